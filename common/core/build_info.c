@@ -1,0 +1,27 @@
+/* The facts the Makefile passes in; see build_info.h. */
+#include "common/core/build_info.h"
+
+#ifndef STEPBENCH_COMMIT
+#define STEPBENCH_COMMIT "unknown"
+#endif
+#ifndef STEPBENCH_DIRTY
+#define STEPBENCH_DIRTY -1
+#endif
+#ifndef STEPBENCH_COMPILER
+#define STEPBENCH_COMPILER "unknown"
+#endif
+
+const char *build_commit(void)
+{
+    return STEPBENCH_COMMIT;
+}
+
+int build_dirty(void)
+{
+    return STEPBENCH_DIRTY;
+}
+
+const char *build_describe(void)
+{
+    return STEPBENCH_COMPILER;
+}

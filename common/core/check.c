@@ -1,0 +1,134 @@
+/* The checker; definitions of the measures in check.h. A measure that is NaN stays NaN and fails: every test asks for
+ * measured <= bound, never for the opposite. */
+#include "common/core/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool same_nonfinite(double ref, double got)
+{
+    return isnan(ref) ? isnan(got) : ref == got;
+}
+
+/* Sum of squares of a row's finite reference elements; *count of them. */
+static double row_squares(const double *ref, size_t n, size_t *count)
+{
+    double squares = 0;
+    *count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(ref[i]))
+            continue;
+        squares += ref[i] * ref[i];
+        ++*count;
+    }
+    return squares;
+}
+
+/* error / scale, where no error is 0 on any scale. */
+static double ratio(double error, double scale)
+{
+    return error == 0 ? 0 : error / scale;
+}
+
+/* The larger; unlike fmax it keeps a NaN. */
+static double worse(double a, double b)
+{
+    return isnan(a) || b <= a ? a : b;
+}
+
+static double rms_of(double squares, size_t count)
+{
+    return count ? sqrt(squares / (double)count) : 0;
+}
+
+check_result check_compare(const double *ref, const double *got, size_t n, size_t row, check_bound bound)
+{
+    check_result r = {0};
+    if (n == 0 || row == 0)
+        return r;
+    const double zero_rms = 1e-9 * bound.zero_scale;
+
+    size_t count, all_count = 0;
+    double ref_squares = 0, error_squares = 0;
+    for (size_t first = 0; first < n; first += row) {
+        double squares = row_squares(ref + first, n - first < row ? n - first : row, &count);
+        if (rms_of(squares, count) >= zero_rms) {
+            ref_squares += squares;
+            all_count += count;
+        }
+    }
+    const double rms = rms_of(ref_squares, all_count);
+
+    double worst = -1; /* relative error of the worst element; nothing beats a non-finite one */
+    for (size_t first = 0; first < n; first += row) {
+        size_t length = n - first < row ? n - first : row;
+        double squares = row_squares(ref + first, length, &count);
+        double row_rms = rms_of(squares, count), row_error_squares = 0;
+        bool zero_row = row_rms < zero_rms;
+        double scale = zero_row ? bound.zero_scale : fmax(row_rms, rms);
+        for (size_t i = first; i < first + length; i++) {
+            double error = fabs(got[i] - ref[i]), relative;
+            if (isfinite(ref[i]) && isfinite(got[i])) {
+                row_error_squares += error * error;
+                relative = ratio(error, scale);
+                r.max_abs = worse(r.max_abs, relative);
+            } else {
+                if (same_nonfinite(ref[i], got[i]))
+                    continue;
+                r.nonfinite++;
+                relative = INFINITY;
+            }
+            if (relative > worst) {
+                worst = relative;
+                r.worst = i;
+            }
+        }
+        double root_length = sqrt((double)count);
+        double row_scale = zero_row ? bound.zero_scale * root_length : sqrt(squares) + 0.05 * rms * root_length;
+        r.rel_row = worse(r.rel_row, ratio(sqrt(row_error_squares), row_scale));
+        if (!zero_row)
+            error_squares += row_error_squares;
+    }
+    r.rel_l2 = ratio(sqrt(error_squares), sqrt(ref_squares));
+    r.got = got[r.worst];
+    r.ref = ref[r.worst];
+    r.ok = r.nonfinite == 0 && r.rel_l2 <= bound.rel_l2 && r.rel_row <= bound.rel_row && r.max_abs <= bound.max_abs;
+    return r;
+}
+
+void check_describe(const check_result *r, check_bound bound, char *out, size_t out_bytes)
+{
+    int used = snprintf(out, out_bytes, "rel_l2 %.1e (bound %.1e), rel_row %.1e (%.1e), max_abs %.1e (%.1e), ",
+                        r->rel_l2, bound.rel_l2, r->rel_row, bound.rel_row, r->max_abs, bound.max_abs);
+    if (used < 0 || (size_t)used >= out_bytes)
+        return;
+    out += used;
+    out_bytes -= (size_t)used;
+    if (r->nonfinite) {
+        used = snprintf(out, out_bytes, "%zu not finite, ", r->nonfinite);
+        if (used < 0 || (size_t)used >= out_bytes)
+            return;
+        out += used;
+        out_bytes -= (size_t)used;
+    }
+    snprintf(out, out_bytes, "worst element [%zu] got %.6g want %.6g", r->worst, r->got, r->ref);
+}
+
+/* Correctly rounded data has a relative L2 error of about 0.4 unit roundoffs: 1.7e-3 in bf16, 2.1e-4 in fp16 and tf32.
+ * Rounded probabilities, scores and gradients on the way add a few of those; the bounds leave about five in all. fp32
+ * must hold the suite's promise of 2e-5. A row may be eight times and an element thirty times worse than the whole. */
+check_bound check_attention_bound(const char *dtype, bool backward)
+{
+    double rel_l2 = 2e-5;
+    if (strcmp(dtype, "bf16") == 0)
+        rel_l2 = backward ? 1.5e-2 : 1e-2;
+    else if (strcmp(dtype, "fp16") == 0 || strcmp(dtype, "tf32") == 0)
+        rel_l2 = backward ? 3e-3 : 2e-3;
+    return (check_bound){
+        .rel_l2 = rel_l2,
+        .rel_row = 8 * rel_l2,
+        .max_abs = 30 * rel_l2,
+        .zero_scale = backward ? 1 : 0,
+    };
+}

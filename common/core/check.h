@@ -1,0 +1,35 @@
+/* The checker: does `got` equal `ref` within the bound of its precision? NaN and Inf never pass where the reference is
+ * finite. Compiled without any fast-math flag (a build check sees to it). */
+#ifndef STEPBENCH_CORE_CHECK_H
+#define STEPBENCH_CORE_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct check_bound {
+    double rel_l2;  /* ||got - ref|| / ||ref|| at most */
+    double rel_row; /* worst row's ||got - ref|| / (||ref|| of that row + floor) at most; catches one shifted row.
+                     * The floor is 0.05 of the root mean square (rms) of all of ref, times sqrt(row). */
+    double max_abs; /* worst element's |got - ref| at most, relative to the rms of ref or of its row, the larger */
+    /* Rows whose reference vanishes by cancellation (dq of a query that sees one key) have no scale of their own:
+     * where the row's rms is under 1e-9 zero_scale, rel_row and max_abs are relative to zero_scale (1 for inputs
+     * drawn from N(0,1)) and the row does not count in rel_l2. 0: there are no such rows. */
+    double zero_scale;
+} check_bound;
+
+typedef struct check_result {
+    bool ok;
+    double rel_l2, rel_row, max_abs; /* as measured, same definitions */
+    size_t worst, nonfinite; /* index of the worst element; count of elements not finite where ref is, or the reverse */
+    double got, ref;         /* values at `worst` */
+} check_result;
+
+/* n elements in rows of `row` elements (row <= n). Where ref is not finite, got must be the same (inf of that sign).
+ * Comparing nothing (n == 0) is not ok. */
+check_result check_compare(const double *ref, const double *got, size_t n, size_t row, check_bound bound);
+/* "rel_l2 3.1e-03 (bound 1.0e-02), worst element [17] got 1.5 want 1.25": for reasons and messages. */
+void check_describe(const check_result *r, check_bound bound, char *out, size_t out_bytes);
+/* Bounds of an attention output or gradient by dtype name ("bf16", "fp16", "tf32", "fp32"). */
+check_bound check_attention_bound(const char *dtype, bool backward);
+
+#endif

@@ -1,0 +1,114 @@
+/* Messages, exit codes and the current phase; see error.h. */
+#include "common/core/error.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PHASE_BYTES = 256, MESSAGE_BYTES = 4096 };
+
+static pthread_mutex_t phase_lock = PTHREAD_MUTEX_INITIALIZER;
+static char phase_text[PHASE_BYTES];
+static char program[128] = "stepbench";
+
+void phase_set(const char *fmt, ...)
+{
+    char text[PHASE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    pthread_mutex_lock(&phase_lock);
+    memcpy(phase_text, text, sizeof text);
+    pthread_mutex_unlock(&phase_lock);
+}
+
+const char *phase_get(void)
+{
+    /* A copy of this thread's own: the watchdog reads while the main thread sets. */
+    static _Thread_local char copy[PHASE_BYTES];
+    pthread_mutex_lock(&phase_lock);
+    memcpy(copy, phase_text, sizeof copy);
+    pthread_mutex_unlock(&phase_lock);
+    return copy;
+}
+
+void program_name_set(const char *argv0)
+{
+    const char *slash = strrchr(argv0, '/');
+    snprintf(program, sizeof program, "%s", slash ? slash + 1 : argv0);
+}
+
+static void message(const char *fmt, va_list args, const char *phase)
+{
+    char text[MESSAGE_BYTES];
+    vsnprintf(text, sizeof text, fmt, args);
+    if (phase && *phase)
+        fprintf(stderr, "%s: %s (while: %s)\n", program, text, phase);
+    else
+        fprintf(stderr, "%s: %s\n", program, text);
+}
+
+void warn(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    message(fmt, args, NULL);
+    va_end(args);
+}
+
+void die(int code, const char *fmt, ...)
+{
+    fflush(stdout);
+    va_list args;
+    va_start(args, fmt);
+    message(fmt, args, code == EXIT_CODE_USAGE ? NULL : phase_get());
+    va_end(args);
+    /* No exit handlers: a driver's or a library's may wait for the very device that is stuck. */
+    _exit(code);
+}
+
+void *xmalloc(unsigned long bytes)
+{
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p)
+        die(EXIT_CODE_FAILURE, "no host memory left for %lu bytes", bytes);
+    return p;
+}
+
+void *xcalloc(unsigned long n, unsigned long size)
+{
+    void *p = calloc(n ? n : 1, size ? size : 1);
+    if (!p)
+        die(EXIT_CODE_FAILURE, "no host memory left for %lu x %lu bytes", n, size);
+    return p;
+}
+
+void *xrealloc(void *old, unsigned long bytes)
+{
+    void *p = realloc(old, bytes ? bytes : 1);
+    if (!p)
+        die(EXIT_CODE_FAILURE, "no host memory left for %lu bytes", bytes);
+    return p;
+}
+
+char *xstrdup(const char *s)
+{
+    size_t bytes = strlen(s) + 1;
+    return memcpy(xmalloc(bytes), s, bytes);
+}
+
+char *xasprintf(const char *fmt, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, fmt);
+    int length = vasprintf(&text, fmt, args);
+    va_end(args);
+    if (length < 0)
+        die(EXIT_CODE_FAILURE, "no host memory left for a message");
+    return text;
+}

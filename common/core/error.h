@@ -1,0 +1,31 @@
+/* Exit codes, and the one way to stop with a message. No function here touches a device. */
+#ifndef STEPBENCH_CORE_ERROR_H
+#define STEPBENCH_CORE_ERROR_H
+
+enum exit_code {
+    EXIT_CODE_OK = 0,
+    EXIT_CODE_FAILURE = 1,     /* something broke at run time */
+    EXIT_CODE_USAGE = 2,       /* bad input: one clear sentence was printed */
+    EXIT_CODE_VERIFY = 3,      /* a kernel gave a wrong result; it has a row `fail` and no speed */
+    EXIT_CODE_GATE = 4,        /* a requested bound was missed */
+    EXIT_CODE_TIMEOUT = 5,     /* no progress for --timeout seconds */
+    EXIT_CODE_UNSUPPORTED = 77 /* nothing of what was asked can run here */
+};
+
+/* What the program is doing now, for messages and the watchdog. `text` is copied (at most 255 bytes). Thread-safe. */
+void phase_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+const char *phase_get(void);
+
+/* One line on stderr: "<program>: <message>". `die` then exits with `code`; at run time errors it adds the phase. */
+void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void die(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void program_name_set(const char *argv0);
+
+/* malloc that dies instead of returning NULL; for host bookkeeping, not for tensors. */
+void *xmalloc(unsigned long bytes);
+void *xcalloc(unsigned long n, unsigned long size);
+void *xrealloc(void *p, unsigned long bytes);
+char *xstrdup(const char *s);
+char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,61 @@
+/* FLOPs and bytes; the only place that computes them. */
+#include "common/core/formulas.h"
+
+double gemm_flops(int64_t m, int64_t n, int64_t k)
+{
+    return 2.0 * (double)m * (double)n * (double)k;
+}
+
+double attention_forward_flops(const attention_shape *s)
+{
+    /* Two products, Q K^T and P V, in each head. */
+    double heads = (double)s->batch * (double)s->heads;
+    double full = 2.0 * heads * gemm_flops(s->seq_q, s->seq_k, s->head_dim);
+    return s->causal ? full / 2 : full;
+}
+
+double attention_backward_flops(const attention_shape *s)
+{
+    /* Five products instead of two: Q K^T again, dO V^T, and those of dQ, dK, dV. */
+    return 2.5 * attention_forward_flops(s);
+}
+
+double attention_pairs(const attention_shape *s)
+{
+    double sq = (double)s->seq_q, sk = (double)s->seq_k;
+    if (!s->causal)
+        return sq * sk;
+    if (sq <= sk) /* all but the triangle right of the diagonal */
+        return sq * sk - sq * (sq - 1) / 2;
+    return sk * (sk + 1) / 2; /* the first sq - sk queries see no key */
+}
+
+/* Bytes of a (B, heads, seq, D) tensor. */
+static double tensor_bytes(const attention_shape *s, int64_t heads, int64_t seq, int elem_bytes)
+{
+    return (double)s->batch * (double)heads * (double)seq * (double)s->head_dim * elem_bytes;
+}
+
+static double lse_bytes(const attention_shape *s)
+{
+    return (double)s->batch * (double)s->heads * (double)s->seq_q * 4;
+}
+
+double attention_forward_bytes(const attention_shape *s, int elem_bytes)
+{
+    double q = tensor_bytes(s, s->heads, s->seq_q, elem_bytes);
+    double k = tensor_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
+    return 2 * q + 2 * k + lse_bytes(s); /* q, o and k, v */
+}
+
+double attention_backward_bytes(const attention_shape *s, int elem_bytes)
+{
+    double q = tensor_bytes(s, s->heads, s->seq_q, elem_bytes);
+    double k = tensor_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
+    return 4 * q + 4 * k + lse_bytes(s); /* q, o, dO, dq and k, v, dk, dv */
+}
+
+double attention_matrix_bytes(const attention_shape *s, int elem_bytes)
+{
+    return (double)s->batch * (double)s->heads * (double)s->seq_q * (double)s->seq_k * elem_bytes;
+}

@@ -1,0 +1,26 @@
+/* The one place that computes FLOPs and bytes. Units in the names; every formula is in the README. */
+#ifndef STEPBENCH_CORE_FORMULAS_H
+#define STEPBENCH_CORE_FORMULAS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct attention_shape {
+    int64_t batch, heads, heads_kv, seq_q, seq_k, head_dim;
+    bool causal; /* bottom-right aligned: query i sees keys j <= i + seq_k - seq_q */
+} attention_shape;
+
+/* Convention of the field (FlashAttention, cuDNN): 4 B H Sq Sk D forward, halved when causal; backward 2.5 times
+ * forward. */
+double attention_forward_flops(const attention_shape *s);
+double attention_backward_flops(const attention_shape *s);
+/* Exact count of unmasked (query, key) pairs of one head. */
+double attention_pairs(const attention_shape *s);
+/* Fewest bytes through memory: each input read once, each output written once. */
+double attention_forward_bytes(const attention_shape *s, int elem_bytes);
+double attention_backward_bytes(const attention_shape *s, int elem_bytes);
+/* Bytes of one B x H x Sq x Sk matrix of elements. */
+double attention_matrix_bytes(const attention_shape *s, int elem_bytes);
+double gemm_flops(int64_t m, int64_t n, int64_t k); /* 2 m n k */
+
+#endif

@@ -1,0 +1,112 @@
+/* Reading parsed options by name. Asking for one that does not exist is a bug and dies. */
+#include "common/core/error.h"
+#include "common/core/options_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool option_name_equal(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if ((*a == '_' ? '-' : *a) != (*b == '_' ? '-' : *b))
+            return false;
+    return *a == *b;
+}
+
+const option_entry *option_find(const options *o, const char *name)
+{
+    for (size_t i = 0; i < o->n; i++)
+        if (option_name_equal(o->entries[i].spec.name, name))
+            return &o->entries[i];
+    return NULL;
+}
+
+const option_entry *option_need(const options *o, const char *name)
+{
+    const option_entry *e = option_find(o, name);
+    if (!e)
+        die(EXIT_CODE_FAILURE, "bug: %s asks for an option '%s' that it does not declare", o->bench->name, name);
+    return e;
+}
+
+static const option_value *value_at(const options *o, const char *name, size_t i)
+{
+    const option_entry *e = option_need(o, name);
+    if (i >= e->values.n)
+        die(EXIT_CODE_FAILURE, "bug: value %zu of --%s, which has %zu", i, name, e->values.n);
+    return &e->values.v[i];
+}
+
+static const option_value *single(const options *o, const char *name)
+{
+    if (option_need(o, name)->spec.flags & OPTION_LIST)
+        die(EXIT_CODE_FAILURE, "bug: --%s is a list and was read as one value", name);
+    return value_at(o, name, 0);
+}
+
+const bench_info *options_bench(const options *o)
+{
+    return o->bench;
+}
+
+int64_t option_int(const options *o, const char *name)
+{
+    return single(o, name)->i;
+}
+
+double option_real(const options *o, const char *name)
+{
+    return single(o, name)->r;
+}
+
+const char *option_text(const options *o, const char *name)
+{
+    return single(o, name)->text;
+}
+
+bool option_flag(const options *o, const char *name)
+{
+    return single(o, name)->i != 0;
+}
+
+bool option_given(const options *o, const char *name)
+{
+    return option_need(o, name)->given;
+}
+
+size_t option_count(const options *o, const char *name)
+{
+    return option_need(o, name)->values.n;
+}
+
+int64_t option_int_at(const options *o, const char *name, size_t i)
+{
+    return value_at(o, name, i)->i;
+}
+
+const char *option_text_at(const options *o, const char *name, size_t i)
+{
+    return value_at(o, name, i)->text;
+}
+
+char *options_describe(const options *o)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        die(EXIT_CODE_FAILURE, "no host memory left for the list of options");
+    for (size_t i = 0; i < o->n; i++) {
+        const option_entry *e = &o->entries[i];
+        fprintf(out, "%s%s=", i ? " " : "", e->spec.name);
+        for (size_t k = 0; k < e->values.n; k++)
+            fprintf(out, "%s%s", k ? "," : "", e->values.v[k].text);
+    }
+    fclose(out);
+    return text;
+}
+
+const char *options_command_line(const options *o)
+{
+    return o->command_line;
+}

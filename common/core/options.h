@@ -1,0 +1,115 @@
+/* Options declared once. One table of option_spec yields the parser, --help (defaults, units, ranges), --list-options,
+ * validation, the sweep of cases and the parameter columns of the CSV. Nothing here touches a device. */
+#ifndef STEPBENCH_CORE_OPTIONS_H
+#define STEPBENCH_CORE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum option_kind {
+    OPTION_INT, /* whole number; K/M/G suffixes are powers of 1024 */
+    OPTION_REAL,
+    OPTION_BYTES,  /* whole number of bytes; K/M/G = 1024^n, KB/MB/GB = 1000^n */
+    OPTION_CHOICE, /* one word of `choices`; "all" stands for every one when it is a list */
+    OPTION_FLAG,   /* 0 or 1; a bare --name means 1 */
+    OPTION_TEXT
+} option_kind;
+
+enum option_flags {
+    OPTION_LIST = 1, /* takes a,b,c and lo:hi, lo:hi:+step, lo:hi:*factor; is swept; is a CSV column */
+    OPTION_PARAM = 2 /* single value that is still part of a case: a CSV column */
+};
+
+typedef struct option_spec {
+    const char *name; /* "seq" is written --seq; the CSV column is the same with '-' as '_' */
+    option_kind kind;
+    unsigned flags;
+    const char *def;     /* default as text, through the same parser */
+    const char *def_cpu; /* default with --device cpu; NULL: same as def */
+    double min, max;     /* for numbers; max < min: no bound. --help prints them */
+    const char *choices; /* "bf16|fp16|tf32|fp32" for OPTION_CHOICE */
+    const char *unit;    /* "tokens", "s", ... or "" */
+    const char *help;    /* one line */
+} option_spec;           /* a table ends with {0} */
+
+typedef struct variant_spec { /* the things a bench compares; chosen by --variant, swept innermost */
+    const char *name, *summary;
+} variant_spec; /* a table ends with {0} */
+
+typedef enum column_kind { COLUMN_REAL, COLUMN_INT, COLUMN_TEXT } column_kind;
+
+typedef struct column_spec { /* a measured or derived column of a row */
+    const char *name;        /* with its unit: fwd_ms, peak_bytes, fwd_tflops */
+    column_kind kind;
+    bool console;     /* also shown in the table on stdout */
+    const char *help; /* one line; --list prints it, the README quotes it */
+} column_spec;        /* a table ends with {0} */
+
+struct options;
+typedef struct bench_info {
+    const char *name;           /* "bench_flash" */
+    const char *summary;        /* the question it answers, one sentence */
+    const char *notes;          /* what a row means, formulas, limits; printed by --help */
+    const char *examples;       /* command lines, one a line */
+    const option_spec *options; /* its own; one with the name of a common option replaces that one's entry */
+    const variant_spec *variants;
+    const column_spec *columns;
+    /* Contradictions between options: write one sentence to msg and return false. May be NULL. */
+    bool (*validate)(const struct options *o, char *msg, size_t msg_bytes);
+    /* Whether a swept option means something to a variant. Where not, the variant's cases are not multiplied by it,
+     * have no value of it (empty text, 0) and their cell is empty; variants are then swept outermost. NULL: every
+     * option to every variant, innermost. */
+    bool (*applies)(const char *option, const char *variant);
+} bench_info;
+
+typedef struct options options;
+
+/* Parses argv. Prints and exits 0 for --help, --version, --list, --list-options; exits 2 with one sentence on bad
+ * input. `device_default` ("cuda" or "cpu") is the default of --device; `no_cuda_reason`, when not NULL, is why cuda
+ * can't be used here and makes an explicit --device cuda an error (exit 2). Never touches a device.
+ * --dry-run is only recorded: the session prints the cases. */
+options *options_parse(const bench_info *bench, int argc, char **argv, const char *device_default,
+                       const char *no_cuda_reason);
+void options_free(options *o);
+
+/* Same, but returns NULL and writes the sentence to msg instead of exiting; for tests. After --help and its like msg is
+ * empty. */
+options *options_try(const bench_info *bench, int argc, char **argv, const char *device_default,
+                     const char *no_cuda_reason, char *msg, size_t msg_bytes);
+
+const bench_info *options_bench(const options *o);
+/* Single values. An unknown name is a bug of the caller and dies. */
+int64_t option_int(const options *o, const char *name);
+double option_real(const options *o, const char *name);
+const char *option_text(const options *o, const char *name);
+bool option_flag(const options *o, const char *name);
+bool option_given(const options *o, const char *name); /* the user wrote it */
+/* The chosen values of a list option. */
+size_t option_count(const options *o, const char *name);
+int64_t option_int_at(const options *o, const char *name, size_t i);
+const char *option_text_at(const options *o, const char *name, size_t i);
+
+/* Every value of every option as "name=value" joined by spaces; for run metadata. Caller frees. */
+char *options_describe(const options *o);
+const char *options_command_line(const options *o);
+
+/* ---- cases: the product of all list options in table order, the last option fastest, variants innermost ---- */
+typedef struct bench_case bench_case;
+size_t cases_count(const options *o);                /* cases x chosen variants that they apply to */
+bench_case *case_at(const options *o, size_t index); /* caller frees with case_free */
+void case_free(bench_case *c);
+int64_t case_int(const bench_case *c, const char *name); /* list or single option, by name */
+double case_real(const bench_case *c, const char *name);
+const char *case_text(const bench_case *c, const char *name);
+const char *case_variant(const bench_case *c);
+/* "seq=128 head_dim=16 dtype=bf16 variant=flash": the identity of a row; --resume and messages use it. */
+const char *case_key(const bench_case *c);
+/* A parameter column's value of this case as CSV text. i counts the parameter columns. */
+size_t options_param_count(const options *o);
+const char *options_param_name(const options *o, size_t i); /* column name ('-' became '_') */
+const char *case_param(const bench_case *c, size_t i);
+
+extern const option_spec common_options[]; /* the shared flags, ended by {0} */
+
+#endif

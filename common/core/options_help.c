@@ -1,0 +1,109 @@
+/* What --help, --list, --list-options and --version print; everything comes from the tables. */
+#include "common/core/build_info.h"
+#include "common/core/options_internal.h"
+#include "common/core/report.h"
+
+#include <string.h>
+
+static const char *const kind_names[] = {
+    [OPTION_INT] = "int",       [OPTION_REAL] = "real", [OPTION_BYTES] = "bytes",
+    [OPTION_CHOICE] = "choice", [OPTION_FLAG] = "flag", [OPTION_TEXT] = "text",
+};
+
+/* Prints text of one or more lines, each indented. */
+static void print_indented(const char *text, FILE *out)
+{
+    while (*text) {
+        int length = (int)strcspn(text, "\n");
+        fprintf(out, length ? "  %.*s\n" : "\n", length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+static void print_option(const option_spec *s, FILE *out)
+{
+    char accepts[384];
+    option_accepts(s, accepts, sizeof accepts);
+    fprintf(out, "  --%-14s %s\n", s->name, s->help);
+    fprintf(out, "  %16s %s [default %s", "", accepts, *s->def ? s->def : "empty");
+    if (s->def_cpu)
+        fprintf(out, "; on the cpu %s", s->def_cpu);
+    fprintf(out, "]\n");
+}
+
+void options_print_help(const options *o, FILE *out)
+{
+    const bench_info *b = o->bench;
+    fprintf(out, "%s: %s\n\nusage: %s [--name value]...\n", b->name, b->summary, b->name);
+    fprintf(out, "  Also --name=value. A list is a,b,c; a range is lo:hi, lo:hi:+step or lo:hi:*factor; both mix.\n"
+                 "  K, M, G after a whole number mean 1024^n; after bytes KB, MB, GB mean 1000^n.\n"
+                 "  A flag alone means 1. Every combination of the lists is one case.\n");
+    if (b->examples && *b->examples) {
+        fprintf(out, "\nexamples:\n");
+        print_indented(b->examples, out);
+    }
+    fprintf(out, "\noptions of %s:\n", b->name);
+    for (size_t i = 0; i < o->n; i++)
+        if (o->entries[i].own)
+            print_option(&o->entries[i].spec, out);
+    fprintf(out, "\noptions of every bench:\n");
+    for (size_t i = 0; i < o->n; i++)
+        if (!o->entries[i].own)
+            print_option(&o->entries[i].spec, out);
+    fprintf(out, "  -h --help        this text\n"
+                 "  -V --version     commit and compiler\n"
+                 "  --list           the variants and the columns of a row\n"
+                 "  --list-options   the options as a table of tab-separated values\n");
+    if (b->notes && *b->notes) {
+        fprintf(out, "\nnotes:\n");
+        print_indented(b->notes, out);
+    }
+    fprintf(out,
+            "\nexit codes: 0 ok, 1 failure, 2 bad usage, 3 wrong result, 4 bound missed, 5 timeout, 77 unsupported\n");
+}
+
+static void print_columns(const column_spec *columns, FILE *out)
+{
+    static const char *const names[] = {[COLUMN_REAL] = "real", [COLUMN_INT] = "int", [COLUMN_TEXT] = "text"};
+    for (; columns && columns->name; columns++)
+        fprintf(out, "  %-20s %-6s %s\n", columns->name, names[columns->kind], columns->help);
+}
+
+void options_print_list(const options *o, FILE *out)
+{
+    if (o->variant)
+        fprintf(out, "variants:\n");
+    for (const variant_spec *v = o->bench->variants; v && v->name; v++)
+        fprintf(out, "  %-20s %s\n", v->name, v->summary);
+    fprintf(out, "%scolumns:\n", o->variant ? "\n" : "");
+    print_columns(report_first_columns, out);
+    for (size_t i = 0; i < o->params_n; i++) {
+        const option_spec *s = &o->params[i]->spec;
+        fprintf(out, "  %-20s %-6s %s%s%s\n", o->columns[i], kind_names[s->kind], s->help, *s->unit ? ", in " : "",
+                s->unit);
+    }
+    print_columns(o->bench->columns, out);
+    print_columns(report_last_columns, out);
+}
+
+void options_print_table(const options *o, FILE *out)
+{
+    fprintf(out, "name\tkind\tdefault\tmin\tmax\tchoices\tunit\thelp\n");
+    for (size_t i = 0; i < o->n; i++) {
+        const option_spec *s = &o->entries[i].spec;
+        char min[32] = "", max[32] = "";
+        if (s->min <= s->max && s->kind <= OPTION_BYTES) {
+            snprintf(min, sizeof min, "%.15g", s->min);
+            snprintf(max, sizeof max, "%.15g", s->max);
+        }
+        fprintf(out, "%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s->name, kind_names[s->kind],
+                s->flags & OPTION_LIST ? " list" : "", s->def, min, max, s->choices ? s->choices : "", s->unit,
+                s->help);
+    }
+}
+
+void options_print_version(const options *o, FILE *out)
+{
+    fprintf(out, "%s of stepbench, commit %s%s, results schema %d, method %d\n%s\n", o->bench->name, build_commit(),
+            build_dirty() == 1 ? " with changes" : "", REPORT_SCHEMA, REPORT_METHOD, build_describe());
+}

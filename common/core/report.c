@@ -1,0 +1,137 @@
+/* A run's report: opening, what earlier runs left, closing. */
+#include "common/core/report.h"
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/core/options_internal.h"
+#include "common/core/report_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *const row_status_names[] = {[ROW_OK] = "ok", [ROW_FAIL] = "fail", [ROW_OOM] = "oom", [ROW_SKIP] = "skip"};
+enum { STATUSES = sizeof row_status_names / sizeof *row_status_names };
+
+const column_spec report_first_columns[] = {
+    {"schema", COLUMN_INT, false, "version of this file's layout"},
+    {"method", COLUMN_INT, false, "version of the way of measuring; rows of different methods don't compare"},
+    {"bench", COLUMN_TEXT, false, "the program"},
+    {"variant", COLUMN_TEXT, true, "the variant measured"},
+    {"status", COLUMN_TEXT, true, "ok, fail (wrong result, no speeds), oom (no memory) or skip (unsupported)"},
+    {"reason", COLUMN_TEXT, false, "why the status is not ok"},
+    {0},
+};
+const column_spec report_last_columns[] = {
+    {"run_id", COLUMN_TEXT, false, "start of the run in UTC and its process id"},
+    {"machine", COLUMN_TEXT, false, "short name of the machine"},
+    {"gpu", COLUMN_TEXT, false, "name of the GPU, or of the CPU with device cpu"},
+    {"device", COLUMN_TEXT, false, "cuda or cpu"},
+    {"sm_mhz", COLUMN_REAL, false, "SM clock after the case"},
+    {"throttle", COLUMN_TEXT, false, "why clocks were held down, words joined by +; empty: they were not"},
+    {"commit", COLUMN_TEXT, false, "commit this binary was built from"},
+    {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit"},
+    {"utc", COLUMN_TEXT, false, "when the row was written"},
+    {0},
+};
+
+static bool cell_is(const csv *file, size_t i, const char *column, const char *value)
+{
+    const char *cell = csv_cell(file, i, column);
+    return cell && strcmp(cell, value) == 0;
+}
+
+static void read_kept(report *r)
+{
+    csv *file = csv_read(r->csv_path);
+    if (!file)
+        return;
+    size_t params = options_param_count(r->o);
+    const char **values = xcalloc(params, sizeof *values);
+    r->kept = xcalloc(file->rows, sizeof *r->kept);
+    for (size_t i = 0; i < file->rows; i++) {
+        if (!cell_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != REPORT_METHOD ||
+            !cell_is(file, i, "machine", r->machine) || !cell_is(file, i, "device", r->device))
+            continue;
+        int status = 0;
+        while (status < STATUSES && !cell_is(file, i, "status", row_status_names[status]))
+            status++;
+        if (status == STATUSES)
+            continue;
+        for (size_t p = 0; p < params; p++)
+            values[p] = csv_cell(file, i, options_param_name(r->o, p));
+        char *key = case_key_of(r->o, values, csv_cell(file, i, "variant"));
+        r->kept[r->kept_n++] = (kept_row){key, (row_status)status};
+    }
+    free(values);
+    csv_free(file);
+}
+
+report *report_open(const options *o, const report_info *info, bool resume)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0); /* rows show at once, also in a log */
+    report *r = xcalloc(1, sizeof *r);
+    r->o = o;
+    r->csv_path = info->csv_path ? xstrdup(info->csv_path) : NULL;
+    r->machine = xstrdup(info->machine);
+    r->device_name = xstrdup(info->device_name);
+    r->device = xstrdup(info->device);
+    r->quiet = info->quiet;
+    for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
+        r->columns++;
+    r->header = report_header(o);
+
+    time_t now = time(NULL);
+    struct tm utc;
+    size_t used = strftime(r->run_id, sizeof r->run_id, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
+    snprintf(r->run_id + used, sizeof r->run_id - used, "-%ld", (long)getpid());
+
+    if (r->csv_path) {
+        report_append(r->csv_path, r->header, NULL);
+        if (resume)
+            read_kept(r);
+    }
+    return r;
+}
+
+bool report_has(report *r, const bench_case *c)
+{
+    for (size_t i = r->kept_n; i-- > 0;) /* the latest row of a case counts */
+        if (strcmp(r->kept[i].key, case_key(c)) == 0) {
+            r->kept_used++;
+            r->fails += r->kept[i].status == ROW_FAIL;
+            return true;
+        }
+    return false;
+}
+
+const char *report_run_id(const report *r)
+{
+    return r->run_id;
+}
+
+int report_close(report *r)
+{
+    progress_clear();
+    if (!r->quiet) {
+        printf("\n%zu row%s", r->rows, r->rows == 1 ? "" : "s");
+        if (r->kept_used)
+            printf(", %zu kept from earlier runs", r->kept_used);
+        if (r->fails)
+            printf(", %zu with a wrong result", r->fails);
+        printf(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : ", not stored");
+    }
+    int code = r->fails ? EXIT_CODE_VERIFY : EXIT_CODE_OK;
+    for (size_t i = 0; i < r->kept_n; i++)
+        free(r->kept[i].key);
+    free(r->kept);
+    free(r->header);
+    free(r->csv_path);
+    free(r->machine);
+    free(r->device_name);
+    free(r->device);
+    free(r);
+    return code;
+}

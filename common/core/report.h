@@ -1,0 +1,55 @@
+/* Rows: a table on stdout and tidy CSV, appended one write(2) a row, never truncated.
+ *
+ * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
+ * run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc.
+ * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason.
+ * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
+ * _gb_s (1e9) _tflops _pct _mhz. */
+#ifndef STEPBENCH_CORE_REPORT_H
+#define STEPBENCH_CORE_REPORT_H
+
+#include "common/core/options.h"
+
+enum { REPORT_SCHEMA = 1, REPORT_METHOD = 1 };
+
+typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
+
+typedef struct report_info { /* provenance, the same for every row of this run */
+    const char *csv_path;    /* NULL: --csv none */
+    const char *machine;     /* "h200-x1" */
+    const char *device_name; /* "NVIDIA H200", or the CPU's name */
+    const char *device;      /* "cuda" or "cpu" */
+    bool quiet;              /* no console table */
+} report_info;
+
+/* The columns before the parameters and after the bench's, each ended by {0}. */
+extern const column_spec report_first_columns[], report_last_columns[];
+
+typedef struct report report;
+typedef struct row row;
+
+/* Prepares the CSV for appending (creating folders; locked for each write). An existing file with other columns is
+ * moved aside to <name>.<n>.csv and the move is said on stderr; a torn last line is completed by a newline. With
+ * `resume`, the keys of finished rows (status ok, fail, oom, skip) are read for report_has. Dies (exit 1) when the path
+ * can't be written. */
+report *report_open(const options *o, const report_info *info, bool resume);
+/* A kept row of this machine and device has the case; one that is `fail` counts in report_close. */
+bool report_has(report *r, const bench_case *c);
+const char *report_run_id(const report *r); /* UTC time and pid: "20261121T090500Z-1234" */
+int report_close(report *r);                /* prints the footer; returns the worst exit code seen */
+
+row *row_begin(report *r, const bench_case *c);
+void row_real(row *w, const char *column, double value); /* an unknown column dies: it is a bug. Whole in COLUMN_INT */
+void row_int(row *w, const char *column, int64_t value);
+void row_text(row *w, const char *column, const char *value);
+void row_state(row *w, double sm_mhz, const char *throttle);
+/* status other than ok: derived columns already set stay only for ROW_FAIL's error columns (err_*). */
+void row_status_set(row *w, row_status status, const char *reason_fmt, ...) __attribute__((format(printf, 3, 4)));
+row_status row_status_get(const row *w);
+void row_commit(row *w); /* writes, prints, frees */
+
+/* Progress with time left: one line on stderr, only on a terminal. */
+void progress_update(size_t done, size_t total, const char *what);
+void progress_clear(void);
+
+#endif

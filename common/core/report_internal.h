@@ -1,0 +1,40 @@
+/* What the report files share among themselves; no other file includes it. */
+#ifndef STEPBENCH_CORE_REPORT_INTERNAL_H
+#define STEPBENCH_CORE_REPORT_INTERNAL_H
+
+#include "common/core/report.h"
+
+typedef struct kept_row { /* a finished case found by --resume */
+    char *key;
+    row_status status;
+} kept_row;
+
+struct report {
+    const options *o;
+    char *csv_path, *machine, *device_name, *device; /* csv_path may be NULL */
+    bool quiet, table_started;
+    char run_id[48];
+    char *header;
+    size_t columns; /* of the bench */
+    kept_row *kept;
+    size_t kept_n, kept_used, rows, fails;
+};
+
+struct row {
+    report *r;
+    const bench_case *c;
+    char **cells; /* [columns] as CSV text; NULL is missing */
+    row_status status;
+    char *reason, *throttle;
+    double sm_mhz;
+};
+
+extern const char *const row_status_names[];
+
+char *report_header(const options *o); /* the header line, without its end. Caller frees. */
+/* Appends `line` (NULL: nothing) to the CSV of these columns; report_open says what happens to another file there. */
+void report_append(const char *path, const char *header, const char *line);
+/* Shows a row in the table on stdout. */
+void report_table_row(const row *w);
+
+#endif

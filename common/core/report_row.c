@@ -1,0 +1,215 @@
+/* One row: filled column by column, then turned into a line of CSV. */
+#include "common/core/build_info.h"
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/core/report_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- lines of CSV ---- */
+
+typedef struct line {
+    FILE *out;
+    char *text;
+    size_t bytes;
+    bool started;
+} line;
+
+static void line_begin(line *l)
+{
+    *l = (line){0};
+    l->out = open_memstream(&l->text, &l->bytes);
+    if (!l->out)
+        die(EXIT_CODE_FAILURE, "no host memory left for a row");
+}
+
+static void put_text(line *l, const char *text)
+{
+    size_t bytes = csv_quote(text, NULL, 0) + 1;
+    char *quoted = xmalloc(bytes);
+    csv_quote(text, quoted, bytes);
+    fprintf(l->out, "%s%s", l->started ? "," : "", quoted);
+    l->started = true;
+    free(quoted);
+}
+
+static void put_real(line *l, double x)
+{
+    char text[32] = "nan"; /* printf might write "-nan" */
+    if (!isnan(x))
+        snprintf(text, sizeof text, "%.9g", x);
+    put_text(l, text);
+}
+
+static void put_names(line *l, const column_spec *columns)
+{
+    for (; columns && columns->name; columns++)
+        put_text(l, columns->name);
+}
+
+char *report_header(const options *o)
+{
+    line l;
+    line_begin(&l);
+    put_names(&l, report_first_columns);
+    for (size_t i = 0; i < options_param_count(o); i++)
+        put_text(&l, options_param_name(o, i));
+    put_names(&l, options_bench(o)->columns);
+    put_names(&l, report_last_columns);
+    fclose(l.out);
+    return l.text;
+}
+
+static char *row_line(const row *w)
+{
+    const report *r = w->r;
+    char utc_text[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(utc_text, sizeof utc_text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+
+    line l;
+    line_begin(&l);
+    put_real(&l, REPORT_SCHEMA);
+    put_real(&l, REPORT_METHOD);
+    put_text(&l, options_bench(r->o)->name);
+    put_text(&l, case_variant(w->c));
+    put_text(&l, row_status_names[w->status]);
+    put_text(&l, w->reason);
+    for (size_t i = 0; i < options_param_count(r->o); i++)
+        put_text(&l, case_param(w->c, i));
+    for (size_t i = 0; i < r->columns; i++) {
+        bool is_text = options_bench(r->o)->columns[i].kind == COLUMN_TEXT;
+        put_text(&l, w->cells[i] ? w->cells[i] : is_text ? "" : "nan");
+    }
+    put_text(&l, r->run_id);
+    put_text(&l, r->machine);
+    put_text(&l, r->device_name);
+    put_text(&l, r->device);
+    put_real(&l, w->sm_mhz);
+    put_text(&l, w->throttle);
+    put_text(&l, build_commit());
+    put_real(&l, build_dirty() < 0 ? NAN : build_dirty());
+    put_text(&l, utc_text);
+    fputc('\n', l.out);
+    fclose(l.out);
+    return l.text;
+}
+
+/* ---- filling ---- */
+
+row *row_begin(report *r, const bench_case *c)
+{
+    row *w = xcalloc(1, sizeof *w);
+    w->r = r;
+    w->c = c;
+    w->cells = xcalloc(r->columns, sizeof *w->cells);
+    w->reason = xstrdup("");
+    w->throttle = xstrdup("");
+    w->sm_mhz = NAN;
+    return w;
+}
+
+static size_t column_need(const row *w, const char *column)
+{
+    const bench_info *bench = options_bench(w->r->o);
+    for (size_t i = 0; i < w->r->columns; i++)
+        if (strcmp(bench->columns[i].name, column) == 0)
+            return i;
+    die(EXIT_CODE_FAILURE, "bug: %s has no column '%s'", bench->name, column);
+}
+
+/* Takes over `text`. */
+static void set_cell(row *w, const char *column, bool is_text, char *text)
+{
+    size_t i = column_need(w, column);
+    if ((options_bench(w->r->o)->columns[i].kind == COLUMN_TEXT) != is_text)
+        die(EXIT_CODE_FAILURE, "bug: column %s is given %s", column, is_text ? "text" : "a number");
+    free(w->cells[i]);
+    w->cells[i] = text;
+}
+
+void row_real(row *w, const char *column, double value)
+{
+    bool whole = options_bench(w->r->o)->columns[column_need(w, column)].kind == COLUMN_INT;
+    set_cell(w, column, false, isnan(value) ? NULL : xasprintf(whole ? "%.0f" : "%.9g", value));
+}
+
+void row_int(row *w, const char *column, int64_t value)
+{
+    set_cell(w, column, false, xasprintf("%" PRId64, value));
+}
+
+/* One row is one line, also with the message of a library in it. */
+static char *one_line(char *text)
+{
+    for (char *c = text; *c; c++)
+        *c = *c == '\n' || *c == '\r' ? ' ' : *c;
+    return text;
+}
+
+void row_text(row *w, const char *column, const char *value)
+{
+    set_cell(w, column, true, one_line(xstrdup(value)));
+}
+
+void row_state(row *w, double sm_mhz, const char *throttle)
+{
+    w->sm_mhz = sm_mhz;
+    free(w->throttle);
+    w->throttle = xstrdup(throttle);
+}
+
+void row_status_set(row *w, row_status status, const char *reason_fmt, ...)
+{
+    char *reason;
+    va_list args;
+    va_start(args, reason_fmt);
+    int length = vasprintf(&reason, reason_fmt, args);
+    va_end(args);
+    if (length < 0)
+        die(EXIT_CODE_FAILURE, "no host memory left for a reason");
+    free(w->reason);
+    w->reason = one_line(reason);
+    w->status = status;
+}
+
+row_status row_status_get(const row *w)
+{
+    return w->status;
+}
+
+void row_commit(row *w)
+{
+    report *r = w->r;
+    const column_spec *columns = options_bench(r->o)->columns;
+    for (size_t i = 0; i < r->columns && w->status != ROW_OK; i++)
+        if (w->status != ROW_FAIL || strncmp(columns[i].name, "err_", 4) != 0) {
+            free(w->cells[i]); /* whatever was timed before the trouble showed is no result */
+            w->cells[i] = NULL;
+        }
+    if (r->csv_path) {
+        char *text = row_line(w);
+        report_append(r->csv_path, r->header, text);
+        free(text);
+    }
+    r->rows++;
+    r->fails += w->status == ROW_FAIL;
+    if (!r->quiet) {
+        progress_clear();
+        report_table_row(w);
+        r->table_started = true;
+    }
+    for (size_t i = 0; i < r->columns; i++)
+        free(w->cells[i]);
+    free(w->cells);
+    free(w->reason);
+    free(w->throttle);
+    free(w);
+}

@@ -1,0 +1,79 @@
+/* Statistics of samples; definitions in stats.h. */
+#include "common/core/stats.h"
+
+#include "common/core/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void samples_add(samples *s, double x)
+{
+    if (s->n == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 64;
+        s->x = xrealloc(s->x, s->capacity * sizeof *s->x);
+    }
+    s->x[s->n++] = x;
+}
+
+void samples_clear(samples *s)
+{
+    s->n = 0;
+}
+
+void samples_free(samples *s)
+{
+    free(s->x);
+    *s = (samples){0};
+}
+
+double quantile_nearest(const double *sorted, size_t n, double p)
+{
+    if (n == 0)
+        return NAN;
+    /* p * n may come out a hair above a whole rank (0.07 * 100 does), which must not ask for the next sample. */
+    double rank = ceil(p * (double)n - 1e-9 * (double)n);
+    if (rank < 1)
+        rank = 1;
+    if (rank > (double)n)
+        rank = (double)n;
+    return sorted[(size_t)rank - 1];
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+stats stats_of(const samples *s)
+{
+    stats r = {s->n, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    size_t n = s->n;
+    if (n == 0)
+        return r;
+    for (size_t i = 0; i < n; i++)
+        if (isnan(s->x[i]))
+            return r; /* one bad sample spoils all: a NaN can't be sorted */
+
+    double *sorted = xmalloc(n * sizeof *sorted);
+    memcpy(sorted, s->x, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    r.min = sorted[0];
+    r.max = sorted[n - 1];
+    r.p10 = quantile_nearest(sorted, n, 0.10);
+    r.p90 = quantile_nearest(sorted, n, 0.90);
+    if (n >= 100)
+        r.p99 = quantile_nearest(sorted, n, 0.99);
+    r.median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += sorted[i];
+    r.mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++)
+        squares += (sorted[i] - r.mean) * (sorted[i] - r.mean);
+    r.stdev = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
+    free(sorted);
+    return r;
+}

@@ -1,0 +1,23 @@
+/* Statistics of samples. Quantiles are nearest rank: the smallest x with at least p*n samples <= x. */
+#ifndef STEPBENCH_CORE_STATS_H
+#define STEPBENCH_CORE_STATS_H
+
+#include <stddef.h>
+
+typedef struct samples {
+    double *x;
+    size_t n, capacity;
+} samples;
+
+typedef struct stats { /* unit of the samples; every field NAN when n == 0, p99 NAN when n < 100 */
+    size_t n;
+    double min, p10, median, p90, p99, max, mean, stdev; /* stdev: n-1; 0 for n == 1 */
+} stats;
+
+void samples_add(samples *s, double x);
+void samples_clear(samples *s);
+void samples_free(samples *s);
+stats stats_of(const samples *s); /* median of an even n: mean of the two middle samples */
+double quantile_nearest(const double *sorted, size_t n, double p);
+
+#endif

@@ -1,0 +1,35 @@
+/* cmocka with the headers it wants first, and the sample bench and folder that the tests of common/core share. */
+#ifndef STEPBENCH_TESTS_TEST_H
+#define STEPBENCH_TESTS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/core/report.h"
+
+/* Lists (seq, head-dim, dtype, ...), single values, --iters in place of the common one, variants plain and fast. */
+extern const bench_info sample_bench;
+
+/* Parses "a b c" as the arguments of sample_bench; NULL and the sentence in msg when they are refused. */
+options *sample_parse(const char *arguments, char *msg, size_t msg_bytes);
+
+options *sample_options_of(const char *arguments); /* the same; fails the test when refused */
+
+/* A quiet report of machine test-x1, device cpu, to the CSV at path (NULL: none). */
+report *sample_report(const options *o, const char *path, bool resume);
+/* Writes case `index` with a value in every column, and a reason with commas and quotes when the status is not ok. */
+void sample_row(report *r, const options *o, size_t index, row_status status);
+
+/* For setup and teardown of a test or group: *state is the path of a new folder, removed with all that is in it. */
+int folder_create(void **state);
+int folder_remove(void **state);
+char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
+
+char *file_text(const char *path); /* the whole file; caller frees */
+void file_write(const char *path, const char *text);
+
+#endif

@@ -1,0 +1,104 @@
+/* The sweep: order and keys of the cases, benches with few options, variants with options of their own. */
+#include "tests/test.h"
+
+#include <string.h>
+
+static void sweep(void **state)
+{
+    (void)state;
+    options *o = sample_options_of("--seq 128,256 --dtype bf16,fp32 --scale 2");
+    static const char *const expected[] = {
+        "seq=128 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=plain",
+        "seq=128 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=fast",
+        "seq=128 head_dim=16 dtype=fp32 decay=0.5 causal=1 scale=2 variant=plain",
+        "seq=128 head_dim=16 dtype=fp32 decay=0.5 causal=1 scale=2 variant=fast",
+        "seq=256 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=plain",
+        "seq=256 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=2 variant=fast",
+        "seq=256 head_dim=16 dtype=fp32 decay=0.5 causal=1 scale=2 variant=plain",
+        "seq=256 head_dim=16 dtype=fp32 decay=0.5 causal=1 scale=2 variant=fast",
+    };
+    assert_int_equal(cases_count(o), 8);
+    for (size_t i = 0; i < 8; i++) {
+        bench_case *c = case_at(o, i);
+        assert_string_equal(case_key(c), expected[i]);
+        case_free(c);
+    }
+    bench_case *c = case_at(o, 7);
+    assert_int_equal(case_int(c, "seq"), 256);
+    assert_int_equal(case_int(c, "iters"), 7); /* a single option, by the same way */
+    assert_true(case_real(c, "decay") == 0.5);
+    assert_string_equal(case_text(c, "dtype"), "fp32");
+    assert_string_equal(case_variant(c), "fast");
+    assert_int_equal(options_param_count(o), 6);
+    assert_string_equal(options_param_name(o, 1), "head_dim");
+    assert_string_equal(case_param(c, 0), "256");
+    case_free(c);
+    options_free(o);
+}
+
+/* A bench may have an option table, variants or neither, and its own idea of --variant. */
+static void small_benches(void **state)
+{
+    (void)state;
+    static const option_spec own[] = {{"variant", OPTION_CHOICE, OPTION_LIST, "b", NULL, 0, -1, "a|b", "", "which"},
+                                      {0}};
+    static const variant_spec variants[] = {{"a", "first"}, {"b", "second"}, {0}};
+    bench_info bench = {.name = "bench_small", .summary = "Small?"};
+    char msg[256], *argv[] = {"x"}, *argv_variant[] = {"x", "--variant", "a"};
+    options *o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    assert_int_equal(cases_count(o), 1);
+    bench_case *c = case_at(o, 0);
+    assert_string_equal(case_key(c), "variant=");
+    case_free(c);
+    options_free(o);
+    assert_null(options_try(&bench, 3, argv_variant, "cpu", NULL, msg, sizeof msg));
+
+    bench.variants = variants;
+    bench.options = own;
+    o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    assert_int_equal(options_param_count(o), 0);
+    assert_int_equal(cases_count(o), 1);
+    c = case_at(o, 0);
+    assert_string_equal(case_variant(c), "b");
+    case_free(c);
+    options_free(o);
+}
+
+static bool seq_is_for_fast(const char *option, const char *variant)
+{
+    return strcmp(option, "seq") != 0 || strcmp(variant, "fast") == 0;
+}
+
+/* An option that means nothing to a variant does not multiply its cases. */
+static void sweep_of_unlike_variants(void **state)
+{
+    (void)state;
+    bench_info bench = sample_bench;
+    bench.applies = seq_is_for_fast;
+    char msg[256], *argv[] = {"x", "--seq", "1,2", "--dtype", "bf16"};
+    options *o = options_try(&bench, 5, argv, "cpu", NULL, msg, sizeof msg);
+    static const char *const expected[] = {
+        "head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=plain",
+        "seq=1 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=fast",
+        "seq=2 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=fast",
+    };
+    assert_int_equal(cases_count(o), 3);
+    for (size_t i = 0; i < 3; i++) {
+        bench_case *c = case_at(o, i);
+        assert_string_equal(case_key(c), expected[i]);
+        assert_int_equal(case_int(c, "seq"), i);
+        assert_string_equal(case_param(c, 0), i == 0 ? "" : i == 1 ? "1" : "2");
+        case_free(c);
+    }
+    options_free(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sweep),
+        cmocka_unit_test(small_benches),
+        cmocka_unit_test(sweep_of_unlike_variants),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

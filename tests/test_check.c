@@ -1,0 +1,228 @@
+/* The checker: what is correctly rounded passes, every planted error is caught. */
+#include "tests/test.h"
+
+#include "common/core/check.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ROWS = 64, ROW = 64, N = ROWS * ROW };
+static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32"};
+
+static double rounded(double x, const char *dtype)
+{
+    float f = (float)x;
+    if (strcmp(dtype, "bf16") == 0)
+        return bf16_to_float(bf16_from_float(f));
+    if (strcmp(dtype, "fp16") == 0)
+        return fp16_to_float(fp16_from_float(f));
+    return strcmp(dtype, "tf32") == 0 ? tf32_round(f) : f;
+}
+
+/* A random tensor as the reference, and the same rounded to dtype. With `decay` row i shrinks as 1/sqrt(i + 1), as the
+ * rows of a causal output do. */
+static void fill(double *ref, double *got, const char *dtype, bool decay, uint64_t seed)
+{
+    static float draws[N];
+    rng_normal(draws, N, seed, 0, 0, 1);
+    for (int i = 0; i < N; i++) {
+        ref[i] = draws[i] * 1.0000001 / (decay ? sqrt(i / ROW + 1.0) : 1);
+        got[i] = rounded(ref[i], dtype);
+    }
+}
+
+static double ref[N], got[N];
+
+static void rounded_data_passes(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 4; d++)
+        for (int backward = 0; backward < 2; backward++)
+            for (uint64_t seed = 0; seed < 20; seed++) {
+                check_bound bound = check_attention_bound(dtypes[d], backward);
+                fill(ref, got, dtypes[d], seed % 2, seed);
+                check_result r = check_compare(ref, got, N, ROW, bound);
+                char text[256];
+                check_describe(&r, bound, text, sizeof text);
+                if (!r.ok)
+                    fail_msg("%s: %s", dtypes[d], text);
+                assert_true(r.rel_l2 > 0 && r.rel_l2 < bound.rel_l2 / 3); /* room for a kernel's own roundings */
+                assert_true(check_compare(ref, ref, N, ROW, bound).ok);
+            }
+}
+
+/* A long causal output: the first rows are a hundred times larger than the rest, and are rounded in proportion. */
+static void uneven_rows_pass(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 4; d++) {
+        fill(ref, got, dtypes[d], false, 3);
+        for (int i = ROW; i < N; i++) {
+            ref[i] *= 0.01;
+            got[i] = rounded(ref[i], dtypes[d]);
+        }
+        assert_true(check_compare(ref, got, N, ROW, check_attention_bound(dtypes[d], false)).ok);
+    }
+}
+
+static void expect_caught(check_bound bound, const char *what, size_t worst, size_t nonfinite)
+{
+    check_result r = check_compare(ref, got, N, ROW, bound);
+    if (r.ok)
+        fail_msg("%s passed", what);
+    if (worst < N)
+        assert_int_equal(r.worst, worst);
+    assert_int_equal(r.nonfinite, nonfinite);
+}
+
+static void planted_errors(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 4; d++)
+        for (int backward = 0; backward < 2; backward++)
+            for (int decay = 0; decay < 2; decay++) {
+                check_bound bound = check_attention_bound(dtypes[d], backward);
+                size_t at = 17 * ROW + 5;
+
+                fill(ref, got, dtypes[d], decay, 1);
+                got[at] += 1; /* the tensor's rms is 1, or less with decay */
+                expect_caught(bound, "one wrong element", at, 0);
+
+                fill(ref, got, dtypes[d], decay, 1);
+                got[at] = NAN;
+                expect_caught(bound, "one NaN", at, 1);
+
+                fill(ref, got, dtypes[d], decay, 1);
+                got[at] = INFINITY;
+                got[at + 1] = -INFINITY;
+                expect_caught(bound, "infinities", at, 2);
+
+                fill(ref, got, dtypes[d], decay, 1);
+                memmove(got + ROW, got, (N - ROW) * sizeof *got);
+                expect_caught(bound, "all rows shifted by one", N, 0);
+
+                fill(ref, got, dtypes[d], decay, 1);
+                memcpy(got + 63 * ROW, got + 62 * ROW, ROW * sizeof *got);
+                expect_caught(bound, "the last row another's", N, 0);
+
+                fill(ref, got, dtypes[d], decay, 1);
+                memset(got + 40 * ROW, 0, ROW * sizeof *got);
+                expect_caught(bound, "a row never written", N, 0);
+
+                fill(ref, got, dtypes[d], decay, 1);
+                for (int i = 0; i < N; i++)
+                    got[i] *= 1 + 2 * bound.rel_l2;
+                expect_caught(bound, "a wrong scale", N, 0);
+            }
+}
+
+/* One row out of many: too little to show in rel_l2, and no element stands out. */
+static void wrong_row_among_many(void **state)
+{
+    (void)state;
+    fill(ref, got, "bf16", false, 1);
+    check_bound bound = check_attention_bound("bf16", false);
+    for (int i = 0; i < ROW; i++)
+        got[ROW + i] += i % 2 ? 0.09 : -0.09;
+    bound.rel_l2 = 1;
+    check_result r = check_compare(ref, got, N, ROW, bound);
+    assert_false(r.ok);
+    assert_true(r.max_abs <= bound.max_abs && r.rel_row > bound.rel_row);
+}
+
+static void not_finite_references(void **state)
+{
+    (void)state;
+    check_bound bound = check_attention_bound("fp32", false);
+    double a[4] = {1, -INFINITY, 2, NAN}, b[4] = {1, -INFINITY, 2, NAN};
+    assert_true(check_compare(a, b, 4, 4, bound).ok);
+    static const double wrong[] = {INFINITY, NAN, -1e30, 0};
+    for (int i = 0; i < 4; i++) {
+        b[1] = wrong[i];
+        check_result r = check_compare(a, b, 4, 4, bound);
+        assert_false(r.ok);
+        assert_int_equal(r.worst, 1);
+        assert_int_equal(r.nonfinite, 1);
+    }
+    b[1] = -INFINITY;
+    b[3] = 0;
+    assert_false(check_compare(a, b, 4, 2, bound).ok);
+    double none[2] = {-INFINITY, -INFINITY};
+    assert_true(check_compare(none, none, 2, 1, bound).ok);
+}
+
+static void zero_references(void **state)
+{
+    (void)state;
+    double zero[8] = {0}, noise[8] = {1e-3, -1e-3, 2e-3, 0, 0, 0, 0, 0};
+    assert_true(check_compare(zero, zero, 8, 4, check_attention_bound("bf16", false)).ok);
+    assert_false(check_compare(zero, noise, 8, 4, check_attention_bound("bf16", false)).ok);
+    /* A gradient that vanishes by cancellation is noise on the scale of its terms. */
+    assert_true(check_compare(zero, noise, 8, 4, check_attention_bound("bf16", true)).ok);
+    assert_false(check_compare(zero, noise, 8, 4, check_attention_bound("fp32", true)).ok);
+    noise[6] = 0.5;
+    assert_false(check_compare(zero, noise, 8, 4, check_attention_bound("bf16", true)).ok);
+    /* ... and does not hide an error elsewhere. */
+    fill(ref, got, "bf16", true, 1);
+    for (int i = 0; i < ROW; i++) {
+        ref[i] = 1e-17;
+        got[i] = 1e-3;
+    }
+    assert_true(check_compare(ref, got, N, ROW, check_attention_bound("bf16", true)).ok);
+    got[N - 1] += 1;
+    assert_false(check_compare(ref, got, N, ROW, check_attention_bound("bf16", true)).ok);
+}
+
+static void nan_bounds_and_nothing(void **state)
+{
+    (void)state;
+    double x[2] = {1, 2};
+    assert_false(check_compare(x, x, 2, 2, (check_bound){.rel_l2 = NAN, .rel_row = 1, .max_abs = 1}).ok);
+    assert_false(check_compare(x, x, 0, 1, check_attention_bound("bf16", false)).ok);
+    double big[2] = {1e200, 1e200}, other[2] = {-1e200, 1e200}; /* squares overflow */
+    assert_false(check_compare(big, other, 2, 2, check_attention_bound("bf16", false)).ok);
+}
+
+static void short_last_row(void **state)
+{
+    (void)state;
+    double a[7] = {1, 2, 3, 4, 5, 6, 7}, b[7] = {1, 2, 3, 4, 5, 6, 7};
+    assert_true(check_compare(a, b, 7, 3, check_attention_bound("fp32", false)).ok);
+    b[6] = 6;
+    check_result r = check_compare(a, b, 7, 3, check_attention_bound("bf16", false));
+    assert_false(r.ok);
+    assert_int_equal(r.worst, 6);
+}
+
+static void description(void **state)
+{
+    (void)state;
+    double a[2] = {1, 1.25}, b[2] = {1, NAN};
+    check_bound bound = check_attention_bound("bf16", false);
+    check_result r = check_compare(a, b, 2, 2, bound);
+    char text[256], small[8];
+    check_describe(&r, bound, text, sizeof text);
+    assert_non_null(strstr(text, "worst element [1] got nan want 1.25"));
+    assert_non_null(strstr(text, "1 not finite"));
+    check_describe(&r, bound, small, sizeof small);
+    assert_string_equal(small, "rel_l2 ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounded_data_passes),
+        cmocka_unit_test(uneven_rows_pass),
+        cmocka_unit_test(planted_errors),
+        cmocka_unit_test(wrong_row_among_many),
+        cmocka_unit_test(not_finite_references),
+        cmocka_unit_test(zero_references),
+        cmocka_unit_test(nan_bounds_and_nothing),
+        cmocka_unit_test(short_last_row),
+        cmocka_unit_test(description),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

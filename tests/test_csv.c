@@ -1,0 +1,140 @@
+/* The CSV reader: RFC 4180, comments, torn rows; and that quoting and reading are inverse. */
+#include "tests/test.h"
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static csv *read_text(void **state, const char *text)
+{
+    char *path = folder_path(*state, "t.csv");
+    file_write(path, text);
+    csv *c = csv_read(path);
+    assert_non_null(c);
+    free(path);
+    return c;
+}
+
+static void plain(void **state)
+{
+    csv *c = read_text(state, "a,b,c\n1,x,2.5\n-3,,nan\n");
+    assert_int_equal(c->rows, 2);
+    assert_int_equal(c->columns, 3);
+    assert_int_equal(c->dropped, 0);
+    assert_int_equal(csv_column(c, "c"), 2);
+    assert_int_equal(csv_column(c, "d"), -1);
+    assert_string_equal(csv_cell(c, 0, "b"), "x");
+    assert_string_equal(csv_cell(c, 1, "b"), "");
+    assert_null(csv_cell(c, 0, "d"));
+    assert_true(csv_real(c, 0, "c") == 2.5);
+    assert_true(csv_real(c, 1, "a") == -3);
+    assert_true(isnan(csv_real(c, 1, "b")));
+    assert_true(isnan(csv_real(c, 1, "c")));
+    assert_true(isnan(csv_real(c, 0, "b")));
+    assert_true(isnan(csv_real(c, 0, "d")));
+    csv_free(c);
+}
+
+static void quoted(void **state)
+{
+    csv *c = read_text(state, "\"a\",b\r\n\"x,\"\"y\"\"\",\"two\nlines\"\r\n\"\",\"z\"\r\n");
+    assert_int_equal(c->rows, 2);
+    assert_string_equal(c->header[0], "a");
+    assert_string_equal(c->header[1], "b");
+    assert_string_equal(csv_cell(c, 0, "a"), "x,\"y\"");
+    assert_string_equal(csv_cell(c, 0, "b"), "two\nlines");
+    assert_string_equal(csv_cell(c, 1, "a"), "");
+    assert_string_equal(csv_cell(c, 1, "b"), "z");
+    csv_free(c);
+}
+
+static void comments_and_empty_lines(void **state)
+{
+    csv *c = read_text(state, "# gpu=x\n\na,b\n# one, two\n1,2\n\r\n\n3,4 # no comment\n#");
+    assert_int_equal(c->rows, 2);
+    assert_int_equal(c->dropped, 0);
+    assert_string_equal(csv_cell(c, 1, "b"), "4 # no comment");
+    csv_free(c);
+}
+
+static void torn_rows(void **state)
+{
+    static const struct {
+        const char *tail;
+        size_t rows, dropped;
+    } table[] = {{"3,4,5\n", 2, 0},   {"3,4,5", 2, 0},        {"3,4", 1, 1},
+                 {"3", 1, 1},         {"3,4,\"5", 1, 1},      {"3,\"4\"\"", 1, 1},
+                 {"3,4,\"5\"", 2, 0}, {"3,4\n5,6,7\n", 2, 1}, {"1,2,3,4\n", 1, 1}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "a,b,c\n0,1,2\n%s", table[i].tail);
+        csv *c = read_text(state, text);
+        assert_int_equal(c->rows, table[i].rows);
+        assert_int_equal(c->dropped, table[i].dropped);
+        csv_free(c);
+    }
+}
+
+static void empty_and_absent(void **state)
+{
+    csv *c = read_text(state, "");
+    assert_int_equal(c->columns, 0);
+    assert_int_equal(c->rows, 0);
+    csv_free(c);
+    c = read_text(state, "a,b");
+    assert_int_equal(c->columns, 2);
+    assert_int_equal(c->rows, 0);
+    csv_free(c);
+    csv_free(NULL);
+    char *path = folder_path(*state, "absent.csv");
+    assert_null(csv_read(path));
+    assert_int_equal(errno, ENOENT);
+    free(path);
+}
+
+static void long_file(void **state)
+{
+    enum { ROWS = 20000 };
+    char *text = xmalloc(32 * ROWS), *at = text + sprintf(text, "i,square\n");
+    for (int i = 0; i < ROWS; i++)
+        at += sprintf(at, "%d,%.9g\n", i, (double)i * i);
+    csv *c = read_text(state, text);
+    free(text);
+    assert_int_equal(c->rows, ROWS);
+    assert_true(csv_real(c, ROWS - 1, "square") == (ROWS - 1.0) * (ROWS - 1.0));
+    csv_free(c);
+}
+
+static void quoting(void **state)
+{
+    static const char *const texts[] = {"", "plain", "a,b", "say \"no\"", "\"", "two\nlines", "#first", "a # b", " x "};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char cell[64], text[128];
+        size_t length = csv_quote(texts[i], cell, sizeof cell);
+        assert_int_equal(length, strlen(cell));
+        assert_int_equal(csv_quote(texts[i], NULL, 0), length);
+        snprintf(text, sizeof text, "a,b\n%s,1\n", cell);
+        csv *c = read_text(state, text);
+        assert_int_equal(c->rows, 1);
+        assert_string_equal(csv_cell(c, 0, "a"), texts[i]);
+        csv_free(c);
+    }
+    char small[4];
+    assert_int_equal(csv_quote("a,b", small, sizeof small), 5);
+    assert_string_equal(small, "\"a,");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain),     cmocka_unit_test(quoted),           cmocka_unit_test(comments_and_empty_lines),
+        cmocka_unit_test(torn_rows), cmocka_unit_test(empty_and_absent), cmocka_unit_test(long_file),
+        cmocka_unit_test(quoting),
+    };
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -1,0 +1,208 @@
+/* Rows: columns, missing values, what a status does, the table on stdout, exit codes. */
+#include "tests/test.h"
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/core/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void columns_and_values(void **state)
+{
+    char *path = folder_path(*state, "deep/er/columns.csv"); /* folders are created */
+    options *o = sample_options_of("--seq 128,256 --dtype bf16 --variant fast");
+    report *r = sample_report(o, path, false);
+    sample_row(r, o, 0, ROW_OK);
+    bench_case *c = case_at(o, 1);
+    row *w = row_begin(r, c);
+    row_state(w, 1980, "power+thermal");
+    row_commit(w); /* nothing was measured */
+    case_free(c);
+    char *run_id = xstrdup(report_run_id(r));
+    assert_int_equal(report_close(r), 0);
+
+    char *text = file_text(path);
+    const char *header = "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
+                         "peak_bytes,timer,err_fwd,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n"
+                         "1,1,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
+    assert_int_equal(strncmp(text, header, strlen(header)), 0);
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    free(text);
+
+    csv *t = csv_read(path);
+    assert_int_equal(t->rows, 2);
+    assert_int_equal(t->dropped, 0);
+    assert_string_equal(csv_cell(t, 0, "run_id"), run_id);
+    assert_string_equal(csv_cell(t, 0, "gpu"), "A, \"quoted\" GPU");
+    assert_string_equal(csv_cell(t, 0, "sm_mhz"), "nan");
+    assert_string_equal(csv_cell(t, 1, "sm_mhz"), "1980");
+    assert_string_equal(csv_cell(t, 1, "throttle"), "power+thermal");
+    assert_string_equal(csv_cell(t, 1, "fwd_ms"), "nan");
+    assert_string_equal(csv_cell(t, 1, "peak_bytes"), "nan");
+    assert_string_equal(csv_cell(t, 1, "timer"), "");
+    csv_free(t);
+    free(run_id);
+    options_free(o);
+    free(path);
+}
+
+static void numbers(void **state)
+{
+    char *path = folder_path(*state, "numbers.csv");
+    options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    report *r = sample_report(o, path, false);
+    bench_case *c = case_at(o, 0);
+    row *w = row_begin(r, c);
+    row_real(w, "fwd_ms", -NAN);
+    row_real(w, "peak_bytes", 137438953472.0); /* exact in a column of whole numbers */
+    row_int(w, "err_fwd", -3);
+    row_commit(w);
+    case_free(c);
+    report_close(r);
+    csv *t = csv_read(path);
+    assert_string_equal(csv_cell(t, 0, "fwd_ms"), "nan");
+    assert_string_equal(csv_cell(t, 0, "peak_bytes"), "137438953472");
+    assert_string_equal(csv_cell(t, 0, "err_fwd"), "-3");
+    csv_free(t);
+    options_free(o);
+    free(path);
+}
+
+static void status_and_exit_code(void **state)
+{
+    char *path = folder_path(*state, "status.csv");
+    options *o = sample_options_of("--seq 128,256 --dtype bf16"); /* four rows */
+    report *r = sample_report(o, path, false);
+    sample_row(r, o, 0, ROW_OOM);
+    sample_row(r, o, 1, ROW_SKIP);
+    assert_int_equal(report_close(r), 0);
+    r = sample_report(o, path, false);
+    sample_row(r, o, 2, ROW_FAIL);
+    sample_row(r, o, 3, ROW_OK);
+    assert_int_equal(report_close(r), EXIT_CODE_VERIFY);
+
+    csv *t = csv_read(path);
+    assert_int_equal(t->rows, 4);
+    static const char *const statuses[] = {"oom", "skip", "fail", "ok"};
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(csv_cell(t, i, "status"), statuses[i]);
+        assert_string_equal(csv_cell(t, i, "reason"), i < 3 ? "why, \"so\" indeed" : "");
+        assert_int_equal(isnan(csv_real(t, i, "fwd_ms")), i < 3); /* a wrong kernel never gets a speed */
+        assert_int_equal(isnan(csv_real(t, i, "peak_bytes")), i < 3);
+        assert_string_equal(csv_cell(t, i, "timer"), i < 3 ? "" : "host");
+        assert_int_equal(isnan(csv_real(t, i, "err_fwd")), i < 2);
+    }
+    csv_free(t);
+    options_free(o);
+    free(path);
+}
+
+static void without_a_file(void **state)
+{
+    (void)state;
+    options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    report *r = sample_report(o, NULL, true);
+    sample_row(r, o, 0, ROW_OK);
+    assert_int_equal(report_close(r), 0);
+    options_free(o);
+}
+
+static char *table_of(void **state, const char *arguments)
+{
+    char *path = folder_path(*state, "stdout.txt");
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        options *o = sample_options_of(arguments);
+        if (!freopen(path, "w", stdout))
+            _exit(1);
+        report_info info = {NULL, "test-x1", "A GPU", "cpu", false};
+        report *r = report_open(o, &info, false);
+        for (size_t i = 0; i < cases_count(o); i++)
+            sample_row(r, o, i, i == 1 ? ROW_OOM : ROW_OK);
+        report_close(r);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static void table(void **state)
+{
+    char *text = table_of(state, "--seq 128,1024 --dtype bf16");
+    assert_string_equal(text, "bench_sample on A GPU (cpu), machine test-x1\n"
+                              "head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1\n"
+                              "\n"
+                              " seq  variant  status     fwd_ms    peak_bytes\n"
+                              " 128  plain    ok         0.3333   68719476736\n"
+                              " 128  fast     oom     why, \"so\" indeed\n"
+                              "1024  plain    ok         0.3333   68719476736\n"
+                              "1024  fast     ok         0.3333   68719476736\n"
+                              "\n"
+                              "4 rows, not stored\n");
+    free(text);
+}
+
+/* The program stops with code 1 and a message where it can't write; bugs of a bench stop it too. */
+static int code_of(void (*what)(void **state), void **state)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(99);
+        what(state);
+        _exit(98);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void open_below_a_file(void **state)
+{
+    char *blocker = folder_path(*state, "blocker"), *path = folder_path(*state, "blocker/x.csv");
+    file_write(blocker, "");
+    sample_report(sample_options_of(""), path, false);
+}
+
+static void unknown_column(void **state)
+{
+    (void)state;
+    options *o = sample_options_of("");
+    row_real(row_begin(sample_report(o, NULL, false), case_at(o, 0)), "bwd_ms", 1);
+}
+
+static void text_in_a_number(void **state)
+{
+    (void)state;
+    options *o = sample_options_of("");
+    row_text(row_begin(sample_report(o, NULL, false), case_at(o, 0)), "fwd_ms", "1");
+}
+
+static void fatal(void **state)
+{
+    assert_int_equal(code_of(open_below_a_file, state), EXIT_CODE_FAILURE);
+    assert_int_equal(code_of(unknown_column, state), EXIT_CODE_FAILURE);
+    assert_int_equal(code_of(text_in_a_number, state), EXIT_CODE_FAILURE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(columns_and_values), cmocka_unit_test(numbers), cmocka_unit_test(status_and_exit_code),
+        cmocka_unit_test(without_a_file),     cmocka_unit_test(table),   cmocka_unit_test(fatal),
+    };
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

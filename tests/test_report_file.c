@@ -1,0 +1,160 @@
+/* The CSV file across runs: other files in the way, torn lines, several writers, what --resume finds. */
+#include "tests/test.h"
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void other_columns_are_moved_aside(void **state)
+{
+    char *path = folder_path(*state, "other.csv"), *first = folder_path(*state, "other.1.csv");
+    char *second = folder_path(*state, "other.2.csv");
+    options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
+    file_write(path, "a,b\n1,2\n");
+    report_close(sample_report(o, path, false));
+    char *text = file_text(first);
+    assert_string_equal(text, "a,b\n1,2\n");
+    free(text);
+    file_write(path, "schema"); /* killed while it wrote the header */
+    report *r = sample_report(o, path, false);
+    text = file_text(second);
+    assert_string_equal(text, "schema");
+    free(text);
+
+    assert_int_equal(unlink(path), 0); /* deleted during the run */
+    sample_row(r, o, 0, ROW_OK);
+    report_close(r);
+    csv *t = csv_read(path);
+    assert_int_equal(t->rows, 1);
+    csv_free(t);
+    options_free(o);
+    free(path);
+    free(first);
+    free(second);
+}
+
+/* Cut the file after every byte of its second row, and write another row. */
+static void torn_lines(void **state)
+{
+    char *path = folder_path(*state, "torn.csv");
+    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    report *r = sample_report(o, path, false);
+    sample_row(r, o, 0, ROW_OK);
+    char *one = file_text(path);
+    sample_row(r, o, 1, ROW_SKIP); /* a quoted reason */
+    report_close(r);
+    char *two = file_text(path);
+    for (size_t cut = strlen(one); cut < strlen(two); cut++) {
+        char *part = xasprintf("%.*s", (int)cut, two);
+        file_write(path, part);
+        r = sample_report(o, path, false);
+        sample_row(r, o, 2, ROW_OK);
+        report_close(r);
+        csv *t = csv_read(path);
+        assert_true(t->rows == 2 || t->rows == 3); /* 3: only the time stamp was cut */
+        assert_int_equal(t->dropped, t->rows == 2 && cut > strlen(one));
+        assert_string_equal(csv_cell(t, 0, "seq"), "1");
+        assert_string_equal(csv_cell(t, t->rows - 1, "seq"), "3");
+        if (t->rows == 3)
+            assert_string_equal(csv_cell(t, 1, "device"), "cpu");
+        csv_free(t);
+        free(part);
+    }
+    free(one);
+    free(two);
+    options_free(o);
+    free(path);
+}
+
+static bool has(report *r, const options *o, size_t index)
+{
+    bench_case *c = case_at(o, index);
+    bool result = report_has(r, c);
+    case_free(c);
+    return result;
+}
+
+static void resume(void **state)
+{
+    char *path = folder_path(*state, "resume.csv");
+    options *o = sample_options_of("--seq 128,256 --dtype bf16");
+    report *r = sample_report(o, path, true); /* nothing to resume from */
+    sample_row(r, o, 0, ROW_OK);
+    sample_row(r, o, 1, ROW_FAIL);
+    sample_row(r, o, 2, ROW_OOM);
+    report_close(r);
+
+    r = sample_report(o, path, false);
+    assert_false(has(r, o, 0));
+    report_close(r);
+    r = sample_report(o, path, true);
+    assert_true(has(r, o, 0) && has(r, o, 2));
+    assert_false(has(r, o, 3));
+    assert_int_equal(report_close(r), 0);
+    r = sample_report(o, path, true);
+    assert_true(has(r, o, 1));
+    assert_int_equal(report_close(r), EXIT_CODE_VERIFY); /* a kept failure is still one */
+    r = sample_report(o, path, false);
+    sample_row(r, o, 1, ROW_OK);
+    report_close(r);
+    r = sample_report(o, path, true);
+    assert_true(has(r, o, 1));
+    assert_int_equal(report_close(r), 0); /* the latest row counts */
+
+    report_info info = {path, "test-x1", "GPU", "cuda", true}; /* rows of the CPU are not its own */
+    r = report_open(o, &info, true);
+    assert_false(has(r, o, 0));
+    report_close(r);
+    options_free(o);
+    o = sample_options_of("--seq 256,512 --dtype bf16,fp16"); /* other lists: case by case */
+    r = sample_report(o, path, true);
+    assert_true(has(r, o, 0)); /* 256 bf16 plain */
+    assert_false(has(r, o, 2));
+    report_close(r);
+    options_free(o);
+    free(path);
+}
+
+/* Several processes append to one file; every row arrives whole. */
+static void many_writers(void **state)
+{
+    enum { WRITERS = 4, EACH = 50 };
+    char *path = folder_path(*state, "many.csv");
+    options *o = sample_options_of("--seq 1:50 --dtype bf16 --variant fast");
+    for (int i = 0; i < WRITERS; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            report *r = sample_report(o, path, false);
+            for (size_t k = 0; k < EACH; k++)
+                sample_row(r, o, k, ROW_OK);
+            _exit(report_close(r));
+        }
+    }
+    int status;
+    for (int i = 0; i < WRITERS; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    csv *t = csv_read(path);
+    assert_int_equal(t->rows, WRITERS * EACH);
+    assert_int_equal(t->dropped, 0);
+    csv_free(t);
+    options_free(o);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_columns_are_moved_aside),
+        cmocka_unit_test(torn_lines),
+        cmocka_unit_test(resume),
+        cmocka_unit_test(many_writers),
+    };
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

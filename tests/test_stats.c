@@ -1,0 +1,92 @@
+/* Statistics: nearest-rank quantiles, even counts, ties, one and no sample. */
+#include "tests/test.h"
+
+#include "common/core/stats.h"
+
+#include <math.h>
+
+static stats of(const double *x, size_t n)
+{
+    samples s = {0};
+    for (size_t i = 0; i < n; i++)
+        samples_add(&s, x[i]);
+    stats r = stats_of(&s);
+    samples_free(&s);
+    return r;
+}
+
+static void nothing(void **state)
+{
+    (void)state;
+    stats r = of(NULL, 0);
+    assert_int_equal(r.n, 0);
+    assert_true(isnan(r.min) && isnan(r.p10) && isnan(r.median) && isnan(r.p90) && isnan(r.p99) && isnan(r.max) &&
+                isnan(r.mean) && isnan(r.stdev));
+    assert_true(isnan(quantile_nearest(NULL, 0, 0.5)));
+}
+
+static void few(void **state)
+{
+    (void)state;
+    stats r = of((double[]){4}, 1);
+    assert_true(r.min == 4 && r.p10 == 4 && r.median == 4 && r.p90 == 4 && r.max == 4 && r.mean == 4 && r.stdev == 0);
+    r = of((double[]){3, 1}, 2);
+    assert_true(r.min == 1 && r.p10 == 1 && r.median == 2 && r.p90 == 3 && r.max == 3 && r.mean == 2);
+    assert_true(r.stdev == sqrt(2));
+    r = of((double[]){5, 1, 2}, 3);
+    assert_true(r.median == 2);
+    r = of((double[]){7, 7, 7, 7}, 4);
+    assert_true(r.min == 7 && r.median == 7 && r.p90 == 7 && r.stdev == 0);
+    r = of((double[]){10, 2, 4, 3}, 4);
+    assert_true(r.median == 3.5);
+}
+
+static void many(void **state)
+{
+    (void)state;
+    samples s = {0};
+    for (int i = 0; i < 99; i++)
+        samples_add(&s, (i * 37) % 99 + 1); /* 1..99 out of order */
+    stats r = stats_of(&s);
+    assert_true(r.p10 == 10 && r.median == 50 && r.p90 == 90 && r.max == 99);
+    assert_true(isnan(r.p99)); /* one sample in a hundred needs a hundred samples */
+    samples_add(&s, 100);
+    r = stats_of(&s);
+    assert_true(r.p10 == 10 && r.median == 50.5 && r.p90 == 90 && r.p99 == 99 && r.mean == 50.5);
+    assert_true(fabs(r.stdev - sqrt(100.0 * 101 / 12)) < 1e-12);
+    assert_true(s.x[0] == 1 && s.x[99] == 100); /* the samples stay in order */
+    samples_clear(&s);
+    assert_int_equal(stats_of(&s).n, 0);
+    samples_free(&s);
+}
+
+static void quantiles(void **state)
+{
+    (void)state;
+    double x[200];
+    for (int i = 0; i < 200; i++)
+        x[i] = i + 1;
+    assert_true(quantile_nearest(x, 200, 0) == 1);
+    assert_true(quantile_nearest(x, 200, 1) == 200);
+    /* Against the definition, with p as a fraction so that no rounding is involved. */
+    for (size_t n = 1; n <= 200; n++)
+        for (size_t percent = 1; percent <= 100; percent++)
+            assert_true(quantile_nearest(x, n, (double)percent / 100) == (double)((percent * n + 99) / 100));
+}
+
+static void not_a_number(void **state)
+{
+    (void)state;
+    stats r = of((double[]){1, NAN, 2}, 3);
+    assert_int_equal(r.n, 3);
+    assert_true(isnan(r.median) && isnan(r.min) && isnan(r.max));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing),   cmocka_unit_test(few),          cmocka_unit_test(many),
+        cmocka_unit_test(quantiles), cmocka_unit_test(not_a_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,50 @@
+/* Looks up measured ceilings; see ceiling.h. */
+#include "common/device/ceiling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
+{
+    const char *cell = csv_cell(c, row, column);
+    return cell && strcmp(cell, want) == 0;
+}
+
+static csv *rows_of(const char *results_dir)
+{
+    char *path = xasprintf("%s/bench_roofline.csv", results_dir);
+    csv *c = csv_read(path);
+    free(path);
+    return c;
+}
+
+double ceiling_tflops(const char *results_dir, const char *dtype)
+{
+    csv *c = rows_of(results_dir);
+    double most = NAN;
+    for (size_t i = 0; c && i < c->rows; i++)
+        if (cell_is(c, i, "status", "ok") && cell_is(c, i, "variant", "gemm") && cell_is(c, i, "dtype", dtype))
+            most = fmax(most, csv_real(c, i, "tflops")); /* fmax ignores NAN */
+    csv_free(c);
+    return most;
+}
+
+double ceiling_copy_gb_s(const char *results_dir)
+{
+    csv *c = rows_of(results_dir);
+    double most = NAN, most_bytes = 0;
+    for (size_t i = 0; c && i < c->rows; i++) {
+        double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");
+        if (!cell_is(c, i, "status", "ok") || isnan(gb_s) || !(bytes >= most_bytes) ||
+            !(cell_is(c, i, "variant", "copy") || cell_is(c, i, "variant", "copy_kernel")))
+            continue;
+        most = bytes > most_bytes ? gb_s : fmax(most, gb_s);
+        most_bytes = bytes;
+    }
+    csv_free(c);
+    return most;
+}

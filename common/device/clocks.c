@@ -1,0 +1,163 @@
+/* NVML by dlopen; see clocks.h. Prototypes are those of NVML's stable C interface (nvml.h of any CUDA toolkit). */
+#include "common/device/clocks.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+typedef struct nvml_device *nvml_handle;
+enum { NVML_SUCCESS = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
+
+struct clocks {
+    nvml_handle handle;
+};
+
+static struct nvml {
+    int (*init)(void);
+    const char *(*error_string)(int);
+    int (*driver_version)(char *, unsigned);
+    int (*count)(unsigned *);
+    int (*by_bus_id)(const char *, nvml_handle *);
+    int (*clock)(nvml_handle, int, unsigned *);
+    int (*max_clock)(nvml_handle, int, unsigned *);
+    int (*throttle)(nvml_handle, unsigned long long *);
+    int (*power)(nvml_handle, unsigned *);       /* mW */
+    int (*power_limit)(nvml_handle, unsigned *); /* mW */
+    int (*temperature)(nvml_handle, int, unsigned *);
+    int (*ecc)(nvml_handle, int *, int *);
+    int (*persistence)(nvml_handle, int *);
+} nvml;
+static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
+static const char *absent_why = "";
+
+static bool load(void)
+{
+    static const struct {
+        const char *symbol;
+        void *slot;
+    } wanted[] = {
+        {"nvmlInit_v2", &nvml.init},
+        {"nvmlErrorString", &nvml.error_string},
+        {"nvmlSystemGetDriverVersion", &nvml.driver_version},
+        {"nvmlDeviceGetCount_v2", &nvml.count},
+        {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_bus_id},
+        {"nvmlDeviceGetClockInfo", &nvml.clock},
+        {"nvmlDeviceGetMaxClockInfo", &nvml.max_clock},
+        {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle},
+        {"nvmlDeviceGetPowerUsage", &nvml.power},
+        {"nvmlDeviceGetEnforcedPowerLimit", &nvml.power_limit},
+        {"nvmlDeviceGetTemperature", &nvml.temperature},
+        {"nvmlDeviceGetEccMode", &nvml.ecc},
+        {"nvmlDeviceGetPersistenceMode", &nvml.persistence},
+    };
+    if (state != UNTRIED)
+        return state == READY;
+    state = ABSENT;
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return false;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *symbol = dlsym(library, wanted[i].symbol);
+        if (!symbol) {
+            absent_why = "this libnvidia-ml.so.1 lacks functions";
+            return false;
+        }
+        memcpy(wanted[i].slot, &symbol, sizeof symbol);
+    }
+    int status = nvml.init();
+    if (status != NVML_SUCCESS) {
+        absent_why = nvml.error_string(status);
+        return false;
+    }
+    state = READY;
+    return true;
+}
+
+int clocks_gpu_count(const char **why)
+{
+    unsigned n;
+    if (load() && nvml.count(&n) == NVML_SUCCESS)
+        return (int)n;
+    if (why)
+        *why = absent_why;
+    return -1;
+}
+
+const char *clocks_driver(void)
+{
+    static char version[96];
+    if (!load() || nvml.driver_version(version, sizeof version) != NVML_SUCCESS)
+        version[0] = 0;
+    return version;
+}
+
+clocks *clocks_open(const char *pci_bus_id)
+{
+    nvml_handle handle;
+    if (!load() || nvml.by_bus_id(pci_bus_id, &handle) != NVML_SUCCESS)
+        return NULL;
+    clocks *c = xcalloc(1, sizeof *c);
+    c->handle = handle;
+    return c;
+}
+
+void clocks_close(clocks *c)
+{
+    free(c);
+}
+
+/* A reading as a number, NAN when NVML refused it. */
+static double reading(int status, unsigned value, double scale)
+{
+    return status == NVML_SUCCESS ? value * scale : NAN;
+}
+
+double clocks_sm_mhz(const clocks *c)
+{
+    unsigned mhz = 0;
+    return c ? reading(nvml.clock(c->handle, NVML_CLOCK_SM, &mhz), mhz, 1) : NAN;
+}
+
+unsigned long long clocks_throttle(const clocks *c)
+{
+    unsigned long long bits = 0;
+    return c && nvml.throttle(c->handle, &bits) == NVML_SUCCESS ? bits : 0;
+}
+
+void clocks_throttle_words(unsigned long long bits, char *out, size_t out_bytes)
+{
+    static const struct {
+        unsigned long long bit;
+        const char *word;
+    } words[] = {{0x2, "app_clocks"},  {0x4, "power_cap"},   {0x8, "hw_slowdown"},  {0x10, "sync_boost"},
+                 {0x20, "sw_thermal"}, {0x40, "hw_thermal"}, {0x80, "power_brake"}, {0x100, "display_clocks"}};
+    size_t used = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (bits & words[i].bit && used < out_bytes)
+            used += (size_t)snprintf(out + used, out_bytes - used, "%s%s", used ? "+" : "", words[i].word);
+}
+
+clocks_facts clocks_read(const clocks *c)
+{
+    clocks_facts f = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+    unsigned x = 0;
+    int mode = 0, pending;
+    if (!c)
+        return f;
+    f.sm_mhz = clocks_sm_mhz(c);
+    f.sm_max_mhz = reading(nvml.max_clock(c->handle, NVML_CLOCK_SM, &x), x, 1);
+    f.memory_mhz = reading(nvml.clock(c->handle, NVML_CLOCK_MEMORY, &x), x, 1);
+    f.memory_max_mhz = reading(nvml.max_clock(c->handle, NVML_CLOCK_MEMORY, &x), x, 1);
+    f.power_w = reading(nvml.power(c->handle, &x), x, 1e-3);
+    f.power_limit_w = reading(nvml.power_limit(c->handle, &x), x, 1e-3);
+    f.temperature_c = reading(nvml.temperature(c->handle, NVML_TEMPERATURE_GPU, &x), x, 1);
+    f.ecc = reading(nvml.ecc(c->handle, &mode, &pending), (unsigned)mode, 1);
+    f.persistence = reading(nvml.persistence(c->handle, &mode), (unsigned)mode, 1);
+    return f;
+}

@@ -1,0 +1,199 @@
+/* The front of the device table: is there a GPU, opening, and calls through the table. */
+#include "common/device/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/device/device_internal.h"
+
+#ifdef HAVE_CUDA
+/* Of a driver without NVML: a GPU's node of Linux, of the Windows subsystem, or of Jetson. */
+static bool device_node_exists(void)
+{
+    char path[32];
+    for (int i = 0; i < 32; i++) {
+        snprintf(path, sizeof path, "/dev/nvidia%d", i);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return access("/dev/dxg", F_OK) == 0 || access("/dev/nvhost-gpu", F_OK) == 0;
+}
+
+const char *device_no_cuda_reason(void)
+{
+    static char text[256];
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *why = "";
+    int count = clocks_gpu_count(&why);
+    if (count == 0 || (count < 0 && !device_node_exists())) {
+        snprintf(text, sizeof text, "no NVIDIA GPU: %s%s%s",
+                 count == 0 ? "the driver reports none" : "there is no NVIDIA driver or device node here",
+                 *why ? "; NVML says: " : "", why);
+        return text;
+    }
+    if (visible && (!*visible || strncmp(visible, "-1", 2) == 0))
+        return "no NVIDIA GPU: CUDA_VISIBLE_DEVICES hides every GPU";
+    return NULL;
+}
+#else
+const char *device_no_cuda_reason(void)
+{
+    return "built without CUDA: make found no CUDA compiler (make print-config says where it looked)";
+}
+#endif
+
+int device_visible_gpus(void)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int count = device_no_cuda_reason() ? 0 : clocks_gpu_count(NULL), listed = 1;
+    for (const char *c = visible; c && *c; c++)
+        listed += *c == ',';
+    return count < 0 ? 0 : visible && listed < count ? listed : count;
+}
+
+device *device_open(device_kind kind, int ordinal)
+{
+    device *d = NULL;
+    phase_set("opening the device");
+    if (kind == DEVICE_CPU)
+        d = device_cpu_open();
+#ifdef HAVE_CUDA
+    else
+        d = device_cuda_open(ordinal);
+#else
+    (void)ordinal;
+#endif
+    if (!d)
+        die(EXIT_CODE_FAILURE, "%s", device_no_cuda_reason());
+    d->noted_mhz = NAN;
+    return d;
+}
+
+void device_close(device *d)
+{
+    if (d->flush)
+        device_free(d, d->flush);
+    clocks_close(d->clocks);
+    d->ops->close(d);
+}
+
+device_kind device_kind_of(const device *d)
+{
+    return d->kind;
+}
+const device_info *device_get_info(const device *d)
+{
+    return &d->info;
+}
+void *device_stream(device *d)
+{
+    return d->stream;
+}
+
+void *device_malloc(device *d, size_t bytes)
+{
+    return d->ops->malloc(d, bytes);
+}
+void device_free(device *d, void *p)
+{
+    d->ops->free(d, p);
+}
+void device_upload(device *d, void *dst, const void *src, size_t bytes)
+{
+    d->ops->upload(d, dst, src, bytes);
+}
+void device_download(device *d, void *dst, const void *src, size_t bytes)
+{
+    d->ops->download(d, dst, src, bytes);
+}
+void device_memset(device *d, void *p, int byte, size_t bytes)
+{
+    d->ops->memset(d, p, byte, bytes);
+}
+void device_copy(device *d, void *dst, const void *src, size_t bytes)
+{
+    d->ops->copy(d, dst, src, bytes);
+}
+void device_l2_flush(device *d)
+{
+    if (!d->flush) {
+        d->flush_bytes = d->info.l2_bytes ? 2 * d->info.l2_bytes : (size_t)64 << 20;
+        d->flush = device_malloc(d, d->flush_bytes);
+        if (!d->flush)
+            die(EXIT_CODE_FAILURE, "no memory for the %zu bytes that flush the L2 cache", d->flush_bytes);
+    }
+    device_memset(d, d->flush, 0, d->flush_bytes);
+}
+
+void device_sync(device *d)
+{
+    d->ops->sync(d);
+}
+size_t device_free_bytes(device *d)
+{
+    return d->ops->free_bytes(d);
+}
+
+device_event *device_event_create(device *d)
+{
+    return d->ops->event_create(d);
+}
+void device_event_destroy(device *d, device_event *e)
+{
+    d->ops->event_destroy(d, e);
+}
+void device_event_record(device *d, device_event *e)
+{
+    d->ops->event_record(d, e);
+}
+void device_event_wait(device *d, device_event *e)
+{
+    d->ops->event_wait(d, e);
+}
+double device_event_ms(device *d, device_event *from, device_event *to)
+{
+    return d->ops->event_ms(d, from, to);
+}
+
+bool device_graph_begin(device *d)
+{
+    return d->ops->graph_begin(d);
+}
+device_graph *device_graph_end(device *d)
+{
+    return d->ops->graph_end(d);
+}
+void device_graph_launch(device *d, device_graph *g)
+{
+    d->ops->graph_launch(d, g);
+}
+void device_graph_destroy(device *d, device_graph *g)
+{
+    d->ops->graph_destroy(d, g);
+}
+
+bool device_peer_enable(device *a, device *b)
+{
+    return a->ops->peer_enable(a, b);
+}
+void device_peer_copy(device *to, void *dst, device *from, const void *src, size_t bytes)
+{
+    from->ops->peer_copy(to, dst, from, src, bytes);
+}
+
+void device_state_note(device *d)
+{
+    d->noted_mhz = clocks_sm_mhz(d->clocks);
+    d->noted_throttle |= clocks_throttle(d->clocks);
+}
+
+void device_state(device *d, double *sm_mhz, char *throttle, size_t throttle_bytes)
+{
+    *sm_mhz = isnan(d->noted_mhz) ? clocks_sm_mhz(d->clocks) : d->noted_mhz;
+    clocks_throttle_words(d->noted_throttle | clocks_throttle(d->clocks), throttle, throttle_bytes);
+    d->noted_mhz = NAN;
+    d->noted_throttle = 0;
+}

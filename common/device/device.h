@@ -1,0 +1,70 @@
+/* One device behind one table: CUDA or the CPU. Knows memory, streams, events and clocks, no numerics.
+ * On the CPU a stream is NULL and every call is synchronous. */
+#ifndef STEPBENCH_DEVICE_DEVICE_H
+#define STEPBENCH_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum device_kind { DEVICE_CPU, DEVICE_CUDA } device_kind;
+
+typedef struct device_info {
+    char name[128]; /* "NVIDIA H200" or the CPU's model name */
+    int count;      /* visible GPUs, or 1 */
+    int compute_major, compute_minor, sm_count;
+    size_t memory_bytes, l2_bytes;
+    char uuid[64];
+    int driver_version, runtime_version; /* 13000 = 13.0 */
+} device_info;
+
+typedef struct device device;
+typedef struct device_event device_event;
+typedef struct device_graph device_graph;
+
+/* NULL when CUDA is usable here; else one sentence why not ("built without CUDA: ...", "no NVIDIA GPU: ..."). Cheap:
+ * asks NVML, else the device nodes, before any CUDA context exists. */
+const char *device_no_cuda_reason(void);
+int device_visible_gpus(void); /* as cheaply: how many device_open would find; 0 none or unknown */
+
+device *device_open(device_kind kind, int ordinal); /* dies with a clear message */
+void device_close(device *d);
+device_kind device_kind_of(const device *d);
+const device_info *device_get_info(const device *d);
+void *device_stream(device *d); /* the one compute stream (cudaStream_t, non-blocking), or NULL */
+
+/* Raw memory; NULL when there is none left (never dies for that). Tensors go through memory.h. */
+void *device_malloc(device *d, size_t bytes);
+void device_free(device *d, void *p);
+void device_upload(device *d, void *dst, const void *host_src, size_t bytes);   /* synchronous */
+void device_download(device *d, void *host_dst, const void *src, size_t bytes); /* synchronous */
+void device_memset(device *d, void *p, int byte, size_t bytes);                 /* on the stream */
+void device_copy(device *d, void *dst, const void *src, size_t bytes);          /* on the stream */
+void device_l2_flush(device *d); /* on the stream: writes twice the L2; the first call makes the buffer, or dies */
+void device_sync(device *d);     /* waits for the stream; dies on an asynchronous error, naming the phase */
+size_t device_free_bytes(device *d);
+
+device_event *device_event_create(device *d);
+void device_event_destroy(device *d, device_event *e);
+void device_event_record(device *d, device_event *e);
+void device_event_wait(device *d, device_event *e); /* what d enqueues from here on waits for e, of any device */
+double device_event_ms(device *d, device_event *from, device_event *to); /* waits for `to` */
+
+/* Peers: two GPUs opened by this process. Enable is true when they reach each other's memory directly; a copy works
+ * without that too, through the host. */
+bool device_peer_enable(device *a, device *b);
+void device_peer_copy(device *to, void *dst, device *from, const void *src, size_t bytes); /* on from's stream */
+
+/* Stream capture; begin returns false where graphs don't exist (CPU). */
+bool device_graph_begin(device *d);
+device_graph *device_graph_end(device *d); /* NULL when what was captured can't be a graph */
+void device_graph_launch(device *d, device_graph *g);
+void device_graph_destroy(device *d, device_graph *g);
+
+/* Machine state: SM clock in MHz (NAN unknown), throttle reasons as short words joined by '+' ("" none). Clocks and
+ * reasons mean most while the device is busy, so the timer notes them with its last samples queued: device_state gives
+ * the clock noted since the last call, else the one of now, and the reasons of both. */
+void device_state_note(device *d);
+void device_state(device *d, double *sm_mhz, char *throttle, size_t throttle_bytes);
+
+#endif

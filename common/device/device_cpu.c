@@ -1,0 +1,157 @@
+/* The CPU as a device: host memory, no stream, and events that are readings of the host's clock. */
+#include "common/device/device_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/device/host.h"
+#include "common/device/timer.h"
+
+struct device_event {
+    double seconds;
+};
+
+static void close_cpu(device *d)
+{
+    free(d);
+}
+
+static size_t free_bytes(device *d)
+{
+    (void)d;
+    size_t available = host_available_bytes();
+    return available - available / 16; /* the rest is for the program itself and its neighbours */
+}
+
+/* Pages are touched here: an overcommitting kernel would otherwise grant anything and kill the process in the middle
+ * of a case, and the first timed call would pay for the page faults. */
+static void *malloc_cpu(device *d, size_t bytes)
+{
+    enum { ALIGNMENT = 256 };
+    if (bytes > free_bytes(d))
+        return NULL;
+    void *p = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    if (p)
+        memset(p, 0, bytes);
+    return p;
+}
+
+static void free_cpu(device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+static void copy_cpu(device *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    memcpy(dst, src, bytes);
+}
+
+static void memset_cpu(device *d, void *p, int byte, size_t bytes)
+{
+    (void)d;
+    memset(p, byte, bytes);
+}
+
+static void sync_cpu(device *d)
+{
+    (void)d;
+}
+
+static device_event *event_create(device *d)
+{
+    (void)d;
+    return xcalloc(1, sizeof(device_event));
+}
+
+static void event_destroy(device *d, device_event *e)
+{
+    (void)d;
+    free(e);
+}
+
+static void event_record(device *d, device_event *e)
+{
+    (void)d;
+    e->seconds = host_seconds();
+}
+
+static void event_wait(device *d, device_event *e)
+{
+    (void)d, (void)e;
+}
+
+static double event_ms(device *d, device_event *from, device_event *to)
+{
+    (void)d;
+    return (to->seconds - from->seconds) * 1e3;
+}
+
+static bool graph_begin(device *d)
+{
+    (void)d;
+    return false;
+}
+
+static device_graph *graph_end(device *d)
+{
+    (void)d;
+    return NULL;
+}
+
+static void graph_use(device *d, device_graph *g)
+{
+    (void)d, (void)g;
+    die(EXIT_CODE_FAILURE, "the CPU has no graphs");
+}
+
+static bool peer_enable(device *a, device *b)
+{
+    (void)a, (void)b;
+    return false;
+}
+
+static void peer_copy(device *to, void *dst, device *from, const void *src, size_t bytes)
+{
+    (void)to, (void)from;
+    memcpy(dst, src, bytes);
+}
+
+device *device_cpu_open(void)
+{
+    static const device_ops ops = {
+        .close = close_cpu,
+        .malloc = malloc_cpu,
+        .free = free_cpu,
+        .upload = copy_cpu,
+        .download = copy_cpu,
+        .memset = memset_cpu,
+        .copy = copy_cpu,
+        .sync = sync_cpu,
+        .free_bytes = free_bytes,
+        .event_create = event_create,
+        .event_destroy = event_destroy,
+        .event_record = event_record,
+        .event_wait = event_wait,
+        .event_ms = event_ms,
+        .graph_begin = graph_begin,
+        .graph_end = graph_end,
+        .graph_launch = graph_use,
+        .graph_destroy = graph_use,
+        .peer_enable = peer_enable,
+        .peer_copy = peer_copy,
+    };
+    device *d = xcalloc(1, sizeof *d);
+    d->kind = DEVICE_CPU;
+    d->ops = &ops;
+    d->info.count = 1;
+    d->info.sm_count = host_cores();
+    d->info.memory_bytes = host_memory_bytes();
+    long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE), middle = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    d->info.l2_bytes = last_level > 0 ? (size_t)last_level : middle > 0 ? (size_t)middle : 0;
+    host_cpu_model(d->info.name, sizeof d->info.name);
+    return d;
+}

@@ -1,0 +1,271 @@
+/* A GPU as a device, through the CUDA runtime's C interface. Without HAVE_CUDA this file is empty. */
+#ifdef HAVE_CUDA
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/device/device_internal.h"
+
+/* Left free on the GPU: kernels loaded later and libraries' own buffers need some, and can't report a lack of it as
+ * clearly as an allocation can. */
+static const size_t reserve_bytes = (size_t)96 << 20;
+
+typedef struct cuda_device {
+    device base;
+    int ordinal;
+} cuda_device;
+
+struct device_event {
+    cudaEvent_t event;
+};
+
+struct device_graph {
+    cudaGraphExec_t exec;
+};
+
+static void check(cudaError_t e, const char *expr, const char *file, int line)
+{
+    if (e != cudaSuccess)
+        die(EXIT_CODE_FAILURE, "%s:%d %s -> %s: %s", file, line, expr, cudaGetErrorName(e), cudaGetErrorString(e));
+}
+#define CUDA_CHECK(expr) check((expr), #expr, __FILE__, __LINE__)
+
+/* The runtime's current device is per thread, and kernels or a second open device may have changed it. */
+static cudaStream_t use(device *d)
+{
+    CUDA_CHECK(cudaSetDevice(((cuda_device *)d)->ordinal));
+    return d->stream;
+}
+
+static void close_cuda(device *d)
+{
+    CUDA_CHECK(cudaStreamDestroy(use(d)));
+    free(d);
+}
+
+static size_t free_bytes(device *d)
+{
+    size_t left, total;
+    use(d);
+    CUDA_CHECK(cudaMemGetInfo(&left, &total));
+    return left > reserve_bytes ? left - reserve_bytes : 0;
+}
+
+static void *malloc_cuda(device *d, size_t bytes)
+{
+    void *p;
+    if (bytes > free_bytes(d))
+        return NULL;
+    cudaError_t e = cudaMalloc(&p, bytes);
+    if (e == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); /* or the next check of a kernel launch would find it */
+        return NULL;
+    }
+    check(e, "cudaMalloc", __FILE__, __LINE__);
+    return p;
+}
+
+static void free_cuda(device *d, void *p)
+{
+    use(d);
+    CUDA_CHECK(cudaFree(p));
+}
+
+static void upload(device *d, void *dst, const void *host_src, size_t bytes)
+{
+    cudaStream_t stream = use(d);
+    CUDA_CHECK(cudaMemcpyAsync(dst, host_src, bytes, cudaMemcpyHostToDevice, stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+}
+
+static void download(device *d, void *host_dst, const void *src, size_t bytes)
+{
+    cudaStream_t stream = use(d);
+    CUDA_CHECK(cudaMemcpyAsync(host_dst, src, bytes, cudaMemcpyDeviceToHost, stream));
+    CUDA_CHECK(cudaStreamSynchronize(stream));
+}
+
+static void memset_cuda(device *d, void *p, int byte, size_t bytes)
+{
+    CUDA_CHECK(cudaMemsetAsync(p, byte, bytes, use(d)));
+}
+
+static void copy(device *d, void *dst, const void *src, size_t bytes)
+{
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, use(d)));
+}
+
+static void sync_cuda(device *d)
+{
+    CUDA_CHECK(cudaStreamSynchronize(use(d)));
+}
+
+static device_event *event_create(device *d)
+{
+    device_event *e = xcalloc(1, sizeof *e);
+    use(d);
+    CUDA_CHECK(cudaEventCreate(&e->event));
+    return e;
+}
+
+static void event_destroy(device *d, device_event *e)
+{
+    use(d);
+    CUDA_CHECK(cudaEventDestroy(e->event));
+    free(e);
+}
+
+static void event_record(device *d, device_event *e)
+{
+    CUDA_CHECK(cudaEventRecord(e->event, use(d)));
+}
+
+static void event_wait(device *d, device_event *e)
+{
+    CUDA_CHECK(cudaStreamWaitEvent(use(d), e->event, 0));
+}
+
+static double event_ms(device *d, device_event *from, device_event *to)
+{
+    float ms;
+    use(d);
+    CUDA_CHECK(cudaEventSynchronize(to->event));
+    CUDA_CHECK(cudaEventElapsedTime(&ms, from->event, to->event));
+    return ms;
+}
+
+static bool graph_begin(device *d)
+{
+    CUDA_CHECK(cudaStreamBeginCapture(use(d), cudaStreamCaptureModeThreadLocal));
+    return true;
+}
+
+static device_graph *graph_end(device *d)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t e = cudaStreamEndCapture(use(d), &graph);
+    if (e == cudaSuccess)
+        e = cudaGraphInstantiateWithFlags(&exec, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    if (e != cudaSuccess || !exec) {
+        cudaGetLastError(); /* a call that can't be captured is no failure */
+        return NULL;
+    }
+    CUDA_CHECK(cudaGraphUpload(exec, d->stream));
+    device_graph *g = xcalloc(1, sizeof *g);
+    g->exec = exec;
+    return g;
+}
+
+static void graph_launch(device *d, device_graph *g)
+{
+    CUDA_CHECK(cudaGraphLaunch(g->exec, use(d)));
+}
+
+static void graph_destroy(device *d, device_graph *g)
+{
+    use(d);
+    CUDA_CHECK(cudaGraphExecDestroy(g->exec));
+    free(g);
+}
+
+static bool enable_one_way(device *from, device *to)
+{
+    int can = 0, peer = ((cuda_device *)to)->ordinal;
+    use(from);
+    CUDA_CHECK(cudaDeviceCanAccessPeer(&can, ((cuda_device *)from)->ordinal, peer));
+    if (!can)
+        return false;
+    cudaError_t e = cudaDeviceEnablePeerAccess(peer, 0);
+    if (e == cudaErrorPeerAccessAlreadyEnabled)
+        cudaGetLastError();
+    else
+        check(e, "cudaDeviceEnablePeerAccess", __FILE__, __LINE__);
+    return true;
+}
+
+static bool peer_enable(device *a, device *b)
+{
+    return enable_one_way(a, b) && enable_one_way(b, a);
+}
+
+static void peer_copy(device *to, void *dst, device *from, const void *src, size_t bytes)
+{
+    cudaStream_t stream = use(from);
+    CUDA_CHECK(
+        cudaMemcpyPeerAsync(dst, ((cuda_device *)to)->ordinal, src, ((cuda_device *)from)->ordinal, bytes, stream));
+}
+
+static void fill_info(device_info *info, int ordinal, int count)
+{
+    struct cudaDeviceProp p;
+    CUDA_CHECK(cudaGetDeviceProperties(&p, ordinal));
+    snprintf(info->name, sizeof info->name, "%.*s", (int)sizeof info->name - 1, p.name);
+    info->count = count;
+    info->compute_major = p.major;
+    info->compute_minor = p.minor;
+    info->sm_count = p.multiProcessorCount;
+    info->memory_bytes = p.totalGlobalMem;
+    info->l2_bytes = (size_t)p.l2CacheSize;
+    CUDA_CHECK(cudaDriverGetVersion(&info->driver_version));
+    CUDA_CHECK(cudaRuntimeGetVersion(&info->runtime_version));
+
+    size_t used = (size_t)snprintf(info->uuid, sizeof info->uuid, "GPU-");
+    for (int i = 0; i < 16; i++) {
+        bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+        used += (size_t)snprintf(info->uuid + used, sizeof info->uuid - used, "%s%02x", dash ? "-" : "",
+                                 (unsigned char)p.uuid.bytes[i]);
+    }
+}
+
+device *device_cuda_open(int ordinal)
+{
+    static const device_ops ops = {
+        .close = close_cuda,
+        .malloc = malloc_cuda,
+        .free = free_cuda,
+        .upload = upload,
+        .download = download,
+        .memset = memset_cuda,
+        .copy = copy,
+        .sync = sync_cuda,
+        .free_bytes = free_bytes,
+        .event_create = event_create,
+        .event_destroy = event_destroy,
+        .event_record = event_record,
+        .event_wait = event_wait,
+        .event_ms = event_ms,
+        .graph_begin = graph_begin,
+        .graph_end = graph_end,
+        .graph_launch = graph_launch,
+        .graph_destroy = graph_destroy,
+        .peer_enable = peer_enable,
+        .peer_copy = peer_copy,
+    };
+    int count = 0;
+    cudaStream_t stream;
+    char bus_id[32];
+    CUDA_CHECK(cudaGetDeviceCount(&count));
+    if (ordinal >= count)
+        die(EXIT_CODE_USAGE, "GPU %d was asked for; visible are 0 to %d", ordinal, count - 1);
+    cuda_device *c = xcalloc(1, sizeof *c);
+    device *d = &c->base;
+    c->ordinal = ordinal;
+    d->kind = DEVICE_CUDA;
+    d->ops = &ops;
+    fill_info(&d->info, ordinal, count);
+    use(d);
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    d->stream = stream;
+    CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));
+    d->clocks = clocks_open(bus_id);
+    return d;
+}
+
+#else
+typedef int device_cuda_absent; /* ISO C wants a declaration in every file */
+#endif

@@ -1,0 +1,48 @@
+/* What a kind of device fills in. Only device.c, device_<kind>.c and machine.c know this. */
+#ifndef STEPBENCH_DEVICE_DEVICE_INTERNAL_H
+#define STEPBENCH_DEVICE_DEVICE_INTERNAL_H
+
+#include "common/device/clocks.h"
+#include "common/device/device.h"
+
+typedef struct device_ops {
+    void (*close)(device *d);
+    void *(*malloc)(device *d, size_t bytes);
+    void (*free)(device *d, void *p);
+    void (*upload)(device *d, void *dst, const void *host_src, size_t bytes);
+    void (*download)(device *d, void *host_dst, const void *src, size_t bytes);
+    void (*memset)(device *d, void *p, int byte, size_t bytes);
+    void (*copy)(device *d, void *dst, const void *src, size_t bytes);
+    void (*sync)(device *d);
+    size_t (*free_bytes)(device *d);
+    device_event *(*event_create)(device *d);
+    void (*event_destroy)(device *d, device_event *e);
+    void (*event_record)(device *d, device_event *e);
+    void (*event_wait)(device *d, device_event *e);
+    double (*event_ms)(device *d, device_event *from, device_event *to);
+    bool (*graph_begin)(device *d);
+    device_graph *(*graph_end)(device *d);
+    void (*graph_launch)(device *d, device_graph *g);
+    void (*graph_destroy)(device *d, device_graph *g);
+    bool (*peer_enable)(device *a, device *b);
+    void (*peer_copy)(device *to, void *dst, device *from, const void *src, size_t bytes);
+} device_ops;
+
+struct device { /* the first member of what device_<kind>.c allocates */
+    device_kind kind;
+    const device_ops *ops;
+    device_info info;
+    void *stream;
+    void *flush; /* device_l2_flush's buffer; NULL until it is wanted */
+    size_t flush_bytes;
+    clocks *clocks;   /* NULL: no sensors */
+    double noted_mhz; /* NAN: nothing noted */
+    unsigned long long noted_throttle;
+};
+
+device *device_cpu_open(void);
+#ifdef HAVE_CUDA
+device *device_cuda_open(int ordinal);
+#endif
+
+#endif

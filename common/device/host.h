@@ -1,0 +1,12 @@
+/* Facts about the host: its processor and memory. */
+#ifndef STEPBENCH_DEVICE_HOST_H
+#define STEPBENCH_DEVICE_HOST_H
+
+#include <stddef.h>
+
+void host_cpu_model(char *out, size_t bytes); /* "Intel(R) Xeon(R) Platinum 8480+"; else the architecture's name */
+int host_cores(void);                         /* that this process may use */
+size_t host_memory_bytes(void);               /* of the machine, or of the control group if that is less */
+size_t host_available_bytes(void);            /* that could be allocated now without swapping */
+
+#endif

@@ -1,0 +1,9 @@
+/* NVTX ranges around phases and ops, for nsys and ncu. Costs a few nanoseconds when no tool listens, nothing without
+ * the header. Ranges nest and belong to the calling thread. */
+#ifndef STEPBENCH_DEVICE_NVTX_H
+#define STEPBENCH_DEVICE_NVTX_H
+
+void range_push(const char *name);
+void range_pop(void);
+
+#endif

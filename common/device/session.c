@@ -1,0 +1,183 @@
+/* From argv to the exit code of a bench; see session.h. */
+#include "common/device/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/device/machine.h"
+#include "common/device/nvtx.h"
+#include "common/device/watchdog.h"
+
+static const double gib = 1024.0 * 1024 * 1024;
+
+timing session_timing(const options *o)
+{
+    return (timing){.kind = timer_kind_parse(option_text(o, "timer")),
+                    .warmup = (int)option_int(o, "warmup"),
+                    .iters = (int)option_int(o, "iters"),
+                    .max_s = option_real(o, "max-time"),
+                    .cold_l2 = strcmp(option_text(o, "l2"), "cold") == 0};
+}
+
+static bool is(const options *o, const char *name, const char *value)
+{
+    return strcmp(option_text(o, name), value) == 0;
+}
+
+static void refuse_contradictions(const options *o)
+{
+    const char *machine = option_text(o, "machine");
+    if (is(o, "device", "cpu") && (is(o, "timer", "event") || is(o, "timer", "graph")))
+        die(EXIT_CODE_USAGE, "--timer %s needs --device cuda; on the cpu there are auto and host",
+            option_text(o, "timer"));
+    if (is(o, "device", "cpu") && option_given(o, "gpu"))
+        die(EXIT_CODE_USAGE, "--gpu needs --device cuda; this run is on the cpu");
+    if (is(o, "timer", "graph") && is(o, "l2", "cold"))
+        die(EXIT_CODE_USAGE, "--l2 cold can't be had inside a graph; allowed with it are --timer auto, event and host");
+    if (option_flag(o, "resume") && is(o, "csv", "none"))
+        die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV; it can't go with --csv none");
+    if (!*machine || *machine == '.' ||
+        machine[strspn(machine, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789._-")])
+        die(EXIT_CODE_USAGE, "--machine %s is no name of a folder; allowed are letters, digits, '-', '_' and inner '.'",
+            machine);
+}
+
+static void dry_run(const options *o, const session_hooks *hooks)
+{
+    for (size_t i = 0; i < cases_count(o); i++) {
+        bench_case *c = case_at(o, i);
+        double bytes = hooks->estimate_bytes ? hooks->estimate_bytes(o, c) : 0;
+        printf("%s", case_key(c));
+        if (bytes > 0)
+            printf("  (about %.3g GiB)", bytes / gib);
+        printf("\n");
+        case_free(c);
+    }
+}
+
+/* A failed allocation says more than what the bench made of it, unless it found a wrong result. */
+static void note_no_memory(session *s, row *w)
+{
+    size_t asked;
+    const char *tag;
+    if (!memory_failed(s->mem, &asked, &tag) || row_status_get(w) == ROW_FAIL)
+        return;
+    row_status_set(w, ROW_OOM, "%s needs %zu bytes (%.3g GiB); the case holds %.3g GiB and %.3g GiB are free", tag,
+                   asked, (double)asked / gib, (double)memory_current(s->mem) / gib,
+                   (double)device_free_bytes(s->dev) / gib);
+}
+
+static row_status run_case(session *s, const session_hooks *hooks, const bench_case *c)
+{
+    double sm_mhz;
+    char throttle[128];
+    phase_set("%s", case_key(c));
+    range_push(case_key(c));
+    row *w = row_begin(s->rep, c);
+    device_state_note(s->dev);
+    memory_failed_clear(s->mem);
+    memory_peak_reset(s->mem);
+    hooks->run(s, c, w);
+    note_no_memory(s, w);
+    device_state(s->dev, &sm_mhz, throttle, sizeof throttle);
+    row_state(w, sm_mhz, throttle);
+    memory_release_all(s->mem);
+    row_status status = row_status_get(w);
+
+    watchdog_hold();
+    progress_clear();
+    row_commit(w);
+    watchdog_release();
+    watchdog_beat();
+    range_pop();
+    return status;
+}
+
+/* False when cases ran and every one of them was skipped. */
+static bool run_cases(session *s, const session_hooks *hooks)
+{
+    size_t total = cases_count(s->opt), skipped = 0, run = 0;
+    bool resume = option_flag(s->opt, "resume");
+    for (size_t i = 0; i < total; i++) {
+        bench_case *c = case_at(s->opt, i);
+        if (!resume || !report_has(s->rep, c)) {
+            progress_update(i, total, case_key(c));
+            skipped += run_case(s, hooks, c) == ROW_SKIP;
+            run++;
+        }
+        case_free(c);
+    }
+    progress_clear();
+    return run == 0 || skipped < run;
+}
+
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return xstrdup(".");
+    return xasprintf("%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv)
+{
+    const char *no_cuda = device_no_cuda_reason();
+    options *o = options_parse(info, argc, argv, no_cuda ? "cpu" : "cuda", no_cuda);
+    refuse_contradictions(o);
+    if (option_flag(o, "dry-run")) {
+        dry_run(o, hooks);
+        options_free(o);
+        return EXIT_CODE_OK;
+    }
+    if (no_cuda && !option_given(o, "device"))
+        warn("running on the cpu; %s", no_cuda);
+
+    char slug[96];
+    session s = {.opt = o, .timing = session_timing(o)};
+    watchdog_start(option_real(o, "timeout"));
+    s.dev = device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, (int)option_int(o, "gpu"));
+    s.mem = memory_create(s.dev);
+    if (s.timing.cold_l2)
+        device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
+    machine_slug(s.dev, slug, sizeof slug);
+    const char *machine = is(o, "machine", "auto") ? slug : option_text(o, "machine");
+    char *results = xasprintf("results/%s", machine);
+    char *csv = is(o, "csv", "none")   ? NULL
+                : is(o, "csv", "auto") ? xasprintf("%s/%s.csv", results, info->name)
+                                       : xstrdup(option_text(o, "csv"));
+    s.results_dir = results;
+    s.csv_path = csv;
+    s.rep = report_open(o,
+                        &(report_info){.csv_path = csv,
+                                       .machine = machine,
+                                       .device_name = device_get_info(s.dev)->name,
+                                       .device = option_text(o, "device"),
+                                       .quiet = option_flag(o, "quiet")},
+                        option_flag(o, "resume"));
+    watchdog_rows(csv);
+    if (csv) {
+        char *folder = folder_of(csv);
+        machine_report(s.dev, o, folder, report_run_id(s.rep));
+        free(folder);
+    }
+
+    if (hooks->start)
+        hooks->start(&s);
+    bool supported = run_cases(&s, hooks);
+    phase_set("finishing");
+    if (hooks->finish)
+        hooks->finish(&s);
+    int code = report_close(s.rep);
+    if (csv)
+        printf("results: %s\n", csv);
+    watchdog_stop();
+    memory_destroy(s.mem);
+    device_close(s.dev);
+    free(results);
+    free(csv);
+    options_free(o);
+    return code != EXIT_CODE_OK || supported ? code : EXIT_CODE_UNSUPPORTED;
+}

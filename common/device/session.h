@@ -1,0 +1,37 @@
+/* What every bench does around its own measurement: options, device, machine report, rows, resume, progress,
+ * watchdog. A bench is a bench_info table and one function. */
+#ifndef STEPBENCH_DEVICE_SESSION_H
+#define STEPBENCH_DEVICE_SESSION_H
+
+#include "common/core/options.h"
+#include "common/core/report.h"
+#include "common/device/device.h"
+#include "common/device/memory.h"
+#include "common/device/timer.h"
+
+typedef struct session {
+    const options *opt;
+    device *dev;
+    memory *mem;
+    report *rep;
+    timing timing;           /* from --warmup --iters --max-time --timer --l2 */
+    const char *results_dir; /* "results/h200-x1": where this machine's CSVs of other benches are */
+    const char *csv_path;    /* of this run; NULL with --csv none */
+    void *user;              /* the bench's own, set in start */
+} session;
+
+typedef struct session_hooks {
+    void (*start)(session *s);                            /* after the device is open; may be NULL */
+    void (*run)(session *s, const bench_case *c, row *w); /* one case and variant: verify, time, fill the row */
+    void (*finish)(session *s);                           /* may be NULL */
+    double (*estimate_bytes)(const options *o, const bench_case *c); /* for --dry-run; may be NULL */
+} session_hooks;
+
+/* Returns the exit code of the program. After `run` returns, a remembered out-of-memory turns the row to `oom`, memory
+ * is released, clocks are sampled, and the row is committed. */
+int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv);
+
+/* --warmup etc. of this bench's options as a timing. */
+timing session_timing(const options *o);
+
+#endif

@@ -1,0 +1,205 @@
+/* Timing; see timer.h. Samples are queued ahead of the device, so that the host's launch of one sample hides behind
+ * the run of the one before; a call too short for that is captured many times into a graph. */
+#include "common/device/timer.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/core/error.h"
+#include "common/device/watchdog.h"
+
+enum { QUEUE_MAX = 16, GRAPH_CALLS_MIN = 10, GRAPH_CALLS_MAX = 200, SAMPLES_MIN = 3 };
+static const double graph_below_ms = 0.05, graph_replay_ms = 1, lead_below_ms = 10;
+
+typedef bool enqueue(void *arg);
+
+typedef struct measurement {
+    device *d;
+    const timing *t;
+    enqueue *fn;
+    void *arg;
+    samples *out;
+    double total_ms; /* of the samples so far, as the device spent it */
+} measurement;
+
+double host_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+timer_kind timer_kind_parse(const char *name)
+{
+    static const char *const names[] = {"auto", "event", "graph", "host"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (timer_kind)i;
+    die(EXIT_CODE_USAGE, "no such timer: %s; there are auto, event, graph and host", name);
+}
+
+static void keep(measurement *m, double ms, double scale)
+{
+    samples_add(m->out, ms * scale);
+    m->total_ms += ms;
+    if (m->t->progress)
+        *m->t->progress = (double)m->out->n / m->t->iters;
+    watchdog_beat();
+}
+
+static bool enough(const measurement *m, size_t started)
+{
+    return started >= (size_t)m->t->iters ||
+           (m->t->max_s > 0 && m->total_ms > m->t->max_s * 1e3 && m->out->n >= SAMPLES_MIN);
+}
+
+static bool warm_up(const measurement *m)
+{
+    double start = host_seconds();
+    for (int i = 0; i < m->t->warmup; i++) {
+        if (!m->fn(m->arg))
+            return false;
+        device_sync(m->d);
+        watchdog_beat();
+        if (m->t->max_s > 0 && host_seconds() - start > m->t->max_s)
+            break;
+    }
+    return true;
+}
+
+static bool time_host(measurement *m)
+{
+    for (size_t i = 0; !enough(m, i); i++) {
+        if (m->t->cold_l2)
+            device_l2_flush(m->d);
+        device_sync(m->d);
+        double start = host_seconds();
+        if (!m->fn(m->arg))
+            return false;
+        device_sync(m->d);
+        keep(m, (host_seconds() - start) * 1e3, 1);
+    }
+    return true;
+}
+
+/* One sample is one call of fn between two events; up to `depth` of them are in flight. */
+static bool time_queued(measurement *m, enqueue *fn, void *arg, int depth, double scale)
+{
+    device_event *from[QUEUE_MAX], *to[QUEUE_MAX];
+    for (int i = 0; i < depth; i++) {
+        from[i] = device_event_create(m->d);
+        to[i] = device_event_create(m->d);
+    }
+    bool ok = true;
+    size_t started = 0, done = 0;
+    for (; ok && !enough(m, started); started++) {
+        if (started - done == (size_t)depth) {
+            keep(m, device_event_ms(m->d, from[done % (size_t)depth], to[done % (size_t)depth]), scale);
+            done++;
+        }
+        if (m->t->cold_l2)
+            device_l2_flush(m->d);
+        device_event_record(m->d, from[started % (size_t)depth]);
+        ok = fn(arg);
+        device_event_record(m->d, to[started % (size_t)depth]);
+    }
+    device_state_note(m->d);
+    for (; ok && done < started; done++)
+        keep(m, device_event_ms(m->d, from[done % (size_t)depth], to[done % (size_t)depth]), scale);
+    device_sync(m->d);
+    for (int i = 0; i < depth; i++) {
+        device_event_destroy(m->d, from[i]);
+        device_event_destroy(m->d, to[i]);
+    }
+    return ok;
+}
+
+/* Milliseconds of one call, the best of a few: enough to choose a timer and a queue. */
+static bool estimate(const measurement *m, double *ms)
+{
+    device_event *from = device_event_create(m->d), *to = device_event_create(m->d);
+    bool ok = true;
+    *ms = INFINITY;
+    for (int i = 0; ok && i < 3 && !(*ms > 1 && i > 0); i++) {
+        device_event_record(m->d, from);
+        ok = m->fn(m->arg);
+        device_event_record(m->d, to);
+        *ms = fmin(*ms, device_event_ms(m->d, from, to));
+        watchdog_beat();
+    }
+    device_event_destroy(m->d, from);
+    device_event_destroy(m->d, to);
+    return ok;
+}
+
+typedef struct replay {
+    device *d;
+    device_graph *graph;
+} replay;
+
+static bool replay_enqueue(void *arg)
+{
+    replay *r = arg;
+    device_graph_launch(r->d, r->graph);
+    return true;
+}
+
+/* NULL when the calls can't be captured. */
+static device_graph *capture(const measurement *m, int calls)
+{
+    bool ok = true;
+    if (!device_graph_begin(m->d))
+        return NULL;
+    for (int i = 0; ok && i < calls; i++)
+        ok = m->fn(m->arg);
+    device_graph *g = device_graph_end(m->d);
+    if (!ok && g) {
+        device_graph_destroy(m->d, g);
+        g = NULL;
+    }
+    return g;
+}
+
+static int queue_depth(double ms)
+{
+    return ms < 0.5 ? QUEUE_MAX : 2;
+}
+
+static bool time_graph(measurement *m, device_graph *graph, int calls, double call_ms)
+{
+    replay r = {m->d, graph};
+    replay_enqueue(&r); /* a graph's first run is slower; also the lead that the first sample hides behind */
+    bool ok = time_queued(m, replay_enqueue, &r, queue_depth(call_ms * calls), 1.0 / calls);
+    device_graph_destroy(m->d, graph);
+    return ok;
+}
+
+static bool time_device(measurement *m, timer_kind kind, const char **used)
+{
+    double ms;
+    if (!estimate(m, &ms))
+        return false;
+    if (!m->t->cold_l2 && (kind == TIMER_GRAPH || (kind == TIMER_AUTO && ms < graph_below_ms))) {
+        int calls = (int)fmin(GRAPH_CALLS_MAX, fmax(GRAPH_CALLS_MIN, ceil(graph_replay_ms / fmax(ms, 1e-6))));
+        device_graph *graph = capture(m, calls);
+        if (graph) {
+            *used = "graph";
+            return time_graph(m, graph, calls, ms);
+        }
+        if (kind == TIMER_GRAPH)
+            warn("the call can't be captured in a graph; timing it with events");
+    }
+    *used = "event";
+    if (ms < lead_below_ms && m->t->warmup > 0 && !m->fn(m->arg)) /* the first sample's launch hides behind this */
+        return false;
+    return time_queued(m, m->fn, m->arg, queue_depth(ms), 1);
+}
+
+bool timer_measure(device *d, const timing *t, bool (*fn)(void *arg), void *arg, samples *out_ms, const char **used)
+{
+    measurement m = {.d = d, .t = t, .fn = fn, .arg = arg, .out = out_ms};
+    bool host = t->kind == TIMER_HOST || device_kind_of(d) == DEVICE_CPU;
+    *used = "host";
+    return warm_up(&m) && (host ? time_host(&m) : time_device(&m, t->kind, used));
+}

@@ -1,0 +1,113 @@
+/* The watchdog thread; see watchdog.h. Signal handlers only leave a note for it: a mask would not do, because threads
+ * that libraries started before main would still take the signal. */
+#include "common/device/watchdog.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/report.h"
+#include "common/device/timer.h"
+
+static pthread_t thread;
+static pthread_mutex_t row_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_ulong beats;
+static atomic_bool stopping;
+static volatile sig_atomic_t caught;
+static double timeout;
+static char *rows_at; /* NULL: nowhere */
+
+void watchdog_beat(void)
+{
+    atomic_fetch_add(&beats, 1);
+}
+void watchdog_hold(void)
+{
+    pthread_mutex_lock(&row_lock);
+}
+void watchdog_release(void)
+{
+    pthread_mutex_unlock(&row_lock);
+}
+
+static void end(int code, const char *what)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2; /* a main thread stuck inside a write must not keep the program alive */
+    if (pthread_mutex_timedlock(&row_lock, &until) == 0)
+        fflush(stdout);
+    progress_clear();
+    warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(), rows_at ? "; rows so far are in " : "",
+         rows_at ? rows_at : "");
+    _exit(code);
+}
+
+static void *watch(void *arg)
+{
+    unsigned long seen = atomic_load(&beats);
+    char phase[256] = "", text[128];
+    double since = host_seconds();
+    (void)arg;
+    while (!atomic_load(&stopping)) {
+        struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
+        nanosleep(&pause, NULL);
+        if (caught) {
+            snprintf(text, sizeof text, "stopped by %s", caught == SIGINT ? "SIGINT" : "SIGTERM");
+            end(128 + caught, text);
+        }
+        unsigned long now = atomic_load(&beats);
+        const char *doing = phase_get();
+        if (now != seen || strcmp(doing, phase) != 0) {
+            seen = now;
+            snprintf(phase, sizeof phase, "%s", doing);
+            since = host_seconds();
+        }
+        if (timeout > 0 && host_seconds() - since > timeout) {
+            snprintf(text, sizeof text, "no progress for --timeout %g s", timeout);
+            end(EXIT_CODE_TIMEOUT, text);
+        }
+    }
+    return NULL;
+}
+
+static void note_signal(int number)
+{
+    caught = number;
+}
+
+void watchdog_start(double timeout_s)
+{
+    /* RESETHAND: a second Ctrl-C ends the program at once, whatever this one waits for. */
+    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    timeout = timeout_s;
+    atomic_store(&stopping, false);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (pthread_create(&thread, NULL, watch, NULL) != 0)
+        die(EXIT_CODE_FAILURE, "can't start the watchdog thread");
+}
+
+void watchdog_rows(const char *path)
+{
+    watchdog_hold();
+    free(rows_at);
+    rows_at = path ? xstrdup(path) : NULL;
+    watchdog_release();
+}
+
+void watchdog_stop(void)
+{
+    atomic_store(&stopping, true);
+    pthread_join(thread, NULL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    watchdog_rows(NULL);
+}

@@ -1,0 +1,13 @@
+/* A thread that ends the program when nothing moves any more (exit 5), or when it is asked to stop by SIGINT or
+ * SIGTERM (exit 130, 143). Rows written before that stay on disk, and a row being written is finished first. */
+#ifndef STEPBENCH_DEVICE_WATCHDOG_H
+#define STEPBENCH_DEVICE_WATCHDOG_H
+
+void watchdog_start(double timeout_s); /* 0: signals only */
+void watchdog_stop(void);
+void watchdog_rows(const char *path); /* where messages say the rows so far are; NULL: nowhere */
+void watchdog_beat(void);             /* something moved; a changed phase counts too */
+void watchdog_hold(void);             /* between hold and release the program is not ended: a row is being written */
+void watchdog_release(void);
+
+#endif

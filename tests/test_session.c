@@ -1,0 +1,435 @@
+/* The session around a toy bench, each run in a process of its own inside an empty folder: rows of every status, exit
+ * codes, resume, dry run, timeout, signals and kills; and the timer and the look-up of ceilings. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/device/ceiling.h"
+#include "common/device/machine.h"
+#include "common/device/session.h"
+
+/* ---- the toy: each variant has its fate ---- */
+
+static const option_spec option_table[] = {
+    {"n", OPTION_INT, OPTION_LIST, "1,2,3", NULL, 1, 100, NULL, "", "a number"},
+    {"depth", OPTION_INT, OPTION_LIST, "7", NULL, 1, 100, NULL, "", "means something to right alone"},
+    {0}};
+static const variant_spec variant_table[] = {{"right", "works"},        {"wrong", "gives a wrong result"},
+                                             {"greedy", "no memory"},   {"odd", "unsupported"},
+                                             {"stuck", "hangs at n 2"}, {0}};
+static const column_spec column_table[] = {
+    {"double_n", COLUMN_INT, true, "2 n"}, {"err_rel", COLUMN_REAL, false, "error"}, {0}};
+
+static bool applies(const char *option, const char *variant)
+{
+    return strcmp(option, "depth") != 0 || strcmp(variant, "right") == 0;
+}
+
+static const bench_info info = {.name = "bench_toy",
+                                .summary = "What is twice n?",
+                                .notes = "",
+                                .examples = "",
+                                .options = option_table,
+                                .variants = variant_table,
+                                .columns = column_table,
+                                .applies = applies};
+
+static void toy_run(session *s, const bench_case *c, row *w)
+{
+    const char *variant = case_variant(c);
+    FILE *log = fopen("ran.txt", "a");
+    fprintf(log, "%s\n", case_key(c));
+    fclose(log);
+    assert_non_null(memory_alloc(s->mem, 1000, "first")); /* never released: the session does */
+    row_int(w, "double_n", 2 * case_int(c, "n"));
+    row_real(w, "err_rel", 0.5);
+    if (strcmp(variant, "wrong") == 0)
+        row_status_set(w, ROW_FAIL, "2 x 2 is not 5");
+    else if (strcmp(variant, "greedy") == 0)
+        assert_null(memory_alloc(s->mem, (size_t)1 << 50, "the scores"));
+    else if (strcmp(variant, "odd") == 0)
+        row_status_set(w, ROW_SKIP, "n must be odder");
+    else if (strcmp(variant, "stuck") == 0 && case_int(c, "n") == 2)
+        for (;;)
+            pause();
+}
+
+static double toy_bytes(const options *o, const bench_case *c)
+{
+    (void)o;
+    return (double)case_int(c, "n") * (1 << 30);
+}
+
+/* ---- running it ---- */
+
+static char folder[512];
+
+static int enter_folder(void **state)
+{
+    (void)state;
+    const char *where = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/stepbench-test-XXXXXX", where ? where : "/tmp");
+    return mkdtemp(folder) && chdir(folder) == 0 ? 0 : -1;
+}
+
+static int leave_folder(void **state)
+{
+    (void)state;
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return chdir("/") == 0 && system(command) == 0 ? 0 : -1;
+}
+
+/* Starts the toy with these arguments (cut at blanks); what it prints goes to out.txt and err.txt. */
+static pid_t start(const char *arguments)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    char *text = xstrdup(arguments), *rest = text, *argv[32] = {"bench_toy"};
+    int argc = 1;
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        argv[argc++] = word;
+    if (dup2(open("out.txt", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO) < 0 ||
+        dup2(open("err.txt", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO) < 0)
+        _exit(99);
+    const session_hooks hooks = {NULL, toy_run, NULL, toy_bytes};
+    int code = session_main(&info, &hooks, argc, argv);
+    free(text);
+    exit(code);
+}
+
+static int wait_for(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static int run(const char *arguments)
+{
+    return wait_for(start(arguments));
+}
+
+/* Whole file as a string of static storage, "" when absent. */
+static const char *text_of(const char *path)
+{
+    static char text[1 << 16];
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    text[n] = 0;
+    if (f)
+        fclose(f);
+    return text;
+}
+
+static int lines_of(const char *path)
+{
+    int n = 0;
+    for (const char *c = text_of(path); *c; c++)
+        n += *c == '\n';
+    return n;
+}
+
+/* Waits until the file has that many lines. */
+static void wait_for_lines(const char *path, int lines)
+{
+    for (int i = 0; i < 500 && lines_of(path) < lines; i++)
+        usleep(10 * 1000);
+    assert_int_equal(lines_of(path), lines);
+}
+
+#define CPU "--device cpu --csv rows.csv "
+
+static void every_status_has_its_row(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 4 --variant right,wrong,greedy,odd"), EXIT_CODE_VERIFY);
+    csv *c = csv_read("rows.csv");
+    assert_non_null(c);
+    assert_int_equal(c->rows, 4);
+    const char *const status[] = {"ok", "fail", "oom", "skip"};
+    for (size_t i = 0; i < c->rows; i++)
+        assert_string_equal(csv_cell(c, i, "status"), status[i]);
+    assert_int_equal((int)csv_real(c, 0, "double_n"), 8);
+    for (size_t i = 1; i < c->rows; i++)
+        assert_true(isnan(csv_real(c, i, "double_n")));
+    assert_true(csv_real(c, 1, "err_rel") == 0.5); /* a wrong result shows how wrong */
+    assert_string_equal(csv_cell(c, 1, "reason"), "2 x 2 is not 5");
+    assert_non_null(strstr(csv_cell(c, 2, "reason"), "the scores needs 1125899906842624 bytes"));
+    assert_string_equal(csv_cell(c, 3, "reason"), "n must be odder");
+    assert_string_equal(csv_cell(c, 0, "device"), "cpu");
+    assert_non_null(strstr(text_of("out.txt"), "results: rows.csv\n"));
+    csv_free(c);
+}
+
+static void an_option_that_does_not_apply_is_empty(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1,2 --depth 3,4,5 --variant right,greedy"), EXIT_CODE_OK);
+    csv *c = csv_read("rows.csv");
+    assert_int_equal(c->rows, 2 * 3 + 2);
+    for (size_t i = 0; i < c->rows; i++)
+        assert_int_equal(*csv_cell(c, i, "depth") == 0, strcmp(csv_cell(c, i, "variant"), "greedy") == 0);
+    csv_free(c);
+    assert_int_equal(run(CPU "--n 1,2 --depth 5 --variant greedy,right --resume"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 8); /* greedy is the same case at any depth */
+}
+
+static void machine_report_is_beside_the_rows(void **state)
+{
+    (void)state;
+    setenv("NCCL_DEBUG", "WARN", 1);
+    setenv("NCCL_COMM_ID", "10.1.2.3:4", 1);
+    setenv("A_SECRET", "xyzzy", 1);
+    assert_int_equal(run("--device cpu --csv deep/er/rows.csv --n 1 --variant right"), EXIT_CODE_OK);
+    unsetenv("NCCL_DEBUG");
+    unsetenv("NCCL_COMM_ID");
+    unsetenv("A_SECRET");
+    csv *c = csv_read("deep/er/machine.csv");
+    bool cpu = false, command = false, nccl = false;
+    assert_non_null(c);
+    for (size_t i = 0; i < c->rows; i++) {
+        const char *key = csv_cell(c, i, "key"), *value = csv_cell(c, i, "value");
+        cpu |= strcmp(key, "cpu") == 0 && *value;
+        command |= strcmp(key, "command") == 0 && strstr(value, "--variant right");
+        nccl |= strcmp(key, "NCCL_DEBUG") == 0 && strcmp(value, "WARN") == 0;
+    }
+    csv_free(c);
+    assert_true(cpu && command && nccl);
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    const char *text = text_of("deep/er/machine.csv");
+    assert_null(strstr(text, "xyzzy"));
+    assert_null(strstr(text, "10.1.2.3"));
+    if (strlen(host) > 4) /* a shorter one may be part of any word */
+        assert_null(strstr(text, host));
+}
+
+static void default_file_is_of_machine_and_bench(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--device cpu --machine lab-7 --n 1 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("results/lab-7/bench_toy.csv"), 2);
+    assert_int_equal(run("--device cpu --csv none --n 1 --variant right"), EXIT_CODE_OK);
+    assert_null(strstr(text_of("out.txt"), "results:"));
+    assert_int_equal(run("--device cpu --machine ../up --n 1"), EXIT_CODE_USAGE);
+}
+
+static void only_skips_is_unsupported(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--variant odd"), EXIT_CODE_UNSUPPORTED);
+    assert_int_equal(lines_of("rows.csv"), 1 + 3);
+}
+
+static void resume_skips_what_is_there(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1,2 --variant right,wrong"), EXIT_CODE_VERIFY);
+    assert_int_equal(lines_of("ran.txt"), 4);
+    assert_int_equal(run(CPU "--n 1,2,3 --variant right,wrong --resume"), EXIT_CODE_VERIFY);
+    assert_int_equal(lines_of("ran.txt"), 6);
+    assert_int_equal(lines_of("rows.csv"), 1 + 6);
+    assert_int_equal(run(CPU "--n 1 --variant right"), EXIT_CODE_OK); /* without --resume it is measured again */
+    assert_int_equal(lines_of("rows.csv"), 1 + 7);
+}
+
+static void dry_run_only_prints(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--device cpu --n 1,2 --variant right,stuck --dry-run"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("out.txt"), 4);
+    assert_non_null(strstr(text_of("out.txt"), "n=2 depth=7 variant=right  (about 2 GiB)\n"));
+    assert_int_equal(access("results", F_OK), -1);
+    assert_int_equal(access("ran.txt", F_OK), -1);
+}
+
+static void no_progress_is_exit_5(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1,2,3 --variant stuck --timeout 0.3"), EXIT_CODE_TIMEOUT);
+    assert_int_equal(lines_of("rows.csv"), 1 + 1);
+    const char *said = text_of("err.txt");
+    assert_non_null(strstr(said, "--timeout 0.3"));
+    assert_non_null(strstr(said, "n=2 variant=stuck"));
+    assert_non_null(strstr(said, "rows.csv"));
+}
+
+static void signals_keep_the_rows(void **state)
+{
+    (void)state;
+    const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = start(CPU "--n 1,2 --variant stuck");
+        wait_for_lines("ran.txt", 2 * (i + 1));
+        kill(pid, signals[i]);
+        assert_int_equal(wait_for(pid), 128 + signals[i]);
+        assert_int_equal(lines_of("rows.csv"), 1 + 1 + i);
+        assert_non_null(strstr(text_of("err.txt"), "stopped by SIG"));
+    }
+}
+
+static void a_killed_run_is_resumed(void **state)
+{
+    (void)state;
+    pid_t pid = start(CPU "--n 1,2,3 --variant stuck");
+    wait_for_lines("ran.txt", 2);
+    kill(pid, SIGKILL);
+    assert_int_equal(wait_for(pid), -SIGKILL);
+    assert_int_equal(lines_of("rows.csv"), 1 + 1);
+    assert_int_equal(run(CPU "--n 1,3 --variant stuck --resume"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 3);
+    assert_int_equal(lines_of("rows.csv"), 1 + 2);
+}
+
+static void contradictions_are_usage_errors(void **state)
+{
+    (void)state;
+    const char *const wrong[] = {"--device cpu --timer graph",
+                                 "--device cpu --timer event",
+                                 "--device cpu --gpu 1",
+                                 "--device cpu --resume --csv none",
+                                 "--n 0",
+                                 "--variant none",
+                                 "--no-such 1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(run(wrong[i]), EXIT_CODE_USAGE);
+        assert_int_equal(lines_of("err.txt"), 1);
+    }
+    assert_int_equal(access("ran.txt", F_OK), -1);
+}
+
+static void cuda_without_a_gpu_is_a_clear_error(void **state)
+{
+    (void)state;
+    const char *why = device_no_cuda_reason();
+    if (!why) {
+        print_message("a GPU is here: there is no such error to see\n");
+        skip();
+    }
+    assert_int_equal(run("--device cuda"), EXIT_CODE_USAGE);
+    const char *said = text_of("err.txt");
+    assert_non_null(strstr(said, "--device cuda"));
+    assert_non_null(strstr(said, why));
+}
+
+/* ---- the timer, the machine's name, ceilings ---- */
+
+typedef struct counter {
+    int calls, fail_at;
+} counter;
+
+static bool count(void *arg)
+{
+    counter *c = arg;
+    usleep(1000);
+    return ++c->calls != c->fail_at;
+}
+
+static void timer_counts_and_stops(void **state)
+{
+    (void)state;
+    device *d = device_open(DEVICE_CPU, 0);
+    samples x = {0};
+    const char *used;
+    counter c = {0};
+    double done = 0;
+    timing t = {.warmup = 2, .iters = 5, .progress = &done};
+    assert_true(timer_measure(d, &t, count, &c, &x, &used));
+    assert_string_equal(used, "host");
+    assert_int_equal(c.calls, 7);
+    assert_int_equal(x.n, 5);
+    assert_true(done == 1);
+    for (size_t i = 0; i < x.n; i++)
+        assert_true(x.x[i] >= 1);
+
+    samples_clear(&x);
+    t = (timing){.iters = 1000, .max_s = 1e-6, .cold_l2 = true};
+    assert_true(timer_measure(d, &t, count, &c, &x, &used));
+    assert_int_equal(x.n, 3);
+
+    c = (counter){.fail_at = 4};
+    t = (timing){.warmup = 1, .iters = 10};
+    assert_false(timer_measure(d, &t, count, &c, &x, &used));
+    assert_int_equal(c.calls, 4);
+    samples_free(&x);
+    device_close(d);
+}
+
+static void slug_is_a_plain_name(void **state)
+{
+    (void)state;
+    char slug[64], tiny[12];
+    device *d = device_open(DEVICE_CPU, 0);
+    machine_slug(d, slug, sizeof slug);
+    assert_int_equal(strncmp(slug, "cpu-", 4), 0);
+    assert_non_null(strstr(slug, "-x"));
+    for (const char *c = slug; *c; c++)
+        assert_true(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-');
+    machine_slug(d, tiny, sizeof tiny);
+    assert_true(strlen(tiny) > 0);
+    device_close(d);
+}
+
+static void ceilings_are_the_best_ok_rows(void **state)
+{
+    (void)state;
+    assert_true(isnan(ceiling_tflops(".", "bf16")));
+    FILE *f = fopen("bench_roofline.csv", "w");
+    fputs("variant,status,dtype,bytes,tflops,gb_s\n"
+          "gemm,ok,bf16,,600,nan\n"
+          "gemm,ok,bf16,,700,nan\n"
+          "gemm,fail,bf16,,9000,nan\n"
+          "gemm,ok,fp32,,50,nan\n"
+          "copy,ok,,1024,nan,9999\n" /* inside the cache */
+          "copy,ok,,4096,nan,4000\n"
+          "copy_kernel,ok,,4096,nan,4100\n"
+          "p2p,ok,,8192,nan,5000\n",
+          f);
+    fclose(f);
+    assert_true(ceiling_tflops(".", "bf16") == 700);
+    assert_true(ceiling_tflops(".", "fp32") == 50);
+    assert_true(isnan(ceiling_tflops(".", "fp16")));
+    assert_true(ceiling_copy_gb_s(".") == 4100);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(every_status_has_its_row),
+        IN_FOLDER(an_option_that_does_not_apply_is_empty),
+        IN_FOLDER(machine_report_is_beside_the_rows),
+        IN_FOLDER(default_file_is_of_machine_and_bench),
+        IN_FOLDER(only_skips_is_unsupported),
+        IN_FOLDER(resume_skips_what_is_there),
+        IN_FOLDER(dry_run_only_prints),
+        IN_FOLDER(no_progress_is_exit_5),
+        IN_FOLDER(signals_keep_the_rows),
+        IN_FOLDER(a_killed_run_is_resumed),
+        IN_FOLDER(contradictions_are_usage_errors),
+        IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),
+        IN_FOLDER(timer_counts_and_stops),
+        IN_FOLDER(slug_is_a_plain_name),
+        IN_FOLDER(ceilings_are_the_best_ok_rows),
+    };
+    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}

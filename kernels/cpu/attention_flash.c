@@ -1,0 +1,190 @@
+/* Attention tile by tile with an online softmax (Dao et al., 2022, 2023): O(S D) memory, no S x S matrix. Backward
+ * recomputes P from the log-sum-exp. Every sum has a fixed order, so it is always deterministic. */
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TILE_Q = 64, TILE_K = 64 };
+
+size_t cpu_flash_saved_bytes(sb_context *ctx, const sb_attention *a)
+{
+    (void)ctx, (void)a;
+    return 0;
+}
+
+size_t cpu_flash_forward_workspace(sb_context *ctx, const sb_attention *a)
+{
+    (void)ctx;
+    return (2 * ((size_t)a->seq_k + TILE_Q) * a->head_dim + TILE_Q * TILE_K) * sizeof(float);
+}
+
+size_t cpu_flash_backward_workspace(sb_context *ctx, const sb_attention *a)
+{
+    (void)ctx;
+    return (4 * ((size_t)a->seq_k + TILE_Q) * a->head_dim + 2 * TILE_Q * TILE_K) * sizeof(float);
+}
+
+static int least(int x, int y)
+{
+    return x < y ? x : y;
+}
+
+/* Keys that query `query` sees among the n of the tile that starts at key k0. */
+static int visible_in_tile(const sb_attention *a, int query, int k0, int n)
+{
+    int visible = sb_visible_keys(a, query) - k0;
+    return visible < 0 ? 0 : least(visible, n);
+}
+
+/* One row of the online softmax: scores s of n keys become exp(s - max), the `rest` behind them zero; max and sum follow,
+ * and the row o so far is scaled to the new max. */
+static void online_softmax_row(float *s, int n, int rest, float *max, float *sum, float *o, int d)
+{
+    float new_max = *max;
+    for (int j = 0; j < n; j++)
+        new_max = s[j] > new_max ? s[j] : new_max;
+    if (new_max > *max) {
+        float shrink = expf(*max - new_max); /* 0 for the first keys of a row */
+        for (int i = 0; i < d; i++)
+            o[i] *= shrink;
+        *sum *= shrink;
+        *max = new_max;
+    }
+    float added = 0;
+    for (int j = 0; j < n; j++) {
+        s[j] = expf(s[j] - new_max);
+        added += s[j];
+    }
+    *sum += added;
+    memset(s + n, 0, rest * sizeof *s);
+}
+
+sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream)
+{
+    (void)stream;
+    sb_status status = sb_attention_check(a);
+    if (status == SB_OK)
+        status = sb_workspace_check(a, cpu_flash_forward_workspace(ctx, a));
+    if (status != SB_OK)
+        return status;
+    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
+    float scale = sb_attention_scale(a), max[TILE_Q], sum[TILE_Q];
+    float *w = a->workspace;
+    float *k = cpu_take(&w, (size_t)seq_k * d), *v = cpu_take(&w, (size_t)seq_k * d);
+    float *q = cpu_take(&w, (size_t)TILE_Q * d), *o = cpu_take(&w, (size_t)TILE_Q * d);
+    float *s = cpu_take(&w, TILE_Q * TILE_K); /* (tile of q, tile of k) */
+
+    for (int b = 0; b < a->batch; b++)
+        for (int h = 0; h < a->heads; h++) {
+            float *lse = a->lse + ((size_t)b * a->heads + h) * seq_q;
+            if (h % group == 0) {
+                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, k);
+                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
+            }
+            for (int q0 = 0; q0 < seq_q; q0 += TILE_Q) {
+                int m = least(TILE_Q, seq_q - q0), keys = sb_visible_keys(a, q0 + m - 1);
+                cpu_load_rows(a, &a->q, b, h, q0, m, q);
+                memset(o, 0, (size_t)m * d * sizeof *o);
+                for (int i = 0; i < m; i++) {
+                    max[i] = -INFINITY;
+                    sum[i] = 0;
+                }
+                for (int k0 = 0; k0 < keys; k0 += TILE_K) {
+                    int n = least(TILE_K, keys - k0);
+                    cpu_gemm(false, true, m, n, d, scale, q, d, k + (size_t)k0 * d, d, 0, s, n);
+                    for (int i = 0; i < m; i++) {
+                        int visible = visible_in_tile(a, q0 + i, k0, n);
+                        online_softmax_row(s + i * n, visible, n - visible, &max[i], &sum[i], o + (size_t)i * d, d);
+                    }
+                    cpu_round_operand(a->dtype, s, (size_t)m * n);
+                    cpu_gemm(false, false, m, d, n, 1, s, n, v + (size_t)k0 * d, d, 1, o, d);
+                }
+                for (int i = 0; i < m; i++) {
+                    bool blind = sb_visible_keys(a, q0 + i) == 0;
+                    float inverse = blind ? 0 : 1 / sum[i];
+                    for (int j = 0; j < d; j++)
+                        o[(size_t)i * d + j] *= inverse;
+                    lse[q0 + i] = blind ? -INFINITY : max[i] + logf(sum[i]);
+                }
+                cpu_store_rows(a, &a->o, b, h, q0, m, o);
+            }
+        }
+    return SB_OK;
+}
+
+/* delta (m) = the dot product of O and dO of each row: what softmax's backward subtracts from dP. */
+static void delta_rows(const float *o, const float *d_o, int m, int d, float *delta)
+{
+    for (int i = 0; i < m; i++) {
+        double sum = 0;
+        for (int j = 0; j < d; j++)
+            sum += (double)o[(size_t)i * d + j] * d_o[(size_t)i * d + j];
+        delta[i] = (float)sum;
+    }
+}
+
+sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *stream)
+{
+    (void)stream;
+    sb_status status = sb_attention_check(a);
+    if (status == SB_OK)
+        status = sb_workspace_check(a, cpu_flash_backward_workspace(ctx, a));
+    if (status != SB_OK)
+        return status;
+    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
+    size_t key_floats = (size_t)seq_k * d;
+    float scale = sb_attention_scale(a), delta[TILE_Q];
+    float *w = a->workspace;
+    float *k = cpu_take(&w, key_floats), *v = cpu_take(&w, key_floats);
+    float *dk = cpu_take(&w, key_floats), *dv = cpu_take(&w, key_floats);
+    float *q = cpu_take(&w, (size_t)TILE_Q * d), *o = cpu_take(&w, (size_t)TILE_Q * d);
+    float *d_o = cpu_take(&w, (size_t)TILE_Q * d), *dq = cpu_take(&w, (size_t)TILE_Q * d);
+    float *p = cpu_take(&w, TILE_Q * TILE_K), *ds = cpu_take(&w, TILE_Q * TILE_K); /* (tile of q, tile of k) */
+
+    for (int b = 0; b < a->batch; b++)
+        for (int h = 0; h < a->heads; h++) {
+            const float *lse = a->lse + ((size_t)b * a->heads + h) * seq_q;
+            if (h % group == 0) { /* the heads of a group add up in one dK, dV */
+                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, k);
+                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
+                memset(dk, 0, key_floats * sizeof *dk);
+                memset(dv, 0, key_floats * sizeof *dv);
+            }
+            for (int q0 = 0; q0 < seq_q; q0 += TILE_Q) {
+                int m = least(TILE_Q, seq_q - q0), keys = sb_visible_keys(a, q0 + m - 1);
+                cpu_load_rows(a, &a->q, b, h, q0, m, q);
+                cpu_load_rows(a, &a->o, b, h, q0, m, o);
+                cpu_load_rows(a, &a->d_o, b, h, q0, m, d_o);
+                delta_rows(o, d_o, m, d, delta);
+                memset(dq, 0, (size_t)m * d * sizeof *dq);
+                for (int k0 = 0; k0 < keys; k0 += TILE_K) {
+                    int n = least(TILE_K, keys - k0);
+                    size_t at = (size_t)k0 * d;
+                    cpu_gemm(false, true, m, n, d, scale, q, d, k + at, d, 0, p, n);
+                    cpu_gemm(false, true, m, n, d, 1, d_o, d, v + at, d, 0, ds, n);
+                    for (int i = 0; i < m; i++) {
+                        int visible = visible_in_tile(a, q0 + i, k0, n);
+                        float *p_row = p + i * n, *ds_row = ds + i * n;
+                        for (int j = 0; j < visible; j++) {
+                            p_row[j] = expf(p_row[j] - lse[q0 + i]);
+                            ds_row[j] = p_row[j] * (ds_row[j] - delta[i]) * scale;
+                        }
+                        memset(p_row + visible, 0, (n - visible) * sizeof *p_row);
+                        memset(ds_row + visible, 0, (n - visible) * sizeof *ds_row);
+                    }
+                    cpu_round_operand(a->dtype, p, (size_t)m * n);
+                    cpu_round_operand(a->dtype, ds, (size_t)m * n);
+                    cpu_gemm(true, false, n, d, m, 1, p, n, d_o, d, 1, dv + at, d);
+                    cpu_gemm(true, false, n, d, m, 1, ds, n, q, d, 1, dk + at, d);
+                    cpu_gemm(false, false, m, d, n, 1, ds, n, k + at, d, 1, dq, d);
+                }
+                cpu_store_rows(a, &a->dq, b, h, q0, m, dq);
+            }
+            if (h % group == group - 1) {
+                cpu_store_rows(a, &a->dk, b, h / group, 0, seq_k, dk);
+                cpu_store_rows(a, &a->dv, b, h / group, 0, seq_k, dv);
+            }
+        }
+    return SB_OK;
+}

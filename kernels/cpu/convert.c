@@ -1,0 +1,66 @@
+/* Between tensors as stored (any dtype, any strides) and contiguous fp32 rows. */
+#include "kernels/cpu/cpu.h"
+
+#include "common/core/numeric.h"
+
+#include <string.h>
+
+void cpu_load(sb_dtype t, float *out, const void *in, size_t n)
+{
+    const uint16_t *half = in;
+    switch (t) {
+    case SB_BF16:
+        for (size_t i = 0; i < n; i++)
+            out[i] = bf16_to_float(half[i]);
+        return;
+    case SB_FP16:
+        for (size_t i = 0; i < n; i++)
+            out[i] = fp16_to_float(half[i]);
+        return;
+    case SB_TF32:
+    case SB_FP32: memcpy(out, in, n * sizeof *out); cpu_round_operand(t, out, n);
+    }
+}
+
+void cpu_store(sb_dtype t, void *out, const float *in, size_t n)
+{
+    uint16_t *half = out;
+    switch (t) {
+    case SB_BF16:
+        for (size_t i = 0; i < n; i++)
+            half[i] = bf16_from_float(in[i]);
+        return;
+    case SB_FP16:
+        for (size_t i = 0; i < n; i++)
+            half[i] = fp16_from_float(in[i]);
+        return;
+    case SB_TF32:
+    case SB_FP32: memcpy(out, in, n * sizeof *in);
+    }
+}
+
+void cpu_round_operand(sb_dtype t, float *x, size_t n)
+{
+    if (t != SB_TF32)
+        return;
+    for (size_t i = 0; i < n; i++)
+        x[i] = tf32_round(x[i]);
+}
+
+static char *row_address(const sb_attention *a, const sb_tensor *x, int b, int h, int s)
+{
+    int64_t element = b * x->stride_b + h * x->stride_h + s * x->stride_s;
+    return (char *)x->data + element * sb_dtype_bytes(a->dtype);
+}
+
+void cpu_load_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, float *out)
+{
+    for (int i = 0; i < n; i++)
+        cpu_load(a->dtype, out + (size_t)i * a->head_dim, row_address(a, x, b, h, first + i), a->head_dim);
+}
+
+void cpu_store_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, const float *in)
+{
+    for (int i = 0; i < n; i++)
+        cpu_store(a->dtype, row_address(a, x, b, h, first + i), in + (size_t)i * a->head_dim, a->head_dim);
+}

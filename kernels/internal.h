@@ -1,0 +1,29 @@
+/* What both backends share: error messages, argument checks, and the meaning of an sb_attention. Not part of the API. */
+#ifndef STEPBENCH_KERNELS_INTERNAL_H
+#define STEPBENCH_KERNELS_INTERNAL_H
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SB_HEAD_DIM_MIN = 16, SB_HEAD_DIM_MAX = 128, SB_HEAD_DIM_STEP = 8 };
+
+/* Keeps the message for sb_last_message of this thread and returns `status`: return sb_error(SB_INVALID, "...", ...). */
+sb_status sb_error(sb_status status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Shapes and dtype only: no pointer is looked at. */
+sb_status sb_attention_check(const sb_attention *a);
+/* SB_NO_MEMORY unless the caller's workspace holds at least `need` bytes. */
+sb_status sb_workspace_check(const sb_attention *a, size_t need);
+
+/* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
+float sb_attention_scale(const sb_attention *a);
+/* How many keys query row i sees; they are keys 0 .. n-1. */
+int sb_visible_keys(const sb_attention *a, int query);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

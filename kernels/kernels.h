@@ -1,0 +1,111 @@
+/* The C API of the kernels: one table of ops, filled once for CUDA and once for the CPU.
+ *
+ * Plain C, no CUDA header needed. Every op takes a context and a stream, returns a status, never exits and never
+ * allocates: workspaces are the caller's. Ops are asynchronous on CUDA unless said otherwise.
+ * Shapes: batch B, query heads H, key/value heads Hkv (H a multiple of Hkv; query head h reads head h / (H/Hkv)),
+ * seq_q Sq, seq_k Sk, head_dim D. */
+#ifndef STEPBENCH_KERNELS_H
+#define STEPBENCH_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sb_status {
+    SB_OK = 0,
+    SB_UNSUPPORTED,  /* valid, but this op can't do this shape, dtype or device; sb_last_message says why */
+    SB_INVALID,      /* arguments contradict each other */
+    SB_NO_MEMORY,    /* workspace too small, or the library had no memory */
+    SB_DEVICE_ERROR  /* the device or a library reported an error; sb_last_message has its text */
+} sb_status;
+
+const char *sb_status_name(sb_status s);
+const char *sb_last_message(void); /* of this thread; "" when there was none */
+
+typedef enum sb_dtype {
+    SB_BF16 = 0,
+    SB_FP16 = 1,
+    SB_TF32 = 2, /* fp32 in memory, tf32 products, fp32 sums */
+    SB_FP32 = 3  /* fp32 in memory, fp32-level products (split bf16 on tensor cores), fp32 sums */
+} sb_dtype;
+int sb_dtype_bytes(sb_dtype t); /* bytes of an element in memory */
+
+/* A (B, H, S, D) tensor of any layout with D contiguous: element (b,h,s,d) at data + b*stride_b + h*stride_h +
+ * s*stride_s + d, strides in elements. BHSD: (H*S*D, S*D, D); BSHD: (S*H*D, D, H*D). On CUDA data must be 16-byte
+ * aligned and every stride a multiple of 16 bytes. */
+typedef struct sb_tensor {
+    void *data;
+    int64_t stride_b, stride_h, stride_s;
+} sb_tensor;
+
+/* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V.
+ * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
+ * O = 0, lse = -inf, and no gradient. */
+typedef struct sb_attention {
+    int batch, heads, heads_kv, seq_q, seq_k, head_dim;
+    sb_dtype dtype;
+    bool causal;
+    bool deterministic; /* backward: bitwise the same on every run */
+    float scale;        /* 0: 1/sqrt(head_dim) */
+    sb_tensor q, k, v, o;   /* (B,H,Sq,D) (B,Hkv,Sk,D) (B,Hkv,Sk,D) (B,H,Sq,D) */
+    float *lse;             /* (B,H,Sq) natural log of the sum of exponentials; written forward, read backward */
+    sb_tensor d_o, dq, dk, dv;
+    void *saved;            /* what forward keeps for backward, saved_bytes of it (the S x S matrix of unfused) */
+    void *workspace;        /* scratch of one call, 256-byte aligned */
+    size_t workspace_bytes;
+} sb_attention;
+
+typedef struct sb_context sb_context; /* library handles of one device; used by one thread at a time */
+
+typedef struct sb_attention_op {
+    const char *name;    /* "unfused", "fused", "flash", "flash_portable" */
+    const char *summary;
+    /* SB_OK or why not (sb_last_message). Pointers are not looked at. */
+    sb_status (*supported)(sb_context *ctx, const sb_attention *a);
+    size_t (*saved_bytes)(sb_context *ctx, const sb_attention *a);
+    size_t (*forward_workspace)(sb_context *ctx, const sb_attention *a);
+    size_t (*backward_workspace)(sb_context *ctx, const sb_attention *a);
+    sb_status (*forward)(sb_context *ctx, const sb_attention *a, void *stream);
+    sb_status (*backward)(sb_context *ctx, const sb_attention *a, void *stream);
+} sb_attention_op;
+
+/* fp64 attention of chosen rows, from the same inputs (q, k, v, d_o as stored): the oracle of the checks.
+ * Sample i is query row (bh[i], q_row[i]) for o, lse, dq and key row (bh_kv[i], k_row[i]) for dk, dv, where
+ * bh = b*H + h and bh_kv = b*Hkv + h. Host pointers; any of o, lse, dq, dk, dv may be NULL. Synchronous; needs
+ * reference_workspace bytes of workspace. No o, lse of `a` is read. */
+typedef struct sb_attention_rows {
+    int n;
+    const int *bh, *q_row, *bh_kv, *k_row;
+    double *o, *dq, *dk, *dv; /* (n, D) */
+    double *lse;              /* (n) */
+} sb_attention_rows;
+
+typedef struct sb_kernels {
+    const char *name; /* "cuda" or "cpu" */
+    sb_status (*create)(int ordinal, sb_context **out);
+    void (*destroy)(sb_context *ctx);
+    const sb_attention_op *attention; /* ends with name == NULL */
+    size_t (*reference_workspace)(sb_context *ctx, const sb_attention *a, bool backward);
+    sb_status (*reference)(sb_context *ctx, const sb_attention *a, const sb_attention_rows *rows, void *stream);
+    /* C = A B^T, row-major A (m,k), B (n,k), C (m,n), all of `dtype` in memory; bench_roofline's ceiling. */
+    sb_status (*gemm)(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
+                      void *stream);
+    /* out[i] = N(0,1)*scale of draw (first+i) of (seed, stream_id) rounded to dtype (see common/core/rng.h). */
+    sb_status (*fill_normal)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
+                             float scale, void *stream);
+    sb_status (*copy)(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream); /* a copy kernel */
+    sb_status (*nothing)(sb_context *ctx, void *stream);                                       /* an empty kernel */
+} sb_kernels;
+
+const sb_kernels *sb_kernels_cpu(void);
+const sb_kernels *sb_kernels_cuda(void); /* NULL when built without CUDA */
+const sb_attention_op *sb_attention_find(const sb_kernels *k, const char *name); /* NULL when absent */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

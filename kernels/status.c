@@ -1,0 +1,87 @@
+/* Status codes, the message behind the last error of a thread, and the argument checks that every backend shares. */
+#include "kernels/internal.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char last_message[512];
+
+const char *sb_status_name(sb_status s)
+{
+    switch (s) {
+    case SB_OK: return "ok";
+    case SB_UNSUPPORTED: return "unsupported";
+    case SB_INVALID: return "invalid";
+    case SB_NO_MEMORY: return "no memory";
+    case SB_DEVICE_ERROR: return "device error";
+    }
+    return "unknown status";
+}
+
+const char *sb_last_message(void)
+{
+    return last_message;
+}
+
+sb_status sb_error(sb_status status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(last_message, sizeof last_message, fmt, args);
+    va_end(args);
+    return status;
+}
+
+int sb_dtype_bytes(sb_dtype t)
+{
+    return t == SB_BF16 || t == SB_FP16 ? 2 : 4;
+}
+
+const sb_attention_op *sb_attention_find(const sb_kernels *k, const char *name)
+{
+    for (const sb_attention_op *op = k->attention; op->name; op++)
+        if (strcmp(op->name, name) == 0)
+            return op;
+    return NULL;
+}
+
+sb_status sb_attention_check(const sb_attention *a)
+{
+    if (a->batch < 1 || a->heads < 1 || a->heads_kv < 1 || a->seq_q < 1 || a->seq_k < 1 || a->head_dim < 1)
+        return sb_error(SB_INVALID,
+                        "batch %d, heads %d, heads_kv %d, seq_q %d, seq_k %d and head_dim %d must all be at least 1",
+                        a->batch, a->heads, a->heads_kv, a->seq_q, a->seq_k, a->head_dim);
+    if (a->heads % a->heads_kv != 0)
+        return sb_error(SB_INVALID, "heads (%d) must be a multiple of heads_kv (%d)", a->heads, a->heads_kv);
+    if ((int)a->dtype < SB_BF16 || (int)a->dtype > SB_FP32)
+        return sb_error(SB_INVALID, "dtype %d is none of bf16 (0), fp16 (1), tf32 (2), fp32 (3)", (int)a->dtype);
+    if (!isfinite(a->scale))
+        return sb_error(SB_INVALID, "scale must be finite, or 0 for 1/sqrt(head_dim)");
+    if (a->head_dim < SB_HEAD_DIM_MIN || a->head_dim > SB_HEAD_DIM_MAX || a->head_dim % SB_HEAD_DIM_STEP != 0)
+        return sb_error(SB_UNSUPPORTED, "head_dim %d is not a multiple of %d from %d to %d", a->head_dim,
+                        SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
+    return SB_OK;
+}
+
+sb_status sb_workspace_check(const sb_attention *a, size_t need)
+{
+    if (need > 0 && (!a->workspace || a->workspace_bytes < need))
+        return sb_error(SB_NO_MEMORY, "the workspace has %zu bytes, %zu are needed",
+                        a->workspace ? a->workspace_bytes : 0, need);
+    return SB_OK;
+}
+
+float sb_attention_scale(const sb_attention *a)
+{
+    return a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->head_dim);
+}
+
+int sb_visible_keys(const sb_attention *a, int query)
+{
+    if (!a->causal)
+        return a->seq_k;
+    int n = query + 1 + a->seq_k - a->seq_q;
+    return n < 0 ? 0 : n > a->seq_k ? a->seq_k : n;
+}

@@ -1,0 +1,327 @@
+/* The CPU backend: every attention op against the fp64 reference over odd shapes, the reference against finite
+ * differences, fully masked rows, refused arguments, and the small ops. */
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+#include "tests/attention_problem.h"
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void every_op(const sb_attention *shape, problem_layout layout, uint64_t seed)
+{
+    problem *p = problem_create(shape, layout, seed);
+    problem_reference(p);
+    for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
+        problem_run(p, op);
+        problem_check(p, op->name);
+    }
+    problem_free(p);
+}
+
+/* Every sequence pair, mask and dtype; head_dim, heads, layout and scale take turns. */
+static void test_odd_shapes(void **state)
+{
+    static const int sequences[][2] = {{1, 1},  {17, 17}, {63, 63},  {64, 64},  {65, 65},  {129, 129},
+                                       {1, 65}, {64, 65}, {17, 129}, {63, 130}, {129, 17}, {65, 1}};
+    static const int head_dims[] = {16, 24, 80, 128};
+    static const int heads[][3] = {{2, 1, 1}, {1, 6, 2}, {1, 8, 1}, {2, 4, 2}, {1, 3, 3}}; /* B, H, Hkv */
+    (void)state;
+    uint64_t seed = 0;
+    for (size_t s = 0; s < sizeof sequences / sizeof *sequences; s++)
+        for (int causal = 0; causal < 2; causal++)
+            for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
+                for (int turn = 0; turn < 2; turn++, seed++) {
+                    const int *head = heads[seed % 5];
+                    sb_attention shape = {.batch = head[0],
+                                          .heads = head[1],
+                                          .heads_kv = head[2],
+                                          .seq_q = sequences[s][0],
+                                          .seq_k = sequences[s][1],
+                                          .head_dim = head_dims[(dtype + s + 2 * turn) % 4],
+                                          .dtype = dtype,
+                                          .causal = causal,
+                                          .scale = seed % 7 == 6 ? 0.1f : 0};
+                    every_op(&shape, seed % LAYOUT_COUNT, seed);
+                }
+}
+
+/* Scores far from zero: softmax must subtract the maximum, also when it grows from tile to tile. */
+static void test_large_scores(void **state)
+{
+    (void)state;
+    sb_attention shape = {
+        .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 70, .seq_k = 200, .head_dim = 64, .dtype = SB_FP32, .scale = 1};
+    problem *p = problem_create(&shape, LAYOUT_BHSD, 7);
+    float *k = xmalloc(p->tensor[INPUT_K].count * sizeof *k);
+    for (size_t i = 0; i < p->tensor[INPUT_K].count; i++) /* rows grow to 8 times their size */
+        k[i] = (float)p->tensor[INPUT_K].values[i] * (1 + 7 * (float)(i / 64) / 200);
+    problem_set(p, INPUT_K, k);
+    problem_reference(p);
+    for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
+        problem_run(p, op);
+        /* A score of size s carries an absolute error of about 1e-7 s into the exponent. */
+        check_bound bound = check_attention_bound("fp32", true);
+        double largest = 0;
+        for (size_t i = 0; i < p->lse_count; i++)
+            largest = fmax(largest, fabs(p->expected_lse[i]));
+        assert_true(largest > 100);
+        bound.rel_l2 *= 4;
+        bound.rel_row *= 4;
+        bound.max_abs *= 4;
+        for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
+            expect_close(p->expected[id], p->tensor[id].values, p->tensor[id].count, 64, bound, op->name, p->name);
+    }
+    free(k);
+    problem_free(p);
+}
+
+static void test_blind_rows(void **state)
+{
+    enum { SEQ_Q = 70, SEQ_K = 3, D = 16, BLIND = SEQ_Q - SEQ_K };
+    (void)state;
+    for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
+        sb_attention shape = {.batch = 1,
+                              .heads = 2,
+                              .heads_kv = 1,
+                              .seq_q = SEQ_Q,
+                              .seq_k = SEQ_K,
+                              .head_dim = D,
+                              .dtype = dtype,
+                              .causal = true};
+        problem *p = problem_create(&shape, LAYOUT_BSHD, 11);
+        problem_reference(p);
+        for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
+            problem_run(p, op);
+            problem_check(p, op->name);
+            for (int h = 0; h < 2; h++)
+                for (int i = 0; i < BLIND; i++) {
+                    assert_true(p->lse[h * SEQ_Q + i] == -INFINITY);
+                    for (int j = 0; j < D; j++) {
+                        size_t at = ((size_t)h * SEQ_Q + i) * D + j;
+                        assert_true(p->tensor[OUTPUT_O].values[at] == 0);
+                        assert_true(p->tensor[OUTPUT_DQ].values[at] == 0);
+                    }
+                }
+        }
+        problem_free(p);
+    }
+}
+
+/* Sum of O * dO by the reference: the loss whose gradients backward gives. */
+static double loss(problem *p)
+{
+    double sum = 0;
+    problem_reference(p);
+    for (size_t i = 0; i < p->tensor[OUTPUT_O].count; i++)
+        sum += p->expected[OUTPUT_O][i] * p->tensor[INPUT_D_O].values[i];
+    return sum;
+}
+
+/* Central differences of the loss in every element of an input. */
+static double *numeric_gradient(problem *p, int input)
+{
+    size_t n = p->tensor[input].count;
+    float *x = xmalloc(n * sizeof *x);
+    double *gradient = xmalloc(n * sizeof *gradient);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)p->tensor[input].values[i];
+    for (size_t i = 0; i < n; i++) {
+        const float middle = x[i], above = middle + 0x1p-9f, below = middle - 0x1p-9f;
+        x[i] = above;
+        problem_set(p, input, x);
+        gradient[i] = loss(p);
+        x[i] = below;
+        problem_set(p, input, x);
+        gradient[i] = (gradient[i] - loss(p)) / ((double)above - below);
+        x[i] = middle;
+    }
+    problem_set(p, input, x);
+    free(x);
+    return gradient;
+}
+
+static void test_finite_differences(void **state)
+{
+    static const struct {
+        int heads, heads_kv, seq_q, seq_k, causal;
+    } shapes[] = {{1, 1, 3, 3, 0}, {2, 1, 3, 5, 1}, {2, 2, 5, 3, 1}};
+    static const int pairs[][2] = {{INPUT_Q, OUTPUT_DQ}, {INPUT_K, OUTPUT_DK}, {INPUT_V, OUTPUT_DV}};
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        sb_attention shape = {.batch = 1,
+                              .heads = shapes[s].heads,
+                              .heads_kv = shapes[s].heads_kv,
+                              .seq_q = shapes[s].seq_q,
+                              .seq_k = shapes[s].seq_k,
+                              .head_dim = 16,
+                              .dtype = SB_FP32,
+                              .causal = shapes[s].causal};
+        problem *p = problem_create(&shape, LAYOUT_BHSD, 20 + s);
+        for (int i = 0; i < 3; i++) {
+            double *gradient = numeric_gradient(p, pairs[i][0]);
+            problem_reference(p);
+            for (const sb_attention_op *op = sb_kernels_cpu()->attention; op->name; op++) {
+                problem_run(p, op);
+                /* A gradient that is exactly zero comes out of the differences as rounding of the loss. */
+                check_bound bound = check_attention_bound("fp32", true);
+                const problem_tensor *t = &p->tensor[pairs[i][1]];
+                expect_close(gradient, t->values, t->count, t->count, bound, op->name, p->name);
+                expect_close(gradient, p->expected[pairs[i][1]], t->count, t->count, bound, "reference", p->name);
+            }
+            free(gradient);
+        }
+        problem_free(p);
+    }
+}
+
+/* Rows asked for one by one, in any order and more than once, are the rows of the whole. */
+static void test_reference_rows(void **state)
+{
+    enum { D = 24, SEQ_Q = 9, SEQ_K = 14, N = 5 };
+    static const int bh[N] = {5, 0, 5, 11, 0}, q_row[N] = {8, 0, 0, 3, 0};
+    static const int bh_kv[N] = {3, 0, 1, 0, 3}, k_row[N] = {0, 13, 6, 13, 0};
+    double o[N * D], dq[N * D], dk[N * D], dv[N * D], lse[N];
+    const sb_kernels *cpu = sb_kernels_cpu();
+    sb_context *ctx;
+    (void)state;
+    sb_attention shape = {.batch = 2,
+                          .heads = 6,
+                          .heads_kv = 2,
+                          .seq_q = SEQ_Q,
+                          .seq_k = SEQ_K,
+                          .head_dim = D,
+                          .dtype = SB_FP16,
+                          .causal = true};
+    problem *p = problem_create(&shape, LAYOUT_PADDED, 31);
+    problem_reference(p);
+    assert_int_equal(cpu->create(0, &ctx), SB_OK);
+    p->a.workspace_bytes = cpu->reference_workspace(ctx, &p->a, true);
+    p->a.workspace = xmalloc(p->a.workspace_bytes);
+
+    sb_attention_rows rows = {N, bh, q_row, bh_kv, k_row, o, dq, dk, dv, lse};
+    assert_int_equal(cpu->reference(ctx, &p->a, &rows, NULL), SB_OK);
+    for (int i = 0; i < N; i++) {
+        int query = bh[i] * SEQ_Q + q_row[i], key = bh_kv[i] * SEQ_K + k_row[i];
+        assert_true(lse[i] == p->expected_lse[query]);
+        assert_memory_equal(o + i * D, p->expected[OUTPUT_O] + query * D, D * sizeof(double));
+        assert_memory_equal(dq + i * D, p->expected[OUTPUT_DQ] + query * D, D * sizeof(double));
+        assert_memory_equal(dk + i * D, p->expected[OUTPUT_DK] + key * D, D * sizeof(double));
+        assert_memory_equal(dv + i * D, p->expected[OUTPUT_DV] + key * D, D * sizeof(double));
+    }
+    p->a.workspace_bytes--;
+    assert_int_equal(cpu->reference(ctx, &p->a, &rows, NULL), SB_NO_MEMORY);
+    p->a.workspace_bytes++;
+    rows.q_row = k_row; /* 13 is no query row */
+    assert_int_equal(cpu->reference(ctx, &p->a, &rows, NULL), SB_INVALID);
+
+    cpu->destroy(ctx);
+    free(p->a.workspace);
+    problem_free(p);
+}
+
+static void test_refusals(void **state)
+{
+    static const sb_attention good = {.batch = 1, .heads = 6, .heads_kv = 2, .seq_q = 1, .seq_k = 1, .head_dim = 16};
+    static const struct {
+        int heads_kv, seq_k, head_dim, dtype;
+        float scale;
+        sb_status status;
+    } bad[] = {
+        {4, 1, 16, SB_BF16, 0, SB_INVALID},      {0, 1, 16, SB_BF16, 0, SB_INVALID},
+        {2, 0, 16, SB_BF16, 0, SB_INVALID},      {2, 1, 16, 4, 0, SB_INVALID},
+        {2, 1, 16, SB_BF16, NAN, SB_INVALID},    {2, 1, 8, SB_BF16, 0, SB_UNSUPPORTED},
+        {2, 1, 136, SB_BF16, 0, SB_UNSUPPORTED}, {2, 1, 20, SB_BF16, 0, SB_UNSUPPORTED},
+    };
+    const sb_kernels *cpu = sb_kernels_cpu();
+    (void)state;
+    for (const sb_attention_op *op = cpu->attention; op->name; op++) {
+        assert_ptr_equal(sb_attention_find(cpu, op->name), op);
+        assert_int_equal(op->supported(NULL, &good), SB_OK);
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            sb_attention a = good;
+            a.heads_kv = bad[i].heads_kv;
+            a.seq_k = bad[i].seq_k;
+            a.head_dim = bad[i].head_dim;
+            a.dtype = (sb_dtype)bad[i].dtype;
+            a.scale = bad[i].scale;
+            assert_int_equal(op->supported(NULL, &a), bad[i].status);
+            assert_int_not_equal(strlen(sb_last_message()), 0);
+            assert_int_equal(op->forward(NULL, &a, NULL), bad[i].status);
+            assert_int_equal(op->backward(NULL, &a, NULL), bad[i].status);
+        }
+        char saved[64];
+        sb_attention a = good;
+        a.saved = saved;
+        assert_int_equal(op->forward(NULL, &a, NULL), SB_NO_MEMORY);
+        assert_non_null(strstr(sb_last_message(), "workspace"));
+    }
+    assert_null(sb_attention_find(cpu, "no such op"));
+    sb_context *ctx;
+    assert_int_equal(cpu->create(1, &ctx), SB_INVALID);
+}
+
+static void test_gemm(void **state)
+{
+    static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {130, 129, 257}, {64, 200, 300}};
+    static const char *const names[] = {"bf16", "fp16", "tf32", "fp32"};
+    const sb_kernels *cpu = sb_kernels_cpu();
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
+            const int m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+            /* One tensor through fill_normal in the dtype, the same numbers in fp32 for the expected product. */
+            void *a = xmalloc((size_t)m * k * 4), *b = xmalloc((size_t)n * k * 4), *c = xmalloc((size_t)m * n * 4);
+            float *x = xmalloc((size_t)m * k * 4), *y = xmalloc((size_t)n * k * 4);
+            double *want = xcalloc((size_t)m * n, sizeof *want), *got = xcalloc((size_t)m * n, sizeof *got);
+            cpu->fill_normal(NULL, dtype, a, (size_t)m * k, 5, 0, 1, NULL);
+            cpu->fill_normal(NULL, dtype, b, (size_t)n * k, 5, 1, 1, NULL);
+            rng_normal(x, (size_t)m * k, 5, 0, 0, 1);
+            rng_normal(y, (size_t)n * k, 5, 1, 0, 1);
+            memset(c, 0xff, (size_t)m * n * 4);
+            assert_int_equal(cpu->gemm(NULL, dtype, m, n, k, a, b, c, NULL), SB_OK);
+            for (int i = 0; i < m; i++)
+                for (int j = 0; j < n; j++) {
+                    size_t at = (size_t)i * n + j;
+                    for (int l = 0; l < k; l++)
+                        want[at] += (double)x[(size_t)i * k + l] * y[(size_t)j * k + l];
+                    got[at] = dtype == SB_BF16   ? bf16_to_float(((uint16_t *)c)[at])
+                              : dtype == SB_FP16 ? fp16_to_float(((uint16_t *)c)[at])
+                                                 : ((float *)c)[at];
+                }
+            expect_close(want, got, (size_t)m * n, n, check_attention_bound(names[dtype], true), "gemm", names[dtype]);
+            free(a), free(b), free(c), free(x), free(y), free(want), free(got);
+        }
+    assert_int_equal(cpu->gemm(NULL, SB_FP32, 0, 1, 1, NULL, NULL, NULL, NULL), SB_INVALID);
+}
+
+static void test_fill_and_copy(void **state)
+{
+    enum { N = 2500 };
+    static float x[N];
+    static uint16_t half[N + 1], other[N + 1];
+    const sb_kernels *cpu = sb_kernels_cpu();
+    (void)state;
+    half[N] = other[N] = 0xa5a5;
+    rng_normal(x, N, 9, 3, 0, 0.5f);
+    assert_int_equal(cpu->fill_normal(NULL, SB_BF16, half, N, 9, 3, 0.5f, NULL), SB_OK);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(half[i], bf16_from_float(x[i]));
+    assert_int_equal(cpu->copy(NULL, other, half, N * sizeof *half, NULL), SB_OK);
+    assert_memory_equal(other, half, sizeof half);
+    assert_int_equal(half[N], 0xa5a5);
+    assert_int_equal(cpu->nothing(NULL, NULL), SB_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_odd_shapes),     cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_blind_rows),     cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_reference_rows), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_fill_and_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* report: a machine's CSV as report.md, as the README's table, and as the tidy CSV that the figures are drawn from. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/core/error.h"
+#include "plots/report_parts.h"
+
+static const char usage[] =
+    "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md\n"
+    "       report --readme RESULTS_DIR README.md  rewrites the table between its two markers\n"
+    "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...]\n"
+    "              the newest row of each case that has the values; with --axes only the largest group that differs\n"
+    "              in nothing but these columns. Prints two lines: machine, device and date; the common parameters.\n"
+    "              Writes and prints nothing when no row is left.\n"
+    "       report --values IN.csv COLUMN [COLUMN=VALUE ...]\n"
+    "              the distinct values of a column on one line\n";
+
+enum { MAX_AXES = 8, MAX_CONDITIONS = 16 };
+
+static table *open_or_die(const char *path)
+{
+    table *t = table_open(path);
+    if (!t)
+        die(EXIT_CODE_USAGE, "%s can't be read or has no rows", path);
+    return t;
+}
+
+/* What COLUMN=VALUE arguments and --axes ask for. */
+typedef struct selection {
+    const char *axes[MAX_AXES + 1], *columns[MAX_CONDITIONS], *wanted[MAX_CONDITIONS];
+    size_t axis_count, conditions;
+} selection;
+
+static selection read_selection(int argc, char **argv, bool with_axes)
+{
+    selection s = {.axis_count = 0};
+    for (int i = 0; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (with_axes && strcmp(argv[i], "--axes") == 0 && i + 1 < argc) {
+            for (char *name = strtok(argv[++i], ","); name && s.axis_count < MAX_AXES; name = strtok(NULL, ","))
+                s.axes[s.axis_count++] = name;
+        } else if (equals && s.conditions < MAX_CONDITIONS) {
+            *equals = '\0';
+            s.columns[s.conditions] = argv[i];
+            s.wanted[s.conditions++] = equals + 1;
+        } else {
+            die(EXIT_CODE_USAGE, "'%s' is not COLUMN=VALUE", argv[i]);
+        }
+    }
+    return s;
+}
+
+static int tidy(const char *in, const char *out, const selection *s)
+{
+    table *t = open_or_die(in), *picked = table_where_pairs(t, s->conditions, s->columns, s->wanted);
+    table *slice = s->axis_count ? table_main_slice(picked, s->axes, NULL) : table_where_pairs(picked, 0, NULL, NULL);
+    if (slice->n) {
+        char *caption = table_caption(slice), *shape = table_shape(slice, s->axes);
+        printf("%s\n%s\n", caption, shape);
+        free(caption);
+        free(shape);
+        if (!table_write(slice, out))
+            die(EXIT_CODE_FAILURE, "%s: %s", out, strerror(errno));
+    }
+    table_free(slice);
+    table_free(picked);
+    table_free(t);
+    return EXIT_CODE_OK;
+}
+
+static int print_values(const char *path, const char *column, const selection *s)
+{
+    table *t = open_or_die(path), *picked = table_where_pairs(t, s->conditions, s->columns, s->wanted);
+    values list = table_values(picked, column);
+    for (size_t i = 0; i < list.n; i++)
+        printf("%s%s", i ? " " : "", list.v[i]);
+    printf("\n");
+    values_free(&list);
+    table_free(picked);
+    table_free(t);
+    return EXIT_CODE_OK;
+}
+
+static void write_sections(FILE *out, const char *dir)
+{
+    char *machine = realpath(dir, NULL);
+    fprintf(out, "# %s\n\nWritten by `build/report` from the CSV files of this folder; do not edit.\n\n## In short\n\n",
+            machine ? strrchr(machine, '/') + 1 : dir);
+    free(machine);
+    roofline_findings(out, dir);
+    flash_findings(out, dir);
+    attention_findings(out, dir);
+    fprintf(out, "\n");
+    ran_section(out, dir);
+    machine_section(out, dir);
+    roofline_section(out, dir);
+    flash_section(out, dir);
+    attention_section(out, dir);
+    pytorch_section(out, dir);
+    published_section(out, dir);
+}
+
+static int write_report(const char *dir)
+{
+    struct stat info;
+    if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
+        die(EXIT_CODE_USAGE, "'%s' is not a folder of results, such as results/h200-x1", dir);
+    char *path = xasprintf("%s/report.md", dir), *partial = xasprintf("%s.partial", path);
+    FILE *out = fopen(partial, "w");
+    if (!out)
+        die(EXIT_CODE_FAILURE, "%s: %s", partial, strerror(errno));
+    write_sections(out, dir);
+    bool wrote = !ferror(out);
+    if (fclose(out) != 0 || !wrote || rename(partial, path) != 0)
+        die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
+    printf("wrote %s\n", path);
+    free(partial);
+    free(path);
+    return EXIT_CODE_OK;
+}
+
+int main(int argc, char **argv)
+{
+    program_name_set(argv[0]);
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        fputs(usage, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (argc >= 4 && (strcmp(argv[1], "--tidy") == 0 || strcmp(argv[1], "--values") == 0)) {
+        bool tidied = strcmp(argv[1], "--tidy") == 0;
+        selection s = read_selection(argc - 4, argv + 4, tidied);
+        return tidied ? tidy(argv[2], argv[3], &s) : print_values(argv[2], argv[3], &s);
+    }
+    if (argc == 4 && strcmp(argv[1], "--readme") == 0)
+        return readme_update(argv[2], argv[3]) ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
+    if (argc == 2 && argv[1][0] != '-')
+        return write_report(argv[1]);
+    fputs(usage, stderr);
+    return EXIT_CODE_USAGE;
+}

@@ -1,0 +1,109 @@
+/* bench_attention in the report: what stands out, and the table of the course. */
+#include <stdlib.h>
+
+#include "plots/report_parts.h"
+
+static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
+
+static void attention_finding(FILE *out, const table *of, const char *dtype)
+{
+    table *unfused = table_where(of, "variant", "unfused", "status", "ok", NULL);
+    size_t u = largest(unfused, "mem_before_bwd_bytes");
+    if (u != NO_ROW) {
+        const char *seq = table_text(unfused, u, "seq"), *dim = table_text(unfused, u, "head_dim");
+        fprintf(out, "- **Attention, %s** at S %s, D %s, batch %s: held before the backward", dtype, seq, dim,
+                table_text(unfused, u, "batch"));
+        values variants = table_values(of, "variant");
+        for (size_t i = 0; i < variants.n; i++) {
+            size_t row = table_find(of, "variant", variants.v[i], "seq", seq, "head_dim", dim, NULL);
+            fprintf(out, "%s %s %s", i ? "," : "", variants.v[i],
+                    number_unit(table_real(of, row, "mem_before_bwd_bytes"), "bytes"));
+        }
+        fprintf(out, "; forward / backward");
+        for (size_t i = 0; i < variants.n; i++) {
+            size_t row = table_find(of, "variant", variants.v[i], "seq", seq, "head_dim", dim, NULL);
+            fprintf(out, "%s %s %s / %s ms", i ? "," : "", variants.v[i], cell_number(of, row, "fwd_ms", 1),
+                    cell_number(of, row, "bwd_ms", 1));
+        }
+        fprintf(out, ".\n");
+        values_free(&variants);
+    }
+    table_free(unfused);
+}
+
+void attention_findings(FILE *out, const char *dir)
+{
+    table *all = open_result(dir, "bench_attention.csv");
+    if (!all)
+        return;
+    table *t = table_main_slice(all, axes, NULL);
+    values dtypes = table_values(t, "dtype");
+    for (size_t i = 0; i < dtypes.n; i++) {
+        table *of = table_where(t, "dtype", dtypes.v[i], NULL);
+        attention_finding(out, of, dtypes.v[i]);
+        table_free(of);
+    }
+    values_free(&dtypes);
+    table_free(t);
+    table_free(all);
+}
+
+/* The layout of the course's table: one row a (D, S), the variants side by side. */
+static void attention_table(FILE *out, const table *t)
+{
+    static const struct { const char *title, *column; double scale; } parts[] = {
+        {"forward ms", "fwd_ms", 1}, {"backward ms", "bwd_ms", 1}, {"MiB before backward", "mem_before_bwd_bytes", MIB},
+        {"peak MiB", "peak_bytes", MIB}, {"bytes kept / S^2", "mem_over_s2", 1}};
+    enum { PARTS = sizeof parts / sizeof *parts };
+    values dims = table_values(t, "head_dim"), lengths = table_values(t, "seq"), variants = table_values(t, "variant");
+    fprintf(out, "Each cell: ");
+    for (size_t v = 0; v < variants.n; v++)
+        fprintf(out, "%s%s", v ? " / " : "", variants.v[v]);
+    fprintf(out, "\n\n| D | S |");
+    for (size_t p = 0; p < PARTS; p++)
+        fprintf(out, " %s |", parts[p].title);
+    fprintf(out, "\n|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t d = 0; d < dims.n; d++)
+        for (size_t s = 0; s < lengths.n; s++) {
+            fprintf(out, "| %s | %s |", dims.v[d], lengths.v[s]);
+            for (size_t p = 0; p < PARTS; p++)
+                for (size_t v = 0; v < variants.n; v++) {
+                    size_t row = table_find(t, "head_dim", dims.v[d], "seq", lengths.v[s], "variant", variants.v[v],
+                                            NULL);
+                    fprintf(out, "%s%s%s", v ? " / " : " ", cell_number(t, row, parts[p].column, parts[p].scale),
+                            v + 1 == variants.n ? " |" : "");
+                }
+            fprintf(out, "\n");
+        }
+    fprintf(out, "\n");
+    values_free(&dims);
+    values_free(&lengths);
+    values_free(&variants);
+}
+
+void attention_section(FILE *out, const char *dir)
+{
+    table *all = open_result(dir, "bench_attention.csv");
+    if (!all)
+        return;
+    table *rest, *t = table_main_slice(all, axes, &rest);
+    char *shape = table_shape(t, axes);
+    fprintf(out, "## bench_attention: what unfused attention costs\n\n%s, one head. Times are medians.\n\n", shape);
+    figures(out, dir, "attention_");
+    values dtypes = table_values(t, "dtype");
+    for (size_t i = 0; i < dtypes.n; i++) {
+        table *of = table_where(t, "dtype", dtypes.v[i], NULL);
+        fprintf(out, "### %s\n\n", dtypes.v[i]);
+        attention_table(out, of);
+        table_free(of);
+    }
+    if (rest->n) {
+        fprintf(out, "### Other shapes\n\n");
+        attention_rows(out, rest);
+    }
+    values_free(&dtypes);
+    free(shape);
+    table_free(rest);
+    table_free(t);
+    table_free(all);
+}

@@ -1,0 +1,309 @@
+/* Newest rows, selections and slices of a CSV; see report_table.h. */
+#include "plots/report_table.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+static const char *cell(const table *t, size_t file_row, int column)
+{
+    return t->file->cells[file_row * t->file->columns + (size_t)column];
+}
+
+static bool measured(const char *column)
+{
+    static const char *const units[] = {"_ms", "_us", "_s", "_bytes", "_gib", "_gb_s", "_tflops", "_pct", "_mhz"};
+    size_t length = strlen(column);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        size_t n = strlen(units[i]);
+        if (length > n && strcmp(column + length - n, units[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_number(const char *text, double *value)
+{
+    char *end;
+    *value = strtod(text, &end);
+    return *text && !*end;
+}
+
+static int compare_cells(const char *a, const char *b)
+{
+    double x, y;
+    if (is_number(a, &x) && is_number(b, &y))
+        return (x > y) - (x < y);
+    return strcmp(a, b);
+}
+
+static int compare_params(const table *t, size_t a, size_t b)
+{
+    for (int c = t->first_param; c < t->end_param; c++) {
+        int order = compare_cells(cell(t, a, c), cell(t, b, c));
+        if (order)
+            return order;
+    }
+    return 0;
+}
+
+static bool same_cell(const csv *f, size_t a, size_t b, int column)
+{
+    size_t c = (size_t)column;
+    return column < 0 || strcmp(f->cells[a * f->columns + c], f->cells[b * f->columns + c]) == 0;
+}
+
+static bool same_case(const table *t, size_t a, size_t b)
+{
+    static const char *const names[] = {"bench", "variant", "device"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!same_cell(t->file, a, b, csv_column(t->file, names[i])))
+            return false;
+    return compare_params(t, a, b) == 0;
+}
+
+static int by_params(const void *a, const void *b, void *t)
+{
+    size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    int order = compare_params(t, x, y);
+    return order ? order : (x > y) - (x < y);
+}
+
+/* Appending puts newer rows below older ones; utc decides where files were joined by hand. */
+static bool newer_or_same(const csv *f, size_t a, size_t b)
+{
+    const char *x = csv_cell(f, a, "utc"), *y = csv_cell(f, b, "utc");
+    return !x || !y || strcmp(x, y) >= 0;
+}
+
+static void keep_newest(table *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n;) { /* rows of equal parameters are neighbours, in the order of the file */
+        size_t end = i + 1;
+        while (end < t->n && compare_params(t, t->rows[i], t->rows[end]) == 0)
+            end++;
+        size_t group = kept;
+        for (; i < end; i++) {
+            size_t k = group;
+            while (k < kept && !same_case(t, t->rows[k], t->rows[i]))
+                k++;
+            if (k == kept)
+                t->rows[kept++] = t->rows[i];
+            else if (newer_or_same(t->file, t->rows[i], t->rows[k]))
+                t->rows[k] = t->rows[i];
+        }
+    }
+    t->n = kept;
+}
+
+table *table_open(const char *path)
+{
+    csv *file = csv_read(path);
+    if (!file || !file->rows) {
+        csv_free(file);
+        return NULL;
+    }
+    table *t = xcalloc(1, sizeof *t);
+    t->file = file;
+    t->owner = true;
+    t->first_param = csv_column(file, "reason") + 1;
+    t->end_param = t->first_param;
+    while (t->end_param < (int)file->columns && !measured(file->header[t->end_param]))
+        t->end_param++;
+    t->n = file->rows;
+    t->rows = xmalloc(t->n * sizeof *t->rows);
+    for (size_t i = 0; i < t->n; i++)
+        t->rows[i] = i;
+    qsort_r(t->rows, t->n, sizeof *t->rows, by_params, t);
+    keep_newest(t);
+    return t;
+}
+
+void table_free(table *t)
+{
+    if (!t)
+        return;
+    if (t->owner)
+        csv_free(t->file);
+    free(t->rows);
+    free(t);
+}
+
+static table *empty_selection(const table *t)
+{
+    table *s = xmalloc(sizeof *s);
+    *s = *t;
+    s->owner = false;
+    s->n = 0;
+    s->rows = xmalloc((t->n ? t->n : 1) * sizeof *s->rows);
+    return s;
+}
+
+const char *table_text(const table *t, size_t row, const char *column)
+{
+    const char *text = row == NO_ROW ? NULL : csv_cell(t->file, t->rows[row], column);
+    return text ? text : "";
+}
+
+double table_real(const table *t, size_t row, const char *column)
+{
+    return row == NO_ROW ? NAN : csv_real(t->file, t->rows[row], column);
+}
+
+static bool has(const table *t, size_t row, const char *column, const char *value)
+{
+    return strcmp(table_text(t, row, column), value) == 0;
+}
+
+table *table_where_pairs(const table *t, size_t pairs, const char *const *columns, const char *const *wanted)
+{
+    table *s = empty_selection(t);
+    for (size_t i = 0; i < t->n; i++) {
+        size_t k = 0;
+        while (k < pairs && has(t, i, columns[k], wanted[k]))
+            k++;
+        if (k == pairs)
+            s->rows[s->n++] = t->rows[i];
+    }
+    return s;
+}
+
+enum { MAX_PAIRS = 16 };
+
+static size_t read_pairs(va_list args, const char **columns, const char **wanted)
+{
+    size_t n = 0;
+    for (const char *column; (column = va_arg(args, const char *)); n++) {
+        if (n == MAX_PAIRS)
+            die(EXIT_CODE_FAILURE, "more than %d conditions", MAX_PAIRS);
+        columns[n] = column;
+        wanted[n] = va_arg(args, const char *);
+    }
+    return n;
+}
+
+table *table_where(const table *t, ...)
+{
+    const char *columns[MAX_PAIRS], *wanted[MAX_PAIRS];
+    va_list args;
+    va_start(args, t);
+    size_t pairs = read_pairs(args, columns, wanted);
+    va_end(args);
+    return table_where_pairs(t, pairs, columns, wanted);
+}
+
+size_t table_find(const table *t, ...)
+{
+    const char *columns[MAX_PAIRS], *wanted[MAX_PAIRS];
+    va_list args;
+    va_start(args, t);
+    size_t pairs = read_pairs(args, columns, wanted);
+    va_end(args);
+    for (size_t i = 0; i < t->n; i++) {
+        size_t k = 0;
+        while (k < pairs && has(t, i, columns[k], wanted[k]))
+            k++;
+        if (k == pairs)
+            return i;
+    }
+    return NO_ROW;
+}
+
+bool names_have(const char *const *names, const char *name)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return false;
+}
+
+static bool same_slice(const table *t, size_t a, size_t b, const char *const *axes)
+{
+    for (int c = t->first_param; c < t->end_param; c++)
+        if (!names_have(axes, t->file->header[c]) && !same_cell(t->file, a, b, c))
+            return false;
+    return same_cell(t->file, a, b, csv_column(t->file, "device"));
+}
+
+table *table_main_slice(const table *t, const char *const *axes, table **rest)
+{
+    size_t best = 0, most = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t count = 0;
+        for (size_t k = 0; k < t->n; k++)
+            count += same_slice(t, t->rows[i], t->rows[k], axes);
+        if (count > most) {
+            most = count;
+            best = i;
+        }
+    }
+    table *s = empty_selection(t), *others = empty_selection(t);
+    for (size_t i = 0; i < t->n; i++) {
+        table *to = same_slice(t, t->rows[best], t->rows[i], axes) ? s : others;
+        to->rows[to->n++] = t->rows[i];
+    }
+    if (rest)
+        *rest = others;
+    else
+        table_free(others);
+    return s;
+}
+
+values table_values(const table *t, const char *column)
+{
+    values list = {0, xmalloc((t->n ? t->n : 1) * sizeof *list.v)};
+    bool numbers = true;
+    for (size_t i = 0; i < t->n; i++) {
+        const char *text = table_text(t, i, column);
+        size_t k = 0;
+        while (k < list.n && strcmp(list.v[k], text) != 0)
+            k++;
+        if (k < list.n)
+            continue;
+        double value;
+        numbers = numbers && is_number(text, &value);
+        list.v[list.n++] = text;
+    }
+    for (size_t i = 1; numbers && i < list.n; i++)
+        for (size_t k = i; k > 0 && compare_cells(list.v[k - 1], list.v[k]) > 0; k--) {
+            const char *swap = list.v[k];
+            list.v[k] = list.v[k - 1];
+            list.v[k - 1] = swap;
+        }
+    return list;
+}
+
+void values_free(values *v)
+{
+    free(v->v);
+    *v = (values){0};
+}
+
+static void write_cell(FILE *out, const char *text, bool last)
+{
+    size_t bytes = csv_quote(text, NULL, 0) + 1;
+    char *quoted = xmalloc(bytes);
+    csv_quote(text, quoted, bytes);
+    fprintf(out, "%s%c", quoted, last ? '\n' : ',');
+    free(quoted);
+}
+
+bool table_write(const table *t, const char *path)
+{
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return false;
+    size_t columns = t->file->columns;
+    for (size_t c = 0; c < columns; c++)
+        write_cell(out, t->file->header[c], c + 1 == columns);
+    for (size_t i = 0; i < t->n; i++)
+        for (size_t c = 0; c < columns; c++)
+            write_cell(out, cell(t, t->rows[i], (int)c), c + 1 == columns);
+    bool wrote = !ferror(out);
+    return fclose(out) == 0 && wrote;
+}

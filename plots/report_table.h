@@ -1,0 +1,63 @@
+/* The rows of one CSV as the report and the figures see them: the newest row of each case, in the order of the
+ * parameters, and selections of them.
+ *
+ * A case is bench, variant, device and the parameters. The parameters are the columns between `reason` and the first
+ * measured one, which ends in _ms, _us, _s, _bytes, _gib, _gb_s, _tflops, _pct or _mhz. A file without `reason` (the
+ * times of PyTorch) has its parameters from the first column on. */
+#ifndef STEPBENCH_PLOTS_REPORT_TABLE_H
+#define STEPBENCH_PLOTS_REPORT_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "common/core/csv.h"
+
+#define NO_ROW ((size_t)-1)
+
+typedef struct table {
+    csv *file;
+    bool owner;    /* of file; a selection shares it */
+    size_t n;
+    size_t *rows;  /* [n] rows of file */
+    int first_param, end_param; /* columns of file */
+} table;
+
+/* NULL when there is no such file or it has no rows. */
+table *table_open(const char *path);
+void table_free(table *t);
+
+/* Rows of t where each column has the value; `...` is column, value pairs ended by NULL. */
+table *table_where(const table *t, ...) __attribute__((sentinel));
+table *table_where_pairs(const table *t, size_t pairs, const char *const *columns, const char *const *values);
+size_t table_find(const table *t, ...) __attribute__((sentinel)); /* the first such row of t, else NO_ROW */
+
+/* The largest group of rows that differ in nothing but the axes (names ended by NULL) and the variant, and with
+ * `rest` given, what is left. */
+table *table_main_slice(const table *t, const char *const *axes, table **rest);
+
+const char *table_text(const table *t, size_t row, const char *column); /* "" when there is none */
+double table_real(const table *t, size_t row, const char *column);      /* NAN when there is none */
+
+typedef struct values {
+    size_t n;
+    const char **v; /* numbers in their order, words in the order of the rows */
+} values;
+values table_values(const table *t, const char *column);
+void values_free(values *v);
+
+/* "batch 1, 1 head, causal": the parameters, without the axes, that all rows share. Caller frees. */
+char *table_shape(const table *t, const char *const *axes);
+/* "h200-x1, NVIDIA H200, 2026-11-21" of the rows. Caller frees. */
+char *table_caption(const table *t);
+/* "flash seq=65536 head_dim=16": variant and parameters of a row, without what is empty or alike in all of t. Caller
+ * frees. */
+char *table_case(const table *t, size_t row);
+
+bool names_have(const char *const *names, const char *name); /* names ended by NULL, or NULL */
+/* Writes to memory; *text is for the caller to free after fclose. */
+FILE *text_stream(char **text, size_t *bytes);
+
+bool table_write(const table *t, const char *path); /* as CSV; false with errno set */
+
+#endif

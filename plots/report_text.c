@@ -1,0 +1,148 @@
+/* Numbers, grids and figures in Markdown; see report_parts.h. */
+#include "plots/report_parts.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+static char *next_buffer(void)
+{
+    enum { BUFFERS = 32, BYTES = 64 };
+    static char buffers[BUFFERS][BYTES];
+    static unsigned next;
+    return buffers[next++ % BUFFERS];
+}
+
+const char *number(double value)
+{
+    char *text = next_buffer();
+    double size = fabs(value);
+    if (!isfinite(value))
+        return "-";
+    if (size == 0)
+        return "0";
+    if (size < 9.995e-4)
+        snprintf(text, 64, "%.1e", value);
+    else
+        snprintf(text, 64, "%.*f", size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4,
+                 value);
+    return text;
+}
+
+const char *number_unit(double value, const char *unit)
+{
+    char *text = next_buffer();
+    if (!isfinite(value))
+        return "-";
+    if (strcmp(unit, "bytes") == 0) {
+        unit = value < 0.1 * GIB ? "MiB" : "GiB";
+        value /= value < 0.1 * GIB ? MIB : GIB;
+    }
+    snprintf(text, 64, "%s %s", number(value), unit);
+    return text;
+}
+
+const char *cell_number(const table *t, size_t row, const char *column, double scale)
+{
+    const char *status = table_text(t, row, "status");
+    if (*status && strcmp(status, "ok") != 0)
+        return status;
+    return number(table_real(t, row, column) / scale);
+}
+
+table *open_result(const char *dir, const char *name)
+{
+    char *path = xasprintf("%s/%s", dir, name);
+    table *t = table_open(path);
+    free(path);
+    return t;
+}
+
+/* A column of nothing but unsupported cases says nothing; the list of what ran has their reason. */
+static void leave_out_skipped(const table *t, const char *column, values *across)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < across->n; i++) {
+        table *all = table_where(t, column, across->v[i], NULL);
+        table *skipped = table_where(all, "status", "skip", NULL);
+        if (skipped->n < all->n)
+            across->v[kept++] = across->v[i];
+        table_free(skipped);
+        table_free(all);
+    }
+    across->n = kept;
+}
+
+void sequence_by_head_dim(FILE *out, const table *t, grid_cell *cell, const void *context)
+{
+    values down = table_values(t, "seq"), across = table_values(t, "head_dim");
+    leave_out_skipped(t, "head_dim", &across);
+    fprintf(out, "| S |");
+    for (size_t c = 0; c < across.n; c++)
+        fprintf(out, " D %s |", across.v[c]);
+    fprintf(out, "\n|---:|");
+    for (size_t c = 0; c < across.n; c++)
+        fprintf(out, "---:|");
+    fprintf(out, "\n");
+    for (size_t r = 0; r < down.n; r++) {
+        fprintf(out, "| %s |", down.v[r]);
+        for (size_t c = 0; c < across.n; c++) {
+            fprintf(out, " ");
+            cell(out, t, down.v[r], across.v[c], context);
+            fprintf(out, " |");
+        }
+        fprintf(out, "\n");
+    }
+    fprintf(out, "\n");
+    values_free(&down);
+    values_free(&across);
+}
+
+void figures(FILE *out, const char *dir, const char *prefix)
+{
+    char *machine = realpath(dir, NULL);
+    if (!machine)
+        return;
+    char *relative = xasprintf("../../plots/%s", strrchr(machine, '/') + 1);
+    char *path = xasprintf("%s/%s", machine, relative);
+    struct dirent **entries;
+    int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        size_t length = strlen(name);
+        if (strncmp(name, prefix, strlen(prefix)) == 0 && length > 4 && strcmp(name + length - 4, ".png") == 0)
+            fprintf(out, "![%.*s](%s/%s)\n\n", (int)length - 4, name, relative, name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    free(path);
+    free(relative);
+    free(machine);
+}
+
+size_t largest(const table *t, const char *column)
+{
+    size_t best = NO_ROW;
+    for (size_t i = 0; i < t->n; i++)
+        if (table_real(t, i, column) > (best == NO_ROW ? -INFINITY : table_real(t, best, column)))
+            best = i;
+    return best;
+}
+
+void attention_rows(FILE *out, const table *t)
+{
+    fprintf(out, "| case | forward ms | backward ms | forward+backward ms | TFLOP/s forward / backward | peak MiB |\n"
+                 "|---|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < t->n; i++) {
+        char *name = table_case(t, i);
+        fprintf(out, "| %s | %s | %s | %s | %s / %s | %s |\n", name, cell_number(t, i, "fwd_ms", 1),
+                cell_number(t, i, "bwd_ms", 1), cell_number(t, i, "fwd_bwd_ms", 1), cell_number(t, i, "fwd_tflops", 1),
+                cell_number(t, i, "bwd_tflops", 1), cell_number(t, i, "peak_bytes", MIB));
+        free(name);
+    }
+    fprintf(out, "\n");
+}

@@ -111,16 +111,16 @@ void clocks_close(clocks *c)
     free(c);
 }
 
-/* A reading as a number, NAN when NVML refused it. */
-static double reading(int status, unsigned value, double scale)
+/* A reading as a number, NAN when NVML refused it. By address: the call that fills it is an argument too. */
+static double reading(int status, const unsigned *value, double scale)
 {
-    return status == NVML_SUCCESS ? value * scale : NAN;
+    return status == NVML_SUCCESS ? *value * scale : NAN;
 }
 
 double clocks_sm_mhz(const clocks *c)
 {
     unsigned mhz = 0;
-    return c ? reading(nvml.clock(c->handle, NVML_CLOCK_SM, &mhz), mhz, 1) : NAN;
+    return c ? reading(nvml.clock(c->handle, NVML_CLOCK_SM, &mhz), &mhz, 1) : NAN;
 }
 
 unsigned long long clocks_throttle(const clocks *c)
@@ -151,13 +151,13 @@ clocks_facts clocks_read(const clocks *c)
     if (!c)
         return f;
     f.sm_mhz = clocks_sm_mhz(c);
-    f.sm_max_mhz = reading(nvml.max_clock(c->handle, NVML_CLOCK_SM, &x), x, 1);
-    f.memory_mhz = reading(nvml.clock(c->handle, NVML_CLOCK_MEMORY, &x), x, 1);
-    f.memory_max_mhz = reading(nvml.max_clock(c->handle, NVML_CLOCK_MEMORY, &x), x, 1);
-    f.power_w = reading(nvml.power(c->handle, &x), x, 1e-3);
-    f.power_limit_w = reading(nvml.power_limit(c->handle, &x), x, 1e-3);
-    f.temperature_c = reading(nvml.temperature(c->handle, NVML_TEMPERATURE_GPU, &x), x, 1);
-    f.ecc = reading(nvml.ecc(c->handle, &mode, &pending), (unsigned)mode, 1);
-    f.persistence = reading(nvml.persistence(c->handle, &mode), (unsigned)mode, 1);
+    f.sm_max_mhz = reading(nvml.max_clock(c->handle, NVML_CLOCK_SM, &x), &x, 1);
+    f.memory_mhz = reading(nvml.clock(c->handle, NVML_CLOCK_MEMORY, &x), &x, 1);
+    f.memory_max_mhz = reading(nvml.max_clock(c->handle, NVML_CLOCK_MEMORY, &x), &x, 1);
+    f.power_w = reading(nvml.power(c->handle, &x), &x, 1e-3);
+    f.power_limit_w = reading(nvml.power_limit(c->handle, &x), &x, 1e-3);
+    f.temperature_c = reading(nvml.temperature(c->handle, NVML_TEMPERATURE_GPU, &x), &x, 1);
+    f.ecc = nvml.ecc(c->handle, &mode, &pending) == NVML_SUCCESS ? mode : NAN;
+    f.persistence = nvml.persistence(c->handle, &mode) == NVML_SUCCESS ? mode : NAN;
     return f;
 }

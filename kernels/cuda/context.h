@@ -1,0 +1,43 @@
+/* The CUDA context: what the ops ask of their device, its cuBLAS handle, and errors as sb_status. Not part of the API. */
+#ifndef STEPBENCH_CUDA_CONTEXT_H
+#define STEPBENCH_CUDA_CONTEXT_H
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/internal.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sb_context {
+    int ordinal;
+    int cc_major, cc_minor;
+    int sm_count;
+    int smem_optin_bytes; /* the most shared memory a block may ask for */
+    cublasHandle_t cublas;
+    void *cublas_workspace; /* our own: cuBLAS then allocates nothing inside an op or a stream capture */
+    size_t cublas_workspace_bytes;
+    unsigned *zeros; /* 64 device words for kernels that hand out work; every kernel leaves them zero */
+};
+
+sb_status sb_cuda_create(int ordinal, sb_context **out);
+void sb_cuda_destroy(sb_context *ctx);
+
+/* SB_OK, or SB_DEVICE_ERROR with "<what>: <the library's text>". */
+sb_status sb_cuda_status(cudaError_t e, const char *what);
+sb_status sb_cublas_status(cublasStatus_t s, const char *what);
+/* Of the kernel launched last; call it after every launch. */
+sb_status sb_cuda_launched(const char *kernel);
+
+/* Makes the cuBLAS handle enqueue on `stream` with our workspace. */
+sb_status sb_cublas_stream(sb_context *ctx, void *stream);
+/* cuBLAS's names for a dtype. */
+cudaDataType_t sb_cublas_type(sb_dtype t);
+cublasComputeType_t sb_cublas_compute(sb_dtype t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

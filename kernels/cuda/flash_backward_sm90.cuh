@@ -1,0 +1,375 @@
+/* FlashAttention backward for Hopper: the main kernel. Launched by flash_backward_sm90.cu.
+ *
+ *   P = exp2(S c - lse2)   dP = dO V^T   dS = P (dP - delta)   dV = P^T dO   dK = dS^T Q scale   dQ = dS K scale
+ *
+ * A block owns 128 keys of one key/value head (two consumer warpgroups of 64), walks the query blocks of every query
+ * head of its group and keeps dK and dV in registers. Everything is computed transposed, S^T = K Q^T and dP^T = V dO^T,
+ * so that P^T and dS^T are already operands in registers for dV and dK; only dS passes through shared memory, for
+ * dQ^T = K^T dS^T. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later kernel turns
+ * into rows.
+ *
+ * Tiles (query rows BM): D 128: 64, fp32 32; D 64: 128, fp32 64.
+ * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K).
+ * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T 32 = 192 of 240.
+ *
+ * Deterministic mode: the adders of one query block take turns in the order of their key blocks, which is the order
+ * in which blocks start, so that no block waits for one that can't run. */
+#ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
+#define STEPBENCH_FLASH_BACKWARD_SM90_CUH
+
+#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/kernels.h"
+
+namespace flash_sm90 {
+
+constexpr int BACKWARD_KEYS = 128, BACKWARD_STAGES = 2, BACKWARD_THREADS = 384;
+
+struct backward_params {
+    CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
+    void *dk, *dv; /* (B, Hkv, Sk, D) */
+    int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
+    float *dq_sum;  /* (B, H, query blocks, 2 groups, fragment order) */
+    uint32_t *turn; /* (B, H, query blocks, 2) next key block to add; NULL: any order */
+    int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
+    int key_tiles, query_blocks, section;
+    float scale, scale_log2;
+};
+
+template <int PLANES, int DP, int BM> struct backward_memory {
+    using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
+    using tile_q = tile<PLANES, BM, DP>;
+    using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
+    static constexpr int K = 0;
+    static constexpr int V = K + tile_kv::BYTES;
+    static constexpr int Q = V + tile_kv::BYTES;
+    static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr int LSE = DS + 2 * tile_ds::BYTES;
+    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
+    static constexpr int BARRIERS = DELTA + BACKWARD_STAGES * BM * 4;
+    static constexpr int BYTES = BARRIERS + 128;
+};
+
+struct backward_barriers {
+    uint32_t base;
+    __device__ uint32_t kv_full() const { return base; }
+    __device__ uint32_t q_full(int s) const { return base + 8 + 8 * s; }
+    __device__ uint32_t q_empty(int s) const { return base + 24 + 8 * s; }
+    __device__ uint32_t do_full(int s) const { return base + 40 + 8 * s; }
+    __device__ uint32_t do_empty(int s) const { return base + 56 + 8 * s; }
+};
+
+enum { DS_BARRIER = 1, GROUP_BARRIER = 2 /* and 3 */ };
+
+/* dQ^T of this group: 64 rows of d times N queries, A = K^T read transposed, B = dS. */
+template <class T, class TKV, class TDS, int N>
+__device__ __forceinline__ void mma_dq(float (&d)[N / 2], uint32_t k_addr, uint32_t ds_addr) {
+    const uint64_t a0 = wgmma_descriptor(k_addr, 16), b0 = wgmma_descriptor(ds_addr, 16);
+#pragma unroll
+    for (int p = 0; p < products<TKV::PLANES>::COUNT; p++)
+#pragma unroll
+        for (int k = 0; k < BACKWARD_KEYS / 16; k++) {
+            const int a = plane_a(p) * TKV::PLANE_BYTES + k * 16 * ROW_BYTES;
+            const int b = plane_b(p) * TDS::PLANE_BYTES + k / 4 * TDS::PANEL_BYTES + k % 4 * 32;
+            wgmma<T, N, 1, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
+        }
+}
+
+template <class T, int PLANES, int DP, int BM, bool CAUSAL>
+__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p) {
+    using mem = backward_memory<PLANES, DP, BM>;
+    using tile_kv = typename mem::tile_kv;
+    using tile_q = typename mem::tile_q;
+    using tile_ds = typename mem::tile_ds;
+    constexpr int DQ_N = DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
+    extern __shared__ __align__(1024) unsigned char smem[];
+    const uint32_t base = smem_u32(smem);
+    const backward_barriers bar = {base + mem::BARRIERS};
+    const int warpgroup = threadIdx.x / 128;
+
+    const int first_head = blockIdx.x / (p.section * p.key_tiles) * p.section;
+    const int section_heads = min(p.section, p.batch * p.heads_kv - first_head);
+    const int in_section = blockIdx.x - first_head * p.key_tiles;
+    const int b = (first_head + in_section % section_heads) / p.heads_kv,
+              h_kv = (first_head + in_section % section_heads) % p.heads_kv;
+    const int key_tile = in_section / section_heads; /* causal: the first is the longest */
+    const int key_first = key_tile * BACKWARD_KEYS;
+    const int offset = p.seq_k - p.seq_q; /* causal: query i sees keys j <= i + offset */
+    const int query_begin = CAUSAL ? min(max(key_first - offset, 0) / BM, p.query_blocks) : 0;
+    const int steps_of_head = p.query_blocks - query_begin, steps = steps_of_head * p.group;
+
+    if (threadIdx.x == 0) {
+        tma_prefetch(&p.k_map);
+        tma_prefetch(&p.q_map);
+        tma_prefetch(&p.v_map);
+        tma_prefetch(&p.do_map);
+        mbarrier_init(bar.kv_full(), 1);
+        for (int s = 0; s < BACKWARD_STAGES; s++) {
+            mbarrier_init(bar.q_full(s), 1);
+            mbarrier_init(bar.do_full(s), 1);
+            mbarrier_init(bar.q_empty(s), 8); /* one arrival a consumer warp */
+            mbarrier_init(bar.do_empty(s), 8);
+        }
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+    wait_for_previous_kernel(); /* lse2, delta and zeroed sums; the planes of fp32 */
+    let_next_kernel_start();
+
+    if (warpgroup == 0) {
+        registers_lower<24>();
+        if (threadIdx.x == 0 && steps > 0) {
+            mbarrier_expect(bar.kv_full(), 2 * tile_kv::BYTES);
+            load_tile<tile_kv>(base + mem::K, &p.k_map, bar.kv_full(), key_first, h_kv, b, p.batch);
+            ring<BACKWARD_STAGES> stage;
+            for (int g = 0; g < p.group; g++) {
+                const int h = h_kv * p.group + g;
+                for (int i = query_begin; i < p.query_blocks; i++) {
+                    mbarrier_wait(bar.q_empty(stage.slot), stage.parity ^ 1);
+                    mbarrier_expect(bar.q_full(stage.slot), tile_q::BYTES + BM * 4);
+                    load_tile<tile_q>(base + mem::Q + stage.slot * tile_q::BYTES, &p.q_map, bar.q_full(stage.slot),
+                                      i * BM, h, b, p.batch);
+                    tma_load_2d(base + mem::LSE + stage.slot * BM * 4, &p.lse_map, bar.q_full(stage.slot), i * BM,
+                                b * p.heads + h);
+                    if (g == 0 && i == query_begin)
+                        load_tile<tile_kv>(base + mem::V, &p.v_map, bar.kv_full(), key_first, h_kv, b, p.batch);
+                    mbarrier_wait(bar.do_empty(stage.slot), stage.parity ^ 1);
+                    mbarrier_expect(bar.do_full(stage.slot), tile_q::BYTES + BM * 4);
+                    load_tile<tile_q>(base + mem::DO + stage.slot * tile_q::BYTES, &p.do_map, bar.do_full(stage.slot),
+                                      i * BM, h, b, p.batch);
+                    tma_load_2d(base + mem::DELTA + stage.slot * BM * 4, &p.delta_map, bar.do_full(stage.slot), i * BM,
+                                b * p.heads + h);
+                    stage.next();
+                }
+            }
+        }
+        return;
+    }
+
+    registers_raise<240>();
+    const int wg = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, thread = threadIdx.x % 128;
+    const int key = key_first + wg * 64 + warp * 16 + lane / 4; /* and + 8 */
+    const int column = 2 * (lane % 4);                          /* first query of each pair this thread holds */
+    const bool leader = lane == 0;
+    const float c = p.scale_log2;
+    const uint32_t k_rows = base + mem::K + wg * 64 * ROW_BYTES, v_rows = base + mem::V + wg * 64 * ROW_BYTES;
+    /* dS^T fragments go to dS[query][key] by transposing stores: this lane's row and 16-byte chunk of a 16-query step */
+    const uint32_t ds_store = wg * tile_ds::PANEL_BYTES + (lane / 16 * 8 + lane % 8) * ROW_BYTES +
+                              ((2 * warp + (lane >> 3 & 1)) ^ (lane & 7)) * 16;
+    const uint32_t dq_a = base + mem::K + (DP == 128 ? wg * tile_kv::PANEL_BYTES : 0);
+    const uint32_t dq_b = DP == 128 ? 0 : wg * (BM / 2) * ROW_BYTES;
+
+    float dk[DP / 2], dv[DP / 2];
+#pragma unroll
+    for (int i = 0; i < DP / 2; i++) dk[i] = dv[i] = 0;
+
+    ring<BACKWARD_STAGES> stage;
+    if (steps > 0) mbarrier_wait(bar.kv_full(), 0);
+    for (int step = 0; step < steps; step++) {
+        const int g = step / steps_of_head, i = query_begin + step - g * steps_of_head;
+        const uint32_t q_tile = base + mem::Q + stage.slot * tile_q::BYTES,
+                       do_tile = base + mem::DO + stage.slot * tile_q::BYTES,
+                       ds_tile = base + mem::DS + (step & 1) * tile_ds::BYTES;
+        float s[BM / 2], dp[BM / 2];
+        uint32_t prob[PLANES][BM / 4], ds[PLANES][BM / 4];
+
+        mbarrier_wait(bar.q_full(stage.slot), stage.parity);
+        wgmma_fence();
+        mma_abt<T, tile_kv, tile_q, BM>(s, k_rows, q_tile);
+        wgmma_commit();
+        mbarrier_wait(bar.do_full(stage.slot), stage.parity);
+        wgmma_fence();
+        mma_abt<T, tile_kv, tile_q, BM>(dp, v_rows, do_tile);
+        wgmma_commit();
+        wgmma_wait<1>();
+        pin(s);
+
+        const float *const lse2 = (const float *)(smem + mem::LSE) + stage.slot * BM + column;
+        const float *const delta = (const float *)(smem + mem::DELTA) + stage.slot * BM + column;
+#pragma unroll
+        for (int j = 0; j < BM / 8; j++) {
+            const float2 l = *(const float2 *)(lse2 + 8 * j);
+            s[4 * j] = exp2_approx(fmaf(s[4 * j], c, -l.x));
+            s[4 * j + 1] = exp2_approx(fmaf(s[4 * j + 1], c, -l.y));
+            s[4 * j + 2] = exp2_approx(fmaf(s[4 * j + 2], c, -l.x));
+            s[4 * j + 3] = exp2_approx(fmaf(s[4 * j + 3], c, -l.y));
+        }
+        const int first_query = i * BM;
+        if (key_first + BACKWARD_KEYS > p.seq_k || (CAUSAL && key_first + BACKWARD_KEYS - 1 > first_query + offset)) {
+#pragma unroll
+            for (int j = 0; j < BM / 8; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int k = key + (e >> 1) * 8, query = first_query + 8 * j + column + (e & 1);
+                    if (k >= p.seq_k || (CAUSAL && k > query + offset)) s[4 * j + e] = 0;
+                }
+        }
+        to_operand<T, PLANES, BM / 4>(prob, s);
+
+        wgmma_wait<0>();
+        pin(dp);
+#pragma unroll
+        for (int j = 0; j < BM / 8; j++) {
+            const float2 d = *(const float2 *)(delta + 8 * j);
+            dp[4 * j] = s[4 * j] * (dp[4 * j] - d.x);
+            dp[4 * j + 1] = s[4 * j + 1] * (dp[4 * j + 1] - d.y);
+            dp[4 * j + 2] = s[4 * j + 2] * (dp[4 * j + 2] - d.x);
+            dp[4 * j + 3] = s[4 * j + 3] * (dp[4 * j + 3] - d.y);
+        }
+        to_operand<T, PLANES, BM / 4>(ds, dp);
+#pragma unroll
+        for (int plane = 0; plane < PLANES; plane++)
+#pragma unroll
+            for (int k = 0; k < BM / 16; k++)
+                store_matrix4_transposed(ds_tile + plane * tile_ds::PLANE_BYTES + ds_store + k * 16 * ROW_BYTES,
+                                         ds[plane][4 * k], ds[plane][4 * k + 1], ds[plane][4 * k + 2],
+                                         ds[plane][4 * k + 3]);
+        fence_async_proxy();
+
+#pragma unroll
+        for (int plane = 0; plane < PLANES; plane++) pin(prob[plane]), pin(ds[plane]);
+        if constexpr (PLANES == 1) {
+            pin(dv);
+            wgmma_fence();
+            mma_rs<T, tile_q, DP>(dv, prob, do_tile, 1);
+            wgmma_commit();
+        } else {
+            mma_rs_rounded<T, tile_q>(dv, prob, do_tile);
+        }
+        named_sync(DS_BARRIER, 256); /* both groups' keys of dS are there, and both are done with the other slot */
+        float dq[DQ_N / 2];
+        if constexpr (PLANES == 1) pin(dk);
+        wgmma_fence();
+        mma_dq<T, tile_kv, tile_ds, DQ_N>(dq, dq_a, ds_tile + dq_b);
+        wgmma_commit();
+        if constexpr (PLANES == 1) {
+            mma_rs<T, tile_q, DP>(dk, ds, q_tile, 1);
+            wgmma_commit();
+            wgmma_wait<1>();
+            pin(dv);
+        } else {
+            mma_rs_rounded<T, tile_q>(dk, ds, q_tile); /* waits for dQ too */
+        }
+        pin(dq);
+        if (leader) mbarrier_arrive(bar.do_empty(stage.slot));
+        const int64_t block = ((int64_t)(b * p.heads + h_kv * p.group + g) * p.query_blocks + i) * 2 + wg;
+        float *const sum = p.dq_sum + block * (DQ_N / 2 * 128) + thread * 4;
+        if (p.turn) {
+            if (thread == 0)
+                while (*(volatile uint32_t *)(p.turn + block) != (uint32_t)key_tile) __nanosleep(32);
+            named_sync(GROUP_BARRIER + wg, 128);
+        }
+#pragma unroll
+        for (int j = 0; j < DQ_N / 8; j++)
+            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        if (p.turn) {
+            __threadfence();
+            named_sync(GROUP_BARRIER + wg, 128);
+            if (thread == 0) *(volatile uint32_t *)(p.turn + block) = key_tile + 1;
+        }
+        if constexpr (PLANES == 1) {
+            wgmma_wait<0>();
+            pin(dk);
+        }
+        if (leader) mbarrier_arrive(bar.q_empty(stage.slot));
+        stage.next();
+    }
+
+    using out = typename memory_type<T, PLANES>::type;
+    out *const dk_head = (out *)p.dk + b * p.dk_stride_b + h_kv * p.dk_stride_h;
+    out *const dv_head = (out *)p.dv + b * p.dv_stride_b + h_kv * p.dv_stride_h;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int64_t i = key + 8 * r;
+        if (i >= p.seq_k) continue;
+#pragma unroll
+        for (int j = 0; j < DP / 8; j++)
+            if (8 * j < p.head_dim) {
+                store_pair(dk_head + i * p.dk_stride_s + 8 * j + column, dk[4 * j + 2 * r] * p.scale,
+                           dk[4 * j + 2 * r + 1] * p.scale);
+                store_pair(dv_head + i * p.dv_stride_s + 8 * j + column, dv[4 * j + 2 * r], dv[4 * j + 2 * r + 1]);
+            }
+    }
+}
+
+/* ---- before: delta = rowsum(dO O), lse in base 2, zeroed sums. One warp a row of (B*H, padded Sq). ---- */
+struct prepare_params {
+    sb_tensor o, d_o; /* (B, H, Sq, D) */
+    const float *lse; /* (B, H, Sq) */
+    float *lse2, *delta; /* (B*H, rows): rows past Sq get +inf and 0, so that P and dS are 0 there */
+    float4 *zero;
+    int64_t zero_count; /* float4 to clear: dQ sums and turns */
+    int batch, heads, seq_q, rows, head_dim;
+};
+
+template <class M> /* M: type in memory */
+__global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p) {
+    wait_for_previous_kernel(); /* the split of fp32: the end of this kernel must be its end too */
+    let_next_kernel_start();
+    const uint32_t threads = gridDim.x * blockDim.x, id = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int64_t i = id; i < p.zero_count; i += threads) p.zero[i] = make_float4(0, 0, 0, 0);
+    const int lane = threadIdx.x % 32;
+    const uint32_t rows = (uint32_t)p.batch * p.heads * p.rows;
+    for (uint32_t r = id / 32; r < rows; r += threads / 32) {
+        const uint32_t bh = r / p.rows, i = r - bh * p.rows, b = bh / p.heads, h = bh - b * p.heads;
+        float sum = 0, lse2 = INFINITY;
+        if (i < (uint32_t)p.seq_q) {
+            const M *const o = (const M *)p.o.data + b * p.o.stride_b + h * p.o.stride_h + i * p.o.stride_s;
+            const M *const d_o = (const M *)p.d_o.data + b * p.d_o.stride_b + h * p.d_o.stride_h + i * p.d_o.stride_s;
+            for (int d = lane * 4; d < p.head_dim; d += 128) {
+                if constexpr (sizeof(M) == 4) {
+                    const float4 x = *(const float4 *)(o + d), y = *(const float4 *)(d_o + d);
+                    sum += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+                } else {
+                    const uint2 x = *(const uint2 *)(o + d), y = *(const uint2 *)(d_o + d);
+                    const M *const a = (const M *)&x, *const c = (const M *)&y;
+#pragma unroll
+                    for (int e = 0; e < 4; e++) sum += (float)a[e] * (float)c[e];
+                }
+            }
+            const float lse = p.lse[(int64_t)bh * p.seq_q + i];
+            if (lse > -INFINITY) lse2 = lse * LOG2E;
+        }
+#pragma unroll
+        for (int n = 16; n; n /= 2) sum += __shfl_xor_sync(~0u, sum, n);
+        if (lane == 0) p.lse2[r] = lse2, p.delta[r] = sum;
+    }
+}
+
+/* ---- after: dQ sums in fragment order to rows of the tensor. One block a query block. ---- */
+struct finish_params {
+    const float *dq_sum;
+    void *dq;
+    int64_t dq_stride_b, dq_stride_h, dq_stride_s;
+    int heads, seq_q, head_dim, query_blocks;
+    float scale;
+};
+
+template <class M, int DP, int BM> __global__ void __launch_bounds__(256) flash_backward_finish(const finish_params p) {
+    constexpr int DQ_N = DP == 128 ? BM : BM / 2, PITCH = DP + 4;
+    __shared__ float rows[BM * PITCH];
+    wait_for_previous_kernel();
+    const int block = blockIdx.x % p.query_blocks;
+    const int64_t bh = blockIdx.x / p.query_blocks;
+    const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const float4 *const from = (const float4 *)p.dq_sum + ((int64_t)blockIdx.x * 2 + wg) * (DQ_N / 8 * 128) + thread;
+    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4, q0 = (DP == 128 ? 0 : wg * (BM / 2)) + 2 * (lane % 4);
+#pragma unroll
+    for (int j = 0; j < DQ_N / 8; j++) {
+        const float4 x = from[j * 128];
+        float *const to = rows + (q0 + 8 * j) * PITCH + d;
+        to[0] = x.x, to[PITCH] = x.y, to[8] = x.z, to[PITCH + 8] = x.w;
+    }
+    __syncthreads();
+    M *const head = (M *)p.dq + bh / p.heads * p.dq_stride_b + bh % p.heads * p.dq_stride_h;
+    for (int unit = threadIdx.x; unit < BM * (DP / 4); unit += 256) {
+        const int q = unit / (DP / 4), e = unit % (DP / 4) * 4, i = block * BM + q;
+        if (i >= p.seq_q || e >= p.head_dim) continue;
+        const float4 x = *(const float4 *)(rows + q * PITCH + e);
+        store_pair(head + i * p.dq_stride_s + e, x.x * p.scale, x.y * p.scale);
+        store_pair(head + i * p.dq_stride_s + e + 2, x.z * p.scale, x.w * p.scale);
+    }
+}
+
+} // namespace flash_sm90
+#endif

@@ -1,0 +1,225 @@
+/* FlashAttention-2 backward on mma.sync, without atomics: every gradient has one owner and one order of sums.
+ *   row_stats   per query, lse in log2 units and delta = rowsum(dO * O), into the workspace
+ *   backward_kv a block owns keys and walks over the queries, of every query head that reads them, for dK and dV
+ *   backward_q  a block owns queries and walks over the keys, for dQ
+ * backward_kv computes S^T = K Q^T and dP^T = V dO^T: their accumulators are then the A operands of dV and dK.
+ * The walked tiles have two stages: the next one arrives while this one is used. */
+#ifndef STEPBENCH_FLASH_PORTABLE_BACKWARD_CUH
+#define STEPBENCH_FLASH_PORTABLE_BACKWARD_CUH
+
+#include "kernels/cuda/flash_portable_tile.cuh"
+
+namespace flash_portable {
+
+/* Of one query. A query that sees no key has lse2 = +inf, so that every p = 2^(s - lse2) of it is 0. */
+struct query_stats { float lse2, delta; };
+
+template <class P, int D, int MT, int WARPS, int WALK>
+struct backward_shape {
+    static constexpr int threads = WARPS * 32, owned = MT * 16 * WARPS;
+    static constexpr int shared_bytes =
+        (2 * owned + 4 * WALK) * tile_stride<typename P::element, D> * (int)sizeof(typename P::element);
+};
+
+constexpr int stats_threads = 256, stats_lanes = 16; /* lanes of one query: 16 pieces of 16 bytes, twice in fp32 */
+
+template <class E>
+__global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant__ sb_attention a) {
+    const int query = blockIdx.x * (stats_threads / stats_lanes) + threadIdx.x / stats_lanes; /* of (B, H, Sq) */
+    const int lane = threadIdx.x % stats_lanes;
+    const bool valid = query < a.batch * a.heads * a.seq_q;
+    float delta = 0.0f;
+    if (valid) {
+        const int bh = query / a.seq_q, row = query % a.seq_q;
+        const E *const o = head_rows<E>(a.o, bh / a.heads, bh % a.heads) + row * a.o.stride_s;
+        const E *const d_o = head_rows<E>(a.d_o, bh / a.heads, bh % a.heads) + row * a.d_o.stride_s;
+        for (int c = lane * piece<E>::size; c < a.head_dim; c += stats_lanes * piece<E>::size) {
+            const piece<E> some_o = *(const piece<E> *)(o + c), some_d_o = *(const piece<E> *)(d_o + c);
+#pragma unroll
+            for (int i = 0; i < piece<E>::size; i++)
+                delta = fmaf((float)some_o.x[i], (float)some_d_o.x[i], delta);
+        }
+    }
+#pragma unroll
+    for (int distance = stats_lanes / 2; distance > 0; distance /= 2)
+        delta += __shfl_xor_sync(0xffffffffu, delta, distance);
+    if (valid && lane == 0) {
+        const float lse = a.lse[query];
+        ((query_stats *)a.workspace)[query] = {lse == -INFINITY ? INFINITY : lse * log2_e, delta};
+    }
+}
+
+template <class P, int D, int MT, int WARPS, int BQ>
+__global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention a) {
+    using E = typename P::element;
+    using shape = backward_shape<P, D, MT, WARPS, BQ>;
+    constexpr int stride = tile_stride<E, D>;
+    extern __shared__ __align__(16) unsigned char shared[];
+    E *const k_tile = (E *)shared, *const v_tile = k_tile + shape::owned * stride;
+    E *const stages = v_tile + shape::owned * stride; /* 2 x (Q, dO); the padding of a Q row holds its query_stats */
+
+    const int k_blocks = (a.seq_k + shape::owned - 1) / shape::owned;
+    const int k0 = (int)blockIdx.x % k_blocks * shape::owned; /* the first keys are seen most when causal */
+    const int bh_kv = blockIdx.x / k_blocks, b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
+    const int group = a.heads / a.heads_kv;
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
+    E *const k_box = k_tile + warp_row * stride, *const v_box = v_tile + warp_row * stride;
+
+    const int past = a.seq_k - a.seq_q; /* query i sees the keys up to i + past */
+    const int first_block = a.causal ? max(0, k0 - past) / BQ : 0;
+    const int q_blocks = (a.seq_q + BQ - 1) / BQ - first_block; /* of each query head; at least 1 */
+    const int steps = group * q_blocks;
+    const float scale_log2 = a.scale * log2_e;
+
+    auto load_step = [&](int step) {
+        const int h = h_kv * group + step / q_blocks, q0 = (first_block + step % q_blocks) * BQ;
+        E *const q_tile = stages + step % 2 * 2 * BQ * stride, *const do_tile = q_tile + BQ * stride;
+        load_tile<E, D, BQ, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q, a.head_dim);
+        load_tile<E, D, BQ, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
+                                            a.head_dim);
+        const query_stats *const stats = (const query_stats *)a.workspace + (int64_t)(b * a.heads + h) * a.seq_q;
+        if ((int)threadIdx.x < BQ) {
+            const bool valid = q0 + (int)threadIdx.x < a.seq_q;
+            mma::copy_async_8(q_tile + threadIdx.x * stride + D, valid ? stats + q0 + threadIdx.x : stats, valid);
+        }
+    };
+    static_assert(BQ <= shape::threads, "one thread copies the stats of a query");
+
+    load_tile<E, D, shape::owned, shape::threads>(k_tile, head_rows<E>(a.k, b, h_kv), a.k.stride_s, k0, a.seq_k,
+                                                  a.head_dim);
+    load_tile<E, D, shape::owned, shape::threads>(v_tile, head_rows<E>(a.v, b, h_kv), a.v.stride_s, k0, a.seq_k,
+                                                  a.head_dim);
+    load_step(0);
+
+    float dk[MT][D / 8][4] = {}, dv[MT][D / 8][4] = {};
+    for (int step = 0; step < steps; step++) {
+        mma::copy_async_wait();
+        __syncthreads(); /* this step's tiles are there, and everyone is done with the other stage */
+        if (step + 1 < steps)
+            load_step(step + 1);
+        const int q0 = (first_block + step % q_blocks) * BQ;
+        const E *const q_tile = stages + step % 2 * 2 * BQ * stride, *const do_tile = q_tile + BQ * stride;
+
+        /* Rows are keys, columns queries. Queries past the end have Q, dO and stats of 0: p = 1, no contribution.
+         * Keys past the end give rows that are not stored. */
+        float p[MT][BQ / 8][4] = {}, ds[MT][BQ / 8][4] = {};
+        product_nk<P, MT, BQ, D>(p, k_box, q_tile);
+        product_nk<P, MT, BQ, D>(ds, v_box, do_tile);
+        const bool masked = a.causal && k0 + warp_row + MT * 16 - 1 > q0 + past;
+#pragma unroll
+        for (int j = 0; j < BQ / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int column = j * 8 + 2 * q + i;
+                const query_stats stats = *(const query_stats *)(q_tile + column * stride + D);
+#pragma unroll
+                for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+                    for (int half = 0; half < 2; half++) {
+                        float &x = p[mt][j][half * 2 + i];
+                        x = mma::exp2_fast(fmaf(x, scale_log2, -stats.lse2));
+                        if (masked && k0 + warp_row + mt * 16 + half * 8 + g > q0 + column + past)
+                            x = 0.0f;
+                        float &y = ds[mt][j][half * 2 + i];
+                        y = x * (y - stats.delta);
+                    }
+            }
+        product_kn<P, MT, D, BQ>(dv, p, do_tile);
+        product_kn<P, MT, D, BQ>(dk, ds, q_tile);
+    }
+
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+        for (int j = 0; j < D / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                dk[mt][j][i] *= a.scale;
+    __syncwarp(); /* the warp's rows of the K and V tiles are only its own */
+    store_rows<E, D, MT>(k_box, dk, head_rows<E>(a.dk, b, h_kv), a.dk.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
+    store_rows<E, D, MT>(v_box, dv, head_rows<E>(a.dv, b, h_kv), a.dv.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
+}
+
+template <class P, int D, int MT, int WARPS, int BK>
+__global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constant__ sb_attention a) {
+    using E = typename P::element;
+    using shape = backward_shape<P, D, MT, WARPS, BK>;
+    constexpr int stride = tile_stride<E, D>;
+    extern __shared__ __align__(16) unsigned char shared[];
+    E *const q_tile = (E *)shared, *const do_tile = q_tile + shape::owned * stride;
+    E *const stages = do_tile + shape::owned * stride; /* 2 x (K, V) */
+
+    const int q_blocks = (a.seq_q + shape::owned - 1) / shape::owned;
+    const int q0 = (q_blocks - 1 - (int)blockIdx.x % q_blocks) * shape::owned; /* the longest first, as in forward */
+    const int bh = blockIdx.x / q_blocks, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    const int lane = threadIdx.x % 32;
+    const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
+    E *const q_box = q_tile + warp_row * stride, *const do_box = do_tile + warp_row * stride;
+    const E *const k_rows = head_rows<E>(a.k, b, h_kv), *const v_rows = head_rows<E>(a.v, b, h_kv);
+
+    const int past = a.seq_k - a.seq_q;
+    const int k_end = a.causal ? min(a.seq_k, q0 + shape::owned + past) : a.seq_k;
+    const float scale_log2 = a.scale * log2_e;
+
+    auto load_step = [&](int k0) {
+        E *const k_tile = stages + k0 / BK % 2 * 2 * BK * stride, *const v_tile = k_tile + BK * stride;
+        load_tile<E, D, BK, shape::threads>(k_tile, k_rows, a.k.stride_s, k0, a.seq_k, a.head_dim);
+        load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim);
+    };
+
+    query_stats stats[MT][2];
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = q0 + warp_row + mt * 16 + half * 8 + lane / 4;
+            stats[mt][half] = row < a.seq_q ? ((const query_stats *)a.workspace)[(int64_t)bh * a.seq_q + row]
+                                            : query_stats{0.0f, 0.0f};
+        }
+    if (k_end > 0) {
+        load_tile<E, D, shape::owned, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q,
+                                                      a.head_dim);
+        load_tile<E, D, shape::owned, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
+                                                      a.head_dim);
+        load_step(0);
+    }
+
+    float dq[MT][D / 8][4] = {};
+    for (int k0 = 0; k0 < k_end; k0 += BK) {
+        mma::copy_async_wait();
+        __syncthreads(); /* this step's tiles are there, and everyone is done with the other stage */
+        if (k0 + BK < k_end)
+            load_step(k0 + BK);
+        const E *const k_tile = stages + k0 / BK % 2 * 2 * BK * stride, *const v_tile = k_tile + BK * stride;
+
+        float p[MT][BK / 8][4] = {}, ds[MT][BK / 8][4] = {};
+        product_nk<P, MT, BK, D>(p, q_box, k_tile);
+        product_nk<P, MT, BK, D>(ds, do_box, v_tile);
+        if (k0 + BK > a.seq_k || (a.causal && k0 + BK - 1 > q0 + warp_row + past))
+            mask_scores<MT, BK>(p, a, q0 + warp_row, k0);
+#pragma unroll
+        for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+            for (int j = 0; j < BK / 8; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float x = mma::exp2_fast(fmaf(p[mt][j][i], scale_log2, -stats[mt][i / 2].lse2));
+                    ds[mt][j][i] = x * (ds[mt][j][i] - stats[mt][i / 2].delta);
+                }
+        product_kn<P, MT, D, BK>(dq, ds, k_tile);
+    }
+
+#pragma unroll
+    for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+        for (int j = 0; j < D / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                dq[mt][j][i] *= a.scale;
+    __syncwarp(); /* the warp's rows of the Q tile are only its own */
+    store_rows<E, D, MT>(q_box, dq, head_rows<E>(a.dq, b, h), a.dq.stride_s, q0 + warp_row, a.seq_q, a.head_dim);
+}
+
+} // namespace flash_portable
+#endif

@@ -1,0 +1,96 @@
+/* Tile shapes and launches of the flash_portable kernels for one policy; each flash_portable_<dtype>.cu makes its
+ * table of functions from it. */
+#ifndef STEPBENCH_FLASH_PORTABLE_LAUNCH_CUH
+#define STEPBENCH_FLASH_PORTABLE_LAUNCH_CUH
+
+#include <atomic>
+
+#include "kernels/cuda/flash_portable.h"
+#include "kernels/cuda/flash_portable_backward.cuh"
+#include "kernels/cuda/flash_portable_forward.cuh"
+
+namespace flash_portable {
+
+/* D is the padded head_dim. Tiles are as large as 255 registers a thread (two blocks of 128 threads fill an SM) and
+ * the 99 KB of shared memory of sm_86 to sm_120 allow. */
+template <class P, int D>
+struct tiling {
+    static constexpr bool narrow = sizeof(typename P::element) == 2;
+    static constexpr int warps = 4;
+    static constexpr int forward_mt = 2, forward_keys = narrow && D <= 96 ? 64 : 32;
+    static constexpr int backward_mt = D <= (narrow ? 64 : 32) ? 2 : 1, backward_walk = narrow || D <= 64 ? 32 : 16;
+};
+
+/* A kernel must be allowed more than 48 KB of dynamic shared memory, once on each device. */
+template <class K>
+cudaError_t launch(K kernel, int64_t blocks, int threads, int shared_bytes, std::atomic<uint64_t> &allowed_devices,
+                   const sb_attention &a, cudaStream_t stream) {
+    int device;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e != cudaSuccess)
+        return e;
+    const uint64_t bit = device < 64 ? (uint64_t)1 << device : 0;
+    if (!(allowed_devices & bit)) {
+        e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+        if (e != cudaSuccess)
+            return e;
+        allowed_devices |= bit;
+    }
+    kernel<<<(unsigned)blocks, threads, shared_bytes, stream>>>(a);
+    return cudaGetLastError();
+}
+
+inline int64_t blocks_of(int64_t heads, int seq, int rows) { return heads * ((seq + rows - 1) / rows); }
+
+template <class P, int D>
+cudaError_t launch_forward(const sb_attention &a, cudaStream_t stream) {
+    using tile = tiling<P, D>;
+    using shape = forward_shape<P, D, tile::forward_mt, tile::warps, tile::forward_keys>;
+    static_assert(shape::shared_bytes <= 99 * 1024, "must fit sm_86 to sm_120");
+    static std::atomic<uint64_t> allowed_devices;
+    return launch(forward<P, D, tile::forward_mt, tile::warps, tile::forward_keys>,
+                  blocks_of((int64_t)a.batch * a.heads, a.seq_q, shape::queries), shape::threads, shape::shared_bytes,
+                  allowed_devices, a, stream);
+}
+
+template <class P, int D>
+cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream) {
+    using tile = tiling<P, D>;
+    using shape = backward_shape<P, D, tile::backward_mt, tile::warps, tile::backward_walk>;
+    static_assert(shape::shared_bytes <= 99 * 1024, "must fit sm_86 to sm_120");
+    static std::atomic<uint64_t> allowed_devices_kv, allowed_devices_q;
+    constexpr int queries = stats_threads / stats_lanes;
+    row_stats<typename P::element>
+        <<<(unsigned)blocks_of(1, a.batch * a.heads * a.seq_q, queries), stats_threads, 0, stream>>>(a);
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess)
+        e = launch(backward_kv<P, D, tile::backward_mt, tile::warps, tile::backward_walk>,
+                   blocks_of((int64_t)a.batch * a.heads_kv, a.seq_k, shape::owned), shape::threads,
+                   shape::shared_bytes, allowed_devices_kv, a, stream);
+    if (e == cudaSuccess)
+        e = launch(backward_q<P, D, tile::backward_mt, tile::warps, tile::backward_walk>,
+                   blocks_of((int64_t)a.batch * a.heads, a.seq_q, shape::owned), shape::threads, shape::shared_bytes,
+                   allowed_devices_q, a, stream);
+    return e;
+}
+
+template <class P>
+cudaError_t forward_any(const sb_attention &a, cudaStream_t stream) {
+    return a.head_dim <= 16   ? launch_forward<P, 16>(a, stream)
+           : a.head_dim <= 32 ? launch_forward<P, 32>(a, stream)
+           : a.head_dim <= 64 ? launch_forward<P, 64>(a, stream)
+           : a.head_dim <= 96 ? launch_forward<P, 96>(a, stream)
+                              : launch_forward<P, 128>(a, stream);
+}
+
+template <class P>
+cudaError_t backward_any(const sb_attention &a, cudaStream_t stream) {
+    return a.head_dim <= 16   ? launch_backward<P, 16>(a, stream)
+           : a.head_dim <= 32 ? launch_backward<P, 32>(a, stream)
+           : a.head_dim <= 64 ? launch_backward<P, 64>(a, stream)
+           : a.head_dim <= 96 ? launch_backward<P, 96>(a, stream)
+                              : launch_backward<P, 128>(a, stream);
+}
+
+} // namespace flash_portable
+#endif

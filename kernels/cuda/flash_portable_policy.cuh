@@ -1,0 +1,166 @@
+/* How each dtype uses the tensor cores: half16 (bf16, fp16), tf32, and split3 (fp32 by split bf16). The kernels are
+ * written once over these policies.
+ *
+ * A policy has: element (in memory and in shared tiles), kstep (depth of one multiply), fragments a_frag (16 x kstep)
+ * and b_frag (kstep x 8), and
+ *   load_a      A from a row-major tile
+ *   load_b_nk   two neighbouring b_frag (16 columns n) from a tile stored [n][k]
+ *   load_b_kn   the same from a tile stored [k][n]
+ *   acc_to_a    A from kstep / 8 neighbouring 16x8 accumulators
+ * The order of k inside a kstep is the policy's own: load_a agrees with load_b_nk, acc_to_a with load_b_kn. */
+#ifndef STEPBENCH_FLASH_PORTABLE_POLICY_CUH
+#define STEPBENCH_FLASH_PORTABLE_POLICY_CUH
+
+#include "kernels/cuda/mma.cuh"
+
+namespace flash_portable {
+
+/* Shared tiles are row-major with 16 bytes of padding a row: 8 neighbouring rows then start in different banks, and so
+ * do the single words that load_b_kn of the fp32 tiles reads. */
+template <class E, int COLUMNS>
+constexpr int tile_stride = COLUMNS + 16 / (int)sizeof(E);
+
+/* The 16-byte piece that this lane names to ldmatrix in a box of 16 rows x 32 bytes at `box`. by_rows gives the
+ * matrices in the order (rows 0-7, left) (rows 8-15, left) (0-7, right) (8-15, right); by_columns swaps the middle. */
+template <class E>
+__device__ __forceinline__ const E *piece_by_rows(const E *box, int stride) {
+    const int lane = threadIdx.x % 32;
+    return box + (lane % 16) * stride + lane / 16 * (16 / (int)sizeof(E));
+}
+template <class E>
+__device__ __forceinline__ const E *piece_by_columns(const E *box, int stride) {
+    const int lane = threadIdx.x % 32;
+    return box + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * (16 / (int)sizeof(E));
+}
+
+/* T: __nv_bfloat16 or __half. */
+template <class T>
+struct half16 {
+    using element = T;
+    static constexpr int kstep = 16;
+    static constexpr bool separate_sums = false;
+    struct a_frag { uint32_t x[4]; };
+    struct b_frag { uint32_t x[2]; };
+
+    static __device__ __forceinline__ void load_a(a_frag &a, const T *box, int stride) {
+        mma::ldmatrix(a.x, piece_by_rows(box, stride));
+    }
+    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const T *box, int stride) {
+        uint32_t r[4];
+        mma::ldmatrix(r, piece_by_columns(box, stride));
+        b[0] = {r[0], r[1]};
+        b[1] = {r[2], r[3]};
+    }
+    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const T *box, int stride) {
+        uint32_t r[4];
+        mma::ldmatrix_trans(r, piece_by_rows(box, stride));
+        b[0] = {r[0], r[1]};
+        b[1] = {r[2], r[3]};
+    }
+    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4]) {
+        a.x[0] = mma::pack(c[0][0], c[0][1], T());
+        a.x[1] = mma::pack(c[0][2], c[0][3], T());
+        a.x[2] = mma::pack(c[1][0], c[1][1], T());
+        a.x[3] = mma::pack(c[1][2], c[1][3], T());
+    }
+    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b) {
+        mma::multiply(c, a.x, b.x, T());
+    }
+};
+
+/* fp32 tiles, every operand rounded to tf32 when it is loaded. An accumulator has the columns 2q, 2q+1 where A wants q,
+ * q+4: the products with acc_to_a take k in the order 0 2 4 6 1 3 5 7. */
+struct tf32 {
+    using element = float;
+    static constexpr int kstep = 8;
+    static constexpr bool separate_sums = true;
+    struct a_frag { uint32_t x[4]; };
+    struct b_frag { uint32_t x[2]; };
+
+    static __device__ __forceinline__ uint32_t round_bits(uint32_t fp32) {
+        return mma::to_tf32(__uint_as_float(fp32));
+    }
+    static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride) {
+        uint32_t r[4];
+        mma::ldmatrix(r, piece_by_rows(box, stride));
+        a = {{round_bits(r[0]), round_bits(r[1]), round_bits(r[2]), round_bits(r[3])}};
+    }
+    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride) {
+        uint32_t r[4];
+        mma::ldmatrix(r, piece_by_columns(box, stride));
+        b[0] = {round_bits(r[0]), round_bits(r[1])};
+        b[1] = {round_bits(r[2]), round_bits(r[3])};
+    }
+    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride) {
+        const int lane = threadIdx.x % 32;
+        const float *even = box + lane % 4 * 2 * stride + lane / 4, *odd = even + stride;
+        b[0] = {mma::to_tf32(even[0]), mma::to_tf32(odd[0])};
+        b[1] = {mma::to_tf32(even[8]), mma::to_tf32(odd[8])};
+    }
+    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4]) {
+        a = {{mma::to_tf32(c[0][0]), mma::to_tf32(c[0][2]), mma::to_tf32(c[0][1]), mma::to_tf32(c[0][3])}};
+    }
+    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b) {
+        mma::multiply_tf32(c, a.x, b.x);
+    }
+};
+
+/* fp32 tiles; every element is hi + lo, both bf16 rounded to nearest, and a product is hi hi + hi lo + lo hi: what is
+ * dropped is 2^-16 of it. load_a and load_b_nk take k in the order 0 4 1 5 2 6 3 7, 8 12 9 13 ..., which is how
+ * ldmatrix hands out 32-bit elements. */
+struct split3 {
+    using element = float;
+    static constexpr int kstep = 16;
+    static constexpr bool separate_sums = true;
+    struct a_frag { uint32_t hi[4], lo[4]; };
+    struct b_frag { uint32_t hi[2], lo[2]; };
+
+    static __device__ __forceinline__ void split(uint32_t &hi, uint32_t &lo, float x, float y) {
+        hi = mma::pack(x, y, __nv_bfloat16());
+        lo = mma::pack(x - __uint_as_float(hi << 16), y - __uint_as_float(hi & 0xffff0000u), __nv_bfloat16());
+    }
+    static __device__ __forceinline__ void split_bits(uint32_t &hi, uint32_t &lo, uint32_t x, uint32_t y) {
+        split(hi, lo, __uint_as_float(x), __uint_as_float(y));
+    }
+    static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride) {
+        uint32_t left[4], right[4];
+        mma::ldmatrix(left, piece_by_rows(box, stride));
+        mma::ldmatrix(right, piece_by_rows(box + 8, stride));
+        split_bits(a.hi[0], a.lo[0], left[0], left[2]);
+        split_bits(a.hi[1], a.lo[1], left[1], left[3]);
+        split_bits(a.hi[2], a.lo[2], right[0], right[2]);
+        split_bits(a.hi[3], a.lo[3], right[1], right[3]);
+    }
+    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride) {
+        uint32_t left[4], right[4];
+        mma::ldmatrix(left, piece_by_columns(box, stride));
+        mma::ldmatrix(right, piece_by_columns(box + 8, stride));
+        split_bits(b[0].hi[0], b[0].lo[0], left[0], left[1]);
+        split_bits(b[0].hi[1], b[0].lo[1], right[0], right[1]);
+        split_bits(b[1].hi[0], b[1].lo[0], left[2], left[3]);
+        split_bits(b[1].hi[1], b[1].lo[1], right[2], right[3]);
+    }
+    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride) {
+        const int lane = threadIdx.x % 32;
+        const float *top = box + lane % 4 * 2 * stride + lane / 4, *bottom = top + 8 * stride;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            split(b[i].hi[0], b[i].lo[0], top[8 * i], top[stride + 8 * i]);
+            split(b[i].hi[1], b[i].lo[1], bottom[8 * i], bottom[stride + 8 * i]);
+        }
+    }
+    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4]) {
+        split(a.hi[0], a.lo[0], c[0][0], c[0][1]);
+        split(a.hi[1], a.lo[1], c[0][2], c[0][3]);
+        split(a.hi[2], a.lo[2], c[1][0], c[1][1]);
+        split(a.hi[3], a.lo[3], c[1][2], c[1][3]);
+    }
+    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b) {
+        mma::multiply(c, a.lo, b.hi, __nv_bfloat16());
+        mma::multiply(c, a.hi, b.lo, __nv_bfloat16());
+        mma::multiply(c, a.hi, b.hi, __nv_bfloat16());
+    }
+};
+
+} // namespace flash_portable
+#endif

@@ -1,0 +1,38 @@
+/* Launching a Hopper kernel: large shared memory, clusters, and starting before the kernel ahead has ended. */
+#ifndef STEPBENCH_LAUNCH_SM90_CUH
+#define STEPBENCH_LAUNCH_SM90_CUH
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/context.h"
+
+/* overlap: the kernel itself waits for the one ahead of it (wait_for_previous_kernel) and may be launched earlier. */
+template <class PARAMS>
+sb_status launch_sm90(const char *what, void (*kernel)(PARAMS), unsigned grid, unsigned threads, int smem_bytes,
+                      int cluster, bool overlap, cudaStream_t stream, const PARAMS &params) {
+    if (smem_bytes > 48 << 10) {
+        const sb_status st = sb_cuda_status(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes), what);
+        if (st) return st;
+    }
+    cudaLaunchAttribute attribute[2] = {};
+    unsigned count = 0;
+    if (cluster > 1) {
+        attribute[count].id = cudaLaunchAttributeClusterDimension;
+        attribute[count].val.clusterDim.x = cluster;
+        attribute[count].val.clusterDim.y = attribute[count].val.clusterDim.z = 1;
+        count++;
+    }
+    if (overlap) {
+        attribute[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute[count].val.programmaticStreamSerializationAllowed = 1;
+        count++;
+    }
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(grid), config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = smem_bytes, config.stream = stream;
+    config.attrs = attribute, config.numAttrs = count;
+    return sb_cuda_status(cudaLaunchKernelEx(&config, kernel, params), what);
+}
+
+#endif

@@ -1,0 +1,64 @@
+#include "kernels/cuda/planes.cuh"
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/sm90.cuh"
+
+namespace {
+
+struct split_params {
+    planes_tensor tensor[PLANES_MAX_TENSORS];
+    int batch, head_dim;
+};
+
+/* One thread four elements; blockIdx.y is the tensor. */
+__global__ void split_kernel(const split_params p) {
+    sm90::let_next_kernel_start();
+    const planes_tensor &t = p.tensor[blockIdx.y];
+    const int quads = p.head_dim / 4;
+    const int64_t rows = (int64_t)p.batch * t.heads * t.seq, units = rows * quads;
+    __nv_bfloat16 *const hi = (__nv_bfloat16 *)t.to, *const lo = hi + rows * p.head_dim;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < units; i += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t row = i / quads;
+        const int d = (int)(i - row * quads) * 4, s = (int)(row % t.seq);
+        const int64_t bh = row / t.seq;
+        const float4 x = *(const float4 *)((const float *)t.from.data + bh / t.heads * t.from.stride_b +
+                                           bh % t.heads * t.from.stride_h + s * t.from.stride_s + d);
+        const __nv_bfloat162 h0 = __floats2bfloat162_rn(x.x, x.y), h1 = __floats2bfloat162_rn(x.z, x.w);
+        const float2 f0 = __bfloat1622float2(h0), f1 = __bfloat1622float2(h1);
+        const __nv_bfloat162 l0 = __floats2bfloat162_rn(x.x - f0.x, x.y - f0.y),
+                             l1 = __floats2bfloat162_rn(x.z - f1.x, x.w - f1.y);
+        uint2 a, b;
+        a.x = *(const uint32_t *)&h0, a.y = *(const uint32_t *)&h1;
+        b.x = *(const uint32_t *)&l0, b.y = *(const uint32_t *)&l1;
+        *(uint2 *)(hi + row * p.head_dim + d) = a;
+        *(uint2 *)(lo + row * p.head_dim + d) = b;
+    }
+}
+
+} // namespace
+
+sb_status planes_split(const planes_tensor *tensors, int count, int batch, int head_dim, void *stream) {
+    split_params p = {};
+    int64_t most = 0;
+    for (int i = 0; i < count; i++) {
+        p.tensor[i] = tensors[i];
+        const int64_t units = (int64_t)batch * tensors[i].heads * tensors[i].seq * (head_dim / 4);
+        if (units > most) most = units;
+    }
+    p.batch = batch, p.head_dim = head_dim;
+    const int64_t blocks = (most + 255) / 256;
+    split_kernel<<<dim3((unsigned)(blocks < 4096 ? blocks : 4096), count), 256, 0, (cudaStream_t)stream>>>(p);
+    return sb_cuda_launched("split into planes");
+}
+
+size_t planes_bytes(int batch, int heads, int seq, int head_dim) {
+    return ((size_t)4 * batch * heads * seq * head_dim + 255) / 256 * 256;
+}
+
+sb_tensor planes_view(const planes_tensor *t, int head_dim) {
+    sb_tensor v = {t->to, (int64_t)t->heads * t->seq * head_dim, (int64_t)t->seq * head_dim, head_dim};
+    return v;
+}

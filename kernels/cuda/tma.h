@@ -1,0 +1,23 @@
+/* Tensor maps for the copy engine (TMA) of Hopper and later. */
+#ifndef STEPBENCH_TMA_H
+#define STEPBENCH_TMA_H
+
+#include <cuda.h>
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Map of a (B, H, S, D) tensor of 16-bit elements (bf16 or fp16), box of `rows` x 64 columns, 128-byte swizzle; what
+ * lies outside the tensor reads as zero. */
+sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, int batch, int heads, int seq,
+                         int head_dim, int rows);
+/* Map of a (rows, columns) matrix of floats, contiguous, box of one row x `width` columns. */
+sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

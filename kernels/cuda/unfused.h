@@ -1,0 +1,10 @@
+/* The two attention ops that keep the matrix of scores in memory. */
+#ifndef STEPBENCH_UNFUSED_H
+#define STEPBENCH_UNFUSED_H
+
+#include "kernels/kernels.h"
+
+extern const sb_attention_op sb_unfused_op; /* "unfused" */
+extern const sb_attention_op sb_fused_op;   /* "fused" */
+
+#endif

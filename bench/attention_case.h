@@ -1,0 +1,62 @@
+/* What the attention benches share: one attention problem on the device, set up, run once, verified against the fp64
+ * oracle and timed. A bench adds its options, its columns and what it derives from the times. */
+#ifndef STEPBENCH_BENCH_ATTENTION_CASE_H
+#define STEPBENCH_BENCH_ATTENTION_CASE_H
+
+#include "common/core/formulas.h"
+#include "common/core/stats.h"
+#include "common/device/session.h"
+#include "kernels/kernels.h"
+
+typedef enum attention_part { ATTENTION_FORWARD = 1, ATTENTION_BACKWARD = 2, ATTENTION_BOTH = 3 } attention_part;
+
+typedef struct attention_problem {
+    attention_shape shape;
+    const char *dtype;
+    bool seq_first; /* layout (B, S, H, D) instead of (B, H, S, D) */
+    bool deterministic;
+} attention_problem;
+
+typedef struct attention_case {
+    session *s;
+    row *w;
+    attention_problem problem;
+    char key[512]; /* the case without its variant: variants of one case see the same data */
+    uint64_t seed; /* of that data */
+    const sb_attention_op *op;
+    sb_attention a;
+    size_t before_backward_bytes;         /* held after forward: inputs, outputs, lse, saved */
+    size_t saved_bytes;                   /* of that, what forward keeps for backward beside inputs, outputs and lse */
+    size_t peak_bytes;                    /* of one forward and backward */
+    sb_status last;                       /* of the timed calls */
+    double err_o, err_dq, err_dk, err_dv; /* relative L2 against fp64 over the checked rows; NAN with --check 0 */
+} attention_case;
+
+/* Hooks of the session; start makes the library context, finish destroys it. */
+void attention_start(session *s);
+void attention_finish(session *s);
+
+/* Allocates and fills the tensors of a case, runs forward and backward once and verifies them. False when the case
+ * ends there: the row then has its status (skip, fail) or memory remembers why (oom). */
+bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);
+
+/* Times one part and fills its columns. False after setting the row's status. */
+bool attention_time(attention_case *ac, attention_part part, double *median_ms);
+
+/* Verifies again what the last timed call left: races show under load. False after making the row `fail`. */
+bool attention_check(attention_case *ac);
+
+/* The columns that attention_time fills; `part` is "fwd", "bwd" or "fwd_bwd". */
+/* clang-format off */
+#define ATTENTION_TIME_COLUMNS(part, what)                                                   \
+    {part "_ms", COLUMN_REAL, true, what ", median"},                                        \
+    {part "_p10_ms", COLUMN_REAL, false, what ", 10th percentile"},                          \
+    {part "_p90_ms", COLUMN_REAL, false, what ", 90th percentile"},                          \
+    {"n_" part, COLUMN_INT, false, what ", samples"},                                        \
+    {"timer_" part, COLUMN_TEXT, false, what ", how it was timed: event, graph or host"}
+/* clang-format on */
+
+/* For --dry-run: the tensors of a case and the S x S matrices of the variants that keep them; no smaller workspaces. */
+double attention_estimate_bytes(const attention_problem *problem, const char *variant);
+
+#endif

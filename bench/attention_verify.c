@@ -1,0 +1,161 @@
+/* Checks the attention benches' outputs against the fp64 oracle on sampled rows. See attention_verify.h. */
+#include "bench/attention_verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/check.h"
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+
+enum {
+    SAMPLED_ROWS = 32, /* query rows and key rows compared on a large shape */
+    ALL_ROWS_MAX = 256 /* shapes with at most so many rows are compared whole */
+};
+
+static const sb_attention_rows *rows_of(const attention_case *ac)
+{
+    return &((const attention_bench *)ac->s->user)->oracle.rows;
+}
+
+void attention_oracle_clear(attention_oracle *o)
+{
+    free((void *)o->rows.bh); /* one block holds the four index arrays */
+    free(o->rows.o);          /* and one the five results */
+    *o = (attention_oracle){0};
+}
+
+/* Row i of the sample: first the ends and the edges of 64- and 128-row tiles, then random ones. */
+static int sample_row(uint64_t seed, uint32_t stream, int i, int extent)
+{
+    const int edges[] = {0, extent - 1, 1, 63, 64, 65, 127, 128, extent - 2, extent / 2};
+    if (i < (int)(sizeof edges / sizeof *edges) && edges[i] >= 0 && edges[i] < extent)
+        return edges[i];
+    return (int)(rng_uniform(seed, stream, (uint64_t)i) * extent);
+}
+
+static void oracle_choose(const attention_case *ac, attention_oracle *o)
+{
+    const sb_attention *a = &ac->a;
+    int64_t queries = (int64_t)a->batch * a->heads * a->seq_q, keys = (int64_t)a->batch * a->heads_kv * a->seq_k;
+    int64_t most = queries > keys ? queries : keys;
+    bool whole = most <= ALL_ROWS_MAX;
+    int n = whole ? (int)most : SAMPLED_ROWS;
+    int *index = xcalloc((unsigned long)n * 4, sizeof *index);
+    double *result = xcalloc((unsigned long)n * (4 * (unsigned long)a->head_dim + 1), sizeof *result);
+    size_t block = (size_t)n * (size_t)a->head_dim;
+
+    for (int i = 0; i < n; i++) {
+        index[i] = whole ? (int)(i % queries) / a->seq_q : sample_row(ac->seed, 16, i, a->batch * a->heads);
+        index[n + i] = whole ? (int)(i % queries) % a->seq_q : sample_row(ac->seed, 17, i, a->seq_q);
+        index[2 * n + i] = whole ? (int)(i % keys) / a->seq_k : sample_row(ac->seed, 18, i, a->batch * a->heads_kv);
+        index[3 * n + i] = whole ? (int)(i % keys) % a->seq_k : sample_row(ac->seed, 19, i, a->seq_k);
+    }
+    o->rows = (sb_attention_rows){.n = n,
+                                  .bh = index,
+                                  .q_row = index + n,
+                                  .bh_kv = index + 2 * n,
+                                  .k_row = index + 3 * n,
+                                  .o = result,
+                                  .dq = result + block,
+                                  .dk = result + 2 * block,
+                                  .dv = result + 3 * block,
+                                  .lse = result + 4 * block};
+}
+
+/* Makes bench->oracle hold the answer for this case. */
+static bool oracle_ask(attention_case *ac)
+{
+    attention_bench *b = ac->s->user;
+    attention_oracle *o = &b->oracle;
+    if (strcmp(o->key, ac->key) == 0)
+        return true;
+    attention_oracle_clear(o);
+    oracle_choose(ac, o);
+    if (!attention_workspace(ac, b->kernels->reference_workspace(b->ctx, &ac->a, true)) ||
+        !attention_status_ok(ac, b->kernels->reference(b->ctx, &ac->a, &o->rows, device_stream(ac->s->dev)), "oracle"))
+        return false;
+    snprintf(o->key, sizeof o->key, "%s", ac->key);
+    return attention_workspace(ac, 0);
+}
+
+static double element(sb_dtype dtype, const void *data, int i)
+{
+    if (dtype == SB_BF16)
+        return bf16_to_float(((const uint16_t *)data)[i]);
+    if (dtype == SB_FP16)
+        return fp16_to_float(((const uint16_t *)data)[i]);
+    return ((const float *)data)[i];
+}
+
+/* Compares the sampled rows of one tensor with the oracle's; false after making the row `fail`. */
+static bool compare(attention_case *ac, const char *name, const sb_tensor *t, bool keys, const double *want,
+                    double *err)
+{
+    const sb_attention *a = &ac->a;
+    const sb_attention_rows *r = rows_of(ac);
+    int heads = keys ? a->heads_kv : a->heads, d = a->head_dim;
+    size_t elem = (size_t)sb_dtype_bytes(a->dtype);
+    double *got = xcalloc((unsigned long)r->n * (unsigned long)d, sizeof *got);
+    void *raw = xmalloc((unsigned long)d * elem);
+
+    for (int i = 0; i < r->n; i++) {
+        int bh = keys ? r->bh_kv[i] : r->bh[i], seq = keys ? r->k_row[i] : r->q_row[i];
+        int64_t at = bh / heads * t->stride_b + bh % heads * t->stride_h + seq * t->stride_s;
+        device_download(ac->s->dev, raw, (const char *)t->data + (size_t)at * elem, (size_t)d * elem);
+        for (int j = 0; j < d; j++)
+            got[(size_t)i * (size_t)d + (size_t)j] = element(a->dtype, raw, j);
+    }
+    check_bound bound = check_attention_bound(ac->problem.dtype, t != &a->o);
+    check_result result = check_compare(want, got, (size_t)r->n * (size_t)d, (size_t)d, bound);
+    *err = result.nonfinite ? NAN : result.rel_l2;
+    if (!result.ok && row_status_get(ac->w) == ROW_OK) {
+        int i = (int)(result.worst / (size_t)d);
+        char text[256];
+        check_describe(&result, bound, text, sizeof text);
+        row_status_set(ac->w, ROW_FAIL, "wrong %s at (head %d, row %d, element %d): %s", name,
+                       keys ? r->bh_kv[i] : r->bh[i], keys ? r->k_row[i] : r->q_row[i], (int)(result.worst % (size_t)d),
+                       text);
+    }
+    free(raw);
+    free(got);
+    return result.ok;
+}
+
+static bool compare_lse(attention_case *ac)
+{
+    const sb_attention_rows *r = rows_of(ac);
+    double *got = xcalloc((unsigned long)r->n, sizeof *got);
+    for (int i = 0; i < r->n; i++) {
+        float x;
+        device_download(ac->s->dev, &x, ac->a.lse + (size_t)r->bh[i] * (size_t)ac->a.seq_q + r->q_row[i], sizeof x);
+        got[i] = x;
+    }
+    check_bound bound = check_attention_bound(ac->problem.dtype, false);
+    check_result result = check_compare(r->lse, got, (size_t)r->n, (size_t)r->n, bound);
+    if (!result.ok && row_status_get(ac->w) == ROW_OK) {
+        char text[256];
+        check_describe(&result, bound, text, sizeof text);
+        row_status_set(ac->w, ROW_FAIL, "wrong lse at (head %d, row %d): %s", r->bh[result.worst],
+                       r->q_row[result.worst], text);
+    }
+    free(got);
+    return result.ok;
+}
+
+bool attention_verify(attention_case *ac)
+{
+    const sb_attention *a = &ac->a;
+    if (!oracle_ask(ac))
+        return false;
+    const sb_attention_rows *r = rows_of(ac);
+    bool ok = compare(ac, "o", &a->o, false, r->o, &ac->err_o);
+    ok = compare_lse(ac) && ok;
+    ok = compare(ac, "dq", &a->dq, false, r->dq, &ac->err_dq) && ok; /* each is compared: a fail row has all errors */
+    ok = compare(ac, "dk", &a->dk, true, r->dk, &ac->err_dk) && ok;
+    ok = compare(ac, "dv", &a->dv, true, r->dv, &ac->err_dv) && ok;
+    return ok;
+}

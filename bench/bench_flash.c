@@ -1,0 +1,199 @@
+/* bench_flash: how fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?
+ *
+ * The `flash_benchmarking` problem of Stanford's CS336, assignment 2 (batch 1, causal, S 128..65536, D 16..128), and
+ * any other shape by options: heads, grouped-query heads, Sq != Sk, both layouts, the deterministic backward.
+ *
+ * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal) / time,
+ * backward 2.5 times that. ceiling_tflops is the best GEMM of the dtype that bench_roofline measured here. speedup_* =
+ * time of unfused / time of this row, of the same case: of this run, else the newest stored row; nan when there is
+ * none. err_ratio = err_fwd / err_fwd of unfused.
+ * Run: ./bench_flash                                the default grid
+ *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
+ * Expect: a floor set by launches at short S, then a share of the ceiling that grows with S and levels off. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/attention_case.h"
+#include "common/core/csv.h"
+#include "common/device/ceiling.h"
+
+static const option_spec option_table[] = {
+    {"batch", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "sequences", "batch size"},
+    {"heads", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "", "query heads"},
+    {"heads-kv", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "",
+     "key and value heads, a divisor of --heads; 0: as many"},
+    {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "query i sees keys j <= i + Sk - Sq"},
+    {"layout", OPTION_CHOICE, OPTION_LIST, "bhsd", NULL, 0, -1, "bhsd|bshd", "", "order of the tensors in memory"},
+    {"deterministic", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, 1, NULL, "", "backward bitwise the same on every run"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32", "", "precision"},
+    {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", "16,64", 1, 1024, NULL, "", "columns of q, k and v"},
+    {"seq", OPTION_INT, OPTION_LIST, "128:65536:*2", "128:512:*2", 1, 1048576, NULL, "tokens", "queries a sequence"},
+    {"seq-k", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens", "keys a sequence; 0: as many as --seq"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",
+     "what to measure; speed-ups are against unfused"},
+    {"iters", OPTION_INT, 0, "20", "5", 1, 1000000, NULL, "samples", "timed calls of each kind, at most"},
+    {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "calls", "calls before them"},
+    {"max-time", OPTION_REAL, 0, "1", NULL, 0, 86400, NULL, "s", "stop a measurement early after this long; 0: never"},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"unfused", "GEMM, scale, mask, softmax, GEMM as separate kernels: what an eager framework does"},
+    {"fused", "scale, mask and softmax in one kernel between the GEMMs: what a compiler makes of it"},
+    {"flash", "FlashAttention-2: the best kernel for this GPU"},
+    {"flash_portable", "FlashAttention-2 on the tensor-core path of every GPU from sm_80 up"},
+    {0}};
+
+static const column_spec column_table[] = {
+    ATTENTION_TIME_COLUMNS("fwd", "forward"),
+    ATTENTION_TIME_COLUMNS("bwd", "backward"),
+    ATTENTION_TIME_COLUMNS("fwd_bwd", "forward then backward, timed together"),
+    {"fwd_tflops", COLUMN_REAL, true, "4 B H Sq Sk D, halved when causal, over the median time"},
+    {"bwd_tflops", COLUMN_REAL, true, "2.5 times the forward's operations over the median time"},
+    {"ceiling_tflops", COLUMN_REAL, false, "best GEMM of this dtype bench_roofline measured on this machine"},
+    {"fwd_ceiling_pct", COLUMN_REAL, true, "fwd_tflops as a share of ceiling_tflops"},
+    {"bwd_ceiling_pct", COLUMN_REAL, true, "bwd_tflops as a share of ceiling_tflops"},
+    {"speedup_fwd", COLUMN_REAL, true, "forward time of unfused / this one's"},
+    {"speedup_bwd", COLUMN_REAL, true, "backward time of unfused / this one's"},
+    {"speedup_fwd_bwd", COLUMN_REAL, true, "forward+backward time of unfused / this one's"},
+    {"peak_bytes", COLUMN_INT, true, "most held at once during one forward and backward"},
+    {"err_fwd", COLUMN_REAL, true, "relative L2 error of o on the checked rows against fp64"},
+    {"err_dq", COLUMN_REAL, false, "the same of dq"},
+    {"err_dk", COLUMN_REAL, false, "the same of dk"},
+    {"err_dv", COLUMN_REAL, false, "the same of dv"},
+    {"err_ratio", COLUMN_REAL, false, "err_fwd / err_fwd of unfused"},
+    {0}};
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    for (size_t i = 0; i < option_count(o, "heads"); i++)
+        for (size_t j = 0; j < option_count(o, "heads-kv"); j++) {
+            int heads = (int)option_int_at(o, "heads", i), heads_kv = (int)option_int_at(o, "heads-kv", j);
+            if (heads_kv && heads % heads_kv) {
+                snprintf(msg, msg_bytes, "--heads %d is not a multiple of --heads-kv %d", heads, heads_kv);
+                return false;
+            }
+        }
+    return true;
+}
+
+static const bench_info info = {
+    .name = "bench_flash",
+    .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
+    .notes = "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
+             "fp64 oracle before anything is timed. speedup_* are against the unfused row of the same case, of this\n"
+             "run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run.",
+    .examples = "./bench_flash --seq 65536 --dtype bf16\n"
+                "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
+                "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate};
+
+/* The unfused row that speed-ups refer to; one that failed in this run is not replaced by an older one. */
+static struct baseline {
+    char key[512];
+    double fwd_ms, bwd_ms, fwd_bwd_ms, err_fwd;
+} baseline;
+
+static void baseline_set(const char *key, double fwd_ms, double bwd_ms, double fwd_bwd_ms, double err_fwd)
+{
+    baseline = (struct baseline){.fwd_ms = fwd_ms, .bwd_ms = bwd_ms, .fwd_bwd_ms = fwd_bwd_ms, .err_fwd = err_fwd};
+    snprintf(baseline.key, sizeof baseline.key, "%s", key);
+}
+
+static bool cell_is(const csv *t, size_t r, const char *column, const char *want)
+{
+    const char *cell = csv_cell(t, r, column);
+    return cell && strcmp(cell, want) == 0;
+}
+
+static bool is_unfused_of(const csv *t, size_t r, const options *o, const bench_case *c)
+{
+    bool is = cell_is(t, r, "variant", "unfused") && cell_is(t, r, "status", "ok") &&
+              cell_is(t, r, "device", option_text(o, "device"));
+    for (size_t i = 0; is && i < options_param_count(o); i++)
+        is = cell_is(t, r, options_param_name(o, i), case_param(c, i));
+    return is;
+}
+
+/* When unfused was not part of this run, its newest stored row of the same case serves. */
+static void baseline_load(const session *s, const bench_case *c, const char *key)
+{
+    if (strcmp(baseline.key, key) == 0)
+        return;
+    baseline_set(key, NAN, NAN, NAN, NAN);
+    csv *t = s->csv_path ? csv_read(s->csv_path) : NULL;
+    size_t r = t ? t->rows : 0;
+    while (r > 0 && !is_unfused_of(t, r - 1, s->opt, c))
+        r--;
+    if (r > 0)
+        baseline_set(key, csv_real(t, r - 1, "fwd_ms"), csv_real(t, r - 1, "bwd_ms"), csv_real(t, r - 1, "fwd_bwd_ms"),
+                     csv_real(t, r - 1, "err_fwd"));
+    csv_free(t);
+}
+
+static attention_problem problem_of(const bench_case *c)
+{
+    attention_shape s = {.batch = case_int(c, "batch"), .head_dim = case_int(c, "head-dim")};
+    int64_t heads_kv = case_int(c, "heads-kv"), seq_k = case_int(c, "seq-k");
+    s.heads = case_int(c, "heads");
+    s.heads_kv = heads_kv ? heads_kv : s.heads;
+    s.seq_q = case_int(c, "seq");
+    s.seq_k = seq_k ? seq_k : s.seq_q;
+    s.causal = case_int(c, "causal") != 0;
+    return (attention_problem){.shape = s,
+                               .dtype = case_text(c, "dtype"),
+                               .seq_first = strcmp(case_text(c, "layout"), "bshd") == 0,
+                               .deterministic = case_int(c, "deterministic") != 0};
+}
+
+static double estimate_bytes(const options *o, const bench_case *c)
+{
+    (void)o;
+    attention_problem p = problem_of(c);
+    return attention_estimate_bytes(&p, case_variant(c));
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    attention_problem p = problem_of(c);
+    attention_case ac;
+    bool unfused = strcmp(case_variant(c), "unfused") == 0;
+    double fwd_ms, bwd_ms, fwd_bwd_ms;
+    bool right = attention_prepare(&ac, s, c, w, &p);
+    if (unfused)
+        baseline_set(ac.key, NAN, NAN, NAN, ac.err_o);
+    else
+        baseline_load(s, c, ac.key);
+    row_real(w, "err_fwd", ac.err_o);
+    row_real(w, "err_dq", ac.err_dq);
+    row_real(w, "err_dk", ac.err_dk);
+    row_real(w, "err_dv", ac.err_dv);
+    row_real(w, "err_ratio", ac.err_o / baseline.err_fwd);
+    if (!right || !attention_time(&ac, ATTENTION_FORWARD, &fwd_ms) ||
+        !attention_time(&ac, ATTENTION_BACKWARD, &bwd_ms) || !attention_time(&ac, ATTENTION_BOTH, &fwd_bwd_ms) ||
+        !attention_check(&ac))
+        return;
+    if (unfused)
+        baseline_set(ac.key, fwd_ms, bwd_ms, fwd_bwd_ms, ac.err_o);
+    double fwd_tflops = attention_forward_flops(&p.shape) / (fwd_ms * 1e9);
+    double bwd_tflops = attention_backward_flops(&p.shape) / (bwd_ms * 1e9);
+    double ceiling = ceiling_tflops(s->results_dir, p.dtype);
+    row_real(w, "fwd_tflops", fwd_tflops);
+    row_real(w, "bwd_tflops", bwd_tflops);
+    row_real(w, "ceiling_tflops", ceiling);
+    row_real(w, "fwd_ceiling_pct", 100 * fwd_tflops / ceiling);
+    row_real(w, "bwd_ceiling_pct", 100 * bwd_tflops / ceiling);
+    row_real(w, "speedup_fwd", baseline.fwd_ms / fwd_ms);
+    row_real(w, "speedup_bwd", baseline.bwd_ms / bwd_ms);
+    row_real(w, "speedup_fwd_bwd", baseline.fwd_bwd_ms / fwd_bwd_ms);
+    row_int(w, "peak_bytes", (int64_t)ac.peak_bytes);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {attention_start, run, attention_finish, estimate_bytes};
+    return session_main(&info, &hooks, argc, argv);
+}

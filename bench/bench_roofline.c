@@ -1,0 +1,209 @@
+/* bench_roofline: what is the most this machine can do? The measured ceilings that other benches take their share of:
+ * matrix products by dtype and size, copies inside memory and between GPUs, and what starting a kernel costs.
+ *
+ * One row is one thing measured; only the parameters that mean something to its variant have a value. time_us is the
+ * median of one product, copy or launch. tflops = 2 n^3 / time. gb_s of copy and copy_kernel counts bytes read plus
+ * bytes written, of p2p the bytes that arrived, of p2p_both those of both directions.
+ * Run: ./bench_roofline                                the whole machine
+ *      ./bench_roofline --variant gemm --dtype bf16 --size 16384
+ * Expect: a large bf16 GEMM reaches 70 to 85 % of a GPU's data sheet, a large copy 85 to 93 %.
+ * Limits: square GEMMs of random numbers; a GPU's power limit may lower them, then `throttle` says so. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/roofline.h"
+#include "common/core/error.h"
+
+enum { LAUNCHES = 100 }; /* empty kernels of one sample */
+
+static option_spec option_table[] = {{"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", "fp32", 0, -1,
+                                      "bf16|fp16|tf32|fp32", "", "precisions of gemm"},
+                                     {"size", OPTION_INT, OPTION_LIST, "1024,2048,4096,8192", "256,512,1024", 16, 65536,
+                                      NULL, "", "n of gemm's n x n matrices, a multiple of 16"},
+                                     {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", "64M,256M", 16, 1e12, NULL,
+                                      "bytes", "size of a copy, a multiple of 16"},
+                                     {"pair", OPTION_TEXT, OPTION_LIST, "0-1", NULL, 0, -1, NULL, "",
+                                      "GPUs of p2p as from-to; default: every pair there is"},
+                                     {0}};
+
+static const variant_spec variant_table[] = {
+    {"gemm", "C = A B^T by the vendor's library"},
+    {"copy", "the device's own memory copy"},
+    {"copy_kernel", "a kernel that loads and stores"},
+    {"launch", "an empty kernel launched by the host, back to back: time of each"},
+    {"launch_sync", "an empty kernel launched and waited for, as the host sees it"},
+    {"launch_graph", "an empty kernel inside a CUDA graph of 100: time of each"},
+    {"p2p", "a copy from one GPU to another"},
+    {"p2p_both", "copies both ways between two GPUs at once"},
+    {0}};
+
+static const column_spec column_table[] = {
+    {"time_us", COLUMN_REAL, true, "one product, copy or launch, median"},
+    {"time_p10_us", COLUMN_REAL, false, "10th percentile"},
+    {"time_p90_us", COLUMN_REAL, false, "90th percentile"},
+    {"tflops", COLUMN_REAL, true, "2 n^3 over the median time"},
+    {"gb_s", COLUMN_REAL, true, "copies: read + written; p2p: arrived, in both directions together for p2p_both"},
+    {"n_samples", COLUMN_INT, false, "samples"},
+    {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
+    {"peer_access", COLUMN_INT, false, "p2p: 1 directly, 0 through the host's memory"},
+    {"err_rel", COLUMN_REAL, true, "gemm: relative L2 error of the checked elements against fp64"},
+    {0}};
+
+static bool applies(const char *option, const char *variant)
+{
+    bool gemm = strcmp(variant, "gemm") == 0, p2p = strncmp(variant, "p2p", 3) == 0;
+    bool copies = p2p || strncmp(variant, "copy", 4) == 0;
+    if (strcmp(option, "dtype") == 0 || strcmp(option, "size") == 0)
+        return gemm;
+    return strcmp(option, "bytes") == 0 ? copies : p2p;
+}
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    for (size_t i = 0; i < option_count(o, "pair"); i++)
+        if (!roofline_pair_parse(option_text_at(o, "pair", i), NULL, NULL)) {
+            snprintf(msg, msg_bytes, "--pair %s is no pair; write two different GPUs as from-to, such as 0-1",
+                     option_text_at(o, "pair", i));
+            return false;
+        }
+    for (int which = 0; which < 2; which++) {
+        const char *name = which ? "bytes" : "size";
+        for (size_t i = 0; i < option_count(o, name); i++)
+            if (option_int_at(o, name, i) % 16 != 0) {
+                snprintf(msg, msg_bytes, "--%s %lld is not a multiple of 16", name,
+                         (long long)option_int_at(o, name, i));
+                return false;
+            }
+    }
+    return true;
+}
+
+static const bench_info info = {
+    .name = "bench_roofline",
+    .summary = "What is the most this machine can do: matrix products, copies, kernel launches, GPU to GPU?",
+    .notes =
+        "One row is one thing measured; an option that means nothing to a variant is empty in its rows.\n"
+        "--dtype and --size are gemm's, --bytes is of copy, copy_kernel and p2p, --pair of p2p. Products are compared\n"
+        "with fp64 on sampled rows and columns, copies byte by byte, before anything is timed.\n"
+        "Other benches read this file: their share of the ceiling is of the best gemm row of the dtype here.",
+    .examples = "./bench_roofline\n"
+                "./bench_roofline --variant gemm --dtype bf16,fp16 --size 4096:16384:*2\n"
+                "./bench_roofline --variant p2p,p2p_both --bytes 1M:1G:*4 --pair 0-1,1-0",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .applies = applies};
+
+/* ---- launches ---- */
+
+static bool launch_one(void *arg)
+{
+    roofline *r = arg;
+    return roofline_ok(r, r->kernels->nothing(r->ctx, device_stream(r->s->dev)));
+}
+
+static bool launch_many(void *arg)
+{
+    bool ok = true;
+    for (int i = 0; ok && i < LAUNCHES; i++)
+        ok = launch_one(arg);
+    return ok;
+}
+
+typedef struct graph_launch {
+    device *dev;
+    device_graph *graph;
+} graph_launch;
+
+static bool launch_graph(void *arg)
+{
+    graph_launch *g = arg;
+    device_graph_launch(g->dev, g->graph);
+    return true;
+}
+
+static void run_launch(roofline *r)
+{
+    session *s = r->s;
+    timing t = s->timing;
+    if (device_kind_of(s->dev) == DEVICE_CPU) {
+        row_status_set(r->w, ROW_SKIP, "the CPU launches no kernels");
+        return;
+    }
+    if (strcmp(case_variant(r->c), "launch_sync") == 0) {
+        t.kind = TIMER_HOST;
+        roofline_time(r, s->dev, t, launch_one, r, (roofline_amount){.calls = 1});
+        return;
+    }
+    t.kind = TIMER_EVENT;
+    if (strcmp(case_variant(r->c), "launch") == 0) {
+        roofline_time(r, s->dev, t, launch_many, r, (roofline_amount){.calls = LAUNCHES});
+        return;
+    }
+    graph_launch g = {.dev = s->dev};
+    bool ok = launch_many(r) && device_graph_begin(s->dev) && launch_many(r);
+    g.graph = ok ? device_graph_end(s->dev) : NULL;
+    if (!g.graph) {
+        if (row_status_get(r->w) == ROW_OK)
+            row_status_set(r->w, ROW_SKIP, "an empty kernel can't be captured in a graph here");
+        return;
+    }
+    roofline_time(r, s->dev, t, launch_graph, &g, (roofline_amount){.calls = LAUNCHES});
+    device_graph_destroy(s->dev, g.graph);
+}
+
+/* ---- the bench ---- */
+
+static void start(session *s)
+{
+    roofline *r = xcalloc(1, sizeof *r);
+    r->s = s;
+    r->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
+    if (r->kernels->create((int)option_int(s->opt, "gpu"), &r->ctx) != SB_OK)
+        die(EXIT_CODE_FAILURE, "can't set up the %s kernels: %s", r->kernels->name, sb_last_message());
+    s->user = r;
+}
+
+static void finish(session *s)
+{
+    roofline *r = s->user;
+    roofline_peers_close(r);
+    r->kernels->destroy(r->ctx);
+    free(r);
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    roofline *r = s->user;
+    const char *variant = case_variant(c);
+    r->c = c;
+    r->w = w;
+    if (strcmp(variant, "gemm") == 0)
+        roofline_run_gemm(r);
+    else if (strncmp(variant, "copy", 4) == 0)
+        roofline_run_copy(r);
+    else if (strncmp(variant, "launch", 6) == 0)
+        run_launch(r);
+    else
+        roofline_run_p2p(r);
+}
+
+static double estimate_bytes(const options *o, const bench_case *c)
+{
+    (void)o;
+    return strcmp(case_variant(c), "gemm") == 0 ? roofline_gemm_bytes(c) : 2 * (double)case_int(c, "bytes");
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {start, run, finish, estimate_bytes};
+    char *pairs = roofline_every_pair(device_visible_gpus());
+    for (option_spec *o = option_table; o->name; o++)
+        if (strcmp(o->name, "pair") == 0)
+            o->def = pairs;
+    int code = session_main(&info, &hooks, argc, argv);
+    free(pairs);
+    return code;
+}

@@ -1,0 +1,253 @@
+/* Copies inside a device's memory and between GPUs; see roofline.h. */
+#include "bench/roofline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "common/device/nvtx.h"
+
+bool roofline_ok(roofline *r, sb_status status)
+{
+    if (status == SB_OK)
+        return true;
+    const char *why = *sb_last_message() ? sb_last_message() : sb_status_name(status);
+    row_status_set(r->w, status == SB_UNSUPPORTED ? ROW_SKIP : status == SB_NO_MEMORY ? ROW_OOM : ROW_FAIL, "%s", why);
+    return false;
+}
+
+void roofline_time(roofline *r, device *d, timing t, bool (*fn)(void *arg), void *arg, roofline_amount amount)
+{
+    samples x = {0};
+    const char *timer = "";
+    phase_set("timing %s", case_key(r->c));
+    range_push("time");
+    bool ok = timer_measure(d, &t, fn, arg, &x, &timer);
+    range_pop();
+    if (ok) {
+        stats st = stats_of(&x);
+        double us = 1e3 / amount.calls;
+        row_real(r->w, "time_us", st.median * us);
+        row_real(r->w, "time_p10_us", st.p10 * us);
+        row_real(r->w, "time_p90_us", st.p90 * us);
+        row_int(r->w, "n_samples", (int64_t)st.n);
+        row_text(r->w, "timer", timer);
+        if (amount.flops > 0)
+            row_real(r->w, "tflops", amount.flops / (st.median * 1e9));
+        if (amount.bytes > 0)
+            row_real(r->w, "gb_s", amount.bytes / (st.median * 1e6));
+    }
+    samples_free(&x);
+}
+
+/* ---- what is copied: bytes that tell their place and their seed ---- */
+
+enum { CHUNK = 1 << 21 }; /* 8-byte words */
+
+static void pattern(uint64_t *out, size_t words, uint64_t first, uint64_t seed)
+{
+    for (size_t i = 0; i < words; i++) {
+        uint64_t x = (first + i + 1) * 0x9e3779b97f4a7c15u + seed; /* odd multiplier: every word differs */
+        out[i] = x ^ x >> 29;
+    }
+}
+
+static void pattern_upload(device *d, void *dst, size_t bytes, uint64_t seed)
+{
+    uint64_t *chunk = xmalloc(CHUNK * sizeof *chunk);
+    size_t words = bytes / sizeof *chunk;
+    for (size_t at = 0; at < words; at += CHUNK) {
+        size_t count = words - at < CHUNK ? words - at : CHUNK;
+        pattern(chunk, count, at, seed);
+        device_upload(d, (uint64_t *)dst + at, chunk, count * sizeof *chunk);
+    }
+    free(chunk);
+}
+
+/* Is the pattern there? If not, the row fails with the first wrong place. */
+static bool pattern_verify(roofline *r, device *d, const void *src, size_t bytes, uint64_t seed)
+{
+    uint64_t *want = xmalloc(CHUNK * sizeof *want), *got = xmalloc(CHUNK * sizeof *got);
+    size_t words = bytes / sizeof *want;
+    bool same = true;
+    for (size_t at = 0; same && at < words; at += CHUNK) {
+        size_t count = words - at < CHUNK ? words - at : CHUNK;
+        pattern(want, count, at, seed);
+        device_download(d, got, (const uint64_t *)src + at, count * sizeof *got);
+        same = memcmp(want, got, count * sizeof *got) == 0;
+        for (size_t i = 0; !same && i < count; i++)
+            if (want[i] != got[i]) {
+                row_status_set(r->w, ROW_FAIL, "wrong copy at byte %zu: got %016llx want %016llx",
+                               (at + i) * sizeof *got, (unsigned long long)got[i], (unsigned long long)want[i]);
+                break;
+            }
+    }
+    free(want);
+    free(got);
+    return same;
+}
+
+/* ---- inside one device ---- */
+
+typedef struct copy {
+    roofline *r;
+    void *dst, *src;
+    size_t bytes;
+} copy;
+
+static bool copy_by_device(void *arg)
+{
+    copy *k = arg;
+    device_copy(k->r->s->dev, k->dst, k->src, k->bytes);
+    return true;
+}
+
+static bool copy_by_kernel(void *arg)
+{
+    copy *k = arg;
+    return roofline_ok(k->r, k->r->kernels->copy(k->r->ctx, k->dst, k->src, k->bytes, device_stream(k->r->s->dev)));
+}
+
+void roofline_run_copy(roofline *r)
+{
+    session *s = r->s;
+    bool (*fn)(void *arg) = strcmp(case_variant(r->c), "copy") == 0 ? copy_by_device : copy_by_kernel;
+    uint64_t seed = rng_hash((uint64_t)option_int(s->opt, "seed"), case_key(r->c));
+    copy k = {.r = r, .bytes = (size_t)case_int(r->c, "bytes")};
+    if (!(k.src = memory_alloc(s->mem, k.bytes, "source")) || !(k.dst = memory_alloc(s->mem, k.bytes, "destination")))
+        return;
+    pattern_upload(s->dev, k.src, k.bytes, seed);
+    device_memset(s->dev, k.dst, 0xff, k.bytes);
+    if (option_flag(s->opt, "check") && (!fn(&k) || !pattern_verify(r, s->dev, k.dst, k.bytes, seed)))
+        return;
+    roofline_time(r, s->dev, s->timing, fn, &k, (roofline_amount){.bytes = 2.0 * (double)k.bytes, .calls = 1});
+}
+
+/* ---- between GPUs ---- */
+
+typedef struct peer_copy {
+    device *dev[2];        /* from, to */
+    void *src[2], *dst[2]; /* on dev[i]; src[i] goes to dst[1 - i] */
+    device_event *begin, *end;
+    size_t bytes;
+} peer_copy;
+
+static bool peer_one_way(void *arg)
+{
+    peer_copy *p = arg;
+    device_peer_copy(p->dev[1], p->dst[1], p->dev[0], p->src[0], p->bytes);
+    return true;
+}
+
+/* The way back runs on the other GPU's stream, held between two events of the first one's. */
+static bool peer_both_ways(void *arg)
+{
+    peer_copy *p = arg;
+    device_event_record(p->dev[0], p->begin);
+    device_event_wait(p->dev[1], p->begin);
+    device_peer_copy(p->dev[0], p->dst[0], p->dev[1], p->src[1], p->bytes);
+    device_event_record(p->dev[1], p->end);
+    device_peer_copy(p->dev[1], p->dst[1], p->dev[0], p->src[0], p->bytes);
+    device_event_wait(p->dev[0], p->end);
+    return true;
+}
+
+static void peer_measure(roofline *r, peer_copy *p, uint64_t seed)
+{
+    bool both = strcmp(case_variant(r->c), "p2p_both") == 0;
+    bool (*fn)(void *arg) = both ? peer_both_ways : peer_one_way;
+    for (int i = 0; i < 2; i++) {
+        pattern_upload(p->dev[i], p->src[i], p->bytes, seed + (uint64_t)i);
+        device_memset(p->dev[i], p->dst[i], 0xff, p->bytes);
+        device_sync(p->dev[i]);
+    }
+    row_int(r->w, "peer_access", device_peer_enable(p->dev[0], p->dev[1]));
+    if (option_flag(r->s->opt, "check")) {
+        fn(p);
+        device_sync(p->dev[0]);
+        if (!pattern_verify(r, p->dev[1], p->dst[1], p->bytes, seed) ||
+            (both && !pattern_verify(r, p->dev[0], p->dst[0], p->bytes, seed + 1)))
+            return;
+    }
+    timing t = r->s->timing;
+    t.kind = TIMER_EVENT; /* a graph would be of two devices */
+    roofline_time(r, p->dev[0], t, fn, p,
+                  (roofline_amount){.bytes = (both ? 2.0 : 1.0) * (double)p->bytes, .calls = 1});
+    device_sync(p->dev[1]);
+}
+
+void roofline_run_p2p(roofline *r)
+{
+    int ordinal[2], gpus = device_get_info(r->s->dev)->count;
+    peer_copy p = {.bytes = (size_t)case_int(r->c, "bytes")};
+    roofline_pair_parse(case_text(r->c, "pair"), &ordinal[0], &ordinal[1]);
+    if (device_kind_of(r->s->dev) == DEVICE_CPU) {
+        row_status_set(r->w, ROW_SKIP, "p2p is between GPUs");
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        if (ordinal[i] >= gpus) {
+            row_status_set(r->w, ROW_SKIP, "there is no GPU %d: %d visible", ordinal[i], gpus);
+            return;
+        }
+    bool room = true;
+    for (int i = 0; i < 2; i++) {
+        if (!r->peers[ordinal[i]])
+            r->peers[ordinal[i]] = device_open(DEVICE_CUDA, ordinal[i]);
+        p.dev[i] = r->peers[ordinal[i]];
+        p.src[i] = device_malloc(p.dev[i], p.bytes);
+        p.dst[i] = device_malloc(p.dev[i], p.bytes);
+        room = room && p.src[i] && p.dst[i];
+    }
+    p.begin = device_event_create(p.dev[0]);
+    p.end = device_event_create(p.dev[1]);
+    if (room)
+        peer_measure(r, &p, rng_hash((uint64_t)option_int(r->s->opt, "seed"), case_key(r->c)));
+    else
+        row_status_set(r->w, ROW_OOM, "no room for two buffers of %zu bytes on each GPU", p.bytes);
+    device_event_destroy(p.dev[0], p.begin);
+    device_event_destroy(p.dev[1], p.end);
+    for (int i = 0; i < 2; i++) {
+        device_free(p.dev[i], p.src[i]);
+        device_free(p.dev[i], p.dst[i]);
+    }
+}
+
+void roofline_peers_close(roofline *r)
+{
+    for (int i = 0; i < ROOFLINE_GPUS; i++)
+        if (r->peers[i])
+            device_close(r->peers[i]);
+}
+
+bool roofline_pair_parse(const char *text, int *from, int *to)
+{
+    int a, b, length = 0;
+    if (sscanf(text, "%2d-%2d%n", &a, &b, &length) != 2 || text[length] || a == b || a < 0 || b < 0 ||
+        a >= ROOFLINE_GPUS || b >= ROOFLINE_GPUS)
+        return false;
+    if (from)
+        *from = a;
+    if (to)
+        *to = b;
+    return true;
+}
+
+char *roofline_every_pair(int gpus)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        die(EXIT_CODE_FAILURE, "no host memory left for the pairs of GPUs");
+    if (gpus < 2)
+        fputs("0-1", out); /* one row that says why there is none */
+    for (int from = 0; from < gpus && from < ROOFLINE_GPUS; from++)
+        for (int to = 0; to < gpus && to < ROOFLINE_GPUS; to++)
+            if (from != to)
+                fprintf(out, "%s%d-%d", ftell(out) ? "," : "", from, to);
+    fclose(out);
+    return text;
+}

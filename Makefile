@@ -1,0 +1,243 @@
+# Builds stepbench; `make help` prints the lines that start with two hashes.
+#
+# Objects, probe results and test programs go to $(BUILD). The benches and libstepbench.so land in the project's root,
+# or in $(BUILD) when that is not `build`, so that two builds never overwrite each other's programs.
+
+## make               build every bench and the report writer
+## make test          set up, build, run every test on the CPU, lint
+## make test-asan     the same tests under AddressSanitizer and UBSan, in a build folder of their own
+## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
+## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
+## make install       the library and its header to PREFIX (default /usr/local)
+## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
+## make report        report.md likewise
+## make print-config  what was found on this machine, and the compiler lines
+## make setup, lint, format, clean
+## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
+##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
+##   WERROR= (warnings stay warnings)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME
+
+BUILD   ?= build
+OPT     ?= -O3 -g
+WERROR  ?= -Werror
+SETUP   ?= 1
+CUDA    ?= 1
+PREFIX  ?= /usr/local
+RESULTS ?= $(filter-out results/published/ results/small/,$(sort $(dir $(wildcard results/*/bench_*.csv))))
+ifeq ($(origin CC),default)
+CC := cc
+endif
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
+ifneq ($(words $(BUILD)),1)
+$(error BUILD must be one path without spaces)
+endif
+
+SCRIPTS := common/build
+BIN     := $(if $(filter build ./build,$(BUILD)),.,$(BUILD))
+Q       := $(if $(filter 1,$(V)),,@)
+say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
+jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
+
+.PHONY: all lib install test test-asan test-gpu run-tests gpu-tests run-gpu-tests plots report lint format print-config \
+        setup clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+all:
+
+# ---- goals that come before the probe, or need none: set-up may install what the probe looks for ----
+
+setup:
+	@SETUP='$(SETUP)' bash $(SCRIPTS)/setup.sh
+
+test: setup
+	@$(MAKE) $(jobs) --no-print-directory run-tests
+
+# CUDA=0: no CUDA code runs in these tests, and compiling it twice would cost minutes.
+test-asan: setup
+	@$(MAKE) $(jobs) --no-print-directory run-tests BUILD=$(BUILD)/asan SANITIZE=1 CUDA=0 OPT='-O1 -g'
+
+test-gpu:
+	@bash $(SCRIPTS)/run_gpu_tests.sh --gpu-present
+	@$(MAKE) $(jobs) --no-print-directory run-gpu-tests
+
+format:
+	clang-format -i $$(git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' '*.cc')
+
+clean:
+	rm -rf $(BUILD)
+ifeq ($(BIN),.)
+	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) libstepbench.so
+endif
+
+help:
+	@sed -n 's/^## \{0,1\}//p' Makefile
+
+ifneq ($(filter-out setup test test-asan test-gpu format clean help,$(or $(MAKECMDGOALS),all)),)
+
+# ---- what this machine has: probed once, and again when something the probe depends on has changed ----
+
+PROBE := CC='$(CC)' CXX='$(CXX)' CUDA='$(CUDA)' CUDA_ARCH='$(CUDA_ARCH)' NVCC='$(NVCC)' CUDA_HOME='$(CUDA_HOME)' \
+         NCCL_HOME='$(NCCL_HOME)' MPI_HOME='$(MPI_HOME)' GLOO_HOME='$(GLOO_HOME)' \
+         OPENBLAS_HOME='$(OPENBLAS_HOME)' CMOCKA_HOME='$(CMOCKA_HOME)' bash $(SCRIPTS)/probe.sh
+
+$(BUILD)/probe.inputs: FORCE
+	@$(PROBE) --inputs $@
+$(BUILD)/config.mk: $(BUILD)/probe.inputs $(SCRIPTS)/probe.sh
+	@$(PROBE) $(BUILD) $(if $(filter print-config,$(MAKECMDGOALS)),>/dev/null)
+include $(BUILD)/config.mk
+
+# ---- compilers and flags; each line is kept in a stamp file, so that a changed flag rebuilds what it touches ----
+
+ifeq ($(SANITIZE),1)
+SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+COMPILE_C  := $(strip $(CC) -std=c11 -D_GNU_SOURCE -I. -include $(BUILD)/config.h $(CUDA_CFLAGS) $(BLAS_CFLAGS) \
+              $(CPPFLAGS) $(OPT) -fPIC -Wall -Wextra $(WERROR) $(SANITIZERS) $(CFLAGS))
+COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 -lineinfo -Xptxas -v -Xcompiler -fPIC,-Wall -I. \
+              -include $(BUILD)/config.h $(NVCCFLAGS))
+# Hopper kernels use wgmma and TMA, which exist for sm_90a alone; the others for every architecture asked for.
+GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
+# --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
+LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
+LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
+
+# What the results say of the build. A tree without git gets its commit from the environment, else "unknown".
+ifndef STEPBENCH_COMMIT
+STEPBENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+STEPBENCH_DIRTY  := $(shell git diff --quiet HEAD -- Makefile bench common kernels 2>/dev/null; \
+                      code=$$?; [ $$code -le 1 ] && echo $$code || echo -1)
+endif
+BUILT_BY   := $(CC_VERSION): $(COMPILE_C)$(if $(HAVE_CUDA), | nvcc $(NVCC_VERSION): $(COMPILE_CU) $(GENCODE))
+BUILD_INFO := -DSTEPBENCH_COMMIT='"$(STEPBENCH_COMMIT)"' -DSTEPBENCH_DIRTY=$(or $(STEPBENCH_DIRTY),-1) \
+              -DSTEPBENCH_COMPILER='"$(subst ",,$(subst ',,$(subst \,,$(BUILT_BY))))"'
+
+quote = '$(subst ','\'',$(1))'
+stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quote,$(2)) | cmp -s - $$@ || \
+        printf '%s\n' $(call quote,$(2)) >$$@
+
+# ---- sources: found by wildcard, so a new file needs no line here ----
+
+COMMON_C := $(wildcard common/*/*.c)
+KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
+ifdef HAVE_CUDA
+KERNEL_C  += $(wildcard kernels/cuda/*.c)
+KERNEL_CU := $(wildcard kernels/cuda/*.cu)
+PTXAS_OK  := $(BUILD)/ptxas/ok
+else
+KERNEL_C  += kernels/cuda_absent.c
+endif
+object   = $(addprefix $(BUILD)/,$(addsuffix .o,$(1)))
+COMMON_O := $(call object,$(COMMON_C))
+KERNEL_O := $(call object,$(KERNEL_C) $(KERNEL_CU))
+
+# Beside the programs, whose names start with bench_ or test_, lie the helpers that every one of them is linked with.
+BENCHES    := $(patsubst bench/%.c,$(BIN)/%,$(wildcard bench/bench_*.c))
+BENCH_O    := $(call object,$(filter-out bench/bench_%,$(wildcard bench/*.c)))
+TESTS      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/test_*.c))
+TEST_O     := $(call object,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
+GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)))
+REPORT_O   := $(call object,$(wildcard plots/*.c))
+PROGRAMS   := $(BENCHES) $(if $(REPORT_O),$(BUILD)/report)
+
+all: $(PROGRAMS)
+
+# ---- compile ----
+
+$(eval $(call stamp,cc,$(COMPILE_C)))
+$(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE) $(GENCODE_SM90)))
+$(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
+$(eval $(call stamp,build_info,$(BUILD_INFO)))
+$(eval $(call stamp,members,$(COMMON_O) $(KERNEL_O)))
+
+$(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(COMPILE_C) $(EXTRA) -MMD -MP -c $< -o $@
+
+$(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
+$(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
+
+# What ptxas says of registers and spills is kept in a file; anything else it or nvcc says is shown.
+ptxas_log = $(BUILD)/ptxas/$(notdir $*).txt
+$(BUILD)/%.cu.o: %.cu $(BUILD)/nvcc.flags
+	@mkdir -p $(@D) $(BUILD)/ptxas
+	$(call say,NVCC,$<)
+	$(Q)$(COMPILE_CU) $(if $(filter %_sm90,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
+	    2>$(ptxas_log) || { cat $(ptxas_log) >&2; exit 1; }
+	@grep -vE '^ptxas info |bytes stack frame|^$$' $(ptxas_log) >&2 || true
+
+# Fails when a kernel listed as spill-free spills, or when ptxas had to serialize the tensor-core pipeline.
+$(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
+	@mkdir -p $(@D)
+	@bash $(SCRIPTS)/check_ptxas.sh kernels/cuda/spill_free.txt \
+	    $(patsubst kernels/cuda/%.cu,$(BUILD)/ptxas/%.txt,$(KERNEL_CU))
+	@touch $@
+
+-include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
+           $(call object,$(wildcard bench/*.c plots/*.c tests/*.c tests/gpu/*.c)))
+
+# ---- link ----
+
+# One archive for every program: each takes from it only what it uses.
+$(BUILD)/stepbench.a: $(COMMON_O) $(KERNEL_O) $(BUILD)/members.flags $(PTXAS_OK)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(COMMON_O) $(KERNEL_O)
+
+define link_program
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(filter %.o %.a,$^) -o $@ $(1) $(LIBS)
+endef
+
+$(BENCHES): $(BIN)/%: $(BUILD)/bench/%.c.o $(BENCH_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+	$(call link_program)
+$(BUILD)/report: $(REPORT_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+	$(call link_program)
+$(TESTS): %: %.c.o $(TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+	$(call link_program,$(CMOCKA_LIBS))
+$(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+	$(call link_program)
+
+# The kernels and what they use of common/core; only the functions that kernels.h declares are visible.
+lib: $(BIN)/libstepbench.so
+$(BUILD)/libstepbench.map: kernels/kernels.h
+	@sed -n 's/^[a-z].*[ *]\(sb_[a-z0-9_]*\)(.*);.*/  \1;/p' $< | (echo '{ global:'; cat; echo '  local: *; };') >$@
+$(BIN)/libstepbench.so: $(KERNEL_O) $(BUILD)/stepbench.a $(BUILD)/link.flags $(BUILD)/libstepbench.map
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -shared -Wl,-soname,libstepbench.so -Wl,--version-script=$(BUILD)/libstepbench.map \
+	    -Wl,--no-undefined $(filter %.o %.a,$^) -o $@ $(LIBS)
+
+install: lib
+	install -D -m 755 $(BIN)/libstepbench.so $(DESTDIR)$(PREFIX)/lib/libstepbench.so
+	install -D -m 644 kernels/kernels.h $(DESTDIR)$(PREFIX)/include/stepbench/kernels.h
+
+# ---- run ----
+
+run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
+	@$(if $(HAVE_CMOCKA),,echo 'make test: cmocka was not found; install libcmocka-dev, or set CMOCKA_HOME' >&2; exit 1)
+	@STEPBENCH_BIN=$(BIN) CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
+	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
+
+gpu-tests: $(GPU_TESTS)
+run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests)
+	@HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
+
+lint: $(BUILD)/config.mk
+	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
+
+plots: $(BUILD)/report
+	@$(if $(strip $(RESULTS)),,echo 'make plots: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+	@for dir in $(patsubst %/,%,$(RESULTS)); do REPORT=$(BUILD)/report sh plots/draw.sh $$dir || exit; done
+
+report: $(BUILD)/report
+	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
+
+print-config:
+	@cat $(BUILD)/config.txt
+	@printf '%s\n' '' $(call quote,$(COMPILE_C)) $(if $(HAVE_CUDA),$(call quote,$(COMPILE_CU) $(GENCODE)))
+
+endif

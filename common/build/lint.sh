@@ -1,0 +1,105 @@
+#!/bin/bash
+# The rules of the tree that a grep can check; prints every breach as file:line. Ends with "lint: N rules hold" or exit 1.
+# From the environment: CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
+set -u
+export LC_ALL=C
+held=0 broken=0
+
+# rule TEXT: its breaches are on stdin, one a line.
+rule() {
+    local breaches
+    breaches=$(cat)
+    if [ -z "$breaches" ]; then
+        held=$((held + 1))
+    else
+        broken=$((broken + 1))
+        printf 'lint: %s\n' "$1" >&2
+        sed 's/^/  /' <<<"$breaches" >&2
+    fi
+}
+sources() { # FOLDER...
+    local dir
+    for dir; do
+        [ -d "$dir" ] && find "$dir" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
+    done | sort
+}
+# includes FOLDER ALLOWED: project includes of FOLDER's files that do not match the regular expression ALLOWED.
+includes() {
+    sources "$1" | xargs -r grep -nE '^[[:blank:]]*#[[:blank:]]*include[[:blank:]]*"' /dev/null |
+        grep -vE "include[[:blank:]]*\"($2)"
+}
+
+rule 'common/core knows no device: it includes common/core only' < <(includes common/core 'common/core/')
+rule 'common/device includes common/core and common/device only' < <(includes common/device 'common/(core|device)/')
+rule 'kernels include kernels/, common/core/numeric.h and rng.h only' \
+    < <(includes kernels 'kernels/|common/core/(numeric|rng)\.h')
+rule 'nothing outside bench/ includes bench/' \
+    < <(sources common kernels plots tests | xargs -r grep -nE '#[[:blank:]]*include[[:blank:]]*"bench/' /dev/null)
+rule 'quoted includes are paths from the root of the project' < <(
+    sources bench common kernels plots tests | xargs -r grep -noE '#[[:blank:]]*include[[:blank:]]*"[^"]+"' /dev/null |
+        while IFS= read -r line; do
+            path=${line#*\"}
+            [ -e "${path%\"}" ] || echo "$line"
+        done
+)
+
+# A launch without a stream runs on the legacy stream, which waits for every other one.
+rule 'a kernel launch names grid, block, shared memory and stream' < <(
+    sources kernels | grep -E '\.cuh?$' | xargs -r awk '
+        function count_arguments(text,   i, c, depth, commas) {
+            for (i = 1; i <= length(text); i++) {
+                c = substr(text, i, 1)
+                if (c ~ /[({[]/) depth++
+                else if (c ~ /[])}]/) depth--
+                else if (c == "," && depth == 0) commas++
+            }
+            return commas + 1
+        }
+        FNR == 1 { first = 0 }
+        { sub(/\/\/.*/, "") }
+        !first && /<<</ { first = FNR; text = "" }
+        first {
+            text = text $0
+            if (text ~ />>>/) {
+                sub(/.*<<</, "", text)
+                sub(/>>>.*/, "", text)
+                if (count_arguments(text) < 4) print FILENAME ":" first ": <<<" text ">>>"
+                first = 0
+            }
+        }' /dev/null
+)
+
+rule 'no fast-math on host code' < <(
+    grep -nE -- '-ffast-math|-Ofast' Makefile
+    sources bench common kernels plots tests | xargs -r grep -nE 'ffast-math|Ofast' /dev/null
+)
+
+compiles() { # HEADER LANGUAGE COMPILER STANDARD
+    # shellcheck disable=SC2086 # flags are meant to be split
+    echo "#include \"$1\"" | $3 -std=$4 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Werror -I. ${CUDA_CFLAGS:-} -x $2 - 2>&1
+}
+rule 'every header compiles alone' < <(
+    for header in $(sources bench common kernels plots tests | grep '\.h$'); do
+        compiles "$header" c "${CC:-cc}" c11 | grep -m 1 error | while IFS= read -r breach; do
+            case $header in
+                # What only .cu files include may be C++, and may need the toolkit's headers.
+                kernels/cuda/*) [ -z "${CUDA_CFLAGS:-}" ] || compiles "$header" c++ "${CXX:-c++}" c++17 | grep -m 1 error ;;
+                *) echo "$breach" ;;
+            esac
+        done
+    done
+)
+rule 'kernels/kernels.h is C++, too' < <(compiles kernels/kernels.h c++ "${CXX:-c++}" c++17)
+
+rule 'no blanks at the end of a line' < <(
+    {
+        sources bench common kernels plots tests
+        find Makefile run_all.sh .ci common plots tests -name Makefile -o -name '*.sh' -o -name run -o -name '*.gp'
+    } | xargs grep -nE '[[:blank:]]+$' /dev/null
+)
+
+if [ "$broken" -gt 0 ]; then
+    echo "lint: $held rules hold, $broken broken" >&2
+    exit 1
+fi
+echo "lint: $held rules hold"

@@ -1,0 +1,43 @@
+#!/bin/bash
+# usage: run_tests.sh LOG_FOLDER [lint] cmocka-program...
+# Runs every program, prints a line for each and the whole output of those that fail, and ends with the plain line
+# "N passed, N failed" (", N skipped"). A program that dies, or hangs for ten minutes, counts as one failed test.
+set -u
+export LC_ALL=C
+
+logs=$1
+shift
+mkdir -p "$logs"
+passed=0 failed=0 skipped=0
+
+count() { grep -oE "\[  $1 *\] [0-9]+ test" "$2" | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
+
+for program; do
+    name=$(basename "$program")
+    log=$logs/$name.log
+    start=$SECONDS
+    if [ "$program" = lint ]; then
+        bash "$(dirname "$0")/lint.sh" >"$log" 2>&1
+        status=$?
+        ok=$(sed -n 's/^lint: \([0-9]*\) rules hold.*/\1/p' "$log") ok=${ok:-0}
+        bad=$(sed -n 's/.* \([0-9]*\) broken$/\1/p' "$log") bad=${bad:-0}
+        skip=0
+    else
+        timeout -k 10 600 "$program" >"$log" 2>&1 </dev/null
+        status=$?
+        ok=$(count PASSED "$log") bad=$(count FAILED "$log") skip=$(count SKIPPED "$log")
+    fi
+    if [ "$status" != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    if [ "$bad" = 0 ]; then
+        printf '  ok    %-28s %4d passed%s  %d s\n' "$name" "$ok" "$([ "$skip" = 0 ] || echo ", $skip skipped")" \
+            $((SECONDS - start))
+        [ "$skip" = 0 ] || grep -E '^\[  SKIPPED \] [^0-9]' "$log" | sort -u | sed 's/^/        /'
+    else
+        printf '  FAIL  %-28s %4d passed, %d failed (exit %d)\n' "$name" "$ok" "$bad" "$status"
+        sed 's/^/        /' "$log"
+    fi
+done
+
+echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
+[ "$failed" = 0 ]

@@ -17,10 +17,10 @@ extern "C" {
 
 typedef enum sb_status {
     SB_OK = 0,
-    SB_UNSUPPORTED,  /* valid, but this op can't do this shape, dtype or device; sb_last_message says why */
-    SB_INVALID,      /* arguments contradict each other */
-    SB_NO_MEMORY,    /* workspace too small, or the library had no memory */
-    SB_DEVICE_ERROR  /* the device or a library reported an error; sb_last_message has its text */
+    SB_UNSUPPORTED, /* valid, but this op can't do this shape, dtype or device; sb_last_message says why */
+    SB_INVALID,     /* arguments contradict each other */
+    SB_NO_MEMORY,   /* workspace too small, or the library had no memory */
+    SB_DEVICE_ERROR /* the device or a library reported an error; sb_last_message has its text */
 } sb_status;
 
 const char *sb_status_name(sb_status s);
@@ -49,20 +49,20 @@ typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;
     bool causal;
-    bool deterministic; /* backward: bitwise the same on every run */
-    float scale;        /* 0: 1/sqrt(head_dim) */
-    sb_tensor q, k, v, o;   /* (B,H,Sq,D) (B,Hkv,Sk,D) (B,Hkv,Sk,D) (B,H,Sq,D) */
-    float *lse;             /* (B,H,Sq) natural log of the sum of exponentials; written forward, read backward */
+    bool deterministic;   /* backward: bitwise the same on every run */
+    float scale;          /* positive; 0: 1/sqrt(head_dim) */
+    sb_tensor q, k, v, o; /* (B,H,Sq,D) (B,Hkv,Sk,D) (B,Hkv,Sk,D) (B,H,Sq,D) */
+    float *lse;           /* (B,H,Sq) natural log of the sum of exponentials; written forward, read backward */
     sb_tensor d_o, dq, dk, dv;
-    void *saved;            /* what forward keeps for backward, saved_bytes of it (the S x S matrix of unfused) */
-    void *workspace;        /* scratch of one call, 256-byte aligned */
+    void *saved;     /* what forward keeps for backward, saved_bytes of it (the S x S matrix of unfused) */
+    void *workspace; /* scratch of one call, 256-byte aligned */
     size_t workspace_bytes;
 } sb_attention;
 
 typedef struct sb_context sb_context; /* library handles of one device; used by one thread at a time */
 
 typedef struct sb_attention_op {
-    const char *name;    /* "unfused", "fused", "flash", "flash_portable" */
+    const char *name; /* "unfused", "fused", "flash", "flash_portable" */
     const char *summary;
     /* SB_OK or why not (sb_last_message). Pointers are not looked at. */
     sb_status (*supported)(sb_context *ctx, const sb_attention *a);
@@ -98,11 +98,11 @@ typedef struct sb_kernels {
     sb_status (*fill_normal)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
                              float scale, void *stream);
     sb_status (*copy)(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream); /* a copy kernel */
-    sb_status (*nothing)(sb_context *ctx, void *stream);                                       /* an empty kernel */
+    sb_status (*nothing)(sb_context *ctx, void *stream);                                        /* an empty kernel */
 } sb_kernels;
 
 const sb_kernels *sb_kernels_cpu(void);
-const sb_kernels *sb_kernels_cuda(void); /* NULL when built without CUDA */
+const sb_kernels *sb_kernels_cuda(void);                                         /* NULL when built without CUDA */
 const sb_attention_op *sb_attention_find(const sb_kernels *k, const char *name); /* NULL when absent */
 
 #ifdef __cplusplus

@@ -57,8 +57,8 @@ sb_status sb_attention_check(const sb_attention *a)
         return sb_error(SB_INVALID, "heads (%d) must be a multiple of heads_kv (%d)", a->heads, a->heads_kv);
     if ((int)a->dtype < SB_BF16 || (int)a->dtype > SB_FP32)
         return sb_error(SB_INVALID, "dtype %d is none of bf16 (0), fp16 (1), tf32 (2), fp32 (3)", (int)a->dtype);
-    if (!isfinite(a->scale))
-        return sb_error(SB_INVALID, "scale must be finite, or 0 for 1/sqrt(head_dim)");
+    if (!isfinite(a->scale) || a->scale < 0)
+        return sb_error(SB_INVALID, "scale must be positive and finite, or 0 for 1/sqrt(head_dim), not %g", a->scale);
     if (a->head_dim < SB_HEAD_DIM_MIN || a->head_dim > SB_HEAD_DIM_MAX || a->head_dim % SB_HEAD_DIM_STEP != 0)
         return sb_error(SB_UNSUPPORTED, "head_dim %d is not a multiple of %d from %d to %d", a->head_dim,
                         SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);

@@ -51,9 +51,14 @@ void attention_findings(FILE *out, const char *dir)
 /* The layout of the course's table: one row a (D, S), the variants side by side. */
 static void attention_table(FILE *out, const table *t)
 {
-    static const struct { const char *title, *column; double scale; } parts[] = {
-        {"forward ms", "fwd_ms", 1}, {"backward ms", "bwd_ms", 1}, {"MiB before backward", "mem_before_bwd_bytes", MIB},
-        {"peak MiB", "peak_bytes", MIB}, {"bytes kept / S^2", "mem_over_s2", 1}};
+    static const struct {
+        const char *title, *column;
+        double scale;
+    } parts[] = {{"forward ms", "fwd_ms", 1},
+                 {"backward ms", "bwd_ms", 1},
+                 {"MiB before backward", "mem_before_bwd_bytes", MIB},
+                 {"peak MiB", "peak_bytes", MIB},
+                 {"bytes kept / S^2", "mem_over_s2", 1}};
     enum { PARTS = sizeof parts / sizeof *parts };
     values dims = table_values(t, "head_dim"), lengths = table_values(t, "seq"), variants = table_values(t, "variant");
     fprintf(out, "Each cell: ");
@@ -68,8 +73,8 @@ static void attention_table(FILE *out, const table *t)
             fprintf(out, "| %s | %s |", dims.v[d], lengths.v[s]);
             for (size_t p = 0; p < PARTS; p++)
                 for (size_t v = 0; v < variants.n; v++) {
-                    size_t row = table_find(t, "head_dim", dims.v[d], "seq", lengths.v[s], "variant", variants.v[v],
-                                            NULL);
+                    size_t row =
+                        table_find(t, "head_dim", dims.v[d], "seq", lengths.v[s], "variant", variants.v[v], NULL);
                     fprintf(out, "%s%s%s", v ? " / " : " ", cell_number(t, row, parts[p].column, parts[p].scale),
                             v + 1 == variants.n ? " |" : "");
                 }

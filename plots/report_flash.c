@@ -118,20 +118,23 @@ static void print_grids(FILE *out, const table *t, const grid_spec *specs, size_
     }
 }
 
-static const grid_spec flash_grids[] = {
-    {"Forward, ms: unfused / flash", {{"unfused", "fwd_ms", 1}, {"flash", "fwd_ms", 1}}},
-    {"Backward, ms: unfused / flash", {{"unfused", "bwd_ms", 1}, {"flash", "bwd_ms", 1}}},
-    {"Speed-up of flash over unfused: forward / backward / forward+backward",
-     {{"flash", "speedup_fwd", 1}, {"flash", "speedup_bwd", 1}, {"flash", "speedup_fwd_bwd", 1}}},
-    {"flash, TFLOP/s: forward / backward", {{"flash", "fwd_tflops", 1}, {"flash", "bwd_tflops", 1}}},
-}, flash_more_grids[] = {
-    {"Forward+backward, ms: unfused / flash", {{"unfused", "fwd_bwd_ms", 1}, {"flash", "fwd_bwd_ms", 1}}},
-    {"flash, % of the measured GEMM ceiling: forward / backward",
-     {{"flash", "fwd_ceiling_pct", 1}, {"flash", "bwd_ceiling_pct", 1}}},
-    {"Peak memory, MiB: unfused / flash", {{"unfused", "peak_bytes", MIB}, {"flash", "peak_bytes", MIB}}},
-    {"flash, relative L2 error against fp64: o / dq / dk / dv",
-     {{"flash", "err_fwd", 1}, {"flash", "err_dq", 1}, {"flash", "err_dk", 1}, {"flash", "err_dv", 1}}},
-    {"Forward error of flash / that of unfused", {{"flash", "err_ratio", 1}}},
+static const grid_spec
+    flash_grids[] =
+        {
+            {"Forward, ms: unfused / flash", {{"unfused", "fwd_ms", 1}, {"flash", "fwd_ms", 1}}},
+            {"Backward, ms: unfused / flash", {{"unfused", "bwd_ms", 1}, {"flash", "bwd_ms", 1}}},
+            {"Speed-up of flash over unfused: forward / backward / forward+backward",
+             {{"flash", "speedup_fwd", 1}, {"flash", "speedup_bwd", 1}, {"flash", "speedup_fwd_bwd", 1}}},
+            {"flash, TFLOP/s: forward / backward", {{"flash", "fwd_tflops", 1}, {"flash", "bwd_tflops", 1}}},
+},
+    flash_more_grids[] = {
+        {"Forward+backward, ms: unfused / flash", {{"unfused", "fwd_bwd_ms", 1}, {"flash", "fwd_bwd_ms", 1}}},
+        {"flash, % of the measured GEMM ceiling: forward / backward",
+         {{"flash", "fwd_ceiling_pct", 1}, {"flash", "bwd_ceiling_pct", 1}}},
+        {"Peak memory, MiB: unfused / flash", {{"unfused", "peak_bytes", MIB}, {"flash", "peak_bytes", MIB}}},
+        {"flash, relative L2 error against fp64: o / dq / dk / dv",
+         {{"flash", "err_fwd", 1}, {"flash", "err_dq", 1}, {"flash", "err_dk", 1}, {"flash", "err_dv", 1}}},
+        {"Forward error of flash / that of unfused", {{"flash", "err_ratio", 1}}},
 };
 
 /* Shapes beside the main grid, and variants that the grids do not show. */
@@ -163,8 +166,10 @@ void flash_section(FILE *out, const char *dir)
         return;
     table *rest, *t = table_main_slice(all, axes, &rest);
     char *shape = table_shape(t, axes);
-    fprintf(out, "## bench_flash: FlashAttention against unfused attention\n\n"
-                 "%s. Rows are S, columns D; times are medians.\n\n", shape);
+    fprintf(out,
+            "## bench_flash: FlashAttention against unfused attention\n\n"
+            "%s. Rows are S, columns D; times are medians.\n\n",
+            shape);
     figures(out, dir, "flash_");
     values dtypes = table_values(t, "dtype");
     for (size_t i = 0; i < dtypes.n; i++) {

@@ -52,9 +52,9 @@ static void flash_of_dtype(FILE *out, const csv *c, const table *ours, const cha
 {
     static const char *const sources[] = {"answers_b", "answers_c"};
     static const char *const kinds[][2] = {{"unfused", "pytorch"}, {"flash", "triton_flash"}};
-    table *flash = table_where(ours, "dtype", dtype, "variant", "flash", "batch", "1", "heads", "1", "causal", "1",
-                               "heads_kv", "0", "seq_k", "0", "layout", "bhsd", "deterministic", "0", "device", "cuda",
-                               NULL);
+    table *flash =
+        table_where(ours, "dtype", dtype, "variant", "flash", "batch", "1", "heads", "1", "causal", "1", "heads_kv",
+                    "0", "seq_k", "0", "layout", "bhsd", "deterministic", "0", "device", "cuda", NULL);
     table *all = table_where(ours, "dtype", dtype, "batch", "1", "heads", "1", "causal", "1", "heads_kv", "0", "seq_k",
                              "0", "layout", "bhsd", "deterministic", "0", "device", "cuda", NULL);
     size_t printed = 0;
@@ -77,8 +77,9 @@ static void flash_of_dtype(FILE *out, const csv *c, const table *ours, const cha
                     dtype);
         fprintf(out, "| %s | %s |", table_text(flash, i, "head_dim"), table_text(flash, i, "seq"));
         for (size_t k = 0; k < 2; k++) {
-            print_ours(out, all, table_find(all, "variant", kinds[k][0], "seq", table_text(flash, i, "seq"), "head_dim",
-                                            table_text(flash, i, "head_dim"), NULL));
+            print_ours(out, all,
+                       table_find(all, "variant", kinds[k][0], "seq", table_text(flash, i, "seq"), "head_dim",
+                                  table_text(flash, i, "head_dim"), NULL));
             for (size_t s = 0; s < 2; s++)
                 print_theirs(out, c, theirs[k][s]);
         }

@@ -15,14 +15,22 @@ static const struct entry {
     const char *bench, *question;
     shown_column columns[6];
 } entries[] = {
-    {"bench_roofline", "What can this machine do at best: GEMM by dtype, copy, launches, links between GPUs?",
+    {"bench_roofline",
+     "What can this machine do at best: GEMM by dtype, copy, launches, links between GPUs?",
      {{"time_us", "", "us"}, {"tflops", "=", "TFLOP/s"}, {"gb_s", "=", "GB/s"}}},
-    {"bench_attention", "What does attention cost in time and memory: unfused, with a fused softmax, as flash?",
-     {{"fwd_ms", "forward", "ms"}, {"bwd_ms", "backward", "ms"},
-      {"mem_before_bwd_bytes", "held before backward", "bytes"}, {"peak_bytes", "peak", "bytes"}}},
-    {"bench_flash", "How fast is FlashAttention, against unfused attention and this machine's own GEMM ceiling?",
-     {{"fwd_ms", "forward", "ms"}, {"fwd_tflops", "=", "TFLOP/s"}, {"bwd_ms", "backward", "ms"},
-      {"bwd_tflops", "=", "TFLOP/s"}, {"peak_bytes", "peak", "bytes"}}},
+    {"bench_attention",
+     "What does attention cost in time and memory: unfused, with a fused softmax, as flash?",
+     {{"fwd_ms", "forward", "ms"},
+      {"bwd_ms", "backward", "ms"},
+      {"mem_before_bwd_bytes", "held before backward", "bytes"},
+      {"peak_bytes", "peak", "bytes"}}},
+    {"bench_flash",
+     "How fast is FlashAttention, against unfused attention and this machine's own GEMM ceiling?",
+     {{"fwd_ms", "forward", "ms"},
+      {"fwd_tflops", "=", "TFLOP/s"},
+      {"bwd_ms", "backward", "ms"},
+      {"bwd_tflops", "=", "TFLOP/s"},
+      {"peak_bytes", "peak", "bytes"}}},
 };
 
 static size_t newest_ok(const table *t)

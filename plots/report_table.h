@@ -17,9 +17,9 @@
 
 typedef struct table {
     csv *file;
-    bool owner;    /* of file; a selection shares it */
+    bool owner; /* of file; a selection shares it */
     size_t n;
-    size_t *rows;  /* [n] rows of file */
+    size_t *rows;               /* [n] rows of file */
     int first_param, end_param; /* columns of file */
 } table;
 

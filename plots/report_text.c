@@ -27,7 +27,12 @@ const char *number(double value)
     if (size < 9.995e-4)
         snprintf(text, 64, "%.1e", value);
     else
-        snprintf(text, 64, "%.*f", size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4,
+        snprintf(text, 64, "%.*f",
+                 size >= 99.95     ? 0
+                 : size >= 9.995   ? 1
+                 : size >= 0.9995  ? 2
+                 : size >= 0.09995 ? 3
+                                   : 4,
                  value);
     return text;
 }

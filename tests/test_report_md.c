@@ -133,14 +133,13 @@ static void report_has_tables_statuses_and_reasons(void **state)
     file_write(machine, "run_id,key,value\nrun-1,gpu_name,old\nrun-2,gpu_name,\"a|b\"\nrun-2,options,seq=1\n");
     expect(EXIT_CODE_OK, "report.md", xstrdup(dir));
     char *path = folder_path(dir, "report.md"), *text = file_text(path);
-    static const char *const wanted[] = {
-        "# box-x1\n",
-        "| [bench_flash.csv](bench_flash.csv) | 4 | 1 | 0 | 0 |",
-        "- `bench_flash` **oom** x 1: needs 9.5 GiB, 8 are free (unfused",
-        "| gpu_name | a\\|b |",
-        "| 128 | oom / 0.125 |\n| 1024 | 1.00 / 0.250 |",
-        "### Other shapes",
-        "7.50"};
+    static const char *const wanted[] = {"# box-x1\n",
+                                         "| [bench_flash.csv](bench_flash.csv) | 4 | 1 | 0 | 0 |",
+                                         "- `bench_flash` **oom** x 1: needs 9.5 GiB, 8 are free (unfused",
+                                         "| gpu_name | a\\|b |",
+                                         "| 128 | oom / 0.125 |\n| 1024 | 1.00 / 0.250 |",
+                                         "### Other shapes",
+                                         "7.50"};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (!strstr(text, wanted[i]))
             fail_msg("report.md lacks '%s':\n%s", wanted[i], text);

@@ -117,7 +117,9 @@ void check_describe(const check_result *r, check_bound bound, char *out, size_t 
 
 /* Correctly rounded data has a relative L2 error of about 0.4 unit roundoffs: 1.7e-3 in bf16, 2.1e-4 in fp16 and tf32.
  * Rounded probabilities, scores and gradients on the way add a few of those; the bounds leave about five in all. fp32
- * must hold the suite's promise of 2e-5. A row may be eight times and an element thirty times worse than the whole. */
+ * must hold the suite's promise of 2e-5. An element may be thirty times worse than the whole, a row eight times, and a
+ * row of a gradient thirty-two times: dS = P (dP - delta) cancels where a query sees few keys, and what is left keeps
+ * the absolute error of its terms. A row that belongs elsewhere is off by 1.4, whatever the precision. */
 check_bound check_attention_bound(const char *dtype, bool backward)
 {
     double rel_l2 = 2e-5;
@@ -127,7 +129,7 @@ check_bound check_attention_bound(const char *dtype, bool backward)
         rel_l2 = backward ? 3e-3 : 2e-3;
     return (check_bound){
         .rel_l2 = rel_l2,
-        .rel_row = 8 * rel_l2,
+        .rel_row = (backward ? 32 : 8) * rel_l2,
         .max_abs = 30 * rel_l2,
         .zero_scale = backward ? 1 : 0,
     };

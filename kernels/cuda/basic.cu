@@ -3,13 +3,15 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/vector.cuh"
 
-namespace {
+namespace
+{
 
 constexpr int THREADS = 256;
 constexpr int COPY_VECTORS = 4; /* 16-byte vectors a thread has in flight */
 
 /* Philox4x32-10 and Box-Muller exactly as common/core/rng.h defines them. */
-__device__ __forceinline__ uint4 philox(uint4 c, uint2 key) {
+__device__ __forceinline__ uint4 philox(uint4 c, uint2 key)
+{
 #pragma unroll
     for (int round = 0; round < 10; round++) {
         const unsigned low0 = 0xD2511F53u * c.x, high0 = __umulhi(0xD2511F53u, c.x);
@@ -21,7 +23,8 @@ __device__ __forceinline__ uint4 philox(uint4 c, uint2 key) {
     return c;
 }
 
-__device__ __forceinline__ void box_muller(unsigned x0, unsigned x1, float scale, float *z) {
+__device__ __forceinline__ void box_muller(unsigned x0, unsigned x1, float scale, float *z)
+{
     const float u = ((float)x0 + 0.5f) * 0x1p-32f;
     const float angle = 6.2831853f * (((float)x1 + 0.5f) * 0x1p-32f);
     const float radius = sqrtf(-2.0f * logf(u));
@@ -34,17 +37,20 @@ __device__ __forceinline__ void box_muller(unsigned x0, unsigned x1, float scale
 /* Four draws a thread: one counter. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    fill_normal_kernel(unsigned *out, int64_t n, uint2 key, unsigned stream_id, float scale) {
+    fill_normal_kernel(unsigned *out, int64_t n, uint2 key, unsigned stream_id, float scale)
+{
     constexpr int N = word<T>::N, WORDS = 4 / N;
     const int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x, first = 4 * j;
-    if (first >= n) return;
+    if (first >= n)
+        return;
     const uint4 x = philox(make_uint4((unsigned)j, (unsigned)(j >> 32), stream_id, 0), key);
     float z[4];
     box_muller(x.x, x.y, scale, z);
     box_muller(x.z, x.w, scale, z + 2);
     if (first + 4 <= n) {
 #pragma unroll
-        for (int i = 0; i < WORDS; i++) out[j * WORDS + i] = word<T>::pack(z + i * N);
+        for (int i = 0; i < WORDS; i++)
+            out[j * WORDS + i] = word<T>::pack(z + i * N);
         return;
     }
     for (int i = 0; i < (int)(n - first); i++) {
@@ -58,15 +64,18 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 __global__ void __launch_bounds__(THREADS)
-    copy_kernel(uint4 *__restrict__ dst, const uint4 *__restrict__ src, int64_t vectors, int tail_bytes) {
+    copy_kernel(uint4 *__restrict__ dst, const uint4 *__restrict__ src, int64_t vectors, int tail_bytes)
+{
     const int64_t first = (int64_t)blockIdx.x * (THREADS * COPY_VECTORS) + threadIdx.x;
     uint4 x[COPY_VECTORS];
 #pragma unroll
     for (int i = 0; i < COPY_VECTORS; i++)
-        if (first + i * THREADS < vectors) x[i] = src[first + i * THREADS];
+        if (first + i * THREADS < vectors)
+            x[i] = src[first + i * THREADS];
 #pragma unroll
     for (int i = 0; i < COPY_VECTORS; i++)
-        if (first + i * THREADS < vectors) dst[first + i * THREADS] = x[i];
+        if (first + i * THREADS < vectors)
+            dst[first + i * THREADS] = x[i];
     if (first < tail_bytes)
         reinterpret_cast<unsigned char *>(dst + vectors)[first] =
             reinterpret_cast<const unsigned char *>(src + vectors)[first];
@@ -74,15 +83,21 @@ __global__ void __launch_bounds__(THREADS)
 
 __global__ void nothing_kernel() {}
 
-bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+bool aligned(const void *p)
+{
+    return (uintptr_t)p % 16 == 0;
+}
 
 } // namespace
 
 extern "C" sb_status sb_cuda_fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
-                                         uint32_t stream_id, float scale, void *stream) {
+                                         uint32_t stream_id, float scale, void *stream)
+{
     (void)ctx;
-    if (!aligned(out)) return sb_error(SB_INVALID, "the output of fill_normal must be aligned to 16 bytes");
-    if (n == 0) return SB_OK;
+    if (!aligned(out))
+        return sb_error(SB_INVALID, "the output of fill_normal must be aligned to 16 bytes");
+    if (n == 0)
+        return SB_OK;
     const unsigned blocks = (unsigned)((n + 4 * THREADS - 1) / (4 * THREADS));
     return with_element_type(dtype, [&](auto zero) {
         fill_normal_kernel<decltype(zero)><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
@@ -91,10 +106,13 @@ extern "C" sb_status sb_cuda_fill_normal(sb_context *ctx, sb_dtype dtype, void *
     });
 }
 
-extern "C" sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream) {
+extern "C" sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream)
+{
     (void)ctx;
-    if (!aligned(dst) || !aligned(src)) return sb_error(SB_INVALID, "both ends of a copy must be aligned to 16 bytes");
-    if (bytes == 0) return SB_OK;
+    if (!aligned(dst) || !aligned(src))
+        return sb_error(SB_INVALID, "both ends of a copy must be aligned to 16 bytes");
+    if (bytes == 0)
+        return SB_OK;
     const size_t vectors = bytes / 16, per_block = THREADS * COPY_VECTORS;
     const unsigned blocks = (unsigned)(vectors / per_block + 1);
     copy_kernel<<<blocks, THREADS, 0, (cudaStream_t)stream>>>((uint4 *)dst, (const uint4 *)src, (int64_t)vectors,
@@ -102,7 +120,8 @@ extern "C" sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, s
     return sb_cuda_launched("copy kernel");
 }
 
-extern "C" sb_status sb_cuda_nothing(sb_context *ctx, void *stream) {
+extern "C" sb_status sb_cuda_nothing(sb_context *ctx, void *stream)
+{
     (void)ctx;
     nothing_kernel<<<1, 1, 0, (cudaStream_t)stream>>>();
     return sb_cuda_launched("empty kernel");

@@ -63,9 +63,10 @@ static sb_status open_cublas(sb_context *ctx)
         s = sb_cuda_status(cudaMalloc(&ctx->cublas_workspace, ctx->cublas_workspace_bytes), "cuBLAS workspace");
     /* Default math never turns fp32 into tf32; sums of a split reduction stay fp32 for 16-bit outputs too. */
     if (s == SB_OK)
-        s = sb_cublas_status(cublasSetMathMode(ctx->cublas, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
-                                                            CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
-                             "cublasSetMathMode");
+        s = sb_cublas_status(
+            cublasSetMathMode(ctx->cublas,
+                              (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+            "cublasSetMathMode");
     return s;
 }
 

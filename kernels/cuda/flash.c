@@ -5,34 +5,45 @@
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/internal.h"
 
-static bool hopper(const sb_context *ctx, const sb_attention *a) {
+static bool hopper(const sb_context *ctx, const sb_attention *a)
+{
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32;
 }
 
-static sb_status supported(sb_context *ctx, const sb_attention *a) { return sb_flash_portable_op.supported(ctx, a); }
+static sb_status supported(sb_context *ctx, const sb_attention *a)
+{
+    return sb_flash_portable_op.supported(ctx, a);
+}
 
-static size_t saved_bytes(sb_context *ctx, const sb_attention *a) {
+static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
+{
     (void)ctx, (void)a;
     return 0; /* backward needs o and lse only */
 }
 
-static size_t forward_workspace(sb_context *ctx, const sb_attention *a) {
+static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
+{
     return hopper(ctx, a) ? flash_sm90_forward_workspace(ctx, a) : sb_flash_portable_op.forward_workspace(ctx, a);
 }
 
-static size_t backward_workspace(sb_context *ctx, const sb_attention *a) {
+static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
+{
     return hopper(ctx, a) ? flash_sm90_backward_workspace(ctx, a) : sb_flash_portable_op.backward_workspace(ctx, a);
 }
 
-static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream) {
+static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
+{
     const sb_status st = supported(ctx, a);
-    if (st) return st;
+    if (st)
+        return st;
     return hopper(ctx, a) ? flash_sm90_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
 }
 
-static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream) {
+static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
+{
     const sb_status st = supported(ctx, a);
-    if (st) return st;
+    if (st)
+        return st;
     return hopper(ctx, a) ? flash_sm90_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);
 }
 

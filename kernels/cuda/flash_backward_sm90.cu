@@ -12,25 +12,31 @@
 
 using namespace flash_sm90;
 
-namespace {
+namespace
+{
 
 /* Query rows a step, as the kernel's tiles need them. */
-int step_rows(const sb_attention *a) {
+int step_rows(const sb_attention *a)
+{
     return (a->head_dim <= 64 ? 128 : 64) / (a->dtype == SB_FP32 ? 2 : 1);
 }
 
 /* Where things lie in the workspace, all 256-byte aligned. */
 struct layout {
-    int rows, blocks, padded_dim;    /* rows of lse2 and delta of a head; query blocks; 64 or 128 */
+    int rows, blocks, padded_dim;     /* rows of lse2 and delta of a head; query blocks; 64 or 128 */
     size_t lse2, delta, dq_sum, turn; /* offsets */
     size_t zero_end;                  /* dq_sum .. zero_end starts as zeros */
     size_t planes[4];                 /* q, k, v, d_o; fp32 only */
     size_t bytes;
 };
 
-size_t aligned(size_t n) { return (n + 255) / 256 * 256; }
+size_t aligned(size_t n)
+{
+    return (n + 255) / 256 * 256;
+}
 
-layout plan(const sb_attention *a) {
+layout plan(const sb_attention *a)
+{
     const int bm = step_rows(a);
     const size_t heads = (size_t)a->batch * a->heads;
     layout l = {};
@@ -54,7 +60,8 @@ layout plan(const sb_attention *a) {
 
 template <class T, int PLANES, int DP, int BM>
 sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-              cudaStream_t stream) {
+              cudaStream_t stream)
+{
     using mem = backward_memory<PLANES, DP, BM>;
     using M = typename memory_type<T, PLANES>::type;
     char *const w = (char *)a->workspace;
@@ -70,7 +77,8 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
     const unsigned prepare_blocks = (unsigned)((warps + 7) / 8 < most ? (warps + 7) / 8 : most);
     sb_status st = launch_sm90("flash backward, prepare", flash_backward_prepare<M>, prepare_blocks, 256, 0, 1,
                                PLANES == 2, stream, before);
-    if (st) return st;
+    if (st)
+        return st;
 
     backward_params p = {};
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
@@ -109,28 +117,32 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
     after.dq_stride_b = a->dq.stride_b, after.dq_stride_h = a->dq.stride_h, after.dq_stride_s = a->dq.stride_s;
     after.heads = a->heads, after.seq_q = a->seq_q, after.head_dim = a->head_dim;
     after.query_blocks = l.blocks, after.scale = scale;
-    return launch_sm90("flash backward, finish", flash_backward_finish<M, DP, BM>, (unsigned)(rows * l.blocks), 256, 0, 1,
-                       true, stream, after);
+    return launch_sm90("flash backward, finish", flash_backward_finish<M, DP, BM>, (unsigned)(rows * l.blocks), 256, 0,
+                       1, true, stream, after);
 }
 
 template <class T, int PLANES>
 sb_status dispatch(const sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-                   cudaStream_t stream) {
+                   cudaStream_t stream)
+{
     return a->head_dim <= 64 ? run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, stream)
                              : run<T, PLANES, 128, 64 / PLANES>(ctx, a, l, in, stream);
 }
 
 } // namespace
 
-extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a) {
+extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a)
+{
     (void)ctx;
     return plan(a).bytes;
 }
 
-extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream) {
+extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream)
+{
     const layout l = plan(a);
     sb_status st = sb_workspace_check(a, l.bytes);
-    if (st) return st;
+    if (st)
+        return st;
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};
@@ -142,7 +154,8 @@ extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a,
                                 {a->k, w + l.planes[1], a->heads_kv, a->seq_k},
                                 {a->v, w + l.planes[2], a->heads_kv, a->seq_k},
                                 {a->d_o, w + l.planes[3], a->heads, a->seq_q}};
-    if ((st = planes_split(t, 4, a->batch, a->head_dim, stream))) return st;
+    if ((st = planes_split(t, 4, a->batch, a->head_dim, stream)))
+        return st;
     const sb_tensor in[4] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
                              planes_view(&t[2], a->head_dim), planes_view(&t[3], a->head_dim)};
     return dispatch<__nv_bfloat16, 2>(ctx, a, l, in, s);

@@ -20,7 +20,8 @@
 #include "kernels/cuda/flash_sm90.cuh"
 #include "kernels/kernels.h"
 
-namespace flash_sm90 {
+namespace flash_sm90
+{
 
 constexpr int BACKWARD_KEYS = 128, BACKWARD_STAGES = 2, BACKWARD_THREADS = 384;
 
@@ -35,7 +36,8 @@ struct backward_params {
     float scale, scale_log2;
 };
 
-template <int PLANES, int DP, int BM> struct backward_memory {
+template <int PLANES, int DP, int BM>
+struct backward_memory {
     using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
     using tile_q = tile<PLANES, BM, DP>;
     using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
@@ -63,7 +65,8 @@ enum { DS_BARRIER = 1, GROUP_BARRIER = 2 /* and 3 */ };
 
 /* dQ^T of this group: 64 rows of d times N queries, A = K^T read transposed, B = dS. */
 template <class T, class TKV, class TDS, int N>
-__device__ __forceinline__ void mma_dq(float (&d)[N / 2], uint32_t k_addr, uint32_t ds_addr) {
+__device__ __forceinline__ void mma_dq(float (&d)[N / 2], uint32_t k_addr, uint32_t ds_addr)
+{
     const uint64_t a0 = wgmma_descriptor(k_addr, 16), b0 = wgmma_descriptor(ds_addr, 16);
 #pragma unroll
     for (int p = 0; p < products<TKV::PLANES>::COUNT; p++)
@@ -76,7 +79,8 @@ __device__ __forceinline__ void mma_dq(float (&d)[N / 2], uint32_t k_addr, uint3
 }
 
 template <class T, int PLANES, int DP, int BM, bool CAUSAL>
-__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p) {
+__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p)
+{
     using mem = backward_memory<PLANES, DP, BM>;
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
@@ -161,10 +165,12 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
 
     float dk[DP / 2], dv[DP / 2];
 #pragma unroll
-    for (int i = 0; i < DP / 2; i++) dk[i] = dv[i] = 0;
+    for (int i = 0; i < DP / 2; i++)
+        dk[i] = dv[i] = 0;
 
     ring<BACKWARD_STAGES> stage;
-    if (steps > 0) mbarrier_wait(bar.kv_full(), 0);
+    if (steps > 0)
+        mbarrier_wait(bar.kv_full(), 0);
     for (int step = 0; step < steps; step++) {
         const int g = step / steps_of_head, i = query_begin + step - g * steps_of_head;
         const uint32_t q_tile = base + mem::Q + stage.slot * tile_q::BYTES,
@@ -201,7 +207,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     const int k = key + (e >> 1) * 8, query = first_query + 8 * j + column + (e & 1);
-                    if (k >= p.seq_k || (CAUSAL && k > query + offset)) s[4 * j + e] = 0;
+                    if (k >= p.seq_k || (CAUSAL && k > query + offset))
+                        s[4 * j + e] = 0;
                 }
         }
         to_operand<T, PLANES, BM / 4>(prob, s);
@@ -227,7 +234,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         fence_async_proxy();
 
 #pragma unroll
-        for (int plane = 0; plane < PLANES; plane++) pin(prob[plane]), pin(ds[plane]);
+        for (int plane = 0; plane < PLANES; plane++)
+            pin(prob[plane]), pin(ds[plane]);
         if constexpr (PLANES == 1) {
             pin(dv);
             wgmma_fence();
@@ -238,7 +246,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         }
         named_sync(DS_BARRIER, 256); /* both groups' keys of dS are there, and both are done with the other slot */
         float dq[DQ_N / 2];
-        if constexpr (PLANES == 1) pin(dk);
+        if constexpr (PLANES == 1)
+            pin(dk);
         wgmma_fence();
         mma_dq<T, tile_kv, tile_ds, DQ_N>(dq, dq_a, ds_tile + dq_b);
         wgmma_commit();
@@ -251,12 +260,14 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
             mma_rs_rounded<T, tile_q>(dk, ds, q_tile); /* waits for dQ too */
         }
         pin(dq);
-        if (leader) mbarrier_arrive(bar.do_empty(stage.slot));
+        if (leader)
+            mbarrier_arrive(bar.do_empty(stage.slot));
         const int64_t block = ((int64_t)(b * p.heads + h_kv * p.group + g) * p.query_blocks + i) * 2 + wg;
         float *const sum = p.dq_sum + block * (DQ_N / 2 * 128) + thread * 4;
         if (p.turn) {
             if (thread == 0)
-                while (*(volatile uint32_t *)(p.turn + block) != (uint32_t)key_tile) __nanosleep(32);
+                while (*(volatile uint32_t *)(p.turn + block) != (uint32_t)key_tile)
+                    __nanosleep(32);
             named_sync(GROUP_BARRIER + wg, 128);
         }
 #pragma unroll
@@ -265,13 +276,15 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         if (p.turn) {
             __threadfence();
             named_sync(GROUP_BARRIER + wg, 128);
-            if (thread == 0) *(volatile uint32_t *)(p.turn + block) = key_tile + 1;
+            if (thread == 0)
+                *(volatile uint32_t *)(p.turn + block) = key_tile + 1;
         }
         if constexpr (PLANES == 1) {
             wgmma_wait<0>();
             pin(dk);
         }
-        if (leader) mbarrier_arrive(bar.q_empty(stage.slot));
+        if (leader)
+            mbarrier_arrive(bar.q_empty(stage.slot));
         stage.next();
     }
 
@@ -281,7 +294,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int64_t i = key + 8 * r;
-        if (i >= p.seq_k) continue;
+        if (i >= p.seq_k)
+            continue;
 #pragma unroll
         for (int j = 0; j < DP / 8; j++)
             if (8 * j < p.head_dim) {
@@ -294,8 +308,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
 
 /* ---- before: delta = rowsum(dO O), lse in base 2, zeroed sums. One warp a row of (B*H, padded Sq). ---- */
 struct prepare_params {
-    sb_tensor o, d_o; /* (B, H, Sq, D) */
-    const float *lse; /* (B, H, Sq) */
+    sb_tensor o, d_o;    /* (B, H, Sq, D) */
+    const float *lse;    /* (B, H, Sq) */
     float *lse2, *delta; /* (B*H, rows): rows past Sq get +inf and 0, so that P and dS are 0 there */
     float4 *zero;
     int64_t zero_count; /* float4 to clear: dQ sums and turns */
@@ -303,11 +317,13 @@ struct prepare_params {
 };
 
 template <class M> /* M: type in memory */
-__global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p) {
+__global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p)
+{
     wait_for_previous_kernel(); /* the split of fp32: the end of this kernel must be its end too */
     let_next_kernel_start();
     const uint32_t threads = gridDim.x * blockDim.x, id = blockIdx.x * blockDim.x + threadIdx.x;
-    for (int64_t i = id; i < p.zero_count; i += threads) p.zero[i] = make_float4(0, 0, 0, 0);
+    for (int64_t i = id; i < p.zero_count; i += threads)
+        p.zero[i] = make_float4(0, 0, 0, 0);
     const int lane = threadIdx.x % 32;
     const uint32_t rows = (uint32_t)p.batch * p.heads * p.rows;
     for (uint32_t r = id / 32; r < rows; r += threads / 32) {
@@ -324,15 +340,19 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
                     const uint2 x = *(const uint2 *)(o + d), y = *(const uint2 *)(d_o + d);
                     const M *const a = (const M *)&x, *const c = (const M *)&y;
 #pragma unroll
-                    for (int e = 0; e < 4; e++) sum += (float)a[e] * (float)c[e];
+                    for (int e = 0; e < 4; e++)
+                        sum += (float)a[e] * (float)c[e];
                 }
             }
             const float lse = p.lse[(int64_t)bh * p.seq_q + i];
-            if (lse > -INFINITY) lse2 = lse * LOG2E;
+            if (lse > -INFINITY)
+                lse2 = lse * LOG2E;
         }
 #pragma unroll
-        for (int n = 16; n; n /= 2) sum += __shfl_xor_sync(~0u, sum, n);
-        if (lane == 0) p.lse2[r] = lse2, p.delta[r] = sum;
+        for (int n = 16; n; n /= 2)
+            sum += __shfl_xor_sync(~0u, sum, n);
+        if (lane == 0)
+            p.lse2[r] = lse2, p.delta[r] = sum;
     }
 }
 
@@ -345,7 +365,9 @@ struct finish_params {
     float scale;
 };
 
-template <class M, int DP, int BM> __global__ void __launch_bounds__(256) flash_backward_finish(const finish_params p) {
+template <class M, int DP, int BM>
+__global__ void __launch_bounds__(256) flash_backward_finish(const finish_params p)
+{
     constexpr int DQ_N = DP == 128 ? BM : BM / 2, PITCH = DP + 4;
     __shared__ float rows[BM * PITCH];
     wait_for_previous_kernel();
@@ -353,7 +375,8 @@ template <class M, int DP, int BM> __global__ void __launch_bounds__(256) flash_
     const int64_t bh = blockIdx.x / p.query_blocks;
     const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const float4 *const from = (const float4 *)p.dq_sum + ((int64_t)blockIdx.x * 2 + wg) * (DQ_N / 8 * 128) + thread;
-    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4, q0 = (DP == 128 ? 0 : wg * (BM / 2)) + 2 * (lane % 4);
+    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4,
+              q0 = (DP == 128 ? 0 : wg * (BM / 2)) + 2 * (lane % 4);
 #pragma unroll
     for (int j = 0; j < DQ_N / 8; j++) {
         const float4 x = from[j * 128];
@@ -364,7 +387,8 @@ template <class M, int DP, int BM> __global__ void __launch_bounds__(256) flash_
     M *const head = (M *)p.dq + bh / p.heads * p.dq_stride_b + bh % p.heads * p.dq_stride_h;
     for (int unit = threadIdx.x; unit < BM * (DP / 4); unit += 256) {
         const int q = unit / (DP / 4), e = unit % (DP / 4) * 4, i = block * BM + q;
-        if (i >= p.seq_q || e >= p.head_dim) continue;
+        if (i >= p.seq_q || e >= p.head_dim)
+            continue;
         const float4 x = *(const float4 *)(rows + q * PITCH + e);
         store_pair(head + i * p.dq_stride_s + e, x.x * p.scale, x.y * p.scale);
         store_pair(head + i * p.dq_stride_s + e + 2, x.z * p.scale, x.w * p.scale);

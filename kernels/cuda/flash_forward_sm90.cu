@@ -16,7 +16,8 @@ using namespace flash_sm90;
 /* Blocks that share a row tile: the power of two for which the chip should be done first. Time is counted in key
  * blocks; a cluster costs FIXED (load, first products, merge, start) plus its share of the tile's blocks, and
  * `clusters[i]` clusters of 2^i blocks run at once. Tiles start longest first. */
-static int choose_split(const sb_attention *a, int tiles, int block_keys, const int *clusters) {
+static int choose_split(const sb_attention *a, int tiles, int block_keys, const int *clusters)
+{
     const double FIXED = 4, jobs = (double)a->batch * a->heads * tiles;
     const int longest = (a->seq_k + block_keys - 1) / block_keys;
     const double work = jobs * longest * (a->causal ? 0.5 : 1.0);
@@ -29,14 +30,16 @@ static int choose_split(const sb_attention *a, int tiles, int block_keys, const 
             const double next = longest * (a->causal ? 1 - at_once / jobs : 1.0);
             time = fmax(time, fmax(2 * (FIXED + next / split), (jobs * FIXED + work / split) / at_once));
         }
-        if (time < best_time) best = 1 << i, best_time = time;
+        if (time < best_time)
+            best = 1 << i, best_time = time;
     }
     return best;
 }
 
 /* How many clusters of 1, 2, 4 and 8 blocks run at once. Every variant of the kernel runs one block an SM, so the
  * first one asked about answers for all. */
-static const int *count_clusters(const sb_context *ctx, const void *kernel, int threads, int smem_bytes) {
+static const int *count_clusters(const sb_context *ctx, const void *kernel, int threads, int smem_bytes)
+{
     static int known[4], known_ordinal = -1;
     if (known_ordinal != ctx->ordinal) {
         known[0] = ctx->sm_count;
@@ -48,7 +51,8 @@ static const int *count_clusters(const sb_context *ctx, const void *kernel, int 
             cudaLaunchConfig_t config = {};
             config.gridDim = dim3(ctx->sm_count / 8 * 8), config.blockDim = dim3(threads);
             config.dynamicSmemBytes = smem_bytes, config.attrs = &cluster, config.numAttrs = 1;
-            if (cudaOccupancyMaxActiveClusters(&known[i], kernel, &config) != cudaSuccess) known[i] = 0;
+            if (cudaOccupancyMaxActiveClusters(&known[i], kernel, &config) != cudaSuccess)
+                known[i] = 0;
         }
         (void)cudaGetLastError();
         known_ordinal = ctx->ordinal;
@@ -58,7 +62,8 @@ static const int *count_clusters(const sb_context *ctx, const void *kernel, int 
 
 template <class T, int PLANES, int DP, int BN, int GROUPS, bool CAUSAL>
 static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
-                        const sb_tensor *k, const sb_tensor *v, cudaStream_t stream) {
+                             const sb_tensor *k, const sb_tensor *v, cudaStream_t stream)
+{
     using mem = forward_memory<PLANES, DP, BN, GROUPS>;
     const auto kernel = flash_forward<T, PLANES, DP, BN, GROUPS, CAUSAL>;
     p.tiles = (a->seq_q + mem::ROWS - 1) / mem::ROWS;
@@ -68,44 +73,52 @@ static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forwa
         (st = tma_map_tensor(&p.k_map, type, k, a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim, BN)) ||
         (st = tma_map_tensor(&p.v_map, type, v, a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim, BN)))
         return st;
-    const int split = choose_split(
-        a, p.tiles, BN, count_clusters(ctx, (const void *)kernel, 128 * (GROUPS + 1), mem::BYTES));
+    const int split =
+        choose_split(a, p.tiles, BN, count_clusters(ctx, (const void *)kernel, 128 * (GROUPS + 1), mem::BYTES));
     const int64_t jobs = (int64_t)p.tiles * a->batch * a->heads;
     const unsigned grid = (unsigned)(split > 1 ? jobs * split : jobs < ctx->sm_count ? jobs : ctx->sm_count);
-    return launch_sm90("flash forward (Hopper)", kernel, grid, 128 * (GROUPS + 1), mem::BYTES, split, PLANES == 2, stream,
-                       p);
+    return launch_sm90("flash forward (Hopper)", kernel, grid, 128 * (GROUPS + 1), mem::BYTES, split, PLANES == 2,
+                       stream, p);
 }
 
 template <class T, int PLANES, int DP, int BN, int GROUPS>
 static sb_status launch(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
-                        const sb_tensor *k, const sb_tensor *v, cudaStream_t stream) {
+                        const sb_tensor *k, const sb_tensor *v, cudaStream_t stream)
+{
     return a->causal ? launch_tile<T, PLANES, DP, BN, GROUPS, true>(ctx, a, p, q, k, v, stream)
                      : launch_tile<T, PLANES, DP, BN, GROUPS, false>(ctx, a, p, q, k, v, stream);
 }
 
 template <class T, int PLANES>
 static sb_status dispatch(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
-                          const sb_tensor *k, const sb_tensor *v, cudaStream_t stream) {
+                          const sb_tensor *k, const sb_tensor *v, cudaStream_t stream)
+{
     constexpr int WIDE_KEYS = PLANES == 1 ? 128 : 64; /* key block at D > 64 */
     const int64_t heads = (int64_t)a->batch * a->heads;
     if (heads * ((a->seq_q + 63) / 64) * MAX_SPLIT <= ctx->sm_count)
         return a->head_dim > 64 ? launch<T, PLANES, 128, WIDE_KEYS, 1>(ctx, a, p, q, k, v, stream)
                                 : launch<T, PLANES, 64, 128, 1>(ctx, a, p, q, k, v, stream);
-    if (a->head_dim > 64) return launch<T, PLANES, 128, WIDE_KEYS, 2>(ctx, a, p, q, k, v, stream);
-    if constexpr (PLANES == 1) { /* softmax-bound: a third group to hide it, unless its rows would leave the chip idle */
-        if (heads * ((a->seq_q + 191) / 192) >= ctx->sm_count) return launch<T, 1, 64, 128, 3>(ctx, a, p, q, k, v, stream);
+    if (a->head_dim > 64)
+        return launch<T, PLANES, 128, WIDE_KEYS, 2>(ctx, a, p, q, k, v, stream);
+    if constexpr (PLANES ==
+                  1) { /* softmax-bound: a third group to hide it, unless its rows would leave the chip idle */
+        if (heads * ((a->seq_q + 191) / 192) >= ctx->sm_count)
+            return launch<T, 1, 64, 128, 3>(ctx, a, p, q, k, v, stream);
     }
     return launch<T, PLANES, 64, 128, 2>(ctx, a, p, q, k, v, stream);
 }
 
-extern "C" size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attention *a) {
+extern "C" size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attention *a)
+{
     (void)ctx;
-    if (a->dtype != SB_FP32) return 0;
+    if (a->dtype != SB_FP32)
+        return 0;
     return planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim) +
            2 * planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
 }
 
-extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream) {
+extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream)
+{
     forward_params p = {};
     p.o = a->o.data;
     p.o_stride_b = a->o.stride_b, p.o_stride_h = a->o.stride_h, p.o_stride_s = a->o.stride_s;
@@ -121,18 +134,22 @@ extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, 
     p.section = (int)(fit < p.group ? p.group : fit < all ? fit : all);
 
     const cudaStream_t s = (cudaStream_t)stream;
-    if (a->dtype == SB_BF16) return dispatch<__nv_bfloat16, 1>(ctx, a, p, &a->q, &a->k, &a->v, s);
-    if (a->dtype == SB_FP16) return dispatch<__half, 1>(ctx, a, p, &a->q, &a->k, &a->v, s);
+    if (a->dtype == SB_BF16)
+        return dispatch<__nv_bfloat16, 1>(ctx, a, p, &a->q, &a->k, &a->v, s);
+    if (a->dtype == SB_FP16)
+        return dispatch<__half, 1>(ctx, a, p, &a->q, &a->k, &a->v, s);
 
     const sb_status room = sb_workspace_check(a, flash_sm90_forward_workspace(ctx, a));
-    if (room) return room;
+    if (room)
+        return room;
     char *w = (char *)a->workspace;
     planes_tensor t[3] = {
         {a->q, w, a->heads, a->seq_q}, {a->k, 0, a->heads_kv, a->seq_k}, {a->v, 0, a->heads_kv, a->seq_k}};
     t[1].to = w += planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim);
     t[2].to = w + planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
     const sb_status st = planes_split(t, 3, a->batch, a->head_dim, stream);
-    if (st) return st;
+    if (st)
+        return st;
     const sb_tensor q = planes_view(&t[0], a->head_dim), k = planes_view(&t[1], a->head_dim),
                     v = planes_view(&t[2], a->head_dim);
     return dispatch<__nv_bfloat16, 2>(ctx, a, p, &q, &k, &v, s);

@@ -19,25 +19,27 @@
 
 #include "kernels/cuda/flash_sm90.cuh"
 
-namespace flash_sm90 {
+namespace flash_sm90
+{
 
 constexpr int FORWARD_STAGES = 2;
 constexpr int MAX_SPLIT = 8; /* blocks that may share a tile: the portable limit of a cluster */
 
 struct forward_params {
     CUtensorMap q_map, k_map, v_map;
-    void *o;                                      /* (B, H, Sq, D) */
-    int64_t o_stride_b, o_stride_h, o_stride_s;   /* elements */
-    float *lse;                                   /* (B, H, Sq) */
+    void *o;                                    /* (B, H, Sq, D) */
+    int64_t o_stride_b, o_stride_h, o_stride_s; /* elements */
+    float *lse;                                 /* (B, H, Sq) */
     int batch, heads, group, seq_q, seq_k, head_dim;
-    int tiles;                                    /* row tiles of one head */
-    unsigned *next_job;                           /* two zeros: jobs given out beyond the first of each block; blocks done */
-    int section;                                  /* heads walked together, so that their K and V stay in L2 */
+    int tiles;          /* row tiles of one head */
+    unsigned *next_job; /* two zeros: jobs given out beyond the first of each block; blocks done */
+    int section;        /* heads walked together, so that their K and V stay in L2 */
     float scale, scale_log2;
 };
 
 /* GROUPS: consumer warpgroups, each 64 query rows of the block. */
-template <int PLANES, int DP, int BN, int GROUPS> struct forward_memory {
+template <int PLANES, int DP, int BN, int GROUPS>
+struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
     using tile_q = tile<PLANES, ROWS, DP>;
     using tile_kv = tile<PLANES, BN, DP>;
@@ -75,7 +77,8 @@ struct forward_job {
 
 /* Jobs are numbered longest first within a section of heads. */
 template <int ROWS, int BN, bool CAUSAL>
-__device__ __forceinline__ forward_job forward_decode(const forward_params &p, int number, int split, int rank) {
+__device__ __forceinline__ forward_job forward_decode(const forward_params &p, int number, int split, int rank)
+{
     forward_job job;
     const int first_head = number / (p.section * p.tiles) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads - first_head);
@@ -100,12 +103,14 @@ struct row_state {
 
 /* Scores of one key block to probabilities in place; factor is what older sums and O must be multiplied by. */
 template <int BN>
-__device__ __forceinline__ void softmax_block(float (&s)[BN / 2], row_state &rows, float (&factor)[2], float c) {
+__device__ __forceinline__ void softmax_block(float (&s)[BN / 2], row_state &rows, float (&factor)[2], float c)
+{
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float top = fmaxf(s[2 * r], s[2 * r + 1]);
 #pragma unroll
-        for (int j = 1; j < BN / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+        for (int j = 1; j < BN / 8; j++)
+            top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
         top = fmaxf(rows.max[r], quad_max(top));
         const float shift = top == -INFINITY ? 0.f : top * c; /* a row without keys so far: exp2(-inf) is 0 */
         factor[r] = exp2_approx(rows.max[r] * c - shift);
@@ -124,12 +129,15 @@ __device__ __forceinline__ void softmax_block(float (&s)[BN / 2], row_state &row
 }
 
 /* Keys at or past the limit of a row get -inf. limit[r] counts from this thread's first column of the block. */
-template <int BN> __device__ __forceinline__ void mask_block(float (&s)[BN / 2], const int (&limit)[2]) {
+template <int BN>
+__device__ __forceinline__ void mask_block(float (&s)[BN / 2], const int (&limit)[2])
+{
 #pragma unroll
     for (int j = 0; j < BN / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            if (8 * j + (e & 1) >= limit[e >> 1]) s[4 * j + e] = -INFINITY;
+            if (8 * j + (e & 1) >= limit[e >> 1])
+                s[4 * j + e] = -INFINITY;
 }
 
 /* Where the rows of a tile go. */
@@ -144,8 +152,10 @@ struct merge_target {
 /* This block's share of a tile's rows from the partial results of all SPLIT blocks. Every load is issued before the
  * first is used: distributed shared memory answers in about a microsecond, however many ask. */
 template <class MEM, class OUT, int DP, int GROUPS, int SPLIT>
-__device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_target &t) {
-    constexpr int SHARE = MEM::ROWS / SPLIT, UNITS = SHARE * (DP / 4) / (128 * GROUPS); /* units of 4 columns a thread */
+__device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_target &t)
+{
+    constexpr int SHARE = MEM::ROWS / SPLIT,
+                  UNITS = SHARE * (DP / 4) / (128 * GROUPS); /* units of 4 columns a thread */
     static_assert(UNITS * 128 * GROUPS == SHARE * (DP / 4), "whole units");
     const int thread = threadIdx.x - 128;
     float top[UNITS][SPLIT], sum[UNITS][SPLIT];
@@ -166,7 +176,8 @@ __device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_
         const int64_t i = t.row_first + rank * SHARE + unit / (DP / 4);
         float most = top[u][0], total = 0;
 #pragma unroll
-        for (int n = 1; n < SPLIT; n++) most = fmaxf(most, top[u][n]);
+        for (int n = 1; n < SPLIT; n++)
+            most = fmaxf(most, top[u][n]);
         const float shift = most == -INFINITY ? 0.f : most;
         float4 o = make_float4(0, 0, 0, 0);
 #pragma unroll
@@ -175,18 +186,20 @@ __device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_
             total += w * sum[u][n];
             o.x += w * part[u][n].x, o.y += w * part[u][n].y, o.z += w * part[u][n].z, o.w += w * part[u][n].w;
         }
-        if (i >= t.seq_q || d >= t.head_dim) continue;
+        if (i >= t.seq_q || d >= t.head_dim)
+            continue;
         const float inverse = total > 0 ? 1 / total : 0;
         OUT *const to = (OUT *)t.o + i * t.stride_s + d;
         store_pair(to, o.x * inverse, o.y * inverse);
         store_pair(to + 2, o.z * inverse, o.w * inverse);
-        if (d == 0) t.lse[i] = total > 0 ? most * t.scale + logf(total) : -INFINITY;
+        if (d == 0)
+            t.lse[i] = total > 0 ? most * t.scale + logf(total) : -INFINITY;
     }
 }
 
 template <class T, int PLANES, int DP, int BN, int GROUPS, bool CAUSAL>
-__global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
-    flash_forward(const __grid_constant__ forward_params p) {
+__global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
+{
     using mem = forward_memory<PLANES, DP, BN, GROUPS>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
@@ -222,14 +235,16 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
-            if (PLANES == 2) wait_for_previous_kernel(); /* which makes the planes */
+            if (PLANES == 2)
+                wait_for_previous_kernel(); /* which makes the planes */
             ring<mem::Q_STAGES> q;
             ring<FORWARD_STAGES> k, v, turn;
             for (int number = blockIdx.x / split;; turn.next()) {
                 mbarrier_wait(bar.job_empty(turn.slot), turn.parity ^ 1);
                 job_number[turn.slot] = number;
                 mbarrier_arrive(bar.job_full(turn.slot));
-                if (number >= jobs) break;
+                if (number >= jobs)
+                    break;
                 const forward_job job = forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank);
                 if (job.block_begin < job.block_end) {
                     mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
@@ -278,16 +293,20 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
     const bool leader = lane == 0;
     const float c = p.scale_log2;
 
-    if (PLANES == 2) wait_for_previous_kernel(); /* so that the end of this kernel is the end of that one too */
-    if (GROUPS > 1 && wg == GROUPS - 1) named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
+    if (PLANES == 2)
+        wait_for_previous_kernel(); /* so that the end of this kernel is the end of that one too */
+    if (GROUPS > 1 && wg == GROUPS - 1)
+        named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
     ring<mem::Q_STAGES> q;
     ring<FORWARD_STAGES> k, v, turn;
     for (;; turn.next()) {
         mbarrier_wait(bar.job_full(turn.slot), turn.parity);
         const int number = job_number[turn.slot];
         __syncwarp();
-        if (leader) mbarrier_arrive(bar.job_empty(turn.slot));
-        if (number >= jobs) break;
+        if (leader)
+            mbarrier_arrive(bar.job_empty(turn.slot));
+        if (number >= jobs)
+            break;
         const forward_job job = forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank);
         const int row = job.row_first + row_local, wg_row = job.row_first + wg * 64;
         row_state rows = {{-INFINITY, -INFINITY}, {0, 0}};
@@ -295,7 +314,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
         float part[PLANES == 1 ? 1 : DP / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
         uint32_t prob[PLANES][BN / 4];
 #pragma unroll
-        for (int i = 0; i < DP / 2; i++) o[i] = 0;
+        for (int i = 0; i < DP / 2; i++)
+            o[i] = 0;
 
         if (job.block_begin < job.block_end) {
             const uint32_t q_addr = base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES;
@@ -319,16 +339,19 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
             wgmma_commit();
             wgmma_wait<0>();
             pin(s);
-            if (leader) mbarrier_arrive(bar.k_empty(k.slot));
+            if (leader)
+                mbarrier_arrive(bar.k_empty(k.slot));
             k.next();
             scores_to_probabilities(job.block_end - 1);
             to_operand<T, PLANES, BN / 4>(prob, s);
 
             for (int j = job.block_end - 2; j >= job.block_begin; j--) {
                 mbarrier_wait(bar.k_full(k.slot), k.parity);
-                if (GROUPS > 1) named_sync(TURN_BARRIER + wg, 256);
+                if (GROUPS > 1)
+                    named_sync(TURN_BARRIER + wg, 256);
 #pragma unroll
-                for (int i = 0; i < PLANES; i++) pin(prob[i]);
+                for (int i = 0; i < PLANES; i++)
+                    pin(prob[i]);
                 pin(o);
                 wgmma_fence();
                 mma_abt<T, tile_q, tile_kv, BN>(s, q_addr, base + mem::K + k.slot * tile_kv::BYTES);
@@ -340,39 +363,50 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
                 else
                     mma_rs<T, tile_kv, DP>(part, prob, base + mem::V + v.slot * tile_kv::BYTES, 0);
                 wgmma_commit();
-                if (GROUPS > 1) named_arrive(TURN_BARRIER + (wg + 1) % GROUPS, 256);
+                if (GROUPS > 1)
+                    named_arrive(TURN_BARRIER + (wg + 1) % GROUPS, 256);
                 wgmma_wait<1>();
                 pin(s);
-                if (leader) mbarrier_arrive(bar.k_empty(k.slot));
+                if (leader)
+                    mbarrier_arrive(bar.k_empty(k.slot));
                 k.next();
                 scores_to_probabilities(j);
                 wgmma_wait<0>();
-                if constexpr (PLANES == 1) pin(o);
-                else pin(part);
+                if constexpr (PLANES == 1)
+                    pin(o);
+                else
+                    pin(part);
 #pragma unroll
-                for (int i = 0; i < PLANES; i++) pin(prob[i]);
-                if (leader) mbarrier_arrive(bar.v_empty(v.slot));
+                for (int i = 0; i < PLANES; i++)
+                    pin(prob[i]);
+                if (leader)
+                    mbarrier_arrive(bar.v_empty(v.slot));
                 v.next();
 #pragma unroll
-                for (int i = 0; i < DP / 2; i++) o[i] = (PLANES == 1 ? o[i] : o[i] + part[i]) * factor[i >> 1 & 1];
+                for (int i = 0; i < DP / 2; i++)
+                    o[i] = (PLANES == 1 ? o[i] : o[i] + part[i]) * factor[i >> 1 & 1];
                 to_operand<T, PLANES, BN / 4>(prob, s);
             }
-            if (leader) mbarrier_arrive(bar.q_empty(q.slot));
+            if (leader)
+                mbarrier_arrive(bar.q_empty(q.slot));
             q.next();
 
             mbarrier_wait(bar.v_full(v.slot), v.parity);
 #pragma unroll
-            for (int i = 0; i < PLANES; i++) pin(prob[i]);
+            for (int i = 0; i < PLANES; i++)
+                pin(prob[i]);
             pin(o);
             wgmma_fence();
             mma_rs<T, tile_kv, DP>(o, prob, base + mem::V + v.slot * tile_kv::BYTES, 1);
             wgmma_commit();
             wgmma_wait<0>();
             pin(o);
-            if (leader) mbarrier_arrive(bar.v_empty(v.slot));
+            if (leader)
+                mbarrier_arrive(bar.v_empty(v.slot));
             v.next();
 #pragma unroll
-            for (int r = 0; r < 2; r++) rows.sum[r] = quad_sum(rows.sum[r]);
+            for (int r = 0; r < 2; r++)
+                rows.sum[r] = quad_sum(rows.sum[r]);
         }
 
         using out = typename memory_type<T, PLANES>::type;
@@ -382,7 +416,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 const int i = row + 8 * r;
-                if (i >= p.seq_q) continue;
+                if (i >= p.seq_q)
+                    continue;
                 const float inverse = rows.sum[r] > 0 ? 1 / rows.sum[r] : 0;
 #pragma unroll
                 for (int j = 0; j < DP / 8; j++)
@@ -405,17 +440,22 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1)
 #pragma unroll
             for (int j = 0; j < DP / 8; j++)
                 store_pair(part_o + i * mem::MERGE_PITCH + 8 * j + column, o[4 * j + 2 * r], o[4 * j + 2 * r + 1]);
-            if (lane % 4 == 0) part_max[i] = rows.max[r], part_sum[i] = rows.sum[r];
+            if (lane % 4 == 0)
+                part_max[i] = rows.max[r], part_sum[i] = rows.sum[r];
         }
         cluster_sync();
         const merge_target target = {o_head, p.o_stride_s, lse_head, job.row_first, p.seq_q, p.head_dim, p.scale, c};
-        if (split == 2) merge_rows<mem, out, DP, GROUPS, 2>(base, rank, target);
-        if (split == 4) merge_rows<mem, out, DP, GROUPS, 4>(base, rank, target);
-        if (split == 8) merge_rows<mem, out, DP, GROUPS, 8>(base, rank, target);
+        if (split == 2)
+            merge_rows<mem, out, DP, GROUPS, 2>(base, rank, target);
+        if (split == 4)
+            merge_rows<mem, out, DP, GROUPS, 4>(base, rank, target);
+        if (split == 8)
+            merge_rows<mem, out, DP, GROUPS, 8>(base, rank, target);
         cluster_sync();
         break;
     }
-    if (GROUPS > 1 && wg == 0) named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
+    if (GROUPS > 1 && wg == 0)
+        named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
 }
 
 } // namespace flash_sm90

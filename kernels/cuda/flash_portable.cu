@@ -5,14 +5,16 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/internal.h"
 
-namespace {
+namespace
+{
 
 using flash_portable::launchers;
 
 constexpr int forward_tensors = 4, all_tensors = 8;
 
 /* What the 16-byte copies need. Forward has the first four of these tensors. */
-sb_status check_tensors(const sb_attention *a, int count, bool pointers) {
+sb_status check_tensors(const sb_attention *a, int count, bool pointers)
+{
     const struct {
         const char *name;
         const sb_tensor &tensor;
@@ -32,22 +34,23 @@ sb_status check_tensors(const sb_attention *a, int count, bool pointers) {
     return pointers && !a->lse ? sb_error(SB_INVALID, "lse is NULL") : SB_OK;
 }
 
-sb_status check_problem(sb_context *ctx, const sb_attention *a) {
+sb_status check_problem(sb_context *ctx, const sb_attention *a)
+{
     sb_status s = sb_attention_check(a);
     if (s != SB_OK)
         return s;
     if (ctx->cc_major < 8)
         return sb_error(SB_UNSUPPORTED, "flash_portable needs compute capability 8.0 or later, this device has %d.%d",
                         ctx->cc_major, ctx->cc_minor);
-    if (a->scale < 0)
-        return sb_error(SB_UNSUPPORTED, "flash_portable needs a positive scale, not %g", a->scale);
     const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
     if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
-        return sb_error(SB_UNSUPPORTED, "flash_portable takes at most 2^30 rows (batch * heads * seq) of queries or keys");
+        return sb_error(SB_UNSUPPORTED,
+                        "flash_portable takes at most 2^30 rows (batch * heads * seq) of queries or keys");
     return SB_OK;
 }
 
-const launchers &launchers_of(sb_dtype t) {
+const launchers &launchers_of(sb_dtype t)
+{
     switch (t) {
     case SB_BF16: return flash_portable::bf16_launchers;
     case SB_FP16: return flash_portable::fp16_launchers;
@@ -56,24 +59,31 @@ const launchers &launchers_of(sb_dtype t) {
     }
 }
 
-sb_attention with_scale(const sb_attention *a) {
+sb_attention with_scale(const sb_attention *a)
+{
     sb_attention resolved = *a;
     resolved.scale = sb_attention_scale(a);
     return resolved;
 }
 
-sb_status supported(sb_context *ctx, const sb_attention *a) {
+sb_status supported(sb_context *ctx, const sb_attention *a)
+{
     sb_status s = check_problem(ctx, a);
     return s == SB_OK ? check_tensors(a, all_tensors, false) : s;
 }
 
-size_t no_bytes(sb_context *, const sb_attention *) { return 0; }
+size_t no_bytes(sb_context *, const sb_attention *)
+{
+    return 0;
+}
 
-size_t backward_workspace(sb_context *, const sb_attention *a) { /* flash_portable::query_stats of every query */
+size_t backward_workspace(sb_context *, const sb_attention *a)
+{ /* flash_portable::query_stats of every query */
     return (size_t)a->batch * a->heads * a->seq_q * 2 * sizeof(float);
 }
 
-sb_status forward(sb_context *ctx, const sb_attention *a, void *stream) {
+sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
+{
     sb_status s = check_problem(ctx, a);
     if (s == SB_OK)
         s = check_tensors(a, forward_tensors, true);
@@ -83,7 +93,8 @@ sb_status forward(sb_context *ctx, const sb_attention *a, void *stream) {
                           "flash_portable forward");
 }
 
-sb_status backward(sb_context *ctx, const sb_attention *a, void *stream) {
+sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
+{
     sb_status s = check_problem(ctx, a);
     if (s == SB_OK)
         s = check_tensors(a, all_tensors, true);
@@ -98,12 +109,8 @@ sb_status backward(sb_context *ctx, const sb_attention *a, void *stream) {
 } // namespace
 
 extern "C" const sb_attention_op sb_flash_portable_op = {
-    "flash_portable",
-    "FlashAttention-2 with mma.sync: any GPU from sm_80 up, every dtype, always deterministic",
-    supported,
-    no_bytes,
-    no_bytes,
-    backward_workspace,
-    forward,
-    backward,
+    "flash_portable", "FlashAttention-2 with mma.sync: any GPU from sm_80 up, every dtype, always deterministic",
+    supported,        no_bytes,
+    no_bytes,         backward_workspace,
+    forward,          backward,
 };

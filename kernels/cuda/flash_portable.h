@@ -6,7 +6,8 @@
 
 #include "kernels/kernels.h"
 
-namespace flash_portable {
+namespace flash_portable
+{
 
 /* Both need a.scale resolved (not 0) and positive, and B*H*Sq and B*Hkv*Sk at most 2^30. backward needs (B,H,Sq) x 2
  * floats of workspace. */

@@ -9,10 +9,13 @@
 
 #include "kernels/cuda/flash_portable_tile.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 
 /* Of one query. A query that sees no key has lse2 = +inf, so that every p = 2^(s - lse2) of it is 0. */
-struct query_stats { float lse2, delta; };
+struct query_stats {
+    float lse2, delta;
+};
 
 template <class P, int D, int MT, int WARPS, int WALK>
 struct backward_shape {
@@ -24,7 +27,8 @@ struct backward_shape {
 constexpr int stats_threads = 256, stats_lanes = 16; /* lanes of one query: 16 pieces of 16 bytes, twice in fp32 */
 
 template <class E>
-__global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant__ sb_attention a) {
+__global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant__ sb_attention a)
+{
     const int query = blockIdx.x * (stats_threads / stats_lanes) + threadIdx.x / stats_lanes; /* of (B, H, Sq) */
     const int lane = threadIdx.x % stats_lanes;
     const bool valid = query < a.batch * a.heads * a.seq_q;
@@ -50,7 +54,8 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
 }
 
 template <class P, int D, int MT, int WARPS, int BQ>
-__global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention a) {
+__global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention a)
+{
     using E = typename P::element;
     using shape = backward_shape<P, D, MT, WARPS, BQ>;
     constexpr int stride = tile_stride<E, D>;
@@ -142,7 +147,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
 }
 
 template <class P, int D, int MT, int WARPS, int BK>
-__global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constant__ sb_attention a) {
+__global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constant__ sb_attention a)
+{
     using E = typename P::element;
     using shape = backward_shape<P, D, MT, WARPS, BK>;
     constexpr int stride = tile_stride<E, D>;

@@ -1,6 +1,7 @@
 /* The flash_portable kernels for bf16. */
 #include "kernels/cuda/flash_portable_launch.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 const launchers bf16_launchers = {forward_any<half16<__nv_bfloat16>>, backward_any<half16<__nv_bfloat16>>};
 }

@@ -5,7 +5,8 @@
 
 #include "kernels/cuda/flash_portable_tile.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 
 template <class P, int D, int MT, int WARPS, int BK>
 struct forward_shape {
@@ -15,11 +16,13 @@ struct forward_shape {
 };
 
 /* Reduces over the four lanes that share a row. */
-__device__ __forceinline__ float quad_max(float x) {
+__device__ __forceinline__ float quad_max(float x)
+{
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
-__device__ __forceinline__ float quad_sum(float x) {
+__device__ __forceinline__ float quad_sum(float x)
+{
     x += __shfl_xor_sync(0xffffffffu, x, 1);
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
@@ -28,7 +31,8 @@ __device__ __forceinline__ float quad_sum(float x) {
  * row_max is of the unscaled scores; row_sum holds this lane's share of the row. */
 template <int MT, int BK, int D>
 __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float (&out)[MT][D / 8][4],
-                                               float (&row_max)[MT][2], float (&row_sum)[MT][2], float scale_log2) {
+                                               float (&row_max)[MT][2], float (&row_sum)[MT][2], float scale_log2)
+{
 #pragma unroll
     for (int mt = 0; mt < MT; mt++)
 #pragma unroll
@@ -60,7 +64,8 @@ __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float 
 }
 
 template <class P, int D, int MT, int WARPS, int BK>
-__global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__ sb_attention a) {
+__global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__ sb_attention a)
+{
     using E = typename P::element;
     using shape = forward_shape<P, D, MT, WARPS, BK>;
     constexpr int stride = tile_stride<E, D>;
@@ -127,12 +132,11 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
             }
             const int row = q0 + warp_row + mt * 16 + half * 8 + lane / 4;
             if (lane % 4 == 0 && row < a.seq_q)
-                a.lse[(int64_t)bh * a.seq_q + row] =
-                    sum == 0.0f ? -INFINITY : row_max[mt][half] * a.scale + logf(sum);
+                a.lse[(int64_t)bh * a.seq_q + row] = sum == 0.0f ? -INFINITY : row_max[mt][half] * a.scale + logf(sum);
         }
     __syncwarp(); /* the warp's rows of the Q tile are only its own */
-    store_rows<E, D, MT>(q_tile + warp_row * stride, out, head_rows<E>(a.o, b, h), a.o.stride_s, q0 + warp_row,
-                         a.seq_q, a.head_dim);
+    store_rows<E, D, MT>(q_tile + warp_row * stride, out, head_rows<E>(a.o, b, h), a.o.stride_s, q0 + warp_row, a.seq_q,
+                         a.head_dim);
 }
 
 } // namespace flash_portable

@@ -1,6 +1,7 @@
 /* The flash_portable kernels for fp16. */
 #include "kernels/cuda/flash_portable_launch.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 const launchers fp16_launchers = {forward_any<half16<__half>>, backward_any<half16<__half>>};
 }

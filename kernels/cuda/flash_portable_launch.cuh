@@ -9,7 +9,8 @@
 #include "kernels/cuda/flash_portable_backward.cuh"
 #include "kernels/cuda/flash_portable_forward.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 
 /* D is the padded head_dim. Tiles are as large as 255 registers a thread (two blocks of 128 threads fill an SM) and
  * the 99 KB of shared memory of sm_86 to sm_120 allow. */
@@ -24,7 +25,8 @@ struct tiling {
 /* A kernel must be allowed more than 48 KB of dynamic shared memory, once on each device. */
 template <class K>
 cudaError_t launch(K kernel, int64_t blocks, int threads, int shared_bytes, std::atomic<uint64_t> &allowed_devices,
-                   const sb_attention &a, cudaStream_t stream) {
+                   const sb_attention &a, cudaStream_t stream)
+{
     int device;
     cudaError_t e = cudaGetDevice(&device);
     if (e != cudaSuccess)
@@ -40,10 +42,14 @@ cudaError_t launch(K kernel, int64_t blocks, int threads, int shared_bytes, std:
     return cudaGetLastError();
 }
 
-inline int64_t blocks_of(int64_t heads, int seq, int rows) { return heads * ((seq + rows - 1) / rows); }
+inline int64_t blocks_of(int64_t heads, int seq, int rows)
+{
+    return heads * ((seq + rows - 1) / rows);
+}
 
 template <class P, int D>
-cudaError_t launch_forward(const sb_attention &a, cudaStream_t stream) {
+cudaError_t launch_forward(const sb_attention &a, cudaStream_t stream)
+{
     using tile = tiling<P, D>;
     using shape = forward_shape<P, D, tile::forward_mt, tile::warps, tile::forward_keys>;
     static_assert(shape::shared_bytes <= 99 * 1024, "must fit sm_86 to sm_120");
@@ -54,7 +60,8 @@ cudaError_t launch_forward(const sb_attention &a, cudaStream_t stream) {
 }
 
 template <class P, int D>
-cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream) {
+cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
+{
     using tile = tiling<P, D>;
     using shape = backward_shape<P, D, tile::backward_mt, tile::warps, tile::backward_walk>;
     static_assert(shape::shared_bytes <= 99 * 1024, "must fit sm_86 to sm_120");
@@ -65,8 +72,8 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream) {
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess)
         e = launch(backward_kv<P, D, tile::backward_mt, tile::warps, tile::backward_walk>,
-                   blocks_of((int64_t)a.batch * a.heads_kv, a.seq_k, shape::owned), shape::threads,
-                   shape::shared_bytes, allowed_devices_kv, a, stream);
+                   blocks_of((int64_t)a.batch * a.heads_kv, a.seq_k, shape::owned), shape::threads, shape::shared_bytes,
+                   allowed_devices_kv, a, stream);
     if (e == cudaSuccess)
         e = launch(backward_q<P, D, tile::backward_mt, tile::warps, tile::backward_walk>,
                    blocks_of((int64_t)a.batch * a.heads, a.seq_q, shape::owned), shape::threads, shape::shared_bytes,
@@ -75,7 +82,8 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream) {
 }
 
 template <class P>
-cudaError_t forward_any(const sb_attention &a, cudaStream_t stream) {
+cudaError_t forward_any(const sb_attention &a, cudaStream_t stream)
+{
     return a.head_dim <= 16   ? launch_forward<P, 16>(a, stream)
            : a.head_dim <= 32 ? launch_forward<P, 32>(a, stream)
            : a.head_dim <= 64 ? launch_forward<P, 64>(a, stream)
@@ -84,7 +92,8 @@ cudaError_t forward_any(const sb_attention &a, cudaStream_t stream) {
 }
 
 template <class P>
-cudaError_t backward_any(const sb_attention &a, cudaStream_t stream) {
+cudaError_t backward_any(const sb_attention &a, cudaStream_t stream)
+{
     return a.head_dim <= 16   ? launch_backward<P, 16>(a, stream)
            : a.head_dim <= 32 ? launch_backward<P, 32>(a, stream)
            : a.head_dim <= 64 ? launch_backward<P, 64>(a, stream)

@@ -13,7 +13,8 @@
 
 #include "kernels/cuda/mma.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 
 /* Shared tiles are row-major with 16 bytes of padding a row: 8 neighbouring rows then start in different banks, and so
  * do the single words that load_b_kn of the fp32 tiles reads. */
@@ -23,12 +24,14 @@ constexpr int tile_stride = COLUMNS + 16 / (int)sizeof(E);
 /* The 16-byte piece that this lane names to ldmatrix in a box of 16 rows x 32 bytes at `box`. by_rows gives the
  * matrices in the order (rows 0-7, left) (rows 8-15, left) (0-7, right) (8-15, right); by_columns swaps the middle. */
 template <class E>
-__device__ __forceinline__ const E *piece_by_rows(const E *box, int stride) {
+__device__ __forceinline__ const E *piece_by_rows(const E *box, int stride)
+{
     const int lane = threadIdx.x % 32;
     return box + (lane % 16) * stride + lane / 16 * (16 / (int)sizeof(E));
 }
 template <class E>
-__device__ __forceinline__ const E *piece_by_columns(const E *box, int stride) {
+__device__ __forceinline__ const E *piece_by_columns(const E *box, int stride)
+{
     const int lane = threadIdx.x % 32;
     return box + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * (16 / (int)sizeof(E));
 }
@@ -39,31 +42,40 @@ struct half16 {
     using element = T;
     static constexpr int kstep = 16;
     static constexpr bool separate_sums = false;
-    struct a_frag { uint32_t x[4]; };
-    struct b_frag { uint32_t x[2]; };
+    struct a_frag {
+        uint32_t x[4];
+    };
+    struct b_frag {
+        uint32_t x[2];
+    };
 
-    static __device__ __forceinline__ void load_a(a_frag &a, const T *box, int stride) {
+    static __device__ __forceinline__ void load_a(a_frag &a, const T *box, int stride)
+    {
         mma::ldmatrix(a.x, piece_by_rows(box, stride));
     }
-    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const T *box, int stride) {
+    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const T *box, int stride)
+    {
         uint32_t r[4];
         mma::ldmatrix(r, piece_by_columns(box, stride));
         b[0] = {r[0], r[1]};
         b[1] = {r[2], r[3]};
     }
-    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const T *box, int stride) {
+    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const T *box, int stride)
+    {
         uint32_t r[4];
         mma::ldmatrix_trans(r, piece_by_rows(box, stride));
         b[0] = {r[0], r[1]};
         b[1] = {r[2], r[3]};
     }
-    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4]) {
+    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4])
+    {
         a.x[0] = mma::pack(c[0][0], c[0][1], T());
         a.x[1] = mma::pack(c[0][2], c[0][3], T());
         a.x[2] = mma::pack(c[1][0], c[1][1], T());
         a.x[3] = mma::pack(c[1][2], c[1][3], T());
     }
-    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b) {
+    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b)
+    {
         mma::multiply(c, a.x, b.x, T());
     }
 };
@@ -74,33 +86,40 @@ struct tf32 {
     using element = float;
     static constexpr int kstep = 8;
     static constexpr bool separate_sums = true;
-    struct a_frag { uint32_t x[4]; };
-    struct b_frag { uint32_t x[2]; };
+    struct a_frag {
+        uint32_t x[4];
+    };
+    struct b_frag {
+        uint32_t x[2];
+    };
 
-    static __device__ __forceinline__ uint32_t round_bits(uint32_t fp32) {
-        return mma::to_tf32(__uint_as_float(fp32));
-    }
-    static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride) {
+    static __device__ __forceinline__ uint32_t round_bits(uint32_t fp32) { return mma::to_tf32(__uint_as_float(fp32)); }
+    static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride)
+    {
         uint32_t r[4];
         mma::ldmatrix(r, piece_by_rows(box, stride));
         a = {{round_bits(r[0]), round_bits(r[1]), round_bits(r[2]), round_bits(r[3])}};
     }
-    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride) {
+    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride)
+    {
         uint32_t r[4];
         mma::ldmatrix(r, piece_by_columns(box, stride));
         b[0] = {round_bits(r[0]), round_bits(r[1])};
         b[1] = {round_bits(r[2]), round_bits(r[3])};
     }
-    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride) {
+    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride)
+    {
         const int lane = threadIdx.x % 32;
         const float *even = box + lane % 4 * 2 * stride + lane / 4, *odd = even + stride;
         b[0] = {mma::to_tf32(even[0]), mma::to_tf32(odd[0])};
         b[1] = {mma::to_tf32(even[8]), mma::to_tf32(odd[8])};
     }
-    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4]) {
+    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4])
+    {
         a = {{mma::to_tf32(c[0][0]), mma::to_tf32(c[0][2]), mma::to_tf32(c[0][1]), mma::to_tf32(c[0][3])}};
     }
-    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b) {
+    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b)
+    {
         mma::multiply_tf32(c, a.x, b.x);
     }
 };
@@ -112,17 +131,24 @@ struct split3 {
     using element = float;
     static constexpr int kstep = 16;
     static constexpr bool separate_sums = true;
-    struct a_frag { uint32_t hi[4], lo[4]; };
-    struct b_frag { uint32_t hi[2], lo[2]; };
+    struct a_frag {
+        uint32_t hi[4], lo[4];
+    };
+    struct b_frag {
+        uint32_t hi[2], lo[2];
+    };
 
-    static __device__ __forceinline__ void split(uint32_t &hi, uint32_t &lo, float x, float y) {
+    static __device__ __forceinline__ void split(uint32_t &hi, uint32_t &lo, float x, float y)
+    {
         hi = mma::pack(x, y, __nv_bfloat16());
         lo = mma::pack(x - __uint_as_float(hi << 16), y - __uint_as_float(hi & 0xffff0000u), __nv_bfloat16());
     }
-    static __device__ __forceinline__ void split_bits(uint32_t &hi, uint32_t &lo, uint32_t x, uint32_t y) {
+    static __device__ __forceinline__ void split_bits(uint32_t &hi, uint32_t &lo, uint32_t x, uint32_t y)
+    {
         split(hi, lo, __uint_as_float(x), __uint_as_float(y));
     }
-    static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride) {
+    static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride)
+    {
         uint32_t left[4], right[4];
         mma::ldmatrix(left, piece_by_rows(box, stride));
         mma::ldmatrix(right, piece_by_rows(box + 8, stride));
@@ -131,7 +157,8 @@ struct split3 {
         split_bits(a.hi[2], a.lo[2], right[0], right[2]);
         split_bits(a.hi[3], a.lo[3], right[1], right[3]);
     }
-    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride) {
+    static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride)
+    {
         uint32_t left[4], right[4];
         mma::ldmatrix(left, piece_by_columns(box, stride));
         mma::ldmatrix(right, piece_by_columns(box + 8, stride));
@@ -140,7 +167,8 @@ struct split3 {
         split_bits(b[1].hi[0], b[1].lo[0], left[2], left[3]);
         split_bits(b[1].hi[1], b[1].lo[1], right[2], right[3]);
     }
-    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride) {
+    static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride)
+    {
         const int lane = threadIdx.x % 32;
         const float *top = box + lane % 4 * 2 * stride + lane / 4, *bottom = top + 8 * stride;
 #pragma unroll
@@ -149,13 +177,15 @@ struct split3 {
             split(b[i].hi[1], b[i].lo[1], bottom[8 * i], bottom[stride + 8 * i]);
         }
     }
-    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4]) {
+    static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4])
+    {
         split(a.hi[0], a.lo[0], c[0][0], c[0][1]);
         split(a.hi[1], a.lo[1], c[0][2], c[0][3]);
         split(a.hi[2], a.lo[2], c[1][0], c[1][1]);
         split(a.hi[3], a.lo[3], c[1][2], c[1][3]);
     }
-    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b) {
+    static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b)
+    {
         mma::multiply(c, a.lo, b.hi, __nv_bfloat16());
         mma::multiply(c, a.hi, b.lo, __nv_bfloat16());
         mma::multiply(c, a.hi, b.hi, __nv_bfloat16());

@@ -1,6 +1,7 @@
 /* The flash_portable kernels for tf32: fp32 in memory, tf32 products. */
 #include "kernels/cuda/flash_portable_launch.cuh"
 
-namespace flash_portable {
+namespace flash_portable
+{
 const launchers tf32_launchers = {forward_any<tf32>, backward_any<tf32>};
 }

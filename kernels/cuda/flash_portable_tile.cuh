@@ -8,7 +8,8 @@
 #include "kernels/cuda/flash_portable_policy.cuh"
 #include "kernels/kernels.h"
 
-namespace flash_portable {
+namespace flash_portable
+{
 
 constexpr float log2_e = 1.4426950408889634f;
 
@@ -20,15 +21,16 @@ struct alignas(16) piece {
 };
 
 template <class E>
-__device__ __forceinline__ E *head_rows(const sb_tensor &t, int b, int h) { /* (S, D), rows t.stride_s apart */
+__device__ __forceinline__ E *head_rows(const sb_tensor &t, int b, int h)
+{ /* (S, D), rows t.stride_s apart */
     return (E *)t.data + b * t.stride_b + h * t.stride_h;
 }
 
 /* Starts copying rows row0 .. row0+ROWS-1 of `rows` (S = n_rows, head_dim columns) into a tile of D columns; what is
  * outside becomes zero. */
 template <class E, int D, int ROWS, int THREADS>
-__device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride_s, int row0, int n_rows,
-                                          int head_dim) {
+__device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride_s, int row0, int n_rows, int head_dim)
+{
     constexpr int pieces = D / piece<E>::size, stride = tile_stride<E, D>;
     constexpr int rows_at_once = THREADS / pieces; /* with D = 96 some threads have nothing to do */
     const int r0 = threadIdx.x / pieces, c = threadIdx.x % pieces * piece<E>::size;
@@ -46,7 +48,8 @@ __device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride
  * more, so that every store is 16 bytes. */
 template <class E, int D, int MT>
 __device__ __forceinline__ void store_rows(E *box, const float (&acc)[MT][D / 8][4], E *rows, int64_t stride_s,
-                                           int row0, int n_rows, int head_dim) {
+                                           int row0, int n_rows, int head_dim)
+{
     constexpr int pieces = D / piece<E>::size, stride = tile_stride<E, D>;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll
@@ -68,7 +71,8 @@ __device__ __forceinline__ void store_rows(E *box, const float (&acc)[MT][D / 8]
 /* acc += A B^T: A is this warp's rows `a`, B a tile of N rows, both with K columns. */
 template <class P, int MT, int N, int K>
 __device__ __forceinline__ void product_nk(float (&acc)[MT][N / 8][4], const typename P::element *a,
-                                           const typename P::element *b) {
+                                           const typename P::element *b)
+{
     constexpr int stride = tile_stride<typename P::element, K>;
 #pragma unroll
     for (int k = 0; k < K; k += P::kstep) {
@@ -94,7 +98,8 @@ __device__ __forceinline__ void product_nk(float (&acc)[MT][N / 8][4], const typ
  * err; with separate_sums they only sum within the tile, and acc is added to in round-to-nearest. */
 template <class P, int MT, int N, int K>
 __device__ __forceinline__ void product_kn(float (&acc)[MT][N / 8][4], const float (&p)[MT][K / 8][4],
-                                           const typename P::element *b) {
+                                           const typename P::element *b)
+{
     constexpr int stride = tile_stride<typename P::element, N>;
     typename P::a_frag fa[K / P::kstep][MT];
 #pragma unroll
@@ -143,7 +148,8 @@ __device__ __forceinline__ void product_kn(float (&acc)[MT][N / 8][4], const flo
 /* Sets to -inf the scores (rows: queries from row0, columns: keys from column0) of keys that don't exist or, if
  * causal, that their query does not see. */
 template <int MT, int N>
-__device__ __forceinline__ void mask_scores(float (&s)[MT][N / 8][4], const sb_attention &a, int row0, int column0) {
+__device__ __forceinline__ void mask_scores(float (&s)[MT][N / 8][4], const sb_attention &a, int row0, int column0)
+{
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
 #pragma unroll
     for (int mt = 0; mt < MT; mt++)

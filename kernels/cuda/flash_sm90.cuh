@@ -10,7 +10,8 @@
 #include "kernels/cuda/sm90.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
-namespace flash_sm90 {
+namespace flash_sm90
+{
 
 using namespace sm90;
 
@@ -18,7 +19,8 @@ constexpr float LOG2E = 1.4426950408889634f;
 constexpr int ROW_BYTES = 128; /* one row of a panel: 64 elements of 16 bits */
 
 /* A tile of ROWS rows and DP columns, PLANES planes: [plane][panel of 64 columns][row][64], 128-byte swizzle. */
-template <int PLANES_, int ROWS_, int COLS_> struct tile {
+template <int PLANES_, int ROWS_, int COLS_>
+struct tile {
     static constexpr int PLANES = PLANES_, ROWS = ROWS_, COLS = COLS_;
     static constexpr int PANEL_BYTES = ROWS * ROW_BYTES;
     static constexpr int PLANE_BYTES = COLS / 64 * PANEL_BYTES;
@@ -27,13 +29,23 @@ template <int PLANES_, int ROWS_, int COLS_> struct tile {
 };
 
 /* Which planes product number i multiplies: hi hi, hi lo, lo hi. */
-template <int PLANES> struct products { static constexpr int COUNT = PLANES == 1 ? 1 : 3; };
-__device__ __forceinline__ constexpr int plane_a(int product) { return product == 2; }
-__device__ __forceinline__ constexpr int plane_b(int product) { return product == 1; }
+template <int PLANES>
+struct products {
+    static constexpr int COUNT = PLANES == 1 ? 1 : 3;
+};
+__device__ __forceinline__ constexpr int plane_a(int product)
+{
+    return product == 2;
+}
+__device__ __forceinline__ constexpr int plane_b(int product)
+{
+    return product == 1;
+}
 
 /* D = A B^T over the columns of both tiles: A 64 rows from a_addr on, B N rows from b_addr on, both K-major. */
 template <class T, class TA, class TB, int N>
-__device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint32_t b_addr) {
+__device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint32_t b_addr)
+{
     const uint64_t a0 = wgmma_descriptor(a_addr, 16), b0 = wgmma_descriptor(b_addr, 16);
 #pragma unroll
     for (int p = 0; p < products<TA::PLANES>::COUNT; p++)
@@ -49,7 +61,8 @@ __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint
  * accumulate 0: D is written, not added to. */
 template <class T, class TB, int N>
 __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB::PLANES][TB::ROWS / 4],
-                                       uint32_t b_addr, int accumulate) {
+                                       uint32_t b_addr, int accumulate)
+{
     const uint64_t b0 = wgmma_descriptor(b_addr, TB::PANEL_BYTES);
 #pragma unroll
     for (int p = 0; p < products<TB::PLANES>::COUNT; p++)
@@ -64,8 +77,9 @@ __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB
  * and fp32 must not have. So the products of one step go to fresh accumulators, 64 columns at a time, and are added to
  * the sum by ordinary, rounded additions. (The same remedy as DeepSeek-V3's for fp8, arXiv 2412.19437, section 3.3.2.) */
 template <class T, class TB>
-__device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2], const uint32_t (&a)[TB::PLANES][TB::ROWS / 4],
-                                               uint32_t b_addr) {
+__device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2],
+                                               const uint32_t (&a)[TB::PLANES][TB::ROWS / 4], uint32_t b_addr)
+{
 #pragma unroll
     for (int c = 0; c < TB::COLS / 64; c++) {
         float part[32];
@@ -75,17 +89,20 @@ __device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2], const
         wgmma_wait<0>();
         pin(part);
 #pragma unroll
-        for (int i = 0; i < 32; i++) sum[32 * c + i] += part[i];
+        for (int i = 0; i < 32; i++)
+            sum[32 * c + i] += part[i];
     }
 }
 
 /* Two floats to a pair of operands (first in the low half). */
-__device__ __forceinline__ uint32_t pack(__nv_bfloat16, float lo, float hi) {
+__device__ __forceinline__ uint32_t pack(__nv_bfloat16, float lo, float hi)
+{
     uint32_t r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
-__device__ __forceinline__ uint32_t pack(__half, float lo, float hi) {
+__device__ __forceinline__ uint32_t pack(__half, float lo, float hi)
+{
     uint32_t r;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
@@ -93,7 +110,8 @@ __device__ __forceinline__ uint32_t pack(__half, float lo, float hi) {
 
 /* Accumulators of 64 x 2M to the A operand of a next product, in PLANES planes. */
 template <class T, int PLANES, int M>
-__device__ __forceinline__ void to_operand(uint32_t (&a)[PLANES][M], const float (&x)[2 * M]) {
+__device__ __forceinline__ void to_operand(uint32_t (&a)[PLANES][M], const float (&x)[2 * M])
+{
 #pragma unroll
     for (int i = 0; i < M; i++) {
         a[0][i] = pack(T(), x[2 * i], x[2 * i + 1]);
@@ -105,21 +123,36 @@ __device__ __forceinline__ void to_operand(uint32_t (&a)[PLANES][M], const float
 }
 
 /* Type of a tensor in memory: fp32 mode reads and writes floats, the others their own 16-bit type. */
-template <class T, int PLANES> struct memory_type { using type = T; };
-template <class T> struct memory_type<T, 2> { using type = float; };
+template <class T, int PLANES>
+struct memory_type {
+    using type = T;
+};
+template <class T>
+struct memory_type<T, 2> {
+    using type = float;
+};
 
-__device__ __forceinline__ void store_pair(float *p, float a, float b) { *(float2 *)p = make_float2(a, b); }
-__device__ __forceinline__ void store_pair(__nv_bfloat16 *p, float a, float b) {
+__device__ __forceinline__ void store_pair(float *p, float a, float b)
+{
+    *(float2 *)p = make_float2(a, b);
+}
+__device__ __forceinline__ void store_pair(__nv_bfloat16 *p, float a, float b)
+{
     *(uint32_t *)p = pack(__nv_bfloat16(), a, b);
 }
-__device__ __forceinline__ void store_pair(__half *p, float a, float b) { *(uint32_t *)p = pack(__half(), a, b); }
+__device__ __forceinline__ void store_pair(__half *p, float a, float b)
+{
+    *(uint32_t *)p = pack(__half(), a, b);
+}
 
 /* Max and sum over the four lanes that share a row. */
-__device__ __forceinline__ float quad_max(float x) {
+__device__ __forceinline__ float quad_max(float x)
+{
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
-__device__ __forceinline__ float quad_sum(float x) {
+__device__ __forceinline__ float quad_sum(float x)
+{
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
@@ -127,7 +160,8 @@ __device__ __forceinline__ float quad_sum(float x) {
 /* One tile by TMA: every plane and panel a box; planes are folded into the batch coordinate. */
 template <class TILE>
 __device__ __forceinline__ void load_tile(uint32_t dst, const CUtensorMap *map, uint32_t bar, int row, int h, int b,
-                                          int batch) {
+                                          int batch)
+{
 #pragma unroll
     for (int p = 0; p < TILE::PLANES; p++)
 #pragma unroll
@@ -136,11 +170,14 @@ __device__ __forceinline__ void load_tile(uint32_t dst, const CUtensorMap *map, 
 }
 
 /* A ring of shared-memory stages: slot and the parity its barriers are waited on with. */
-template <int STAGES> struct ring {
+template <int STAGES>
+struct ring {
     int slot = 0;
     uint32_t parity = 0;
-    __device__ __forceinline__ void next() {
-        if (++slot == STAGES) slot = 0, parity ^= 1;
+    __device__ __forceinline__ void next()
+    {
+        if (++slot == STAGES)
+            slot = 0, parity ^= 1;
     }
 };
 

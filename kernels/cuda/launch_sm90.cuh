@@ -9,11 +9,13 @@
 /* overlap: the kernel itself waits for the one ahead of it (wait_for_previous_kernel) and may be launched earlier. */
 template <class PARAMS>
 sb_status launch_sm90(const char *what, void (*kernel)(PARAMS), unsigned grid, unsigned threads, int smem_bytes,
-                      int cluster, bool overlap, cudaStream_t stream, const PARAMS &params) {
+                      int cluster, bool overlap, cudaStream_t stream, const PARAMS &params)
+{
     if (smem_bytes > 48 << 10) {
-        const sb_status st = sb_cuda_status(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes), what);
-        if (st) return st;
+        const sb_status st =
+            sb_cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes), what);
+        if (st)
+            return st;
     }
     cudaLaunchAttribute attribute[2] = {};
     unsigned count = 0;

@@ -6,7 +6,8 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/sm90.cuh"
 
-namespace {
+namespace
+{
 
 struct split_params {
     planes_tensor tensor[PLANES_MAX_TENSORS];
@@ -14,7 +15,8 @@ struct split_params {
 };
 
 /* One thread four elements; blockIdx.y is the tensor. */
-__global__ void split_kernel(const split_params p) {
+__global__ void split_kernel(const split_params p)
+{
     sm90::let_next_kernel_start();
     const planes_tensor &t = p.tensor[blockIdx.y];
     const int quads = p.head_dim / 4;
@@ -40,13 +42,15 @@ __global__ void split_kernel(const split_params p) {
 
 } // namespace
 
-sb_status planes_split(const planes_tensor *tensors, int count, int batch, int head_dim, void *stream) {
+sb_status planes_split(const planes_tensor *tensors, int count, int batch, int head_dim, void *stream)
+{
     split_params p = {};
     int64_t most = 0;
     for (int i = 0; i < count; i++) {
         p.tensor[i] = tensors[i];
         const int64_t units = (int64_t)batch * tensors[i].heads * tensors[i].seq * (head_dim / 4);
-        if (units > most) most = units;
+        if (units > most)
+            most = units;
     }
     p.batch = batch, p.head_dim = head_dim;
     const int64_t blocks = (most + 255) / 256;
@@ -54,11 +58,13 @@ sb_status planes_split(const planes_tensor *tensors, int count, int batch, int h
     return sb_cuda_launched("split into planes");
 }
 
-size_t planes_bytes(int batch, int heads, int seq, int head_dim) {
+size_t planes_bytes(int batch, int heads, int seq, int head_dim)
+{
     return ((size_t)4 * batch * heads * seq * head_dim + 255) / 256 * 256;
 }
 
-sb_tensor planes_view(const planes_tensor *t, int head_dim) {
+sb_tensor planes_view(const planes_tensor *t, int head_dim)
+{
     sb_tensor v = {t->to, (int64_t)t->heads * t->seq * head_dim, (int64_t)t->seq * head_dim, head_dim};
     return v;
 }

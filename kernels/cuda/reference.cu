@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-namespace {
+namespace
+{
 
 constexpr int ROWS_AT_ONCE = 256; /* samples of one launch */
 constexpr int WARPS = 16;         /* of a block that computes one sample */
@@ -15,14 +16,15 @@ constexpr int MAX_D = 32 * LANE_ELEMENTS;
 
 /* Workspace of one call. */
 struct scratch {
-    double *lse, *delta;                    /* (B*H, Sq), with key rows only */
-    double *o, *dq, *dk, *dv;               /* (ROWS_AT_ONCE, D) */
-    double *row_lse;                        /* (ROWS_AT_ONCE) */
-    int *bh, *q_row, *bh_kv, *k_row;        /* (ROWS_AT_ONCE) */
+    double *lse, *delta;             /* (B*H, Sq), with key rows only */
+    double *o, *dq, *dk, *dv;        /* (ROWS_AT_ONCE, D) */
+    double *row_lse;                 /* (ROWS_AT_ONCE) */
+    int *bh, *q_row, *bh_kv, *k_row; /* (ROWS_AT_ONCE) */
     size_t bytes;
 };
 
-scratch scratch_of(const sb_attention *a, bool backward) {
+scratch scratch_of(const sb_attention *a, bool backward)
+{
     scratch s = {};
     const size_t rows = backward ? (size_t)a->batch * a->heads * a->seq_q : 0;
     const size_t row_doubles = (size_t)ROWS_AT_ONCE * a->head_dim;
@@ -47,35 +49,52 @@ scratch scratch_of(const sb_attention *a, bool backward) {
     return s;
 }
 
-__device__ __forceinline__ double to_double(float x) { return x; }
-__device__ __forceinline__ double to_double(__half x) { return __half2float(x); }
-__device__ __forceinline__ double to_double(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ double to_double(float x)
+{
+    return x;
+}
+__device__ __forceinline__ double to_double(__half x)
+{
+    return __half2float(x);
+}
+__device__ __forceinline__ double to_double(__nv_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
 
 /* Row s of head h of batch entry b. */
-template <typename T> __device__ __forceinline__ const T *row_of(const sb_tensor &t, int b, int h, int s) {
+template <typename T>
+__device__ __forceinline__ const T *row_of(const sb_tensor &t, int b, int h, int s)
+{
     return (const T *)t.data + b * t.stride_b + h * t.stride_h + s * t.stride_s;
 }
 
-__device__ __forceinline__ int visible(const sb_attention &a, int query) {
-    if (!a.causal) return a.seq_k;
+__device__ __forceinline__ int visible(const sb_attention &a, int query)
+{
+    if (!a.causal)
+        return a.seq_k;
     return max(0, min(a.seq_k, query + 1 + a.seq_k - a.seq_q));
 }
 
 /* The base of the exponents of a row whose maximum so far is m: 0 instead of -inf, so that -inf - -inf never occurs. */
-__device__ __forceinline__ double base_of(double m) { return m == -INFINITY ? 0.0 : m; }
+__device__ __forceinline__ double base_of(double m)
+{
+    return m == -INFINITY ? 0.0 : m;
+}
 
 /* ---- lse and delta of every query row ---- */
 
-constexpr int TILE = 64;             /* query rows of a block, and keys of a step */
-constexpr int CHUNK = 16;            /* elements of D in shared memory at a time */
-constexpr int PITCH = CHUNK + 2;     /* doubles; keeps 16-byte reads of neighbouring rows on different banks */
-constexpr int SIDE = 16;             /* threads along each side of a tile; each owns a 4 x 4 grid of pairs */
+constexpr int TILE = 64;         /* query rows of a block, and keys of a step */
+constexpr int CHUNK = 16;        /* elements of D in shared memory at a time */
+constexpr int PITCH = CHUNK + 2; /* doubles; keeps 16-byte reads of neighbouring rows on different banks */
+constexpr int SIDE = 16;         /* threads along each side of a tile; each owns a 4 x 4 grid of pairs */
 constexpr int OWN = TILE / SIDE;
 
 /* Elements d0 .. d0+CHUNK-1 of up to TILE rows from `row`, zero beyond the tensor. */
 template <typename T>
 __device__ __forceinline__ void load_tile(double (*tile)[PITCH], const sb_tensor &t, int b, int h, int row, int rows,
-                                          int d0, int d) {
+                                          int d0, int d)
+{
     for (int i = threadIdx.x; i < TILE * CHUNK; i += SIDE * SIDE) {
         const int r = i / CHUNK, c = i % CHUNK;
         tile[r][c] = row + r < rows && d0 + c < d ? to_double(row_of<T>(t, b, h, row + r)[d0 + c]) : 0.0;
@@ -83,7 +102,8 @@ __device__ __forceinline__ void load_tile(double (*tile)[PITCH], const sb_tensor
 }
 
 __device__ __forceinline__ void multiply_tile(const double (*x)[PITCH], const double (*y)[PITCH], int ty, int tx,
-                                              double (&sum)[OWN][OWN]) {
+                                              double (&sum)[OWN][OWN])
+{
 #pragma unroll 2
     for (int c = 0; c < CHUNK; c += 2) {
         double2 u[OWN], v[OWN];
@@ -95,15 +115,17 @@ __device__ __forceinline__ void multiply_tile(const double (*x)[PITCH], const do
 #pragma unroll
         for (int i = 0; i < OWN; i++)
 #pragma unroll
-            for (int j = 0; j < OWN; j++) sum[i][j] += u[i].x * v[j].x + u[i].y * v[j].y;
+            for (int j = 0; j < OWN; j++)
+                sum[i][j] += u[i].x * v[j].x + u[i].y * v[j].y;
     }
 }
 
 /* Every thread keeps the maximum, the sum and the weighted sum of dP of its rows over its own keys; the 16 threads of a
  * row put them together at the end. Blocks with the most keys start first. */
 template <typename T>
-__global__ void __launch_bounds__(SIDE *SIDE) statistics_kernel(sb_attention a, double scale, double *lse,
-                                                                double *delta) {
+__global__ void __launch_bounds__(SIDE *SIDE)
+    statistics_kernel(sb_attention a, double scale, double *lse, double *delta)
+{
     __shared__ alignas(16) double q[TILE][PITCH], d_o[TILE][PITCH], k[TILE][PITCH], v[TILE][PITCH];
     const int bh = blockIdx.y, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
@@ -112,7 +134,8 @@ __global__ void __launch_bounds__(SIDE *SIDE) statistics_kernel(sb_attention a, 
 
     double m[OWN], l[OWN], weighted[OWN];
 #pragma unroll
-    for (int i = 0; i < OWN; i++) m[i] = -INFINITY, l[i] = weighted[i] = 0;
+    for (int i = 0; i < OWN; i++)
+        m[i] = -INFINITY, l[i] = weighted[i] = 0;
 
     for (int k0 = 0; k0 < keys; k0 += TILE) {
         double s[OWN][OWN] = {}, dp[OWN][OWN] = {};
@@ -175,7 +198,9 @@ struct lane_row {
     double x[LANE_ELEMENTS]; /* elements lane, lane + 32, ... of a row; 0 beyond D */
 };
 
-template <typename T> __device__ __forceinline__ lane_row load_row(const T *row, int d) {
+template <typename T>
+__device__ __forceinline__ lane_row load_row(const T *row, int d)
+{
     lane_row r;
 #pragma unroll
     for (int i = 0; i < LANE_ELEMENTS; i++) {
@@ -185,43 +210,53 @@ template <typename T> __device__ __forceinline__ lane_row load_row(const T *row,
     return r;
 }
 
-__device__ __forceinline__ double dot(const lane_row &u, const lane_row &v) {
+__device__ __forceinline__ double dot(const lane_row &u, const lane_row &v)
+{
     double sum = 0;
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) sum += u.x[i] * v.x[i];
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        sum += u.x[i] * v.x[i];
+    for (int step = 16; step > 0; step /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, step);
     return sum;
 }
 
-__device__ __forceinline__ void add(lane_row &sum, double weight, const lane_row &row) {
+__device__ __forceinline__ void add(lane_row &sum, double weight, const lane_row &row)
+{
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) sum.x[i] += weight * row.x[i];
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        sum.x[i] += weight * row.x[i];
 }
 
 /* Sum over the warps of a block, in every warp. */
-__device__ __forceinline__ lane_row add_warps(const lane_row &mine, double (*shared)[MAX_D]) {
+__device__ __forceinline__ lane_row add_warps(const lane_row &mine, double (*shared)[MAX_D])
+{
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     lane_row sum = {};
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) shared[warp][lane + 32 * i] = mine.x[i];
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        shared[warp][lane + 32 * i] = mine.x[i];
     __syncthreads();
     for (int w = 0; w < WARPS; w++)
 #pragma unroll
-        for (int i = 0; i < LANE_ELEMENTS; i++) sum.x[i] += shared[w][lane + 32 * i];
+        for (int i = 0; i < LANE_ELEMENTS; i++)
+            sum.x[i] += shared[w][lane + 32 * i];
     return sum;
 }
 
 /* By the first warp. */
-__device__ __forceinline__ void store_row(double *out, const lane_row &r, int d) {
+__device__ __forceinline__ void store_row(double *out, const lane_row &r, int d)
+{
 #pragma unroll
     for (int i = 0; i < LANE_ELEMENTS; i++)
-        if (threadIdx.x < 32 && threadIdx.x + 32 * i < d) out[threadIdx.x + 32 * i] = r.x[i];
+        if (threadIdx.x < 32 && threadIdx.x + 32 * i < d)
+            out[threadIdx.x + 32 * i] = r.x[i];
 }
 
 template <typename T>
-__global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, double scale, scratch to,
-                                                                bool backward) {
+__global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, double scale, scratch to, bool backward)
+{
     __shared__ double shared[WARPS][MAX_D], shared_m[WARPS], shared_l[WARPS];
     const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim;
     const int bh = to.bh[sample], query = to.q_row[sample];
@@ -235,7 +270,8 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
         const double shrink = exp(m - larger), p = exp(s - larger);
         l = l * shrink + p;
 #pragma unroll
-        for (int i = 0; i < LANE_ELEMENTS; i++) o.x[i] *= shrink;
+        for (int i = 0; i < LANE_ELEMENTS; i++)
+            o.x[i] *= shrink;
         add(o, p, load_row(row_of<T>(a.v, b, h_kv, j), d));
         m = larger;
     }
@@ -245,15 +281,20 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     }
     __syncthreads();
     double largest = -INFINITY, sum = 0;
-    for (int w = 0; w < WARPS; w++) largest = fmax(largest, shared_m[w]);
-    for (int w = 0; w < WARPS; w++) sum += shared_l[w] * exp(shared_m[w] - base_of(largest));
+    for (int w = 0; w < WARPS; w++)
+        largest = fmax(largest, shared_m[w]);
+    for (int w = 0; w < WARPS; w++)
+        sum += shared_l[w] * exp(shared_m[w] - base_of(largest));
     const double lse = base_of(largest) + log(sum), share = sum > 0 ? exp(m - base_of(largest)) / sum : 0.0;
 #pragma unroll
-    for (int i = 0; i < LANE_ELEMENTS; i++) o.x[i] *= share;
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        o.x[i] *= share;
     o = add_warps(o, shared);
     store_row(to.o + (int64_t)sample * d, o, d);
-    if (threadIdx.x == 0) to.row_lse[sample] = lse;
-    if (!backward) return;
+    if (threadIdx.x == 0)
+        to.row_lse[sample] = lse;
+    if (!backward)
+        return;
 
     const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d);
     const double delta = dot(d_o, o);
@@ -267,7 +308,8 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
 }
 
 template <typename T>
-__global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, double scale, scratch to) {
+__global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, double scale, scratch to)
+{
     __shared__ double shared[WARPS][MAX_D];
     const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim, group = a.heads / a.heads_kv;
     const int bh_kv = to.bh_kv[sample], key = to.k_row[sample];
@@ -290,9 +332,11 @@ __global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, do
 
 /* ---- host ---- */
 
-bool in_range(const int *x, int n, int limit) {
+bool in_range(const int *x, int n, int limit)
+{
     for (int i = 0; i < n; i++)
-        if (x[i] < 0 || x[i] >= limit) return false;
+        if (x[i] < 0 || x[i] >= limit)
+            return false;
     return true;
 }
 
@@ -301,14 +345,17 @@ struct copier {
     cudaStream_t stream;
     cudaError_t error;
 
-    void operator()(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind) {
-        if (dst && src && error == cudaSuccess) error = cudaMemcpyAsync(dst, src, bytes, kind, stream);
+    void operator()(void *dst, const void *src, size_t bytes, cudaMemcpyKind kind)
+    {
+        if (dst && src && error == cudaSuccess)
+            error = cudaMemcpyAsync(dst, src, bytes, kind, stream);
     }
 };
 
 template <typename T>
 sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &s, bool queries, bool keys,
-              cudaStream_t stream) {
+              cudaStream_t stream)
+{
     const double scale = a->scale != 0 ? a->scale : 1 / sqrt((double)a->head_dim);
     sb_status status = SB_OK;
     copier copy = {stream, cudaSuccess};
@@ -339,24 +386,29 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
         }
     }
     const cudaError_t finished = cudaStreamSynchronize(stream);
-    if (status == SB_OK) status = sb_cuda_status(copy.error, "reference: copy");
+    if (status == SB_OK)
+        status = sb_cuda_status(copy.error, "reference: copy");
     return status == SB_OK ? sb_cuda_status(finished, "reference") : status;
 }
 
 } // namespace
 
-extern "C" size_t sb_cuda_reference_workspace(sb_context *ctx, const sb_attention *a, bool backward) {
+extern "C" size_t sb_cuda_reference_workspace(sb_context *ctx, const sb_attention *a, bool backward)
+{
     (void)ctx;
     return scratch_of(a, backward).bytes;
 }
 
 extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, const sb_attention_rows *rows,
-                                       void *stream) {
+                                       void *stream)
+{
     const bool queries = rows->o || rows->lse || rows->dq, keys = rows->dk || rows->dv;
     const bool backward = rows->dq || keys;
     sb_status status = sb_attention_check(a);
-    if (status == SB_OK) status = sb_workspace_check(a, sb_cuda_reference_workspace(ctx, a, backward));
-    if (status != SB_OK) return status;
+    if (status == SB_OK)
+        status = sb_workspace_check(a, sb_cuda_reference_workspace(ctx, a, backward));
+    if (status != SB_OK)
+        return status;
     if (a->batch * a->heads > 65535)
         return sb_error(SB_UNSUPPORTED, "the reference takes at most 65535 heads, batch * heads is %d",
                         a->batch * a->heads);
@@ -365,7 +417,6 @@ extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, c
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))
         return sb_error(SB_INVALID, "a key row of the reference lies outside of the tensor");
     const scratch s = scratch_of(a, backward);
-    return with_element_type(a->dtype, [&](auto zero) {
-        return run<decltype(zero)>(a, rows, s, queries, keys, (cudaStream_t)stream);
-    });
+    return with_element_type(
+        a->dtype, [&](auto zero) { return run<decltype(zero)>(a, rows, s, queries, keys, (cudaStream_t)stream); });
 }

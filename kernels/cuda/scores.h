@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct sb_scores {
     sb_dtype dtype;
-    int heads;           /* B * H */
+    int heads; /* B * H */
     int seq_q, seq_k;
     int64_t pitch;       /* elements from a row to the next */
     int64_t head_stride; /* elements from a head to the next */

@@ -3,58 +3,73 @@
 #include "kernels/cuda/scores.h"
 #include "kernels/cuda/vector.cuh"
 
-namespace {
+namespace
+{
 
 constexpr int THREADS = 256;
 constexpr int VECTORS = 4; /* per thread */
 constexpr unsigned MAX_GRID_Y = 65535;
 
-unsigned blocks_for(int64_t vectors) { return (unsigned)((vectors + THREADS * VECTORS - 1) / (THREADS * VECTORS)); }
+unsigned blocks_for(int64_t vectors)
+{
+    return (unsigned)((vectors + THREADS * VECTORS - 1) / (THREADS * VECTORS));
+}
 
 /* This thread's vector number `i`: neighbouring threads hold neighbouring vectors. */
-__device__ __forceinline__ int64_t vector_index(int i) {
+__device__ __forceinline__ int64_t vector_index(int i)
+{
     return (int64_t)blockIdx.x * (THREADS * VECTORS) + i * THREADS + threadIdx.x;
 }
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    scale_kernel(const vector16<T> *__restrict__ in, vector16<T> *__restrict__ out, int64_t vectors, float factor) {
+    scale_kernel(const vector16<T> *__restrict__ in, vector16<T> *__restrict__ out, int64_t vectors, float factor)
+{
     vector16<T> x[VECTORS];
 #pragma unroll
     for (int i = 0; i < VECTORS; i++)
-        if (vector_index(i) < vectors) x[i] = in[vector_index(i)];
+        if (vector_index(i) < vectors)
+            x[i] = in[vector_index(i)];
 #pragma unroll
     for (int i = 0; i < VECTORS; i++) {
         float f[vector16<T>::N];
         x[i].unpack(f);
 #pragma unroll
-        for (int j = 0; j < vector16<T>::N; j++) f[j] *= factor;
+        for (int j = 0; j < vector16<T>::N; j++)
+            f[j] *= factor;
         x[i].pack(f);
-        if (vector_index(i) < vectors) out[vector_index(i)] = x[i];
+        if (vector_index(i) < vectors)
+            out[vector_index(i)] = x[i];
     }
 }
 
 /* Eight mask bytes a thread; `eighths` of them in a row. Row in y, so that no index is divided. */
 __global__ void __launch_bounds__(THREADS)
-    causal_mask_kernel(uint2 *__restrict__ mask, int eighths, int seq_q, int offset) {
+    causal_mask_kernel(uint2 *__restrict__ mask, int eighths, int seq_q, int offset)
+{
     const int at = blockIdx.x * THREADS + threadIdx.x;
-    if (at >= eighths) return;
+    if (at >= eighths)
+        return;
     for (int row = blockIdx.y; row < seq_q; row += gridDim.y) {
         unsigned word[2] = {0, 0};
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            if (at * 8 + j > row + offset) word[j / 4] |= 1u << (8 * (j % 4));
+            if (at * 8 + j > row + offset)
+                word[j / 4] |= 1u << (8 * (j % 4));
         mask[(int64_t)row * eighths + at] = make_uint2(word[0], word[1]);
     }
 }
 
 /* As many mask bytes as a vector has elements. */
-template <int N> struct alignas(N) mask_bytes {
+template <int N>
+struct alignas(N) mask_bytes {
     unsigned char e[N];
 };
 
 /* All bits of the elements of word `i` that the mask hides. */
-template <typename T> __device__ __forceinline__ unsigned hidden_bits(const mask_bytes<vector16<T>::N> &m, int i) {
+template <typename T>
+__device__ __forceinline__ unsigned hidden_bits(const mask_bytes<vector16<T>::N> &m, int i)
+{
     if constexpr (word<T>::N == 1)
         return 0u - m.e[i];
     else
@@ -65,7 +80,8 @@ template <typename T> __device__ __forceinline__ unsigned hidden_bits(const mask
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     masked_fill_kernel(const vector16<T> *__restrict__ in, const mask_bytes<vector16<T>::N> *__restrict__ mask,
-                       vector16<T> *__restrict__ out, int64_t plane_vectors, int heads, float value) {
+                       vector16<T> *__restrict__ out, int64_t plane_vectors, int heads, float value)
+{
     constexpr int N = vector16<T>::N;
     const float values[2] = {value, value};
     const unsigned fill = word<T>::pack(values);
@@ -86,26 +102,32 @@ __global__ void __launch_bounds__(THREADS)
                 const unsigned hidden = hidden_bits<T>(m[i], j);
                 x[i].w[j] = (x[i].w[j] & ~hidden) | (fill & hidden);
             }
-            if (vector_index(i) < plane_vectors) out[first + vector_index(i)] = x[i];
+            if (vector_index(i) < plane_vectors)
+                out[first + vector_index(i)] = x[i];
         }
     }
 }
 
-unsigned grid_y(int n) { return (unsigned)n < MAX_GRID_Y ? (unsigned)n : MAX_GRID_Y; }
+unsigned grid_y(int n)
+{
+    return (unsigned)n < MAX_GRID_Y ? (unsigned)n : MAX_GRID_Y;
+}
 
 } // namespace
 
-extern "C" sb_status sb_scores_scale(const sb_scores *s, const void *in, void *out, float factor, void *stream) {
+extern "C" sb_status sb_scores_scale(const sb_scores *s, const void *in, void *out, float factor, void *stream)
+{
     return with_element_type(s->dtype, [&](auto zero) {
         using T = decltype(zero);
         const int64_t vectors = s->heads * s->head_stride / vector16<T>::N;
-        scale_kernel<T><<<blocks_for(vectors), THREADS, 0, (cudaStream_t)stream>>>(
-            (const vector16<T> *)in, (vector16<T> *)out, vectors, factor);
+        scale_kernel<T><<<blocks_for(vectors), THREADS, 0, (cudaStream_t)stream>>>((const vector16<T> *)in,
+                                                                                   (vector16<T> *)out, vectors, factor);
         return sb_cuda_launched("scale kernel");
     });
 }
 
-extern "C" sb_status sb_scores_causal_mask(const sb_scores *s, unsigned char *mask, void *stream) {
+extern "C" sb_status sb_scores_causal_mask(const sb_scores *s, unsigned char *mask, void *stream)
+{
     const int eighths = (int)(s->pitch / 8);
     const dim3 grid((eighths + THREADS - 1) / THREADS, grid_y(s->seq_q));
     causal_mask_kernel<<<grid, THREADS, 0, (cudaStream_t)stream>>>((uint2 *)mask, eighths, s->seq_q,
@@ -114,7 +136,8 @@ extern "C" sb_status sb_scores_causal_mask(const sb_scores *s, unsigned char *ma
 }
 
 extern "C" sb_status sb_scores_masked_fill(const sb_scores *s, const void *in, const unsigned char *mask, float value,
-                                           void *out, void *stream) {
+                                           void *out, void *stream)
+{
     return with_element_type(s->dtype, [&](auto zero) {
         using T = decltype(zero);
         constexpr int N = vector16<T>::N;

@@ -6,26 +6,35 @@
 #include <cuda.h>
 #include <stdint.h>
 
-namespace sm90 {
+namespace sm90
+{
 
-__device__ __forceinline__ uint32_t smem_u32(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ uint32_t smem_u32(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
 
 /* ---- mbarrier: phase parity starts at 0; waiting on parity p returns once the phase of parity p is complete ---- */
-__device__ __forceinline__ void mbarrier_init(uint32_t bar, uint32_t arrivals) {
+__device__ __forceinline__ void mbarrier_init(uint32_t bar, uint32_t arrivals)
+{
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
 }
 /* Makes the inits visible to the async proxy and the cluster; a __syncthreads must follow. */
-__device__ __forceinline__ void mbarrier_init_fence() {
+__device__ __forceinline__ void mbarrier_init_fence()
+{
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ __forceinline__ void mbarrier_expect(uint32_t bar, uint32_t bytes) {
+__device__ __forceinline__ void mbarrier_expect(uint32_t bar, uint32_t bytes)
+{
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void mbarrier_arrive(uint32_t bar) {
+__device__ __forceinline__ void mbarrier_arrive(uint32_t bar)
+{
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-__device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
+__device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity)
+{
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "again:\n"
@@ -33,64 +42,83 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
                  "@done bra ready;\n"
                  "bra again;\n"
                  "ready:\n"
-                 "}\n" ::"r"(bar), "r"(parity) : "memory");
+                 "}\n" ::"r"(bar),
+                 "r"(parity)
+                 : "memory");
 }
 
 /* ---- TMA ---- */
-__device__ __forceinline__ void tma_prefetch(const CUtensorMap *map) {
+__device__ __forceinline__ void tma_prefetch(const CUtensorMap *map)
+{
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 /* One box of a 4-D tensor (d, s, h, b) into shared memory; completes on bar. */
 __device__ __forceinline__ void tma_load_4d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int d, int s, int h,
-                                            int b) {
+                                            int b)
+{
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(dst), "l"(map), "r"(bar), "r"(d), "r"(s), "r"(h), "r"(b)
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(d), "r"(s), "r"(h), "r"(b)
                  : "memory");
 }
-__device__ __forceinline__ void tma_load_2d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int x, int y) {
+__device__ __forceinline__ void tma_load_2d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int x, int y)
+{
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%3, %4}], [%2];" ::"r"(dst), "l"(map), "r"(bar), "r"(x), "r"(y)
+                 " [%0], [%1, {%3, %4}], [%2];" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(x), "r"(y)
                  : "memory");
 }
 /* Ordinary shared-memory writes before it are seen by wgmma and TMA after it. */
-__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void fence_async_proxy()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 /* ---- named barriers (0 is __syncthreads) ---- */
-__device__ __forceinline__ void named_sync(int id, int threads) {
+__device__ __forceinline__ void named_sync(int id, int threads)
+{
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ __forceinline__ void named_arrive(int id, int threads) {
+__device__ __forceinline__ void named_arrive(int id, int threads)
+{
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /* ---- clusters ---- */
-__device__ __forceinline__ uint32_t cluster_rank() {
+__device__ __forceinline__ uint32_t cluster_rank()
+{
     uint32_t r;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-__device__ __forceinline__ uint32_t cluster_size() {
+__device__ __forceinline__ uint32_t cluster_size()
+{
     uint32_t n;
     asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
     return n;
 }
 /* Waits for every thread of the cluster that has not exited. */
-__device__ __forceinline__ void cluster_sync() {
+__device__ __forceinline__ void cluster_sync()
+{
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
 }
 /* Address of the same shared-memory place in the block of that rank. */
-__device__ __forceinline__ uint32_t cluster_map(uint32_t addr, uint32_t rank) {
+__device__ __forceinline__ uint32_t cluster_map(uint32_t addr, uint32_t rank)
+{
     uint32_t r;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(addr), "r"(rank));
     return r;
 }
-__device__ __forceinline__ float cluster_load(uint32_t addr) {
+__device__ __forceinline__ float cluster_load(uint32_t addr)
+{
     float x;
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(addr) : "memory");
     return x;
 }
-__device__ __forceinline__ float4 cluster_load4(uint32_t addr) {
+__device__ __forceinline__ float4 cluster_load4(uint32_t addr)
+{
     float4 x;
     asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
@@ -102,31 +130,44 @@ __device__ __forceinline__ float4 cluster_load4(uint32_t addr) {
 /* ---- programmatic dependent launch: a kernel may start before the one ahead of it in the stream has ended ---- */
 /* Until the kernels ahead are complete and their writes are visible. Every kernel of a chain must wait, so that the end
  * of the last one means the end of all. */
-__device__ __forceinline__ void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_previous_kernel()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
 /* The next kernel may be launched as soon as every block has said so. */
-__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void let_next_kernel_start()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 /* ---- registers of a warpgroup ---- */
-template <int N> __device__ __forceinline__ void registers_raise() {
+template <int N>
+__device__ __forceinline__ void registers_raise()
+{
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
-template <int N> __device__ __forceinline__ void registers_lower() {
+template <int N>
+__device__ __forceinline__ void registers_lower()
+{
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 /* ---- small arithmetic ---- */
-__device__ __forceinline__ float exp2_approx(float x) { /* 2 ulp; exp2(-inf) = 0 */
+__device__ __forceinline__ float exp2_approx(float x)
+{ /* 2 ulp; exp2(-inf) = 0 */
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 /* Adds four floats to global memory, one transaction, order of adders free. */
-__device__ __forceinline__ void add_global4(float *p, float a, float b, float c, float d) {
+__device__ __forceinline__ void add_global4(float *p, float a, float b, float c, float d)
+{
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
 /* Four 8x8 matrices of 16-bit elements, each transposed on the way to shared memory; lane l gives row l%8 of matrix l/8. */
-__device__ __forceinline__ void store_matrix4_transposed(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+__device__ __forceinline__ void store_matrix4_transposed(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(a), "r"(b),
                  "r"(c), "r"(d)
                  : "memory");

@@ -4,14 +4,18 @@
 #include "kernels/cuda/scores.h"
 #include "kernels/cuda/vector.cuh"
 
-namespace {
+namespace
+{
 
 constexpr float LOG2_E = 1.44269504f;
-constexpr int STREAMED = 0;          /* "vectors per thread" of a kernel that does not keep its row */
+constexpr int STREAMED = 0; /* "vectors per thread" of a kernel that does not keep its row */
 constexpr int STREAMED_THREADS = 1024;
 
 /* The most threads of a block: few enough that what a thread holds stays in registers. */
-constexpr int max_threads(int vectors) { return vectors == STREAMED ? STREAMED_THREADS : vectors > 4 ? 512 : 256; }
+constexpr int max_threads(int vectors)
+{
+    return vectors == STREAMED ? STREAMED_THREADS : vectors > 4 ? 512 : 256;
+}
 
 struct row_shape {
     int seq_q, seq_k;
@@ -21,19 +25,24 @@ struct row_shape {
 };
 
 /* How many keys the query of this row sees. */
-__device__ __forceinline__ int visible_keys(const row_shape &r, int row) {
-    if (!r.causal) return r.seq_k;
+__device__ __forceinline__ int visible_keys(const row_shape &r, int row)
+{
+    if (!r.causal)
+        return r.seq_k;
     return max(0, min(r.seq_k, row % r.seq_q + 1 + r.seq_k - r.seq_q));
 }
 
 /* The bits of the first n elements of a word. */
-template <typename T> __device__ __forceinline__ unsigned first_bits(int n) {
+template <typename T>
+__device__ __forceinline__ unsigned first_bits(int n)
+{
     return n >= word<T>::N ? ~0u : n <= 0 ? 0u : 0xffffu;
 }
 
-/* Vector `at` of a row of which `limit` elements count; the others become `fill`, unread where a whole vector of them. */
+/* Vector `at` of a row of which `limit` elements count; the others become `fill`, a whole vector of them unread. */
 template <typename T>
-__device__ __forceinline__ vector16<T> load_limited(const T *row, int at, int limit, float fill) {
+__device__ __forceinline__ vector16<T> load_limited(const T *row, int at, int limit, float fill)
+{
     const int first = at * vector16<T>::N;
     const float fills[2] = {fill, fill};
     const unsigned filled = word<T>::pack(fills);
@@ -51,7 +60,9 @@ __device__ __forceinline__ vector16<T> load_limited(const T *row, int at, int li
     return x;
 }
 
-template <typename T> __device__ __forceinline__ void store(T *row, int at, const vector16<T> &x) {
+template <typename T>
+__device__ __forceinline__ void store(T *row, int at, const vector16<T> &x)
+{
     reinterpret_cast<vector16<T> *>(row)[at] = x;
 }
 
@@ -64,60 +75,77 @@ struct max_op {
     __device__ static float apply(float x, float y) { return fmaxf(x, y); }
 };
 
-template <typename OP> __device__ __forceinline__ float warp_reduce(float x) {
+template <typename OP>
+__device__ __forceinline__ float warp_reduce(float x)
+{
 #pragma unroll
-    for (int d = 16; d > 0; d /= 2) x = OP::apply(x, __shfl_xor_sync(0xffffffffu, x, d));
+    for (int d = 16; d > 0; d /= 2)
+        x = OP::apply(x, __shfl_xor_sync(0xffffffffu, x, d));
     return x;
 }
 
 /* Every thread gets the result. `shared` holds 32 floats that no other reduction of the kernel uses. The order of sums
  * depends on the block's size alone, so results are the same on every run. */
-template <typename OP> __device__ __forceinline__ float block_reduce(float x, float *shared) {
+template <typename OP>
+__device__ __forceinline__ float block_reduce(float x, float *shared)
+{
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     x = warp_reduce<OP>(x);
-    if (lane == 0) shared[warp] = x;
+    if (lane == 0)
+        shared[warp] = x;
     __syncthreads();
     return warp_reduce<OP>(lane < warps ? shared[lane] : OP::identity);
 }
 
 /* A row without a visible key has maximum -inf; 0 in its place keeps -inf - -inf out of the exponent. */
-__device__ __forceinline__ float finite_maximum(float m) { return m == -INFINITY ? 0.0f : m; }
+__device__ __forceinline__ float finite_maximum(float m)
+{
+    return m == -INFINITY ? 0.0f : m;
+}
 
-template <typename T> __device__ __forceinline__ float vector_maximum(const vector16<T> &x, float scale) {
+template <typename T>
+__device__ __forceinline__ float vector_maximum(const vector16<T> &x, float scale)
+{
     float m = -INFINITY, f[vector16<T>::N];
     x.unpack(f);
 #pragma unroll
-    for (int j = 0; j < vector16<T>::N; j++) m = fmaxf(m, f[j] * scale);
+    for (int j = 0; j < vector16<T>::N; j++)
+        m = fmaxf(m, f[j] * scale);
     return m;
 }
 
-__device__ __forceinline__ float exponential(float x, float scale, float m) {
+__device__ __forceinline__ float exponential(float x, float scale, float m)
+{
     return exp2f((x * scale - m) * LOG2_E);
 }
 
-template <typename T> __device__ __forceinline__ float vector_sum(const vector16<T> &x, float scale, float m) {
+template <typename T>
+__device__ __forceinline__ float vector_sum(const vector16<T> &x, float scale, float m)
+{
     float sum = 0, f[vector16<T>::N];
     x.unpack(f);
 #pragma unroll
-    for (int j = 0; j < vector16<T>::N; j++) sum += exponential(f[j], scale, m);
+    for (int j = 0; j < vector16<T>::N; j++)
+        sum += exponential(f[j], scale, m);
     return sum;
 }
 
 template <typename T>
-__device__ __forceinline__ void store_probabilities(T *row, int at, vector16<T> x, float scale, float m,
-                                                    float inverse) {
+__device__ __forceinline__ void store_probabilities(T *row, int at, vector16<T> x, float scale, float m, float inverse)
+{
     float f[vector16<T>::N];
     x.unpack(f);
 #pragma unroll
-    for (int j = 0; j < vector16<T>::N; j++) f[j] = exponential(f[j], scale, m) * inverse;
+    for (int j = 0; j < vector16<T>::N; j++)
+        f[j] = exponential(f[j], scale, m) * inverse;
     x.pack(f);
     store(row, at, x);
 }
 
 /* in may be out. */
 template <typename T, int VECTORS>
-__global__ void __launch_bounds__(max_threads(VECTORS)) softmax_kernel(const T *in, T *out, float *lse,
-                                                                           row_shape r) {
+__global__ void __launch_bounds__(max_threads(VECTORS)) softmax_kernel(const T *in, T *out, float *lse, row_shape r)
+{
     __shared__ float shared_max[32], shared_sum[32];
     const int64_t row = blockIdx.x;
     const int limit = visible_keys(r, (int)row), vectors = (int)(r.pitch / vector16<T>::N);
@@ -130,22 +158,28 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_kernel(const T *
     if constexpr (VECTORS != STREAMED) {
         vector16<T> x[VECTORS];
 #pragma unroll
-        for (int i = 0; i < VECTORS; i++) x[i] = load_limited(in, threadIdx.x + i * blockDim.x, limit, -INFINITY);
+        for (int i = 0; i < VECTORS; i++)
+            x[i] = load_limited(in, threadIdx.x + i * blockDim.x, limit, -INFINITY);
 #pragma unroll
-        for (int i = 0; i < VECTORS; i++) m = fmaxf(m, vector_maximum(x[i], scale));
+        for (int i = 0; i < VECTORS; i++)
+            m = fmaxf(m, vector_maximum(x[i], scale));
         m = finite_maximum(block_reduce<max_op>(m, shared_max));
 #pragma unroll
-        for (int i = 0; i < VECTORS; i++) x[i].stay_packed(zero);
+        for (int i = 0; i < VECTORS; i++)
+            x[i].stay_packed(zero);
 #pragma unroll
-        for (int i = 0; i < VECTORS; i++) sum += vector_sum(x[i], scale, m);
+        for (int i = 0; i < VECTORS; i++)
+            sum += vector_sum(x[i], scale, m);
         sum = block_reduce<add_op>(sum, shared_sum);
         const float inverse = sum > 0 ? 1 / sum : sum;
 #pragma unroll
-        for (int i = 0; i < VECTORS; i++) x[i].stay_packed(zero);
+        for (int i = 0; i < VECTORS; i++)
+            x[i].stay_packed(zero);
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             const int at = threadIdx.x + i * blockDim.x;
-            if (at < vectors) store_probabilities(out, at, x[i], scale, m, inverse);
+            if (at < vectors)
+                store_probabilities(out, at, x[i], scale, m, inverse);
         }
     } else {
         /* Maximum and sum in one reading: a thread's sum is rescaled when its maximum grows. */
@@ -162,34 +196,41 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_kernel(const T *
         for (int at = threadIdx.x; at < vectors; at += blockDim.x)
             store_probabilities(out, at, load_limited(in, at, limit, -INFINITY), scale, m, inverse);
     }
-    if (threadIdx.x == 0) lse[row] = m + logf(sum);
+    if (threadIdx.x == 0)
+        lse[row] = m + logf(sum);
 }
 
-template <typename T> __device__ __forceinline__ float vector_dot(const vector16<T> &x, const vector16<T> &y) {
+template <typename T>
+__device__ __forceinline__ float vector_dot(const vector16<T> &x, const vector16<T> &y)
+{
     float sum = 0, f[vector16<T>::N], g[vector16<T>::N];
     x.unpack(f);
     y.unpack(g);
 #pragma unroll
-    for (int j = 0; j < vector16<T>::N; j++) sum += f[j] * g[j];
+    for (int j = 0; j < vector16<T>::N; j++)
+        sum += f[j] * g[j];
     return sum;
 }
 
 template <typename T>
 __device__ __forceinline__ void store_gradient(T *row, int at, const vector16<T> &p, vector16<T> dp, float dot,
-                                               float scale) {
+                                               float scale)
+{
     float f[vector16<T>::N], g[vector16<T>::N];
     p.unpack(f);
     dp.unpack(g);
 #pragma unroll
-    for (int j = 0; j < vector16<T>::N; j++) g[j] = scale * (f[j] * (g[j] - dot));
+    for (int j = 0; j < vector16<T>::N; j++)
+        g[j] = scale * (f[j] * (g[j] - dot));
     dp.pack(g);
     store(row, at, dp);
 }
 
 /* dp may be ds. What is beyond the visible keys is taken as 0 in both inputs, so it is 0 in ds. */
 template <typename T, int VECTORS>
-__global__ void __launch_bounds__(max_threads(VECTORS)) softmax_backward_kernel(const T *p, const T *dp, T *ds,
-                                                                                     row_shape r) {
+__global__ void __launch_bounds__(max_threads(VECTORS))
+    softmax_backward_kernel(const T *p, const T *dp, T *ds, row_shape r)
+{
     __shared__ float shared[32];
     const int64_t row = blockIdx.x;
     const int limit = visible_keys(r, (int)row), vectors = (int)(r.pitch / vector16<T>::N);
@@ -208,7 +249,8 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_backward_kernel(
             y[i] = load_limited(dp, at, limit, 0);
         }
 #pragma unroll
-        for (int i = 0; i < VECTORS; i++) dot += vector_dot(x[i], y[i]);
+        for (int i = 0; i < VECTORS; i++)
+            dot += vector_dot(x[i], y[i]);
         dot = block_reduce<add_op>(dot, shared);
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
@@ -218,7 +260,8 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_backward_kernel(
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             const int at = threadIdx.x + i * blockDim.x;
-            if (at < vectors) store_gradient(ds, at, x[i], y[i], dot, r.scale);
+            if (at < vectors)
+                store_gradient(ds, at, x[i], y[i], dot, r.scale);
         }
     } else {
         for (int at = threadIdx.x; at < vectors; at += blockDim.x)
@@ -230,12 +273,16 @@ __global__ void __launch_bounds__(max_threads(VECTORS)) softmax_backward_kernel(
 }
 
 /* Threads of a block that holds `vectors` vectors, `each` per thread. */
-unsigned threads_for(int vectors, int each) { return (unsigned)((vectors + each - 1) / each + 31) / 32 * 32; }
+unsigned threads_for(int vectors, int each)
+{
+    return (unsigned)((vectors + each - 1) / each + 31) / 32 * 32;
+}
 
 } // namespace
 
 extern "C" sb_status sb_scores_softmax(const sb_scores *s, const void *in, void *p, float *lse, float scale,
-                                       bool causal, void *stream) {
+                                       bool causal, void *stream)
+{
     const row_shape r = {s->seq_q, s->seq_k, s->pitch, causal, scale};
     const unsigned rows = (unsigned)(s->heads * s->seq_q);
     const cudaStream_t on = (cudaStream_t)stream;
@@ -261,7 +308,8 @@ extern "C" sb_status sb_scores_softmax(const sb_scores *s, const void *in, void 
 }
 
 extern "C" sb_status sb_scores_softmax_backward(const sb_scores *s, const void *p, const void *dp, void *ds,
-                                                float scale, bool causal, void *stream) {
+                                                float scale, bool causal, void *stream)
+{
     const row_shape r = {s->seq_q, s->seq_k, s->pitch, causal, scale};
     const unsigned rows = (unsigned)(s->heads * s->seq_q);
     const cudaStream_t on = (cudaStream_t)stream;

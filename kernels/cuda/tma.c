@@ -9,7 +9,8 @@ typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
                               CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 /* Asked of the running driver, so that nothing links against libcuda. */
-static encode_fn find_encode(void) {
+static encode_fn find_encode(void)
+{
     static encode_fn found;
     if (!found) {
         void *f = NULL;
@@ -23,18 +24,22 @@ static encode_fn find_encode(void) {
 }
 
 static sb_status encode(CUtensorMap *map, CUtensorMapDataType type, int rank, void *data, const cuuint64_t *extent,
-                        const cuuint64_t *stride_bytes, const cuuint32_t *box, CUtensorMapSwizzle swizzle) {
+                        const cuuint64_t *stride_bytes, const cuuint32_t *box, CUtensorMapSwizzle swizzle)
+{
     const cuuint32_t step[5] = {1, 1, 1, 1, 1};
     encode_fn f = find_encode();
-    if (!f) return sb_error(SB_DEVICE_ERROR, "the driver has no cuTensorMapEncodeTiled (CUDA 12 or newer is needed)");
+    if (!f)
+        return sb_error(SB_DEVICE_ERROR, "the driver has no cuTensorMapEncodeTiled (CUDA 12 or newer is needed)");
     CUresult r = f(map, type, (cuuint32_t)rank, data, extent, stride_bytes, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (r != CUDA_SUCCESS) return sb_error(SB_DEVICE_ERROR, "cuTensorMapEncodeTiled gave error %d", (int)r);
+    if (r != CUDA_SUCCESS)
+        return sb_error(SB_DEVICE_ERROR, "cuTensorMapEncodeTiled gave error %d", (int)r);
     return SB_OK;
 }
 
 sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, int batch, int heads, int seq,
-                         int head_dim, int rows) {
+                         int head_dim, int rows)
+{
     const cuuint64_t extent[4] = {(cuuint64_t)head_dim, (cuuint64_t)seq, (cuuint64_t)heads, (cuuint64_t)batch};
     const cuuint64_t stride_bytes[3] = {2 * (cuuint64_t)t->stride_s, 2 * (cuuint64_t)t->stride_h,
                                         2 * (cuuint64_t)t->stride_b};
@@ -43,7 +48,8 @@ sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, i
                   t->data, extent, stride_bytes, box, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width) {
+sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width)
+{
     const cuuint64_t extent[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
     const cuuint64_t stride_bytes[1] = {4 * (cuuint64_t)columns};
     const cuuint32_t box[2] = {(cuuint32_t)width, 1};

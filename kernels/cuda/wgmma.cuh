@@ -16,29 +16,45 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-namespace sm90 {
+namespace sm90
+{
 
 /* Matrix descriptor with 128-byte swizzle. panel_bytes: distance between 64-element panels, used only by MN-major
  * operands wider than one panel; 8 rows are 1024 bytes apart in every use. */
-__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t smem_addr, uint32_t panel_bytes) {
+__device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t smem_addr, uint32_t panel_bytes)
+{
     return (uint64_t)((smem_addr & 0x3FFFF) >> 4) | (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            1ull << 62;
 }
 
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 /* Until at most PENDING of the committed groups are still running. */
-template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
+template <int PENDING>
+__device__ __forceinline__ void wgmma_wait()
+{
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 /* Keeps the compiler from moving uses of these registers across this point: it knows nothing of MMAs in flight. */
-template <int N> __device__ __forceinline__ void pin(float (&r)[N]) {
+template <int N>
+__device__ __forceinline__ void pin(float (&r)[N])
+{
 #pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" : "+f"(r[i])::"memory");
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(r[i])::"memory");
 }
-template <int N> __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
+template <int N>
+__device__ __forceinline__ void pin(uint32_t (&r)[N])
+{
 #pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" : "+r"(r[i])::"memory");
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(r[i])::"memory");
 }
 
 /* clang-format off */
@@ -122,36 +138,56 @@ template <int N> __device__ __forceinline__ void pin(uint32_t (&r)[N]) {
 
 /* clang-format on */
 
-template <class T> struct is_bf16 { static constexpr bool value = false; };
-template <> struct is_bf16<__nv_bfloat16> { static constexpr bool value = true; };
+template <class T>
+struct is_bf16 {
+    static constexpr bool value = false;
+};
+template <>
+struct is_bf16<__nv_bfloat16> {
+    static constexpr bool value = true;
+};
 
 /* A and B from shared memory. TA, TB: 1 when that operand is MN-major. accumulate 0: D = A B. */
 template <class T, int N, int TA, int TB>
-__device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) {
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
+{
     static_assert(N == 32 || N == 64 || N == 128, "no such wgmma here");
     if constexpr (is_bf16<T>::value) {
-        if constexpr (N == 32) WGMMA_SS_32("bf16");
-        else if constexpr (N == 64) WGMMA_SS_64("bf16");
-        else WGMMA_SS_128("bf16");
+        if constexpr (N == 32)
+            WGMMA_SS_32("bf16");
+        else if constexpr (N == 64)
+            WGMMA_SS_64("bf16");
+        else
+            WGMMA_SS_128("bf16");
     } else {
-        if constexpr (N == 32) WGMMA_SS_32("f16");
-        else if constexpr (N == 64) WGMMA_SS_64("f16");
-        else WGMMA_SS_128("f16");
+        if constexpr (N == 32)
+            WGMMA_SS_32("f16");
+        else if constexpr (N == 64)
+            WGMMA_SS_64("f16");
+        else
+            WGMMA_SS_128("f16");
     }
 }
 
 /* A from registers, B from shared memory. */
 template <class T, int N, int TB>
-__device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate) {
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate)
+{
     static_assert(N == 32 || N == 64 || N == 128, "no such wgmma here");
     if constexpr (is_bf16<T>::value) {
-        if constexpr (N == 32) WGMMA_RS_32("bf16");
-        else if constexpr (N == 64) WGMMA_RS_64("bf16");
-        else WGMMA_RS_128("bf16");
+        if constexpr (N == 32)
+            WGMMA_RS_32("bf16");
+        else if constexpr (N == 64)
+            WGMMA_RS_64("bf16");
+        else
+            WGMMA_RS_128("bf16");
     } else {
-        if constexpr (N == 32) WGMMA_RS_32("f16");
-        else if constexpr (N == 64) WGMMA_RS_64("f16");
-        else WGMMA_RS_128("f16");
+        if constexpr (N == 32)
+            WGMMA_RS_32("f16");
+        else if constexpr (N == 64)
+            WGMMA_RS_64("f16");
+        else
+            WGMMA_RS_128("f16");
     }
 }
 

@@ -75,8 +75,8 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
     before.rows = l.rows, before.head_dim = a->head_dim;
     const int64_t warps = (int64_t)a->batch * a->heads * l.rows, most = (int64_t)ctx->sm_count * 8;
     const unsigned prepare_blocks = (unsigned)((warps + 7) / 8 < most ? (warps + 7) / 8 : most);
-    sb_status st = launch_sm90("flash backward, prepare", flash_backward_prepare<M>, prepare_blocks, 256, 0, 1,
-                               PLANES == 2, stream, before);
+    sb_status st =
+        launch_sm90("flash backward, prepare", flash_backward_prepare<M>, prepare_blocks, 256, 0, 1, stream, before);
     if (st)
         return st;
 
@@ -109,7 +109,7 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, DP, BM, true> : flash_backward<T, PLANES, DP, BM, false>;
     if ((st = launch_sm90("flash backward (Hopper)", kernel, (unsigned)((int64_t)p.key_tiles * all), BACKWARD_THREADS,
-                          mem::BYTES, 1, true, stream, p)))
+                          mem::BYTES, 1, stream, p)))
         return st;
 
     finish_params after = {};
@@ -118,7 +118,7 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
     after.heads = a->heads, after.seq_q = a->seq_q, after.head_dim = a->head_dim;
     after.query_blocks = l.blocks, after.scale = scale;
     return launch_sm90("flash backward, finish", flash_backward_finish<M, DP, BM>, (unsigned)(rows * l.blocks), 256, 0,
-                       1, true, stream, after);
+                       1, stream, after);
 }
 
 template <class T, int PLANES>

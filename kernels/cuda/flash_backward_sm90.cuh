@@ -319,7 +319,7 @@ struct prepare_params {
 template <class M> /* M: type in memory */
 __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p)
 {
-    wait_for_previous_kernel(); /* the split of fp32: the end of this kernel must be its end too */
+    wait_for_previous_kernel();
     let_next_kernel_start();
     const uint32_t threads = gridDim.x * blockDim.x, id = blockIdx.x * blockDim.x + threadIdx.x;
     for (int64_t i = id; i < p.zero_count; i += threads)
@@ -371,6 +371,7 @@ __global__ void __launch_bounds__(256) flash_backward_finish(const finish_params
     constexpr int DQ_N = DP == 128 ? BM : BM / 2, PITCH = DP + 4;
     __shared__ float rows[BM * PITCH];
     wait_for_previous_kernel();
+    let_next_kernel_start();
     const int block = blockIdx.x % p.query_blocks;
     const int64_t bh = blockIdx.x / p.query_blocks;
     const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;

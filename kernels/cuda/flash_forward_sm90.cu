@@ -77,8 +77,7 @@ static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forwa
         choose_split(a, p.tiles, BN, count_clusters(ctx, (const void *)kernel, 128 * (GROUPS + 1), mem::BYTES));
     const int64_t jobs = (int64_t)p.tiles * a->batch * a->heads;
     const unsigned grid = (unsigned)(split > 1 ? jobs * split : jobs < ctx->sm_count ? jobs : ctx->sm_count);
-    return launch_sm90("flash forward (Hopper)", kernel, grid, 128 * (GROUPS + 1), mem::BYTES, split, PLANES == 2,
-                       stream, p);
+    return launch_sm90("flash forward (Hopper)", kernel, grid, 128 * (GROUPS + 1), mem::BYTES, split, stream, p);
 }
 
 template <class T, int PLANES, int DP, int BN, int GROUPS>
@@ -95,13 +94,15 @@ static sb_status dispatch(const sb_context *ctx, const sb_attention *a, forward_
 {
     constexpr int WIDE_KEYS = PLANES == 1 ? 128 : 64; /* key block at D > 64 */
     const int64_t heads = (int64_t)a->batch * a->heads;
-    if (heads * ((a->seq_q + 63) / 64) * MAX_SPLIT <= ctx->sm_count)
+    /* Few rows: tiles of 64, as long as clusters of MAX_SPLIT blocks can take them all; about sm_count / MAX_SPLIT run at
+     * once, one less in fp32, where a second round would cost more than it does in bf16. */
+    if (heads * ((a->seq_q + 63) / 64) < ctx->sm_count / MAX_SPLIT + (PLANES == 1))
         return a->head_dim > 64 ? launch<T, PLANES, 128, WIDE_KEYS, 1>(ctx, a, p, q, k, v, stream)
                                 : launch<T, PLANES, 64, 128, 1>(ctx, a, p, q, k, v, stream);
     if (a->head_dim > 64)
         return launch<T, PLANES, 128, WIDE_KEYS, 2>(ctx, a, p, q, k, v, stream);
-    if constexpr (PLANES ==
-                  1) { /* softmax-bound: a third group to hide it, unless its rows would leave the chip idle */
+    if constexpr (PLANES == 1) {
+        /* softmax-bound: a third group to hide it, unless its rows would leave the chip idle */
         if (heads * ((a->seq_q + 191) / 192) >= ctx->sm_count)
             return launch<T, 1, 64, 128, 3>(ctx, a, p, q, k, v, stream);
     }

@@ -112,8 +112,10 @@ __device__ __forceinline__ void softmax_block(float (&s)[BN / 2], row_state &row
         for (int j = 1; j < BN / 8; j++)
             top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
         top = fmaxf(rows.max[r], quad_max(top));
-        const float shift = top == -INFINITY ? 0.f : top * c; /* a row without keys so far: exp2(-inf) is 0 */
-        factor[r] = exp2_approx(rows.max[r] * c - shift);
+        const float finite_top = top == -INFINITY ? 0.f : top, shift = finite_top * c; /* no keys so far: exp2(-inf) */
+        /* the difference first: a fused multiply-add would leave the product's rounding, a factor not quite 1 while the
+         * maximum stays, and a drift over many blocks */
+        factor[r] = exp2_approx((rows.max[r] - finite_top) * c);
         rows.max[r] = top;
         float sum = 0;
 #pragma unroll
@@ -231,12 +233,12 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         mbarrier_init_fence();
     }
     __syncthreads();
+    wait_for_previous_kernel();
+    let_next_kernel_start();
 
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
-            if (PLANES == 2)
-                wait_for_previous_kernel(); /* which makes the planes */
             ring<mem::Q_STAGES> q;
             ring<FORWARD_STAGES> k, v, turn;
             for (int number = blockIdx.x / split;; turn.next()) {
@@ -293,8 +295,6 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const bool leader = lane == 0;
     const float c = p.scale_log2;
 
-    if (PLANES == 2)
-        wait_for_previous_kernel(); /* so that the end of this kernel is the end of that one too */
     if (GROUPS > 1 && wg == GROUPS - 1)
         named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
     ring<mem::Q_STAGES> q;

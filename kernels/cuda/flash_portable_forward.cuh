@@ -43,8 +43,10 @@ __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float 
                 top = fmaxf(top, fmaxf(s[mt][j][half * 2], s[mt][j][half * 2 + 1]));
             top = quad_max(top);
             /* -inf: nothing seen yet; any finite reference gives p = 0 and a factor of 0 */
-            const float reference = top == -INFINITY ? 0.0f : top * scale_log2;
-            const float factor = mma::exp2_fast(row_max[mt][half] * scale_log2 - reference);
+            const float finite_top = top == -INFINITY ? 0.0f : top, reference = finite_top * scale_log2;
+            /* the difference first: a fused multiply-add would leave the product's rounding, a factor not quite 1 while
+             * the maximum stays, and a drift over many blocks */
+            const float factor = mma::exp2_fast((row_max[mt][half] - finite_top) * scale_log2);
             row_max[mt][half] = top;
             float sum = 0.0f;
 #pragma unroll

@@ -6,10 +6,10 @@
 
 #include "kernels/cuda/context.h"
 
-/* overlap: the kernel itself waits for the one ahead of it (wait_for_previous_kernel) and may be launched earlier. */
+/* The kernel may be launched before the one ahead of it has ended: it must wait itself (wait_for_previous_kernel). */
 template <class PARAMS>
-sb_status launch_sm90(const char *what, void (*kernel)(PARAMS), unsigned grid, unsigned threads, int smem_bytes,
-                      int cluster, bool overlap, cudaStream_t stream, const PARAMS &params)
+sb_status launch_sm90(const char *what, void (*kernel)(PARAMS), dim3 grid, unsigned threads, int smem_bytes,
+                      int cluster, cudaStream_t stream, const PARAMS &params)
 {
     if (smem_bytes > 48 << 10) {
         const sb_status st =
@@ -25,13 +25,11 @@ sb_status launch_sm90(const char *what, void (*kernel)(PARAMS), unsigned grid, u
         attribute[count].val.clusterDim.y = attribute[count].val.clusterDim.z = 1;
         count++;
     }
-    if (overlap) {
-        attribute[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attribute[count].val.programmaticStreamSerializationAllowed = 1;
-        count++;
-    }
+    attribute[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute[count].val.programmaticStreamSerializationAllowed = 1;
+    count++;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(grid), config.blockDim = dim3(threads);
+    config.gridDim = grid, config.blockDim = dim3(threads);
     config.dynamicSmemBytes = smem_bytes, config.stream = stream;
     config.attrs = attribute, config.numAttrs = count;
     return sb_cuda_status(cudaLaunchKernelEx(&config, kernel, params), what);

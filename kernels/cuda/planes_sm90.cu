@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/launch_sm90.cuh"
 #include "kernels/cuda/sm90.cuh"
 
 namespace
@@ -17,6 +18,7 @@ struct split_params {
 /* One thread four elements; blockIdx.y is the tensor. */
 __global__ void split_kernel(const split_params p)
 {
+    sm90::wait_for_previous_kernel();
     sm90::let_next_kernel_start();
     const planes_tensor &t = p.tensor[blockIdx.y];
     const int quads = p.head_dim / 4;
@@ -54,8 +56,8 @@ sb_status planes_split(const planes_tensor *tensors, int count, int batch, int h
     }
     p.batch = batch, p.head_dim = head_dim;
     const int64_t blocks = (most + 255) / 256;
-    split_kernel<<<dim3((unsigned)(blocks < 4096 ? blocks : 4096), count), 256, 0, (cudaStream_t)stream>>>(p);
-    return sb_cuda_launched("split into planes");
+    const unsigned grid_x = (unsigned)(blocks < 4096 ? blocks : 4096);
+    return launch_sm90("split into planes", split_kernel, dim3(grid_x, count), 256, 0, 1, (cudaStream_t)stream, p);
 }
 
 size_t planes_bytes(int batch, int heads, int seq, int head_dim)

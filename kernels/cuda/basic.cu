@@ -34,6 +34,12 @@ __device__ __forceinline__ void box_muller(unsigned x0, unsigned x1, float scale
     z[1] = radius * sine * scale;
 }
 
+/* Four elements, one store. */
+template <int WORDS>
+struct alignas(4 * WORDS) packed_draws {
+    unsigned w[WORDS];
+};
+
 /* Four draws a thread: one counter. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
@@ -48,9 +54,11 @@ __global__ void __launch_bounds__(THREADS)
     box_muller(x.x, x.y, scale, z);
     box_muller(x.z, x.w, scale, z + 2);
     if (first + 4 <= n) {
+        packed_draws<WORDS> whole;
 #pragma unroll
         for (int i = 0; i < WORDS; i++)
-            out[j * WORDS + i] = word<T>::pack(z + i * N);
+            whole.w[i] = word<T>::pack(z + i * N);
+        reinterpret_cast<packed_draws<WORDS> *>(out)[j] = whole;
         return;
     }
     for (int i = 0; i < (int)(n - first); i++) {

@@ -94,9 +94,7 @@ static sb_status dispatch(const sb_context *ctx, const sb_attention *a, forward_
 {
     constexpr int WIDE_KEYS = PLANES == 1 ? 128 : 64; /* key block at D > 64 */
     const int64_t heads = (int64_t)a->batch * a->heads;
-    /* Few rows: tiles of 64, as long as clusters of MAX_SPLIT blocks can take them all; about sm_count / MAX_SPLIT run at
-     * once, one less in fp32, where a second round would cost more than it does in bf16. */
-    if (heads * ((a->seq_q + 63) / 64) < ctx->sm_count / MAX_SPLIT + (PLANES == 1))
+    if (heads * ((a->seq_q + 63) / 64) * MAX_SPLIT <= ctx->sm_count) /* few rows: tiles of 64 */
         return a->head_dim > 64 ? launch<T, PLANES, 128, WIDE_KEYS, 1>(ctx, a, p, q, k, v, stream)
                                 : launch<T, PLANES, 64, 128, 1>(ctx, a, p, q, k, v, stream);
     if (a->head_dim > 64)

@@ -233,7 +233,6 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         mbarrier_init_fence();
     }
     __syncthreads();
-    wait_for_previous_kernel();
     let_next_kernel_start();
 
     if (warpgroup == 0) {
@@ -248,6 +247,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 if (number >= jobs)
                     break;
                 const forward_job job = forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank);
+                wait_for_previous_kernel(); /* only now: what came before ran under its end */
                 if (job.block_begin < job.block_end) {
                     mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
                     mbarrier_expect(bar.q_full(q.slot), tile_q::BYTES);
@@ -295,6 +295,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const bool leader = lane == 0;
     const float c = p.scale_log2;
 
+    wait_for_previous_kernel();
     if (GROUPS > 1 && wg == GROUPS - 1)
         named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
     ring<mem::Q_STAGES> q;

@@ -18,27 +18,23 @@ struct split_params {
 /* One thread four elements; blockIdx.y is the tensor. */
 __global__ void split_kernel(const split_params p)
 {
-    sm90::wait_for_previous_kernel();
     sm90::let_next_kernel_start();
     const planes_tensor &t = p.tensor[blockIdx.y];
-    const int quads = p.head_dim / 4;
-    const int64_t rows = (int64_t)p.batch * t.heads * t.seq, units = rows * quads;
-    __nv_bfloat16 *const hi = (__nv_bfloat16 *)t.to, *const lo = hi + rows * p.head_dim;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < units; i += (int64_t)gridDim.x * blockDim.x) {
-        const int64_t row = i / quads;
-        const int d = (int)(i - row * quads) * 4, s = (int)(row % t.seq);
-        const int64_t bh = row / t.seq;
-        const float4 x = *(const float4 *)((const float *)t.from.data + bh / t.heads * t.from.stride_b +
-                                           bh % t.heads * t.from.stride_h + s * t.from.stride_s + d);
+    /* 32-bit division throughout: a tensor has less than 2^32 units (of 16 bytes) */
+    const uint32_t quads = p.head_dim / 4, rows = (uint32_t)p.batch * t.heads * t.seq;
+    __nv_bfloat16 *const hi = (__nv_bfloat16 *)t.to, *const lo = hi + (int64_t)rows * p.head_dim;
+    sm90::wait_for_previous_kernel();
+    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < (uint64_t)rows * quads; i += gridDim.x * blockDim.x) {
+        const uint32_t row = (uint32_t)i / quads, d = ((uint32_t)i - row * quads) * 4;
+        const uint32_t bh = row / t.seq, s = row - bh * t.seq, b = bh / t.heads, h = bh - b * t.heads;
+        const float4 x = *(const float4 *)((const float *)t.from.data + b * t.from.stride_b + h * t.from.stride_h +
+                                           s * t.from.stride_s + d);
         const __nv_bfloat162 h0 = __floats2bfloat162_rn(x.x, x.y), h1 = __floats2bfloat162_rn(x.z, x.w);
         const float2 f0 = __bfloat1622float2(h0), f1 = __bfloat1622float2(h1);
         const __nv_bfloat162 l0 = __floats2bfloat162_rn(x.x - f0.x, x.y - f0.y),
                              l1 = __floats2bfloat162_rn(x.z - f1.x, x.w - f1.y);
-        uint2 a, b;
-        a.x = *(const uint32_t *)&h0, a.y = *(const uint32_t *)&h1;
-        b.x = *(const uint32_t *)&l0, b.y = *(const uint32_t *)&l1;
-        *(uint2 *)(hi + row * p.head_dim + d) = a;
-        *(uint2 *)(lo + row * p.head_dim + d) = b;
+        *(uint2 *)(hi + 4 * i) = make_uint2(*(const uint32_t *)&h0, *(const uint32_t *)&h1);
+        *(uint2 *)(lo + 4 * i) = make_uint2(*(const uint32_t *)&l0, *(const uint32_t *)&l1);
     }
 }
 

@@ -1,0 +1,152 @@
+/* The list of attention cases. */
+#include "tests/gpu/cases.h"
+
+#include "common/core/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const case_dtype_names[4] = {"bf16", "fp16", "tf32", "fp32"};
+static const char *const layout_names[] = {"bhsd", "bshd", "padded"};
+static const char *const value_names[] = {"normal", "peaked", "increasing", "decreasing", "outlier", "identical"};
+
+typedef struct list {
+    test_case *items;
+    int n;
+} list;
+
+static void add(list *l, test_case c)
+{
+    char seq[32], scale[32] = "";
+    if (c.seq_q == c.seq_k)
+        snprintf(seq, sizeof seq, "%d", c.seq_q);
+    else
+        snprintf(seq, sizeof seq, "%dx%d", c.seq_q, c.seq_k);
+    if (c.scale != 0)
+        snprintf(scale, sizeof scale, "-scale%g", c.scale);
+    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s-d%d-%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, c.head_dim,
+             c.causal ? "causal" : "full", layout_names[c.layout], value_names[c.values], scale);
+    l->items = xrealloc(l->items, sizeof *l->items * (unsigned long)(l->n + 4));
+    for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
+        c.dtype = (sb_dtype)dtype;
+        l->items[l->n++] = c;
+    }
+}
+
+static test_case one_head(int seq_q, int seq_k, int head_dim, bool causal)
+{
+    return (test_case){
+        .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = seq_q, .seq_k = seq_k, .head_dim = head_dim, .causal = causal};
+}
+
+/* Both sides of every tile edge, at the head dims of the two main kernels. */
+static void add_sequence_lengths(list *l)
+{
+    static const int seqs[] = {1, 63, 64, 65, 127, 128, 129, 191, 257, 1023};
+    for (size_t i = 0; i < sizeof seqs / sizeof *seqs; i++)
+        for (int causal = 0; causal < 2; causal++)
+            for (int d = 64; d <= 128; d += 64) {
+                test_case c = one_head(seqs[i], seqs[i], d, causal);
+                c.repeats = seqs[i] == 257 || (seqs[i] == 1023 && causal);
+                c.small = causal && (seqs[i] == 1 || seqs[i] == 65 || seqs[i] == 129);
+                add(l, c);
+            }
+    add(l, one_head(2049, 2049, 128, true)); /* more tiles than any pipeline is deep */
+    add(l, one_head(2049, 2049, 64, false));
+}
+
+static void add_head_dims(list *l)
+{
+    for (int d = 16; d <= 128; d += 8) {
+        test_case c = one_head(129, 129, d, d % 16 == 0);
+        c.heads = c.heads_kv = 2;
+        c.repeats = d == 80;
+        c.small = d == 16 || d == 40 || d == 80 || d == 96;
+        add(l, c);
+        if (d == 80 || d == 96) {
+            c.causal = !c.causal;
+            add(l, c);
+        }
+    }
+}
+
+static void add_unequal_lengths(list *l)
+{
+    static const int pairs[][2] = {{65, 257}, {257, 65}, {1, 300},    {300, 1},   {64, 128},
+                                   {128, 64}, {7, 1023}, {129, 1023}, {1023, 130}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            test_case c = one_head(pairs[i][0], pairs[i][1], (i + (size_t)causal) % 2 ? 128 : 64, causal);
+            c.heads = c.heads_kv = 2;
+            c.repeats = pairs[i][0] == 129 && causal;
+            c.small = causal && i < 3;
+            add(l, c);
+        }
+}
+
+/* Rows of scores that unfused's softmax holds in ever more registers, and at last not at all. Increasing values keep the
+ * probabilities of the longest out of fp16's subnormal numbers. */
+static void add_long_rows(list *l)
+{
+    add(l, one_head(3, 8200, 16, true));
+    add(l, one_head(2, 33000, 16, false));
+    test_case c = one_head(2, 66000, 16, true);
+    c.values = VALUES_INCREASING;
+    add(l, c);
+}
+
+static void add_heads_and_layouts(list *l)
+{
+    static const struct {
+        int heads, heads_kv;
+    } groups[] = {{3, 3}, {6, 2}, {8, 1}};
+    for (int group = 0; group < 3; group++)
+        for (int layout = CASE_BHSD; layout <= CASE_PADDED; layout++)
+            for (int batch = 1; batch <= 3; batch += 2) {
+                test_case c = one_head(129, 129, group == 1 ? 128 : 64, (group + layout + batch / 2) % 2);
+                c.batch = batch;
+                c.heads = groups[group].heads;
+                c.heads_kv = groups[group].heads_kv;
+                c.layout = (case_layout)layout;
+                c.repeats = group > 0 && batch == 3 && layout == CASE_BSHD;
+                add(l, c);
+            }
+    test_case c = one_head(65, 97, 80, true);
+    c.batch = 2;
+    c.heads = 6;
+    c.heads_kv = 2;
+    c.layout = CASE_BSHD;
+    c.small = true;
+    add(l, c);
+    c.layout = CASE_PADDED;
+    add(l, c);
+}
+
+static void add_values(list *l)
+{
+    for (int values = VALUES_PEAKED; values <= VALUES_IDENTICAL; values++)
+        for (int causal = 0; causal < 2; causal++)
+            for (int d = 64; d <= 128; d += 64) {
+                test_case c = one_head(257, 257, d, causal);
+                c.values = (case_values)values;
+                add(l, c);
+            }
+    test_case c = one_head(191, 191, 64, true);
+    c.scale = 0.3f;
+    add(l, c);
+    c.scale = 0.05f;
+    add(l, c);
+}
+
+test_case *cases_create(int *n)
+{
+    list l = {0};
+    add_sequence_lengths(&l);
+    add_head_dims(&l);
+    add_unequal_lengths(&l);
+    add_long_rows(&l);
+    add_heads_and_layouts(&l);
+    add_values(&l);
+    *n = l.n;
+    return l.items;
+}

@@ -1,0 +1,53 @@
+/* One attention case on the host: inputs as stored, and what every op must give for them (fp64). Knows no device. */
+#ifndef STEPBENCH_TESTS_GPU_PROBLEM_H
+#define STEPBENCH_TESTS_GPU_PROBLEM_H
+
+#include "tests/gpu/cases.h"
+
+enum { T_Q, T_K, T_V, T_D_O, T_O, T_DQ, T_DK, T_DV, T_COUNT };
+static inline bool is_output(int tensor)
+{
+    return tensor >= T_O;
+}
+static inline bool is_key_tensor(int tensor)
+{
+    return tensor == T_K || tensor == T_V || tensor == T_DK || tensor == T_DV;
+}
+extern const char *const tensor_names[T_COUNT];
+
+typedef struct problem {
+    const test_case *c;
+    sb_attention a; /* shapes and strides; no pointers */
+    struct problem_tensor {
+        size_t offset;       /* of the sb_tensor in sb_attention */
+        size_t rows;         /* B * heads * seq, each of head_dim elements */
+        size_t bytes;        /* of the buffer, gaps of the layout included */
+        unsigned char *host; /* the buffer before a run: gaps and outputs are NaN */
+        double *values;      /* (B, heads, seq, D): inputs as stored, outputs as expected */
+    } tensor[T_COUNT];
+    size_t lse_count;
+    double *lse;          /* (B, H, Sq) as expected */
+    double largest_score; /* max |scale q . k| */
+    double rms[T_COUNT];
+} problem;
+
+/* Draws the inputs; no expected values yet. */
+problem *problem_create(const test_case *c);
+void problem_free(problem *p);
+sb_tensor *problem_view(const problem *p, sb_attention *a, int tensor);
+/* Byte offset of a row in its buffer, and a row as doubles. */
+size_t problem_row_at(const problem *p, int tensor, size_t row);
+void problem_read_row(const problem *p, int tensor, const unsigned char *buffer, size_t row, double *out);
+
+/* Asks `k` for every row of o, lse, dq, dk, dv. `a` has the inputs where that backend can read them; `workspace` of
+ * k->reference_workspace(.., true) bytes too. Arrays of the sizes in `p`, indexed by tensor. False: sb_last_message. */
+bool problem_reference(const problem *p, const sb_kernels *k, sb_context *ctx, const sb_attention *a, void *stream,
+                       double *const out[T_COUNT], double *lse);
+/* Is the CPU's reference cheap enough to ask? */
+bool problem_cpu_affordable(const problem *p);
+/* Fills `values` of the outputs and `lse` from the CPU's reference. */
+void problem_expect_from_cpu(problem *p);
+/* To call when the expected values are there. */
+void problem_finish(problem *p);
+
+#endif

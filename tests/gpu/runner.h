@@ -1,0 +1,47 @@
+/* Runs ops on a device in guarded buffers and judges what they give: the tally, and one line for each failure. */
+#ifndef STEPBENCH_TESTS_GPU_RUNNER_H
+#define STEPBENCH_TESTS_GPU_RUNNER_H
+
+#include "common/device/device.h"
+#include "tests/gpu/problem.h"
+
+typedef struct tally {
+    char op[32], dtype[8];
+    int passed, failed, skipped;
+    double worst; /* rel_l2 of the worst output of normal inputs */
+    char skip_reason[256];
+} tally;
+
+typedef struct runner {
+    device *dev;
+    const sb_kernels *kernels;
+    sb_context *ctx;
+    size_t zone_bytes; /* NaN before and after every buffer; 0 leaves overruns to compute-sanitizer */
+    int repeats;
+    const char *program;
+    const char *extra_options; /* for the repro command */
+    tally *tallies;
+    int n_tallies;
+} runner;
+
+/* A device buffer between two zones of NaN. */
+typedef struct guarded {
+    unsigned char *data; /* on the device */
+    size_t bytes;
+} guarded;
+
+guarded guarded_create(const runner *r, size_t bytes); /* all bytes 0xff: NaN in every dtype */
+void guarded_free(const runner *r, guarded *g);
+bool guarded_intact(const runner *r, const guarded *g); /* are both zones as they were? */
+
+tally *runner_tally(runner *r, const char *op, const char *dtype);
+/* Prints "FAIL op dtype case: what" with a repro command, and returns false. */
+bool runner_fail(const runner *r, const char *op, const char *dtype, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Every op of the table that passes `wanted` (NULL: all) on one problem, the reference among them. */
+void run_attention(runner *r, problem *p, const char *wanted);
+/* gemm, fill_normal, copy, nothing. */
+void run_basic(runner *r, const char *wanted_op, const char *wanted_dtype, const char *wanted_name, bool small);
+
+#endif

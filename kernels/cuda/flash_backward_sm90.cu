@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/cuda/launch_sm90.cuh"
@@ -108,8 +109,11 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
     p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, DP, BM, true> : flash_backward<T, PLANES, DP, BM, false>;
-    if ((st = launch_sm90("flash backward (Hopper)", kernel, (unsigned)((int64_t)p.key_tiles * all), BACKWARD_THREADS,
-                          mem::BYTES, 1, stream, p)))
+    const int64_t jobs = (int64_t)p.key_tiles * all;
+    const int *const clusters = count_clusters(ctx, (const void *)kernel, BACKWARD_THREADS, mem::BYTES);
+    const int split = choose_split(jobs, p.query_blocks * p.group, a->causal, 3, clusters);
+    if ((st = launch_sm90("flash backward (Hopper)", kernel, (unsigned)(jobs * split), BACKWARD_THREADS, mem::BYTES,
+                          split, stream, p)))
         return st;
 
     finish_params after = {};

@@ -10,7 +10,10 @@
  *
  * Tiles (query rows BM): D 128: 64, fp32 32; D 64: 128, fp32 64.
  * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K).
- * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T 32 = 192 of 240.
+ * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T 32 = 192 of 232.
+ *
+ * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
+ * distributed shared memory, in a fixed order.
  *
  * Deterministic mode: the adders of one query block take turns in the order of their key blocks, which is the order
  * in which blocks start, so that no block waits for one that can't run. */
@@ -50,6 +53,10 @@ struct backward_memory {
     static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
     static constexpr int BARRIERS = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int BYTES = BARRIERS + 128;
+    /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
+    static constexpr int MERGE_PITCH = DP + 8; /* floats */
+    static constexpr int MERGE_DK = 0, MERGE_DV = BACKWARD_KEYS * MERGE_PITCH * 4;
+    static_assert(2 * MERGE_DV <= LSE, "the merge fits over the tiles");
 };
 
 struct backward_barriers {
@@ -78,6 +85,47 @@ __device__ __forceinline__ void mma_dq(float (&d)[N / 2], uint32_t k_addr, uint3
         }
 }
 
+/* Steps are the query blocks of every query head of the group, one head after the other; a cluster shares them. */
+struct step_range {
+    int begin, end;
+};
+__device__ __forceinline__ step_range steps_of_block(int all)
+{
+    const int rank = cluster_rank(), split = cluster_size();
+    return {all * rank / split, all * (rank + 1) / split};
+}
+
+/* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first use. */
+template <class MEM, class OUT, int DP, int SPLIT>
+__device__ __forceinline__ void merge_key_rows(uint32_t part_addr, int rank, OUT *head, int64_t stride_s, int key_first,
+                                               int seq_k, int head_dim, float scale)
+{
+    constexpr int SHARE = BACKWARD_KEYS / SPLIT, UNITS = SHARE * (DP / 4) / 256; /* units of 4 columns a thread */
+    static_assert(UNITS * 256 == SHARE * (DP / 4), "whole units");
+    const int thread = threadIdx.x - 128;
+    float4 part[UNITS][SPLIT];
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const int unit = u * 256 + thread, row = rank * SHARE + unit / (DP / 4), d = unit % (DP / 4) * 4;
+#pragma unroll
+        for (int n = 0; n < SPLIT; n++)
+            part[u][n] = cluster_load4(cluster_map(part_addr + (row * MEM::MERGE_PITCH + d) * 4, n));
+    }
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const int unit = u * 256 + thread, d = unit % (DP / 4) * 4;
+        const int64_t i = key_first + rank * SHARE + unit / (DP / 4);
+        float4 x = part[u][0];
+#pragma unroll
+        for (int n = 1; n < SPLIT; n++)
+            x.x += part[u][n].x, x.y += part[u][n].y, x.z += part[u][n].z, x.w += part[u][n].w;
+        if (i >= seq_k || d >= head_dim)
+            continue;
+        store_pair(head + i * stride_s + d, x.x * scale, x.y * scale);
+        store_pair(head + i * stride_s + d + 2, x.z * scale, x.w * scale);
+    }
+}
+
 template <class T, int PLANES, int DP, int BM, bool CAUSAL>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p)
 {
@@ -91,16 +139,17 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     const backward_barriers bar = {base + mem::BARRIERS};
     const int warpgroup = threadIdx.x / 128;
 
-    const int first_head = blockIdx.x / (p.section * p.key_tiles) * p.section;
+    const int job = blockIdx.x / cluster_size();
+    const int first_head = job / (p.section * p.key_tiles) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads_kv - first_head);
-    const int in_section = blockIdx.x - first_head * p.key_tiles;
+    const int in_section = job - first_head * p.key_tiles;
     const int b = (first_head + in_section % section_heads) / p.heads_kv,
               h_kv = (first_head + in_section % section_heads) % p.heads_kv;
     const int key_tile = in_section / section_heads; /* causal: the first is the longest */
     const int key_first = key_tile * BACKWARD_KEYS;
     const int offset = p.seq_k - p.seq_q; /* causal: query i sees keys j <= i + offset */
     const int query_begin = CAUSAL ? min(max(key_first - offset, 0) / BM, p.query_blocks) : 0;
-    const int steps_of_head = p.query_blocks - query_begin, steps = steps_of_head * p.group;
+    const int steps_of_head = p.query_blocks - query_begin;
 
     if (threadIdx.x == 0) {
         tma_prefetch(&p.k_map);
@@ -117,40 +166,48 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         mbarrier_init_fence();
     }
     __syncthreads();
-    wait_for_previous_kernel(); /* lse2, delta and zeroed sums; the planes of fp32 */
     let_next_kernel_start();
 
     if (warpgroup == 0) {
-        registers_lower<24>();
-        if (threadIdx.x == 0 && steps > 0) {
+        registers_lower<40>();
+        const step_range steps = steps_of_block(steps_of_head * p.group);
+        if (threadIdx.x == 0 && steps.begin < steps.end) {
+            /* Q, K, V and dO are older than the kernel ahead, which waited for them before this one could start */
             mbarrier_expect(bar.kv_full(), 2 * tile_kv::BYTES);
             load_tile<tile_kv>(base + mem::K, &p.k_map, bar.kv_full(), key_first, h_kv, b, p.batch);
+            load_tile<tile_kv>(base + mem::V, &p.v_map, bar.kv_full(), key_first, h_kv, b, p.batch);
             ring<BACKWARD_STAGES> stage;
-            for (int g = 0; g < p.group; g++) {
+            int g = steps.begin / steps_of_head, i = query_begin + steps.begin - g * steps_of_head;
+            for (int step = steps.begin; step < steps.end; step++) {
                 const int h = h_kv * p.group + g;
-                for (int i = query_begin; i < p.query_blocks; i++) {
-                    mbarrier_wait(bar.q_empty(stage.slot), stage.parity ^ 1);
-                    mbarrier_expect(bar.q_full(stage.slot), tile_q::BYTES + BM * 4);
-                    load_tile<tile_q>(base + mem::Q + stage.slot * tile_q::BYTES, &p.q_map, bar.q_full(stage.slot),
-                                      i * BM, h, b, p.batch);
-                    tma_load_2d(base + mem::LSE + stage.slot * BM * 4, &p.lse_map, bar.q_full(stage.slot), i * BM,
-                                b * p.heads + h);
-                    if (g == 0 && i == query_begin)
-                        load_tile<tile_kv>(base + mem::V, &p.v_map, bar.kv_full(), key_first, h_kv, b, p.batch);
-                    mbarrier_wait(bar.do_empty(stage.slot), stage.parity ^ 1);
-                    mbarrier_expect(bar.do_full(stage.slot), tile_q::BYTES + BM * 4);
-                    load_tile<tile_q>(base + mem::DO + stage.slot * tile_q::BYTES, &p.do_map, bar.do_full(stage.slot),
-                                      i * BM, h, b, p.batch);
-                    tma_load_2d(base + mem::DELTA + stage.slot * BM * 4, &p.delta_map, bar.do_full(stage.slot), i * BM,
-                                b * p.heads + h);
-                    stage.next();
-                }
+                mbarrier_wait(bar.q_empty(stage.slot), stage.parity ^ 1);
+                mbarrier_expect(bar.q_full(stage.slot), tile_q::BYTES + BM * 4);
+                load_tile<tile_q>(base + mem::Q + stage.slot * tile_q::BYTES, &p.q_map, bar.q_full(stage.slot), i * BM,
+                                  h, b, p.batch);
+                if (step == steps.begin)
+                    wait_for_previous_kernel(); /* lse2, delta and zeroed sums */
+                tma_load_2d(base + mem::LSE + stage.slot * BM * 4, &p.lse_map, bar.q_full(stage.slot), i * BM,
+                            b * p.heads + h);
+                mbarrier_wait(bar.do_empty(stage.slot), stage.parity ^ 1);
+                mbarrier_expect(bar.do_full(stage.slot), tile_q::BYTES + BM * 4);
+                load_tile<tile_q>(base + mem::DO + stage.slot * tile_q::BYTES, &p.do_map, bar.do_full(stage.slot),
+                                  i * BM, h, b, p.batch);
+                tma_load_2d(base + mem::DELTA + stage.slot * BM * 4, &p.delta_map, bar.do_full(stage.slot), i * BM,
+                            b * p.heads + h);
+                stage.next();
+                if (++i == p.query_blocks)
+                    i = query_begin, g++;
             }
+        }
+        if (cluster_size() > 1) { /* the block's shared memory must outlive its readers */
+            __syncwarp();
+            cluster_sync();
+            cluster_sync();
         }
         return;
     }
 
-    registers_raise<240>();
+    registers_raise<232>();
     const int wg = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, thread = threadIdx.x % 128;
     const int key = key_first + wg * 64 + warp * 16 + lane / 4; /* and + 8 */
     const int column = 2 * (lane % 4);                          /* first query of each pair this thread holds */
@@ -168,11 +225,14 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     for (int i = 0; i < DP / 2; i++)
         dk[i] = dv[i] = 0;
 
+    wait_for_previous_kernel();
     ring<BACKWARD_STAGES> stage;
-    if (steps > 0)
+    /* query head of the group and query block of this block's first step */
+    const step_range steps = steps_of_block(steps_of_head * p.group);
+    int g = steps.begin / max(steps_of_head, 1), i = query_begin + steps.begin - g * steps_of_head;
+    if (steps.begin < steps.end)
         mbarrier_wait(bar.kv_full(), 0);
-    for (int step = 0; step < steps; step++) {
-        const int g = step / steps_of_head, i = query_begin + step - g * steps_of_head;
+    for (int step = steps.begin; step < steps.end; step++) {
         const uint32_t q_tile = base + mem::Q + stage.slot * tile_q::BYTES,
                        do_tile = base + mem::DO + stage.slot * tile_q::BYTES,
                        ds_tile = base + mem::DS + (step & 1) * tile_ds::BYTES;
@@ -286,24 +346,59 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         if (leader)
             mbarrier_arrive(bar.q_empty(stage.slot));
         stage.next();
+        if (++i == p.query_blocks)
+            i = query_begin, g++;
     }
 
     using out = typename memory_type<T, PLANES>::type;
     out *const dk_head = (out *)p.dk + b * p.dk_stride_b + h_kv * p.dk_stride_h;
     out *const dv_head = (out *)p.dv + b * p.dv_stride_b + h_kv * p.dv_stride_h;
+    const int split = cluster_size(), rank = cluster_rank();
+    if (split == 1) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int64_t row = key + 8 * r;
+            if (row >= p.seq_k)
+                continue;
+#pragma unroll
+            for (int j = 0; j < DP / 8; j++)
+                if (8 * j < p.head_dim) {
+                    store_pair(dk_head + row * p.dk_stride_s + 8 * j + column, dk[4 * j + 2 * r] * p.scale,
+                               dk[4 * j + 2 * r + 1] * p.scale);
+                    store_pair(dv_head + row * p.dv_stride_s + 8 * j + column, dv[4 * j + 2 * r],
+                               dv[4 * j + 2 * r + 1]);
+                }
+        }
+        return;
+    }
+
+    /* merge: every block leaves its partial sums, then finishes its share of the rows */
+    named_sync(DS_BARRIER, 256); /* the other group may still read the tiles */
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int64_t i = key + 8 * r;
-        if (i >= p.seq_k)
-            continue;
+        float *const part_dk = (float *)(smem + mem::MERGE_DK) + (key - key_first + 8 * r) * mem::MERGE_PITCH + column,
+                     *const part_dv = part_dk + mem::MERGE_DV / 4;
 #pragma unroll
-        for (int j = 0; j < DP / 8; j++)
-            if (8 * j < p.head_dim) {
-                store_pair(dk_head + i * p.dk_stride_s + 8 * j + column, dk[4 * j + 2 * r] * p.scale,
-                           dk[4 * j + 2 * r + 1] * p.scale);
-                store_pair(dv_head + i * p.dv_stride_s + 8 * j + column, dv[4 * j + 2 * r], dv[4 * j + 2 * r + 1]);
-            }
+        for (int j = 0; j < DP / 8; j++) {
+            store_pair(part_dk + 8 * j, dk[4 * j + 2 * r], dk[4 * j + 2 * r + 1]);
+            store_pair(part_dv + 8 * j, dv[4 * j + 2 * r], dv[4 * j + 2 * r + 1]);
+        }
     }
+    cluster_sync();
+    auto merge = [&](auto blocks) {
+        constexpr int SPLIT = decltype(blocks)::value;
+        merge_key_rows<mem, out, DP, SPLIT>(base + mem::MERGE_DK, rank, dk_head, p.dk_stride_s, key_first, p.seq_k,
+                                            p.head_dim, p.scale);
+        merge_key_rows<mem, out, DP, SPLIT>(base + mem::MERGE_DV, rank, dv_head, p.dv_stride_s, key_first, p.seq_k,
+                                            p.head_dim, 1);
+    };
+    if (split == 2)
+        merge(constant<2>());
+    if (split == 4)
+        merge(constant<4>());
+    if (split == 8)
+        merge(constant<8>());
+    cluster_sync();
 }
 
 /* ---- before: delta = rowsum(dO O), lse in base 2, zeroed sums. One warp a row of (B*H, padded Sq). ---- */

@@ -2,8 +2,8 @@
 #include "kernels/cuda/flash_forward_sm90.cuh"
 
 #include <cuda_runtime.h>
-#include <math.h>
 
+#include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/cuda/launch_sm90.cuh"
@@ -12,53 +12,6 @@
 #include "kernels/internal.h"
 
 using namespace flash_sm90;
-
-/* Blocks that share a row tile: the power of two for which the chip should be done first. Time is counted in key
- * blocks; a cluster costs FIXED (load, first products, merge, start) plus its share of the tile's blocks, and
- * `clusters[i]` clusters of 2^i blocks run at once. Tiles start longest first. */
-static int choose_split(const sb_attention *a, int tiles, int block_keys, const int *clusters)
-{
-    const double FIXED = 4, jobs = (double)a->batch * a->heads * tiles;
-    const int longest = (a->seq_k + block_keys - 1) / block_keys;
-    const double work = jobs * longest * (a->causal ? 0.5 : 1.0);
-    int best = 1;
-    double best_time = 1e300;
-    for (int i = 0; i < 4 && (1 << i) <= longest && clusters[i] > 0; i++) {
-        const double split = 1 << i, at_once = clusters[i];
-        double time = FIXED + longest / split;
-        if (jobs > at_once) { /* the first of a second round follows the last of the first; and the sum has to fit */
-            const double next = longest * (a->causal ? 1 - at_once / jobs : 1.0);
-            time = fmax(time, fmax(2 * (FIXED + next / split), (jobs * FIXED + work / split) / at_once));
-        }
-        if (time < best_time)
-            best = 1 << i, best_time = time;
-    }
-    return best;
-}
-
-/* How many clusters of 1, 2, 4 and 8 blocks run at once. Every variant of the kernel runs one block an SM, so the
- * first one asked about answers for all. */
-static const int *count_clusters(const sb_context *ctx, const void *kernel, int threads, int smem_bytes)
-{
-    static int known[4], known_ordinal = -1;
-    if (known_ordinal != ctx->ordinal) {
-        known[0] = ctx->sm_count;
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
-        for (int i = 1; i < 4; i++) {
-            cudaLaunchAttribute cluster = {};
-            cluster.id = cudaLaunchAttributeClusterDimension;
-            cluster.val.clusterDim.x = 1 << i, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-            cudaLaunchConfig_t config = {};
-            config.gridDim = dim3(ctx->sm_count / 8 * 8), config.blockDim = dim3(threads);
-            config.dynamicSmemBytes = smem_bytes, config.attrs = &cluster, config.numAttrs = 1;
-            if (cudaOccupancyMaxActiveClusters(&known[i], kernel, &config) != cudaSuccess)
-                known[i] = 0;
-        }
-        (void)cudaGetLastError();
-        known_ordinal = ctx->ordinal;
-    }
-    return known;
-}
 
 template <class T, int PLANES, int DP, int BN, int GROUPS, bool CAUSAL>
 static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
@@ -73,9 +26,10 @@ static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forwa
         (st = tma_map_tensor(&p.k_map, type, k, a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim, BN)) ||
         (st = tma_map_tensor(&p.v_map, type, v, a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim, BN)))
         return st;
-    const int split =
-        choose_split(a, p.tiles, BN, count_clusters(ctx, (const void *)kernel, 128 * (GROUPS + 1), mem::BYTES));
     const int64_t jobs = (int64_t)p.tiles * a->batch * a->heads;
+    const int longest = (a->seq_k + BN - 1) / BN; /* key blocks */
+    const int *const clusters = count_clusters(ctx, (const void *)kernel, 128 * (GROUPS + 1), mem::BYTES);
+    const int split = choose_split(jobs, longest, a->causal, 4, clusters);
     const unsigned grid = (unsigned)(split > 1 ? jobs * split : jobs < ctx->sm_count ? jobs : ctx->sm_count);
     return launch_sm90("flash forward (Hopper)", kernel, grid, 128 * (GROUPS + 1), mem::BYTES, split, stream, p);
 }

@@ -23,7 +23,6 @@ namespace flash_sm90
 {
 
 constexpr int FORWARD_STAGES = 2;
-constexpr int MAX_SPLIT = 8; /* blocks that may share a tile: the portable limit of a cluster */
 
 struct forward_params {
     CUtensorMap q_map, k_map, v_map;

@@ -16,7 +16,14 @@ namespace flash_sm90
 using namespace sm90;
 
 constexpr float LOG2E = 1.4426950408889634f;
+constexpr int MAX_SPLIT = 8;   /* blocks that may share a tile: the portable limit of a cluster */
 constexpr int ROW_BYTES = 128; /* one row of a panel: 64 elements of 16 bits */
+
+/* A number as a type. */
+template <int N>
+struct constant {
+    static constexpr int value = N;
+};
 
 /* A tile of ROWS rows and DP columns, PLANES planes: [plane][panel of 64 columns][row][64], 128-byte swizzle. */
 template <int PLANES_, int ROWS_, int COLS_>

@@ -1,0 +1,23 @@
+/* How many thread blocks, as a cluster, should share one tile of a kernel that runs one block an SM. */
+#ifndef STEPBENCH_CLUSTER_SPLIT_H
+#define STEPBENCH_CLUSTER_SPLIT_H
+
+#include "kernels/cuda/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How many clusters of 1, 2, 4 and 8 blocks run at once. Asked of the driver for the first kernel and remembered: every
+ * kernel it is meant for has one block an SM. */
+const int *count_clusters(const sb_context *ctx, const void *kernel, int threads, int smem_bytes);
+
+/* The power of two, 1 to 8, with which the chip should be done first. Time is counted in steps of the kernel's loop: a
+ * cluster costs `fixed` (start, first loads, merge) plus its share of the tile's steps. Tiles start longest first;
+ * their lengths fall from `longest` to 0 when causal, and are all `longest` otherwise. */
+int choose_split(int64_t jobs, int longest, bool causal, double fixed, const int *clusters);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

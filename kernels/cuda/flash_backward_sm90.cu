@@ -111,7 +111,7 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
     const auto kernel = a->causal ? flash_backward<T, PLANES, DP, BM, true> : flash_backward<T, PLANES, DP, BM, false>;
     const int64_t jobs = (int64_t)p.key_tiles * all;
     const int *const clusters = count_clusters(ctx, (const void *)kernel, BACKWARD_THREADS, mem::BYTES);
-    const int split = choose_split(jobs, p.query_blocks * p.group, a->causal, 3, clusters);
+    const int split = a->deterministic ? 1 : choose_split(jobs, p.query_blocks * p.group, a->causal, 3, clusters);
     if ((st = launch_sm90("flash backward (Hopper)", kernel, (unsigned)(jobs * split), BACKWARD_THREADS, mem::BYTES,
                           split, stream, p)))
         return st;

@@ -15,8 +15,11 @@
  * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
  * distributed shared memory, in a fixed order.
  *
- * Deterministic mode: the adders of one query block take turns in the order of their key blocks, which is the order
- * in which blocks start, so that no block waits for one that can't run. */
+ * Deterministic mode: the adders of one query block take turns in the order in which their blocks start, so that no
+ * block waits for one that can't run. Causal blocks start at the diagonal, so the turns go from the last key tile to the
+ * first: each block then meets a query block two steps after the one before it in the queue. (In ascending order each
+ * would have to stay two steps behind its neighbour, the last one the whole length behind the first.) No clusters then:
+ * a block that starts in the middle would only wait. */
 #ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_SM90_CUH
 
@@ -33,7 +36,7 @@ struct backward_params {
     void *dk, *dv; /* (B, Hkv, Sk, D) */
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
     float *dq_sum;  /* (B, H, query blocks, 2 groups, fragment order) */
-    uint32_t *turn; /* (B, H, query blocks, 2) next key block to add; NULL: any order */
+    uint32_t *turn; /* (B, H, query blocks, 2) how many key tiles have added; NULL: any order */
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
     float scale, scale_log2;
@@ -145,7 +148,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     const int in_section = job - first_head * p.key_tiles;
     const int b = (first_head + in_section % section_heads) / p.heads_kv,
               h_kv = (first_head + in_section % section_heads) % p.heads_kv;
-    const int key_tile = in_section / section_heads; /* causal: the first is the longest */
+    /* causal: the first is the longest; when adders take turns, the shortest (see the top of this file) */
+    const int tile_index = in_section / section_heads;
+    const int key_tile = CAUSAL && p.turn ? p.key_tiles - 1 - tile_index : tile_index;
     const int key_first = key_tile * BACKWARD_KEYS;
     const int offset = p.seq_k - p.seq_q; /* causal: query i sees keys j <= i + offset */
     const int query_begin = CAUSAL ? min(max(key_first - offset, 0) / BM, p.query_blocks) : 0;
@@ -324,9 +329,11 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
             mbarrier_arrive(bar.do_empty(stage.slot));
         const int64_t block = ((int64_t)(b * p.heads + h_kv * p.group + g) * p.query_blocks + i) * 2 + wg;
         float *const sum = p.dq_sum + block * (DQ_N / 2 * 128) + thread * 4;
+        const int last_tile = min(p.key_tiles - 1, (first_query + BM - 1 + offset) / BACKWARD_KEYS);
+        const uint32_t turn = CAUSAL ? last_tile - key_tile : key_tile;
         if (p.turn) {
             if (thread == 0)
-                while (*(volatile uint32_t *)(p.turn + block) != (uint32_t)key_tile)
+                while (*(volatile uint32_t *)(p.turn + block) != turn)
                     __nanosleep(32);
             named_sync(GROUP_BARRIER + wg, 128);
         }
@@ -337,7 +344,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
             __threadfence();
             named_sync(GROUP_BARRIER + wg, 128);
             if (thread == 0)
-                *(volatile uint32_t *)(p.turn + block) = key_tile + 1;
+                *(volatile uint32_t *)(p.turn + block) = turn + 1;
         }
         if constexpr (PLANES == 1) {
             wgmma_wait<0>();

@@ -22,8 +22,6 @@
 namespace flash_sm90
 {
 
-constexpr int FORWARD_STAGES = 2;
-
 struct forward_params {
     CUtensorMap q_map, k_map, v_map;
     void *o;                                    /* (B, H, Sq, D) */
@@ -40,15 +38,16 @@ struct forward_params {
 template <int PLANES, int DP, int BN, int GROUPS>
 struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
+    static constexpr int STAGES = GROUPS == 1 ? 3 : 2; /* of K and V; one group alone hides less of a load */
     using tile_q = tile<PLANES, ROWS, DP>;
     using tile_kv = tile<PLANES, BN, DP>;
     /* two query tiles where they fit, so that the next tile's is there when this one's ends */
-    static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * FORWARD_STAGES * tile_kv::BYTES <= 200 << 10 ? 2 : 1;
+    static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * STAGES * tile_kv::BYTES <= 200 << 10 ? 2 : 1;
     static constexpr int Q = 0;
     static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
-    static constexpr int V = K + FORWARD_STAGES * tile_kv::BYTES;
-    static constexpr int BARRIERS = V + FORWARD_STAGES * tile_kv::BYTES;
-    static constexpr int JOB = BARRIERS + 128; /* numbers of this job and the next */
+    static constexpr int V = K + STAGES * tile_kv::BYTES;
+    static constexpr int BARRIERS = V + STAGES * tile_kv::BYTES;
+    static constexpr int JOB = BARRIERS + 160; /* numbers of this job and the next */
     static constexpr int BYTES = JOB + 8;
     /* merge of a cluster, over K and V: partial O with padded rows, then max and sum */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
@@ -61,12 +60,12 @@ struct forward_barriers {
     uint32_t base;
     __device__ uint32_t q_full(int s) const { return base + 8 * s; }
     __device__ uint32_t q_empty(int s) const { return base + 16 + 8 * s; }
-    __device__ uint32_t k_full(int s) const { return base + 32 + 8 * s; }
-    __device__ uint32_t k_empty(int s) const { return base + 48 + 8 * s; }
-    __device__ uint32_t v_full(int s) const { return base + 64 + 8 * s; }
-    __device__ uint32_t v_empty(int s) const { return base + 80 + 8 * s; }
-    __device__ uint32_t job_full(int s) const { return base + 96 + 8 * s; }
-    __device__ uint32_t job_empty(int s) const { return base + 112 + 8 * s; }
+    __device__ uint32_t job_full(int s) const { return base + 32 + 8 * s; }
+    __device__ uint32_t job_empty(int s) const { return base + 48 + 8 * s; }
+    __device__ uint32_t k_full(int s) const { return base + 64 + 8 * s; }
+    __device__ uint32_t k_empty(int s) const { return base + 88 + 8 * s; }
+    __device__ uint32_t v_full(int s) const { return base + 112 + 8 * s; }
+    __device__ uint32_t v_empty(int s) const { return base + 136 + 8 * s; }
 };
 
 /* One row tile of one head, and the key blocks this block walks for it. */
@@ -219,13 +218,15 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         tma_prefetch(&p.q_map);
         tma_prefetch(&p.k_map);
         tma_prefetch(&p.v_map);
-        for (int s = 0; s < FORWARD_STAGES; s++) {
+        for (int s = 0; s < 2; s++) {
             mbarrier_init(bar.q_full(s), 1);
+            mbarrier_init(bar.job_full(s), 1);
+            mbarrier_init(bar.q_empty(s), 4 * GROUPS); /* one arrival a consumer warp */
+            mbarrier_init(bar.job_empty(s), 4 * GROUPS);
+        }
+        for (int s = 0; s < mem::STAGES; s++) {
             mbarrier_init(bar.k_full(s), 1);
             mbarrier_init(bar.v_full(s), 1);
-            mbarrier_init(bar.job_full(s), 1);
-            mbarrier_init(bar.job_empty(s), 4 * GROUPS); /* one arrival a consumer warp */
-            mbarrier_init(bar.q_empty(s), 4 * GROUPS);
             mbarrier_init(bar.k_empty(s), 4 * GROUPS);
             mbarrier_init(bar.v_empty(s), 4 * GROUPS);
         }
@@ -238,7 +239,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
             ring<mem::Q_STAGES> q;
-            ring<FORWARD_STAGES> k, v, turn;
+            ring<mem::STAGES> k, v;
+            ring<2> turn;
             for (int number = blockIdx.x / split;; turn.next()) {
                 mbarrier_wait(bar.job_empty(turn.slot), turn.parity ^ 1);
                 job_number[turn.slot] = number;
@@ -298,7 +300,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     if (GROUPS > 1 && wg == GROUPS - 1)
         named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
     ring<mem::Q_STAGES> q;
-    ring<FORWARD_STAGES> k, v, turn;
+    ring<mem::STAGES> k, v;
+    ring<2> turn;
     for (;; turn.next()) {
         mbarrier_wait(bar.job_full(turn.slot), turn.parity);
         const int number = job_number[turn.slot];

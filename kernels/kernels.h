@@ -59,7 +59,8 @@ typedef struct sb_attention {
     size_t workspace_bytes;
 } sb_attention;
 
-typedef struct sb_context sb_context; /* library handles of one device; used by one thread at a time */
+/* Library handles, their workspace and counters on one device: one thread and one stream at a time. */
+typedef struct sb_context sb_context;
 
 typedef struct sb_attention_op {
     const char *name; /* "unfused", "fused", "flash", "flash_portable" */

@@ -2,9 +2,10 @@
  *
  * Tile: consumer warpgroups of 64 query rows each: two a block, three at D <= 64 when there are tiles enough, one when
  * there are very few; key blocks of BN = 128 (64 for fp32 at D > 64).
- * Shared memory, bytes, D 128: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V).
- * Registers of a consumer thread, D 128: scores 64, operands of P 32, O 64 = 160 of 240; D 64: 128, of 160 with three
- * groups.
+ * Shared memory, bytes, D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); one
+ * group: Q 16K, K and V 3 x 32K each = 208K (fp32: Q 32K).
+ * Registers of a consumer thread, D 128: scores 64, operands of P 32, O 64 = 160 of 232; fp32: 32, 32, 64 and 64 for one
+ * block's P V; D 64: 128, of 160 with three groups.
  *
  * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
  * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the

@@ -10,9 +10,57 @@ static bool hopper(const sb_context *ctx, const sb_attention *a)
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32;
 }
 
-static sb_status supported(sb_context *ctx, const sb_attention *a)
+enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };
+
+/* Forward has the first four of these tensors. */
+static sb_status check_tensors(const sb_attention *a, int count, bool pointers)
 {
-    return sb_flash_portable_op.supported(ctx, a);
+    const struct {
+        const char *name;
+        const sb_tensor *tensor;
+    } all[ALL_TENSORS] = {{"q", &a->q},     {"k", &a->k},   {"v", &a->v},   {"o", &a->o},
+                          {"d_o", &a->d_o}, {"dq", &a->dq}, {"dk", &a->dk}, {"dv", &a->dv}};
+    const int unit = 16 / sb_dtype_bytes(a->dtype);
+    for (int i = 0; i < count; i++) {
+        const sb_tensor *t = all[i].tensor;
+        if (t->stride_b % unit || t->stride_h % unit || t->stride_s % unit)
+            return sb_error(SB_UNSUPPORTED, "every stride of %s must be a multiple of %d elements (16 bytes)",
+                            all[i].name, unit);
+        if (pointers && !t->data)
+            return sb_error(SB_INVALID, "%s is NULL", all[i].name);
+        if (pointers && (uintptr_t)t->data % 16)
+            return sb_error(SB_UNSUPPORTED, "%s must be 16-byte aligned", all[i].name);
+    }
+    return pointers && !a->lse ? sb_error(SB_INVALID, "lse is NULL") : SB_OK;
+}
+
+static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool pointers)
+{
+    sb_status s = sb_attention_check(a);
+    if (s != SB_OK)
+        return s;
+    if (ctx->cc_major < 8)
+        return sb_error(SB_UNSUPPORTED, "flash needs compute capability 8.0 or later, this device has %d.%d",
+                        ctx->cc_major, ctx->cc_minor);
+    const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
+    if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
+        return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");
+    return check_tensors(a, tensors, pointers);
+}
+
+sb_status flash_supported(sb_context *ctx, const sb_attention *a)
+{
+    return check(ctx, a, ALL_TENSORS, false);
+}
+
+sb_status flash_check_forward(sb_context *ctx, const sb_attention *a)
+{
+    return check(ctx, a, FORWARD_TENSORS, true);
+}
+
+sb_status flash_check_backward(sb_context *ctx, const sb_attention *a)
+{
+    return check(ctx, a, ALL_TENSORS, true);
 }
 
 static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
@@ -33,7 +81,7 @@ static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status st = supported(ctx, a);
+    const sb_status st = flash_check_forward(ctx, a);
     if (st)
         return st;
     return hopper(ctx, a) ? flash_sm90_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
@@ -41,7 +89,7 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 
 static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status st = supported(ctx, a);
+    const sb_status st = flash_check_backward(ctx, a);
     if (st)
         return st;
     return hopper(ctx, a) ? flash_sm90_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);
@@ -50,7 +98,7 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 const sb_attention_op sb_flash_op = {
     .name = "flash",
     .summary = "FlashAttention: tiles, online softmax, no S x S matrix; wgmma and TMA on Hopper, mma.sync elsewhere",
-    .supported = supported,
+    .supported = flash_supported,
     .saved_bytes = saved_bytes,
     .forward_workspace = forward_workspace,
     .backward_workspace = backward_workspace,

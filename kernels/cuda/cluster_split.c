@@ -3,11 +3,10 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
-const int *count_clusters(const sb_context *ctx, const void *kernel, int threads, int smem_bytes)
+const int *count_clusters(sb_context *ctx, const void *kernel, int threads, int smem_bytes)
 {
-    static int known[4], known_ordinal = -1;
-    if (known_ordinal != ctx->ordinal) {
-        known[0] = ctx->sm_count;
+    if (ctx->clusters[0] == 0) {
+        ctx->clusters[0] = ctx->sm_count;
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
         for (int i = 1; i < 4; i++) {
             cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension};
@@ -17,13 +16,12 @@ const int *count_clusters(const sb_context *ctx, const void *kernel, int threads
                                                .dynamicSmemBytes = (size_t)smem_bytes,
                                                .attrs = &cluster,
                                                .numAttrs = 1};
-            if (cudaOccupancyMaxActiveClusters(&known[i], kernel, &config) != cudaSuccess)
-                known[i] = 0;
+            if (cudaOccupancyMaxActiveClusters(&ctx->clusters[i], kernel, &config) != cudaSuccess)
+                ctx->clusters[i] = 0;
         }
         (void)cudaGetLastError();
-        known_ordinal = ctx->ordinal;
     }
-    return known;
+    return ctx->clusters;
 }
 
 int choose_split(int64_t jobs, int longest, bool causal, double fixed, const int *clusters)

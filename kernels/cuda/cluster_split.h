@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* How many clusters of 1, 2, 4 and 8 blocks run at once. Asked of the driver for the first kernel and remembered: every
- * kernel it is meant for has one block an SM. */
-const int *count_clusters(const sb_context *ctx, const void *kernel, int threads, int smem_bytes);
+/* How many clusters of 1, 2, 4 and 8 blocks run at once. Asked of the driver for the first kernel and kept in the context:
+ * every kernel it is meant for has one block an SM. */
+const int *count_clusters(sb_context *ctx, const void *kernel, int threads, int smem_bytes);
 
 /* The power of two, 1 to 8, with which the chip should be done first. Time is counted in steps of the kernel's loop: a
  * cluster costs `fixed` (start, first loads, merge) plus its share of the tile's steps. Tiles start longest first;

@@ -19,6 +19,7 @@ struct sb_context {
     cublasHandle_t cublas;
     void *cublas_workspace; /* our own: cuBLAS then allocates nothing inside an op or a stream capture */
     size_t cublas_workspace_bytes;
+    int clusters[4]; /* see cluster_split.h; 0: not asked yet */
     unsigned *zeros; /* 64 device words for kernels that hand out work; every kernel leaves them zero */
 };
 

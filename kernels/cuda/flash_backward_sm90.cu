@@ -60,8 +60,7 @@ layout plan(const sb_attention *a)
 }
 
 template <class T, int PLANES, int DP, int BM>
-sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-              cudaStream_t stream)
+sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4], cudaStream_t stream)
 {
     using mem = backward_memory<PLANES, DP, BM>;
     using M = typename memory_type<T, PLANES>::type;
@@ -126,7 +125,7 @@ sb_status run(const sb_context *ctx, const sb_attention *a, const layout &l, con
 }
 
 template <class T, int PLANES>
-sb_status dispatch(const sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+sb_status dispatch(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
                    cudaStream_t stream)
 {
     return a->head_dim <= 64 ? run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, stream)

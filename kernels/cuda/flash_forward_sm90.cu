@@ -14,7 +14,7 @@
 using namespace flash_sm90;
 
 template <class T, int PLANES, int DP, int BN, int GROUPS, bool CAUSAL>
-static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
+static sb_status launch_tile(sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
                              const sb_tensor *k, const sb_tensor *v, cudaStream_t stream)
 {
     using mem = forward_memory<PLANES, DP, BN, GROUPS>;
@@ -35,7 +35,7 @@ static sb_status launch_tile(const sb_context *ctx, const sb_attention *a, forwa
 }
 
 template <class T, int PLANES, int DP, int BN, int GROUPS>
-static sb_status launch(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
+static sb_status launch(sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
                         const sb_tensor *k, const sb_tensor *v, cudaStream_t stream)
 {
     return a->causal ? launch_tile<T, PLANES, DP, BN, GROUPS, true>(ctx, a, p, q, k, v, stream)
@@ -43,7 +43,7 @@ static sb_status launch(const sb_context *ctx, const sb_attention *a, forward_pa
 }
 
 template <class T, int PLANES>
-static sb_status dispatch(const sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
+static sb_status dispatch(sb_context *ctx, const sb_attention *a, forward_params &p, const sb_tensor *q,
                           const sb_tensor *k, const sb_tensor *v, cudaStream_t stream)
 {
     constexpr int WIDE_KEYS = PLANES == 1 ? 128 : 64; /* key block at D > 64 */

@@ -93,12 +93,56 @@ static void sweep_of_unlike_variants(void **state)
     options_free(o);
 }
 
+/* ---- a bench whose variants have options of their own ---- */
+
+static bool of_its_own(const char *option, const char *variant)
+{
+    return strcmp(option, variant) == 0;
+}
+
+static void lists_of_other_variants_do_not_multiply(void **state)
+{
+    (void)state;
+    static const option_spec table[] = {{"left", OPTION_INT, OPTION_LIST, "1:1200", NULL, 1, 9999, NULL, "", "a list"},
+                                        {"right", OPTION_INT, OPTION_LIST, "1:1300", NULL, 1, 9999, NULL, "", "a list"},
+                                        {0}};
+    static const variant_spec variants[] = {{"left", "has left alone"}, {"right", "has right alone"}, {0}};
+    static const column_spec columns[] = {{0}};
+    const bench_info bench = {.name = "bench_sides",
+                              .summary = "",
+                              .notes = "",
+                              .examples = "",
+                              .options = table,
+                              .variants = variants,
+                              .columns = columns,
+                              .applies = of_its_own};
+    char name[] = "bench_sides", *argv[] = {name, NULL}, msg[256];
+    options *o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    if (!o)
+        fail_msg("refused: %s", msg); /* 1200 x 1300 would be too many */
+    assert_int_equal(cases_count(o), 2500);
+    static const struct {
+        size_t at;
+        const char *key;
+    } known[] = {{0, "left=1 variant=left"},
+                 {1199, "left=1200 variant=left"},
+                 {1200, "right=1 variant=right"},
+                 {2499, "right=1300 variant=right"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        bench_case *c = case_at(o, known[i].at);
+        assert_string_equal(case_key(c), known[i].key);
+        case_free(c);
+    }
+    options_free(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sweep),
         cmocka_unit_test(small_benches),
         cmocka_unit_test(sweep_of_unlike_variants),
+        cmocka_unit_test(lists_of_other_variants_do_not_multiply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

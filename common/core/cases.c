@@ -1,6 +1,6 @@
-/* The sweep: a place in it is a mixed-radix number whose last digit is the variant and whose other digits pick a value
- * of each parameter, the last parameter fastest. With bench_info.applies a place is a case only when every parameter
- * that means nothing to its variant is at its first value. */
+/* The sweep: a combination is a mixed-radix number whose digits pick a value of each parameter that means something to
+ * the variant, the last parameter fastest. The variant is the fastest digit of all, or with bench_info.applies the
+ * slowest one. */
 #include "common/core/error.h"
 #include "common/core/options_internal.h"
 
@@ -15,58 +15,60 @@ struct bench_case {
     char *key;
 };
 
-static size_t places_count(const options *o)
-{
-    size_t n = o->variant ? o->variant->values.n : 1;
-    for (size_t i = 0; i < o->params_n; i++)
-        n *= o->params[i]->values.n;
-    return n;
-}
-
-static bool applies(const options *o, size_t param, const char *variant)
+bool param_applies(const options *o, size_t param, const char *variant)
 {
     return !o->bench->applies || o->bench->applies(o->params[param]->spec.name, variant);
 }
 
-static const char *take_variant(const options *o, size_t *place)
+/* Combinations of the parameters that mean something to a variant. */
+static double combinations(const options *o, const char *variant)
 {
-    if (!o->variant)
-        return "";
-    size_t digit = *place % o->variant->values.n;
-    *place /= o->variant->values.n;
-    return o->variant->values.v[digit].text;
+    double n = 1;
+    for (size_t i = 0; i < o->params_n; i++)
+        n *= param_applies(o, i, variant) ? (double)o->params[i]->values.n : 1;
+    return n;
 }
 
-static bool is_case(const options *o, size_t place)
+static size_t variants_count(const options *o)
 {
-    const char *variant = take_variant(o, &place);
-    for (size_t i = o->params_n; i-- > 0; place /= o->params[i]->values.n)
-        if (place % o->params[i]->values.n != 0 && !applies(o, i, variant))
-            return false;
-    return true;
+    return o->variant ? o->variant->values.n : 1;
+}
+
+static const char *variant_at(const options *o, size_t i)
+{
+    return o->variant ? o->variant->values.v[i].text : "";
+}
+
+double cases_product(const options *o)
+{
+    double n = 0;
+    for (size_t i = 0; i < variants_count(o); i++)
+        n += combinations(o, variant_at(o, i));
+    return n;
 }
 
 size_t cases_count(const options *o)
 {
-    size_t places = places_count(o), n = 0;
-    if (!o->bench->applies)
-        return places;
-    for (size_t place = 0; place < places; place++)
-        n += is_case(o, place);
-    return n;
+    return (size_t)cases_product(o); /* at most OPTION_CASES_MAX */
 }
 
-/* Variants that have parameters of their own are not compared side by side: each one's cases stay together. */
-static size_t place_of(const options *o, size_t index)
+/* The variant of case *index, and in *index which of its combinations it is. Variants that have parameters of their own
+ * are not compared side by side: each one's cases stay together. */
+static const char *take_variant(const options *o, size_t *index)
 {
-    size_t variants = o->variant ? o->variant->values.n : 1, places = places_count(o);
-    if (!o->bench->applies)
-        return index;
-    for (size_t variant = 0; variant < variants; variant++)
-        for (size_t place = variant; place < places; place += variants)
-            if (is_case(o, place) && index-- == 0)
-                return place;
-    die(EXIT_CODE_FAILURE, "bug: no case %zu", index);
+    size_t variants = variants_count(o);
+    if (!o->bench->applies) {
+        size_t digit = *index % variants;
+        *index /= variants;
+        return variant_at(o, digit);
+    }
+    for (size_t i = 0; i < variants; i++) {
+        size_t n = (size_t)combinations(o, variant_at(o, i));
+        if (*index < n)
+            return variant_at(o, i);
+        *index -= n;
+    }
+    die(EXIT_CODE_FAILURE, "bug: no case %zu", *index);
 }
 
 char *case_key_of(const options *o, const char *const *values, const char *variant)
@@ -77,7 +79,7 @@ char *case_key_of(const options *o, const char *const *values, const char *varia
     if (!out)
         die(EXIT_CODE_FAILURE, "no host memory left for a case");
     for (size_t i = 0; i < o->params_n; i++)
-        if (applies(o, i, variant))
+        if (param_applies(o, i, variant))
             fprintf(out, "%s=%s ", options_param_name(o, i), values[i]);
     fprintf(out, "variant=%s", variant);
     fclose(out);
@@ -89,17 +91,17 @@ bench_case *case_at(const options *o, size_t index)
     static const option_value nothing = {.text = "", .r = NAN};
     if (index >= cases_count(o))
         die(EXIT_CODE_FAILURE, "bug: case %zu of %zu", index, cases_count(o));
-    size_t place = place_of(o, index);
     bench_case *c = xcalloc(1, sizeof *c);
     c->o = o;
     c->picked = xcalloc(o->params_n, sizeof *c->picked);
-    c->variant = take_variant(o, &place);
+    c->variant = take_variant(o, &index);
     const char **texts = xcalloc(o->params_n, sizeof *texts);
     for (size_t i = o->params_n; i-- > 0;) {
         const option_values *values = &o->params[i]->values;
-        c->picked[i] = applies(o, i, c->variant) ? &values->v[place % values->n] : &nothing;
+        bool means = param_applies(o, i, c->variant);
+        c->picked[i] = means ? &values->v[index % values->n] : &nothing;
         texts[i] = c->picked[i]->text;
-        place /= values->n;
+        index /= means ? values->n : 1;
     }
     c->key = case_key_of(o, texts, c->variant);
     free(texts);

@@ -244,9 +244,7 @@ static bool check_whole(const options *o, const char *no_cuda_reason, char *msg,
         snprintf(msg, msg_bytes, "--device cuda can't be used here: %s; --device cpu can", no_cuda_reason);
         return false;
     }
-    double cases = o->variant ? (double)o->variant->values.n : 1;
-    for (size_t i = 0; i < o->params_n; i++)
-        cases *= (double)o->params[i]->values.n;
+    const double cases = cases_product(o);
     if (cases > OPTION_CASES_MAX) {
         snprintf(msg, msg_bytes, "the lists multiply to %.0f cases; at most %d are allowed", cases, OPTION_CASES_MAX);
         return false;

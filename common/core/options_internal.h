@@ -56,6 +56,10 @@ void options_print_list(const options *o, FILE *out);
 void options_print_table(const options *o, FILE *out); /* --list-options */
 void options_print_version(const options *o, FILE *out);
 
+/* cases_count before it is known to be at most OPTION_CASES_MAX. */
+double cases_product(const options *o);
+/* Whether parameter column i means something to a variant. */
+bool param_applies(const options *o, size_t i, const char *variant);
 /* The key of the case whose parameter columns hold values[0..options_param_count). Caller frees. */
 char *case_key_of(const options *o, const char *const *values, const char *variant);
 

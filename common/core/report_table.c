@@ -17,6 +17,20 @@ static int widest(const char *name, const option_values *values)
     return (int)width;
 }
 
+/* Whether the parameter means something to any of the chosen variants. */
+static bool asked_for(const options *o, size_t param)
+{
+    bool any = !o->variant;
+    for (size_t i = 0; !any && i < o->variant->values.n; i++)
+        any = param_applies(o, param, o->variant->values.v[i].text);
+    return any;
+}
+
+static bool varies(const options *o, size_t param)
+{
+    return o->params[param]->values.n > 1 && asked_for(o, param);
+}
+
 static int variant_width(const options *o)
 {
     return o->variant ? widest("variant", &o->variant->values) : (int)strlen("variant");
@@ -50,13 +64,13 @@ static void print_heading(const report *r)
     printf("%s on %s (%s), machine %s\n", o->bench->name, r->device_name, r->device, r->machine);
     bool any = false;
     for (size_t i = 0; i < o->params_n; i++)
-        if (o->params[i]->values.n == 1) {
+        if (o->params[i]->values.n == 1 && asked_for(o, i)) {
             printf("%s%s=%s", any ? " " : "", o->columns[i], o->params[i]->values.v[0].text);
             any = true;
         }
     printf(any ? "\n\n" : "\n");
     for (size_t i = 0; i < o->params_n; i++)
-        if (o->params[i]->values.n > 1)
+        if (varies(o, i))
             printf("%*s  ", widest(o->columns[i], &o->params[i]->values), o->columns[i]);
     printf("%-*s  %-*s", variant_width(o), "variant", STATUS_WIDTH, "status");
     for (const column_spec *s = o->bench->columns; s && s->name; s++)
@@ -71,7 +85,7 @@ void report_table_row(const row *w)
     if (!w->r->table_started)
         print_heading(w->r);
     for (size_t i = 0; i < o->params_n; i++)
-        if (o->params[i]->values.n > 1)
+        if (varies(o, i))
             printf("%*s  ", widest(o->columns[i], &o->params[i]->values), case_param(w->c, i));
     printf("%-*s  ", variant_width(o), case_variant(w->c));
     if (w->status != ROW_OK) {

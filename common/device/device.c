@@ -147,11 +147,31 @@ void device_event_destroy(device *d, device_event *e)
 }
 void device_event_record(device *d, device_event *e)
 {
-    d->ops->event_record(d, e);
+    d->ops->stream_record(d, d->stream, e);
 }
 void device_event_wait(device *d, device_event *e)
 {
-    d->ops->event_wait(d, e);
+    d->ops->stream_wait(d, d->stream, e);
+}
+void *device_stream_create(device *d, stream_priority p)
+{
+    return d->ops->stream_create(d, p);
+}
+void device_stream_destroy(device *d, void *stream)
+{
+    d->ops->stream_destroy(d, stream);
+}
+void device_stream_record(device *d, void *stream, device_event *e)
+{
+    d->ops->stream_record(d, stream, e);
+}
+void device_stream_wait(device *d, void *stream, device_event *e)
+{
+    d->ops->stream_wait(d, stream, e);
+}
+void device_event_mark(device *d, device_event *e)
+{
+    d->ops->event_mark(d, e);
 }
 double device_event_ms(device *d, device_event *from, device_event *to)
 {

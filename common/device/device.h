@@ -50,6 +50,18 @@ void device_event_record(device *d, device_event *e);
 void device_event_wait(device *d, device_event *e); /* what d enqueues from here on waits for e, of any device */
 double device_event_ms(device *d, device_event *from, device_event *to); /* waits for `to` */
 
+/* More streams, for work beside the compute stream. Of two ready kernels the one of the more urgent stream goes first;
+ * the compute stream is STREAM_NORMAL. On the CPU a stream is NULL and all is in order. While a graph is captured, a
+ * stream joins the capture by waiting for an event of a stream that is in it, and must be waited for before its end. */
+typedef enum stream_priority { STREAM_BACKGROUND, STREAM_NORMAL, STREAM_URGENT } stream_priority;
+void *device_stream_create(device *d, stream_priority p);
+void device_stream_destroy(device *d, void *stream);
+void device_stream_record(device *d, void *stream, device_event *e);
+void device_stream_wait(device *d, void *stream, device_event *e); /* what is enqueued there from here on waits for e */
+/* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds the
+ * time at which the graph passed that point. It orders nothing. */
+void device_event_mark(device *d, device_event *e);
+
 /* Peers: two GPUs opened by this process. Enable is true when they reach each other's memory directly; a copy works
  * without that too, through the host. */
 bool device_peer_enable(device *a, device *b);

@@ -73,15 +73,32 @@ static void event_destroy(device *d, device_event *e)
     free(e);
 }
 
-static void event_record(device *d, device_event *e)
+static void event_mark(device *d, device_event *e)
 {
     (void)d;
     e->seconds = host_seconds();
 }
 
-static void event_wait(device *d, device_event *e)
+static void *stream_create(device *d, stream_priority p)
 {
-    (void)d, (void)e;
+    (void)d, (void)p;
+    return NULL;
+}
+
+static void stream_destroy(device *d, void *stream)
+{
+    (void)d, (void)stream;
+}
+
+static void stream_record(device *d, void *stream, device_event *e)
+{
+    (void)stream;
+    event_mark(d, e);
+}
+
+static void stream_wait(device *d, void *stream, device_event *e)
+{
+    (void)d, (void)stream, (void)e;
 }
 
 static double event_ms(device *d, device_event *from, device_event *to)
@@ -134,8 +151,11 @@ device *device_cpu_open(void)
         .free_bytes = free_bytes,
         .event_create = event_create,
         .event_destroy = event_destroy,
-        .event_record = event_record,
-        .event_wait = event_wait,
+        .stream_create = stream_create,
+        .stream_destroy = stream_destroy,
+        .stream_record = stream_record,
+        .stream_wait = stream_wait,
+        .event_mark = event_mark,
         .event_ms = event_ms,
         .graph_begin = graph_begin,
         .graph_end = graph_end,

@@ -117,14 +117,43 @@ static void event_destroy(device *d, device_event *e)
     free(e);
 }
 
-static void event_record(device *d, device_event *e)
+static void *stream_create(device *d, stream_priority p)
 {
-    CUDA_CHECK(cudaEventRecord(e->event, use(d)));
+    /* Lower numbers are more urgent; the compute stream sits between the ends, so that there is room on both sides. */
+    int least, greatest;
+    cudaStream_t stream;
+    use(d);
+    CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    const int number = p == STREAM_BACKGROUND ? least : p == STREAM_URGENT ? greatest : (least + greatest) / 2;
+    CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, number));
+    return stream;
 }
 
-static void event_wait(device *d, device_event *e)
+static void stream_destroy(device *d, void *stream)
 {
-    CUDA_CHECK(cudaStreamWaitEvent(use(d), e->event, 0));
+    use(d);
+    CUDA_CHECK(cudaStreamDestroy(stream));
+}
+
+static void stream_record(device *d, void *stream, device_event *e)
+{
+    use(d);
+    CUDA_CHECK(cudaEventRecord(e->event, stream));
+}
+
+static void stream_wait(device *d, void *stream, device_event *e)
+{
+    use(d);
+    CUDA_CHECK(cudaStreamWaitEvent(stream, e->event, 0));
+}
+
+static void event_mark(device *d, device_event *e)
+{
+    enum cudaStreamCaptureStatus status;
+    CUDA_CHECK(cudaStreamIsCapturing(use(d), &status));
+    CUDA_CHECK(cudaEventRecordWithFlags(e->event, d->stream,
+                                        status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal
+                                                                                : cudaEventRecordDefault));
 }
 
 static double event_ms(device *d, device_event *from, device_event *to)
@@ -148,7 +177,7 @@ static device_graph *graph_end(device *d)
     cudaGraphExec_t exec = NULL;
     cudaError_t e = cudaStreamEndCapture(use(d), &graph);
     if (e == cudaSuccess)
-        e = cudaGraphInstantiateWithFlags(&exec, graph, 0);
+        e = cudaGraphInstantiateWithFlags(&exec, graph, cudaGraphInstantiateFlagUseNodePriority);
     if (graph)
         cudaGraphDestroy(graph);
     if (e != cudaSuccess || !exec) {
@@ -236,8 +265,11 @@ device *device_cuda_open(int ordinal)
         .free_bytes = free_bytes,
         .event_create = event_create,
         .event_destroy = event_destroy,
-        .event_record = event_record,
-        .event_wait = event_wait,
+        .stream_create = stream_create,
+        .stream_destroy = stream_destroy,
+        .stream_record = stream_record,
+        .stream_wait = stream_wait,
+        .event_mark = event_mark,
         .event_ms = event_ms,
         .graph_begin = graph_begin,
         .graph_end = graph_end,
@@ -247,7 +279,6 @@ device *device_cuda_open(int ordinal)
         .peer_copy = peer_copy,
     };
     int count = 0;
-    cudaStream_t stream;
     char bus_id[32];
     CUDA_CHECK(cudaGetDeviceCount(&count));
     if (ordinal >= count)
@@ -259,8 +290,7 @@ device *device_cuda_open(int ordinal)
     d->ops = &ops;
     fill_info(&d->info, ordinal, count);
     use(d);
-    CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    d->stream = stream;
+    d->stream = stream_create(d, STREAM_NORMAL);
     CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));
     d->clocks = clocks_open(bus_id);
     return d;

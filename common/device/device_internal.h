@@ -17,8 +17,11 @@ typedef struct device_ops {
     size_t (*free_bytes)(device *d);
     device_event *(*event_create)(device *d);
     void (*event_destroy)(device *d, device_event *e);
-    void (*event_record)(device *d, device_event *e);
-    void (*event_wait)(device *d, device_event *e);
+    void *(*stream_create)(device *d, stream_priority p);
+    void (*stream_destroy)(device *d, void *stream);
+    void (*stream_record)(device *d, void *stream, device_event *e);
+    void (*stream_wait)(device *d, void *stream, device_event *e);
+    void (*event_mark)(device *d, device_event *e);
     double (*event_ms)(device *d, device_event *from, device_event *to);
     bool (*graph_begin)(device *d);
     device_graph *(*graph_end)(device *d);

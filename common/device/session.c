@@ -15,7 +15,7 @@ static const double gib = 1024.0 * 1024 * 1024;
 timing session_timing(const options *o)
 {
     return (timing){.kind = timer_kind_parse(option_text(o, "timer")),
-                    .warmup = (int)option_int(o, "warmup"),
+                    .warmup = (int)option_int_at(o, "warmup", 0),
                     .iters = (int)option_int(o, "iters"),
                     .max_s = option_real(o, "max-time"),
                     .cold_l2 = strcmp(option_text(o, "l2"), "cold") == 0};

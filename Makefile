@@ -7,8 +7,8 @@
 ## make test          set up, build, run every test on the CPU, lint
 ## make test-asan     the same tests under AddressSanitizer and UBSan, in a build folder of their own
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
-## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
-## make install       the library and its header to PREFIX (default /usr/local)
+## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h (-I .../include/stepbench)
+## make install       the library and its headers to PREFIX (default /usr/local)
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        report.md likewise
 ## make print-config  what was found on this machine, and the compiler lines
@@ -201,10 +201,11 @@ $(TESTS): %: %.c.o $(TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program)
 
+PUBLIC_HEADERS := kernels/types.h kernels/train.h kernels/kernels.h
 # The kernels and what they use of common/core; only the functions that kernels.h declares are visible.
 lib: $(BIN)/libstepbench.so
-$(BUILD)/libstepbench.map: kernels/kernels.h
-	@sed -n 's/^[a-z].*[ *]\(sb_[a-z0-9_]*\)(.*);.*/  \1;/p' $< | (echo '{ global:'; cat; echo '  local: *; };') >$@
+$(BUILD)/libstepbench.map: $(PUBLIC_HEADERS)
+	@sed -n 's/^[a-z].*[ *]\(sb_[a-z0-9_]*\)(.*);.*/  \1;/p' $^ | (echo '{ global:'; cat; echo '  local: *; };') >$@
 $(BIN)/libstepbench.so: $(KERNEL_O) $(BUILD)/stepbench.a $(BUILD)/link.flags $(BUILD)/libstepbench.map
 	$(call say,LINK,$@)
 	$(Q)$(LINK) -shared -Wl,-soname,libstepbench.so -Wl,--version-script=$(BUILD)/libstepbench.map \
@@ -212,7 +213,7 @@ $(BIN)/libstepbench.so: $(KERNEL_O) $(BUILD)/stepbench.a $(BUILD)/link.flags $(B
 
 install: lib
 	install -D -m 755 $(BIN)/libstepbench.so $(DESTDIR)$(PREFIX)/lib/libstepbench.so
-	install -D -m 644 kernels/kernels.h $(DESTDIR)$(PREFIX)/include/stepbench/kernels.h
+	for h in $(PUBLIC_HEADERS); do install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/stepbench/$$h || exit; done
 
 # ---- run ----
 

@@ -11,36 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/train.h"
+#include "kernels/types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum sb_status {
-    SB_OK = 0,
-    SB_UNSUPPORTED, /* valid, but this op can't do this shape, dtype or device; sb_last_message says why */
-    SB_INVALID,     /* arguments contradict each other */
-    SB_NO_MEMORY,   /* workspace too small, or the library had no memory */
-    SB_DEVICE_ERROR /* the device or a library reported an error; sb_last_message has its text */
-} sb_status;
-
-const char *sb_status_name(sb_status s);
-const char *sb_last_message(void); /* of this thread; "" when there was none */
-
-typedef enum sb_dtype {
-    SB_BF16 = 0,
-    SB_FP16 = 1,
-    SB_TF32 = 2, /* fp32 in memory, tf32 products, fp32 sums */
-    SB_FP32 = 3  /* fp32 in memory, fp32-level products (split bf16 on tensor cores), fp32 sums */
-} sb_dtype;
-int sb_dtype_bytes(sb_dtype t); /* bytes of an element in memory */
-
-/* A (B, H, S, D) tensor of any layout with D contiguous: element (b,h,s,d) at data + b*stride_b + h*stride_h +
- * s*stride_s + d, strides in elements. BHSD: (H*S*D, S*D, D); BSHD: (S*H*D, D, H*D). On CUDA data must be 16-byte
- * aligned and every stride a multiple of 16 bytes. */
-typedef struct sb_tensor {
-    void *data;
-    int64_t stride_b, stride_h, stride_s;
-} sb_tensor;
 
 /* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V.
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
@@ -58,9 +34,6 @@ typedef struct sb_attention {
     void *workspace; /* scratch of one call, 256-byte aligned */
     size_t workspace_bytes;
 } sb_attention;
-
-/* Library handles, their workspace and counters on one device: one thread and one stream at a time. */
-typedef struct sb_context sb_context;
 
 typedef struct sb_attention_op {
     const char *name; /* "unfused", "fused", "flash", "flash_portable" */
@@ -100,6 +73,7 @@ typedef struct sb_kernels {
                              float scale, void *stream);
     sb_status (*copy)(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream); /* a copy kernel */
     sb_status (*nothing)(sb_context *ctx, void *stream);                                        /* an empty kernel */
+    const sb_train_ops *train;
 } sb_kernels;
 
 const sb_kernels *sb_kernels_cpu(void);

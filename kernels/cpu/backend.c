@@ -1,5 +1,6 @@
 /* The CPU backend's table: every op of kernels.h in fp32, synchronous, on one thread beyond what the BLAS uses. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/train.h"
 
 #include "common/core/rng.h"
 
@@ -117,6 +118,7 @@ const sb_kernels *sb_kernels_cpu(void)
         .fill_normal = fill_normal,
         .copy = copy,
         .nothing = nothing,
+        .train = &cpu_train_ops,
     };
     return &table;
 }

@@ -10,6 +10,24 @@ void cpu_store(sb_dtype t, void *out, const float *in, size_t n);
 /* Rounds computed operands of a product (P, dS) the way the dtype's products do: tf32 only. */
 void cpu_round_operand(sb_dtype t, float *x, size_t n);
 
+/* Elements [first, first+n) of the array x to fp32 and back, as they are: tf32 is rounded in no way. */
+static inline void cpu_read(sb_dtype t, float *out, const void *x, size_t first, size_t n)
+{
+    cpu_load(t == SB_TF32 ? SB_FP32 : t, out, (const char *)x + first * sb_dtype_bytes(t), n);
+}
+
+static inline void cpu_write(sb_dtype t, void *x, size_t first, const float *in, size_t n)
+{
+    cpu_store(t, (char *)x + first * sb_dtype_bytes(t), in, n);
+}
+
+/* Rows of any length pass through fp32 buffers of CPU_BLOCK elements on the stack; how long is the block at `first`? */
+enum { CPU_BLOCK = 256 };
+static inline int cpu_block(size_t first, size_t end)
+{
+    return end - first < CPU_BLOCK ? (int)(end - first) : CPU_BLOCK;
+}
+
 /* Rows [first, first+n) of head h, batch entry b as contiguous fp32 (n, D). */
 void cpu_load_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, float *out);
 void cpu_store_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, const float *in);

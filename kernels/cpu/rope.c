@@ -1,0 +1,36 @@
+/* Rotary embedding in place: each pair turns by the angle whose cosine and sine the table has, or back. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/train.h"
+#include "kernels/train_check.h"
+
+/* One head of one token; `turn` is (head_dim/2, 2). A block holds whole pairs, since CPU_BLOCK is even. */
+static void turn_row(const sb_rope *p, void *row, const float *turn)
+{
+    for (int j = 0, n; j < p->head_dim; j += n) {
+        float x[CPU_BLOCK];
+        n = cpu_block(j, p->head_dim);
+        cpu_read(p->dtype, x, row, j, n);
+        for (int i = 0; i < n; i += 2) {
+            const float cosine = turn[j + i], sine = p->inverse ? -turn[j + i + 1] : turn[j + i + 1];
+            const float first = x[i], second = x[i + 1];
+            x[i] = first * cosine - second * sine;
+            x[i + 1] = first * sine + second * cosine;
+        }
+        cpu_write(p->dtype, row, j, x, n);
+    }
+}
+
+sb_status cpu_rope(sb_context *ctx, const sb_rope *p, void *stream)
+{
+    (void)ctx, (void)stream;
+    sb_status status = sb_rope_check(p);
+    if (status != SB_OK)
+        return status;
+    for (int b = 0; b < p->batch; b++)
+        for (int h = 0; h < p->heads; h++)
+            for (int s = 0; s < p->seq; s++) {
+                int64_t element = b * p->x.stride_b + h * p->x.stride_h + s * p->x.stride_s;
+                turn_row(p, (char *)p->x.data + element * sb_dtype_bytes(p->dtype), p->table + (size_t)s * p->head_dim);
+            }
+    return SB_OK;
+}

@@ -1,0 +1,251 @@
+/* Ops of a transformer's training step, beside attention. Part of the API: kernels.h includes it.
+ *
+ * Rows are tokens (T = batch x seq), row-major, columns contiguous; d = d_model, F = d_ff, V = vocabulary.
+ * `dtype` fields say how elements lie in memory: SB_BF16, SB_FP16 or SB_FP32 (SB_TF32 means fp32 there). Sums and
+ * statistics are fp32 or better whatever the dtype, and their order is fixed: the same call gives the same bits.
+ * Pointers are 16-byte aligned on CUDA. Workspaces are the caller's, 256-byte aligned; an op with one has a function
+ * that says its size, and two calls on different streams need two. Unlike attention, these ops use no counter or
+ * scratch of the context: they may run on any streams at once. */
+#ifndef STEPBENCH_KERNELS_TRAIN_H
+#define STEPBENCH_KERNELS_TRAIN_H
+
+#include "kernels/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* D = op(A) op(B) + C. op(A) is (m,k), op(B) is (k,n); a transposed operand lies as (k,m) or (n,k).
+ * A linear layer with weight W (out,in): Y = X W^T {m T, n out, k in, transpose_b}; dX = dY W {m T, n in, k out};
+ * dW = dY^T X {m out, n in, k T, transpose_a}. */
+typedef struct sb_matmul {
+    sb_dtype dtype;     /* of the products, and of A and B in memory */
+    sb_dtype dtype_out; /* of C and D in memory: `dtype`, or SB_FP32 */
+    bool transpose_a, transpose_b;
+    int m, n, k;
+    int lda, ldb, ldc, ldd; /* elements from one stored row to the next; ldc counts where c is given */
+    const void *a, *b;
+    const void *c; /* NULL: nothing is added; may be d, then ldc == ldd */
+    void *d;
+    /* SB_FP32 only. false: fused multiply-adds, no tensor cores. true: each product as several of 16-bit parts on tensor
+     * cores, with an error at the level of fp32 (kernels/cuda/NOTES.md says how large). */
+    bool split;
+    void *workspace;
+    size_t workspace_bytes; /* less than matmul_workspace says: SB_NO_MEMORY for split, fewer algorithms otherwise */
+} sb_matmul;
+
+/* What tuning chose for a matmul: plain data that can be kept in a file and given back. */
+typedef struct sb_matmul_choice {
+    unsigned char algorithm[64]; /* opaque, and good for this version of the library alone */
+    int64_t library;             /* its version */
+    float ms, first_ms;          /* of one call: the chosen algorithm, and the library's own first proposal */
+    int tried;                   /* algorithms that were timed */
+    char name[64];               /* tile, stages, split of k: for people */
+} sb_matmul_choice;
+
+/* y = x / sqrt(mean(x^2) + eps) * weight, over rows of d. With `residual` the norm is of x + residual, which is written
+ * to `sum` (rounded to dtype first, so that a later call on `sum` gives the same). Zhang and Sennrich, "Root Mean Square
+ * Layer Normalization" (2019). */
+typedef struct sb_rmsnorm {
+    sb_dtype dtype;       /* x, residual, sum, y, and their gradients */
+    sb_dtype dtype_param; /* weight */
+    sb_dtype dtype_grad;  /* dweight */
+    int rows, d;
+    float eps;
+    const void *x, *residual; /* (rows, d); residual NULL: none. Backward reads x only: give it `sum` there */
+    void *sum;                /* (rows, d), with residual */
+    const void *weight;       /* (d) */
+    void *y;                  /* (rows, d) */
+    float *rstd;              /* (rows) 1 / sqrt(mean(x^2) + eps); written forward, read backward */
+    const void *dy;           /* (rows, d) */
+    const void *d_residual;   /* (rows, d) added to dx, or NULL: the gradient that passes by the norm */
+    void *dx;                 /* (rows, d); may be dy or d_residual */
+    void *dweight;            /* (d), written, not added to */
+    void *workspace;          /* backward */
+    size_t workspace_bytes;
+} sb_rmsnorm;
+
+/* Rotary embedding in place: the pair (x[2i], x[2i+1]) of each head turns by position * theta^(-2i/head_dim).
+ * Su et al., "RoFormer" (2021). */
+typedef struct sb_rope {
+    sb_dtype dtype;
+    int batch, seq, heads, head_dim; /* head_dim even */
+    sb_tensor x;                     /* (B, H, S, D), as in sb_attention */
+    const float *table;              /* (seq, head_dim/2, 2): cosine and sine of each angle */
+    bool inverse;                    /* turn back: the gradient */
+} sb_rope;
+
+/* h = silu(gate) * up. Shazeer, "GLU variants improve transformer" (2020). */
+typedef struct sb_swiglu {
+    sb_dtype dtype;
+    int rows, f;
+    const void *gate_up; /* (rows, 2f): a row is gate, then up */
+    void *h;             /* (rows, f); backward writes it again where it is not NULL */
+    const void *dh;      /* (rows, f); may be h: each element is read before it is written */
+    void *d_gate_up;     /* (rows, 2f); may be gate_up */
+} sb_swiglu;
+
+typedef struct sb_embedding {
+    sb_dtype dtype;      /* table (forward), out, d_out */
+    sb_dtype dtype_grad; /* d_table */
+    int rows, vocab, d;
+    const int32_t *ids; /* (rows), each in [0, vocab) */
+    const void *table;  /* (vocab, d) */
+    void *out;          /* (rows, d) */
+    const void *d_out;  /* (rows, d) */
+    void *d_table;      /* (vocab, d): every row is written, zeros where no id points */
+    void *workspace;    /* backward */
+    size_t workspace_bytes;
+} sb_embedding;
+
+/* Cross-entropy of each row of logits with its target, and its gradient in place of the logits. */
+typedef struct sb_cross_entropy {
+    sb_dtype dtype;
+    int rows, vocab;
+    void *logits;           /* (rows, vocab); backward: d_logits = (softmax - onehot) * *scale / rows */
+    const int32_t *targets; /* (rows) */
+    float *row_loss;        /* (rows), natural log */
+    float *loss;            /* (1) mean over rows */
+    const float *scale;     /* one float in device memory, or NULL for 1: the loss scale */
+    bool backward;          /* false: logits are only read */
+} sb_cross_entropy;
+
+/* What the optimizer knows, in device memory so that a captured step can be replayed. Zero it, then set lr and
+ * loss_scale (1 where gradients are not scaled). */
+typedef struct sb_optimizer_state {
+    int64_t step;                   /* updates done, this one included once begun */
+    int64_t skipped;                /* updates left out because a gradient was not finite */
+    float lr;                       /* learning rate */
+    float loss_scale;               /* gradients are this many times too large */
+    float correction1, correction2; /* 1 - beta1^step, sqrt(1 - beta2^step) */
+    float grad_scale;               /* the loss_scale that the present gradients were made with */
+    float grad_factor;              /* what a gradient is multiplied by: 1/loss_scale, and the clip */
+    float grad_norm;                /* L2 norm over all gradients, unscaled; by grad_stats */
+    int found_nonfinite;            /* by grad_stats; begin turns it into `skip` and clears it */
+    int skip;                       /* adamw does nothing in this step */
+    int good_steps;                 /* finite ones since the loss scale last changed */
+} sb_optimizer_state;
+
+typedef struct sb_optimizer_begin {
+    sb_optimizer_state *state; /* device */
+    double beta1, beta2;
+    float clip_norm;    /* 0: no clipping; else gradients are scaled down to this norm; needs grad_stats */
+    bool dynamic_scale; /* halve loss_scale after a skip, double it after growth_interval good steps (at most 2^24) */
+    int growth_interval;
+} sb_optimizer_begin;
+
+/* Where the fp32 value of a parameter is kept. */
+typedef enum sb_master {
+    SB_MASTER_NONE = 0,  /* the parameter itself is all there is */
+    /* bf16 parameters: int16 remainder r, fp32 bits = (bf16 bits << 16) + r. Nothing is lost; a tie between two bf16
+     * goes away from zero, or r would need 2^16 + 1 values. */
+    SB_MASTER_SPLIT = 1,
+    SB_MASTER_FP32 = 2   /* a float beside it */
+} sb_master;
+
+/* AdamW on a range of n parameters: p -= lr wd p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ * p -= lr (m / correction1) / (sqrt(v) / correction2 + eps). Loshchilov and Hutter, "Decoupled weight decay
+ * regularization" (2019); in the order of operations of torch.optim.AdamW. One pass over memory. */
+typedef struct sb_adamw {
+    const sb_optimizer_state *state; /* device */
+    sb_dtype dtype_param, dtype_grad, dtype_moments;
+    sb_master master_kind;
+    size_t n;
+    void *param;  /* written to the nearest of dtype_param */
+    void *master; /* int16 or float, by master_kind; NULL for SB_MASTER_NONE */
+    const void *grad;
+    void *m, *v;
+    double beta1, beta2, eps, weight_decay;
+    int max_blocks; /* 0: as many as are fastest alone; else at most so many, to leave room for other kernels */
+} sb_adamw;
+
+/* L2 norm of n gradients and whether any is not finite, into state->grad_norm and found_nonfinite. */
+typedef struct sb_grad_stats {
+    sb_optimizer_state *state; /* device; loss_scale is read */
+    sb_dtype dtype;
+    size_t n;
+    const void *grad;
+    void *workspace;
+    size_t workspace_bytes;
+} sb_grad_stats;
+
+/* Pieces of what the ops above fuse, one pass over memory each: what an eager framework launches. */
+typedef enum sb_point {
+    SB_POINT_COPY,  /* out = a, converting dtypes */
+    SB_POINT_ADD,   /* a + b */
+    SB_POINT_SUB,   /* a - b */
+    SB_POINT_MUL,   /* a * b */
+    SB_POINT_DIV,   /* a / b */
+    SB_POINT_SCALE, /* a * scalar */
+    SB_POINT_SHIFT, /* a + scalar */
+    SB_POINT_LERP,  /* a + scalar (b - a) */
+    SB_POINT_SQRT,
+    SB_POINT_RSQRT,     /* 1 / sqrt(a) */
+    SB_POINT_SIGMOID,   /* 1 / (1 + exp(-a)) */
+    SB_POINT_SILU,      /* a sigmoid(a) */
+    SB_POINT_SILU_GRAD, /* b silu'(a) */
+    SB_POINT_RELU,
+    SB_POINT_RELU_GRAD, /* a > 0 ? b : 0 */
+    SB_POINT_EXP,
+    SB_POINT_LOG
+} sb_point;
+typedef enum sb_spread { SB_SPREAD_FULL, SB_SPREAD_ROW, SB_SPREAD_COLUMN, SB_SPREAD_ONE } sb_spread;
+
+typedef struct sb_pointwise {
+    sb_point op;
+    sb_dtype dtype_a, dtype_b, dtype_out; /* computed in fp32, rounded once */
+    int rows, columns;
+    int lda, ldb, ld_out; /* elements from row to row; ldb for SB_SPREAD_FULL */
+    sb_spread spread_b;   /* b is (rows, columns), (rows), (columns) or (1) */
+    const void *a, *b;
+    void *out; /* may be a, or b where FULL */
+    float scalar;
+} sb_pointwise;
+
+typedef struct sb_reduce {
+    sb_dtype dtype, dtype_out;
+    int rows, columns, ld;
+    bool over_rows; /* true: out (columns) sums down each column; false: out (rows) sums along each row */
+    bool maximum;   /* the largest instead of the sum */
+    float scale;    /* the result times this */
+    const void *x;
+    void *out;
+    void *workspace;
+    size_t workspace_bytes;
+} sb_reduce;
+
+typedef struct sb_train_ops {
+    size_t (*matmul_workspace)(sb_context *ctx, const sb_matmul *p);
+    sb_status (*matmul)(sb_context *ctx, const sb_matmul *p, void *stream);
+    /* Times the algorithms for this matmul's shape on its own (finite, random) operands; d is overwritten. Synchronous.
+     * Later calls of that shape, dtypes, layout and workspace use what was chosen. */
+    sb_status (*matmul_tune)(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream);
+    /* The same with a choice from an earlier run; SB_UNSUPPORTED where this library does not know it. */
+    sb_status (*matmul_choose)(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
+
+    sb_status (*rmsnorm_forward)(sb_context *ctx, const sb_rmsnorm *p, void *stream);
+    size_t (*rmsnorm_workspace)(sb_context *ctx, const sb_rmsnorm *p);
+    sb_status (*rmsnorm_backward)(sb_context *ctx, const sb_rmsnorm *p, void *stream);
+    sb_status (*rope)(sb_context *ctx, const sb_rope *p, void *stream);
+    sb_status (*swiglu_forward)(sb_context *ctx, const sb_swiglu *p, void *stream);
+    sb_status (*swiglu_backward)(sb_context *ctx, const sb_swiglu *p, void *stream);
+    sb_status (*embedding_forward)(sb_context *ctx, const sb_embedding *p, void *stream);
+    size_t (*embedding_workspace)(sb_context *ctx, const sb_embedding *p);
+    sb_status (*embedding_backward)(sb_context *ctx, const sb_embedding *p, void *stream);
+    sb_status (*cross_entropy)(sb_context *ctx, const sb_cross_entropy *p, void *stream);
+
+    size_t (*grad_stats_workspace)(sb_context *ctx, const sb_grad_stats *p);
+    sb_status (*grad_stats)(sb_context *ctx, const sb_grad_stats *p, void *stream);
+    sb_status (*optimizer_begin)(sb_context *ctx, const sb_optimizer_begin *p,
+                                 void *stream); /* before adamw's ranges */
+    sb_status (*adamw)(sb_context *ctx, const sb_adamw *p, void *stream);
+
+    sb_status (*pointwise)(sb_context *ctx, const sb_pointwise *p, void *stream);
+    size_t (*reduce_workspace)(sb_context *ctx, const sb_reduce *p);
+    sb_status (*reduce)(sb_context *ctx, const sb_reduce *p, void *stream);
+} sb_train_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,307 @@
+/* Argument checks of the training ops: see train_check.h. */
+#include "kernels/train_check.h"
+
+#include <math.h>
+
+typedef struct named {
+    const char *name;
+    const void *pointer;
+} named;
+
+/* Every pointer of a list that ends with {0} must be given. */
+static sb_status given(const char *op, const named *list)
+{
+    for (; list->name; list++)
+        if (!list->pointer)
+            return sb_error(SB_INVALID, "%s: %s is missing (NULL)", op, list->name);
+    return SB_OK;
+}
+
+static sb_status known_dtype(const char *op, const char *name, sb_dtype t)
+{
+    if ((int)t < SB_BF16 || (int)t > SB_FP32)
+        return sb_error(SB_INVALID, "%s: %s %d is none of bf16 (0), fp16 (1), tf32 (2), fp32 (3)", op, name, (int)t);
+    return SB_OK;
+}
+
+/* Two sizes of an op, each at least 1. */
+static sb_status at_least_one(const char *op, const char *name1, int n1, const char *name2, int n2)
+{
+    if (n1 < 1 || n2 < 1)
+        return sb_error(SB_INVALID, "%s: %s %d and %s %d must both be at least 1", op, name1, n1, name2, n2);
+    return SB_OK;
+}
+
+static sb_status wide_enough(const char *op, const char *name, int ld, int columns)
+{
+    if (ld < columns)
+        return sb_error(SB_INVALID, "%s: %s %d is less than the %d columns of a row", op, name, ld, columns);
+    return SB_OK;
+}
+
+static sb_status known_betas(const char *op, double beta1, double beta2)
+{
+    if (!(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1))
+        return sb_error(SB_INVALID, "%s: beta1 %g and beta2 %g must be at least 0 and less than 1", op, beta1, beta2);
+    return SB_OK;
+}
+
+sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t bytes, size_t need)
+{
+    if (need > 0 && (!workspace || bytes < need))
+        return sb_error(SB_NO_MEMORY, "%s: the workspace has %zu bytes, %zu are needed", op, workspace ? bytes : 0,
+                        need);
+    return SB_OK;
+}
+
+static sb_status matmul_rows(const sb_matmul *p)
+{
+    static const char op[] = "matmul";
+    sb_status s = wide_enough(op, "lda", p->lda, p->transpose_a ? p->m : p->k);
+    if (s == SB_OK)
+        s = wide_enough(op, "ldb", p->ldb, p->transpose_b ? p->k : p->n);
+    if (s == SB_OK)
+        s = wide_enough(op, "ldd", p->ldd, p->n);
+    if (s == SB_OK && p->c)
+        s = wide_enough(op, "ldc", p->ldc, p->n);
+    if (s == SB_OK && p->c == p->d && p->ldc != p->ldd)
+        s = sb_error(SB_INVALID, "%s: c is d, so ldc %d and ldd %d must be equal", op, p->ldc, p->ldd);
+    return s;
+}
+
+sb_status sb_matmul_check(const sb_matmul *p)
+{
+    static const char op[] = "matmul";
+    sb_status s = known_dtype(op, "dtype", p->dtype);
+    if (s != SB_OK)
+        return s;
+    if (p->dtype_out != p->dtype && p->dtype_out != SB_FP32)
+        return sb_error(SB_INVALID, "%s: dtype_out %d is neither dtype %d nor fp32 (3)", op, (int)p->dtype_out,
+                        (int)p->dtype);
+    if (p->split && p->dtype != SB_FP32)
+        return sb_error(SB_INVALID, "%s: split is for fp32 products (3), not for dtype %d", op, (int)p->dtype);
+    if (p->m < 1 || p->n < 1 || p->k < 1)
+        return sb_error(SB_INVALID, "%s: m %d, n %d and k %d must all be at least 1", op, p->m, p->n, p->k);
+    s = given(op, (const named[]){{"a", p->a}, {"b", p->b}, {"d", p->d}, {0}});
+    return s != SB_OK ? s : matmul_rows(p);
+}
+
+sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward)
+{
+    const char *op = backward ? "rmsnorm_backward" : "rmsnorm_forward";
+    sb_status s = at_least_one(op, "rows", p->rows, "d", p->d);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_param", p->dtype_param);
+    if (s == SB_OK && backward)
+        s = known_dtype(op, "dtype_grad", p->dtype_grad);
+    if (s == SB_OK && !(p->eps >= 0 && isfinite(p->eps)))
+        s = sb_error(SB_INVALID, "%s: eps must be finite and not negative, not %g", op, p->eps);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"x", p->x}, {"weight", p->weight}, {"rstd", p->rstd}, {0}});
+    if (s != SB_OK)
+        return s;
+    if (backward)
+        return given(op, (const named[]){{"dy", p->dy}, {"dx", p->dx}, {"dweight", p->dweight}, {0}});
+    if (p->residual && !p->sum)
+        return sb_error(SB_INVALID, "%s: a residual needs sum, where x + residual is written", op);
+    return given(op, (const named[]){{"y", p->y}, {0}});
+}
+
+sb_status sb_rope_check(const sb_rope *p)
+{
+    static const char op[] = "rope";
+    sb_status s = at_least_one(op, "batch", p->batch, "seq", p->seq);
+    if (s == SB_OK)
+        s = at_least_one(op, "heads", p->heads, "head_dim", p->head_dim);
+    if (s == SB_OK && p->head_dim % 2 != 0)
+        s = sb_error(SB_INVALID, "%s: head_dim %d is odd, and elements turn in pairs", op, p->head_dim);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    return s != SB_OK ? s : given(op, (const named[]){{"x.data", p->x.data}, {"table", p->table}, {0}});
+}
+
+sb_status sb_swiglu_check(const sb_swiglu *p, bool backward)
+{
+    const char *op = backward ? "swiglu_backward" : "swiglu_forward";
+    sb_status s = at_least_one(op, "rows", p->rows, "f", p->f);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"gate_up", p->gate_up}, {0}});
+    if (s != SB_OK)
+        return s;
+    if (backward)
+        return given(op, (const named[]){{"dh", p->dh}, {"d_gate_up", p->d_gate_up}, {0}});
+    return given(op, (const named[]){{"h", p->h}, {0}});
+}
+
+sb_status sb_embedding_check(const sb_embedding *p, bool backward)
+{
+    const char *op = backward ? "embedding_backward" : "embedding_forward";
+    sb_status s = at_least_one(op, "rows", p->rows, "d", p->d);
+    if (s == SB_OK)
+        s = at_least_one(op, "rows", p->rows, "vocab", p->vocab);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK && backward)
+        s = known_dtype(op, "dtype_grad", p->dtype_grad);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"ids", p->ids}, {0}});
+    if (s != SB_OK)
+        return s;
+    if (backward)
+        return given(op, (const named[]){{"d_out", p->d_out}, {"d_table", p->d_table}, {0}});
+    return given(op, (const named[]){{"table", p->table}, {"out", p->out}, {0}});
+}
+
+sb_status sb_cross_entropy_check(const sb_cross_entropy *p)
+{
+    static const char op[] = "cross_entropy";
+    sb_status s = at_least_one(op, "rows", p->rows, "vocab", p->vocab);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    if (s != SB_OK)
+        return s;
+    return given(
+        op, (const named[]){
+                {"logits", p->logits}, {"targets", p->targets}, {"row_loss", p->row_loss}, {"loss", p->loss}, {0}});
+}
+
+sb_status sb_grad_stats_check(const sb_grad_stats *p)
+{
+    static const char op[] = "grad_stats";
+    sb_status s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"state", p->state}, {0}});
+    return s != SB_OK || p->n == 0 ? s : given(op, (const named[]){{"grad", p->grad}, {0}});
+}
+
+sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p)
+{
+    static const char op[] = "optimizer_begin";
+    sb_status s = given(op, (const named[]){{"state", p->state}, {0}});
+    if (s == SB_OK)
+        s = known_betas(op, p->beta1, p->beta2);
+    if (s != SB_OK)
+        return s;
+    if (!(p->clip_norm >= 0 && isfinite(p->clip_norm)))
+        return sb_error(SB_INVALID, "%s: clip_norm must be positive and finite, or 0 for none, not %g", op,
+                        p->clip_norm);
+    if (p->dynamic_scale && p->growth_interval < 1)
+        return sb_error(SB_INVALID, "%s: growth_interval %d must be at least 1", op, p->growth_interval);
+    return SB_OK;
+}
+
+static sb_status adamw_pointers(const sb_adamw *p)
+{
+    static const char op[] = "adamw";
+    sb_status s = given(op, (const named[]){{"param", p->param}, {"grad", p->grad}, {"m", p->m}, {"v", p->v}, {0}});
+    if (s != SB_OK)
+        return s;
+    if (p->master_kind == SB_MASTER_NONE && p->master)
+        return sb_error(SB_INVALID, "%s: a master copy is given, and master_kind says there is none", op);
+    return p->master_kind == SB_MASTER_NONE ? SB_OK : given(op, (const named[]){{"master", p->master}, {0}});
+}
+
+sb_status sb_adamw_check(const sb_adamw *p)
+{
+    static const char op[] = "adamw";
+    sb_status s = given(op, (const named[]){{"state", p->state}, {0}});
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_param", p->dtype_param);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_grad", p->dtype_grad);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_moments", p->dtype_moments);
+    if (s == SB_OK)
+        s = known_betas(op, p->beta1, p->beta2);
+    if (s != SB_OK)
+        return s;
+    if ((int)p->master_kind < SB_MASTER_NONE || (int)p->master_kind > SB_MASTER_FP32)
+        return sb_error(SB_INVALID, "%s: master_kind %d is none of none (0), split (1), fp32 (2)", op,
+                        (int)p->master_kind);
+    if (p->master_kind == SB_MASTER_SPLIT && p->dtype_param != SB_BF16)
+        return sb_error(SB_INVALID, "%s: a split master is for bf16 parameters (0), not for dtype_param %d", op,
+                        (int)p->dtype_param);
+    if (!(p->eps >= 0 && isfinite(p->eps) && p->weight_decay >= 0 && isfinite(p->weight_decay)))
+        return sb_error(SB_INVALID, "%s: eps %g and weight_decay %g must be finite and not negative", op, p->eps,
+                        p->weight_decay);
+    if (p->max_blocks < 0)
+        return sb_error(SB_INVALID, "%s: max_blocks %d is negative", op, p->max_blocks);
+    return p->n == 0 ? SB_OK : adamw_pointers(p);
+}
+
+bool sb_point_has_b(sb_point op)
+{
+    switch (op) {
+    case SB_POINT_ADD:
+    case SB_POINT_SUB:
+    case SB_POINT_MUL:
+    case SB_POINT_DIV:
+    case SB_POINT_LERP:
+    case SB_POINT_SILU_GRAD:
+    case SB_POINT_RELU_GRAD: return true;
+    default: return false;
+    }
+}
+
+/* In place works where every element is read from where it is written. */
+static sb_status same_layout(const char *name, sb_dtype t, int ld, const sb_pointwise *p)
+{
+    if (sb_dtype_bytes(t) != sb_dtype_bytes(p->dtype_out) || (ld != p->ld_out && p->rows > 1))
+        return sb_error(SB_INVALID, "pointwise: out is %s, so their elements and rows must have the same size", name);
+    return SB_OK;
+}
+
+static sb_status pointwise_b(const sb_pointwise *p)
+{
+    static const char op[] = "pointwise";
+    sb_status s = known_dtype(op, "dtype_b", p->dtype_b);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"b", p->b}, {0}});
+    if (s != SB_OK)
+        return s;
+    if ((int)p->spread_b < SB_SPREAD_FULL || (int)p->spread_b > SB_SPREAD_ONE)
+        return sb_error(SB_INVALID, "%s: spread_b %d is none of full (0), row (1), column (2), one (3)", op,
+                        (int)p->spread_b);
+    if (p->spread_b != SB_SPREAD_FULL)
+        return p->out != p->b ? SB_OK : sb_error(SB_INVALID, "%s: out may be b only where b is (rows, columns)", op);
+    s = wide_enough(op, "ldb", p->ldb, p->columns);
+    return s == SB_OK && p->out == p->b ? same_layout("b", p->dtype_b, p->ldb, p) : s;
+}
+
+sb_status sb_pointwise_check(const sb_pointwise *p)
+{
+    static const char op[] = "pointwise";
+    if ((int)p->op < SB_POINT_COPY || (int)p->op > SB_POINT_LOG)
+        return sb_error(SB_INVALID, "%s: there is no op %d", op, (int)p->op);
+    sb_status s = at_least_one(op, "rows", p->rows, "columns", p->columns);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_a", p->dtype_a);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_out", p->dtype_out);
+    if (s == SB_OK)
+        s = given(op, (const named[]){{"a", p->a}, {"out", p->out}, {0}});
+    if (s == SB_OK)
+        s = wide_enough(op, "lda", p->lda, p->columns);
+    if (s == SB_OK)
+        s = wide_enough(op, "ld_out", p->ld_out, p->columns);
+    if (s == SB_OK && p->out == p->a)
+        s = same_layout("a", p->dtype_a, p->lda, p);
+    return s == SB_OK && sb_point_has_b(p->op) ? pointwise_b(p) : s;
+}
+
+sb_status sb_reduce_check(const sb_reduce *p)
+{
+    static const char op[] = "reduce";
+    sb_status s = at_least_one(op, "rows", p->rows, "columns", p->columns);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK)
+        s = known_dtype(op, "dtype_out", p->dtype_out);
+    if (s == SB_OK)
+        s = wide_enough(op, "ld", p->ld, p->columns);
+    return s != SB_OK ? s : given(op, (const named[]){{"x", p->x}, {"out", p->out}, {0}});
+}

@@ -1,0 +1,35 @@
+/* The argument checks of the training ops that no device is needed for: shapes, dtypes, leading dimensions, pointers
+ * that must be given, constants out of range, aliases that cannot work. Each returns SB_OK, or SB_INVALID with a
+ * sentence for sb_last_message that begins with the op's name. Alignment is the CUDA backend's own matter. Not part of
+ * the API. */
+#ifndef STEPBENCH_KERNELS_TRAIN_CHECK_H
+#define STEPBENCH_KERNELS_TRAIN_CHECK_H
+
+#include "kernels/internal.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+sb_status sb_matmul_check(const sb_matmul *p);
+sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward);
+sb_status sb_rope_check(const sb_rope *p);
+sb_status sb_swiglu_check(const sb_swiglu *p, bool backward);
+sb_status sb_embedding_check(const sb_embedding *p, bool backward);
+sb_status sb_cross_entropy_check(const sb_cross_entropy *p);
+sb_status sb_grad_stats_check(const sb_grad_stats *p);
+sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p);
+sb_status sb_adamw_check(const sb_adamw *p);
+sb_status sb_pointwise_check(const sb_pointwise *p);
+sb_status sb_reduce_check(const sb_reduce *p);
+
+/* Whether a pointwise op reads b. */
+bool sb_point_has_b(sb_point op);
+
+/* SB_NO_MEMORY unless the caller's workspace of `bytes` holds at least `need`. */
+sb_status sb_train_workspace_check(const char *op, const void *workspace, size_t bytes, size_t need);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -96,6 +96,7 @@ void sb_cuda_destroy(sb_context *ctx)
 {
     if (!ctx)
         return;
+    matmul_plans_close(ctx);
     if (ctx->cublas)
         cublasDestroy(ctx->cublas);
     cudaFree(ctx->cublas_workspace);

@@ -21,10 +21,14 @@ struct sb_context {
     size_t cublas_workspace_bytes;
     int clusters[4]; /* see cluster_split.h; 0: not asked yet */
     unsigned *zeros; /* 64 device words for kernels that hand out work; every kernel leaves them zero */
+    struct matmul_plans *matmul_plans; /* see matmul_plan.h; NULL: no matmul yet */
 };
 
 sb_status sb_cuda_create(int ordinal, sb_context **out);
 void sb_cuda_destroy(sb_context *ctx);
+
+/* Frees the plans. */
+void matmul_plans_close(sb_context *ctx);
 
 /* SB_OK, or SB_DEVICE_ERROR with "<what>: <the library's text>". */
 sb_status sb_cuda_status(cudaError_t e, const char *what);

@@ -2,6 +2,7 @@
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/flash.h"
+#include "kernels/cuda/train.h"
 #include "kernels/cuda/unfused.h"
 
 enum { ATTENTION_OPS = 4 };
@@ -20,6 +21,7 @@ const sb_kernels *sb_kernels_cuda(void)
         .fill_normal = sb_cuda_fill_normal,
         .copy = sb_cuda_copy,
         .nothing = sb_cuda_nothing,
+        .train = &sb_cuda_train_ops,
     };
     attention[0] = sb_unfused_op;
     attention[1] = sb_fused_op;

@@ -1,0 +1,123 @@
+/* D = op(A) op(B) + C by cuBLASLt: one look-up of the shape's plan and one call. Adding C costs its bytes, no launch,
+ * so a residual stream or a gradient that accumulates is fused. Sums are fp32; split fp32 is in matmul_split.c. */
+#include "kernels/cuda/matmul.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cuda/train.h"
+#include "kernels/train_check.h"
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(((sb_matmul_choice *)0)->algorithm),
+              "a choice holds an algorithm");
+
+enum { WORKSPACE_ALIGNMENT = 256 };
+
+static sb_status check_alignment(const char *name, const void *pointer, int bytes)
+{
+    return matmul_alignment(pointer) >= bytes
+               ? SB_OK
+               : sb_error(SB_INVALID, "matmul: %s is not aligned to its elements of %d bytes", name, bytes);
+}
+
+sb_status matmul_check(const sb_matmul *p)
+{
+    sb_status s = sb_matmul_check(p);
+    if (s == SB_OK)
+        s = check_alignment("a", p->a, sb_dtype_bytes(p->dtype));
+    if (s == SB_OK)
+        s = check_alignment("b", p->b, sb_dtype_bytes(p->dtype));
+    if (s == SB_OK)
+        s = check_alignment("c", p->c, sb_dtype_bytes(p->dtype_out));
+    if (s == SB_OK)
+        s = check_alignment("d", p->d, sb_dtype_bytes(p->dtype_out));
+    if (s == SB_OK && (uintptr_t)p->workspace % WORKSPACE_ALIGNMENT != 0)
+        s = sb_error(SB_INVALID, "matmul: the workspace is not aligned to %d bytes", WORKSPACE_ALIGNMENT);
+    return s;
+}
+
+static matmul_shape shape_of(const sb_context *ctx, const sb_matmul *p)
+{
+    const void *c = p->c ? p->c : p->d;
+    return (matmul_shape){
+        .dtype = p->dtype,
+        .dtype_out = p->dtype_out == SB_TF32 ? SB_FP32 : p->dtype_out,
+        .transpose_a = p->transpose_a,
+        .transpose_b = p->transpose_b,
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .lda = p->lda,
+        .ldb = p->ldb,
+        .ldc = p->c ? p->ldc : p->ldd,
+        .ldd = p->ldd,
+        .adds = p->c != NULL,
+        .in_place = c == p->d,
+        .align_a = matmul_alignment(p->a),
+        .align_b = matmul_alignment(p->b),
+        .align_c = matmul_alignment(c),
+        .align_d = matmul_alignment(p->d),
+        .workspace_kib = matmul_workspace_kib(ctx, p->workspace ? p->workspace_bytes : 0),
+    };
+}
+
+sb_status matmul_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list *out)
+{
+    if (p->split)
+        return matmul_split_plans_of(ctx, p, out);
+    const matmul_shape shape = shape_of(ctx, p);
+    out->count = 1;
+    return matmul_plan_find(ctx, &shape, &out->plan[0]);
+}
+
+bool matmul_install(sb_context *ctx, const matmul_plan_list *list, const cublasLtMatmulAlgo_t *algorithm)
+{
+    for (int i = 0; i < list->count; i++)
+        if (!matmul_plan_accepts(ctx, list->plan[i], algorithm))
+            return false;
+    for (int i = 0; i < list->count; i++)
+        list->plan[i]->algorithm = *algorithm;
+    return true;
+}
+
+size_t sb_cuda_matmul_workspace(sb_context *ctx, const sb_matmul *p)
+{
+    return p->split ? matmul_split_workspace(ctx, p) : matmul_library_bytes(ctx);
+}
+
+sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
+{
+    static const float one = 1, zero = 0;
+    matmul_plan_list plans;
+    sb_status s = matmul_check(p);
+    if (s != SB_OK)
+        return s;
+    if (p->split)
+        return matmul_split_run(ctx, p, stream);
+    if ((s = matmul_plans_of(ctx, p, &plans)) != SB_OK)
+        return s;
+    const matmul_operands o = {.a = p->a,
+                               .b = p->b,
+                               .c = p->c ? p->c : p->d,
+                               .d = p->d,
+                               .alpha = &one,
+                               .beta = p->c ? &one : &zero,
+                               .workspace = p->workspace};
+    return matmul_plan_run(ctx, plans.plan[0], &o, stream);
+}
+
+sb_status sb_cuda_matmul_choose(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen)
+{
+    matmul_plan_list plans;
+    cublasLtMatmulAlgo_t algorithm;
+    sb_status s = matmul_check(p);
+    if (s == SB_OK)
+        s = matmul_plans_of(ctx, p, &plans);
+    if (s != SB_OK)
+        return s;
+    memcpy(&algorithm, chosen->algorithm, sizeof algorithm);
+    if (chosen->library != (int64_t)cublasLtGetVersion() || !matmul_install(ctx, &plans, &algorithm))
+        return sb_error(SB_UNSUPPORTED, "this cuBLASLt cannot run the kept choice \"%.*s\" for m %d, n %d, k %d",
+                        (int)sizeof chosen->name, chosen->name, p->m, p->n, p->k);
+    return SB_OK;
+}

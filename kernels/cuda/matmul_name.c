@@ -1,0 +1,69 @@
+/* The name of a cuBLASLt algorithm. Its enumerations are part of the ABI and only grow; the newer values are in no
+ * older header, so they are spelled here by number. */
+#include "kernels/cuda/matmul_plan.h"
+
+#include <stdio.h>
+
+typedef struct shape_id {
+    short id, rows, columns;
+} shape_id;
+
+/* cublasLtMatmulTile_t, the tiles that large products use. */
+static const shape_id tiles[] = {
+    {11, 32, 32},    {12, 32, 64},    {13, 64, 32},    {14, 32, 128},   {15, 64, 64},    {16, 128, 32},
+    {17, 64, 128},   {18, 128, 64},   {19, 64, 256},   {20, 128, 128},  {21, 256, 64},   {22, 64, 512},
+    {23, 128, 256},  {24, 256, 128},  {25, 512, 64},   {26, 64, 96},    {27, 96, 64},    {28, 96, 128},
+    {29, 128, 160},  {30, 160, 128},  {31, 192, 128},  {32, 128, 192},  {33, 128, 96},   {34, 32, 256},
+    {35, 256, 32},   {71, 32, 192},   {72, 32, 320},   {73, 32, 384},   {74, 32, 448},   {75, 32, 512},
+    {116, 64, 192},  {117, 64, 320},  {118, 64, 384},  {119, 64, 448},  {151, 96, 192},  {152, 96, 256},
+    {153, 96, 320},  {154, 96, 384},  {155, 96, 448},  {156, 96, 512},  {176, 128, 320}, {177, 128, 384},
+    {193, 160, 64},  {194, 160, 192}, {195, 160, 256}, {208, 192, 64},  {209, 192, 192}, {210, 192, 256},
+    {220, 224, 64},  {221, 224, 128}, {222, 224, 192}, {232, 256, 192}, {239, 288, 64},  {240, 288, 128},
+    {247, 320, 64},  {248, 320, 128}, {255, 352, 64},  {256, 352, 128}, {263, 384, 64},  {264, 384, 128},
+    {268, 416, 64},  {272, 448, 64},  {276, 480, 64},  {326, 64, 160},  {333, 64, 224},  {340, 64, 288},
+    {347, 64, 352},  {354, 64, 416},  {361, 64, 480},  {414, 128, 224}, {421, 128, 288}, {428, 128, 352},
+    {435, 128, 416}, {439, 128, 448}, {443, 128, 480}, {447, 128, 512}, {451, 192, 32},  {458, 192, 96},
+    {465, 192, 160}, {472, 192, 224}, {479, 192, 288}, {483, 192, 320}, {495, 256, 96},  {502, 256, 160},
+    {509, 256, 224}, {513, 256, 256}, {517, 320, 32},  {524, 320, 96},  {531, 320, 160}, {535, 320, 192},
+    {540, 384, 32},  {547, 384, 96},  {554, 384, 160}, {559, 448, 32},  {566, 448, 96},  {570, 448, 128},
+    {576, 512, 32},  {583, 512, 96},  {587, 512, 128}};
+
+/* cublasLtClusterShape_t, the usual ones. */
+static const shape_id clusters[] = {{2, 1, 1},  {3, 2, 1},  {4, 4, 1},  {5, 1, 2},   {6, 2, 2},
+                                    {7, 4, 2},  {8, 1, 4},  {9, 2, 4},  {10, 4, 4},  {11, 8, 1},
+                                    {12, 1, 8}, {13, 8, 2}, {14, 2, 8}, {15, 16, 1}, {16, 1, 16}};
+
+static void shape_text(const shape_id *list, size_t count, int id, char *out, size_t bytes)
+{
+    for (size_t i = 0; i < count; i++)
+        if (list[i].id == id) {
+            snprintf(out, bytes, "%dx%d", list[i].rows, list[i].columns);
+            return;
+        }
+    snprintf(out, bytes, id == 0 ? "auto" : "?%d", id);
+}
+
+/* cublasLtMatmulStages_t: depth of a stage in elements of k, and how many; six of each depth, later whole families. */
+static void stages_text(int id, char *out, size_t bytes)
+{
+    if (id >= 1 && id <= 24)
+        snprintf(out, bytes, "%dx%d", 16 << (id - 1) / 6, (id - 1) % 6 + 1);
+    else if (id >= 32 && id <= 37)
+        snprintf(out, bytes, "%dxauto", 8 << (id - 32));
+    else
+        snprintf(out, bytes, id == 0 ? "auto" : "?%d", id);
+}
+
+void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes)
+{
+    char tile[16], cluster[16], stages[16];
+    const int split = matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    shape_text(tiles, sizeof tiles / sizeof *tiles, matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID), tile,
+               sizeof tile);
+    shape_text(clusters, sizeof clusters / sizeof *clusters,
+               matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID), cluster, sizeof cluster);
+    stages_text(matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID), stages, sizeof stages);
+    snprintf(out, bytes, "#%d %s cluster %s stages %s splitk %d%s",
+             matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_ID), tile, cluster, stages, split > 1 ? split : 1,
+             matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING) ? " swizzle" : "");
+}

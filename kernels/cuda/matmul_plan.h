@@ -1,0 +1,73 @@
+/* One cuBLASLt product: its descriptors and its algorithm, made once for a shape and kept in the context.
+ * Not part of the API. */
+#ifndef STEPBENCH_CUDA_MATMUL_PLAN_H
+#define STEPBENCH_CUDA_MATMUL_PLAN_H
+
+#include <cublasLt.h>
+
+#include "kernels/cuda/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    MATMUL_MAX_ALIGNMENT = 16, /* bytes: no kernel asks for more, and more classes would part equal shapes */
+    MATMUL_MAX_CANDIDATES = 24
+};
+
+/* All that an algorithm depends on, as in sb_matmul. Ints only, so that equal shapes are equal bytes. */
+typedef struct matmul_shape {
+    int dtype, dtype_out; /* sb_dtype */
+    int transpose_a, transpose_b;
+    int m, n, k;
+    int lda, ldb, ldc, ldd;
+    int adds;           /* beta is 1, not 0 */
+    int in_place;       /* c is d */
+    int device_scalars; /* alpha and beta lie in device memory */
+    int align_a, align_b, align_c, align_d;
+    int workspace_kib;
+} matmul_shape;
+
+typedef struct matmul_plan {
+    matmul_shape shape;
+    cublasLtMatmulDescOpaque_t operation;
+    /* cuBLASLt is column-major, where our row-major D is D^T = op(B)^T op(A)^T: its A is our B and the other way. */
+    cublasLtMatrixLayoutOpaque_t b, a, c, d;
+    cublasLtMatmulAlgo_t algorithm;
+} matmul_plan;
+
+typedef struct matmul_operands {
+    const void *a, *b, *c; /* c is d where nothing is added */
+    void *d;
+    const float *alpha, *beta;
+    void *workspace;
+} matmul_operands;
+
+/* Bytes to which a pointer is aligned, as far as matters. */
+int matmul_alignment(const void *p);
+/* Workspace of the library's algorithms: as much as it asks for on this device. */
+size_t matmul_library_bytes(const sb_context *ctx);
+/* matmul_shape's class of a workspace. */
+int matmul_workspace_kib(const sb_context *ctx, size_t bytes);
+
+/* The plan of a shape: the one that is kept, or a new one with the library's first proposal that is acceptable. */
+sb_status matmul_plan_find(sb_context *ctx, const matmul_shape *shape, matmul_plan **out);
+/* The library's proposals, best guess first, as far as acceptable; at most MATMUL_MAX_CANDIDATES. */
+int matmul_plan_candidates(sb_context *ctx, matmul_plan *plan, cublasLtMatmulAlgo_t *out);
+/* Whether the algorithm runs here, fits the workspace and gives the same bits every time with fp32 sums. */
+bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmulAlgo_t *algorithm);
+/* Whether an algorithm may split k; see matmul_plan.c. */
+bool matmul_plan_may_split(const matmul_plan *plan);
+sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_operands *o, void *stream);
+
+/* "#66 128x256 cluster 2x1 stages 64xauto splitk 1": the library's numbers, rows of column-major D (our columns) first,
+ * as in the names of its kernels. */
+void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes);
+/* An attribute of an algorithm, 0 where it has none. */
+int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

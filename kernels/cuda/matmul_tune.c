@@ -1,0 +1,264 @@
+/* Chooses the algorithm of a matmul by timing: the library's proposals, then variations of the fastest of them.
+ *
+ * A slow one is dropped after a few calls. The others get the median of a few batches of about 0.4 ms. At the end the
+ * first proposal and the fastest run in turns, so that a drifting clock meets both, and the first stays unless it is
+ * more than 1 % slower: then two runs of the tuner mostly choose the same.
+ *
+ * A step of large products runs at the GPU's power limit, where the clock, and so the time, is what their energy allows.
+ * Short batches on a cool GPU do not show that, and long ones did not predict it either (measured: a step of xl whose
+ * products were chosen in turns of 30 ms took 2 % longer). The library's first proposals ran there at a clock 7 % higher
+ * than the fastest of short batches. So for a large product the first one stays unless another is much faster. */
+#include "kernels/cuda/matmul.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cuda/train.h"
+
+enum { MAX_VARIATIONS = 16, MAX_TRIALS = MATMUL_MAX_CANDIDATES + MAX_VARIATIONS, ROUNDS = 5, FEW_ROUNDS = 3 };
+enum { SHORTEST_PART = 256 };                                    /* of k, in a split that the library did not propose */
+static const float warm_ms = 10, batch_ms = 0.4f, slow_ms = 2;   /* a call of slow_ms gets few rounds */
+static const double large_flops = 30e9;                          /* a product that brings the GPU to its power limit */
+static const float hopeless = 1.3f;                              /* times the fastest so far */
+static const float worth_changing = 1.01f, worth_energy = 1.06f; /* the latter for a large product */
+
+typedef struct trial {
+    cublasLtMatmulAlgo_t algorithm;
+    float ms; /* of one call; infinity when it failed */
+} trial;
+
+typedef struct tuner {
+    sb_context *ctx;
+    const sb_matmul *p;
+    cudaStream_t stream;
+    matmul_plan_list plans;
+    cudaEvent_t begin, end;
+    trial trials[MAX_TRIALS];
+    int count, fastest;
+} tuner;
+
+static float median(float *x, int n)
+{
+    for (int i = 1; i < n; i++)
+        for (int j = i; j > 0 && x[j] < x[j - 1]; j--) {
+            const float t = x[j];
+            x[j] = x[j - 1], x[j - 1] = t;
+        }
+    return x[n / 2];
+}
+
+/* Milliseconds of one of `calls` calls in a row; infinity where the library refuses to run what is installed. */
+static sb_status time_calls(tuner *t, int calls, float *ms)
+{
+    *ms = INFINITY;
+    sb_status s = sb_cuda_status(cudaEventRecord(t->begin, t->stream), "cudaEventRecord");
+    for (int i = 0; s == SB_OK && i < calls; i++) {
+        const sb_status called = sb_cuda_matmul(t->ctx, t->p, t->stream);
+        if (called == SB_DEVICE_ERROR) {
+            (void)cudaGetLastError(); /* of a refused launch; a broken context says so again */
+            return sb_cuda_status(cudaStreamSynchronize(t->stream), "matmul_tune");
+        }
+        s = called;
+    }
+    if (s == SB_OK)
+        s = sb_cuda_status(cudaEventRecord(t->end, t->stream), "cudaEventRecord");
+    if (s == SB_OK)
+        s = sb_cuda_status(cudaEventSynchronize(t->end), "matmul_tune");
+    if (s == SB_OK)
+        s = sb_cuda_status(cudaEventElapsedTime(ms, t->begin, t->end), "cudaEventElapsedTime");
+    *ms = s == SB_OK ? *ms / (float)calls : INFINITY;
+    return s;
+}
+
+/* How many calls of `ms` take about `total`. */
+static int calls_for(float total, float ms, int most)
+{
+    return ms * (float)most < total ? most : ms > total ? 1 : (int)(total / ms);
+}
+
+static sb_status measure(tuner *t, float *ms)
+{
+    float rounds[ROUNDS], once;
+    sb_status s = time_calls(t, 1, &once); /* loads the kernel */
+    if (s == SB_OK && isfinite(once))
+        s = time_calls(t, once > slow_ms ? 1 : 2, &once);
+    *ms = once;
+    if (s != SB_OK || !isfinite(once) || (t->count > 0 && once > hopeless * t->trials[t->fastest].ms))
+        return s;
+    const int count = once > slow_ms ? FEW_ROUNDS : ROUNDS;
+    for (int i = 0; s == SB_OK && i < count; i++)
+        s = time_calls(t, calls_for(batch_ms, once, 64), &rounds[i]);
+    if (s == SB_OK)
+        *ms = median(rounds, count);
+    return s;
+}
+
+/* One more trial, unless the algorithm has been tried or is not acceptable to every plan. */
+static sb_status try_algorithm(tuner *t, const cublasLtMatmulAlgo_t *algorithm)
+{
+    for (int i = 0; i < t->count; i++)
+        if (memcmp(&t->trials[i].algorithm, algorithm, sizeof *algorithm) == 0)
+            return SB_OK;
+    if (t->count == MAX_TRIALS || !matmul_install(t->ctx, &t->plans, algorithm))
+        return SB_OK;
+    float ms;
+    sb_status s = SB_OK;
+    if (t->count == 0) { /* an idle GPU's clock is low */
+        s = time_calls(t, 1, &ms);
+        if (s == SB_OK && isfinite(ms))
+            s = time_calls(t, calls_for(warm_ms, ms, 1000), &ms);
+    }
+    if (s == SB_OK)
+        s = measure(t, &ms);
+    if (s != SB_OK || !isfinite(ms))
+        return s;
+    t->trials[t->count] = (trial){*algorithm, ms};
+    if (ms < t->trials[t->fastest].ms)
+        t->fastest = t->count;
+    t->count++;
+    return SB_OK;
+}
+
+static bool set(cublasLtMatmulAlgo_t *a, cublasLtMatmulAlgoConfigAttributes_t name, const void *value, size_t bytes)
+{
+    return cublasLtMatmulAlgoConfigSetAttribute(a, name, value, bytes) == CUBLAS_STATUS_SUCCESS;
+}
+
+static uint32_t capability(const cublasLtMatmulAlgo_t *a, cublasLtMatmulAlgoCapAttributes_t name)
+{
+    uint32_t value = 0;
+    size_t written;
+    return cublasLtMatmulAlgoCapGetAttribute(a, name, &value, sizeof value, &written) == CUBLAS_STATUS_SUCCESS ? value
+                                                                                                               : 0;
+}
+
+/* Whether each of `parts` parts of k is long enough to be worth a part, in every plan. */
+static bool parts_are_long(const matmul_plan_list *plans, int parts)
+{
+    for (int i = 0; i < plans->count; i++)
+        if (!matmul_plan_may_split(plans->plan[i]) || plans->plan[i]->shape.k / parts < SHORTEST_PART)
+            return false;
+    return true;
+}
+
+/* `base` with another order of tiles, split of k or cluster shape, one of them changed at a time. */
+static int vary(const tuner *t, const cublasLtMatmulAlgo_t *base, cublasLtMatmulAlgo_t *out)
+{
+    static const int32_t splits[] = {1, 2, 3, 4, 6, 8};
+    static const uint16_t clusters[] = {CUBLASLT_CLUSTER_SHAPE_1x1x1, CUBLASLT_CLUSTER_SHAPE_2x1x1,
+                                        CUBLASLT_CLUSTER_SHAPE_1x2x1, CUBLASLT_CLUSTER_SHAPE_2x2x1,
+                                        CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1};
+    int n = 0;
+    if (capability(base, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT)) {
+        const uint32_t swizzle = !matmul_algorithm_get(base, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING);
+        out[n] = *base;
+        n += set(&out[n], CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, &swizzle, sizeof swizzle);
+    }
+    const bool splits_k =
+        capability(base, CUBLASLT_ALGO_CAP_SPLITK_SUPPORT) &&
+        capability(base, CUBLASLT_ALGO_CAP_REDUCTION_SCHEME_MASK) & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    for (size_t i = 0; splits_k && i < sizeof splits / sizeof *splits; i++) {
+        const uint32_t scheme = splits[i] > 1 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+        out[n] = *base;
+        n += parts_are_long(&t->plans, splits[i]) &&
+             set(&out[n], CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits[i], sizeof splits[i]) &&
+             set(&out[n], CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme);
+    }
+    for (size_t i = 0; t->ctx->cc_major >= 9 && i < sizeof clusters / sizeof *clusters; i++) {
+        out[n] = *base;
+        n += set(&out[n], CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &clusters[i], sizeof clusters[i]);
+    }
+    return n;
+}
+
+static sb_status try_all(tuner *t)
+{
+    cublasLtMatmulAlgo_t candidates[MATMUL_MAX_CANDIDATES], variations[MAX_VARIATIONS];
+    const int proposed = matmul_plan_candidates(t->ctx, t->plans.plan[0], candidates);
+    sb_status s = SB_OK;
+    for (int i = 0; s == SB_OK && i < proposed; i++)
+        s = try_algorithm(t, &candidates[i]);
+    if (s == SB_OK && t->count == 0)
+        return sb_error(SB_UNSUPPORTED, "no algorithm that cuBLASLt proposed for m %d, n %d, k %d could run", t->p->m,
+                        t->p->n, t->p->k);
+    const int varied = s == SB_OK ? vary(t, &t->trials[t->fastest].algorithm, variations) : 0;
+    for (int i = 0; s == SB_OK && i < varied; i++)
+        s = try_algorithm(t, &variations[i]);
+    return s;
+}
+
+/* The first proposal against the fastest, in turns; then the better one is installed. */
+static sb_status decide(tuner *t, sb_matmul_choice *chosen)
+{
+    const trial *two[2] = {&t->trials[0], &t->trials[t->fastest]};
+    const int count = two[0]->ms > slow_ms ? FEW_ROUNDS : ROUNDS, contenders = t->fastest != 0 ? 2 : 1;
+    const bool large = 2.0 * t->p->m * t->p->n * t->p->k >= large_flops;
+    float rounds[2][ROUNDS];
+    sb_status s = SB_OK;
+    for (int i = 0; s == SB_OK && i < count; i++)
+        for (int j = 0; s == SB_OK && j < contenders; j++) {
+            matmul_install(t->ctx, &t->plans, &two[j]->algorithm);
+            s = time_calls(t, calls_for(batch_ms, two[j]->ms, 64), &rounds[j][i]);
+        }
+    if (s != SB_OK)
+        return s;
+    const float first = median(rounds[0], count), fastest = contenders == 2 ? median(rounds[1], count) : first;
+    const bool change = first > (large ? worth_energy : worth_changing) * fastest;
+    const cublasLtMatmulAlgo_t *algorithm = &two[change]->algorithm;
+    matmul_install(t->ctx, &t->plans, algorithm);
+    memset(chosen, 0, sizeof *chosen);
+    memcpy(chosen->algorithm, algorithm, sizeof *algorithm);
+    chosen->first_ms = first;
+    chosen->ms = change ? fastest : first;
+    chosen->tried = t->count;
+    chosen->library = (int64_t)cublasLtGetVersion();
+    matmul_algorithm_name(algorithm, chosen->name, sizeof chosen->name);
+    return SB_OK;
+}
+
+static sb_status check_not_capturing(cudaStream_t stream)
+{
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    const cudaError_t e = cudaStreamIsCapturing(stream, &capture);
+    if (e == cudaErrorStreamCaptureImplicit)
+        (void)cudaGetLastError();
+    else if (e != cudaSuccess)
+        return sb_cuda_status(e, "cudaStreamIsCapturing");
+    if (e != cudaSuccess || capture != cudaStreamCaptureStatusNone)
+        return sb_error(SB_INVALID, "matmul_tune waits for the GPU and cannot run while a stream is captured");
+    return SB_OK;
+}
+
+static sb_status tune(tuner *t, sb_matmul_choice *chosen)
+{
+    cublasLtMatmulAlgo_t before[MATMUL_MAX_PLANS];
+    for (int i = 0; i < t->plans.count; i++)
+        before[i] = t->plans.plan[i]->algorithm;
+    sb_status s = try_all(t);
+    if (s == SB_OK)
+        s = decide(t, chosen);
+    for (int i = 0; s != SB_OK && i < t->plans.count; i++)
+        t->plans.plan[i]->algorithm = before[i];
+    return s;
+}
+
+sb_status sb_cuda_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream)
+{
+    tuner t = {.ctx = ctx, .p = p, .stream = stream};
+    sb_status s = check_not_capturing(t.stream);
+    if (s == SB_OK)
+        s = matmul_check(p);
+    if (s == SB_OK)
+        s = matmul_plans_of(ctx, p, &t.plans);
+    if (s == SB_OK)
+        s = sb_cuda_status(cudaEventCreate(&t.begin), "cudaEventCreate");
+    if (s == SB_OK)
+        s = sb_cuda_status(cudaEventCreate(&t.end), "cudaEventCreate");
+    if (s == SB_OK)
+        s = tune(&t, chosen);
+    if (t.begin)
+        cudaEventDestroy(t.begin);
+    if (t.end)
+        cudaEventDestroy(t.end);
+    return s;
+}

@@ -1,0 +1,38 @@
+/* The training ops of the CUDA backend, in the order of sb_train_ops. */
+#ifndef STEPBENCH_CUDA_TRAIN_H
+#define STEPBENCH_CUDA_TRAIN_H
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+size_t sb_cuda_matmul_workspace(sb_context *ctx, const sb_matmul *p);
+sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream);
+sb_status sb_cuda_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream);
+sb_status sb_cuda_matmul_choose(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
+sb_status sb_cuda_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream);
+size_t sb_cuda_rmsnorm_workspace(sb_context *ctx, const sb_rmsnorm *p);
+sb_status sb_cuda_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm *p, void *stream);
+sb_status sb_cuda_rope(sb_context *ctx, const sb_rope *p, void *stream);
+sb_status sb_cuda_swiglu_forward(sb_context *ctx, const sb_swiglu *p, void *stream);
+sb_status sb_cuda_swiglu_backward(sb_context *ctx, const sb_swiglu *p, void *stream);
+sb_status sb_cuda_embedding_forward(sb_context *ctx, const sb_embedding *p, void *stream);
+size_t sb_cuda_embedding_workspace(sb_context *ctx, const sb_embedding *p);
+sb_status sb_cuda_embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream);
+sb_status sb_cuda_cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void *stream);
+size_t sb_cuda_grad_stats_workspace(sb_context *ctx, const sb_grad_stats *p);
+sb_status sb_cuda_grad_stats(sb_context *ctx, const sb_grad_stats *p, void *stream);
+sb_status sb_cuda_optimizer_begin(sb_context *ctx, const sb_optimizer_begin *p, void *stream);
+sb_status sb_cuda_adamw(sb_context *ctx, const sb_adamw *p, void *stream);
+sb_status sb_cuda_pointwise(sb_context *ctx, const sb_pointwise *p, void *stream);
+size_t sb_cuda_reduce_workspace(sb_context *ctx, const sb_reduce *p);
+sb_status sb_cuda_reduce(sb_context *ctx, const sb_reduce *p, void *stream);
+
+extern const sb_train_ops sb_cuda_train_ops;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,74 @@
+/* Bytes of a transformer's training step, in closed form: what is held at its worst moments, and by what. Derived from
+ * shapes and from what each op reads and writes, not from the planner of common/model, which it checks.
+ *
+ * T = batch seq tokens, d, kv = heads_kv head_dim, F, H heads, V vocab, e bytes of an activation, g of a gradient.
+ * A block keeps for its backward, unless that makes it again:
+ *   x, n1 (the first norm), attention's output, x_mid, n2       5 T d e
+ *   q, k, v after RoPE                                          T (d + 2 kv) e
+ *   gate and up, their product h                                T 2F e,  T F e
+ *   1/rms of both norms                                         8 T
+ *   log-sum-exp of each query, or the S x S matrix              4 T H, or what the op says
+ * that is 8 d + 3 F elements of a token where kv = d. The head keeps its input, its norm and the logits, whose gradient
+ * takes their place. */
+#ifndef STEPBENCH_CORE_FORMULAS_MEMORY_H
+#define STEPBENCH_CORE_FORMULAS_MEMORY_H
+
+#include "common/core/formulas_model.h"
+
+typedef struct memory_bytes {
+    int64_t param, master, moment1, moment2, grad;
+    int64_t activation; /* made by forward, or again by backward, for backward */
+    int64_t temporary;  /* gradients of activations, and what lives within one op's pieces */
+    int64_t workspace, other;
+} memory_bytes;
+int64_t memory_total(const memory_bytes *b);
+
+typedef enum memory_product {
+    PRODUCT_QKV,
+    PRODUCT_O,
+    PRODUCT_GATE_UP,
+    PRODUCT_W2,
+    PRODUCT_HEAD,
+    MEMORY_PRODUCTS
+} memory_product;
+
+/* What ops want beside their operands. It depends on kernels and libraries, so the caller asks those. */
+typedef struct memory_scratch {
+    int64_t forward[MEMORY_PRODUCTS], dx[MEMORY_PRODUCTS], dw[MEMORY_PRODUCTS]; /* of matrix products */
+    int64_t attention_saved; /* kept from forward to backward beside the log-sum-exp */
+    int64_t attention_forward, attention_backward;
+    int64_t norm_backward, embedding_backward;
+    int64_t grad_stats;            /* 0 where gradients are neither clipped nor scaled */
+    int64_t row_sums, column_sums; /* of (T, d), in an eager step */
+} memory_scratch;
+
+typedef struct memory_step {
+    transformer_shape shape;
+    int64_t activation_bytes, param_bytes, master_bytes, grad_bytes, moment_bytes; /* of one element; 0: not there */
+    int64_t alignment;      /* elements at whose multiples parameters and their gradients start */
+    int64_t state_bytes;    /* of the optimizer's own record */
+    bool backward, update;  /* else the step is forward alone, or ends after backward */
+    bool keep_norms;        /* n1 and n2 are not made again */
+    bool keep_product;      /* nor is h */
+    bool keep_attention;    /* false: all of the attention half is, from x */
+    bool keep_mlp;          /* false: all of the feed-forward half is, from x_mid */
+    int64_t keep_every;     /* k > 0: nothing is kept but x of every k-th block; the four above are not looked at */
+    bool eager;             /* norms, SwiGLU and additions by one pass an operation, with their intermediate tensors */
+    bool overlap;           /* weight gradients on a stream of their own, up to two blocks late; not with eager */
+    bool share_grad_memory; /* gradients count from when they are written; false: always */
+    memory_scratch scratch;
+} memory_step;
+
+/* Bytes of one tensor of the residual stream: T d e. */
+int64_t memory_residual(const memory_step *p);
+/* Bytes that one block leaves for its backward; with keep_every, one that keeps its input. */
+int64_t memory_saved_per_block(const memory_step *p);
+/* What is held from beginning to end. `grad` is 0 with share_grad_memory. */
+memory_bytes memory_resident(const memory_step *p);
+
+typedef struct memory_peaks { /* what is held at the worst moment of each phase; zeros where a step lacks one */
+    memory_bytes forward, backward, update;
+} memory_peaks;
+memory_peaks memory_predict(const memory_step *p);
+
+#endif

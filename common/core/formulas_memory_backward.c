@@ -1,0 +1,192 @@
+/* The worst moments of backward; see formulas_memory.c. The chain of gradients of activations goes down the blocks, weight
+ * gradients stay to the end of the step, and with overlap what they are made of stays until their stream has read it. */
+#include "common/core/formulas_memory_internal.h"
+
+/* A backward norm likewise, with three fp32 tensors and a value of each row; the sums are down columns, then along
+ * rows. */
+static void norm_backward_moment(const walk *w, int64_t activation, int64_t temporary)
+{
+    const memory_scratch *s = &w->p->scratch;
+    const int64_t sums = s->column_sums > s->row_sums ? s->column_sums : s->row_sums;
+    if (w->p->eager)
+        memory_moment(w, activation, temporary + 3 * w->t.x32 + w->t.rstd, sums);
+    else
+        memory_moment(w, activation, temporary, s->norm_backward);
+}
+
+/* A gradient is written: it is held from here on. */
+static void grad(walk *w, int64_t elements)
+{
+    if (w->p->share_grad_memory)
+        w->beside.grad += memory_padded(w->p, elements) * w->p->grad_bytes;
+}
+
+/* A weight gradient's product; with overlap the side stream's workspace is held all the time. */
+static void dw_moment(const walk *w, memory_product product, int64_t activation, int64_t temporary)
+{
+    memory_moment(w, activation, temporary, w->p->overlap ? 0 : w->p->scratch.dw[product]);
+}
+
+static int64_t most_dw(const memory_step *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < MEMORY_PRODUCTS; i++)
+        most = p->scratch.dw[i] > most ? p->scratch.dw[i] : most;
+    return most;
+}
+
+/* Bytes of a block in backward that are its own: activations, and gradients of activations. */
+typedef struct own {
+    int64_t activation, temporary;
+} own;
+
+/* The feed-forward half, from `o` to what is left of it. What weight gradients read is `late` with overlap: the side
+ * stream may not have read it when main is done with it. */
+static own mlp_backward(walk *w, int64_t before, kept k, own o)
+{
+    const tensors *t = &w->t;
+    const memory_scratch *s = &w->p->scratch;
+    const transformer_shape *shape = &w->p->shape;
+    const bool late = w->p->overlap, norm_again = k.mlp && !k.norms, product_again = k.mlp && !k.product;
+    if (!k.mlp) {
+        memory_mlp_half_forward(w, before + o.activation, o.temporary);
+        o.activation += memory_mlp_half(t, true, true);
+    }
+    if (norm_again) {
+        o.temporary += t->x;
+        memory_norm_moment(w, before + o.activation, o.temporary);
+    }
+    o.temporary += product_again ? t->h : 0;
+    o.temporary += t->h; /* gradient of h */
+    if (!product_again) {
+        grad(w, shape->d_model * shape->d_ff);
+        dw_moment(w, PRODUCT_W2, before + o.activation, o.temporary);
+    }
+    memory_moment(w, before + o.activation, o.temporary, s->dx[PRODUCT_W2]);
+    memory_moment(w, before + o.activation, o.temporary + (w->p->eager ? 2 * t->h : 0), 0); /* SwiGLU; in place */
+    if (product_again) {
+        grad(w, shape->d_model * shape->d_ff);
+        dw_moment(w, PRODUCT_W2, before + o.activation, o.temporary);
+    }
+    o.temporary -= t->h + (product_again && !late ? t->h : 0);
+    o.activation -= product_again || late ? 0 : t->h;
+    grad(w, 2 * shape->d_ff * shape->d_model);
+    dw_moment(w, PRODUCT_GATE_UP, before + o.activation, o.temporary);
+    o.temporary += t->x; /* gradient of n2 */
+    memory_moment(w, before + o.activation, o.temporary, s->dx[PRODUCT_GATE_UP]);
+    if (!late) {
+        o.activation -= t->gate_up + (norm_again ? 0 : t->x);
+        o.temporary -= norm_again ? t->x : 0;
+    }
+    o.temporary += t->x; /* gradient of x_mid */
+    grad(w, shape->d_model);
+    norm_backward_moment(w, before + o.activation, o.temporary);
+    o.activation -= t->rstd + t->x;
+    o.temporary -= t->x + (late ? 0 : t->x); /* that of n2, and that of the block's output */
+    return o;
+}
+
+static own attention_backward(walk *w, int64_t before, kept k, own o)
+{
+    const tensors *t = &w->t;
+    const memory_scratch *s = &w->p->scratch;
+    const int64_t d = w->p->shape.d_model;
+    const bool late = w->p->overlap, norm_again = k.attention && !k.norms;
+    if (!k.attention) {
+        memory_attention_half_forward(w, before + o.activation, o.temporary);
+        o.activation += memory_attention_half(t, true);
+    }
+    if (norm_again) {
+        o.temporary += t->x;
+        memory_norm_moment(w, before + o.activation, o.temporary);
+    }
+    grad(w, d * d);
+    dw_moment(w, PRODUCT_O, before + o.activation, o.temporary);
+    o.temporary += t->x; /* gradient of the attention's output */
+    memory_moment(w, before + o.activation, o.temporary, s->dx[PRODUCT_O]);
+    o.temporary += t->qkv; /* gradients of q, k, v */
+    memory_moment(w, before + o.activation, o.temporary, s->attention_backward);
+    o.temporary -= t->x;
+    o.activation -= t->qkv + t->scores + (late ? 0 : t->x);
+    grad(w, d * (d + 2 * memory_kv_width(&w->p->shape)));
+    dw_moment(w, PRODUCT_QKV, before + o.activation, o.temporary);
+    o.temporary += t->x; /* gradient of n1 */
+    memory_moment(w, before + o.activation, o.temporary, s->dx[PRODUCT_QKV]);
+    if (!late) {
+        o.temporary -= t->qkv + (norm_again ? t->x : 0);
+        o.activation -= norm_again ? 0 : t->x;
+    }
+    o.temporary += t->x; /* gradient of the block's input */
+    grad(w, d);
+    norm_backward_moment(w, before + o.activation, o.temporary);
+    o.activation -= t->rstd + t->x;
+    o.temporary -= t->x + (late ? 0 : t->x);
+    return o;
+}
+
+/* With keep_every: the blocks of a group, from the input that was kept of the first to what the last one's backward
+ * needs. */
+static void group_forward(const walk *w, int64_t first, int64_t last)
+{
+    const int64_t earlier = memory_kept_before(w, first);
+    for (int64_t l = first; l <= last; l++)
+        memory_block_forward(w, earlier + (l - first) * memory_kept_bytes(&w->t, kept_all), kept_all, l < last, w->t.x);
+}
+
+/* One block. What is left with overlap, until the side stream has read it. */
+static own block_backward(walk *w, int64_t l)
+{
+    const int64_t every = w->p->keep_every, first = every ? l / every * every : 0;
+    const tensors *t = &w->t;
+    kept k = memory_kept_by(w->p, l);
+    int64_t before = memory_kept_before(w, l);
+    if (every) {
+        if (l == w->p->shape.layers - 1 || (l + 1) % every == 0)
+            group_forward(w, first, l);
+        k = kept_all;
+        before = memory_kept_before(w, first) + (l - first) * memory_kept_bytes(t, kept_all);
+    }
+    own o = {memory_kept_bytes(t, k), t->x}; /* with the gradient of its output */
+    o = mlp_backward(w, before, k, o);
+    o = attention_backward(w, before, k, o);
+    o.temporary -= t->x; /* the gradient of its input goes on to the block before */
+    return o;
+}
+
+static own head_backward(walk *w, int64_t before)
+{
+    const tensors *t = &w->t;
+    const transformer_shape *s = &w->p->shape;
+    int64_t held = before + t->x + t->rstd + t->x + t->logits;
+    grad(w, s->vocab * s->d_model);
+    dw_moment(w, PRODUCT_HEAD, held, 0);
+    memory_moment(w, held, t->x, w->p->scratch.dx[PRODUCT_HEAD]);
+    if (!w->p->overlap)
+        held -= t->logits + t->x;
+    grad(w, s->d_model);
+    norm_backward_moment(w, held, 2 * t->x);
+    return (own){w->p->overlap ? t->logits + t->x : 0, 0};
+}
+
+/* Units are the head, each block, the embedding. What one leaves for the side stream goes when the second unit after
+ * it begins. */
+static void unit_begin(walk *w, own *older, own *newer)
+{
+    w->beside.activation += newer->activation - older->activation;
+    w->beside.temporary += newer->temporary - older->temporary;
+    *older = *newer;
+}
+
+void memory_backward(walk *w)
+{
+    const int64_t layers = w->p->shape.layers;
+    w->beside.workspace += w->p->overlap ? most_dw(w->p) : 0;
+    own older = {0, 0}, newer = head_backward(w, memory_kept_before(w, layers));
+    for (int64_t l = layers - 1; l >= 0; l--) {
+        unit_begin(w, &older, &newer);
+        newer = block_backward(w, l);
+    }
+    unit_begin(w, &older, &newer);
+    grad(w, w->p->shape.vocab * w->p->shape.d_model);
+    memory_moment(w, 0, w->t.x, w->p->scratch.embedding_backward);
+}

@@ -1,0 +1,50 @@
+/* What the two files of the closed form share: the tensors of a block, and the moments at which something is held. Not
+ * part of the API. */
+#ifndef STEPBENCH_CORE_FORMULAS_MEMORY_INTERNAL_H
+#define STEPBENCH_CORE_FORMULAS_MEMORY_INTERNAL_H
+
+#include "common/core/formulas_memory.h"
+
+/* Bytes of each. */
+typedef struct tensors {
+    int64_t x;   /* also both norms, the attention's output and the gradients of these */
+    int64_t x32; /* the same in fp32 */
+    int64_t rstd, qkv, scores, gate_up, h, logits;
+} tensors;
+
+typedef struct kept { /* of a block, by its forward */
+    bool input, norms, product, attention, mlp;
+} kept;
+
+static const kept kept_all = {true, true, true, true, true};
+kept memory_kept_by(const memory_step *p, int64_t block);
+/* What a half keeps: without its norm's output, or the product h, where backward makes that again. */
+int64_t memory_attention_half(const tensors *t, bool norm);         /* without x */
+int64_t memory_mlp_half(const tensors *t, bool norm, bool product); /* without x_mid */
+int64_t memory_kept_bytes(const tensors *t, kept k);
+
+typedef struct walk {
+    const memory_step *p;
+    tensors t;
+    memory_bytes beside; /* what else is held: parameters, gradients so far, what the side stream still reads */
+    memory_bytes *worst; /* of this phase */
+} walk;
+
+/* What blocks 0 to block - 1 have kept. */
+int64_t memory_kept_before(const walk *w, int64_t block);
+int64_t memory_kv_width(const transformer_shape *s);
+int64_t memory_padded(const memory_step *p, int64_t elements); /* of a tensor of the index space */
+
+/* While an op runs, so much is held, beside what lies beside. */
+void memory_moment(const walk *w, int64_t activation, int64_t temporary, int64_t workspace);
+void memory_norm_moment(const walk *w, int64_t activation, int64_t temporary);
+/* From the block's input to the attention's output. `held` are the activations before it, the input among them. */
+void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporary);
+/* From x_mid, which is in `held`, to h. */
+void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary);
+/* `before`: activations of earlier blocks. `output`: whether the block's own output is made, and not known already. */
+void memory_block_forward(const walk *w, int64_t before, kept k, bool output, int64_t temporary);
+
+void memory_backward(walk *w);
+
+#endif

@@ -1,0 +1,89 @@
+/* FLOPs of a transformer's step and the peaks they are compared with; see formulas_model.h. */
+#include "common/core/formulas_model.h"
+
+#include <math.h>
+#include <string.h>
+
+double transformer_tokens(const transformer_shape *s)
+{
+    return (double)s->batch * (double)s->seq;
+}
+
+/* Weights of one block by product. */
+static double square_parameters(const transformer_shape *s) /* q, or o */
+{
+    return (double)s->d_model * (double)s->d_model;
+}
+
+static double kv_parameters(const transformer_shape *s) /* k and v */
+{
+    return 2.0 * (double)s->d_model * (double)(s->d_model / s->heads * s->heads_kv);
+}
+
+static double mlp_parameters(const transformer_shape *s) /* gate, or up, or w2 */
+{
+    return (double)s->d_model * (double)s->d_ff;
+}
+
+double transformer_matmul_parameters(const transformer_shape *s)
+{
+    double block = 2 * square_parameters(s) + kv_parameters(s) + 3 * mlp_parameters(s);
+    return (double)s->layers * block + (double)s->vocab * (double)s->d_model;
+}
+
+/* Q K^T of one block: 2 S d for each token, or half of it. P V costs the same. */
+static double score_flops(const transformer_shape *s, flops_convention c)
+{
+    double full = 2.0 * (double)s->seq * (double)s->d_model * transformer_tokens(s);
+    return c == FLOPS_CAUSAL ? full / 2 : full;
+}
+
+double transformer_forward_flops(const transformer_shape *s, flops_convention c)
+{
+    return 2 * transformer_matmul_parameters(s) * transformer_tokens(s) + 2 * (double)s->layers * score_flops(s, c);
+}
+
+double transformer_step_flops(const transformer_shape *s, flops_convention c)
+{
+    return 3 * transformer_forward_flops(s, c);
+}
+
+double transformer_repeated_flops(const transformer_shape *s, transformer_repeats r, flops_convention c)
+{
+    double weights = (double)r.qkv * (square_parameters(s) + kv_parameters(s)) + (double)r.o * square_parameters(s) +
+                     (double)(2 * r.gate_up + r.w2) * mlp_parameters(s);
+    return 2 * weights * transformer_tokens(s) + (double)(2 * r.attention + r.scores) * score_flops(s, c);
+}
+
+double adamw_bytes(int64_t parameters, int param_bytes, int master_bytes, int grad_bytes, int moment_bytes)
+{
+    return (double)parameters * (grad_bytes + 2.0 * (param_bytes + master_bytes + 2 * moment_bytes));
+}
+
+/* Names begin so. The first match counts, so the PCIe card stands before the SXM module of the same family. */
+static const struct peak {
+    const char *gpu;
+    double half, tf32, fp32; /* half: bf16 and fp16 */
+} peaks[] = {
+    /* NVIDIA H100 Tensor Core GPU Architecture, white paper, table of peak rates without sparsity. */
+    {"NVIDIA H100 PCIe", 756, 378, 51.2},
+    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9},
+    /* NVIDIA H200 data sheet: the rates of the H100 SXM, whose chip it has. Those of the NVL card are others. */
+    {"NVIDIA H200 NVL", NAN, NAN, NAN},
+    {"NVIDIA H200", 989.4, 494.7, 66.9},
+    /* NVIDIA A100 Tensor Core GPU data sheet: the same for SXM and PCIe. */
+    {"NVIDIA A100", 312, 156, 19.5},
+};
+
+double peak_tflops(const char *gpu, const char *dtype)
+{
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
+        const struct peak *p = &peaks[i];
+        if (strncmp(gpu, p->gpu, strlen(p->gpu)) != 0)
+            continue;
+        if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0)
+            return p->half;
+        return strcmp(dtype, "tf32") == 0 ? p->tf32 : strcmp(dtype, "fp32") == 0 ? p->fp32 : NAN;
+    }
+    return NAN;
+}

@@ -1,0 +1,76 @@
+/* The named models and what their dimensions say. The sizes of 2025 are those of CS336's assignment 2; xl-2026 is the
+ * xl of 2026, with the dimensions that 2025 called 2.7b. */
+#include "common/model/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SIZE(name, vocab, d_model, d_ff, layers, heads)                                                                \
+    {                                                                                                                  \
+        name, vocab, d_model, d_ff, layers, heads, heads, 10000.0f, 1e-5f                                              \
+    }
+const model_config model_sizes[] = {
+    SIZE("tiny", 256, 64, 192, 2, 4),
+    SIZE("small", 10000, 768, 3072, 12, 12),
+    SIZE("medium", 10000, 1024, 4096, 24, 16),
+    SIZE("large", 10000, 1280, 5120, 36, 20),
+    SIZE("xl", 10000, 1600, 6400, 48, 25),
+    SIZE("2.7b", 10000, 2560, 10240, 32, 32),
+    SIZE("xl-2026", 10000, 2560, 10240, 32, 32),
+    SIZE("10b", 10000, 4608, 12288, 50, 36),
+    SIZE("8b", 151936, 4096, 11008, 34, 32),
+    {0},
+};
+#undef SIZE
+
+const model_config *model_size_find(const char *name)
+{
+    for (const model_config *c = model_sizes; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+const char *model_config_problem(const model_config *c, char *out, size_t out_bytes)
+{
+    const struct {
+        const char *what;
+        int value;
+    } counts[] = {{"vocab", c->vocab},   {"d_model", c->d_model}, {"d_ff", c->d_ff},
+                  {"layers", c->layers}, {"heads", c->heads},     {"heads_kv", c->heads_kv}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].value < 1) {
+            snprintf(out, out_bytes, "%s is %d; it must be at least 1", counts[i].what, counts[i].value);
+            return out;
+        }
+    if (c->d_model % c->heads != 0)
+        snprintf(out, out_bytes, "d_model %d is not a multiple of heads %d", c->d_model, c->heads);
+    else if (c->d_model / c->heads % 2 != 0)
+        snprintf(out, out_bytes, "head_dim %d (d_model / heads) is odd; rotary embedding turns pairs",
+                 c->d_model / c->heads);
+    else if (c->heads % c->heads_kv != 0)
+        snprintf(out, out_bytes, "heads %d is not a multiple of heads_kv %d", c->heads, c->heads_kv);
+    else if (!(c->rope_theta > 0))
+        snprintf(out, out_bytes, "rope_theta %g is not positive", c->rope_theta);
+    else if (!(c->norm_eps > 0))
+        snprintf(out, out_bytes, "norm_eps %g is not positive", c->norm_eps);
+    else
+        return NULL;
+    return out;
+}
+
+int model_head_dim(const model_config *c)
+{
+    return c->d_model / c->heads;
+}
+
+int model_kv_dim(const model_config *c)
+{
+    return c->heads_kv * model_head_dim(c);
+}
+
+int64_t model_parameters(const model_config *c)
+{
+    const int64_t v = c->vocab, d = c->d_model, kv = model_kv_dim(c), f = c->d_ff;
+    return 2 * v * d + c->layers * (2 * d * d + 2 * d * kv + 3 * d * f + 2 * d) + d;
+}

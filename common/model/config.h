@@ -1,0 +1,28 @@
+/* The transformer of CS336: pre-norm RMSNorm, RoPE, causal multi-head attention, SwiGLU with three matrices, an untied
+ * head and no biases. Its dimensions, named sizes and exact parameter count. */
+#ifndef STEPBENCH_MODEL_CONFIG_H
+#define STEPBENCH_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct model_config {
+    const char *name; /* "small" ... or "custom" */
+    int vocab, d_model, d_ff, layers, heads, heads_kv;
+    float rope_theta, norm_eps;
+} model_config; /* head_dim = d_model / heads */
+
+/* tiny; small, medium, large, xl, 2.7b (2025); xl-2026, 10b; 8b (the leaderboard model of 2026). */
+extern const model_config model_sizes[]; /* ends with name == NULL */
+#define MODEL_SIZE_CHOICES "tiny|small|medium|large|xl|2.7b|xl-2026|10b|8b"
+
+const model_config *model_size_find(const char *name); /* NULL when there is none */
+/* Why these dimensions make no model ("d_model 100 is not a multiple of heads 3"), or NULL. */
+const char *model_config_problem(const model_config *c, char *out, size_t out_bytes);
+int model_head_dim(const model_config *c);
+int model_kv_dim(const model_config *c); /* heads_kv * head_dim */
+/* 2 V d + L (2 d^2 + 2 d kv + 3 d F + 2 d) + d */
+int64_t model_parameters(const model_config *c);
+
+#endif

@@ -1,0 +1,54 @@
+/* Names and host arrays of the dtypes; see dtypes.h. */
+#include "common/model/dtypes.h"
+
+#include <string.h>
+
+#include "common/core/numeric.h"
+
+static const char *const names[] = {[SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32"};
+
+const char *dtype_name(sb_dtype t)
+{
+    return names[t];
+}
+
+bool dtype_find(const char *name, sb_dtype *out)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) {
+            *out = (sb_dtype)i;
+            return true;
+        }
+    return false;
+}
+
+float dtype_round(sb_dtype t, float x)
+{
+    switch (t) {
+    case SB_BF16: return bf16_to_float(bf16_from_float(x));
+    case SB_FP16: return fp16_to_float(fp16_from_float(x));
+    case SB_TF32:
+    case SB_FP32: break;
+    }
+    return x;
+}
+
+void dtype_store(sb_dtype t, void *out, const float *in, size_t n)
+{
+    uint16_t *half = out;
+    if (sb_dtype_bytes(t) == sizeof *in)
+        memcpy(out, in, n * sizeof *in);
+    else
+        for (size_t i = 0; i < n; i++)
+            half[i] = t == SB_BF16 ? bf16_from_float(in[i]) : fp16_from_float(in[i]);
+}
+
+void dtype_load(sb_dtype t, float *out, const void *in, size_t n)
+{
+    const uint16_t *half = in;
+    if (sb_dtype_bytes(t) == sizeof *out)
+        memcpy(out, in, n * sizeof *out);
+    else
+        for (size_t i = 0; i < n; i++)
+            out[i] = t == SB_BF16 ? bf16_to_float(half[i]) : fp16_to_float(half[i]);
+}

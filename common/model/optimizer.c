@@ -1,0 +1,92 @@
+/* AdamW in a step: over ranges of the index space while backward goes on, or over everything after it. */
+#include "common/model/step_internal.h"
+
+enum { GROWTH_INTERVAL = 2000 /* good steps before the loss scale doubles, as in torch.amp.GradScaler */ };
+
+static bool wants_statistics(const trainer *t)
+{
+    return t->o.precision->loss_scaling || t->o.clip_norm > 0;
+}
+
+bool optimizer_overlaps(const trainer *t)
+{
+    /* Statistics over all gradients must be known before the first update. */
+    return t->o.mode == STEP_TRAIN && t->overlap == OVERLAP_ALL && !t->eager && !wants_statistics(t);
+}
+
+void optimizer_begin(trainer *t)
+{
+    const sb_optimizer_begin p = {.state = t->state,
+                                  .beta1 = t->o.beta1,
+                                  .beta2 = t->o.beta2,
+                                  .clip_norm = (float)t->o.clip_norm,
+                                  .dynamic_scale = t->o.precision->loss_scaling,
+                                  .growth_interval = GROWTH_INTERVAL};
+    if (step_go(t))
+        step_done(t, t->k->train->optimizer_begin(t->ctx, &p, t->main));
+}
+
+void optimizer_range(trainer *t, int64_t first, int64_t count, int max_blocks, void *stream)
+{
+    const precision *policy = t->o.precision;
+    const int64_t moment = sb_dtype_bytes(policy->moments), master = precision_master_bytes(policy);
+    sb_adamw p = {.state = t->state,
+                  .dtype_param = t->param_dtype,
+                  .dtype_grad = t->grad_dtype,
+                  .dtype_moments = policy->moments,
+                  .master_kind = policy->master,
+                  .n = (size_t)count,
+                  .beta1 = t->o.beta1,
+                  .beta2 = t->o.beta2,
+                  .eps = t->o.eps,
+                  .weight_decay = t->o.weight_decay,
+                  .max_blocks = max_blocks};
+    p.param = t->param + first * t->param_element;
+    p.master = master ? t->master + first * master : NULL;
+    p.m = t->m + first * moment;
+    p.v = t->v + first * moment;
+    if (!step_go(t))
+        return;
+    p.grad = (char *)t->block + first * t->grad_element;
+    step_done(t, t->k->train->adamw(t->ctx, &p, stream));
+}
+
+void optimizer_all(trainer *t)
+{
+    if (wants_statistics(t)) {
+        sb_grad_stats p = {.state = t->state, .dtype = t->grad_dtype, .n = (size_t)t->params->elements};
+        p.workspace_bytes = t->k->train->grad_stats_workspace(t->ctx, &p);
+        arena_slot workspace = step_take(t, p.workspace_bytes, MEMORY_WORKSPACE, -1, "gradient norm");
+        p.workspace = step_pointer(t, workspace);
+        p.grad = t->block;
+        if (step_go(t))
+            step_done(t, t->k->train->grad_stats(t->ctx, &p, t->main));
+        step_drop(t, &workspace);
+    }
+    optimizer_begin(t);
+    if (!t->eager) {
+        optimizer_range(t, 0, t->params->elements, 0, t->main);
+        return;
+    }
+    for (int i = 0; i < t->params->count; i++) /* an eager framework's: tensor by tensor */
+        optimizer_range(t, t->params->tensors[i].first, t->params->tensors[i].count, 0, t->main);
+}
+
+bool trainer_optimizer(trainer *t)
+{
+    t->status = SB_OK;
+    arena_run_begin(t->arena); /* not a walk of the step: only its pointers are used, and no run_end checks it */
+    optimizer_begin(t);
+    optimizer_range(t, 0, t->params->elements, 0, t->main);
+    return t->status == SB_OK;
+}
+
+double trainer_optimizer_bytes(const trainer *t)
+{
+    const precision *p = t->o.precision;
+    const double param = t->param_element, master = precision_master_bytes(p), moment = sb_dtype_bytes(p->moments);
+    /* Beside an fp32 master the 16-bit parameter is only written. */
+    const double reads = (p->master == SB_MASTER_FP32 ? 0 : param) + master + t->grad_element + 2 * moment;
+    const double writes = param + master + 2 * moment;
+    return (reads + writes) * (double)t->params->elements;
+}

@@ -1,0 +1,77 @@
+/* Which way of overlap is fastest, measured on the step itself before its first use. With a learning rate of 0 a step
+ * leaves the parameters as they are; what else it changes is put back. */
+#include "common/model/step_internal.h"
+
+enum { WAYS = 3, ROUNDS = 3 };
+static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */
+
+/* One step, launched as the trainer's steps will be. */
+static bool run(trainer *t, device_graph *graph, double *ms)
+{
+    t->status = SB_OK;
+    if (graph)
+        device_graph_launch(t->dev, graph);
+    else if (!step_launch(t))
+        return false;
+    *ms = trainer_times(t).step;
+    return true;
+}
+
+static double median3(const double x[ROUNDS])
+{
+    const double low = x[0] < x[1] ? x[0] : x[1], high = x[0] < x[1] ? x[1] : x[0];
+    return x[2] < low ? low : x[2] > high ? high : x[2];
+}
+
+/* Fills ms[way] with the median step; the ways take turns, so that a drifting clock meets all. */
+static bool measure(trainer *t, int ways, double ms[WAYS])
+{
+    device_graph *graphs[WAYS] = {0};
+    double rounds[WAYS][ROUNDS];
+    bool ok = true;
+    for (int w = 0; w < ways && ok && t->o.fusion == FUSION_GRAPH; w++) {
+        overlap_use(t, (overlap)w);
+        t->status = SB_OK;
+        if (device_graph_begin(t->dev)) {
+            ok = step_launch(t);
+            graphs[w] = device_graph_end(t->dev);
+        }
+    }
+    for (int r = -1; r < ROUNDS; r++) /* the first round warms up */
+        for (int w = 0; w < ways && ok; w++) {
+            overlap_use(t, (overlap)w);
+            ok = run(t, graphs[w], &rounds[w][r < 0 ? 0 : r]);
+        }
+    for (int w = 0; w < ways; w++) {
+        ms[w] = ok ? median3(rounds[w]) : 0;
+        if (graphs[w])
+            device_graph_destroy(t->dev, graphs[w]);
+    }
+    return ok;
+}
+
+bool overlap_tune(trainer *t)
+{
+    if (t->o.overlap != OVERLAP_AUTO || t->eager || t->steps > 0 || t->o.mode == STEP_FORWARD || !t->own_side)
+        return true; /* without streams, on the CPU, all ways are one */
+    sb_optimizer_state state, still;
+    trainer_optimizer_state(t, &state);
+    still = state;
+    still.lr = 0;
+    device_upload(t->dev, t->state, &still, sizeof still);
+    overlap_use(t, OVERLAP_ALL);
+    double ms[WAYS], once;
+    bool ok = run(t, NULL, &once) && run(t, NULL, &once); /* the first loads kernels */
+    if (ok && once < long_step_ms) {
+        const int ways = optimizer_overlaps(t) ? WAYS : WAYS - 1;
+        int best = 0;
+        ok = measure(t, ways, ms);
+        for (int w = 1; w < ways && ok; w++)
+            best = ms[w] < ms[best] ? w : best;
+        overlap_use(t, (overlap)best);
+    }
+    device_sync(t->dev);
+    device_upload(t->dev, t->state, &state, sizeof state);
+    trainer_zero_moments(t);
+    return ok;
+}

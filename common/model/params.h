@@ -1,0 +1,59 @@
+/* The one index space: parameters, gradients, master weights and both Adam moments are arenas over the same element
+ * indices, in the order in which backward finishes gradients: lm_head, ln_final, then for each block from the last to
+ * the first w2, w1, w3, ln2, o, q, k, v, ln1, and at last the embedding. A bucket or a shard is a range of it.
+ *
+ * q, k, v of a block lie side by side without padding, so that one product with a (d + 2 kv, d) matrix makes all three;
+ * likewise w1 (gate) and w3 (up). Every other tensor starts at a multiple of PARAMS_ALIGNMENT elements; what lies
+ * between is padding, zero, and stays zero. */
+#ifndef STEPBENCH_MODEL_PARAMS_H
+#define STEPBENCH_MODEL_PARAMS_H
+
+#include "common/model/config.h"
+
+enum { PARAMS_ALIGNMENT = 64 };
+
+typedef enum param_kind {
+    PARAM_LM_HEAD,   /* (V, d) */
+    PARAM_LN_FINAL,  /* (d) */
+    PARAM_W2,        /* (d, F) */
+    PARAM_W1,        /* (F, d): the gate */
+    PARAM_W3,        /* (F, d): the other factor */
+    PARAM_LN2,       /* (d), before the feed-forward */
+    PARAM_O,         /* (d, d) */
+    PARAM_Q,         /* (d, d) */
+    PARAM_K,         /* (kv, d) */
+    PARAM_V,         /* (kv, d) */
+    PARAM_LN1,       /* (d), before attention */
+    PARAM_EMBEDDING, /* (V, d) */
+    PARAM_KINDS
+} param_kind;
+
+typedef struct param_tensor {
+    char name[64]; /* "layers.3.attn.q_proj.weight": the name in CS336's state_dict */
+    param_kind kind;
+    int layer;         /* -1 outside the blocks */
+    int rows, columns; /* row-major (out, in); a norm's gain is (1, d) */
+    int64_t first;     /* element index */
+    int64_t count;     /* rows * columns */
+} param_tensor;
+
+typedef struct params {
+    model_config config;
+    int count;             /* tensors: 9 L + 3 */
+    param_tensor *tensors; /* in index order */
+    int64_t elements;      /* of an arena, padding included */
+    int64_t parameters;    /* without padding: model_parameters(config) */
+} params;
+
+params *params_create(const model_config *c);
+void params_free(params *p);
+const param_tensor *params_find(const params *p, param_kind kind, int layer);
+const param_tensor *params_named(const params *p, const char *name); /* NULL when there is none */
+/* The range [first, first + count) that a block's gradients fill, padding included; layer -1: head and final norm;
+ * layer == layers: the embedding. */
+void params_range(const params *p, int layer, int64_t *first, int64_t *count);
+/* Standard deviation of a tensor's initial values, which are normal: sqrt(2/(in+out)) for a linear layer, 1 for the
+ * embedding; 0 for a norm's gain, which starts as 1. (CS336 cuts the tails at 3 of it; that changes no measurement.) */
+float params_initial_std(const param_tensor *t);
+
+#endif

@@ -1,0 +1,41 @@
+/* The table of precision policies. */
+#include "common/model/precision.h"
+
+#include <string.h>
+
+const precision precisions[] = {
+    {"fp32", "fp32 in memory and in products", SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false},
+    {"tf32", "fp32 in memory, products with 10 mantissa bits", SB_TF32, SB_FP32, SB_FP32, SB_FP32, SB_FP32,
+     SB_MASTER_NONE, false},
+    {"bf16", "bf16, with fp32 master weights (bf16 and a 16-bit remainder) and fp32 moments", SB_BF16, SB_BF16, SB_BF16,
+     SB_BF16, SB_FP32, SB_MASTER_SPLIT, false},
+    {"bf16-pure", "bf16 everywhere, moments too; no master weights", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_BF16,
+     SB_MASTER_NONE, false},
+    {"fp16", "fp16, with fp32 master weights and moments and a dynamic loss scale", SB_FP16, SB_FP16, SB_FP16, SB_FP16,
+     SB_FP32, SB_MASTER_FP32, true},
+    {0},
+};
+
+const precision *precision_find(const char *name)
+{
+    for (const precision *p = precisions; p->name; p++)
+        if (strcmp(p->name, name) == 0)
+            return p;
+    return NULL;
+}
+
+int precision_master_bytes(const precision *p)
+{
+    switch (p->master) {
+    case SB_MASTER_NONE: return 0;
+    case SB_MASTER_SPLIT: return 2;
+    case SB_MASTER_FP32: return 4;
+    }
+    return 0;
+}
+
+int precision_parameter_bytes(const precision *p)
+{
+    return sb_dtype_bytes(p->param) + precision_master_bytes(p) + sb_dtype_bytes(p->grad) +
+           2 * sb_dtype_bytes(p->moments);
+}

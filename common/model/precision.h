@@ -1,0 +1,30 @@
+/* Precision policies: in which dtype each part of a step lies in memory and is multiplied. */
+#ifndef STEPBENCH_MODEL_PRECISION_H
+#define STEPBENCH_MODEL_PRECISION_H
+
+#include "kernels/kernels.h"
+
+typedef struct precision {
+    const char *name; /* "fp32", "tf32", "bf16", "bf16-pure", "fp16" */
+    const char *summary;
+    sb_dtype compute;     /* of matrix products and attention */
+    sb_dtype activations; /* in memory: also the residual stream and its gradient */
+    sb_dtype param;       /* what the products read */
+    sb_dtype grad;        /* default; --grad-dtype can make it fp32 */
+    sb_dtype moments;     /* Adam's m and v */
+    sb_master master;     /* where the fp32 value of a 16-bit parameter is kept */
+    bool loss_scaling;    /* dynamic */
+} precision;
+
+/* fp32: no tensor cores, or with split (see kernels/train.h) several 16-bit products for one of fp32. tf32: fp32 in memory, products with
+ * 10 mantissa bits. bf16: mixed, fp32 master weights (bf16 + remainder), bf16 elsewhere. bf16-pure: everything is
+ * bf16. fp16: mixed, fp32 master weights, dynamic loss scale. */
+extern const precision precisions[]; /* ends with name == NULL */
+#define PRECISION_CHOICES "fp32|tf32|bf16|bf16-pure|fp16"
+
+const precision *precision_find(const char *name);
+int precision_master_bytes(const precision *p); /* of one parameter: 0, 2 or 4 */
+int precision_parameter_bytes(
+    const precision *p); /* of one parameter with default gradients: param + master + grad + m + v */
+
+#endif

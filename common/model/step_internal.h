@@ -1,0 +1,149 @@
+/* What the files of a training step share. Not part of the API.
+ *
+ * One walk of a step is a sequence of the calls below. While the arena plans, they take and drop memory and note
+ * products, and launch nothing; later walks make the same calls and launch. The first failure is kept in `status`, and
+ * nothing is launched after it. */
+#ifndef STEPBENCH_MODEL_STEP_INTERNAL_H
+#define STEPBENCH_MODEL_STEP_INTERNAL_H
+
+#include "common/model/trainer.h"
+
+enum { PRODUCTS_MAX = 48, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
+
+/* The tensors of one block that live from its forward to its backward; -1: not held. */
+typedef struct block_slots {
+    arena_slot x;          /* (T, d) input; the residual stream */
+    arena_slot rstd1, n1;  /* (T) fp32, (T, d) */
+    arena_slot qkv;        /* (T, d + 2 kv), q and k turned */
+    arena_slot lse, saved; /* (B, H, S) fp32; what the attention op keeps */
+    arena_slot att;        /* (T, d) attention output */
+    arena_slot x_mid;      /* (T, d) x + attention */
+    arena_slot rstd2, n2;  /* (T) fp32, (T, d) */
+    arena_slot gate_up, h; /* (T, 2F), (T, F) */
+} block_slots;
+
+struct trainer {
+    trainer_options o;
+    device *dev;
+    memory *mem;
+    const sb_kernels *k;
+    sb_context *ctx;
+    const sb_attention_op *attention;
+    params *params;
+    arena *arena;
+    void *block;
+    sb_status status;
+
+    int tokens, d, f, vocab, heads, heads_kv, head_dim, kv, qkv; /* T, ... ; qkv = d + 2 kv */
+    sb_dtype dtype, param_dtype, grad_dtype;  /* of activations, parameters and gradients in memory */
+    int element, param_element, grad_element; /* their bytes */
+    bool eager;                               /* FUSION_NONE */
+
+    /* Resident. Arenas over the index space: */
+    char *param, *master, *m, *v;
+    int32_t *ids, *targets; /* (T) */
+    float *rope_table;      /* (S, head_dim/2, 2) */
+    float *row_loss, *loss; /* (T), (1) */
+    sb_optimizer_state *state;
+    int64_t resident[MEMORY_KINDS];
+
+    void *main, *side, *back; /* streams: the chain of the step, weight gradients, AdamW; those beside may be main */
+    void *own_side, *own_back;
+    overlap overlap;          /* in use; never OVERLAP_AUTO */
+    device_event *mark[4];    /* start, after forward, after backward, end */
+    device_event *ready;      /* a gradient's inputs are enqueued on main */
+    device_event **side_done; /* of each block's weight gradients; index layers is the head's */
+    device_event *joined;
+
+    block_slots *blocks;
+    arena_slot x;              /* the residual stream behind the last block walked */
+    arena_slot side_workspace; /* of the weight gradients' products; -1: none */
+    arena_slot pending[LAG + 1]
+                      [PENDING_MAX]; /* read by the side stream: dropped once it is known to be done with them */
+    int pending_count[LAG + 1];
+    int side_block; /* whose weight gradients are being enqueued */
+
+    device_graph *graph;
+    int steps;
+    tuned_product products[PRODUCTS_MAX];
+    int product_count;
+    grad_ready on_ready;
+    void *on_ready_user;
+};
+
+/* ---- calls of a walk (step_ops.c) ---- */
+
+arena_slot step_take(trainer *t, size_t bytes, memory_kind kind, int layer, const char *name);
+void step_drop(trainer *t, arena_slot *s);          /* -1 is fine; leaves -1 */
+void *step_pointer(const trainer *t, arena_slot s); /* NULL for -1 and while planning */
+bool step_go(trainer *t);                           /* counts an op; false when nothing is to be launched */
+void step_done(trainer *t, sb_status s);
+size_t step_rows(const trainer *t, int64_t columns); /* bytes of a (T, columns) activation */
+void *step_param(const trainer *t, param_kind kind, int layer);
+/* The gradient of a tensor and those next to it, `count` elements: live from here on. */
+void *step_grad(trainer *t, param_kind kind, int layer, int64_t count);
+void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream);
+
+/* A linear layer: one weight, or several with the same input that lie side by side. */
+typedef struct linear {
+    const char *name; /* "qkv" */
+    param_kind first;
+    int in;
+    int parts, out[3];
+} linear;
+enum { LINEAR_QKV, LINEAR_O, LINEAR_GATE_UP, LINEAR_W2, LINEAR_HEAD, LINEARS };
+linear step_linear(const trainer *t, int which);
+int linear_out(const linear *l); /* of all parts */
+
+size_t step_side_workspace(const trainer *t); /* the most that a weight gradient's product wants */
+/* y = x W^T, plus `residual` where it is not -1. */
+void linear_forward(trainer *t, int which, int layer, arena_slot x, arena_slot residual, arena_slot y);
+void linear_dx(trainer *t, int which, int layer, arena_slot dy, arena_slot dx);
+/* On the side stream with overlap: dy and x must then be dropped by side_drop. */
+void linear_dw(trainer *t, int which, int layer, arena_slot dy, arena_slot x);
+
+void norm_forward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
+/* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */
+void norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
+                   arena_slot d_residual, arena_slot dx);
+void swiglu_forward(trainer *t, int layer, arena_slot gate_up, arena_slot h);
+/* gate_up becomes its gradient; h, where it is not -1, is made again. */
+void swiglu_backward(trainer *t, int layer, arena_slot gate_up, arena_slot dh, arena_slot h);
+void rope(trainer *t, int layer, arena_slot qkv, bool inverse);
+void attention_forward(trainer *t, int layer, block_slots *b);
+void attention_backward(trainer *t, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv);
+sb_attention step_attention(const trainer *t);
+
+/* ---- eager forms (step_eager.c) ---- */
+void eager_add(trainer *t, int layer, arena_slot a, arena_slot b, arena_slot out);
+void eager_norm_forward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
+void eager_norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
+                         arena_slot d_residual, arena_slot dx, void *dweight);
+void eager_swiglu_forward(trainer *t, int layer, arena_slot gate_up, arena_slot h);
+void eager_swiglu_backward(trainer *t, int layer, arena_slot gate_up, arena_slot dh, arena_slot h);
+
+/* ---- streams beside the main one (step_streams.c) ---- */
+/* Units of backward, in its order: the head (layers), the blocks from the last to 0, the embedding (-1). */
+void side_begin(trainer *t);                /* backward starts */
+void *side_fork(trainer *t);                /* the stream for a weight gradient whose inputs are enqueued on main */
+void side_drop(trainer *t, arena_slot *s);  /* once the side stream has read it */
+void side_unit_begin(trainer *t, int unit); /* main may go on with it: LAG units back the side stream is done */
+void side_unit_end(trainer *t, int unit);   /* all gradients of it are enqueued: AdamW may follow */
+void side_end(trainer *t);                  /* main waits for the side stream */
+
+/* ---- the step (transformer.c, optimizer.c, products.c) ---- */
+void transformer_forward(trainer *t, arena_slot *logits);
+void transformer_loss(trainer *t, arena_slot logits, bool backward);
+void transformer_backward(trainer *t, arena_slot logits);
+void overlap_use(trainer *t, overlap o);   /* from the next walk on; the plan serves all of them */
+bool optimizer_overlaps(const trainer *t); /* AdamW of a block runs while backward goes on */
+void optimizer_begin(trainer *t);          /* a new update starts */
+void optimizer_range(trainer *t, int64_t first, int64_t count, int max_blocks, void *stream);
+void optimizer_all(trainer *t);           /* statistics where they are needed, then all parameters, on main */
+sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
+bool step_launch(trainer *t);             /* one walk, launched op by op (or into a capture) */
+void trainer_zero_moments(trainer *t);
+bool overlap_tune(trainer *t); /* the part of trainer_tune that chooses the way of overlap */
+void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p);
+
+#endif

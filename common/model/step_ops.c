@@ -1,0 +1,383 @@
+/* One op of a walk each: takes what it needs from the arena, and launches unless the arena only plans. */
+#include <string.h>
+
+#include "common/model/step_internal.h"
+
+/* ---- bookkeeping ---- */
+
+arena_slot step_take(trainer *t, size_t bytes, memory_kind kind, int layer, const char *name)
+{
+    return bytes ? arena_take(t->arena, bytes, kind, layer, name) : -1;
+}
+
+void step_drop(trainer *t, arena_slot *s)
+{
+    if (*s >= 0)
+        arena_drop(t->arena, *s);
+    *s = -1;
+}
+
+void *step_pointer(const trainer *t, arena_slot s)
+{
+    return s < 0 ? NULL : arena_pointer(t->arena, s);
+}
+
+bool step_go(trainer *t)
+{
+    arena_op(t->arena);
+    return !arena_planning(t->arena) && t->status == SB_OK;
+}
+
+void step_done(trainer *t, sb_status s)
+{
+    if (t->status == SB_OK)
+        t->status = s;
+}
+
+size_t step_rows(const trainer *t, int64_t columns)
+{
+    return (size_t)t->tokens * (size_t)columns * (size_t)t->element;
+}
+
+static int64_t first_of(const trainer *t, param_kind kind, int layer)
+{
+    return params_find(t->params, kind, layer)->first;
+}
+
+void *step_param(const trainer *t, param_kind kind, int layer)
+{
+    return t->param + first_of(t, kind, layer) * t->param_element;
+}
+
+/* Where the tensor behind these `count` elements starts: between them is padding. */
+static int64_t next_of(const trainer *t, int64_t end)
+{
+    const int64_t aligned = (end + PARAMS_ALIGNMENT - 1) / PARAMS_ALIGNMENT * PARAMS_ALIGNMENT;
+    return aligned < t->params->elements ? aligned : t->params->elements;
+}
+
+void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
+{
+    static const char *const names[PARAM_KINDS] = {
+        [PARAM_LM_HEAD] = "d_lm_head", [PARAM_LN_FINAL] = "d_ln_final", [PARAM_W2] = "d_w2",
+        [PARAM_W1] = "d_w13",          [PARAM_LN2] = "d_ln2",           [PARAM_O] = "d_o",
+        [PARAM_Q] = "d_qkv",           [PARAM_LN1] = "d_ln1",           [PARAM_EMBEDDING] = "d_embedding"};
+    const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, end);
+    if (t->o.share_grad_memory)
+        arena_fixed(t->arena, (size_t)(first * t->grad_element), (size_t)((next - first) * t->grad_element),
+                    MEMORY_GRAD, layer, names[kind]);
+    if (arena_planning(t->arena))
+        return NULL;
+    /* An activation may have lain here, and padding must be zero. */
+    if (next > end)
+        device_memset(t->dev, (char *)t->block + end * t->grad_element, 0, (size_t)((next - end) * t->grad_element));
+    return (char *)t->block + first * t->grad_element;
+}
+
+void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream)
+{
+    if (t->on_ready && !arena_planning(t->arena) && t->status == SB_OK)
+        t->on_ready(t->on_ready_user, first_of(t, kind, layer), count, stream);
+}
+
+/* ---- linear layers ---- */
+
+linear step_linear(const trainer *t, int which)
+{
+    switch (which) {
+    case LINEAR_QKV: return (linear){"qkv", PARAM_Q, t->d, 3, {t->d, t->kv, t->kv}};
+    case LINEAR_O: return (linear){"o", PARAM_O, t->d, 1, {t->d}};
+    case LINEAR_GATE_UP: return (linear){"gate_up", PARAM_W1, t->d, 2, {t->f, t->f}};
+    case LINEAR_W2: return (linear){"w2", PARAM_W2, t->f, 1, {t->d}};
+    default: return (linear){"lm_head", PARAM_LM_HEAD, t->d, 1, {t->vocab}};
+    }
+}
+
+int linear_out(const linear *l)
+{
+    int sum = 0;
+    for (int i = 0; i < l->parts; i++)
+        sum += l->out[i];
+    return sum;
+}
+
+static sb_matmul product(const trainer *t, int m, int n, int k)
+{
+    return (sb_matmul){.dtype = t->o.precision->compute,
+                       .dtype_out = t->dtype,
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .split = t->o.split && t->o.precision->compute == SB_FP32};
+}
+
+/* Runs a product whose pointers are set (or NULL while planning), with a workspace of its own or the side stream's. */
+static void run(trainer *t, const linear *l, const char *pass, int layer, sb_matmul p, arena_slot workspace,
+                void *stream)
+{
+    p.workspace_bytes = t->k->train->matmul_workspace(t->ctx, &p);
+    arena_slot own = workspace < 0 ? step_take(t, p.workspace_bytes, MEMORY_WORKSPACE, layer, "matmul") : -1;
+    p.workspace = step_pointer(t, workspace < 0 ? own : workspace);
+    if (arena_planning(t->arena))
+        product_note(t, l->name, pass, &p);
+    if (step_go(t))
+        step_done(t, t->k->train->matmul(t->ctx, &p, stream));
+    step_drop(t, &own);
+}
+
+/* Parts as they are multiplied: all in one product, or one by one in an eager step. */
+static linear parts_of(const trainer *t, int which)
+{
+    linear l = step_linear(t, which);
+    if (!t->eager)
+        l.out[0] = linear_out(&l), l.parts = 1;
+    return l;
+}
+
+static char *at(void *p, int64_t bytes)
+{
+    return p ? (char *)p + bytes : NULL;
+}
+
+void linear_forward(trainer *t, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+{
+    const linear l = parts_of(t, which), whole = step_linear(t, which);
+    const int ldy = linear_out(&whole);
+    arena_slot sum = -1;
+    if (t->eager && residual >= 0) { /* the addition is a pass of its own there */
+        sum = y;
+        y = step_take(t, step_rows(t, ldy), MEMORY_TEMPORARY, layer, "linear");
+    }
+    for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
+        sb_matmul p = product(t, t->tokens, l.out[i], l.in);
+        p.transpose_b = true;
+        p.lda = l.in, p.ldb = l.in, p.ldd = ldy;
+        p.a = step_pointer(t, x);
+        p.b = at(step_param(t, l.first, layer), (int64_t)row * l.in * t->param_element);
+        p.d = at(step_pointer(t, y), (int64_t)row * t->element);
+        if (residual >= 0 && sum < 0)
+            p.c = arena_planning(t->arena) ? (void *)p.b : step_pointer(t, residual), p.ldc = ldy;
+        run(t, &l, "forward", layer, p, -1, t->main);
+    }
+    if (sum >= 0) {
+        eager_add(t, layer, residual, y, sum);
+        step_drop(t, &y);
+    }
+}
+
+void linear_dx(trainer *t, int which, int layer, arena_slot dy, arena_slot dx)
+{
+    const linear l = parts_of(t, which), whole = step_linear(t, which);
+    const int ldy = linear_out(&whole);
+    for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
+        sb_matmul p = product(t, t->tokens, l.in, l.out[i]);
+        p.lda = ldy, p.ldb = l.in, p.ldd = l.in;
+        p.a = at(step_pointer(t, dy), (int64_t)row * t->element);
+        p.b = at(step_param(t, l.first, layer), (int64_t)row * l.in * t->param_element);
+        p.d = step_pointer(t, dx);
+        if (i > 0)
+            p.c = arena_planning(t->arena) ? (void *)p.b : p.d, p.ldc = l.in;
+        run(t, &l, "dx", layer, p, -1, t->main);
+    }
+}
+
+static sb_matmul dw_product(const trainer *t, const linear *l, int part, int ldy)
+{
+    sb_matmul p = product(t, l->out[part], l->in, t->tokens);
+    p.dtype_out = t->grad_dtype;
+    p.transpose_a = true;
+    p.lda = ldy, p.ldb = l->in, p.ldd = l->in;
+    return p;
+}
+
+size_t step_side_workspace(const trainer *t)
+{
+    size_t most = 0;
+    for (int which = 0; which < LINEARS; which++) {
+        const linear l = parts_of(t, which), whole = step_linear(t, which);
+        for (int i = 0; i < l.parts; i++) {
+            const sb_matmul p = dw_product(t, &l, i, linear_out(&whole));
+            const size_t bytes = t->k->train->matmul_workspace(t->ctx, &p);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+void linear_dw(trainer *t, int which, int layer, arena_slot dy, arena_slot x)
+{
+    const linear l = parts_of(t, which), whole = step_linear(t, which);
+    const int ldy = linear_out(&whole);
+    void *stream = side_fork(t);
+    const int64_t count = (int64_t)ldy * l.in;
+    char *dw = step_grad(t, l.first, layer, count);
+    for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
+        sb_matmul p = dw_product(t, &l, i, ldy);
+        p.a = at(step_pointer(t, dy), (int64_t)row * t->element);
+        p.b = step_pointer(t, x);
+        p.d = at(dw, (int64_t)row * l.in * t->grad_element);
+        run(t, &l, "dw", layer, p, t->side_workspace, stream);
+    }
+    step_ready(t, l.first, layer, count, stream);
+}
+
+/* ---- norms, SwiGLU, RoPE ---- */
+
+static sb_rmsnorm norm_of(const trainer *t, param_kind kind, int layer, arena_slot x, arena_slot rstd)
+{
+    return (sb_rmsnorm){.dtype = t->dtype,
+                        .dtype_param = t->param_dtype,
+                        .dtype_grad = t->grad_dtype,
+                        .rows = t->tokens,
+                        .d = t->d,
+                        .eps = t->o.config.norm_eps,
+                        .x = step_pointer(t, x),
+                        .weight = step_param(t, kind, layer),
+                        .rstd = step_pointer(t, rstd)};
+}
+
+void norm_forward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd)
+{
+    if (t->eager) {
+        eager_norm_forward(t, kind, layer, x, y, rstd);
+        return;
+    }
+    sb_rmsnorm p = norm_of(t, kind, layer, x, rstd);
+    p.y = step_pointer(t, y);
+    if (step_go(t))
+        step_done(t, t->k->train->rmsnorm_forward(t->ctx, &p, t->main));
+}
+
+void norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
+                   arena_slot d_residual, arena_slot dx)
+{
+    void *dweight = step_grad(t, kind, layer, t->d);
+    if (t->eager) {
+        eager_norm_backward(t, kind, layer, x, rstd, dy, d_residual, dx, dweight);
+    } else {
+        sb_rmsnorm p = norm_of(t, kind, layer, x, rstd);
+        p.workspace_bytes = t->k->train->rmsnorm_workspace(t->ctx, &p);
+        arena_slot workspace = step_take(t, p.workspace_bytes, MEMORY_WORKSPACE, layer, "rmsnorm");
+        p.workspace = step_pointer(t, workspace);
+        p.dy = step_pointer(t, dy), p.d_residual = step_pointer(t, d_residual), p.dx = step_pointer(t, dx);
+        p.dweight = dweight;
+        if (step_go(t))
+            step_done(t, t->k->train->rmsnorm_backward(t->ctx, &p, t->main));
+        step_drop(t, &workspace);
+    }
+    step_ready(t, kind, layer, t->d, t->main);
+}
+
+void swiglu_forward(trainer *t, int layer, arena_slot gate_up, arena_slot h)
+{
+    if (t->eager) {
+        eager_swiglu_forward(t, layer, gate_up, h);
+        return;
+    }
+    sb_swiglu p = {
+        .dtype = t->dtype, .rows = t->tokens, .f = t->f, .gate_up = step_pointer(t, gate_up), .h = step_pointer(t, h)};
+    if (step_go(t))
+        step_done(t, t->k->train->swiglu_forward(t->ctx, &p, t->main));
+}
+
+void swiglu_backward(trainer *t, int layer, arena_slot gate_up, arena_slot dh, arena_slot h)
+{
+    if (t->eager) {
+        eager_swiglu_backward(t, layer, gate_up, dh, h);
+        return;
+    }
+    sb_swiglu p = {.dtype = t->dtype,
+                   .rows = t->tokens,
+                   .f = t->f,
+                   .gate_up = step_pointer(t, gate_up),
+                   .h = step_pointer(t, h),
+                   .dh = step_pointer(t, dh),
+                   .d_gate_up = step_pointer(t, gate_up)};
+    if (step_go(t))
+        step_done(t, t->k->train->swiglu_backward(t->ctx, &p, t->main));
+}
+
+void rope(trainer *t, int layer, arena_slot qkv, bool inverse)
+{
+    (void)layer;
+    /* q and k heads lie side by side in a token's row: one call turns both, or one each in an eager step. */
+    const int heads[2] = {t->eager ? t->heads : t->heads + t->heads_kv, t->heads_kv};
+    for (int part = 0, head = 0; part < (t->eager ? 2 : 1); head += heads[part++]) {
+        const int64_t token = t->qkv;
+        sb_rope p = {.dtype = t->dtype,
+                     .batch = t->o.batch,
+                     .seq = t->o.seq,
+                     .heads = heads[part],
+                     .head_dim = t->head_dim,
+                     .x = {at(step_pointer(t, qkv), (int64_t)head * t->head_dim * t->element), t->o.seq * token,
+                           t->head_dim, token},
+                     .table = t->rope_table,
+                     .inverse = inverse};
+        if (step_go(t))
+            step_done(t, t->k->train->rope(t->ctx, &p, t->main));
+    }
+}
+
+/* ---- attention ---- */
+
+sb_attention step_attention(const trainer *t)
+{
+    return (sb_attention){.batch = t->o.batch,
+                          .heads = t->heads,
+                          .heads_kv = t->heads_kv,
+                          .seq_q = t->o.seq,
+                          .seq_k = t->o.seq,
+                          .head_dim = t->head_dim,
+                          .dtype = t->o.precision->compute,
+                          .causal = true,
+                          .deterministic = t->o.deterministic};
+}
+
+/* A view of `heads` heads that start `column` elements into each token's row of `width`. */
+static sb_tensor view(const trainer *t, arena_slot s, int64_t column, int64_t width)
+{
+    return (sb_tensor){at(step_pointer(t, s), column * t->element), t->o.seq * width, t->head_dim, width};
+}
+
+static sb_attention attention_of(const trainer *t, const block_slots *b)
+{
+    sb_attention a = step_attention(t);
+    a.q = view(t, b->qkv, 0, t->qkv);
+    a.k = view(t, b->qkv, t->d, t->qkv);
+    a.v = view(t, b->qkv, t->d + t->kv, t->qkv);
+    a.o = view(t, b->att, 0, t->d);
+    a.lse = step_pointer(t, b->lse);
+    a.saved = step_pointer(t, b->saved);
+    return a;
+}
+
+void attention_forward(trainer *t, int layer, block_slots *b)
+{
+    const sb_attention shape = step_attention(t);
+    b->att = step_take(t, step_rows(t, t->d), MEMORY_ACTIVATION, layer, "attention_out");
+    b->lse = step_take(t, (size_t)t->tokens * (size_t)t->heads * sizeof(float), MEMORY_ACTIVATION, layer, "lse");
+    b->saved = step_take(t, t->attention->saved_bytes(t->ctx, &shape), MEMORY_ACTIVATION, layer, "probabilities");
+    const size_t bytes = t->attention->forward_workspace(t->ctx, &shape);
+    arena_slot workspace = step_take(t, bytes, MEMORY_WORKSPACE, layer, "attention");
+    sb_attention a = attention_of(t, b);
+    a.workspace = step_pointer(t, workspace), a.workspace_bytes = bytes;
+    if (step_go(t))
+        step_done(t, t->attention->forward(t->ctx, &a, t->main));
+    step_drop(t, &workspace);
+}
+
+void attention_backward(trainer *t, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv)
+{
+    const sb_attention shape = step_attention(t);
+    const size_t bytes = t->attention->backward_workspace(t->ctx, &shape);
+    arena_slot workspace = step_take(t, bytes, MEMORY_WORKSPACE, layer, "attention");
+    sb_attention a = attention_of(t, b);
+    a.workspace = step_pointer(t, workspace), a.workspace_bytes = bytes;
+    a.d_o = view(t, d_att, 0, t->d);
+    a.dq = view(t, d_qkv, 0, t->qkv);
+    a.dk = view(t, d_qkv, t->d, t->qkv);
+    a.dv = view(t, d_qkv, t->d + t->kv, t->qkv);
+    if (step_go(t))
+        step_done(t, t->attention->backward(t->ctx, &a, t->main));
+    step_drop(t, &workspace);
+}

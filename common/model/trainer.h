@@ -1,0 +1,130 @@
+/* One GPU's (or the CPU's) training step: a transformer, its memory, forward, backward and AdamW, enqueued as eager ops
+ * or replayed as one CUDA graph. The benches and the strategies of data parallelism drive this. */
+#ifndef STEPBENCH_MODEL_TRAINER_H
+#define STEPBENCH_MODEL_TRAINER_H
+
+#include "common/device/device.h"
+#include "common/device/memory.h"
+#include "common/model/arena.h"
+#include "common/model/config.h"
+#include "common/model/params.h"
+#include "common/model/precision.h"
+
+typedef enum step_mode { STEP_FORWARD, STEP_FORWARD_BACKWARD, STEP_TRAIN } step_mode;
+#define STEP_MODE_CHOICES "forward|forward-backward|train-step"
+
+/* What backward computes again instead of keeping: nothing; the norms and the SwiGLU product; the whole attention half
+ * or feed-forward half of a block; blocks (every `recompute_every` of them from their first input). */
+typedef enum recompute {
+    RECOMPUTE_NONE,
+    RECOMPUTE_SELECTIVE,
+    RECOMPUTE_ATTN,
+    RECOMPUTE_MLP,
+    RECOMPUTE_BLOCK
+} recompute;
+#define RECOMPUTE_CHOICES "none|selective|attn|mlp|block"
+
+/* none: an eager framework's ops, one pass over memory each, launched from the host. kernels: fused kernels, launched
+ * from the host. graph: fused kernels, the step replayed as one CUDA graph. */
+typedef enum fusion { FUSION_NONE, FUSION_KERNELS, FUSION_GRAPH } fusion;
+#define FUSION_CHOICES "none|kernels|graph"
+
+/* What runs on streams of its own beside the chain of backward: nothing; weight gradients; those and AdamW of finished
+ * blocks; or whichever of the three trainer_tune measures to be fastest. A GPU at its power limit gains nothing from it,
+ * one with idle multiprocessors does. Gradients do not depend on it. */
+typedef enum overlap { OVERLAP_NONE, OVERLAP_GRADIENTS, OVERLAP_ALL, OVERLAP_AUTO } overlap;
+#define OVERLAP_CHOICES "auto|all|gradients|none"
+
+typedef struct trainer_options {
+    model_config config;
+    int batch, seq;
+    step_mode mode;
+    const precision *precision;
+    bool grad_fp32;        /* gradients in fp32 where the policy has 16 bits */
+    bool split;            /* fp32 products by 16-bit parts on tensor cores */
+    const char *attention; /* "unfused", "fused", "flash", "flash_portable" */
+    recompute recompute;
+    int recompute_every; /* blocks kept apart, for RECOMPUTE_BLOCK; 1 or more */
+    fusion fusion;
+    bool deterministic; /* attention backward too; everything else always is */
+    overlap overlap;
+    int optimizer_blocks;   /* AdamW beside backward: blocks it may use; 0: half as many as multiprocessors */
+    bool share_grad_memory; /* activations may lie where gradients are not written yet */
+    double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
+    uint64_t seed;
+} trainer_options;
+trainer_options trainer_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
+step_mode step_mode_parse(const char *name);
+recompute recompute_parse(const char *name);
+fusion fusion_parse(const char *name);
+overlap overlap_parse(const char *name);
+const char *overlap_name(overlap o);
+
+typedef struct trainer trainer;
+
+/* Plans, allocates from `m`, fills parameters and random tokens from the seed. NULL with a sentence in `why`: an
+ * unsupported shape or no memory (then memory_failed(m) is also true). `k` is the table of the device's kind. */
+trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
+                        size_t why_bytes);
+void trainer_free(trainer *t); /* gives its memory back to `m` */
+
+/* Times the library's algorithms for every matrix product of the step and keeps the best; then, with OVERLAP_AUTO and
+ * before the first step, the ways of overlap. Parameters, moments and tokens are as before afterwards. `cache` is a CSV file of earlier choices, read and extended; NULL: none. A choice already made for
+ * this context is kept. Returns false with sb_last_message. */
+bool trainer_tune(trainer *t, const char *cache);
+
+/* (batch, seq) ids in [0, vocab), host memory. */
+void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets);
+void trainer_set_lr(trainer *t, double lr);
+void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it starts at 65536 */
+
+/* Enqueues one step on the device's stream: the graph with FUSION_GRAPH where graphs exist (captured at the second
+ * step: the first runs eagerly and warms up), else op by op. False with sb_last_message. Does not wait. */
+bool trainer_step(trainer *t);
+overlap trainer_overlap(const trainer *t); /* what is in use */
+double trainer_loss(trainer *t);           /* of the last step, waits for it */
+typedef struct
+    step_times { /* milliseconds of the last step on the device's stream, waits for it; 0 where a mode has no such phase */
+    double forward, backward, optimizer; /* the optimizer's part is what remains after backward's last op */
+    double step;
+} step_times;
+step_times trainer_times(trainer *t);
+/* Only the optimizer, over all parameters, with the gradients that are there: for timing it alone. */
+bool trainer_optimizer(trainer *t);
+double trainer_optimizer_bytes(const trainer *t); /* its necessary traffic */
+
+/* Access for checks and benches; all wait for the device. */
+const params *trainer_params(const trainer *t);
+const trainer_options *trainer_options_of(const trainer *t);
+void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* master value where there is one */
+void trainer_write_param(trainer *t, const param_tensor *p, const float *in);
+void trainer_read_grad(trainer *t, const param_tensor *p, float *out); /* unscaled; valid after a backward */
+/* Logits (batch*seq, vocab) of a forward with the present parameters and tokens; also sets the loss. */
+bool trainer_read_logits(trainer *t, float *out);
+void trainer_optimizer_state(trainer *t, sb_optimizer_state *out);
+
+/* Memory. The arena's events are of one step; what lives outside it (parameters, moments, ...) is in `resident`. */
+typedef struct trainer_memory {
+    int64_t resident[MEMORY_KINDS];  /* held from creation to trainer_free, outside the arena */
+    int64_t arena_bytes;             /* the block that holds activations, temporaries, workspaces and gradients */
+    int64_t phase_peak[STEP_PHASES]; /* resident and live in the arena at the worst op of each phase */
+    int64_t allocated;               /* bytes taken from the device: resident and the arena's block */
+} trainer_memory;
+trainer_memory trainer_memory_of(const trainer *t);
+const arena *trainer_arena(const trainer *t);
+
+/* The products that were tuned, for reports: name like "w2 forward", shape, what was chosen. */
+typedef struct tuned_product {
+    char name[32];
+    sb_matmul shape; /* pointers are NULL */
+    sb_matmul_choice choice;
+    bool cached; /* came from the file */
+} tuned_product;
+int trainer_products(const trainer *t, const tuned_product **out);
+
+/* For data parallelism: called on the host when the op that makes gradients [first, first+count) final was enqueued on
+ * `stream`, in index order. NULL: none. */
+typedef void (*grad_ready)(void *user, int64_t first, int64_t count, void *stream);
+void trainer_on_grad_ready(trainer *t, grad_ready fn, void *user);
+
+#endif

@@ -1,0 +1,242 @@
+/* What comes into a trainer and out of it: initial values, tokens, parameters, gradients, logits, the loss. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+#include "common/model/dtypes.h"
+#include "common/model/step_internal.h"
+
+/* ---- host arrays of floats and device arrays of a dtype ---- */
+
+static void read_floats(trainer *t, sb_dtype dtype, const void *from, size_t n, float *out)
+{
+    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
+    device_sync(t->dev);
+    device_download(t->dev, raw, from, n * (size_t)sb_dtype_bytes(dtype));
+    dtype_load(dtype, out, raw, n);
+    free(raw);
+}
+
+static void write_floats(trainer *t, sb_dtype dtype, const float *in, size_t n, void *to)
+{
+    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
+    dtype_store(dtype, raw, in, n);
+    device_upload(t->dev, to, raw, n * (size_t)sb_dtype_bytes(dtype));
+    free(raw);
+}
+
+/* ---- parameters ---- */
+
+static char *param_at(const trainer *t, const param_tensor *p)
+{
+    return t->param + p->first * t->param_element;
+}
+
+static char *master_at(const trainer *t, const param_tensor *p)
+{
+    return t->master + p->first * precision_master_bytes(t->o.precision);
+}
+
+void trainer_write_param(trainer *t, const param_tensor *p, const float *in)
+{
+    const size_t n = (size_t)p->count;
+    device_sync(t->dev);
+    if (t->master && t->o.precision->master == SB_MASTER_SPLIT) {
+        uint16_t *high = xmalloc(n * sizeof *high);
+        int16_t *rest = xmalloc(n * sizeof *rest);
+        for (size_t i = 0; i < n; i++)
+            float_split(in[i], &high[i], &rest[i]);
+        device_upload(t->dev, param_at(t, p), high, n * sizeof *high);
+        device_upload(t->dev, master_at(t, p), rest, n * sizeof *rest);
+        free(high);
+        free(rest);
+        return;
+    }
+    write_floats(t, t->param_dtype, in, n, param_at(t, p));
+    if (t->master)
+        device_upload(t->dev, master_at(t, p), in, n * sizeof *in);
+}
+
+void trainer_read_param(trainer *t, const param_tensor *p, float *out)
+{
+    const size_t n = (size_t)p->count;
+    device_sync(t->dev);
+    if (t->master && t->o.precision->master == SB_MASTER_SPLIT) {
+        uint16_t *high = xmalloc(n * sizeof *high);
+        int16_t *rest = xmalloc(n * sizeof *rest);
+        device_download(t->dev, high, param_at(t, p), n * sizeof *high);
+        device_download(t->dev, rest, master_at(t, p), n * sizeof *rest);
+        for (size_t i = 0; i < n; i++)
+            out[i] = float_join(high[i], rest[i]);
+        free(high);
+        free(rest);
+    } else if (t->master) {
+        device_download(t->dev, out, master_at(t, p), n * sizeof *out);
+    } else {
+        read_floats(t, t->param_dtype, param_at(t, p), n, out);
+    }
+}
+
+/* Drawn on the device, so that large models start soon. Values depend on the seed and the tensor's name alone. */
+static sb_status fill(trainer *t, const param_tensor *p)
+{
+    const float std = params_initial_std(p);
+    const uint64_t seed = rng_hash(t->o.seed, p->name);
+    const size_t n = (size_t)p->count;
+    if (std == 0) {
+        float *ones = xmalloc(n * sizeof *ones);
+        for (size_t i = 0; i < n; i++)
+            ones[i] = 1;
+        trainer_write_param(t, p, ones);
+        free(ones);
+        return SB_OK;
+    }
+    if (!t->master || t->o.precision->master == SB_MASTER_SPLIT)
+        return t->k->fill_normal(t->ctx, t->param_dtype, param_at(t, p), n, seed, 0, std, t->main);
+    const sb_status s = t->k->fill_normal(t->ctx, SB_FP32, master_at(t, p), n, seed, 0, std, t->main);
+    const sb_pointwise copy = {.op = SB_POINT_COPY,
+                               .dtype_a = SB_FP32,
+                               .dtype_out = t->param_dtype,
+                               .rows = p->rows,
+                               .columns = p->columns,
+                               .lda = p->columns,
+                               .ld_out = p->columns,
+                               .a = master_at(t, p),
+                               .out = param_at(t, p)};
+    return s != SB_OK ? s : t->k->train->pointwise(t->ctx, &copy, t->main);
+}
+
+static void fill_rope(trainer *t)
+{
+    const int half = t->head_dim / 2;
+    float *table = xmalloc((size_t)t->o.seq * (size_t)t->head_dim * sizeof *table);
+    for (int s = 0; s < t->o.seq; s++)
+        for (int i = 0; i < half; i++) {
+            const double angle = s * pow(t->o.config.rope_theta, -2.0 * i / t->head_dim);
+            table[((size_t)s * (size_t)half + (size_t)i) * 2] = (float)cos(angle);
+            table[((size_t)s * (size_t)half + (size_t)i) * 2 + 1] = (float)sin(angle);
+        }
+    device_upload(t->dev, t->rope_table, table, (size_t)t->o.seq * (size_t)t->head_dim * sizeof *table);
+    free(table);
+}
+
+static void fill_tokens(trainer *t)
+{
+    int32_t *ids = xmalloc(2 * (size_t)t->tokens * sizeof *ids);
+    for (int i = 0; i < 2 * t->tokens; i++)
+        ids[i] = (int32_t)(rng_uniform(t->o.seed, 0x70cef5, (uint64_t)i) * t->vocab);
+    trainer_set_tokens(t, ids, ids + t->tokens);
+    free(ids);
+}
+
+void trainer_zero_moments(trainer *t)
+{
+    const size_t bytes = (size_t)t->params->elements * (size_t)sb_dtype_bytes(t->o.precision->moments);
+    if (!t->m)
+        return;
+    device_memset(t->dev, t->m, 0, bytes);
+    device_memset(t->dev, t->v, 0, bytes);
+}
+
+sb_status trainer_initialize(trainer *t)
+{
+    const size_t n = (size_t)t->params->elements;
+    sb_status s = SB_OK;
+    device_memset(t->dev, t->param, 0, n * (size_t)t->param_element);
+    if (t->master)
+        device_memset(t->dev, t->master, 0, n * (size_t)precision_master_bytes(t->o.precision));
+    trainer_zero_moments(t);
+    for (int i = 0; i < t->params->count && s == SB_OK; i++)
+        s = fill(t, &t->params->tensors[i]);
+    fill_rope(t);
+    fill_tokens(t);
+    const sb_optimizer_state state = {
+        .lr = (float)t->o.lr, .loss_scale = t->o.precision->loss_scaling ? 65536 : 1, .grad_factor = 1};
+    device_upload(t->dev, t->state, &state, sizeof state);
+    device_sync(t->dev);
+    return s;
+}
+
+/* ---- the rest ---- */
+
+void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets)
+{
+    device_sync(t->dev);
+    device_upload(t->dev, t->ids, ids, (size_t)t->tokens * sizeof *ids);
+    device_upload(t->dev, t->targets, targets, (size_t)t->tokens * sizeof *targets);
+}
+
+void trainer_optimizer_state(trainer *t, sb_optimizer_state *out)
+{
+    device_sync(t->dev);
+    device_download(t->dev, out, t->state, sizeof *out);
+}
+
+static void set_state(trainer *t, const sb_optimizer_state *state)
+{
+    device_upload(t->dev, t->state, state, sizeof *state);
+}
+
+void trainer_set_lr(trainer *t, double lr)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    state.lr = (float)lr;
+    set_state(t, &state);
+}
+
+void trainer_set_loss_scale(trainer *t, double scale)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    state.loss_scale = (float)scale;
+    set_state(t, &state);
+}
+
+double trainer_loss(trainer *t)
+{
+    float loss;
+    device_sync(t->dev);
+    device_download(t->dev, &loss, t->loss, sizeof loss);
+    return loss;
+}
+
+void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    read_floats(t, t->grad_dtype, (char *)t->block + p->first * t->grad_element, (size_t)p->count, out);
+    const float factor = 1 / (t->o.mode == STEP_TRAIN ? state.grad_scale : state.loss_scale);
+    for (int64_t i = 0; i < p->count; i++)
+        out[i] *= factor;
+}
+
+bool trainer_read_logits(trainer *t, float *out)
+{
+    arena_slot logits;
+    t->status = SB_OK;
+    arena_run_begin(t->arena);
+    if (!t->o.share_grad_memory && t->o.mode != STEP_FORWARD) {
+        arena_phase(t->arena, PHASE_FORWARD);
+        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
+    }
+    transformer_forward(t, &logits);
+    transformer_loss(t, logits, false);
+    if (t->status != SB_OK)
+        return false;
+    read_floats(t, t->dtype, step_pointer(t, logits), (size_t)t->tokens * (size_t)t->vocab, out);
+    return true;
+}
+
+const params *trainer_params(const trainer *t)
+{
+    return t->params;
+}
+
+const trainer_options *trainer_options_of(const trainer *t)
+{
+    return &t->o;
+}

@@ -1,0 +1,325 @@
+/* Forward, loss and backward of the transformer, as one reads them in the paper; what is kept and what is computed
+ * again is decided here, how an op is launched in step_ops.c.
+ *
+ *   x = E[ids];  for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x)));  x = x_mid + W2 swiglu(W13 norm2(x_mid));
+ *   logits = Whead norm(x). */
+#include "common/device/nvtx.h"
+#include "common/model/step_internal.h"
+
+/* What the forward of a block leaves behind. */
+typedef struct keep {
+    bool norms, product; /* n1, n2; h */
+    bool attention, mlp; /* what the attention half and the feed-forward half made */
+    bool input;          /* x */
+    bool output;         /* whether the block's output is wanted at all */
+} keep;
+
+static const keep keep_all = {true, true, true, true, true, true};
+
+static keep keep_of(const trainer *t, int layer)
+{
+    keep k = keep_all;
+    if (t->o.mode == STEP_FORWARD)
+        return (keep){.output = true};
+    switch (t->o.recompute) {
+    case RECOMPUTE_NONE: break;
+    case RECOMPUTE_SELECTIVE: k.norms = k.product = false; break;
+    case RECOMPUTE_ATTN: k.attention = false; break;
+    case RECOMPUTE_MLP: k.mlp = false; break;
+    case RECOMPUTE_BLOCK: k = (keep){.input = layer % t->o.recompute_every == 0, .output = true}; break;
+    }
+    return k;
+}
+
+static arena_slot take_rows(trainer *t, int columns, memory_kind kind, int layer, const char *name)
+{
+    return step_take(t, step_rows(t, columns), kind, layer, name);
+}
+
+static arena_slot take_rstd(trainer *t, int layer)
+{
+    return step_take(t, (size_t)t->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
+}
+
+/* ---- forward of a block ---- */
+
+static void attention_half(trainer *t, int layer, block_slots *b)
+{
+    b->rstd1 = take_rstd(t, layer);
+    b->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "norm1");
+    norm_forward(t, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+    b->qkv = take_rows(t, t->qkv, MEMORY_ACTIVATION, layer, "qkv");
+    linear_forward(t, LINEAR_QKV, layer, b->n1, -1, b->qkv);
+    rope(t, layer, b->qkv, false);
+    attention_forward(t, layer, b);
+}
+
+static void drop_attention_half(trainer *t, block_slots *b)
+{
+    arena_slot *const slots[] = {&b->rstd1, &b->n1, &b->qkv, &b->lse, &b->saved, &b->att};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        step_drop(t, slots[i]);
+}
+
+static void mlp_half(trainer *t, int layer, block_slots *b)
+{
+    b->rstd2 = take_rstd(t, layer);
+    b->n2 = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "norm2");
+    norm_forward(t, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+    b->gate_up = take_rows(t, 2 * t->f, MEMORY_ACTIVATION, layer, "gate_up");
+    linear_forward(t, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
+    b->h = take_rows(t, t->f, MEMORY_ACTIVATION, layer, "swiglu");
+    swiglu_forward(t, layer, b->gate_up, b->h);
+}
+
+static void drop_mlp_half(trainer *t, block_slots *b)
+{
+    arena_slot *const slots[] = {&b->rstd2, &b->n2, &b->gate_up, &b->h};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        step_drop(t, slots[i]);
+}
+
+/* From b->x to t->x (-1 where the output is not wanted). */
+static void block_forward(trainer *t, int layer, block_slots *b, keep k)
+{
+    range_push("block forward");
+    attention_half(t, layer, b);
+    if (!k.norms)
+        step_drop(t, &b->n1);
+    b->x_mid = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "residual_mid");
+    linear_forward(t, LINEAR_O, layer, b->att, b->x, b->x_mid);
+    if (!k.attention)
+        drop_attention_half(t, b);
+    if (!k.input)
+        step_drop(t, &b->x);
+    mlp_half(t, layer, b);
+    if (!k.norms)
+        step_drop(t, &b->n2);
+    t->x = -1;
+    if (k.output) {
+        t->x = take_rows(t, t->d, MEMORY_ACTIVATION, layer + 1, "residual");
+        linear_forward(t, LINEAR_W2, layer, b->h, b->x_mid, t->x);
+    }
+    if (!k.product)
+        step_drop(t, &b->h);
+    if (!k.mlp) {
+        drop_mlp_half(t, b);
+        if (!k.attention)
+            step_drop(t, &b->x_mid);
+    }
+    range_pop();
+}
+
+static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+static sb_embedding embedding_of(const trainer *t)
+{
+    return (sb_embedding){.dtype = t->dtype,
+                          .dtype_grad = t->grad_dtype,
+                          .rows = t->tokens,
+                          .vocab = t->vocab,
+                          .d = t->d,
+                          .ids = t->ids,
+                          .table = step_param(t, PARAM_EMBEDDING, -1)};
+}
+
+void transformer_forward(trainer *t, arena_slot *logits)
+{
+    const int layers = t->o.config.layers;
+    block_slots *head = &t->blocks[layers];
+    arena_phase(t->arena, PHASE_FORWARD);
+    range_push("forward");
+    t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
+    sb_embedding e = embedding_of(t);
+    e.out = step_pointer(t, t->x);
+    if (step_go(t))
+        step_done(t, t->k->train->embedding_forward(t->ctx, &e, t->main));
+    for (int l = 0; l < layers; l++) {
+        t->blocks[l] = nothing;
+        t->blocks[l].x = t->x;
+        block_forward(t, l, &t->blocks[l], keep_of(t, l));
+    }
+    *head = nothing;
+    head->x = t->x;
+    head->rstd1 = take_rstd(t, -1);
+    head->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, -1, "norm_final");
+    norm_forward(t, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
+    *logits = take_rows(t, t->vocab, MEMORY_ACTIVATION, -1, "logits");
+    linear_forward(t, LINEAR_HEAD, -1, head->n1, -1, *logits);
+    if (t->o.mode == STEP_FORWARD) {
+        step_drop(t, &head->n1);
+        step_drop(t, &head->rstd1);
+        step_drop(t, &head->x);
+    }
+    range_pop();
+}
+
+void transformer_loss(trainer *t, arena_slot logits, bool backward)
+{
+    const sb_cross_entropy p = {.dtype = t->dtype,
+                                .rows = t->tokens,
+                                .vocab = t->vocab,
+                                .logits = step_pointer(t, logits),
+                                .targets = t->targets,
+                                .row_loss = t->row_loss,
+                                .loss = t->loss,
+                                .scale = t->state && t->o.precision->loss_scaling ? &t->state->loss_scale : NULL,
+                                .backward = backward};
+    if (step_go(t))
+        step_done(t, t->k->train->cross_entropy(t->ctx, &p, t->main));
+}
+
+/* ---- backward ---- */
+
+/* The block's activations that its forward did not leave. */
+static void block_recompute(trainer *t, int layer, block_slots *b, keep k)
+{
+    if (!k.mlp) {
+        mlp_half(t, layer, b);
+    } else {
+        if (!k.norms) {
+            b->n2 = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "norm2");
+            norm_forward(t, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+        }
+        if (!k.product)
+            b->h = take_rows(t, t->f, MEMORY_TEMPORARY, layer, "swiglu");
+    }
+}
+
+/* *dy, the gradient of the block's output, becomes that of its input. */
+static void mlp_backward(trainer *t, int layer, block_slots *b, keep k, arena_slot *dy)
+{
+    arena_slot dh = take_rows(t, t->f, MEMORY_TEMPORARY, layer, "d_swiglu");
+    if (k.product)
+        linear_dw(t, LINEAR_W2, layer, *dy, b->h);
+    linear_dx(t, LINEAR_W2, layer, *dy, dh);
+    swiglu_backward(t, layer, b->gate_up, dh, k.product ? -1 : b->h);
+    if (!k.product) /* h was made again by the line above */
+        linear_dw(t, LINEAR_W2, layer, *dy, b->h);
+    side_drop(t, &b->h);
+    step_drop(t, &dh);
+    linear_dw(t, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
+    arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_norm2");
+    linear_dx(t, LINEAR_GATE_UP, layer, b->gate_up, dn);
+    side_drop(t, &b->gate_up);
+    side_drop(t, &b->n2);
+    arena_slot dx = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_residual_mid");
+    norm_backward(t, PARAM_LN2, layer, b->x_mid, b->rstd2, dn, *dy, dx);
+    step_drop(t, &dn);
+    step_drop(t, &b->rstd2);
+    step_drop(t, &b->x_mid);
+    side_drop(t, dy);
+    *dy = dx;
+}
+
+static void attention_half_backward(trainer *t, int layer, block_slots *b, keep k, arena_slot *dy)
+{
+    if (!k.attention) {
+        attention_half(t, layer, b);
+    } else if (!k.norms) {
+        b->n1 = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "norm1");
+        norm_forward(t, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+    }
+    linear_dw(t, LINEAR_O, layer, *dy, b->att);
+    arena_slot d_att = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_attention_out");
+    linear_dx(t, LINEAR_O, layer, *dy, d_att);
+    arena_slot d_qkv = take_rows(t, t->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
+    attention_backward(t, layer, b, d_att, d_qkv);
+    step_drop(t, &d_att);
+    step_drop(t, &b->qkv);
+    step_drop(t, &b->lse);
+    step_drop(t, &b->saved);
+    side_drop(t, &b->att);
+    rope(t, layer, d_qkv, true);
+    linear_dw(t, LINEAR_QKV, layer, d_qkv, b->n1);
+    arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_norm1");
+    linear_dx(t, LINEAR_QKV, layer, d_qkv, dn);
+    side_drop(t, &d_qkv);
+    side_drop(t, &b->n1);
+    arena_slot dx = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_residual");
+    norm_backward(t, PARAM_LN1, layer, b->x, b->rstd1, dn, *dy, dx);
+    step_drop(t, &dn);
+    step_drop(t, &b->rstd1);
+    step_drop(t, &b->x);
+    side_drop(t, dy);
+    *dy = dx;
+}
+
+/* The blocks of a group from the input that was kept of its first one, up to what the last one's backward needs. */
+static void group_forward(trainer *t, int first, int last)
+{
+    for (int l = first; l <= last; l++) {
+        keep k = keep_all;
+        k.output = l < last;
+        if (l > first)
+            t->blocks[l] = nothing, t->blocks[l].x = t->x;
+        block_forward(t, l, &t->blocks[l], k);
+    }
+}
+
+static void block_backward(trainer *t, int layer, arena_slot *dy)
+{
+    const bool block = t->o.recompute == RECOMPUTE_BLOCK;
+    const int every = t->o.recompute_every;
+    const keep k = block ? keep_all : keep_of(t, layer);
+    block_slots *b = &t->blocks[layer];
+    range_push("block backward");
+    side_unit_begin(t, layer);
+    if (block && (layer == t->o.config.layers - 1 || (layer + 1) % every == 0))
+        group_forward(t, layer / every * every, layer);
+    block_recompute(t, layer, b, k);
+    mlp_backward(t, layer, b, k, dy);
+    attention_half_backward(t, layer, b, k, dy);
+    side_unit_end(t, layer);
+    range_pop();
+}
+
+static void head_backward(trainer *t, arena_slot logits, arena_slot *dy)
+{
+    const int layers = t->o.config.layers;
+    block_slots *head = &t->blocks[layers];
+    side_unit_begin(t, layers);
+    linear_dw(t, LINEAR_HEAD, -1, logits, head->n1);
+    arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+    linear_dx(t, LINEAR_HEAD, -1, logits, dn);
+    side_drop(t, &logits);
+    side_drop(t, &head->n1);
+    *dy = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_residual");
+    norm_backward(t, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
+    step_drop(t, &dn);
+    step_drop(t, &head->rstd1);
+    step_drop(t, &head->x);
+    side_unit_end(t, layers);
+}
+
+static void embedding_backward(trainer *t, arena_slot *dy)
+{
+    const int64_t count = (int64_t)t->vocab * t->d;
+    side_unit_begin(t, -1);
+    sb_embedding e = embedding_of(t);
+    e.workspace_bytes = t->k->train->embedding_workspace(t->ctx, &e);
+    arena_slot workspace = step_take(t, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
+    e.workspace = step_pointer(t, workspace);
+    e.d_out = step_pointer(t, *dy);
+    e.d_table = step_grad(t, PARAM_EMBEDDING, -1, count);
+    if (step_go(t))
+        step_done(t, t->k->train->embedding_backward(t->ctx, &e, t->main));
+    step_drop(t, &workspace);
+    step_drop(t, dy);
+    step_ready(t, PARAM_EMBEDDING, -1, count, t->main);
+    side_unit_end(t, -1);
+}
+
+void transformer_backward(trainer *t, arena_slot logits)
+{
+    arena_slot dy;
+    arena_phase(t->arena, PHASE_BACKWARD);
+    range_push("backward");
+    side_begin(t);
+    head_backward(t, logits, &dy);
+    for (int l = t->o.config.layers - 1; l >= 0; l--)
+        block_backward(t, l, &dy);
+    embedding_backward(t, &dy);
+    side_end(t);
+    range_pop();
+}

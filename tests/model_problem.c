@@ -1,0 +1,234 @@
+/* See model_problem.h. */
+#include "tests/model_problem.h"
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "tests/test.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+model_bed bed;
+const char *const policies[POLICIES] = {"fp32", "tf32", "bf16", "bf16-pure", "fp16"};
+const char *golden_folder = "tests/golden";
+enum { GOLDEN_SEED = 20260101, GOLDEN_TOKENS = 1000 };
+
+int bed_create(void **state)
+{
+    (void)state;
+    bed.dev = device_open(DEVICE_CPU, 0);
+    bed.mem = memory_create(bed.dev);
+    bed.kernels = sb_kernels_cpu();
+    return bed.kernels->create(0, &bed.ctx) == SB_OK ? 0 : -1;
+}
+
+int bed_destroy(void **state)
+{
+    (void)state;
+    const size_t left = memory_current(bed.mem);
+    bed.kernels->destroy(bed.ctx);
+    memory_destroy(bed.mem);
+    device_close(bed.dev);
+    if (left)
+        print_error("%zu bytes of device memory were not given back\n", left);
+    return left ? -1 : 0;
+}
+
+trainer_options small_options(void)
+{
+    trainer_options o = trainer_defaults();
+    o.config = (model_config){"custom", 23, 32, 40, 2, 2, 2, 10000, 1e-5f};
+    o.batch = 2;
+    o.seq = 13;
+    o.precision = precision_find("fp32");
+    o.attention = "unfused";
+    o.fusion = FUSION_KERNELS;
+    return o;
+}
+
+trainer_options three_blocks(const char *precision)
+{
+    trainer_options o = small_options();
+    o.config.layers = 3;
+    o.precision = precision_find(precision);
+    o.lr = 1e-2;
+    return o;
+}
+
+trainer *create(const trainer_options *o)
+{
+    char why[256] = "";
+    trainer *t = trainer_create(bed.dev, bed.mem, bed.kernels, bed.ctx, o, why, sizeof why);
+    if (!t)
+        fail_msg("no trainer: %s", why);
+    return t;
+}
+
+void step(trainer *t)
+{
+    if (!trainer_step(t))
+        fail_msg("a step failed: %s", sb_last_message());
+}
+
+static float *gather(trainer *t, void (*read)(trainer *, const param_tensor *, float *))
+{
+    const params *p = trainer_params(t);
+    float *all = xmalloc((size_t)p->parameters * sizeof *all), *next = all;
+    for (int i = 0; i < p->count; next += p->tensors[i++].count)
+        read(t, &p->tensors[i], next);
+    return all;
+}
+
+float *all_params(trainer *t)
+{
+    return gather(t, trainer_read_param);
+}
+
+float *all_grads(trainer *t)
+{
+    return gather(t, trainer_read_grad);
+}
+
+void set_params(trainer *t, const float *values)
+{
+    const params *p = trainer_params(t);
+    for (int i = 0; i < p->count; values += p->tensors[i++].count)
+        trainer_write_param(t, &p->tensors[i], values);
+}
+
+float *all_logits(trainer *t)
+{
+    const trainer_options *o = trainer_options_of(t);
+    float *logits = xmalloc((size_t)o->batch * o->seq * o->config.vocab * sizeof *logits);
+    if (!trainer_read_logits(t, logits))
+        fail_msg("no logits: %s", sb_last_message());
+    return logits;
+}
+
+void golden_params(trainer *t)
+{
+    const params *p = trainer_params(t);
+    for (int i = 0; i < p->count; i++) {
+        const param_tensor *of = &p->tensors[i];
+        const bool gain = of->kind == PARAM_LN_FINAL || of->kind == PARAM_LN1 || of->kind == PARAM_LN2;
+        const double scale = of->kind == PARAM_EMBEDDING ? sqrt(3.0) : sqrt(6.0 / (of->rows + of->columns));
+        float *values = xmalloc((size_t)of->count * sizeof *values);
+        for (int64_t j = 0; j < of->count; j++) {
+            const double u = 2 * rng_uniform(GOLDEN_SEED, (uint32_t)i, (uint64_t)j) - 1;
+            values[j] = (float)(gain ? 1 + u / 2 : u * scale);
+        }
+        trainer_write_param(t, of, values);
+        free(values);
+    }
+}
+
+void golden_tokens(trainer *t, int of_step)
+{
+    const trainer_options *o = trainer_options_of(t);
+    const int n = o->batch * o->seq;
+    int32_t *drawn = xmalloc(2 * (size_t)n * sizeof *drawn);
+    for (int i = 0; i < 2 * n; i++)
+        drawn[i] =
+            (int32_t)(rng_uniform(GOLDEN_SEED, (uint32_t)(GOLDEN_TOKENS + of_step), (uint64_t)i) * o->config.vocab);
+    trainer_set_tokens(t, drawn, drawn + n);
+    free(drawn);
+}
+
+static void *read_array(FILE *f, const char *path, size_t n, size_t size)
+{
+    void *out = xmalloc(n * size);
+    if (fread(out, size, n, f) != n)
+        fail_msg("%s is too short", path);
+    return out;
+}
+
+golden_model golden_read(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/model_%s.bin", golden_folder, name);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        fail_msg("%s can't be read (%s); make it with: python3 tests/golden/make_golden_model.py tests/golden", path,
+                 strerror(errno));
+    char *magic = read_array(f, path, 8, 1);
+    if (memcmp(magic, "SBMODEL1", 8) != 0)
+        fail_msg("%s is no golden model", path);
+    int32_t *h = read_array(f, path, 10, sizeof *h);
+    golden_model g = {.config = {"custom", h[0], h[1], h[2], h[3], h[4], h[5], 10000, 1e-5f},
+                      .seq = h[6],
+                      .batch = h[7],
+                      .steps = h[8],
+                      .tensors = h[9]};
+    const size_t n = (size_t)model_parameters(&g.config), errors = (size_t)g.tensors + 1;
+    g.losses = read_array(f, path, (size_t)g.steps, sizeof(double));
+    g.logits = read_array(f, path, (size_t)g.batch * g.seq * g.config.vocab, sizeof(float));
+    g.grads = read_array(f, path, n, sizeof(float));
+    g.params = read_array(f, path, n, sizeof(float));
+    g.autocast = read_array(f, path, errors, sizeof(double));
+    g.pure = read_array(f, path, errors, sizeof(double));
+    if (fgetc(f) != EOF)
+        fail_msg("%s is too long", path);
+    fclose(f);
+    free(magic);
+    free(h);
+    return g;
+}
+
+void golden_free(golden_model *g)
+{
+    free(g->losses);
+    free(g->logits);
+    free(g->grads);
+    free(g->params);
+    free(g->autocast);
+    free(g->pure);
+}
+
+double relative_l2(const float *reference, const float *got, int64_t n)
+{
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)got[i] - reference[i];
+        difference += d * d;
+        norm += (double)reference[i] * reference[i];
+    }
+    return difference == 0 ? 0 : sqrt(difference / norm);
+}
+
+double worst_tensor(const params *p, const float *reference, const float *got, int *which)
+{
+    double worst = 0;
+    int64_t at = 0;
+    for (int i = 0; i < p->count; at += p->tensors[i++].count) {
+        const double error = relative_l2(reference + at, got + at, p->tensors[i].count);
+        if (!(error <= worst)) {
+            worst = error;
+            if (which)
+                *which = i;
+            if (isnan(error))
+                break;
+        }
+    }
+    return worst;
+}
+
+void tensors_close(const params *p, const float *reference, const float *got, double bound, const char *what)
+{
+    int which = 0;
+    const double worst = worst_tensor(p, reference, got, &which);
+    if (!(worst <= bound))
+        fail_msg("%s: relative L2 error of %s is %.2e, more than %.0e", what, p->tensors[which].name, worst, bound);
+}
+
+void same_bits(const params *p, const float *a, const float *b, const char *what)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (memcmp(a, b, (size_t)p->tensors[i].count * sizeof *a) != 0)
+            fail_msg("%s: %s is not the same bit for bit", what, p->tensors[i].name);
+        a += p->tensors[i].count;
+        b += p->tensors[i].count;
+    }
+}

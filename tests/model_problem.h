@@ -1,0 +1,57 @@
+/* A training step for tests: a CPU device, small models, all their parameters and gradients as one array, the golden
+ * models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
+#ifndef STEPBENCH_TESTS_MODEL_PROBLEM_H
+#define STEPBENCH_TESTS_MODEL_PROBLEM_H
+
+#include "common/model/trainer.h"
+
+typedef struct model_bed { /* what trainers stand on */
+    device *dev;
+    memory *mem;
+    const sb_kernels *kernels;
+    sb_context *ctx;
+} model_bed;
+extern model_bed bed;
+/* For setup and teardown of a group; teardown fails when a trainer left memory behind. */
+int bed_create(void **state);
+int bed_destroy(void **state);
+
+/* Two blocks of width 32 with two heads, 23 words, batch 2, seq 13; fused kernels, unfused attention, fp32. */
+trainer_options small_options(void);
+/* The same with three blocks, a policy by name, and a learning rate of 0.01. */
+trainer_options three_blocks(const char *precision);
+enum { POLICIES = 5 };
+extern const char *const policies[POLICIES]; /* "fp32" ... "fp16" */
+trainer *create(const trainer_options *o);   /* fails the test when that is refused */
+void step(trainer *t);                       /* one, or the test fails */
+
+/* Tensor by tensor in index order, without padding; p->parameters floats; caller frees. */
+float *all_params(trainer *t);
+float *all_grads(trainer *t);
+void set_params(trainer *t, const float *values);
+float *all_logits(trainer *t); /* (batch seq, vocab) */
+
+/* Parameters and tokens by the formulas of make_golden_model.py, for any dimensions. */
+void golden_params(trainer *t);
+void golden_tokens(trainer *t, int of_step);
+
+typedef struct golden_model {
+    model_config config;
+    int seq, batch, steps, tensors;
+    double *losses;          /* (steps) */
+    float *logits, *grads;   /* of the first step */
+    float *params;           /* after all steps */
+    double *autocast, *pure; /* PyTorch's own errors in bf16: logits, then each gradient */
+} golden_model;
+extern const char *golden_folder;
+golden_model golden_read(const char *name);
+void golden_free(golden_model *g);
+
+double relative_l2(const float *reference, const float *got, int64_t n);
+/* relative_l2 of the worst tensor of two arrays as all_params gives; its index in `which` where that is not NULL. */
+double worst_tensor(const params *p, const float *reference, const float *got, int *which);
+/* Fails the test unless worst_tensor is at most `bound`. */
+void tensors_close(const params *p, const float *reference, const float *got, double bound, const char *what);
+void same_bits(const params *p, const float *a, const float *b, const char *what);
+
+#endif

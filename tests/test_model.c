@@ -1,0 +1,262 @@
+/* The training step against PyTorch (golden/make_golden_model.py says what is in the files) and against finite
+ * differences of its own loss. The folder of the files can be given as the argument. */
+#include "tests/model_problem.h"
+#include "tests/test.h"
+
+#include "common/core/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const models[] = {"two_blocks", "grouped"};
+enum { MODELS = sizeof models / sizeof *models };
+
+/* Relative L2 errors that each policy may have against float64. */
+typedef struct policy_bound {
+    const char *precision;
+    bool grad_fp32;
+    double first; /* of the first step's logits and of each gradient */
+    double loss;  /* of the loss, relative */
+    double moved; /* of what three steps of AdamW changed in a tensor. Its first step moves each element by lr times the
+                   * sign of its gradient, so that elements whose gradient is near zero are wrong wholly, not slightly */
+} policy_bound;
+static const policy_bound bounds[] = {
+    /* fp32: sums of some hundred products with 24 bits through ten layers; about 1e-6 is measured. */
+    {"fp32", false, 1e-5, 1e-6, 1e-3},
+    /* 11 bits of each factor: 2^-12 a product on average, 1e-3 after the layers. */
+    {"tf32", false, 5e-3, 5e-4, 0.2},
+    /* 8 bits of everything in memory, the residual stream and its gradient among it: 2^-9 an op, 2e-2 after the layers;
+     * PyTorch's own error in bf16 is a bound of its own, below. */
+    {"bf16", false, 5e-2, 5e-3, 0.25},
+    {"bf16", true, 5e-2, 5e-3, 0.25},
+    {"bf16-pure", false, 5e-2, 5e-3, 0.25},
+    /* 11 bits of everything in memory; gradients keep them thanks to the loss scale. */
+    {"fp16", false, 1e-2, 1e-3, 0.1},
+    {"fp16", true, 1e-2, 1e-3, 0.1},
+};
+
+static trainer_options options_of(const golden_model *g, const char *precision)
+{
+    trainer_options o = small_options();
+    o.config = g->config;
+    o.batch = g->batch;
+    o.seq = g->seq;
+    o.precision = precision_find(precision);
+    o.lr = 1e-2;
+    o.weight_decay = 0.01;
+    o.beta1 = 0.9;
+    o.beta2 = 0.999;
+    o.eps = 1e-8;
+    return o;
+}
+
+static void close_loss(double want, double got, double bound, const char *what)
+{
+    if (!(fabs(got - want) <= bound * want))
+        fail_msg("%s: the loss is %.8f, want %.8f", what, got, want);
+}
+
+/* The first step's logits, loss and gradients. Errors of all tensors go to `errors` (logits first). */
+static void check_first(const golden_model *g, const trainer_options *o, const policy_bound *b, const char *what,
+                        double *errors)
+{
+    trainer_options once = *o;
+    once.mode = STEP_FORWARD_BACKWARD;
+    trainer *t = create(&once);
+    const params *p = trainer_params(t);
+    golden_params(t);
+    golden_tokens(t, 0);
+    float *logits = all_logits(t);
+    close_loss(g->losses[0], trainer_loss(t), b->loss, what);
+    errors[0] = relative_l2(g->logits, logits, (int64_t)g->batch * g->seq * g->config.vocab);
+    if (!(errors[0] <= b->first))
+        fail_msg("%s: relative L2 error of the logits is %.2e, more than %.0e", what, errors[0], b->first);
+    step(t);
+    close_loss(g->losses[0], trainer_loss(t), b->loss, what);
+    float *grads = all_grads(t);
+    tensors_close(p, g->grads, grads, b->first, what);
+    for (int i = 0, at = 0; i < p->count; at += (int)p->tensors[i++].count)
+        errors[i + 1] = relative_l2(g->grads + at, grads + at, p->tensors[i].count);
+    free(logits);
+    free(grads);
+    trainer_free(t);
+}
+
+static void subtract(float *from, const float *what, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        from[i] -= what[i];
+}
+
+/* The parameters after all steps; the worst tensor's error goes to `error`. */
+static void check_steps(const golden_model *g, const trainer_options *o, const policy_bound *b, const char *what,
+                        double *error)
+{
+    trainer *t = create(o);
+    const params *p = trainer_params(t);
+    golden_params(t);
+    float *before = all_params(t);
+    for (int s = 0; s < g->steps; s++) {
+        golden_tokens(t, s);
+        step(t);
+        close_loss(g->losses[s], trainer_loss(t), 10 * b->loss, what);
+    }
+    float *after = all_params(t), *want = malloc((size_t)p->parameters * sizeof *want);
+    memcpy(want, g->params, (size_t)p->parameters * sizeof *want);
+    /* Weights held in bf16 alone can't have moved by less than their rounding. */
+    if (strcmp(o->precision->name, "bf16-pure") != 0) {
+        subtract(want, before, p->parameters);
+        subtract(after, before, p->parameters);
+    }
+    tensors_close(p, want, after, b->moved, what);
+    *error = worst_tensor(p, want, after, NULL);
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    assert_true(state.step == g->steps && state.skipped == 0);
+    free(before);
+    free(after);
+    free(want);
+    trainer_free(t);
+}
+
+static void golden(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODELS; m++)
+        for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+            char what[80];
+            golden_model g = golden_read(models[m]);
+            double *errors = calloc((size_t)g.tensors + 1, sizeof *errors), worst = 0, moved;
+            trainer_options o = options_of(&g, bounds[i].precision);
+            o.grad_fp32 = bounds[i].grad_fp32;
+            snprintf(what, sizeof what, "%s %s%s", models[m], bounds[i].precision,
+                     o.grad_fp32 ? " fp32 gradients" : "");
+            assert_true(model_parameters(&g.config) > 0 && g.tensors == 9 * g.config.layers + 3);
+            check_first(&g, &o, &bounds[i], what, errors);
+            check_steps(&g, &o, &bounds[i], what, &moved);
+            /* PyTorch's model that is bf16 throughout rounds as often as ours. */
+            for (int e = 0; strncmp(bounds[i].precision, "bf16", 4) == 0 && e <= g.tensors; e++)
+                if (!(errors[e] <= 1.5 * g.pure[e] + 1e-3))
+                    fail_msg("%s: error %d is %.2e, that of PyTorch %.2e", what, e, errors[e], g.pure[e]);
+            for (int e = 0; e <= g.tensors; e++)
+                worst = fmax(worst, errors[e]);
+            print_message("%-40s worst error of the first step %.1e, of what three moved %.1e\n", what, worst, moved);
+            free(errors);
+            golden_free(&g);
+        }
+}
+
+/* Every attention op, eager ops, and the forms of products give the golden results in fp32, too. */
+static void golden_variants(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODELS; m++) {
+        golden_model g = golden_read(models[m]);
+        double *errors = calloc((size_t)g.tensors + 1, sizeof *errors), moved;
+        for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
+            for (int f = FUSION_NONE; f <= FUSION_GRAPH; f++) {
+                char what[80];
+                trainer_options o = options_of(&g, "fp32");
+                o.attention = op->name;
+                o.fusion = (fusion)f;
+                o.split = f == FUSION_KERNELS;
+                snprintf(what, sizeof what, "%s %s fusion %d", models[m], op->name, f);
+                check_first(&g, &o, &bounds[0], what, errors);
+                check_steps(&g, &o, &bounds[0], what, &moved);
+            }
+        free(errors);
+        golden_free(&g);
+    }
+}
+
+/* ---- finite differences ---- */
+
+static double loss_at(trainer *t, const float *params, const float *direction, double h, int64_t n)
+{
+    float *moved = malloc((size_t)n * sizeof *moved);
+    for (int64_t i = 0; i < n; i++)
+        moved[i] = (float)(params[i] + h * direction[i]);
+    set_params(t, moved);
+    free(moved);
+    step(t);
+    return trainer_loss(t);
+}
+
+/* The direction is the gradient with a random half of its elements set to zero: the loss changes fast along it, so that
+ * fp32's rounding does not matter, and an error in any part of the gradient shows in some of the directions. */
+static void check_differences(const trainer_options *o, int directions, const char *what)
+{
+    trainer_options oo = *o;
+    oo.mode = STEP_FORWARD_BACKWARD;
+    trainer *t = create(&oo);
+    oo.mode = STEP_FORWARD;
+    trainer *forward = create(&oo);
+    const int64_t n = trainer_params(t)->parameters;
+    golden_params(t);
+    golden_tokens(t, 0);
+    golden_tokens(forward, 0);
+    step(t);
+    float *params = all_params(t), *grads = all_grads(t), *direction = malloc((size_t)n * sizeof *direction);
+    for (int k = 0; k < directions; k++) {
+        double slope = 0;
+        for (int64_t i = 0; i < n; i++) {
+            direction[i] = rng_uniform(5, (uint32_t)k, (uint64_t)i) < 0.5 ? 0 : grads[i];
+            slope += (double)direction[i] * grads[i];
+        }
+        const double h = 0.02 / slope; /* the loss changes by about 0.02 */
+        const double near = loss_at(forward, params, direction, h, n) - loss_at(forward, params, direction, -h, n);
+        const double far =
+            loss_at(forward, params, direction, 2 * h, n) - loss_at(forward, params, direction, -2 * h, n);
+        const double measured = (8 * near - far) / (12 * h);
+        if (!(fabs(measured - slope) <= 1e-3 * slope))
+            fail_msg("%s: the loss changes by %.6g along direction %d, the gradient says %.6g", what, measured, k,
+                     slope);
+    }
+    free(params);
+    free(grads);
+    free(direction);
+    trainer_free(t);
+    trainer_free(forward);
+}
+
+static void finite_differences(void **state)
+{
+    static const struct {
+        const char *what;
+        model_config config;
+        int batch, seq;
+    } table[] = {
+        {"tiny", {"custom", 23, 32, 40, 2, 2, 2, 10000, 1e-5f}, 2, 13},
+        {"one token", {"custom", 23, 32, 40, 2, 2, 2, 10000, 1e-5f}, 1, 1},
+        {"seq 1", {"custom", 23, 32, 40, 1, 2, 1, 10000, 1e-5f}, 5, 1},
+        {"batch 1, vocab 7, f 37", {"custom", 7, 48, 37, 3, 3, 1, 10000, 1e-5f}, 1, 19},
+        {"one word, one unit", {"custom", 2, 16, 1, 1, 1, 1, 10000, 1e-5f}, 3, 5},
+        {"grouped, theta 100", {"custom", 31, 64, 24, 2, 4, 2, 100, 1e-3f}, 2, 33},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (const sb_attention_op *op = bed.kernels->attention; op->name; op++) {
+            char what[80];
+            trainer_options o = small_options();
+            o.config = table[i].config;
+            o.batch = table[i].batch;
+            o.seq = table[i].seq;
+            o.attention = op->name;
+            snprintf(what, sizeof what, "%s, %s", table[i].what, op->name);
+            check_differences(&o, 3, what);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden),
+        cmocka_unit_test(golden_variants),
+        cmocka_unit_test(finite_differences),
+    };
+    if (argc > 1)
+        golden_folder = argv[1];
+    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
+}

@@ -1,0 +1,270 @@
+/* The named models, the index space of their parameters, initial values, and the precision policies. */
+#include "tests/test.h"
+
+#include "common/model/params.h"
+#include "common/model/precision.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    model_config config;
+    int64_t parameters;
+    int tensors;
+} known[] = {
+    {{"tiny", 256, 64, 192, 2, 4, 4, 10000, 1e-5f}, 139584, 21},
+    {{"small", 10000, 768, 3072, 12, 12, 12, 10000, 1e-5f}, 128625408, 111},
+    {{"medium", 10000, 1024, 4096, 24, 16, 16, 10000, 1e-5f}, 423183360, 219},
+    {{"large", 10000, 1280, 5120, 36, 20, 20, 10000, 1e-5f}, 969411840, 327},
+    {{"xl", 10000, 1600, 6400, 48, 25, 25, 10000, 1e-5f}, 1998235200, 435},
+    {{"2.7b", 10000, 2560, 10240, 32, 32, 32, 10000, 1e-5f}, 3406809600, 291},
+    {{"xl-2026", 10000, 2560, 10240, 32, 32, 32, 10000, 1e-5f}, 3406809600, 291},
+    {{"10b", 10000, 4608, 12288, 50, 36, 36, 10000, 1e-5f}, 12832823808, 453},
+    {{"8b", 151936, 4096, 11008, 34, 32, 32, 10000, 1e-5f}, 8125698048, 309},
+};
+enum { KNOWN = sizeof known / sizeof *known };
+
+/* Nothing here is a multiple of the alignment, and heads are grouped. */
+static const model_config odd = {"odd", 7, 36, 50, 3, 6, 2, 10000, 1e-5f};
+
+static void sizes(void **state)
+{
+    (void)state;
+    char why[160], choices[256] = "";
+    for (size_t i = 0; i < KNOWN; i++) {
+        const model_config *c = model_size_find(known[i].config.name), *want = &known[i].config;
+        assert_non_null(c);
+        assert_ptr_equal(c, &model_sizes[i]);
+        assert_string_equal(c->name, want->name);
+        assert_int_equal(c->vocab, want->vocab);
+        assert_int_equal(c->d_model, want->d_model);
+        assert_int_equal(c->d_ff, want->d_ff);
+        assert_int_equal(c->layers, want->layers);
+        assert_int_equal(c->heads, want->heads);
+        assert_int_equal(c->heads_kv, want->heads_kv);
+        assert_true(c->rope_theta == want->rope_theta && c->norm_eps == want->norm_eps);
+        assert_null(model_config_problem(c, why, sizeof why));
+        assert_true(model_parameters(c) == known[i].parameters);
+        assert_int_equal(model_kv_dim(c), c->d_model);
+        snprintf(choices + strlen(choices), sizeof choices - strlen(choices), "%s%s", i ? "|" : "", c->name);
+    }
+    assert_null(model_sizes[KNOWN].name);
+    assert_string_equal(choices, MODEL_SIZE_CHOICES);
+    assert_null(model_size_find("gpt"));
+    assert_int_equal(model_head_dim(&odd), 6);
+    assert_int_equal(model_kv_dim(&odd), 12);
+}
+
+static void problem_is(model_config c, const char *words)
+{
+    char why[160];
+    const char *problem = model_config_problem(&c, why, sizeof why);
+    if (!problem || !strstr(problem, words))
+        fail_msg("want a problem with \"%s\", got \"%s\"", words, problem ? problem : "(none)");
+}
+
+static void problems(void **state)
+{
+    (void)state;
+    model_config c = odd;
+    c.heads = 5;
+    problem_is(c, "d_model 36 is not a multiple of heads 5");
+    c = odd;
+    c.heads = c.heads_kv = 4;
+    problem_is(c, "head_dim 9");
+    c = odd;
+    c.heads_kv = 4;
+    problem_is(c, "heads 6 is not a multiple of heads_kv 4");
+    c = odd;
+    c.layers = 0;
+    problem_is(c, "layers is 0");
+    c = odd;
+    c.vocab = -1;
+    problem_is(c, "vocab is -1");
+    c = odd;
+    c.rope_theta = NAN;
+    problem_is(c, "rope_theta");
+    c = odd;
+    c.norm_eps = 0;
+    problem_is(c, "norm_eps");
+}
+
+static bool follows(param_kind kind)
+{
+    return kind == PARAM_W3 || kind == PARAM_K || kind == PARAM_V;
+}
+
+/* Order, alignment, adjacency and sums of one index space. */
+static void check_space(const model_config *c)
+{
+    params *p = params_create(c);
+    assert_int_equal(p->count, 9 * c->layers + 3);
+    assert_true(p->parameters == model_parameters(c));
+    int64_t end = 0, sum = 0;
+    for (int i = 0; i < p->count; i++) {
+        const param_tensor *t = &p->tensors[i];
+        assert_true(t->count == (int64_t)t->rows * t->columns);
+        if (follows(t->kind)) {
+            assert_true(t->first == end);
+        } else {
+            assert_true(t->first % PARAMS_ALIGNMENT == 0);
+            assert_true(t->first >= end && t->first - end < PARAMS_ALIGNMENT);
+        }
+        end = t->first + t->count;
+        sum += t->count;
+        assert_ptr_equal(params_find(p, t->kind, t->layer), t);
+        assert_ptr_equal(params_named(p, t->name), t);
+        if (i > 0 && i < p->count - 1) /* head, final norm, blocks from the last to the first, embedding */
+            assert_int_equal(t->layer, i == 1 ? -1 : c->layers - 1 - (i - 2) / 9);
+        assert_int_equal(t->kind, i < 2 ? i : i == p->count - 1 ? PARAM_EMBEDDING : 2 + (i - 2) % 9);
+    }
+    assert_true(sum == p->parameters);
+    assert_true(p->elements % PARAMS_ALIGNMENT == 0 && p->elements >= end && p->elements - end < PARAMS_ALIGNMENT);
+    params_free(p);
+}
+
+static void index_space(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KNOWN; i++) {
+        params *p = params_create(&known[i].config);
+        assert_int_equal(p->count, known[i].tensors);
+        params_free(p);
+        check_space(&known[i].config);
+    }
+    check_space(&odd);
+    params_free(NULL);
+}
+
+static void names_and_shapes(void **state)
+{
+    static const struct {
+        const char *name;
+        param_kind kind;
+        int layer, rows, columns;
+    } table[] = {
+        {"lm_head.weight", PARAM_LM_HEAD, -1, 7, 36},
+        {"ln_final.weight", PARAM_LN_FINAL, -1, 1, 36},
+        {"layers.2.ffn.w2.weight", PARAM_W2, 2, 36, 50},
+        {"layers.2.ffn.w1.weight", PARAM_W1, 2, 50, 36},
+        {"layers.2.ffn.w3.weight", PARAM_W3, 2, 50, 36},
+        {"layers.2.ln2.weight", PARAM_LN2, 2, 1, 36},
+        {"layers.2.attn.output_proj.weight", PARAM_O, 2, 36, 36},
+        {"layers.2.attn.q_proj.weight", PARAM_Q, 2, 36, 36},
+        {"layers.2.attn.k_proj.weight", PARAM_K, 2, 12, 36},
+        {"layers.2.attn.v_proj.weight", PARAM_V, 2, 12, 36},
+        {"layers.2.ln1.weight", PARAM_LN1, 2, 1, 36},
+        {"layers.1.ffn.w2.weight", PARAM_W2, 1, 36, 50},
+        {"layers.0.ln1.weight", PARAM_LN1, 0, 1, 36},
+        {"token_embeddings.weight", PARAM_EMBEDDING, -1, 7, 36},
+    };
+    (void)state;
+    params *p = params_create(&odd);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const param_tensor *t = params_named(p, table[i].name);
+        assert_non_null(t);
+        assert_ptr_equal(t, params_find(p, table[i].kind, table[i].layer));
+        assert_int_equal(t->rows, table[i].rows);
+        assert_int_equal(t->columns, table[i].columns);
+        if (i < 12)
+            assert_ptr_equal(t, &p->tensors[i]);
+    }
+    assert_null(params_named(p, "layers.3.ln1.weight"));
+    assert_null(params_named(p, "layers.0.attn.q_proj"));
+    assert_null(params_find(p, PARAM_Q, 3));
+    assert_null(params_find(p, PARAM_Q, -1));
+    params_free(p);
+}
+
+/* The ranges follow each other without gaps from 0 to the end, and hold the tensors of their block. */
+static void check_ranges(const model_config *c)
+{
+    params *p = params_create(c);
+    int64_t next = 0;
+    for (int part = -1; part <= c->layers; part++) {
+        const int layer = part < 0 ? -1 : part < c->layers ? c->layers - 1 - part : c->layers;
+        int64_t first, count;
+        params_range(p, layer, &first, &count);
+        assert_true(first == next && count > 0);
+        assert_true(first % PARAMS_ALIGNMENT == 0 && count % PARAMS_ALIGNMENT == 0);
+        next = first + count;
+        int inside = 0;
+        for (int i = 0; i < p->count; i++) {
+            const param_tensor *t = &p->tensors[i];
+            const int of = t->kind == PARAM_EMBEDDING ? c->layers : t->layer;
+            const bool in = t->first >= first && t->first + t->count <= next;
+            assert_int_equal(in, of == layer);
+            inside += in;
+        }
+        assert_int_equal(inside, layer < 0 ? 2 : layer < c->layers ? 9 : 1);
+    }
+    assert_true(next == p->elements);
+    params_free(p);
+}
+
+static void ranges(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KNOWN; i++)
+        check_ranges(&known[i].config);
+    check_ranges(&odd);
+}
+
+static void initial_values(void **state)
+{
+    (void)state;
+    params *p = params_create(model_size_find("tiny"));
+    static const struct {
+        const char *name;
+        double std;
+    } table[] = {{"layers.0.ffn.w1.weight", 0.08838834764831845}, /* sqrt(2 / (64 + 192)) */
+                 {"layers.1.attn.q_proj.weight", 0.125},
+                 {"lm_head.weight", 0.07905694150420949},
+                 {"token_embeddings.weight", 1},
+                 {"layers.1.ln2.weight", 0}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        assert_true(fabs(params_initial_std(params_named(p, table[i].name)) - table[i].std) < 1e-7);
+    params_free(p);
+}
+
+static void policies(void **state)
+{
+    static const struct {
+        precision want;
+        int master_bytes, bytes;
+    } table[] = {
+        {{"fp32", "", SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false}, 0, 16},
+        {{"tf32", "", SB_TF32, SB_FP32, SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false}, 0, 16},
+        {{"bf16", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false}, 2, 14},
+        {{"bf16-pure", "", SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_BF16, SB_MASTER_NONE, false}, 0, 8},
+        {{"fp16", "", SB_FP16, SB_FP16, SB_FP16, SB_FP16, SB_FP32, SB_MASTER_FP32, true}, 4, 16},
+    };
+    char choices[64] = "";
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const precision *p = precision_find(table[i].want.name), *want = &table[i].want;
+        assert_non_null(p);
+        assert_true(p->compute == want->compute && p->activations == want->activations && p->param == want->param);
+        assert_true(p->grad == want->grad && p->moments == want->moments && p->master == want->master);
+        assert_int_equal(p->loss_scaling, want->loss_scaling);
+        assert_int_equal(precision_master_bytes(p), table[i].master_bytes);
+        assert_int_equal(precision_parameter_bytes(p), table[i].bytes);
+        assert_true(strlen(p->summary) > 10);
+        snprintf(choices + strlen(choices), sizeof choices - strlen(choices), "%s%s", i ? "|" : "", p->name);
+    }
+    assert_string_equal(choices, PRECISION_CHOICES);
+    assert_null(precision_find("fp8"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes),       cmocka_unit_test(problems),
+        cmocka_unit_test(index_space), cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(ranges),      cmocka_unit_test(initial_values),
+        cmocka_unit_test(policies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

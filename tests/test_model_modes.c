@@ -1,0 +1,191 @@
+/* What the options of a training step may change, and what they must not: recomputation, streams and shared memory leave
+ * every bit as it is; eager ops round more often; every policy learns. */
+#include "tests/model_problem.h"
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Parameters and gradients after some steps of a model. */
+typedef struct outcome {
+    params *p;
+    float *params, *grads;
+    double losses[4];
+} outcome;
+enum { STEPS = 3 };
+
+static outcome run(const trainer_options *o)
+{
+    trainer *t = create(o);
+    outcome r = {.p = params_create(&o->config)};
+    golden_params(t);
+    for (int s = 0; s < STEPS; s++) {
+        golden_tokens(t, s);
+        step(t);
+        r.losses[s] = trainer_loss(t);
+    }
+    r.params = all_params(t);
+    r.grads = all_grads(t);
+    trainer_free(t);
+    return r;
+}
+
+static void outcome_free(outcome *r)
+{
+    params_free(r->p);
+    free(r->params);
+    free(r->grads);
+}
+
+static void same_outcome(const outcome *want, const trainer_options *o, const char *what)
+{
+    outcome got = run(o);
+    assert_memory_equal(want->losses, got.losses, STEPS * sizeof(double));
+    same_bits(want->p, want->grads, got.grads, what);
+    same_bits(want->p, want->params, got.params, what);
+    outcome_free(&got);
+}
+
+/* ---- what must not change a bit ---- */
+
+static void recomputation(void **state)
+{
+    static const char *const names[] = {"none", "selective", "attn", "mlp", "block"};
+    (void)state;
+    for (int i = 0; i < POLICIES; i++)
+        for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
+            for (int eager = 0; eager < 2; eager++) {
+                trainer_options o = three_blocks(policies[i]);
+                o.attention = op->name;
+                o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
+                outcome want = run(&o);
+                for (int mode = RECOMPUTE_SELECTIVE; mode <= RECOMPUTE_BLOCK; mode++)
+                    for (int every = 1; every <= (mode == RECOMPUTE_BLOCK ? 4 : 1); every++) {
+                        char what[80];
+                        assert_int_equal(recompute_parse(names[mode]), mode);
+                        o.recompute = (recompute)mode;
+                        o.recompute_every = every;
+                        snprintf(what, sizeof what, "%s %s eager %d recompute %s every %d", policies[i], op->name,
+                                 eager, names[mode], every);
+                        same_outcome(&want, &o, what);
+                    }
+                outcome_free(&want);
+            }
+}
+
+static void streams_and_memory(void **state)
+{
+    (void)state;
+    for (int i = 0; i < POLICIES; i++)
+        for (int eager = 0; eager < 2; eager++) {
+            trainer_options o = three_blocks(policies[i]);
+            o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
+            o.overlap = OVERLAP_NONE;
+            o.share_grad_memory = false;
+            outcome want = run(&o);
+            for (int mask = 0; mask < 16; mask++) {
+                char what[80];
+                o.overlap = mask & 1 ? OVERLAP_ALL : OVERLAP_NONE;
+                o.share_grad_memory = mask & 2;
+                o.deterministic = mask & 4;
+                o.recompute = mask & 8 ? RECOMPUTE_BLOCK : RECOMPUTE_NONE;
+                o.fusion = eager ? FUSION_NONE : mask & 4 ? FUSION_GRAPH : FUSION_KERNELS;
+                snprintf(what, sizeof what, "%s eager %d overlap %d share %d deterministic %d", policies[i], eager,
+                         o.overlap, o.share_grad_memory, o.deterministic);
+                same_outcome(&want, &o, what);
+            }
+            outcome_free(&want);
+        }
+}
+
+/* Looking at logits between steps, and other modes of the same model, change nothing. */
+static void looking(void **state)
+{
+    (void)state;
+    for (int i = 0; i < POLICIES; i++) {
+        trainer_options o = three_blocks(policies[i]);
+        outcome want = run(&o);
+        trainer *t = create(&o);
+        const params *p = trainer_params(t);
+        golden_params(t);
+        for (int s = 0; s < STEPS; s++) {
+            golden_tokens(t, s);
+            float *logits = all_logits(t);
+            const double seen = trainer_loss(t);
+            step(t);
+            assert_true(trainer_loss(t) == want.losses[s] && seen == want.losses[s]);
+            free(logits);
+        }
+        float *params = all_params(t), *grads = all_grads(t);
+        same_bits(p, want.params, params, "with looks at the logits");
+        free(params);
+        free(grads);
+        trainer_free(t);
+        for (int mode = STEP_FORWARD; mode <= STEP_FORWARD_BACKWARD; mode++) {
+            o.mode = (step_mode)mode;
+            t = create(&o);
+            golden_params(t);
+            golden_tokens(t, 0);
+            step(t);
+            step(t);
+            assert_true(trainer_loss(t) == want.losses[0]);
+            trainer_free(t);
+        }
+        outcome_free(&want);
+    }
+}
+
+/* ---- what may change a little ---- */
+
+static void fusion_levels(void **state)
+{
+    /* Of gradients after one update: eager ops round what fused ones keep in registers. */
+    static const double bounds[POLICIES] = {1e-4, 1e-2, 5e-2, 5e-2, 1e-2};
+    (void)state;
+    for (int i = 0; i < POLICIES; i++) {
+        trainer_options o = three_blocks(policies[i]);
+        o.mode = STEP_FORWARD_BACKWARD;
+        outcome want = run(&o);
+        o.fusion = FUSION_NONE;
+        outcome got = run(&o);
+        tensors_close(want.p, want.grads, got.grads, bounds[i], policies[i]);
+        for (int s = 0; s < STEPS; s++)
+            assert_true(fabs(got.losses[s] - want.losses[s]) <= bounds[i] * want.losses[s]);
+        outcome_free(&want);
+        outcome_free(&got);
+    }
+}
+
+/* ---- learning ---- */
+
+/* One batch with distinct positions can be learned by heart; each policy must get there. */
+static void overfits(void **state)
+{
+    static const double rates[POLICIES] = {3e-3, 3e-3, 3e-3, 1e-2, 3e-3};
+    (void)state;
+    for (int i = 0; i < POLICIES; i++)
+        for (int eager = 0; eager < 2; eager++) {
+            trainer_options o = small_options();
+            o.precision = precision_find(policies[i]);
+            o.fusion = eager ? FUSION_NONE : FUSION_GRAPH;
+            o.lr = rates[i];
+            trainer *t = create(&o);
+            for (int s = 0; s < 200; s++)
+                step(t);
+            const double loss = trainer_loss(t);
+            print_message("%-10s %-7s loss %.5f after 200 steps\n", policies[i], eager ? "eager" : "fused", loss);
+            assert_true(loss < 0.01);
+            trainer_free(t);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recomputation), cmocka_unit_test(streams_and_memory), cmocka_unit_test(looking),
+        cmocka_unit_test(fusion_levels), cmocka_unit_test(overfits),
+    };
+    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
+}

@@ -1,0 +1,161 @@
+/* What updates parameters: the learning rate, the loss scale, clipping, the optimizer alone; and parameters written and
+ * read back. */
+#include "tests/model_problem.h"
+#include "tests/test.h"
+
+#include "common/core/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void learning_rate(void **state)
+{
+    (void)state;
+    for (int i = 0; i < POLICIES; i++) {
+        trainer_options o = small_options();
+        o.precision = precision_find(policies[i]);
+        trainer *t = create(&o);
+        float *before = all_params(t);
+        trainer_set_lr(t, 0);
+        step(t);
+        float *after = all_params(t);
+        same_bits(trainer_params(t), before, after, "a step with a learning rate of 0");
+        trainer_set_lr(t, 1e-2);
+        step(t);
+        free(after);
+        after = all_params(t);
+        assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
+        free(before);
+        free(after);
+        trainer_free(t);
+    }
+}
+
+/* Values come back as they were written where there is a master, and rounded once where there is none. */
+static void parameters_in_and_out(void **state)
+{
+    (void)state;
+    for (int i = 0; i < POLICIES; i++) {
+        trainer_options o = small_options();
+        o.precision = precision_find(policies[i]);
+        trainer *t = create(&o);
+        const int64_t n = trainer_params(t)->parameters;
+        float *values = malloc((size_t)n * sizeof *values);
+        rng_normal(values, (size_t)n, 1, 2, 0, 1);
+        set_params(t, values);
+        float *back = all_params(t);
+        if (strcmp(policies[i], "bf16-pure") == 0)
+            tensors_close(trainer_params(t), values, back, 0x1p-8, policies[i]);
+        else
+            same_bits(trainer_params(t), values, back, policies[i]);
+        free(values);
+        free(back);
+        trainer_free(t);
+    }
+}
+
+static void loss_scale(void **state)
+{
+    (void)state;
+    trainer_options o = small_options();
+    o.precision = precision_find("fp16");
+    trainer *t = create(&o);
+    sb_optimizer_state s;
+    golden_params(t);
+    golden_tokens(t, 0);
+    float *before = all_params(t);
+    trainer_set_loss_scale(t, 0x1p24);
+    step(t);
+    trainer_optimizer_state(t, &s);
+    assert_true(s.step == 0 && s.skipped == 1 && s.loss_scale == 0x1p23f);
+    float *after = all_params(t);
+    same_bits(trainer_params(t), before, after, "a step whose gradients overflow");
+    for (int i = 0; s.step == 0 && i < 24; i++) {
+        step(t);
+        trainer_optimizer_state(t, &s);
+    }
+    assert_true(s.step == 1 && s.skipped >= 2 && s.loss_scale * (float)(1 << s.skipped) == 0x1p24f);
+    free(after);
+    after = all_params(t);
+    assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
+    free(before);
+    free(after);
+    trainer_free(t);
+}
+
+static void clipping(void **state)
+{
+    (void)state;
+    trainer_options o = small_options();
+    o.eps = 1; /* so that the size of a gradient matters for the update */
+    o.lr = 0.5;
+    o.weight_decay = 0.1;
+    for (int clip = 0; clip < 3; clip++) {
+        o.clip_norm = (const double[]){0, 0.25, 100}[clip];
+        trainer *t = create(&o);
+        const params *p = trainer_params(t);
+        golden_params(t);
+        golden_tokens(t, 0);
+        float *before = all_params(t);
+        trainer_options plain = o;
+        plain.mode = STEP_FORWARD_BACKWARD;
+        plain.clip_norm = 0;
+        trainer *other = create(&plain);
+        golden_params(other);
+        golden_tokens(other, 0);
+        step(other);
+        float *grads = all_grads(other);
+        trainer_free(other);
+        step(t);
+        float *after = all_params(t), *want = malloc((size_t)p->parameters * sizeof *want);
+        double norm = 0;
+        for (int64_t i = 0; i < p->parameters; i++)
+            norm += (double)grads[i] * grads[i];
+        norm = sqrt(norm);
+        assert_true(norm > 0.5 && norm < 100);
+        const double factor = clip == 1 ? 0.25 / norm : 1;
+        for (int64_t i = 0; i < p->parameters;
+             i++) { /* in the first step m / correction1 is g, sqrt(v) / correction2 is |g| */
+            const double g = grads[i] * factor, kept = before[i] * (1 - 0.5 * 0.1);
+            want[i] = (float)(kept - 0.5 * g / (fabs(g) + 1));
+        }
+        tensors_close(p, want, after, 1e-6, "the update of clipped gradients");
+        sb_optimizer_state s;
+        trainer_optimizer_state(t, &s);
+        if (clip > 0)
+            assert_true(fabs(s.grad_norm - norm) < 1e-5 * norm);
+        free(before), free(grads), free(after), free(want);
+        trainer_free(t);
+    }
+}
+
+/* The optimizer alone does what it does in a step. */
+static void optimizer_alone(void **state)
+{
+    (void)state;
+    trainer_options o = small_options();
+    trainer *t = create(&o);
+    step(t);
+    float *before = all_params(t), *grads = all_grads(t);
+    assert_true(trainer_optimizer(t));
+    float *after = all_params(t), *grads_after = all_grads(t);
+    same_bits(trainer_params(t), grads, grads_after, "gradients beside the optimizer");
+    assert_true(worst_tensor(trainer_params(t), before, after, NULL) > 1e-4);
+    sb_optimizer_state s;
+    trainer_optimizer_state(t, &s);
+    assert_true(s.step == 2);
+    assert_true(trainer_optimizer_bytes(t) == 28.0 * (double)trainer_params(t)->elements); /* p, m, v twice; g */
+    step(t);
+    free(before), free(grads), free(after), free(grads_after);
+    trainer_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learning_rate), cmocka_unit_test(parameters_in_and_out), cmocka_unit_test(loss_scale),
+        cmocka_unit_test(clipping),      cmocka_unit_test(optimizer_alone),
+    };
+    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
+}

@@ -28,7 +28,7 @@ die_usage() {
 }
 
 # bench_roofline first: the others print their share of the ceilings that it measures.
-benches=(roofline attention flash)
+benches=(roofline attention flash transformer)
 for source in bench/bench_*.c; do
     name=${source#bench/bench_} name=${name%.c}
     [[ " ${benches[*]} " == *" $name "* ]] || benches+=("$name")
@@ -39,6 +39,9 @@ small_options() { # NAME
         roofline) echo --size 256 --bytes 1M --iters 3 --warmup 1 ;;
         attention) echo --batch 1 --head-dim 16 --seq 128,256 --iters 3 --warmup 1 ;;
         flash) echo --head-dim 64 --seq 128,256 --dtype fp32 --iters 3 --warmup 1 ;;
+        transformer) echo --size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1 ;;
+        mixed_precision) echo --size tiny --seq 32 --width 768 --iters 3 --warmup 1 ;;
+        memory) echo --size tiny --seq 16 ;;
         *) echo --iters 3 --warmup 1 ;;
     esac
 }

@@ -111,5 +111,126 @@ if [ -s "$attention" ]; then
     done
 fi
 
+# Of a list of sizes of models, those that are there, in their order.
+sizes_of() {
+    for size in tiny small medium large xl 2.7b xl-2026 10b 8b; do
+        case " $1 " in *" $size "*) printf '%s ' "$size" ;; esac
+    done
+}
+at_least() { # N VALUES: of which 0 stands for no value
+    n=$1 found=0
+    for value in $2; do [ "$value" = 0 ] || found=$((found + 1)); done
+    [ "$found" -ge "$n" ]
+}
+without_zero() { echo " $1 " | sed 's/ 0 / /'; }
+
+transformer=$results/bench_transformer.csv
+if [ -s "$transformer" ]; then
+    warm= # rows of the warm-up study stand apart
+    case " $("$report" --values "$transformer" warmup status=ok) " in *" 5 "*) warm=warmup=5 ;; esac
+    level=graph # the CPU has none
+    case " $("$report" --values "$transformer" variant status=ok) " in *" graph "*) ;; *) level=kernels ;; esac
+    for precision in $("$report" --values "$transformer" precision); do
+        pick "$transformer" size,seq,precision "precision=$precision" "variant=$level" $warm || continue
+        several "$(values seq)" || continue
+        draw transformer_time.gp "transformer_time_$precision" "Training step, $precision ($shape)" \
+            "seqs = '$(values seq)'" "sizes = '$(sizes_of "$(values size)")'"
+    done
+    if pick "$transformer" size,seq,precision "variant=$level" $warm && several "$(values seq)"; then
+        set -- "seqs = '$(values seq)'" "sizes = '$(sizes_of "$(values size)")'"
+        share=mfu_causal_pct
+        [ "$(values mfu_causal_pct)" != nan ] || share=ceiling_pct
+        [ "$(values $share)" = nan ] ||
+            draw transformer_mfu.gp transformer_mfu "Share of the GPU's peak in a step ($shape)" "$@" \
+                "precisions = '$(values precision)'" "share = '$share'"
+        case " $(values precision) " in *" fp32 "*)
+            case " $(values precision) " in *" bf16 "*)
+                draw transformer_speedup.gp transformer_speedup "bf16 against fp32, training step ($shape)" "$@" \
+                    "slow = 'fp32'" "fast = 'bf16'"
+                ;;
+            esac
+            ;;
+        esac
+    fi
+    for precision in $("$report" --values "$transformer" precision); do
+        pick "$transformer" size,seq,precision "precision=$precision" $warm || continue
+        several "$(values variant)" || continue
+        lengths=
+        for seq in $(values seq); do # those of which several levels were measured
+            several "$(values variant "seq=$seq")" && lengths="$lengths $seq"
+        done
+        sizes=
+        for size in $(sizes_of "$(values size)"); do
+            several "$(values variant "size=$size")" && sizes="$sizes $size"
+        done
+        levels=
+        for each in none kernels graph; do
+            case " $(values variant) " in *" $each "*) levels="$levels $each" ;; esac
+        done
+        [ -z "$lengths" ] || draw transformer_fusion.gp "transformer_fusion_$precision" \
+            "What fusion gives, $precision ($shape)" "lengths = '$lengths'" "sizes = '$sizes'" "variants = '$levels'"
+    done
+    for sweep in layers:3:depth d_model:3:width batch:3:batch seq:5:context; do
+        axis=${sweep%%:*} rest=${sweep#*:}
+        pick "$transformer" "$axis,precision" "variant=$level" $warm || continue
+        at_least "${rest%:*}" "$(values "$axis")" || continue
+        case $axis in layers) what=blocks ;; d_model) what="width (d-model)" ;; batch) what=sequences ;;
+            *) what="context length S (tokens)" ;; esac
+        draw transformer_scaling.gp "transformer_scaling_${rest#*:}" "Scaling in ${rest#*:} ($shape)" "axis = '$axis'" \
+            "axis_text = '$what'" "points = '$(without_zero "$(values "$axis")")'" "precisions = '$(values precision)'"
+    done
+    for precision in $("$report" --values "$transformer" precision); do
+        pick "$transformer" size,warmup,precision "precision=$precision" "variant=$level" || continue
+        several "$(values warmup)" || continue
+        sizes=
+        for size in $(sizes_of "$(values size)"); do
+            several "$(values warmup "size=$size")" && sizes="$sizes $size"
+        done
+        [ -z "$sizes" ] || draw transformer_warmup.gp "transformer_warmup_$precision" \
+            "Warm-up and the mean, $precision ($shape)" "sizes = '$sizes'" "counts = '$(values warmup)'"
+    done
+fi
+
+mixed=$results/bench_mixed_precision.csv
+if [ -s "$mixed" ]; then
+    if pick "$mixed" width,norm,dtype,statistics variant=norm magnitude=1 && several "$(values width)"; then
+        draw mixed_norm.gp mixed_norm "Norms with statistics in 16 bits" "widths = '$(values width)'" \
+            "dtypes = '$(values dtype)'" "statistics = '$(values statistics)'" "norms = '$(values norm)'"
+    fi
+    for seq in $("$report" --values "$mixed" seq variant=timing status=ok); do
+        pick "$mixed" size,precision variant=timing "seq=$seq" || continue
+        several "$(values size)" || continue
+        precisions=
+        for each in tf32 bf16 bf16-pure fp16; do
+            case " $(values precision) " in *" $each "*) precisions="$precisions $each" ;; esac
+        done
+        draw mixed_speedup.gp "mixed_speedup_$seq" "Speed-up over fp32, context $seq, batch $(values batch)" \
+            "sizes = '$(sizes_of "$(values size)")'" "precisions = '$precisions'"
+    done
+fi
+
+memory=$results/bench_memory.csv
+if [ -s "$memory" ]; then
+    level=graph # the CPU has none
+    case " $("$report" --values "$memory" variant status=ok) " in *" graph "*) ;; *) level=kernels ;; esac
+    for precision in $("$report" --values "$memory" precision); do
+        pick "$memory" seq,precision,mode "precision=$precision" "variant=$level" || continue
+        draw memory_peak.gp "memory_peak_$precision" "Peak memory, $precision ($shape)" "lengths = '$(values seq)'" \
+            "modes = '$(values mode)'"
+        longest=$(values seq)
+        longest=${longest##* }
+        rm -f "$work"/timeline-*
+        files='' panels=''
+        for mode in forward forward-backward train-step; do # a name of its own: gnuplot's lists are parted by blanks
+            timeline=$results/memory/$(values events "mode=$mode" "seq=$longest")
+            [ -f "$timeline" ] || continue
+            cp "$timeline" "$work/timeline-$mode"
+            files="$files $work/timeline-$mode" panels="$panels $mode"
+        done
+        [ -z "$files" ] || draw memory_timeline.gp "memory_timeline_$precision" \
+            "Memory of a step at S $longest, $precision ($shape)" "files = $(quoted "$files")" "panels = '$panels'"
+    done
+fi
+
 echo "$drawn figures in $out"
 exit $failed

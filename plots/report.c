@@ -92,12 +92,18 @@ static void write_sections(FILE *out, const char *dir)
     roofline_findings(out, dir);
     flash_findings(out, dir);
     attention_findings(out, dir);
+    transformer_findings(out, dir);
+    mixed_findings(out, dir);
+    memory_findings(out, dir);
     fprintf(out, "\n");
     ran_section(out, dir);
     machine_section(out, dir);
     roofline_section(out, dir);
     flash_section(out, dir);
     attention_section(out, dir);
+    transformer_section(out, dir);
+    mixed_section(out, dir);
+    memory_section(out, dir);
     pytorch_section(out, dir);
     published_section(out, dir);
 }

@@ -5,11 +5,16 @@
 #include "common/core/error.h"
 #include "plots/report_table.h"
 
+/* Rows of variants that the parameter means nothing to have no value of it and do not count. */
 static bool alike(const table *t, const char *column)
 {
-    for (size_t i = 1; i < t->n; i++)
-        if (strcmp(table_text(t, 0, column), table_text(t, i, column)) != 0)
+    const char *known = "";
+    for (size_t i = 0; i < t->n; i++) {
+        const char *text = table_text(t, i, column);
+        if (*text && *known && strcmp(text, known) != 0)
             return false;
+        known = *text ? text : known;
+    }
     return true;
 }
 
@@ -23,18 +28,42 @@ FILE *text_stream(char **text, size_t *bytes)
     return out;
 }
 
+/* Dimensions whose 0 means: as the others say. */
+static bool is_unset(const char *name, const char *value)
+{
+    static const char *const names[] = {"heads_kv", "seq_k", "heads", "d_model", "d_ff", "layers", "vocab"};
+    for (size_t i = 0; strcmp(value, "0") == 0 && i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Parameters of the benches of a whole model at the value that goes without saying. */
+static bool is_plain(const char *name, const char *value)
+{
+    static const char *const plain[][2] = {
+        {"mode", "train-step"},   {"attention", "flash"},   {"recompute", "none"},
+        {"recompute_every", "1"}, {"fp32_products", "fma"}, {"grad_dtype", "policy"},
+        {"overlap", "auto"},         {"warmup", "5"},          {"share_grads", "1"},
+    };
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(name, plain[i][0]) == 0 && strcmp(value, plain[i][1]) == 0)
+            return true;
+    return is_unset(name, value);
+}
+
 /* How a parameter reads in a title; what is a plain default is left out. */
 static void print_param(FILE *out, const char *name, const char *value, const char *separator)
 {
     bool zero = strcmp(value, "0") == 0, one = strcmp(value, "1") == 0;
+    if (!*value || is_plain(name, value))
+        return;
     if (strcmp(name, "causal") == 0)
         fprintf(out, "%s%s", separator, zero ? "not causal" : "causal");
     else if (strcmp(name, "heads") == 0)
         fprintf(out, "%s%s %s", separator, value, one ? "head" : "heads");
     else if (strcmp(name, "deterministic") == 0)
         fprintf(out, "%s%s", zero ? "" : separator, zero ? "" : "deterministic");
-    else if ((strcmp(name, "heads_kv") == 0 || strcmp(name, "seq_k") == 0) && zero)
-        return;
     else if (strcmp(name, "layout") != 0 || strcmp(value, "bhsd") != 0)
         fprintf(out, "%s%s %s", separator, name, value);
 }
@@ -78,7 +107,7 @@ char *table_case(const table *t, size_t row)
     fputs(table_text(t, row, "variant"), out);
     for (int c = t->first_param; c < t->end_param; c++) {
         const char *name = t->file->header[c], *value = table_text(t, row, name);
-        if (!alike(t, name) && *value)
+        if (!alike(t, name) && *value && !is_unset(name, value))
             fprintf(out, " %s=%s", name, value);
     }
     fclose(out);

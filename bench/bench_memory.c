@@ -1,0 +1,272 @@
+/* bench_memory: where does every byte of a forward and of a whole training step go?
+ *
+ * The `memory_profiling` problem of Stanford's CS336, assignment 2: the 2.7b model at contexts 128, 256 and 512, forward
+ * alone and a whole step, fp32 and bf16: the timeline of what is held, the peak, the size of a tensor of the residual
+ * stream, the largest allocations and who made them; and what a block keeps for its backward.
+ *
+ * One row is one model, shape, policy and mode. A step's memory is planned before it runs, so the timeline is exact and
+ * not sampled: every tensor's allocation and release, in <results>/memory/<case>.csv, or with --snapshot for PyTorch's
+ * memory viewer. Two steps really run. predicted_* is a closed form that knows the shapes alone; driver_* is what the
+ * device's driver says.
+ * Run: ./bench_memory                                         2.7b at three contexts
+ *      ./bench_memory --size tiny --top 10 --snapshot tiny.pickle
+ * Expect: forward alone is the parameters and one block; a step is a hump over parameters, moments and gradients. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bench/memory_row.h"
+#include "bench/model_case.h"
+#include "common/core/error.h"
+#include "common/device/watchdog.h"
+#include "common/model/snapshot.h"
+
+static const option_spec option_table[] = {
+    MODEL_OPTIONS("2.7b", "tiny", "128,256,512", "16,32", "fp32,bf16", "forward,train-step"),
+    {"share-grads", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "",
+     "activations may lie where gradients are not written yet"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "graph", "kernels", 0, -1, FUSION_CHOICES, "",
+     "fusion level; --list says what each is"},
+    {"events", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
+     "folder for the timelines, a CSV each case; auto: memory/ beside the rows; none: nowhere"},
+    {"snapshot", OPTION_TEXT, 0, "none", NULL, 0, -1, NULL, "",
+     "file for PyTorch's memory viewer (pytorch.org/memory_viz), of the only case; none: not written"},
+    {"top", OPTION_INT, 0, "0", NULL, 0, 1000, NULL, "", "print so many of the largest allocations of each case"},
+    {"max-error-pct", OPTION_REAL, 0, "1", NULL, 0, 1e9, NULL, "%",
+     "exit with 4 when the closed form misses a phase's peak by more"},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"none", "an eager framework's ops: one pass over memory each, launched from the host"},
+    {"kernels", "fused kernels, launched from the host"},
+    {"graph", "fused kernels, the step replayed as one CUDA graph"},
+    {0}};
+
+/* clang-format off */
+#define KIND_COLUMNS(prefix, shown, what)                                                                              \
+    {prefix "param_bytes", COLUMN_INT, false, what "parameters as the products read them"},                        \
+    {prefix "master_bytes", COLUMN_INT, false, what "what makes a 16-bit parameter fp32"},                             \
+    {prefix "moment1_bytes", COLUMN_INT, false, what "AdamW's mean of gradients"},                                     \
+    {prefix "moment2_bytes", COLUMN_INT, false, what "AdamW's mean of squares"},                                       \
+    {prefix "grad_bytes", COLUMN_INT, shown, what "gradients written so far"},                                     \
+    {prefix "activation_bytes", COLUMN_INT, shown, what "kept for backward"},                                          \
+    {prefix "temporary_bytes", COLUMN_INT, false, what "gradients of activations, and pieces of ops"},                 \
+    {prefix "workspace_bytes", COLUMN_INT, false, what "scratch of ops"},                                              \
+    {prefix "other_bytes", COLUMN_INT, false, what "tokens, losses, tables, the optimizer's record"}
+/* clang-format on */
+
+static const column_spec column_table[] = {
+    {"peak_bytes", COLUMN_INT, true, "most held at once: parameters, moments, gradients, activations, scratch"},
+    {"predicted_bytes", COLUMN_INT, true, "the same by the closed form"},
+    {"err_pct", COLUMN_REAL, true, "worst phase: |predicted - held| as a share of what was held"},
+    {"err_kinds_pct", COLUMN_REAL, false, "worst kind at the peak: |predicted - held| as a share of the peak"},
+    {"forward_peak_bytes", COLUMN_INT, false, "most held in forward"},
+    {"backward_peak_bytes", COLUMN_INT, false, "most held in backward"},
+    {"optimizer_peak_bytes", COLUMN_INT, false, "most held while what backward left of AdamW runs"},
+    {"predicted_forward_peak_bytes", COLUMN_INT, false, "the closed form of forward's"},
+    {"predicted_backward_peak_bytes", COLUMN_INT, false, "the closed form of backward's"},
+    {"predicted_optimizer_peak_bytes", COLUMN_INT, false, "the closed form of the optimizer's"},
+    KIND_COLUMNS("", true, "at the peak: "),
+    KIND_COLUMNS("predicted_", false, "by the closed form, at its peak: "),
+    {"peak_phase", COLUMN_TEXT, false, "the phase of the peak"},
+    {"peak_op", COLUMN_INT, false, "ops of the step before the peak"},
+    {"allocated_bytes", COLUMN_INT, false, "taken from the device: what lies outside the arena, and the arena"},
+    {"arena_bytes", COLUMN_INT, false, "the one block of gradients, activations, temporaries and workspaces"},
+    {"driver_bytes", COLUMN_INT, false, "memory that is no longer free once the step is set up, by the driver"},
+    {"driver_over_counted_bytes", COLUMN_INT, true, "driver_bytes - allocated_bytes: streams, rounding"},
+    {"driver_step_bytes", COLUMN_INT, false, "what two steps take beyond that: kernels loaded at first use, the graph"},
+    {"residual_bytes", COLUMN_INT, true, "one tensor of the residual stream: batch seq d_model elements"},
+    {"saved_per_block_bytes", COLUMN_INT, true, "activations of the first block when forward ends"},
+    {"predicted_saved_per_block_bytes", COLUMN_INT, false, "the same by the closed form"},
+    {"saved_per_token_bytes", COLUMN_REAL, false, "saved_per_block_bytes / (batch seq)"},
+    {"largest_bytes", COLUMN_INT, true, "the largest allocation of the step itself"},
+    {"largest", COLUMN_TEXT, true, "its name"},
+    {"largest_kind", COLUMN_TEXT, false, "what it is for"},
+    {"largest_block", COLUMN_INT, false, "the first block to make it; -1: outside the blocks"},
+    {"largest_count", COLUMN_INT, false, "how often the step makes it"},
+    {"loss", COLUMN_REAL, false, "of the second step"},
+    {"events", COLUMN_TEXT, false, "file of the timeline, in the folder memory/ beside the rows or that of --events"},
+    {0}};
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    if (strcmp(option_text(o, "snapshot"), "none") != 0 && cases_count(o) != 1) {
+        snprintf(msg, msg_bytes, "--snapshot is of one case, and these are %zu; --dry-run lists them", cases_count(o));
+        return false;
+    }
+    return model_options_validate(o, msg, msg_bytes);
+}
+
+static const bench_info info = {
+    .name = "bench_memory",
+    .summary = "Where does every byte of a forward and of a whole training step go?",
+    .notes =
+        "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that\n"
+        "it runs by: exact, tensor by tensor. Two steps run, and their walk is compared with the plan. The closed\n"
+        "form (formulas_memory.h) knows shapes, flags and what ops want as workspace; it does not see the plan.\n"
+        "Memory of the CUDA context and of libraries is in none of the columns but driver_step_bytes, in part.",
+    .examples = "./bench_memory --size 2.7b --seq 512 --top 5\n"
+                "./bench_memory --size xl --seq 512 --recompute none,selective,attn,mlp,block --mode train-step\n"
+                "./bench_memory --size 2.7b --seq 128 --precision bf16 --mode train-step --snapshot step.pickle",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate};
+
+static bool bound_missed; /* --max-error-pct, by any case */
+
+/* ---- files ---- */
+
+/* The folder for timelines, or NULL. Caller frees. */
+static char *events_folder(const session *s)
+{
+    const char *asked = option_text(s->opt, "events");
+    if (strcmp(asked, "none") == 0 || (strcmp(asked, "auto") == 0 && !s->csv_path))
+        return NULL;
+    const char *slash = s->csv_path ? strrchr(s->csv_path, '/') : NULL;
+    char *folder = strcmp(asked, "auto") != 0 ? xstrdup(asked)
+                   : slash                    ? xasprintf("%.*s/memory", (int)(slash - s->csv_path), s->csv_path)
+                                              : xstrdup("memory");
+    struct stat is;
+    mkdir(folder, 0777);
+    if (stat(folder, &is) != 0 || !S_ISDIR(is.st_mode))
+        die(EXIT_CODE_FAILURE, "can't make the folder %s for timelines; --events names another", folder);
+    return folder;
+}
+
+static void start(session *s)
+{
+    model_start(s);
+    ((model_bench *)s->user)->more = events_folder(s);
+}
+
+static void finish(session *s)
+{
+    free(((model_bench *)s->user)->more);
+    model_finish(s);
+}
+
+static const option_spec *spec_of_column(const char *column)
+{
+    const option_spec *spec = option_table;
+    for (; spec->name; spec++) {
+        size_t i = 0;
+        while (spec->name[i] && (spec->name[i] == '-' ? '_' : spec->name[i]) == column[i])
+            i++;
+        if (!spec->name[i] && !column[i])
+            break;
+    }
+    return spec;
+}
+
+/* "2.7b_4_512_bf16_train-step_graph": the first five parameters, then what is not its default. Caller frees. */
+static char *short_name(const options *o, const bench_case *c)
+{
+    enum { ALWAYS = 5 };
+    char *name = xstrdup("");
+    for (size_t i = 0; i < options_param_count(o); i++) {
+        const char *column = options_param_name(o, i), *value = case_param(c, i), *def = spec_of_column(column)->def;
+        if (i >= ALWAYS && def && strcmp(value, def) == 0)
+            continue;
+        char *longer =
+            i < ALWAYS ? xasprintf("%s%s%s", name, i ? "_" : "", value) : xasprintf("%s_%s-%s", name, column, value);
+        free(name);
+        name = longer;
+    }
+    char *whole = xasprintf("%s_%s", name, case_variant(c));
+    free(name);
+    return whole;
+}
+
+static void write_files(session *s, const bench_case *c, row *w, const timeline *x, const char *name)
+{
+    const char *folder = ((model_bench *)s->user)->more, *snapshot = option_text(s->opt, "snapshot");
+    if (folder) {
+        char *path = xasprintf("%s/%s.csv", folder, name);
+        if (!timeline_write(x, path, case_key(c)))
+            die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
+        row_text(w, "events", strrchr(path, '/') + 1);
+        free(path);
+    }
+    if (strcmp(snapshot, "none") != 0 && !snapshot_write(snapshot, x->events, x->count, x->arena_bytes))
+        die(EXIT_CODE_FAILURE, "%s: %s", snapshot, strerror(errno));
+}
+
+/* Two steps: the first op by op, the second by its graph where there is one. */
+static bool steps_run(session *s, row *w, trainer *t)
+{
+    for (int i = 0; i < 2; i++) {
+        if (!trainer_step(t)) {
+            row_status_set(w, ROW_FAIL, "%s", sb_last_message());
+            return false;
+        }
+        const double loss = trainer_loss(t);
+        row_real(w, "loss", loss);
+        if (!isfinite(loss)) {
+            row_status_set(w, ROW_FAIL, "the loss of step %d is not finite", i + 1);
+            return false;
+        }
+        watchdog_beat();
+    }
+    device_state_note(s->dev);
+    return true;
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    const model_bench *b = s->user;
+    trainer_options o;
+    char why[512] = "";
+    if (!model_case_options(c, &o, why, sizeof why)) {
+        row_status_set(w, ROW_SKIP, "%s", why);
+        return;
+    }
+    o.fusion = fusion_parse(case_variant(c));
+    o.share_grad_memory = case_int(c, "share-grads") != 0;
+    if (o.fusion == FUSION_GRAPH && device_kind_of(s->dev) == DEVICE_CPU) {
+        row_status_set(w, ROW_SKIP, "the CPU has no graphs; --variant kernels is the same there");
+        return;
+    }
+    const bool driver = device_kind_of(s->dev) == DEVICE_CUDA; /* a host's free memory changes on its own */
+    const double free_before = (double)device_free_bytes(s->dev);
+    trainer *t = trainer_create(s->dev, s->mem, b->kernels, b->ctx, &o, why, sizeof why);
+    if (!t) {
+        row_status_set(w, ROW_SKIP, "%s", why); /* the session says oom instead where memory was what lacked */
+        return;
+    }
+    device_sync(s->dev);
+    const double free_created = (double)device_free_bytes(s->dev);
+    timeline x = timeline_of(t);
+    if (!timeline_valid(&x, why, sizeof why)) {
+        row_status_set(w, ROW_FAIL, "bug of the planner: %s", why);
+    } else if (steps_run(s, w, t) && trainer_options_of(t)->fusion != o.fusion) {
+        row_status_set(w, ROW_SKIP, "the step can't be captured as a graph");
+    } else if (row_status_get(w) == ROW_OK) {
+        char *name = short_name(s->opt, c);
+        const double error = memory_row_fill(s, w, t, &x, name);
+        if (error > option_real(s->opt, "max-error-pct")) {
+            warn("the closed form misses a phase's peak by %.3g %%: %s", error, case_key(c));
+            bound_missed = true;
+        }
+        write_files(s, c, w, &x, name);
+        free(name);
+        if (driver) {
+            row_int(w, "driver_bytes", (int64_t)(free_before - free_created));
+            row_int(w, "driver_over_counted_bytes",
+                    (int64_t)(free_before - free_created) - trainer_memory_of(t).allocated);
+            row_int(w, "driver_step_bytes", (int64_t)(free_created - (double)device_free_bytes(s->dev)));
+        }
+    }
+    timeline_free(&x);
+    trainer_free(t);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {start, run, finish, model_case_estimate};
+    const int code = session_main(&info, &hooks, argc, argv);
+    return code == EXIT_CODE_OK && bound_missed ? EXIT_CODE_GATE : code;
+}

@@ -1,0 +1,172 @@
+/* bench_mixed_precision: what does low precision cost in accuracy and give in speed, and where does autocast stay fp32?
+ *
+ * The mixed-precision problems of Stanford's CS336, assignment 2, answered in numbers by ops that ran on the device.
+ * Each variant is an experiment with parameters of its own:
+ * accumulation: n times x, each sum rounded to its dtype; `stalls_after` = additions after which the sum stands still.
+ * autocast: the dtype of every tensor of a small model, and its error against double.
+ * norm: RMSNorm and LayerNorm with statistics in several dtypes; err_rel = |y - y_fp64| / |y_fp64|.
+ * timing: a transformer's forward, backward and AdamW by precision policy; speedup_* = time of fp32 / time.
+ * Run: ./bench_mixed_precision                          all four
+ *      ./bench_mixed_precision --variant accumulation --sum 1000x0.01 --pair all
+ *      ./bench_mixed_precision --variant timing --size large --seq 128:1024:*2
+ * Expect: 4.0 from a bf16 sum of 1000 x 0.01; statistics of fp16 overflow beyond 255; bf16 gains most in large models.
+ * Limits: speed-ups are over fp32 without tensor cores, as PyTorch has it by default. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/mixed.h"
+#include "bench/model_case.h"
+
+/* ---- what can be asked ---- */
+
+static option_spec option_table[] = {
+    {"sum", OPTION_TEXT, OPTION_LIST, "1000x0.01,10000x0.001", NULL, 0, -1, NULL, "",
+     "accumulation: terms x term, at most 1000000 terms"},
+    {"pair", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, MIXED_PAIRS, "",
+     "accumulation: dtype of the sum + that of the addend (-cast: converted first; -kahan: compensated)"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,fp16,bf16", NULL, 0, -1, "fp32|fp16|bf16", "",
+     "autocast: what it casts to (fp32: it is off); norm: of x and y"},
+    {"tensor", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, MIXED_TENSORS, "", "autocast: which tensor"},
+    {"norm", OPTION_CHOICE, OPTION_LIST, "rms,layer", NULL, 0, -1, "rms|layer", "", "norm: which"},
+    {"statistics", OPTION_CHOICE, OPTION_LIST, "fp32,own,own-sums", NULL, 0, -1, "fp32|own|own-sums", "",
+     "norm: stored in fp32, in x's own dtype, or also summed in it"},
+    {"width", OPTION_INT, OPTION_LIST, "768,2560,12800", "768,2560", 1, 131072, NULL, "", "norm: elements of a row"},
+    {"magnitude", OPTION_REAL, OPTION_LIST, "0.001,1,300", NULL, 0, 1e30, NULL, "", "norm: standard deviation of x"},
+    {"eps", OPTION_REAL, OPTION_LIST, "1e-5", NULL, 0, 1, NULL, "", "norm: added to the mean of squares"},
+    MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "256", "32", "fp32,tf32,fp16,bf16-pure,bf16", "train-step"),
+    {"iters", OPTION_INT, 0, "10", "5", 1, 1000000, NULL, "steps", "timing: measured steps"},
+    {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "steps", "timing: steps before them"},
+    {"max-time", OPTION_REAL, 0, "5", NULL, 0, 86400, NULL, "s",
+     "timing: stop a case early after this long, at least 3 steps; 0: never"},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"accumulation", "the same number added n times: what is left of it"},
+    {"autocast", "dtypes of a small model's tensors under autocast, forward and backward"},
+    {"norm", "RMSNorm and LayerNorm with statistics in fp32, fp16 and bf16"},
+    {"timing", "forward, backward and AdamW of a transformer, against fp32"},
+    {0}};
+
+static const column_spec column_table[] = {
+    {"fwd_ms", COLUMN_REAL, false, "timing: forward with the loss, median"},
+    {"fwd_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"fwd_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"bwd_ms", COLUMN_REAL, false, "timing: backward, median; with --overlap with AdamW beside it"},
+    {"bwd_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"bwd_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"opt_ms", COLUMN_REAL, false, "timing: AdamW, median"},
+    {"opt_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"opt_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"step_ms", COLUMN_REAL, true, "timing: whole step, median"},
+    {"step_p10_ms", COLUMN_REAL, false, "10th percentile"},
+    {"step_p90_ms", COLUMN_REAL, false, "90th percentile"},
+    {"n_samples", COLUMN_INT, false, "timing: measured steps"},
+    {"speedup_fwd", COLUMN_REAL, true, "timing: forward of fp32 / forward"},
+    {"speedup_bwd", COLUMN_REAL, true, "timing: the same of backward"},
+    {"speedup_opt", COLUMN_REAL, false, "timing: the same of AdamW"},
+    {"speedup_step", COLUMN_REAL, true, "timing: the same of the step"},
+    {"peak_bytes", COLUMN_INT, false, "timing: device memory of the step"},
+    MODEL_ERROR_COLUMNS,
+    {"value", COLUMN_REAL, true, "accumulation: the sum"},
+    {"bits", COLUMN_TEXT, false, "accumulation: the sum as it lies in memory"},
+    {"exact", COLUMN_REAL, false, "accumulation: terms x term in double"},
+    {"err_abs", COLUMN_REAL, false, "accumulation: |value - exact|"},
+    {"stalls_after", COLUMN_INT, true, "accumulation: additions after which the sum stands still; - when it does not"},
+    {"tensor_dtype", COLUMN_TEXT, true, "autocast: read off the tensor"},
+    {"expected_dtype", COLUMN_TEXT, false, "autocast: what PyTorch's autocast gives"},
+    {"statistics_dtype", COLUMN_TEXT, false, "norm: dtype of the stored statistics"},
+    {"squares_overflowed", COLUMN_INT, false, "norm: squares that are not finite"},
+    {"rows_overflowed", COLUMN_INT, true, "norm: rows, of 64, whose sum or mean of squares is not finite"},
+    {"y_nonfinite", COLUMN_INT, false,
+     "norm: elements of y that are not finite; row 0 of x is zero, so eps decides there"},
+    {"eps_stored", COLUMN_REAL, false, "norm: 0 + eps in the dtype of the statistics"},
+    {"eps_smallest", COLUMN_REAL, false, "norm: the smallest power of ten (down to 1e-37) that is not 0 there"},
+    {"err_rel", COLUMN_REAL, true, "relative error against double; L2 for tensors, not finite counts as zero"},
+    {"err_fused", COLUMN_REAL, false, "norm: the same of the fused RMSNorm, whose statistics are fp32"},
+    {0}};
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static bool applies(const char *option, const char *variant)
+{
+    if (is(option, "sum") || is(option, "pair"))
+        return is(variant, "accumulation");
+    if (is(option, "dtype"))
+        return is(variant, "autocast") || is(variant, "norm");
+    if (is(option, "tensor"))
+        return is(variant, "autocast");
+    if (is(option, "norm") || is(option, "statistics") || is(option, "width") || is(option, "magnitude") ||
+        is(option, "eps"))
+        return is(variant, "norm");
+    return is(variant, "timing");
+}
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    int64_t terms;
+    double term;
+    for (size_t i = 0; i < option_count(o, "sum"); i++)
+        if (!mixed_sum_parse(option_text_at(o, "sum", i), &terms, &term)) {
+            snprintf(msg, msg_bytes, "--sum %s is not terms x term with 1 to 1000000 terms, such as 1000x0.01",
+                     option_text_at(o, "sum", i));
+            return false;
+        }
+    if (is(option_text(o, "l2"), "cold")) {
+        snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
+        return false;
+    }
+    return model_options_validate(o, msg, msg_bytes);
+}
+
+static const bench_info info = {
+    .name = "bench_mixed_precision",
+    .summary = "What does low precision cost in accuracy and give in speed, and where does autocast stay in fp32?",
+    .notes =
+        "Each variant is an experiment; --help says at each option which one it is of, and the other variants'\n"
+        "rows leave it empty. accumulation: every addition is an op of its own and must have every bit of PyTorch's.\n"
+        "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor.\n"
+        "norm: 64 rows of N(0, magnitude^2) through the norm's pieces, each stored in the statistics' dtype.\n"
+        "timing: --overlap is none here, so that forward, backward and AdamW are apart; speedup_* are against the\n"
+        "fp32 row of the same shape, of this run or else the newest stored one.",
+    .examples = "./bench_mixed_precision\n"
+                "./bench_mixed_precision --variant accumulation --sum 1000000x0.1 --pair fp32+fp32,bf16-kahan\n"
+                "./bench_mixed_precision --variant norm --dtype fp16 --magnitude 1:256:*2 --eps 1e-5,1e-8\n"
+                "./bench_mixed_precision --variant timing --size large --seq 128:1024:*2",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .applies = applies};
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    static const struct {
+        const char *variant;
+        void (*run)(mixed *m);
+    } experiments[] = {{"accumulation", mixed_run_accumulation},
+                       {"autocast", mixed_run_autocast},
+                       {"norm", mixed_run_norm},
+                       {"timing", mixed_run_timing}};
+    const model_bench *b = s->user;
+    mixed m = {.s = s, .kernels = b->kernels, .ctx = b->ctx, .c = c, .w = w};
+    for (size_t i = 0; i < sizeof experiments / sizeof *experiments; i++)
+        if (is(experiments[i].variant, case_variant(c)))
+            experiments[i].run(&m);
+}
+
+static double estimate_bytes(const options *o, const bench_case *c)
+{
+    return is(case_variant(c), "timing") ? model_case_estimate(o, c) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {model_start, run, model_finish, estimate_bytes};
+    for (option_spec *o = option_table; o->name; o++)
+        if (is(o->name, "overlap"))
+            o->def = "none"; /* phases apart */
+    return session_main(&info, &hooks, argc, argv);
+}

@@ -1,0 +1,59 @@
+/* Small ops on tensors of any dtype; see mixed.h. */
+#include "bench/mixed.h"
+
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/model/dtypes.h"
+
+bool mixed_ok(mixed *m, sb_status status)
+{
+    if (status == SB_OK)
+        return true;
+    const char *why = *sb_last_message() ? sb_last_message() : sb_status_name(status);
+    row_status_set(m->w, status == SB_UNSUPPORTED ? ROW_SKIP : status == SB_NO_MEMORY ? ROW_OOM : ROW_FAIL, "%s", why);
+    return false;
+}
+
+mixed_tensor mixed_new(mixed *m, sb_dtype dtype, size_t n, const char *tag)
+{
+    return (mixed_tensor){memory_alloc(m->s->mem, n * (size_t)sb_dtype_bytes(dtype), tag), dtype};
+}
+
+void mixed_upload(mixed *m, mixed_tensor to, const float *from, size_t n)
+{
+    size_t bytes = n * (size_t)sb_dtype_bytes(to.dtype);
+    void *raw = xmalloc(bytes);
+    dtype_store(to.dtype, raw, from, n);
+    device_upload(m->s->dev, to.p, raw, bytes);
+    free(raw);
+}
+
+void mixed_download(mixed *m, float *to, mixed_tensor from, size_t n)
+{
+    size_t bytes = n * (size_t)sb_dtype_bytes(from.dtype);
+    void *raw = xmalloc(bytes);
+    device_download(m->s->dev, raw, from.p, bytes);
+    dtype_load(from.dtype, to, raw, n);
+    free(raw);
+}
+
+bool mixed_point(mixed *m, sb_point op, int rows, int columns, mixed_tensor a, mixed_tensor b, sb_spread spread,
+                 float scalar, mixed_tensor out)
+{
+    const sb_pointwise p = {.op = op,
+                            .dtype_a = a.dtype,
+                            .dtype_b = b.dtype,
+                            .dtype_out = out.dtype,
+                            .rows = rows,
+                            .columns = columns,
+                            .lda = columns,
+                            .ldb = columns,
+                            .ld_out = columns,
+                            .spread_b = spread,
+                            .a = a.p,
+                            .b = b.p,
+                            .out = out.p,
+                            .scalar = scalar};
+    return mixed_ok(m, m->kernels->train->pointwise(m->ctx, &p, device_stream(m->s->dev)));
+}

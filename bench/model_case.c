@@ -1,0 +1,238 @@
+/* Options of a case as a trainer's, and the context and the trainer that a case runs on; see model_case.h. */
+#include "bench/model_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/device/nvtx.h"
+#include "common/model/memory_step.h"
+
+/* ---- dimensions ---- */
+
+/* What --size and the options beside it say; 0: nothing. */
+typedef struct dimensions {
+    const char *size;
+    int d_model, d_ff, layers, heads, heads_kv, vocab;
+} dimensions;
+
+static bool config_of(const dimensions *x, model_config *out, char *why, size_t why_bytes)
+{
+    const model_config *size = model_size_find(x->size);
+    if (!size) {
+        snprintf(why, why_bytes, "there is no size %s", x->size);
+        return false;
+    }
+    *out = *size;
+    if (x->d_model) {
+        const int head_dim = model_head_dim(size);
+        if (!x->heads && x->d_model % head_dim != 0) {
+            snprintf(why, why_bytes, "d_model %d is not a multiple of the head_dim %d of %s; --heads says another",
+                     x->d_model, head_dim, x->size);
+            return false;
+        }
+        out->d_model = x->d_model;
+        out->heads = x->d_model / head_dim;
+        out->d_ff = (int)((int64_t)size->d_ff * x->d_model / size->d_model);
+    }
+    out->d_ff = x->d_ff ? x->d_ff : out->d_ff;
+    out->layers = x->layers ? x->layers : out->layers;
+    out->heads = x->heads ? x->heads : out->heads;
+    out->heads_kv = x->heads_kv ? x->heads_kv : out->heads;
+    out->vocab = x->vocab ? x->vocab : out->vocab;
+    if (x->d_model || x->d_ff || x->layers || x->heads || x->heads_kv || x->vocab)
+        out->name = "custom";
+    return !model_config_problem(out, why, why_bytes);
+}
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
+{
+    const dimensions x = {.size = case_text(c, "size"),
+                          .d_model = (int)case_int(c, "d-model"),
+                          .d_ff = (int)case_int(c, "d-ff"),
+                          .layers = (int)case_int(c, "layers"),
+                          .heads = (int)case_int(c, "heads"),
+                          .heads_kv = (int)case_int(c, "heads-kv"),
+                          .vocab = (int)case_int(c, "vocab")};
+    *out = trainer_defaults();
+    if (!config_of(&x, &out->config, why, why_bytes))
+        return false;
+    out->batch = (int)case_int(c, "batch");
+    out->seq = (int)case_int(c, "seq");
+    out->mode = step_mode_parse(case_text(c, "mode"));
+    out->precision = precision_find(case_text(c, "precision"));
+    out->attention = case_text(c, "attention");
+    out->recompute = recompute_parse(case_text(c, "recompute"));
+    out->recompute_every = (int)case_int(c, "recompute-every");
+    out->split = is(case_text(c, "fp32-products"), "split");
+    out->grad_fp32 = is(case_text(c, "grad-dtype"), "fp32");
+    out->deterministic = case_int(c, "deterministic") != 0;
+    out->overlap = overlap_parse(case_text(c, "overlap"));
+    out->seed = (uint64_t)case_int(c, "seed");
+    /* Each of these would be measured a second time under another name. */
+    const char *contradiction = out->split && out->precision->compute != SB_FP32
+                                    ? "--fp32-products split is for --precision fp32"
+                                : out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
+                                    ? "--recompute-every above 1 is for --recompute block"
+                                : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
+                                    ? "--mode forward keeps nothing that could be computed again"
+                                    : NULL;
+    if (contradiction)
+        snprintf(why, why_bytes, "%s", contradiction);
+    return !contradiction;
+}
+
+static bool has_choice(const options *o, const char *name, const char *choice)
+{
+    for (size_t i = 0; i < option_count(o, name); i++)
+        if (is(option_text_at(o, name, i), choice))
+            return true;
+    return false;
+}
+
+/* The combination of lists that `place` stands for, a mixed-radix number; false behind the last one. */
+static bool dimensions_at(const options *o, size_t place, dimensions *x)
+{
+    int *const fields[] = {&x->d_model, &x->heads, &x->heads_kv};
+    static const char *const names[] = {"d-model", "heads", "heads-kv"};
+    x->size = option_text_at(o, "size", place % option_count(o, "size"));
+    place /= option_count(o, "size");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *fields[i] = (int)option_int_at(o, names[i], place % option_count(o, names[i]));
+        place /= option_count(o, names[i]);
+    }
+    return place == 0;
+}
+
+bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    char why[256];
+    dimensions x = {0};
+    model_config config;
+    for (size_t place = 0; dimensions_at(o, place, &x); place++)
+        if (!config_of(&x, &config, why, sizeof why)) {
+            snprintf(msg, msg_bytes, "--size %s --d-model %d --heads %d --heads-kv %d: %s", x.size, x.d_model, x.heads,
+                     x.heads_kv, why);
+            return false;
+        }
+    if (has_choice(o, "fp32-products", "split") && !has_choice(o, "precision", "fp32")) {
+        snprintf(msg, msg_bytes, "--fp32-products split is for --precision fp32");
+        return false;
+    }
+    for (size_t i = 0; i < option_count(o, "recompute-every"); i++)
+        if (option_int_at(o, "recompute-every", i) > 1 && !has_choice(o, "recompute", "block")) {
+            snprintf(msg, msg_bytes, "--recompute-every %d is for --recompute block",
+                     (int)option_int_at(o, "recompute-every", i));
+            return false;
+        }
+    return true;
+}
+
+/* ---- formulas ---- */
+
+transformer_shape model_shape(const trainer_options *o)
+{
+    const model_config *c = &o->config;
+    return (transformer_shape){c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq};
+}
+
+transformer_repeats model_repeats(const trainer_options *o)
+{
+    const int64_t all = o->config.layers, every = o->recompute_every;
+    transformer_repeats r = {0};
+    if (o->mode == STEP_FORWARD)
+        return r;
+    if (o->recompute == RECOMPUTE_ATTN || o->recompute == RECOMPUTE_BLOCK)
+        r.qkv = r.attention = all;
+    if (o->recompute == RECOMPUTE_MLP || o->recompute == RECOMPUTE_BLOCK)
+        r.gate_up = all;
+    if (o->recompute == RECOMPUTE_BLOCK) {
+        r.o = all;
+        r.w2 = all - (all + every - 1) / every; /* nobody reads the output of a group's last block again */
+    }
+    r.scores = strncmp(o->attention, "flash", 5) == 0 ? all : 0;
+    return r;
+}
+
+const char *model_product_dtype(const trainer_options *o)
+{
+    switch (o->precision->compute) {
+    case SB_BF16: return "bf16";
+    case SB_FP16: return "fp16";
+    case SB_TF32: return "tf32";
+    case SB_FP32: return "fp32";
+    }
+    return "";
+}
+
+/* --dry-run opens no device: workspaces are those of the CPU's ops, which are small beside the rest on any. */
+double model_case_estimate(const options *opt, const bench_case *c)
+{
+    (void)opt;
+    trainer_options o;
+    char why[256];
+    if (!model_case_options(c, &o, why, sizeof why))
+        return 0;
+    if (strncmp(o.attention, "flash", 5) == 0)
+        o.attention = "flash";
+    const memory_step step = memory_step_of(&o, sb_kernels_cpu(), NULL);
+    const memory_peaks peaks = memory_predict(&step);
+    const double forward = (double)memory_total(&peaks.forward), backward = (double)memory_total(&peaks.backward);
+    const double update = (double)memory_total(&peaks.update), most = forward > backward ? forward : backward;
+    return most > update ? most : update;
+}
+
+/* ---- context and trainer ---- */
+
+void model_start(session *s)
+{
+    model_bench *b = xcalloc(1, sizeof *b);
+    b->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
+    if (b->kernels->create((int)option_int(s->opt, "gpu"), &b->ctx) != SB_OK)
+        die(EXIT_CODE_FAILURE, "can't set up the %s kernels: %s", b->kernels->name, sb_last_message());
+    s->user = b;
+}
+
+void model_finish(session *s)
+{
+    model_bench *b = s->user;
+    model_checks_free(b->checks);
+    b->kernels->destroy(b->ctx);
+    free(b);
+    s->user = NULL;
+}
+
+/* Where choices of algorithms are kept; NULL: nowhere, as on the CPU, which has none. */
+static char *choices_path(const session *s)
+{
+    bool kept = device_kind_of(s->dev) == DEVICE_CUDA && s->csv_path && access(s->results_dir, W_OK) == 0;
+    return kept ? xasprintf("%s/gemm_choices.csv", s->results_dir) : NULL;
+}
+
+trainer *model_trainer(session *s, const trainer_options *o, row *w)
+{
+    model_bench *b = s->user;
+    char why[512] = "";
+    range_push("setup");
+    trainer *t = trainer_create(s->dev, s->mem, b->kernels, b->ctx, o, why, sizeof why);
+    if (!t) {
+        row_status_set(w, ROW_SKIP, "%s", why); /* the session says oom instead where memory was what lacked */
+    } else {
+        char *choices = choices_path(s);
+        if (!trainer_tune(t, choices)) {
+            row_status_set(w, ROW_FAIL, "choosing algorithms for the products: %s", sb_last_message());
+            trainer_free(t);
+            t = NULL;
+        }
+        free(choices);
+    }
+    range_pop();
+    return t;
+}

@@ -1,0 +1,88 @@
+/* What the benches of the whole model share: their options, how a case becomes a trainer, and the check of a case
+ * before it is timed. */
+#ifndef STEPBENCH_BENCH_MODEL_CASE_H
+#define STEPBENCH_BENCH_MODEL_CASE_H
+
+#include "common/core/formulas_model.h"
+#include "common/core/options.h"
+#include "common/device/session.h"
+#include "common/model/trainer.h"
+#include "kernels/kernels.h"
+
+/* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size has it.
+ * With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
+/* clang-format off */
+#define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
+    {"size", OPTION_CHOICE, OPTION_LIST, sizes, sizes_cpu, 0, -1, MODEL_SIZE_CHOICES, "", "dimensions of the model"},  \
+    {"batch", OPTION_INT, OPTION_LIST, "4", "2", 1, 65536, NULL, "sequences", "batch size"},                           \
+    {"seq", OPTION_INT, OPTION_LIST, seqs, seqs_cpu, 1, 1048576, NULL, "tokens", "context length"},                    \
+    {"precision", OPTION_CHOICE, OPTION_LIST, precisions, NULL, 0, -1, PRECISION_CHOICES, "",                          \
+     "precision policy (--help says what each means)"},                                                                \
+    {"mode", OPTION_CHOICE, OPTION_LIST, modes, NULL, 0, -1, STEP_MODE_CHOICES, "", "what a step is"},                 \
+    {"attention", OPTION_CHOICE, OPTION_LIST, "flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",          \
+     "attention kernels"},                                                                                             \
+    {"recompute", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, RECOMPUTE_CHOICES, "",                              \
+     "activations that backward computes again"},                                                                      \
+    {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
+     "with --recompute block: keep the input of every k-th block only"},                                               \
+    {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|split", "",                                 \
+     "fp32 policy: fused multiply-adds, or 16-bit parts on tensor cores at fp32-level error"},                         \
+    {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "gradients in memory"},       \
+    {"d-model", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",                                               \
+     "width; 0: of the size; else heads and d-ff that are 0 follow it"},                                               \
+    {"d-ff", OPTION_INT, OPTION_LIST, "0", NULL, 0, 262144, NULL, "", "feed-forward width; 0: of the size"},           \
+    {"layers", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "blocks; 0: of the size"},                       \
+    {"heads", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "attention heads; 0: of the size"},               \
+    {"heads-kv", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "key and value heads; 0: as many as heads"},   \
+    {"vocab", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "", "vocabulary; 0: of the size"},                 \
+    {"deterministic", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, 1, NULL, "", "attention backward the same on every run"},\
+    {"overlap", OPTION_CHOICE, OPTION_LIST, "auto", NULL, 0, -1, OVERLAP_CHOICES, "",                                                   \
+     "on streams beside backward: AdamW too (all), weight gradients, nothing, or what is fastest here"}
+/* clang-format on */
+
+/* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in
+ * `why` when they contradict each other; the row is then `skip`. */
+bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes);
+/* For bench_info.validate: contradictions that are certain before any case runs. */
+bool model_options_validate(const options *o, char *msg, size_t msg_bytes);
+/* For session_hooks.estimate_bytes: the closed-form peak of a case. */
+double model_case_estimate(const options *o, const bench_case *c);
+
+/* What the formulas want to know. Of forward alone nothing is repeated. */
+transformer_shape model_shape(const trainer_options *o);
+transformer_repeats model_repeats(const trainer_options *o);
+const char *model_product_dtype(const trainer_options *o); /* "bf16", "fp16", "tf32", "fp32": of matrix products */
+
+/* A context and a trainer for the session: start creates the context (in session.user), finish destroys it. */
+typedef struct model_bench {
+    const sb_kernels *kernels;
+    sb_context *ctx;
+    struct model_checks *checks; /* what model_verify remembers */
+    void *more;                  /* the bench's own */
+} model_bench;
+void model_start(session *s);
+void model_finish(session *s);
+
+/* Verifies a case on a slice of it: a model of the same width, context, policy, attention, recompute and fusion with at
+ * most two blocks and about 2048 tokens. Its loss and every gradient (of a forward: its logits) are compared with those
+ * of the same model in fp32 with multiply-adds and unfused attention, without recompute, and with an eager framework's
+ * ops where the case has fused kernels. The slice takes three steps with a learning rate of 0, so that what is compared
+ * comes from a replayed graph where there is one. Results are remembered for the next case of the same kind. Fills the
+ * columns below; with --check 0 they stay nan. False after making the row `fail` or `skip`, or when there is no memory.
+ * Call it before anything else is allocated from s->mem: it gives all of that back. */
+bool model_verify(session *s, const trainer_options *o, row *w);
+/* clang-format off */
+#define MODEL_ERROR_COLUMNS                                                                                            \
+    {"err_loss", COLUMN_REAL, false, "loss of the checked slice: relative difference to fp32"},                        \
+    {"err_logits", COLUMN_REAL, false, "mode forward: logits of the checked slice, relative L2 error to fp32"},        \
+    {"err_grad", COLUMN_REAL, true, "worst gradient of the checked slice: relative L2 error to fp32"}
+/* clang-format on */
+
+/* Creates a trainer and tunes its products (on CUDA, choices are kept in <results_dir>/gemm_choices.csv unless rows go
+ * nowhere). NULL after setting the row's status; out of memory is left to the session. */
+trainer *model_trainer(session *s, const trainer_options *o, row *w);
+
+/* For model_finish. */
+void model_checks_free(struct model_checks *checks);
+
+#endif

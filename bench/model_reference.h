@@ -1,0 +1,28 @@
+/* The plain fp32 step that a slice of a model is compared with; of model_verify.c alone. */
+#ifndef STEPBENCH_BENCH_MODEL_REFERENCE_H
+#define STEPBENCH_BENCH_MODEL_REFERENCE_H
+
+#include "bench/model_case.h"
+
+typedef struct reference {
+    char key[256]; /* "": none is held */
+    double loss;
+    int count;       /* of tensors: every gradient, or of a forward the logits alone */
+    float **tensors; /* [count], host */
+} reference;
+
+void reference_clear(reference *r);
+/* Makes *r that of the slice unless it is already. The same parameters and tokens in fp32 with multiply-adds, unfused
+ * attention (flash where its S x S matrices do not fit), nothing recomputed, one stream; and by the other form of the
+ * small ops: an eager framework's where the slice has fused kernels, fused ones where it is eager. False after setting
+ * the row's status. Gives back all of s->mem. */
+bool reference_make(session *s, const trainer_options *slice, reference *r, row *w);
+
+/* Shape, seed and kind of a slice, for keys. */
+void slice_describe(const trainer_options *o, char *out, size_t out_bytes);
+/* What is compared of a trainer: how many tensors, the elements of tensor i, and its values. */
+int compared_tensors(const trainer *t);
+int64_t compared_count(const trainer *t, int i);
+bool compared_read(trainer *t, int i, float *out); /* false with sb_last_message */
+
+#endif

@@ -1,0 +1,231 @@
+/* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see model_case.h.
+ * Both have the same parameters and tokens, which depend on the seed alone. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/model_reference.h"
+#include "common/core/error.h"
+#include "common/device/nvtx.h"
+
+enum {
+    SLICE_LAYERS = 2,
+    SLICE_TOKENS = 2048,
+    STEPS = 3,       /* one op by op, one that is captured, one replayed */
+    SCALE_STEPS = 24 /* at most so many more until no gradient overflows under the loss scale */
+};
+
+/* ---- bounds ---- */
+
+typedef struct bound {
+    double tensor, loss; /* relative L2 error of a gradient or the logits; relative difference of the loss */
+} bound;
+
+/* Between a weight and its gradient lie about 14 rounded tensors a block forward and as many backward (norm, q k v,
+ * RoPE, attention, o, sum, norm, gate and up, SwiGLU, w2, sum, and the scores within). Their relative errors are
+ * independent, at most u (the unit roundoff) and half of that on average, so that R of them add to about u sqrt(R) / 2:
+ * four times that is allowed. A missing term or a shifted row gives errors near 1. The loss is ln V and a small part of
+ * the logits, so that it moves less.
+ * fp32 has its errors not from u = 2^-24 but from attention and products by parts, 2e-5 of the result; five times that. */
+static bound bound_of(const trainer_options *o)
+{
+    const double roundings = 28.0 * SLICE_LAYERS;
+    double unit = o->precision->compute == SB_BF16 ? 0x1p-8 : 0x1p-11; /* of fp16 and tf32 */
+    double tensor = o->precision->compute == SB_FP32 ? 1e-4 : 2 * unit * sqrt(roundings);
+    return (bound){tensor, tensor / 8};
+}
+
+/* ---- what is remembered ---- */
+
+typedef struct outcome {
+    char key[512];
+    double err_loss, err_tensor;
+    bool ok;
+    char reason[256];
+} outcome;
+
+struct model_checks {
+    reference refs[2]; /* of fused slices, and of eager ones */
+    outcome *outcomes;
+    size_t n;
+};
+
+void model_checks_free(struct model_checks *checks)
+{
+    if (!checks)
+        return;
+    for (size_t i = 0; i < 2; i++)
+        reference_clear(&checks->refs[i]);
+    free(checks->outcomes);
+    free(checks);
+}
+
+static struct model_checks *checks_of(session *s)
+{
+    model_bench *b = s->user;
+    if (!b->checks)
+        b->checks = xcalloc(1, sizeof *b->checks);
+    return b->checks;
+}
+
+static trainer_options slice_of(const trainer_options *o)
+{
+    trainer_options slice = *o;
+    int batch = o->seq < SLICE_TOKENS ? SLICE_TOKENS / o->seq : 1;
+    slice.batch = o->batch < batch ? o->batch : batch;
+    slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
+    if (o->mode == STEP_FORWARD_BACKWARD && o->precision->loss_scaling)
+        slice.mode = STEP_TRAIN; /* the optimizer is what lowers a loss scale at which gradients overflow */
+    slice.lr = 0;                /* parameters stay as they are: each step gives the gradients of the first */
+    return slice;
+}
+
+static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
+{
+    char shape[256];
+    slice_describe(o, shape, sizeof shape);
+    snprintf(out, out_bytes,
+             "%s %s mode %d attention %s recompute %d/%d split %d grad32 %d fusion %d det %d ovl %d %d "
+             "share %d clip %g",
+             shape, o->precision->name, o->mode, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32,
+             o->fusion, o->deterministic, o->overlap, o->optimizer_blocks, o->share_grad_memory, o->clip_norm);
+}
+
+/* ---- the slice ---- */
+
+/* Runs the steps; with a loss scale, until one is not skipped. */
+static bool run_slice(trainer *t)
+{
+    sb_optimizer_state state = {.skip = 0};
+    for (int i = 0; i < STEPS || (state.skip && i < STEPS + SCALE_STEPS); i++) {
+        if (!trainer_step(t))
+            return false;
+        if (trainer_options_of(t)->mode == STEP_TRAIN)
+            trainer_optimizer_state(t, &state);
+    }
+    return true;
+}
+
+static double norm_of(const float *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sqrt(sum);
+}
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - b[i];
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+/* Relative to the norm of the reference. The gradients of q and k vanish where each query sees one key: v's norm of the
+ * same block then gives the scale. */
+static double error_of(trainer *t, const reference *r, int i, const float *got)
+{
+    const int64_t n = compared_count(t, i);
+    const param_tensor *p = &trainer_params(t)->tensors[i];
+    double scale = norm_of(r->tensors[i], n);
+    if (trainer_options_of(t)->mode != STEP_FORWARD && trainer_options_of(t)->seq == 1 &&
+        (p->kind == PARAM_Q || p->kind == PARAM_K)) {
+        const param_tensor *v = params_find(trainer_params(t), PARAM_V, p->layer);
+        scale = norm_of(r->tensors[v - trainer_params(t)->tensors], v->count);
+    }
+    const double off = distance(got, r->tensors[i], n);
+    return off == 0 ? 0 : off / scale;
+}
+
+static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
+{
+    const bool forward = trainer_options_of(t)->mode == STEP_FORWARD;
+    const double loss = trainer_loss(t);
+    int worst = 0;
+    int64_t most = 0;
+    for (int i = 0; i < r->count; i++)
+        most = compared_count(t, i) > most ? compared_count(t, i) : most;
+    float *got = xmalloc((size_t)most * sizeof *got);
+    out->err_loss = fabs(loss - r->loss) / fabs(r->loss);
+    out->err_tensor = 0;
+    bool read = true;
+    for (int i = 0; i < r->count && !isnan(out->err_tensor); i++) {
+        read = read && compared_read(t, i, got);
+        const double err = read ? error_of(t, r, i, got) : NAN;
+        if (!(err <= out->err_tensor)) { /* NaN is the worst of all */
+            out->err_tensor = err;
+            worst = i;
+        }
+    }
+    free(got);
+    out->ok = true;
+    if (!(out->err_loss <= allowed.loss)) {
+        out->ok = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "loss of the checked slice is %.9g, in fp32 %.9g; a relative difference of %.1e is allowed", loss,
+                 r->loss, allowed.loss);
+    } else if (!(out->err_tensor <= allowed.tensor)) {
+        out->ok = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "%s%s of the checked slice: relative L2 error %.2e to fp32, %.1e is allowed",
+                 forward ? "logits" : "gradient of ", forward ? "" : trainer_params(t)->tensors[worst].name,
+                 out->err_tensor, allowed.tensor);
+    }
+}
+
+/* False after setting the row's status. */
+static bool check_slice(session *s, const trainer_options *slice, row *w, outcome *out)
+{
+    reference *r = &checks_of(s)->refs[slice->fusion == FUSION_NONE];
+    trainer *t = reference_make(s, slice, r, w) ? model_trainer(s, slice, w) : NULL;
+    if (!t)
+        return false;
+    phase_set("check of a slice: %s", out->key);
+    bool ok = run_slice(t);
+    if (ok)
+        compare(t, r, bound_of(slice), out);
+    else
+        row_status_set(w, ROW_FAIL, "a step of the checked slice: %s", sb_last_message());
+    trainer_free(t);
+    memory_release_all(s->mem); /* the case wants all there is */
+    return ok;
+}
+
+static outcome *outcome_find(struct model_checks *checks, const char *key)
+{
+    for (size_t i = 0; i < checks->n; i++)
+        if (strcmp(checks->outcomes[i].key, key) == 0)
+            return &checks->outcomes[i];
+    return NULL;
+}
+
+bool model_verify(session *s, const trainer_options *o, row *w)
+{
+    if (!option_flag(s->opt, "check"))
+        return true;
+    struct model_checks *checks = checks_of(s);
+    const trainer_options slice = slice_of(o);
+    outcome new = {.ok = false};
+    outcome_key(&slice, new.key, sizeof new.key);
+    outcome *known = outcome_find(checks, new.key);
+    if (!known) {
+        range_push("verify");
+        bool compared = check_slice(s, &slice, w, &new);
+        range_pop();
+        if (!compared)
+            return false;
+        checks->outcomes = xrealloc(checks->outcomes, (checks->n + 1) * sizeof new);
+        known = &checks->outcomes[checks->n++];
+        *known = new;
+    }
+    row_real(w, "err_loss", known->err_loss);
+    row_real(w, o->mode == STEP_FORWARD ? "err_logits" : "err_grad", known->err_tensor);
+    if (!known->ok)
+        row_status_set(w, ROW_FAIL, "%s", known->reason);
+    return known->ok;
+}

@@ -1,0 +1,34 @@
+# How many times faster than fp32 forward, backward and step are, by size of the model: a line a precision.
+W = 900; H = 440
+load folder."/style.gp"
+place_of(size) = sum [k = 1:words(sizes)] (word(sizes, k) eq size ? k : 0)
+most = 1
+do for [k = 1:3] {
+    stats data using (column(word("speedup_fwd speedup_bwd speedup_step", k))) name "part" nooutput
+    if (part_records > 0 && part_max > most) { most = part_max }
+}
+set yrange [0 : 1.08 * most]
+set xrange [0.7 : words(sizes) + 0.3]
+set xtics ()
+do for [i = 1:words(sizes)] { set xtics add (word(sizes, i) i) }
+do for [i = 1:words(precisions)] { text = word(precisions, i); style = i; @add_key }
+text = "fp32"; style = 43; @add_key
+@draw_key
+of(precision) = strcol("precision") eq precision ? place_of(strcol("size")) : NaN
+set multiplot
+set tmargin at screen top_of_panels
+set bmargin at screen 0.11
+do for [k = 1:3] {
+    panel = word("forward backward step", k)
+    speedup = word("speedup_fwd speedup_bwd speedup_step", k)
+    @panel_title
+    set ylabel k == 1 ? "time of fp32 / time" : ""
+    set lmargin at screen 0.075 + 0.92 * (k - 1) / 3
+    set rmargin at screen 0.075 + 0.92 * k / 3 - 0.03
+    if (k > 1) { set format y "" }
+    plot 1 with lines linestyle 43, \
+         for [i = 1:words(precisions)] data using (of(word(precisions, i))):(column(speedup)) \
+             with linespoints linestyle i
+    @first_panel_done
+}
+unset multiplot

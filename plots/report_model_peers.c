@@ -1,0 +1,78 @@
+/* Finding PyTorch's row for one of ours; see report_model_peers.h. */
+#include "plots/report_model_peers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "plots/report_parts.h"
+
+const model_peer model_peers[MODEL_PEERS] = {{"eager", "naive", "eager, naive attention"},
+                                             {"eager", "sdpa", "eager, SDPA"},
+                                             {"compile", "naive", "compiled, naive attention"},
+                                             {"compile", "sdpa", "compiled, SDPA"}};
+
+csv *model_peers_open(const char *dir)
+{
+    char *path = xasprintf("%s/pytorch_model.csv", dir);
+    csv *c = csv_read(path);
+    free(path);
+    return c;
+}
+
+static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
+{
+    const char *cell = csv_cell(c, row, column);
+    return cell && strcmp(cell, want) == 0;
+}
+
+/* A size with other dimensions than its own, which PyTorch did not run. */
+static bool is_custom(const table *t, size_t row)
+{
+    static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (table_real(t, row, names[i]) > 0)
+            return true;
+    return false;
+}
+
+/* Its fastest row of the same model, shape and precision, run that way. */
+static size_t peer_row(const csv *c, const table *t, size_t row, const model_peer *how)
+{
+    const char *precision = table_text(t, row, "precision");
+    size_t best = NO_ROW;
+    if (row == NO_ROW || strcmp(table_text(t, row, "mode"), "train-step") != 0 || is_custom(t, row))
+        return NO_ROW;
+    for (size_t i = 0; c && i < c->rows; i++) {
+        const bool same = cell_is(c, i, "size", table_text(t, row, "size")) &&
+                          cell_is(c, i, "seq", table_text(t, row, "seq")) &&
+                          cell_is(c, i, "batch", table_text(t, row, "batch")) &&
+                          cell_is(c, i, "precision", strcmp(precision, "bf16-pure") ? precision : "bf16pure") &&
+                          cell_is(c, i, "mode", how->mode) && cell_is(c, i, "attn", how->attn);
+        const double ms = same ? csv_real(c, i, "step_ms") : NAN;
+        if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
+            best = i;
+    }
+    return best;
+}
+
+double model_peer_time(const csv *c, const table *t, size_t row, const model_peer *how)
+{
+    size_t theirs = peer_row(c, t, row, how);
+    return theirs == NO_ROW ? NAN : csv_real(c, theirs, "step_ms") / table_real(t, row, "step_ms");
+}
+
+double model_peer_memory(const csv *c, const table *t, size_t row, const model_peer *how)
+{
+    size_t theirs = peer_row(c, t, row, how);
+    return theirs == NO_ROW ? NAN : csv_real(c, theirs, "peak_gib") * GIB / table_real(t, row, "peak_bytes");
+}
+
+bool model_peer_has(const csv *c, const table *t, const model_peer *how)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (isfinite(model_peer_time(c, t, i, how)))
+            return true;
+    return false;
+}

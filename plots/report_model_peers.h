@@ -1,0 +1,22 @@
+/* Training steps of PyTorch on the same machine, beside rows of a bench of ours. */
+#ifndef STEPBENCH_PLOTS_REPORT_MODEL_PEERS_H
+#define STEPBENCH_PLOTS_REPORT_MODEL_PEERS_H
+
+#include "plots/report_table.h"
+
+enum { MODEL_PEERS = 4 };
+
+/* How a model was run there; `named` as in the heads of columns. */
+typedef struct model_peer {
+    const char *mode, *attn, *named;
+} model_peer;
+extern const model_peer model_peers[MODEL_PEERS];
+
+csv *model_peers_open(const char *dir); /* <dir>/pytorch_model.csv; NULL when it is absent */
+/* Its fastest step of the same size, context, batch and precision over ours; its peak memory over ours. NAN where it has
+ * no such row, and for rows of ours that are no train step. `c` may be NULL. */
+double model_peer_time(const csv *c, const table *t, size_t row, const model_peer *how);
+double model_peer_memory(const csv *c, const table *t, size_t row, const model_peer *how);
+bool model_peer_has(const csv *c, const table *t, const model_peer *how); /* a time for any row of t */
+
+#endif

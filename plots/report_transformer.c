@@ -1,0 +1,331 @@
+/* bench_transformer in the report: what stands out, the table of sizes by context beside PyTorch, and the studies. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/model/config.h"
+#include "plots/report_model_peers.h"
+#include "plots/report_parts.h"
+
+static const char *const axes[] = {"size", "seq", "precision", NULL};
+
+/* The level of fusion that stands for the rest: the CPU has no graphs, and a GPU's kernels alone may be all there is. */
+static const char *main_level(const table *t)
+{
+    const bool graph = table_find(t, "variant", "graph", "status", "ok", NULL) != NO_ROW;
+    const bool kernels = table_find(t, "variant", "kernels", "status", "ok", NULL) != NO_ROW;
+    return kernels && !graph ? "kernels" : "graph";
+}
+
+/* The sizes in the order of the models, not of the alphabet. */
+static values sizes_in_order(const table *t)
+{
+    values sizes = table_values(t, "size");
+    size_t n = 0;
+    for (const model_config *c = model_sizes; c->name; c++)
+        for (size_t i = n; i < sizes.n; i++)
+            if (strcmp(sizes.v[i], c->name) == 0) {
+                const char *swap = sizes.v[n];
+                sizes.v[n++] = sizes.v[i];
+                sizes.v[i] = swap;
+            }
+    return sizes;
+}
+
+/* The rows that say how long a step takes: those with the usual warm-up where there are any. */
+static table *warm_rows(const table *all)
+{
+    table *t = table_where(all, "warmup", "5", NULL);
+    if (t->n)
+        return t;
+    table_free(t);
+    return table_where(all, NULL);
+}
+
+static size_t row_of(const table *t, const char *variant, const char *size, const char *seq)
+{
+    return table_find(t, "variant", variant, "size", size, "seq", seq, NULL);
+}
+
+/* ---- in short ---- */
+
+static void print_row_name(FILE *out, const table *t, size_t row)
+{
+    fprintf(out, "%s, S %s", table_text(t, row, "size"), table_text(t, row, "seq"));
+}
+
+static void print_peers(FILE *out, const csv *c, const table *t)
+{
+    for (size_t p = 0; p < MODEL_PEERS; p++) {
+        double least = INFINITY, most = 0;
+        for (size_t i = 0; i < t->n; i++) {
+            const double ratio = model_peer_time(c, t, i, &model_peers[p]);
+            if (isfinite(ratio)) {
+                least = fmin(least, ratio);
+                most = fmax(most, ratio);
+            }
+        }
+        if (most > least)
+            fprintf(out, "; PyTorch (%s) takes %s to %s times as long", model_peers[p].named, number(least),
+                    number(most));
+        else if (most > 0)
+            fprintf(out, "; PyTorch (%s) takes %s times as long", model_peers[p].named, number(most));
+    }
+}
+
+/* The model with the most parameters at its longest context. */
+static size_t largest_case(const table *t)
+{
+    size_t best = largest(t, "params");
+    for (size_t i = 0; i < t->n; i++)
+        if (table_real(t, i, "params") == table_real(t, best, "params") &&
+            table_real(t, i, "seq") > table_real(t, best, "seq"))
+            best = i;
+    return best;
+}
+
+void transformer_findings(FILE *out, const char *dir)
+{
+    table *all = open_result(dir, "bench_transformer.csv");
+    if (!all)
+        return;
+    csv *theirs = model_peers_open(dir);
+    table *warm = warm_rows(all), *t = table_main_slice(warm, axes, NULL);
+    values precisions = table_values(t, "precision");
+    char *shape = table_shape(t, axes);
+    for (size_t i = 0; i < precisions.n; i++) {
+        table *of = table_where(t, "precision", precisions.v[i], "variant", main_level(t), "status", "ok", NULL);
+        size_t whole = largest_case(of), best = largest(of, "mfu_causal_pct");
+        if (whole != NO_ROW) {
+            fprintf(out, "- **Training step, %s** (%s): %s ms = %s tokens/s (", precisions.v[i], shape,
+                    number(table_real(of, whole, "step_ms")), number(table_real(of, whole, "tokens_per_s")));
+            print_row_name(out, of, whole);
+            fprintf(out, ")");
+            if (best != NO_ROW) {
+                fprintf(out, ", MFU up to %s %% (", number(table_real(of, best, "mfu_causal_pct")));
+                print_row_name(out, of, best);
+                fprintf(out, ")");
+            }
+            print_peers(out, theirs, of);
+            fprintf(out, ".\n");
+        }
+        table_free(of);
+    }
+    free(shape);
+    values_free(&precisions);
+    table_free(t);
+    table_free(warm);
+    csv_free(theirs);
+    table_free(all);
+}
+
+/* ---- the main table ---- */
+
+static void print_mean(FILE *out, const table *t, size_t row, const char *part)
+{
+    char *mean = xasprintf("%s_mean_ms", part), *deviation = xasprintf("%s_std_ms", part);
+    const double value = table_real(t, row, mean);
+    if (strcmp(table_text(t, row, "status"), "ok") != 0)
+        fprintf(out, " %s |", table_text(t, row, "status"));
+    else if (isfinite(value))
+        fprintf(out, " %s ± %s |", number(value), number(table_real(t, row, deviation)));
+    else
+        fprintf(out, " - |");
+    free(mean);
+    free(deviation);
+}
+
+static void print_main_row(FILE *out, const table *t, size_t row, const csv *theirs, const bool *with)
+{
+    fprintf(out, "| %s | %s |", table_text(t, row, "size"), table_text(t, row, "seq"));
+    static const char *const parts[] = {"fwd", "bwd", "opt", "step"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        print_mean(out, t, row, parts[i]);
+    fprintf(out, " %s | %s | %s / %s | %s | %s |", cell_number(t, row, "tokens_per_s", 1),
+            cell_number(t, row, "tflops", 1), cell_number(t, row, "mfu_causal_pct", 1),
+            number(table_real(t, row, "mfu_full_pct")), cell_number(t, row, "ceiling_pct", 1),
+            cell_number(t, row, "peak_bytes", GIB));
+    for (size_t p = 0; p < MODEL_PEERS; p++) {
+        const double time = with[p] ? model_peer_time(theirs, t, row, &model_peers[p]) : NAN;
+        if (isfinite(time))
+            fprintf(out, " %s / %s |", number(time), number(model_peer_memory(theirs, t, row, &model_peers[p])));
+        else if (with[p])
+            fprintf(out, " |");
+    }
+    fprintf(out, "\n");
+}
+
+static void main_table(FILE *out, const table *t, const char *level, const csv *theirs)
+{
+    bool with[MODEL_PEERS];
+    values sizes = sizes_in_order(t), lengths = table_values(t, "seq");
+    fprintf(out,
+            "| size | S | forward ms | backward ms | AdamW ms | step ms | tokens/s | TFLOP/s | MFU %% causal / full "
+            "| %% of GEMM ceiling | peak GiB |");
+    for (size_t p = 0; p < MODEL_PEERS; p++)
+        if ((with[p] = model_peer_has(theirs, t, &model_peers[p])))
+            fprintf(out, " PyTorch %s |", model_peers[p].named);
+    fprintf(out, "\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for (size_t p = 0; p < MODEL_PEERS; p++)
+        fprintf(out, "%s", with[p] ? "---:|" : "");
+    fprintf(out, "\n");
+    for (size_t i = 0; i < sizes.n; i++)
+        for (size_t k = 0; k < lengths.n; k++) {
+            size_t row = row_of(t, level, sizes.v[i], lengths.v[k]);
+            if (row != NO_ROW)
+                print_main_row(out, t, row, theirs, with);
+        }
+    fprintf(out, "\n");
+    values_free(&sizes);
+    values_free(&lengths);
+}
+
+/* AdamW moves bytes, whatever the context: its share says how far a step is from being bound by products. */
+static void print_bounds(FILE *out, const table *t, const char *level)
+{
+    table *ok = table_where(t, "status", "ok", "variant", level, NULL);
+    size_t best = largest(ok, "opt_tb_s"), most = NO_ROW;
+    double share = 0;
+    for (size_t i = 0; i < ok->n; i++) {
+        const double of = table_real(ok, i, "opt_alone_ms") / table_real(ok, i, "step_ms");
+        if (of > share) {
+            share = of;
+            most = i;
+        }
+    }
+    if (most != NO_ROW) {
+        fprintf(out, "AdamW alone reaches %s TB/s and would take %.0f %% of the step of ",
+                number(table_real(ok, best, "opt_tb_s")), 100 * share);
+        print_row_name(out, ok, most);
+        fprintf(out, ", less with every token more: where that share is large memory bounds the step, elsewhere "
+                     "products do.\nThe column AdamW has only what is left of it after backward.\n\n");
+    }
+    table_free(ok);
+}
+
+/* ---- studies ---- */
+
+static void fusion_table(FILE *out, const table *t)
+{
+    static const char *const levels[] = {"none", "kernels", "graph"};
+    values sizes = sizes_in_order(t), lengths = table_values(t, "seq");
+    bool begun = false;
+    for (size_t i = 0; i < sizes.n; i++)
+        for (size_t k = 0; k < lengths.n; k++) {
+            size_t rows[3], found = 0;
+            for (size_t v = 0; v < 3; v++)
+                found += (rows[v] = row_of(t, levels[v], sizes.v[i], lengths.v[k])) != NO_ROW;
+            if (found < 2)
+                continue;
+            if (!begun)
+                fprintf(out, "What fusion gives, step ms (`none`: an eager framework's ops)\n\n"
+                             "| size | S | none | kernels | graph | none / graph |\n|---|---:|---:|---:|---:|---:|\n");
+            begun = true;
+            fprintf(out, "| %s | %s |", sizes.v[i], lengths.v[k]);
+            for (size_t v = 0; v < 3; v++)
+                fprintf(out, " %s |", rows[v] == NO_ROW ? "" : cell_number(t, rows[v], "step_ms", 1));
+            fprintf(out, " %s |\n", number(table_real(t, rows[0], "step_ms") / table_real(t, rows[2], "step_ms")));
+        }
+    if (begun)
+        fprintf(out, "\n");
+    values_free(&sizes);
+    values_free(&lengths);
+}
+
+static void other_rows(FILE *out, const table *t)
+{
+    fprintf(out, "| case | forward ms | backward ms | AdamW ms | step ms | by the host, mean ± std ms | tokens/s "
+                 "| MFU / HFU %% | peak GiB |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < t->n; i++) {
+        char *name = table_case(t, i);
+        fprintf(out, "| %s | %s | %s | %s | %s |", name, cell_number(t, i, "fwd_ms", 1), cell_number(t, i, "bwd_ms", 1),
+                cell_number(t, i, "opt_ms", 1), cell_number(t, i, "step_ms", 1));
+        print_mean(out, t, i, "host_step");
+        fprintf(out, " %s | %s / %s | %s |\n", cell_number(t, i, "tokens_per_s", 1),
+                cell_number(t, i, "mfu_causal_pct", 1), number(table_real(t, i, "hfu_pct")),
+                cell_number(t, i, "peak_bytes", GIB));
+        free(name);
+    }
+    fprintf(out, "\n");
+}
+
+static bool same_but_warmup(const table *t, size_t a, size_t b)
+{
+    for (int c = t->first_param; c < t->end_param; c++) {
+        const char *name = t->file->header[c];
+        if (strcmp(name, "warmup") != 0 && strcmp(table_text(t, a, name), table_text(t, b, name)) != 0)
+            return false;
+    }
+    return strcmp(table_text(t, a, "variant"), table_text(t, b, "variant")) == 0;
+}
+
+/* Cases that were measured after different numbers of warm-up steps. */
+static void warmup_table(FILE *out, const table *t)
+{
+    bool begun = false;
+    for (size_t i = 0; i < t->n; i++) {
+        bool several = false;
+        for (size_t k = 0; k < t->n; k++)
+            several = several || (k != i && same_but_warmup(t, i, k));
+        if (!several)
+            continue;
+        if (!begun)
+            fprintf(out, "### Warm-up\n\nMean and standard deviation of the measured steps after so many others. The "
+                         "last three columns are by the host's clock.\n\n| case | forward "
+                         "ms | backward ms | step ms | by the host ms | median | first step ms |\n"
+                         "|---|---:|---:|---:|---:|---:|---:|\n");
+        begun = true;
+        char *name = table_case(t, i);
+        fprintf(out, "| %s |", name);
+        free(name);
+        static const char *const parts[] = {"fwd", "bwd", "step", "host_step"};
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+            print_mean(out, t, i, parts[p]);
+        fprintf(out, " %s | %s |\n", cell_number(t, i, "host_step_ms", 1), cell_number(t, i, "first_step_ms", 1));
+    }
+    if (begun)
+        fprintf(out, "\n");
+}
+
+void transformer_section(FILE *out, const char *dir)
+{
+    table *all = open_result(dir, "bench_transformer.csv");
+    if (!all)
+        return;
+    csv *theirs = model_peers_open(dir);
+    table *warm = warm_rows(all), *rest, *t = table_main_slice(warm, axes, &rest);
+    const char *level = main_level(t);
+    char *shape = table_shape(t, axes);
+    fprintf(out,
+            "## bench_transformer: a whole training step\n\n"
+            "%s; %s. Times are means and standard deviations over the measured steps; tokens/s, TFLOP/s and MFU are "
+            "of the\nmedian step.%s\n\n",
+            shape, strcmp(level, "graph") ? "fused kernels launched one by one" : "the step is one CUDA graph",
+            theirs ? " The columns of PyTorch are its time / ours and its peak memory / ours, same shape, batch and "
+                     "precision: above 1 ours\nis faster or smaller."
+                   : "");
+    figures(out, dir, "transformer_");
+    values precisions = table_values(t, "precision");
+    for (size_t i = 0; i < precisions.n; i++) {
+        table *of = table_where(t, "precision", precisions.v[i], NULL);
+        fprintf(out, "### %s\n\n", precisions.v[i]);
+        main_table(out, of, level, theirs);
+        print_bounds(out, of, level);
+        fusion_table(out, of);
+        table_free(of);
+    }
+    warmup_table(out, all);
+    if (rest->n) {
+        fprintf(out, "<details><summary>Scaling and other cases: %zu rows</summary>\n\n", rest->n);
+        other_rows(out, rest);
+        fprintf(out, "</details>\n\n");
+    }
+    values_free(&precisions);
+    free(shape);
+    table_free(rest);
+    table_free(t);
+    table_free(warm);
+    csv_free(theirs);
+    table_free(all);
+}

@@ -1,0 +1,35 @@
+# Time of a step by fusion level: an eager framework's ops, fused kernels, one CUDA graph. A panel a context length, a
+# group of bars a size.
+W = 900; H = 460
+load folder."/style.gp"
+n = words(lengths)
+index_of_word(list, name) = sum [k = 1:words(list)] (word(list, k) eq name ? k : 0)
+place(v, seq) = (strcol("variant") eq word(variants, v) && column("seq") == seq) \
+              ? index_of_word(sizes, strcol("size")) + 0.26 * (v - 0.5 * (words(variants) + 1)) : NaN
+stats data using "step_ms" name "step" nooutput
+lo = 0.5 * step_min; hi = 1.4 * step_max
+@log_y
+unset grid
+set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
+set style fill solid
+set boxwidth 0.24
+set xrange [0.5 : words(sizes) + 0.5]
+set xtics () scale 0
+do for [i = 1:words(sizes)] { set xtics add (word(sizes, i) i) }
+do for [v = 1:words(variants)] { text = word(variants, v); style = v; @add_key }
+@draw_key
+set multiplot
+set tmargin at screen top_of_panels
+set bmargin at screen 0.1
+do for [k = 1:n] {
+    panel = "S ".word(lengths, k)
+    @panel_title
+    set ylabel k > 1 ? "" : "median time of a step (ms)"
+    set lmargin at screen 0.085 + 0.91 * (k - 1) / n
+    set rmargin at screen 0.085 + 0.91 * k / n - 0.025
+    if (k > 1) { set format y "" }
+    plot for [v = 1:words(variants)] data using (place(v, word(lengths, k) + 0)):(column("step_ms")) \
+             with boxes linecolor rgb colour_of(v)
+    @first_panel_done
+}
+unset multiplot

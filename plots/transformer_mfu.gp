@@ -1,0 +1,25 @@
+# MFU (causal) of a training step against the context length: a panel a precision, a colour a size. Where the peak of
+# the GPU is not known, the share of its measured GEMM ceiling instead.
+W = 900; H = 460; tics_fit = 11
+load folder."/style.gp"
+n = words(precisions)
+of(name, precision) = (strcol("size") eq name && strcol("precision") eq precision) ? column("seq") : NaN
+set xlabel "context length S (tokens)"
+stats data using share name "share" nooutput
+set yrange [0 : 1.1 * share_max]
+do for [i = 1:words(sizes)] { text = word(sizes, i); style = i; @add_key }
+@draw_key
+set multiplot
+set tmargin at screen top_of_panels
+set bmargin at screen 0.13
+do for [k = 1:n] {
+    panel = word(precisions, k)
+    @panel_title
+    set ylabel k > 1 ? "" : (share eq "ceiling_pct" ? "% of the measured GEMM ceiling" : "MFU (%), causal")
+    set lmargin at screen 0.08 + 0.915 * (k - 1) / n
+    set rmargin at screen 0.08 + 0.915 * k / n - 0.025
+    if (k > 1) { set format y "" }
+    plot for [i = 1:words(sizes)] data using (of(word(sizes, i), panel)):(column(share)) with linespoints linestyle i
+    @first_panel_done
+}
+unset multiplot

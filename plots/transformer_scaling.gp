@@ -1,0 +1,32 @@
+# How time and memory of a step grow when one dimension does: blocks, width, batch or context. A colour a precision.
+W = 900; H = 460
+load folder."/style.gp"
+GIB = 1073741824.0
+of(precision) = (strcol("precision") eq precision && column(axis) > 0) ? column(axis) : NaN
+first = word(points, 1) + 0; last = word(points, words(points)) + 0
+set logscale x 2
+set xrange [0.85 * first : 1.18 * last]
+every_nth = (words(points) + 8) / 9
+set xtics ()
+do for [i = 1:words(points):every_nth] { set xtics add (length_text(int(word(points, i))) int(word(points, i))) }
+set xlabel axis_text
+stats data using "step_ms" name "step" nooutput
+stats data using (column("peak_bytes") / GIB) name "peak" nooutput
+do for [i = 1:words(precisions)] { text = word(precisions, i); style = i; @add_key }
+@draw_key
+set multiplot
+set tmargin at screen top_of_panels
+set bmargin at screen 0.13
+do for [k = 1:2] {
+    panel = k == 1 ? "step" : "peak memory"
+    @panel_title
+    lo = 0.7 * (k == 1 ? step_min : peak_min); hi = 1.4 * (k == 1 ? step_max : peak_max)
+    @log_y
+    set ylabel k == 1 ? "median time (ms)" : "GiB"
+    set lmargin at screen (k == 1 ? 0.085 : 0.585)
+    set rmargin at screen (k == 1 ? 0.485 : 0.985)
+    shown(i) = k == 1 ? column("step_ms") : column("peak_bytes") / GIB
+    plot for [i = 1:words(precisions)] data using (of(word(precisions, i))):(shown(0)) with linespoints linestyle i
+    @first_panel_done
+}
+unset multiplot

@@ -1,0 +1,31 @@
+# What too little warm-up does to the mean: time of a step by the host's clock, mean and standard deviation over the
+# measured steps, against the steps that were left out before them. A panel a size.
+W = 900; H = 420
+load folder."/style.gp"
+n = words(sizes)
+count_of(name) = strcol("size") eq name ? index_of(counts, column("warmup")) : NaN
+mean(i) = column("host_step_mean_ms")
+std(i) = column("host_step_std_ms")
+set xrange [0.5 : words(counts) + 0.5]
+set xtics ()
+do for [i = 1:words(counts)] { set xtics add (word(counts, i) i) }
+set xlabel "warm-up steps"
+text = "mean and standard deviation"; style = 1; @add_key
+text = "median"; style = 2; @add_key
+@draw_key
+set multiplot
+set tmargin at screen top_of_panels
+set bmargin at screen 0.14
+do for [k = 1:n] {
+    panel = word(sizes, k)
+    @panel_title
+    set yrange [0 : *]
+    set ylabel k > 1 ? "" : "time of a step (ms)"
+    set lmargin at screen 0.07 + 0.925 * (k - 1) / n
+    set rmargin at screen 0.07 + 0.925 * k / n - 0.04
+    plot data using (count_of(panel)):(mean(0)):(mean(0) > std(0) ? mean(0) - std(0) : 0):(mean(0) + std(0)) \
+             with yerrorbars linestyle 1, \
+         data using (count_of(panel)):(column("host_step_ms")) with points linestyle 2
+    @first_panel_done
+}
+unset multiplot

@@ -1,0 +1,207 @@
+/* bench_mixed_precision from outside, on the CPU: sums bit for bit, dtypes under autocast, norms, speed-ups. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+/* The program, beside the folder of the tests or where the Makefile puts programs; NULL when it is not built. */
+static char *bench_path(void)
+{
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++) {
+        *strrchr(self, '/') = '\0';
+        char *path = xasprintf("%s/bench_mixed_precision", self);
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+/* Runs it with rows to <folder>/rows.csv; gives them, or NULL after a usage error. */
+static csv *rows_of(const char *folder, const char *arguments, int wanted_status)
+{
+    char *bench = bench_path();
+    if (!bench)
+        skip();
+    char *path = folder_path(folder, "rows.csv");
+    char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s >out.txt 2>&1",
+                              folder, bench, arguments);
+    int state = system(command);
+    int status = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    if (status != wanted_status) {
+        char *out = folder_path(folder, "out.txt"), *text = file_text(out);
+        fail_msg("'%s' ended with %d: %s", arguments, status, text);
+    }
+    csv *c = csv_read(path);
+    free(command);
+    free(path);
+    free(bench);
+    return c;
+}
+
+static size_t row_with(const csv *c, const char *column, const char *value, const char *column2, const char *value2)
+{
+    size_t r = 0;
+    while (r < c->rows && (strcmp(csv_cell(c, r, column), value) || strcmp(csv_cell(c, r, column2), value2)))
+        r++;
+    if (r == c->rows)
+        fail_msg("no row with %s=%s and %s=%s", column, value, column2, value2);
+    return r;
+}
+
+static void sums_have_every_bit(void **state)
+{
+    static const struct {
+        const char *sum, *pair, *bits;
+        float value;
+    } known[] = {{"1000x0.01", "fp32+fp32", "0x4120008c", 10.000133514404297f},
+                 {"1000x0.01", "fp16+fp16", "0x48fa", 9.953125f},
+                 {"1000x0.01", "fp32+fp16", "0x412008c0", 10.00213623046875f},
+                 {"1000x0.01", "fp32+fp16-cast", "0x412008c0", 10.00213623046875f},
+                 {"1000x0.01", "bf16+bf16", "0x4080", 4.0f},
+                 {"1000x0.01", "fp32+bf16", "0x41202800", 10.009765625f},
+                 {"10000x0.001", "fp32+fp32", "0x412001af", 10.000411033630371f},
+                 {"10000x0.001", "fp16+fp16", "0x4400", 4.0f},
+                 {"10000x0.001", "bf16+bf16", "0x3f00", 0.5f}};
+    csv *c = rows_of(*state, "--variant accumulation --tensor loss --width 8", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 16);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t r = row_with(c, "sum", known[i].sum, "pair", known[i].pair);
+        assert_string_equal(csv_cell(c, r, "bits"), known[i].bits);
+        assert_true((float)csv_real(c, r, "value") == known[i].value);
+        assert_true(fabs(csv_real(c, r, "err_abs") - fabs((double)known[i].value - 10)) < 1e-6);
+    }
+    /* 4 + 0.01 is 4 in bf16, whose step there is 1/32; a sum in fp32 goes on. */
+    assert_true(csv_real(c, row_with(c, "sum", "1000x0.01", "pair", "bf16+bf16"), "stalls_after") < 400);
+    assert_true(isnan(csv_real(c, row_with(c, "sum", "1000x0.01", "pair", "fp32+bf16"), "stalls_after")));
+    assert_true(csv_real(c, row_with(c, "sum", "1000x0.01", "pair", "bf16-kahan"), "err_rel") < 4e-3);
+    csv_free(c);
+}
+
+static void other_sums_are_free(void **state)
+{
+    csv *c = rows_of(*state, "--variant accumulation --tensor loss --width 8 --pair fp32+fp32 --sum 3x-0.5,1x7", 0);
+    assert_true(csv_real(c, 0, "value") == -1.5 && csv_real(c, 1, "value") == 7);
+    csv_free(c);
+    static const char *const wrong[] = {"1000", "0x1", "x0.1", "10x", "10x0.1y", "2000000x0.1", "10xnan"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *arguments = xasprintf("--variant accumulation --tensor loss --width 8 --sum %s", wrong[i]);
+        csv_free(rows_of(*state, arguments, EXIT_CODE_USAGE));
+        free(arguments);
+    }
+}
+
+static void autocast_has_the_dtypes_of_pytorch(void **state)
+{
+    static const char *const low[] = {"fc1", "relu", "logits"};
+    csv *c = rows_of(*state, "--variant autocast --pair fp32+fp32 --width 8 --magnitude 1", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 39);
+    for (size_t r = 0; r < c->rows; r++) {
+        const char *tensor = csv_cell(c, r, "tensor"), *want = "fp32";
+        for (size_t i = 0; i < sizeof low / sizeof *low; i++)
+            want = strcmp(tensor, low[i]) == 0 ? csv_cell(c, r, "dtype") : want;
+        assert_string_equal(csv_cell(c, r, "status"), "ok");
+        assert_string_equal(csv_cell(c, r, "tensor_dtype"), want);
+        assert_true(csv_real(c, r, "err_rel") < 2e-2);
+    }
+    /* Parameters are as given; what passed through a lower dtype has its error. */
+    assert_true(csv_real(c, row_with(c, "tensor", "fc1.weight", "dtype", "bf16"), "err_rel") == 0);
+    assert_true(csv_real(c, row_with(c, "tensor", "ln", "dtype", "bf16"), "err_rel") > 1e-3);
+    assert_true(csv_real(c, row_with(c, "tensor", "ln", "dtype", "fp32"), "err_rel") < 1e-6);
+    csv_free(c);
+}
+
+static double norm_value(const csv *c, const char *norm, const char *dtype, const char *statistics,
+                         const char *magnitude, const char *column)
+{
+    for (size_t r = 0; r < c->rows; r++)
+        if (!strcmp(csv_cell(c, r, "norm"), norm) && !strcmp(csv_cell(c, r, "dtype"), dtype) &&
+            !strcmp(csv_cell(c, r, "statistics"), statistics) && !strcmp(csv_cell(c, r, "magnitude"), magnitude))
+            return csv_real(c, r, column);
+    fail_msg("no row of %s %s %s %s", norm, dtype, statistics, magnitude);
+    return NAN;
+}
+
+static void norms_overflow_in_fp16_and_stall_in_bf16(void **state)
+{
+    csv *c = rows_of(*state, "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 2560 --dtype fp16,bf16",
+                     EXIT_CODE_OK);
+    for (int layer = 0; layer < 2; layer++) {
+        const char *norm = layer ? "layer" : "rms";
+        assert_true(norm_value(c, norm, "fp16", "own", "300", "rows_overflowed") == 63); /* all but the zero row */
+        assert_true(norm_value(c, norm, "fp16", "own", "300", "err_rel") > 0.999);
+        assert_true(norm_value(c, norm, "fp16", "own", "1", "rows_overflowed") == 0);
+        assert_true(norm_value(c, norm, "fp16", "fp32", "300", "rows_overflowed") == 0);
+        assert_true(norm_value(c, norm, "fp16", "fp32", "300", "err_rel") < 1e-3);
+        assert_true(norm_value(c, norm, "bf16", "own", "300", "rows_overflowed") == 0);
+        assert_true(norm_value(c, norm, "bf16", "own-sums", "300", "err_rel") > 0.1);
+        assert_true(norm_value(c, norm, "bf16", "fp32", "1", "err_rel") < 4e-3);
+    }
+    assert_true(norm_value(c, "rms", "bf16", "fp32", "1", "err_fused") < 4e-3);
+    assert_true(isnan(norm_value(c, "layer", "bf16", "fp32", "1", "err_fused")));
+    csv_free(c);
+}
+
+static void eps_vanishes_in_fp16(void **state)
+{
+    csv *c = rows_of(*state,
+                     "--variant norm --pair fp32+fp32 --sum 1x1 --tensor loss --width 16 --dtype fp16,bf16 --norm rms "
+                     "--magnitude 1 --eps 1e-8 --statistics fp32,own",
+                     EXIT_CODE_OK);
+    assert_true(norm_value(c, "rms", "fp16", "own", "1", "eps_stored") == 0);
+    assert_true(norm_value(c, "rms", "fp16", "own", "1", "eps_smallest") == 1e-7);
+    assert_true(norm_value(c, "rms", "fp16", "own", "1", "y_nonfinite") == 16); /* the row of zeros is 0/0 */
+    assert_true(norm_value(c, "rms", "fp16", "fp32", "1", "y_nonfinite") == 0);
+    assert_true(norm_value(c, "rms", "bf16", "own", "1", "eps_stored") > 0);
+    assert_true(norm_value(c, "rms", "bf16", "own", "1", "y_nonfinite") == 0);
+    csv_free(c);
+}
+
+static void speed_ups_are_over_fp32(void **state)
+{
+    static const char tiny[] = "--variant timing --pair fp32+fp32 --tensor loss --width 8 --norm rms --iters 3 --seq 8";
+    char *arguments = xasprintf("%s --precision fp32,bf16", tiny);
+    csv *c = rows_of(*state, arguments, EXIT_CODE_OK);
+    free(arguments);
+    assert_int_equal(c->rows, 2);
+    assert_true(csv_real(c, 0, "speedup_step") == 1 && csv_real(c, 0, "speedup_bwd") == 1);
+    double fp32_ms = csv_real(c, 0, "step_ms");
+    assert_true(fabs(csv_real(c, 1, "speedup_step") / (fp32_ms / csv_real(c, 1, "step_ms")) - 1) < 1e-6);
+    csv_free(c);
+    arguments = xasprintf("%s --precision tf32", tiny); /* fp32 is now the stored row */
+    c = rows_of(*state, arguments, EXIT_CODE_OK);
+    free(arguments);
+    assert_int_equal(c->rows, 3);
+    assert_true(fabs(csv_real(c, 2, "speedup_step") / (fp32_ms / csv_real(c, 2, "step_ms")) - 1) < 1e-6);
+    csv_free(c);
+    arguments = xasprintf("%s --precision tf32 --batch 1", tiny); /* of this shape there is none */
+    c = rows_of(*state, arguments, EXIT_CODE_OK);
+    free(arguments);
+    assert_true(isnan(csv_real(c, 3, "speedup_step")));
+    csv_free(c);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, folder_create, folder_remove)
+    const struct CMUnitTest tests[] = {
+        TEST(sums_have_every_bit),
+        TEST(other_sums_are_free),
+        TEST(autocast_has_the_dtypes_of_pytorch),
+        TEST(norms_overflow_in_fp16_and_stall_in_bf16),
+        TEST(eps_vanishes_in_fp16),
+        TEST(speed_ups_are_over_fp32),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

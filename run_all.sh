@@ -46,6 +46,27 @@ small_options() { # NAME
     esac
 }
 
+# Options of the runs of a bench beside the one with its defaults, a line each; on a GPU only.
+more_runs() { # NAME
+    case $1 in
+        transformer)
+            cat <<'END'
+--precision fp32 --fp32-products split
+--size small,medium,large,xl,2.7b --seq 512 --precision bf16 --variant none,kernels
+--size small --seq 128 --precision bf16 --warmup 0,1,2
+--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16
+--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16
+--size medium --batch 1,2,8,16 --seq 512 --precision bf16
+--size medium --batch 1 --seq 2048,4096,8192,16384,32768 --precision bf16 --recompute none,block
+--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block
+--size 10b --seq 512,1024 --precision bf16-pure --recompute block
+--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block
+END
+            ;;
+        mixed_precision) echo --variant timing --size large --seq 128,512,1024 ;;
+    esac
+}
+
 pass=() small='' chosen=("${benches[@]}")
 while [ $# -gt 0 ]; do
     option=$1 value=''
@@ -117,6 +138,13 @@ for name in "${chosen[@]}"; do
     [ -z "$small" ] || options+=($(small_options "$name") --csv "results/small/bench_$name.csv")
     "./bench_$name" "${options[@]}" </dev/null | tee "$log"
     status=${PIPESTATUS[0]}
+    if [ -z "$small" ] && head -n 1 "$log" | grep -q '(cuda)'; then
+        while read -ra more; do
+            "./bench_$name" "${options[@]}" "${more[@]}" </dev/null | tee -a "$log"
+            code=${PIPESTATUS[0]}
+            [ "$status" != 0 ] || status=$code
+        done < <(more_runs "$name")
+    fi
     record "bench_$name" "$status" $((SECONDS - start))
     path=$(sed -n 's/^results: //p' "$log" | tail -n 1)
     [ -z "$path" ] || results=$(dirname "$path")

@@ -19,9 +19,11 @@ enum { GOLDEN_SEED = 20260101, GOLDEN_TOKENS = 1000 };
 int bed_create(void **state)
 {
     (void)state;
-    bed.dev = device_open(DEVICE_CPU, 0);
+    const char *name = getenv("STEPBENCH_TEST_DEVICE");
+    const bool cuda = name && strcmp(name, "cuda") == 0;
+    bed.dev = device_open(cuda ? DEVICE_CUDA : DEVICE_CPU, 0);
     bed.mem = memory_create(bed.dev);
-    bed.kernels = sb_kernels_cpu();
+    bed.kernels = cuda ? sb_kernels_cuda() : sb_kernels_cpu();
     return bed.kernels->create(0, &bed.ctx) == SB_OK ? 0 : -1;
 }
 

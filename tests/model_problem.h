@@ -1,4 +1,4 @@
-/* A training step for tests: a CPU device, small models, all their parameters and gradients as one array, the golden
+/* A training step for tests: a device (the CPU, or with STEPBENCH_TEST_DEVICE=cuda the first GPU), small models, all their parameters and gradients as one array, the golden
  * models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
 #ifndef STEPBENCH_TESTS_MODEL_PROBLEM_H
 #define STEPBENCH_TESTS_MODEL_PROBLEM_H

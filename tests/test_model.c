@@ -22,6 +22,8 @@ typedef struct policy_bound {
     double moved; /* of what three steps of AdamW changed in a tensor. Its first step moves each element by lr times the
                    * sign of its gradient, so that elements whose gradient is near zero are wrong wholly, not slightly */
 } policy_bound;
+/* fp32 where its products are made of 16-bit ones: flash scores are good to 17 bits. The CPU's are plain fp32. */
+static const policy_bound split_fp32 = {"fp32", false, 1e-4, 1e-5, 1e-2};
 static const policy_bound bounds[] = {
     /* fp32: sums of some hundred products with 24 bits through ten layers; about 1e-6 is measured. */
     {"fp32", false, 1e-5, 1e-6, 1e-3},
@@ -163,8 +165,10 @@ static void golden_variants(void **state)
                 o.fusion = (fusion)f;
                 o.split = f == FUSION_KERNELS;
                 snprintf(what, sizeof what, "%s %s fusion %d", models[m], op->name, f);
-                check_first(&g, &o, &bounds[0], what, errors);
-                check_steps(&g, &o, &bounds[0], what, &moved);
+                const bool parts = strcmp(bed.kernels->name, "cpu") != 0 &&
+                                   (o.split || strncmp(op->name, "flash", 5) == 0);
+                check_first(&g, &o, parts ? &split_fp32 : &bounds[0], what, errors);
+                check_steps(&g, &o, parts ? &split_fp32 : &bounds[0], what, &moved);
             }
         free(errors);
         golden_free(&g);

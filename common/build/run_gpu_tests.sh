@@ -2,7 +2,7 @@
 # usage: run_gpu_tests.sh --gpu-present    exits 77 with one sentence when there is no GPU
 #        run_gpu_tests.sh program...      runs each GPU test program, then its --small form under compute-sanitizer's
 #                                         memcheck and racecheck; ends with the plain line "N passed, N failed"
-# From the environment: HAVE_CUDA CUDA_HOME SANITIZER_FLAGS
+# From the environment: HAVE_CUDA CUDA_HOME SANITIZER_FLAGS, MODEL_TESTS (programs of make test that run on a GPU, too)
 set -u
 
 unsupported() {
@@ -55,6 +55,9 @@ for program; do
             skipped=$((skipped + 1))
         fi
     done
+done
+for program in ${MODEL_TESTS:-}; do
+    run "$(basename "$program") on the GPU" env STEPBENCH_TEST_DEVICE=cuda "$program"
 done
 echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
 [ "$failed" = 0 ]

@@ -44,6 +44,7 @@ sb_status cpu_optimizer_begin(sb_context *ctx, const sb_optimizer_begin *p, void
     sb_status s = sb_optimizer_begin_check(p);
     if (s != SB_OK)
         return s;
+    p->state->grad_scale = p->state->loss_scale;
     if (p->state->found_nonfinite)
         skip_step(p);
     else

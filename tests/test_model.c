@@ -20,10 +20,11 @@ typedef struct policy_bound {
     double first; /* of the first step's logits and of each gradient */
     double loss;  /* of the loss, relative */
     double moved; /* of what three steps of AdamW changed in a tensor. Its first step moves each element by lr times the
-                   * sign of its gradient, so that elements whose gradient is near zero are wrong wholly, not slightly */
+                   * sign of its gradient, so that elements whose gradient is near zero are wrong wholly, not slightly:
+                   * one such element of a gain of 32 is 0.35 */
 } policy_bound;
 /* fp32 where its products are made of 16-bit ones: flash scores are good to 17 bits. The CPU's are plain fp32. */
-static const policy_bound split_fp32 = {"fp32", false, 1e-4, 1e-5, 1e-2};
+static const policy_bound split_fp32 = {"fp32", false, 1e-4, 1e-5, 5e-2};
 static const policy_bound bounds[] = {
     /* fp32: sums of some hundred products with 24 bits through ten layers; about 1e-6 is measured. */
     {"fp32", false, 1e-5, 1e-6, 1e-3},
@@ -31,9 +32,9 @@ static const policy_bound bounds[] = {
     {"tf32", false, 5e-3, 5e-4, 0.2},
     /* 8 bits of everything in memory, the residual stream and its gradient among it: 2^-9 an op, 2e-2 after the layers;
      * PyTorch's own error in bf16 is a bound of its own, below. */
-    {"bf16", false, 5e-2, 5e-3, 0.25},
-    {"bf16", true, 5e-2, 5e-3, 0.25},
-    {"bf16-pure", false, 5e-2, 5e-3, 0.25},
+    {"bf16", false, 5e-2, 5e-3, 0.5},
+    {"bf16", true, 5e-2, 5e-3, 0.5},
+    {"bf16-pure", false, 5e-2, 5e-3, 0.5},
     /* 11 bits of everything in memory; gradients keep them thanks to the loss scale. */
     {"fp16", false, 1e-2, 1e-3, 0.1},
     {"fp16", true, 1e-2, 1e-3, 0.1},
@@ -165,8 +166,8 @@ static void golden_variants(void **state)
                 o.fusion = (fusion)f;
                 o.split = f == FUSION_KERNELS;
                 snprintf(what, sizeof what, "%s %s fusion %d", models[m], op->name, f);
-                const bool parts = strcmp(bed.kernels->name, "cpu") != 0 &&
-                                   (o.split || strncmp(op->name, "flash", 5) == 0);
+                const bool parts =
+                    strcmp(bed.kernels->name, "cpu") != 0 && (o.split || strncmp(op->name, "flash", 5) == 0);
                 check_first(&g, &o, parts ? &split_fp32 : &bounds[0], what, errors);
                 check_steps(&g, &o, parts ? &split_fp32 : &bounds[0], what, &moved);
             }

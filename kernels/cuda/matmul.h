@@ -22,4 +22,8 @@ size_t matmul_split_workspace(sb_context *ctx, const sb_matmul *p);
 sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list *out);
 sb_status matmul_split_run(sb_context *ctx, const sb_matmul *p, void *stream);
 
+/* Split fp32 by the library on any GPU, whatever matmul_split_run would use. */
+size_t matmul_planes_workspace(const sb_context *ctx, const sb_matmul *p);
+sb_status matmul_planes_run(sb_context *ctx, const sb_matmul *p, void *stream);
+
 #endif

@@ -1,4 +1,4 @@
-/* The name of a cuBLASLt algorithm. Its enumerations are part of the ABI and only grow; the newer values are in no
+/* The name of an algorithm. cuBLASLt's enumerations are part of the ABI and only grow; the newer values are in no
  * older header, so they are spelled here by number. */
 #include "kernels/cuda/matmul_plan.h"
 
@@ -57,6 +57,10 @@ static void stages_text(int id, char *out, size_t bytes)
 void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes)
 {
     char tile[16], cluster[16], stages[16];
+    if (matmul_own_cluster(algorithm) != 0) {
+        snprintf(out, bytes, "own 128x128 cluster %d", matmul_own_cluster(algorithm));
+        return;
+    }
     const int split = matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
     shape_text(tiles, sizeof tiles / sizeof *tiles, matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID), tile,
                sizeof tile);

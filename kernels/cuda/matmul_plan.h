@@ -1,4 +1,5 @@
-/* One cuBLASLt product: its descriptors and its algorithm, made once for a shape and kept in the context.
+/* One product, by cuBLASLt or by the fp32 kernel for Hopper: its descriptors and its algorithm, made once for a shape
+ * and kept in the context.
  * Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_PLAN_H
 #define STEPBENCH_CUDA_MATMUL_PLAN_H
@@ -27,6 +28,7 @@ typedef struct matmul_shape {
     int device_scalars; /* alpha and beta lie in device memory */
     int align_a, align_b, align_c, align_d;
     int workspace_kib;
+    int own; /* by matmul_fp32_sm90.h: the algorithm says the size of a cluster, and there are no descriptors */
 } matmul_shape;
 
 typedef struct matmul_plan {
@@ -55,14 +57,18 @@ int matmul_workspace_kib(const sb_context *ctx, size_t bytes);
 sb_status matmul_plan_find(sb_context *ctx, const matmul_shape *shape, matmul_plan **out);
 /* The library's proposals, best guess first, as far as acceptable; at most MATMUL_MAX_CANDIDATES. */
 int matmul_plan_candidates(sb_context *ctx, matmul_plan *plan, cublasLtMatmulAlgo_t *out);
-/* Whether the algorithm runs here, fits the workspace and gives the same bits every time with fp32 sums. */
+/* Whether the algorithm is for this kind of plan, runs here, fits the workspace and gives the same bits every time with
+ * fp32 sums. */
 bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmulAlgo_t *algorithm);
 /* Whether an algorithm may split k; see matmul_plan.c. */
 bool matmul_plan_may_split(const matmul_plan *plan);
 sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_operands *o, void *stream);
 
+/* Blocks of a cluster of our own kernel; 0 where the algorithm is the library's. */
+int matmul_own_cluster(const cublasLtMatmulAlgo_t *algorithm);
+
 /* "#66 128x256 cluster 2x1 stages 64xauto splitk 1": the library's numbers, rows of column-major D (our columns) first,
- * as in the names of its kernels. */
+ * as in the names of its kernels. "own 128x128 cluster 4": our kernel. */
 void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes);
 /* An attribute of an algorithm, 0 where it has none. */
 int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute);

@@ -149,6 +149,8 @@ static int vary(const tuner *t, const cublasLtMatmulAlgo_t *base, cublasLtMatmul
                                         CUBLASLT_CLUSTER_SHAPE_1x2x1, CUBLASLT_CLUSTER_SHAPE_2x2x1,
                                         CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1};
     int n = 0;
+    if (matmul_own_cluster(base) != 0) /* all there are have been proposed */
+        return 0;
     if (capability(base, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT)) {
         const uint32_t swizzle = !matmul_algorithm_get(base, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING);
         out[n] = *base;

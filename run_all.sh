@@ -42,6 +42,7 @@ small_options() { # NAME
         transformer) echo --size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1 ;;
         mixed_precision) echo --size tiny --seq 32 --width 768 --iters 3 --warmup 1 ;;
         memory) echo --size tiny --seq 16 ;;
+        accounting) echo --tokens 0,1024 --ranks 2 --bucket 0,25M ;;
         *) echo --iters 3 --warmup 1 ;;
     esac
 }

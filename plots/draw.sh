@@ -232,5 +232,38 @@ if [ -s "$memory" ]; then
     done
 fi
 
+# ordered "NAMES" "VALUES": those of the names that are among the values.
+ordered() {
+    for each in $1; do
+        case " $2 " in *" $each "*) printf '%s ' "$each" ;; esac
+    done
+}
+accounting=$results/bench_accounting.csv
+if [ -s "$accounting" ]; then # a question's rows are told by the parameters that have no value there
+    if pick "$accounting" device_memory,tokens x= model= && several "$(values tokens)" && several "$(values variant)"; then
+        draw accounting_fsdp.gp accounting_fsdp "Devices for a model ($shape)" "tokens = '$(values tokens)'" \
+            "devices = '$(values device_memory)'"
+    fi
+    if pick "$accounting" batch,way,blocks tokens= form= model= && several "$(values way variant=batch)" &&
+        several "$(values at_tokens variant=compute_bound)" &&
+        [ "$(values tokens_least variant=compute_bound)" != nan ]; then
+        of="d $(values d_model), F $(values d_ff), X $(values x), Y $(values y)"
+        ways="as-given overlap-axes more-axes best-whole-split best-split 8bit-weights 8bit-all keep-weights"
+        ways="$ways faster-link context"
+        draw accounting_bound.gp accounting_bound "Bound by compute or by communication ($of)" \
+            "ways = '$(ordered "$ways" "$(values way variant=batch)")'"
+    fi
+    if pick "$accounting" ranks,kappa,bucket variant=buckets grad_bits=16 && several "$(values bucket)"; then
+        draw accounting_buckets.gp accounting_buckets \
+            "Overhead of buckets: $(values model), 16-bit gradients, $(values overhead) us a call" \
+            "ranks = '$(values ranks)'" "kappas = '$(values kappa)'"
+    fi
+    if pick "$accounting" ranks,recipe,strategy variant=zero && several "$(values strategy)"; then
+        draw accounting_zero.gp accounting_zero "Memory of a rank: $(values model)" "ranks = '$(values ranks)'" \
+            "recipes = '$(ordered 'fp32 bf16 bf16-grad32' "$(values recipe)")'" \
+            "stages = '$(ordered 'ddp zero1 zero2 zero3' "$(values strategy)")'"
+    fi
+fi
+
 echo "$drawn figures in $out"
 exit $failed

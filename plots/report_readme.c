@@ -51,6 +51,12 @@ static const struct entry {
       {"activation_bytes", "activations at it", "bytes"},
       {"saved_per_block_bytes", "kept by a block", "bytes"},
       {"largest_bytes", "largest allocation", "bytes"}}},
+    {"bench_accounting",
+     "What do memory and communication of parallel training come to, on paper, step by step?",
+     {{"init_bytes", "held by a rank after set-up", "bytes"},
+      {"before_step_bytes", "before the first update", "bytes"},
+      {"after_step_bytes", "from then on", "bytes"},
+      {"wire_bytes", "sent in a step", "bytes"}}},
 };
 
 static size_t newest_ok(const table *t)

@@ -1,0 +1,63 @@
+/* What the files of bench_accounting share: a row being computed, its derivation line by line, and texts of numbers. */
+#ifndef STEPBENCH_BENCH_ACCOUNTING_H
+#define STEPBENCH_BENCH_ACCOUNTING_H
+
+#include "common/core/formulas_accounting.h"
+#include "common/device/session.h"
+#include "common/model/config.h"
+
+typedef struct accounting {
+    session *s;
+    const bench_case *c; /* of the row being computed */
+    row *w;
+    bool steps; /* the derivation is printed */
+} accounting;
+
+/* A line of the derivation, when it is asked for. */
+void accounting_step(const accounting *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The row's answer: its column, and the last line of the derivation. */
+void accounting_answer(const accounting *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void accounting_real(const accounting *a, const char *column, double value); /* infinite: left empty */
+
+/* Texts valid until 32 further calls. */
+const char *accounting_whole(double value);      /* "219,848,638,464" */
+const char *accounting_size(double bytes);       /* "3517.58 GB (3276.0 GiB)", or in MB where there is less than one */
+const char *accounting_plain(double value);      /* "4.6e14", "0.0625", "23.4": at most six digits */
+const char *accounting_time(double seconds);     /* "2999.2 us" */
+const char *accounting_rate(double bytes_per_s); /* "365 GB/s" */
+
+/* Of the case: the stack of the options, and the mesh with its rates. */
+ffn_stack accounting_stack(const accounting *a);
+
+/* C and W of a case: of its options, or with --measured 1 of what other benches stored of this machine. */
+typedef struct accounting_rates {
+    double flops, bandwidth;
+} accounting_rates;
+/* Reads the options of these names; `flops` may be NULL. False after the row was set to skip: C was not measured. */
+bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r);
+/* The mesh of the case; false as above. */
+bool accounting_mesh(const accounting *a, mesh *m);
+
+/* A model of the option --model: a named size, or a number of parameters. */
+typedef struct accounting_model {
+    double parameters, matmul_parameters; /* the same where only a number is known */
+    double unit_parameters;               /* of a block; 0 where only a number is known */
+} accounting_model;
+#define ACCOUNTING_MODELS MODEL_SIZE_CHOICES
+bool accounting_model_parse(const char *text, accounting_model *m);
+
+/* One question each: fills the row of a case. */
+void accounting_run_memory(const accounting *a);
+void accounting_run_fsdp(const accounting *a);
+void accounting_run_compute_bound(const accounting *a);
+void accounting_run_batch(const accounting *a);
+void accounting_run_closed_forms(const accounting *a);
+void accounting_run_data_parallel(const accounting *a);
+void accounting_run_buckets(const accounting *a);
+void accounting_run_zero(const accounting *a);
+
+#define ACCOUNTING_WAYS                                                                                                \
+    "as-given|best-split|best-whole-split|overlap-axes|more-axes|8bit-weights|8bit-all|keep-weights|faster-link|"      \
+    "pipeline|context"
+
+#endif

@@ -1,0 +1,116 @@
+/* The rates C and W that bench_accounting divides by: those of the options, or what other benches stored of this
+ * machine. C is the best bf16 matrix product of bench_roofline. W is the best bus bandwidth of the newest run of
+ * bench_allreduce, else the slowest pair of the newest GPU-to-GPU copies of bench_roofline: a ring is no faster. */
+#include "bench/accounting.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/device/ceiling.h"
+
+static bool has(const csv *c, size_t row, const char *column, const char *wanted)
+{
+    const char *cell = csv_cell(c, row, column);
+    return cell && strcmp(cell, wanted) == 0;
+}
+
+/* A row that went well, with a rate; of the variant where one is given. */
+static bool counts(const csv *c, size_t row, const char *variant, const char *column)
+{
+    return has(c, row, "status", "ok") && (!variant || has(c, row, "variant", variant)) && csv_real(c, row, column) > 0;
+}
+
+/* The id of the newest run that has such rows; ids begin with the time. */
+static const char *newest_run(const csv *c, const char *variant, const char *column)
+{
+    const char *newest = NULL;
+    for (size_t i = 0; c && i < c->rows; i++) {
+        const char *id = csv_cell(c, i, "run_id");
+        if (id && counts(c, i, variant, column) && (!newest || strcmp(id, newest) > 0))
+            newest = id;
+    }
+    return newest;
+}
+
+static csv *open_results(const char *dir, const char *name)
+{
+    char *path = xasprintf("%s/%s", dir, name);
+    csv *c = csv_read(path);
+    free(path);
+    return c;
+}
+
+/* Bytes a second; NAN when it was never measured. */
+static double measured_bus(const char *dir)
+{
+    csv *c = open_results(dir, "bench_allreduce.csv");
+    const char *run = newest_run(c, NULL, "busbw_gb_s");
+    double best = NAN;
+    for (size_t i = 0; run && i < c->rows; i++)
+        if (counts(c, i, NULL, "busbw_gb_s") && has(c, i, "run_id", run))
+            best = fmax(best, csv_real(c, i, "busbw_gb_s"));
+    csv_free(c);
+    return 1e9 * best;
+}
+
+static double measured_link(const char *dir)
+{
+    csv *c = open_results(dir, "bench_roofline.csv");
+    const char *run = newest_run(c, "p2p", "gb_s");
+    double slowest = NAN, most_bytes = 0;
+    for (size_t i = 0; run && i < c->rows; i++) {
+        double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");
+        if (!counts(c, i, "p2p", "gb_s") || !has(c, i, "run_id", run) || !(bytes >= most_bytes))
+            continue;
+        slowest = bytes > most_bytes ? gb_s : fmin(slowest, gb_s);
+        most_bytes = bytes;
+    }
+    csv_free(c);
+    return 1e9 * slowest;
+}
+
+static bool measured(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r)
+{
+    const char *dir = a->s->results_dir, *from = "bench_allreduce.csv, best bus bandwidth";
+    if (flops) {
+        r->flops = 1e12 * ceiling_tflops(dir, "bf16");
+        if (isnan(r->flops)) {
+            row_status_set(a->w, ROW_SKIP,
+                           "C is not measured: %s/bench_roofline.csv has no bf16 gemm; "
+                           "./bench_roofline --variant gemm --dtype bf16 measures it",
+                           dir);
+            return false;
+        }
+        accounting_step(a, "C = %s FLOP/s, the best bf16 GEMM of %s/bench_roofline.csv", accounting_plain(r->flops),
+                        dir);
+    }
+    double w = measured_bus(dir);
+    if (isnan(w)) {
+        w = measured_link(dir);
+        from = "bench_roofline.csv, slowest pair of GPUs one way";
+    }
+    if (isnan(w)) {
+        accounting_step(a, "W is not measured: %s has neither bench_allreduce.csv nor copies between GPUs", dir);
+        accounting_step(a, "W = %s, of --%s", accounting_rate(r->bandwidth), bandwidth);
+        row_text(a->w, "rates_from", flops ? "C measured, W of the option" : "W of the option: not measured");
+        return true;
+    }
+    r->bandwidth = w;
+    accounting_step(a, "W = %s, of %s/%s", accounting_rate(w), dir, from);
+    row_text(a->w, "rates_from", flops ? "C and W measured" : "W measured");
+    return true;
+}
+
+bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r)
+{
+    *r = (accounting_rates){.flops = flops ? case_real(a->c, flops) : NAN, .bandwidth = case_real(a->c, bandwidth)};
+    row_text(a->w, "rates_from", "options");
+    if (case_int(a->c, "measured") && !measured(a, flops, bandwidth, r))
+        return false;
+    accounting_real(a, "used_flops", r->flops);
+    accounting_real(a, "used_bandwidth", r->bandwidth);
+    return true;
+}

@@ -1,0 +1,264 @@
+/* bench_accounting: what do memory and communication of parallel training come to, on paper, step by step?
+ *
+ * The `communication_accounting` problem of Stanford's CS336, assignment 2, with every step of its derivation, the
+ * closed forms of its edition of 2026, the bucket model of its DDP problems and the memory of ZeRO and FSDP; and the
+ * same for your own model and machine. Nothing runs on a device: a row is a calculation, and takes microseconds.
+ *
+ * Each variant is a question with options of its own; a list sweeps. One case alone prints its derivation (--steps).
+ * --measured 1 takes C from bench_roofline and W from bench_allreduce, or from bench_roofline's copies between GPUs.
+ * Run: ./bench_accounting                                             every question, the handout's numbers
+ *      ./bench_accounting --variant compute_bound --batch 0             one derivation
+ *      ./bench_accounting --variant data_parallel --model 8b --ranks 8 --grad-bits 16 --measured 1
+ * Expect: 44 devices of 80 GB; 38 under FSDP of 95 GB; compute-bound from 25,302 tokens (396 a device) on.
+ * Limits: feed-forward blocks alone in (a) to (d), as the handout has it; latencies only where an option names one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/accounting.h"
+
+static const option_spec option_table[] = {
+    {"d-model", OPTION_INT, OPTION_LIST, "16384", NULL, 1, 1048576, NULL, "", "d, width of the blocks"},
+    {"d-ff", OPTION_INT, OPTION_LIST, "53248", NULL, 1, 16777216, NULL, "", "F, width inside a block"},
+    {"blocks", OPTION_INT, OPTION_LIST, "126", NULL, 1, 100000, NULL, "", "feed-forward blocks"},
+    {"matrices", OPTION_INT, OPTION_LIST, "2", NULL, 2, 3, NULL, "", "of a block: 2, or SwiGLU's 3"},
+    {"device-memory", OPTION_BYTES, OPTION_LIST, "80GB,95GB", NULL, 1e6, 1e15, NULL, "bytes",
+     "memory, fsdp: of a device; 80GB is 80e9 bytes, 80G is 80 GiB"},
+    {"tokens", OPTION_INT, OPTION_LIST, "0,1024,2048,4096,8192,16384", NULL, 0, 1e12, NULL, "tokens",
+     "memory, fsdp: whose activations are kept; 0: none"},
+    {"x", OPTION_INT, OPTION_LIST, "16", NULL, 1, 1048576, NULL, "", "X, devices along the FSDP axis"},
+    {"y", OPTION_INT, OPTION_LIST, "4", NULL, 1, 1048576, NULL, "", "Y, devices along the tensor-parallel axis"},
+    {"mesh-x", OPTION_INT, OPTION_LIST, "2", NULL, 1, 16, NULL, "", "M_X, mesh axes of FSDP; 1 behind a switch"},
+    {"mesh-y", OPTION_INT, OPTION_LIST, "1", NULL, 1, 16, NULL, "", "M_Y, mesh axes of tensor parallelism"},
+    {"weight-bits", OPTION_INT, OPTION_LIST, "16", NULL, 8, 32, NULL, "bits", "of a gathered weight: 8, 16 or 32"},
+    {"batch", OPTION_INT, OPTION_LIST, "0,4096,16384,65536", NULL, 0, 1e12, NULL, "tokens",
+     "compute_bound, closed_forms: B, of the whole batch; 0: the least that is bound by compute"},
+    {"way", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ACCOUNTING_WAYS, "", "batch: a way to lower it"},
+    {"form", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, CLOSED_FORM_NAMES, "", "closed_forms: which"},
+    {"model", OPTION_TEXT, OPTION_LIST, "xl", NULL, 0, -1, NULL, "",
+     "data_parallel, buckets, zero: tiny to 8b as in bench_transformer, or a number of parameters such as 8e9"},
+    {"ranks", OPTION_INT, OPTION_LIST, "2,4,8", NULL, 1, 1048576, NULL, "", "n, GPUs of data parallelism"},
+    {"grad-bits", OPTION_INT, OPTION_LIST, "16,32", NULL, 8, 32, NULL, "bits", "of a gradient on the wire"},
+    {"overhead", OPTION_REAL, OPTION_LIST, "20", NULL, 0.001, 1e9, NULL, "us", "buckets: o, of each call"},
+    {"kappa", OPTION_REAL, OPTION_LIST, "1,0.12,0.05", NULL, 0.0001, 1, NULL, "",
+     "buckets: share of a collective's time by which it delays what computes beside it"},
+    {"grad-rate", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e16, NULL, "bytes/s",
+     "buckets: at which backward makes gradients; 0: as fast as they are sent"},
+    {"bucket", OPTION_BYTES, OPTION_LIST, "0,1M,2M,5M,10M,25M,50M,100M,250M,500M,1000M", NULL, 0, 1e15, NULL, "bytes",
+     "buckets: b; 0: the best one under contention"},
+    {"recipe", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ZERO_RECIPE_NAMES, "",
+     "zero: fp32; bf16 over fp32 master weights; the same with fp32 gradients"},
+    {"strategy", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ZERO_STAGE_NAMES, "", "zero: which"},
+    {"slots", OPTION_INT, OPTION_LIST, "2", NULL, 0, 1000, NULL, "",
+     "zero: blocks gathered, or not yet reduced, at once"},
+    {"flops", OPTION_REAL, OPTION_LIST, "4.6e14", NULL, 1, 1e21, NULL, "FLOP/s", "C of a device of the mesh"},
+    {"bandwidth", OPTION_REAL, OPTION_LIST, "1.8e11", NULL, 1, 1e18, NULL, "bytes/s",
+     "W of a mesh axis; in closed_forms what a device can send"},
+    {"gpu-flops", OPTION_REAL, OPTION_LIST, "6e14", NULL, 1, 1e21, NULL, "FLOP/s", "data_parallel: C of a GPU"},
+    {"busbw", OPTION_REAL, OPTION_LIST, "3.65e11", NULL, 1, 1e18, NULL, "bytes/s",
+     "data_parallel, buckets, zero: W, bus bandwidth of collectives"},
+    {"measured", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, -1, NULL, "",
+     "C and W of this machine from its results; what is not there is taken from the options above"},
+    {"steps", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|0|1", "",
+     "print the derivation; auto: of a case that is the only one"},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"memory", "(a) devices that hold weights, gradients and AdamW's state, and what a token leaves for backward"},
+    {"fsdp", "(b) devices when state and half of the activations are sharded"},
+    {"compute_bound", "(c) the batch from which FSDP and tensor parallelism are bound by compute"},
+    {"batch", "(d) ways to a smaller batch, each with its number"},
+    {"closed_forms", "2026: devices that data, tensor and 2D parallelism keep bound by compute"},
+    {"data_parallel", "tokens of a GPU whose backward hides the all-reduce of all gradients"},
+    {"buckets", "overhead of bucketed gradients over backward, and the best bucket"},
+    {"zero", "memory by phase, and bytes sent, of DDP, ZeRO and FSDP"},
+    {0}};
+
+static const column_spec column_table[] = {
+    {"state_bytes", COLUMN_INT, false, "memory, fsdp: weights, gradients and both moments in fp32, 16 P"},
+    {"parameters", COLUMN_INT, false, "P"},
+    {"saved_per_token_bytes", COLUMN_INT, false, "memory, fsdp: kept for backward"},
+    {"activation_bytes", COLUMN_INT, false, "memory, fsdp: of all tokens"},
+    {"devices", COLUMN_INT, false, "memory, fsdp: needed; nan where no number is enough"},
+    {"devices_exact", COLUMN_REAL, false, "the same before it is made whole"},
+    {"per_device_bytes", COLUMN_INT, false, "memory, fsdp: held by each of them"},
+    {"tokens_of_a_device", COLUMN_INT, false, "memory: whose activations a further device holds"},
+    {"tokens_most", COLUMN_INT, false, "fsdp: that any number of devices can hold"},
+    {"tokens_least", COLUMN_REAL, false, "compute_bound, batch, closed_forms: B from which compute takes longer"},
+    {"tokens_per_device", COLUMN_REAL, false, "the same over N; in data_parallel those that hide the gradients"},
+    {"tokens_per_shard", COLUMN_REAL, false, "compute_bound: over X"},
+    {"of_given", COLUMN_REAL, false, "batch: tokens_least over that of the mesh as given"},
+    {"what", COLUMN_TEXT, false, "batch: what the way is, and costs"},
+    {"alpha", COLUMN_REAL, false, "C / W, FLOP/byte"},
+    {"tokens_overlapped", COLUMN_REAL, false, "compute_bound: least B when both axes' collectives run at once"},
+    {"tokens_rings", COLUMN_REAL, false, "compute_bound: least B when a ring of k sends (k - 1)/k of the bytes"},
+    {"pure_fsdp_per_device", COLUMN_REAL, false, "compute_bound: tokens a device of FSDP alone on all axes"},
+    {"best_per_device", COLUMN_REAL, false, "compute_bound: tokens a device at the best X"},
+    {"best_x", COLUMN_REAL, false, "compute_bound: the best X; batch: that of the way"},
+    {"at_tokens", COLUMN_REAL, false, "B of the times that follow"},
+    {"math_us", COLUMN_REAL, false, "products"},
+    {"fsdp_us", COLUMN_REAL, false, "compute_bound: gathering the weights"},
+    {"tp_us", COLUMN_REAL, false, "compute_bound: collectives of tensor parallelism"},
+    {"comm_us", COLUMN_REAL, false, "collectives"},
+    {"alternate_us", COLUMN_REAL, false, "closed_forms: an all-reduce that passes whole buffers round the ring"},
+    {"bound_by", COLUMN_TEXT, false, "compute_bound: compute or communication, at that B"},
+    {"devices_most", COLUMN_REAL, false, "closed_forms: N up to which compute takes longer"},
+    {"devices_x", COLUMN_REAL, false, "closed_forms: how a 2D form divides them: FSDP"},
+    {"devices_y", COLUMN_REAL, false, "and tensor parallelism"},
+    {"gradient_bytes", COLUMN_INT, false, "buckets: s"},
+    {"algbw_gb_s", COLUMN_REAL, false, "buckets: w, bytes of an all-reduce over its time"},
+    {"best_bytes", COLUMN_REAL, false, "buckets: b* of the handout's model, sqrt(s o w)"},
+    {"best_contention_bytes", COLUMN_REAL, false, "buckets: sqrt(kappa s o w)"},
+    {"best_fifo_bytes", COLUMN_REAL, false, "buckets: o g w / (w - g) where gradients come slower than they are sent"},
+    {"best_buckets", COLUMN_REAL, false, "buckets: s / b*"},
+    {"bucket_used_bytes", COLUMN_REAL, false, "buckets: b of the overheads that follow"},
+    {"buckets", COLUMN_REAL, false, "s / b"},
+    {"overhead_us", COLUMN_REAL, false, "buckets: over backward, the handout's model: n o + b / w"},
+    {"overhead_fifo_us", COLUMN_REAL, false, "one after the other: t + (n - 1) max(0, t - b / g), t = o + b / w"},
+    {"overhead_contention_us", COLUMN_REAL, false, "hidden, but slowing compute: o + b / w + kappa (n o + s / w)"},
+    {"init_bytes", COLUMN_INT, false, "zero: held by a rank after set-up"},
+    {"before_step_bytes", COLUMN_INT, false, "zero: before the first update, with gradients"},
+    {"after_step_bytes", COLUMN_INT, false, "zero: from the first update on, with moments"},
+    {"slots_bytes", COLUMN_INT, false, "zero: gathered weights and gradients not yet reduced, in forward and backward"},
+    {"wire_elements", COLUMN_REAL, false, "zero: that a rank sends in a step"},
+    {"wire_bytes", COLUMN_REAL, false, "zero, data_parallel: the same in bytes"},
+    {"used_flops", COLUMN_REAL, false, "C of the row"},
+    {"used_bandwidth", COLUMN_REAL, false, "W of the row"},
+    {"rates_from", COLUMN_TEXT, false, "where C and W come from"},
+    {"answer", COLUMN_TEXT, true, "in words"},
+    {0}};
+
+/* What an option means something to. */
+static const struct {
+    const char *option, *variants;
+} meanings[] = {{"d-model", "memory fsdp compute_bound batch closed_forms"},
+                {"d-ff", "memory fsdp compute_bound batch closed_forms"},
+                {"blocks", "memory fsdp batch"},
+                {"matrices", "memory fsdp compute_bound batch"},
+                {"device-memory", "memory fsdp"},
+                {"tokens", "memory fsdp"},
+                {"x", "compute_bound batch closed_forms"},
+                {"y", "compute_bound batch closed_forms"},
+                {"mesh-x", "compute_bound batch"},
+                {"mesh-y", "compute_bound batch"},
+                {"weight-bits", "compute_bound batch"},
+                {"batch", "compute_bound closed_forms"},
+                {"way", "batch"},
+                {"form", "closed_forms"},
+                {"model", "data_parallel buckets zero"},
+                {"ranks", "data_parallel buckets zero"},
+                {"grad-bits", "data_parallel buckets"},
+                {"overhead", "buckets"},
+                {"kappa", "buckets"},
+                {"grad-rate", "buckets"},
+                {"bucket", "buckets"},
+                {"recipe", "zero"},
+                {"strategy", "zero"},
+                {"slots", "zero"},
+                {"flops", "compute_bound batch closed_forms"},
+                {"bandwidth", "compute_bound batch closed_forms"},
+                {"gpu-flops", "data_parallel"},
+                {"busbw", "data_parallel buckets zero"},
+                {"measured", "compute_bound batch closed_forms data_parallel buckets zero"}};
+
+/* Whether a list parted by blanks has the word. */
+static bool has_word(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strcspn(at, " ") == length && strncmp(at, word, length) == 0)
+            return true;
+    return false;
+}
+
+static bool applies(const char *option, const char *variant)
+{
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (strcmp(meanings[i].option, option) == 0)
+            return has_word(meanings[i].variants, variant);
+    return true;
+}
+
+static bool whole_bytes(const options *o, const char *name, char *msg, size_t msg_bytes)
+{
+    for (size_t i = 0; i < option_count(o, name); i++)
+        if (option_int_at(o, name, i) % 8 != 0) {
+            snprintf(msg, msg_bytes, "--%s %s is no whole number of bytes; allowed are 8, 16, 24 and 32", name,
+                     option_text_at(o, name, i));
+            return false;
+        }
+    return true;
+}
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    static const char *const rates[] = {"flops", "bandwidth", "gpu-flops", "busbw"};
+    bool measured = false;
+    accounting_model m;
+    for (size_t i = 0; i < option_count(o, "measured"); i++)
+        measured = measured || option_int_at(o, "measured", i);
+    for (size_t i = 0; measured && i < sizeof rates / sizeof *rates; i++)
+        if (option_count(o, rates[i]) > 1) {
+            snprintf(msg, msg_bytes, "--measured 1 takes the place of --%s, which then can't be a list", rates[i]);
+            return false;
+        }
+    for (size_t i = 0; i < option_count(o, "model"); i++)
+        if (!accounting_model_parse(option_text_at(o, "model", i), &m)) {
+            snprintf(msg, msg_bytes, "--model %s is neither one of %s nor a number of parameters, such as 8e9",
+                     option_text_at(o, "model", i), ACCOUNTING_MODELS);
+            return false;
+        }
+    return whole_bytes(o, "weight-bits", msg, msg_bytes) && whole_bytes(o, "grad-bits", msg, msg_bytes);
+}
+
+static const bench_info info = {
+    .name = "bench_accounting",
+    .summary = "What do memory and communication of parallel training come to, on paper, step by step?",
+    .notes =
+        "A row is a calculation, `answer` its result in words; --help says at each option which variants it is of.\n"
+        "memory to batch follow the book \"How to Scale Your Model\": B is the whole batch, W a mesh axis in both\n"
+        "directions, M_X and M_Y the axes of FSDP and of tensor parallelism, forward alone. GPUs behind one switch "
+        "are\n"
+        "--mesh-x 1 --mesh-y 1. closed_forms have SwiGLU's three matrices and W as what a device can send; "
+        "data_parallel,\n"
+        "buckets and zero have W as the bus bandwidth of collectives, and a GB is 1e9 bytes, a GiB 2^30, everywhere.\n"
+        "formulas_accounting.h has the formulas.",
+    .examples = "./bench_accounting\n"
+                "./bench_accounting --variant memory --device-memory 80GB --tokens 0\n"
+                "./bench_accounting --variant compute_bound --batch 0 --x 8 --y 8\n"
+                "./bench_accounting --variant buckets --model 8b --ranks 8 --overhead 40 --measured 1\n"
+                "./bench_accounting --variant zero --model 8e9 --ranks 1:64:*2 --recipe bf16 --strategy zero1,zero3",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .applies = applies};
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    static const struct {
+        const char *variant;
+        void (*run)(const accounting *a);
+    } questions[] = {{"memory", accounting_run_memory},
+                     {"fsdp", accounting_run_fsdp},
+                     {"compute_bound", accounting_run_compute_bound},
+                     {"batch", accounting_run_batch},
+                     {"closed_forms", accounting_run_closed_forms},
+                     {"data_parallel", accounting_run_data_parallel},
+                     {"buckets", accounting_run_buckets},
+                     {"zero", accounting_run_zero}};
+    const char *steps = option_text(s->opt, "steps");
+    const bool only = cases_count(s->opt) == 1 && !option_flag(s->opt, "quiet");
+    const accounting a = {
+        .s = s, .c = c, .w = w, .steps = strcmp(steps, "1") == 0 || (strcmp(steps, "auto") == 0 && only)};
+    if (a.steps)
+        printf("%s\n", case_key(c));
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(questions[i].variant, case_variant(c)) == 0)
+            questions[i].run(&a);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {.run = run};
+    return session_main(&info, &hooks, argc, argv);
+}

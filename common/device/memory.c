@@ -98,6 +98,12 @@ void memory_release(memory *m, void *p)
     m->current -= b->bytes;
 }
 
+void memory_trim(memory *m)
+{
+    device_sync(m->dev); /* what is queued may still use them */
+    give_back(m, false);
+}
+
 void memory_release_all(memory *m)
 {
     device_sync(m->dev); /* what is queued may still use it */

@@ -1,12 +1,13 @@
 /* Which way of overlap is fastest, measured on the step itself before its first use. With a learning rate of 0 a step
  * leaves the parameters as they are; what else it changes is put back. */
 #include "common/core/stats.h"
+#include "common/device/timer.h"
 #include "common/model/step_internal.h"
 
 enum { WAYS = 3, ROUNDS = 5 };
 static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */
-/* Overlap must be so much faster: what it gains on a cool GPU it can lose when the GPU reaches its power limit. */
-static const double worth = 0.98;
+static const double worth = 0.98;       /* of the time without overlap, which takes less memory */
+static const double warm_s = 1;         /* overlap can gain on a cool GPU and lose at its power limit */
 
 /* One step, launched as the trainer's steps will be. */
 static bool run(trainer *t, device_graph *graph, double *ms)
@@ -44,11 +45,14 @@ static bool measure(trainer *t, int ways, double ms[WAYS])
             graphs[w] = device_graph_end(t->dev);
         }
     }
-    for (int r = -1; r < ROUNDS; r++) /* the first round warms up */
+    const double start = host_seconds();
+    for (int r = 0; r < ROUNDS && ok;) {
         for (int w = 0; w < ways && ok; w++) {
             overlap_use(t, (overlap)w);
-            ok = run(t, graphs[w], &rounds[w][r < 0 ? 0 : r]);
+            ok = run(t, graphs[w], &rounds[w][r]);
         }
+        r += r > 0 || host_seconds() - start > warm_s; /* until then a round is warm-up, done again */
+    }
     for (int w = 0; w < ways; w++) {
         ms[w] = ok ? median(rounds[w]) : 0;
         if (graphs[w])
@@ -80,5 +84,5 @@ bool overlap_tune(trainer *t)
     device_sync(t->dev);
     device_upload(t->dev, t->state, &state, sizeof state);
     trainer_zero_moments(t);
-    return ok;
+    return ok && (t->overlap != OVERLAP_NONE || trainer_plan_apart(t));
 }

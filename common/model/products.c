@@ -184,5 +184,6 @@ bool trainer_tune(trainer *t, const char *cache)
             ok = tune_one(t, &t->products[i], file, cache);
     if (file)
         csv_free(file);
+    memory_trim(t->mem); /* the operands */
     return ok && overlap_tune(t);
 }

@@ -143,7 +143,8 @@ void optimizer_all(trainer *t);           /* statistics where they are needed, t
 sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
 bool step_launch(trainer *t);             /* one walk, launched op by op (or into a capture) */
 void trainer_zero_moments(trainer *t);
-bool overlap_tune(trainer *t); /* the part of trainer_tune that chooses the way of overlap */
+bool trainer_plan_apart(trainer *t); /* a new plan, without overlap; false: no memory */
+bool overlap_tune(trainer *t);       /* the part of trainer_tune that chooses the way of overlap */
 void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p);
 
 #endif

@@ -208,10 +208,22 @@ static void set_dimensions(trainer *t)
 static void plan(trainer *t)
 {
     t->status = SB_OK;
-    t->product_count = 0;
     arena_plan_begin(t->arena);
     walk(t);
     arena_plan_end(t->arena);
+}
+
+/* Without overlap nothing must outlive its last op, and one stream needs no workspace: less memory. */
+bool trainer_plan_apart(trainer *t)
+{
+    t->o.overlap = OVERLAP_NONE;
+    plan(t);
+    memory_release(t->mem, t->block);
+    memory_trim(t->mem);
+    t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients");
+    if (t->block)
+        arena_attach(t->arena, t->block);
+    return t->block != NULL;
 }
 
 static void *resident(trainer *t, size_t bytes, memory_kind kind)

@@ -6,9 +6,9 @@
 #include "tests/gpu/problem.h"
 
 typedef struct tally {
-    char op[32], dtype[8];
+    char op[32], dtype[16];
     int passed, failed, skipped;
-    double worst; /* rel_l2 of the worst output of normal inputs */
+    double worst; /* rel_l2 of the worst output */
     char skip_reason[256];
 } tally;
 

@@ -1,0 +1,18 @@
+/* The families of training ops that are tested, a file each. */
+#ifndef STEPBENCH_TESTS_GPU_TRAIN_OPS_H
+#define STEPBENCH_TESTS_GPU_TRAIN_OPS_H
+
+#include "tests/gpu/train_case.h"
+
+extern const train_op train_matmul;
+extern const train_op train_rmsnorm_forward, train_rmsnorm_backward;
+extern const train_op train_rope;
+extern const train_op train_swiglu_forward, train_swiglu_backward;
+extern const train_op train_embedding_forward, train_embedding_backward;
+extern const train_op train_cross_entropy;
+extern const train_op train_grad_stats, train_optimizer_begin;
+extern const train_op train_adamw;
+extern const train_op train_pointwise;
+extern const train_op train_reduce;
+
+#endif

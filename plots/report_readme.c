@@ -70,7 +70,7 @@ static size_t newest_ok(const table *t)
     return newest;
 }
 
-static bool print_entry(FILE *out, const char *dir, const struct entry *e, char **caption)
+static bool print_entry(FILE *out, const char *dir, const struct entry *e, char **caption, char **commits)
 {
     char *name = xasprintf("%s.csv", e->bench);
     table *t = open_result(dir, name);
@@ -93,9 +93,13 @@ static bool print_entry(FILE *out, const char *dir, const struct entry *e, char 
         fprintf(out, " |\n");
         free(what);
         free(*caption);
-        char *of = table_caption(one);
-        *caption = xasprintf("%s, commit %s", of, table_text(one, 0, "commit"));
-        free(of);
+        *caption = table_caption(one);
+        const char *commit = table_text(one, 0, "commit");
+        if (!*commits || !strstr(*commits, commit)) { /* benches are not all run again for each commit */
+            char *more = *commits ? xasprintf("%s, %s", *commits, commit) : xstrdup(commit);
+            free(*commits);
+            *commits = more;
+        }
         table_free(one);
     }
     table_free(t);
@@ -104,16 +108,17 @@ static bool print_entry(FILE *out, const char *dir, const struct entry *e, char 
 
 static char *make_table(const char *dir)
 {
-    char *text, *caption = NULL;
+    char *text, *caption = NULL, *commits = NULL;
     size_t bytes, printed = 0;
     FILE *out = text_stream(&text, &bytes);
     fprintf(out, "| binary | question | a row of it |\n|---|---|---|\n");
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
-        printed += print_entry(out, dir, &entries[i], &caption);
+        printed += print_entry(out, dir, &entries[i], &caption, &commits);
     if (printed)
-        fprintf(out, "\nThe newest row of each, measured on %s.\n", caption);
+        fprintf(out, "\nThe newest row of each, measured on %s, commit %s.\n", caption, commits);
     fclose(out);
     free(caption);
+    free(commits);
     if (printed)
         return text;
     free(text);

@@ -71,12 +71,16 @@ struct trainer {
     void *on_ready_user;
 };
 
-/* ---- calls of a walk (step_ops.c) ---- */
+/* ---- calls of a walk (step_ops.c, step_linear.c) ---- */
 
 arena_slot step_take(trainer *t, size_t bytes, memory_kind kind, int layer, const char *name);
 void step_drop(trainer *t, arena_slot *s);          /* -1 is fine; leaves -1 */
 void *step_pointer(const trainer *t, arena_slot s); /* NULL for -1 and while planning */
-bool step_go(trainer *t);                           /* counts an op; false when nothing is to be launched */
+static inline char *step_at(void *p, int64_t bytes) /* NULL stays NULL */
+{
+    return p ? (char *)p + bytes : NULL;
+}
+bool step_go(trainer *t); /* counts an op; false when nothing is to be launched */
 void step_done(trainer *t, sb_status s);
 size_t step_rows(const trainer *t, int64_t columns); /* bytes of a (T, columns) activation */
 void *step_param(const trainer *t, param_kind kind, int layer);
@@ -141,6 +145,7 @@ void optimizer_begin(trainer *t);          /* a new update starts */
 void optimizer_range(trainer *t, int64_t first, int64_t count, int max_blocks, void *stream);
 void optimizer_all(trainer *t);           /* statistics where they are needed, then all parameters, on main */
 sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
+void step_walk(trainer *t);               /* plans, or launches */
 bool step_launch(trainer *t);             /* one walk, launched op by op (or into a capture) */
 void trainer_zero_moments(trainer *t);
 bool trainer_plan_apart(trainer *t); /* a new plan, without overlap; false: no memory */

@@ -1,0 +1,178 @@
+/* Creating and freeing a training step: options checked, the step planned, memory taken, streams made. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/model/step_internal.h"
+
+static bool refuse(char *why, size_t bytes, const char *reason)
+{
+    snprintf(why, bytes, "%s", reason);
+    return false;
+}
+
+static bool check(trainer *t, char *why, size_t why_bytes)
+{
+    const trainer_options *o = &t->o;
+    char problem[200];
+    if (model_config_problem(&o->config, problem, sizeof problem))
+        return refuse(why, why_bytes, problem);
+    if (o->batch < 1 || o->seq < 1 || (int64_t)o->batch * o->seq > INT32_MAX / 4)
+        return refuse(why, why_bytes, "batch x seq must be at least 1 and below 2^29 tokens");
+    if (o->recompute_every < 1)
+        return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
+    if (o->split && o->precision->compute != SB_FP32)
+        return refuse(why, why_bytes, "products by parts are an option of the fp32 policy alone");
+    t->attention = sb_attention_find(t->k, o->attention);
+    if (!t->attention) {
+        snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", t->k->name, o->attention);
+        return false;
+    }
+    return true;
+}
+
+static void set_dimensions(trainer *t)
+{
+    const model_config *c = &t->o.config;
+    const precision *p = t->o.precision;
+    t->tokens = t->o.batch * t->o.seq;
+    t->d = c->d_model, t->f = c->d_ff, t->vocab = c->vocab;
+    t->heads = c->heads, t->heads_kv = c->heads_kv, t->head_dim = model_head_dim(c), t->kv = model_kv_dim(c);
+    t->qkv = t->d + 2 * t->kv;
+    t->dtype = p->activations, t->param_dtype = p->param;
+    t->grad_dtype = t->o.grad_fp32 ? SB_FP32 : p->grad;
+    t->element = sb_dtype_bytes(t->dtype), t->param_element = sb_dtype_bytes(t->param_dtype);
+    t->grad_element = sb_dtype_bytes(t->grad_dtype);
+    t->eager = t->o.fusion == FUSION_NONE;
+    if (!t->o.optimizer_blocks)
+        t->o.optimizer_blocks = device_get_info(t->dev)->sm_count / 2;
+}
+
+static void plan(trainer *t)
+{
+    t->status = SB_OK;
+    arena_plan_begin(t->arena);
+    step_walk(t);
+    arena_plan_end(t->arena);
+}
+
+/* Without overlap nothing must outlive its last op, and one stream needs no workspace: less memory. */
+bool trainer_plan_apart(trainer *t)
+{
+    t->o.overlap = OVERLAP_NONE;
+    plan(t);
+    memory_release(t->mem, t->block);
+    memory_trim(t->mem);
+    t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients");
+    if (t->block)
+        arena_attach(t->arena, t->block);
+    return t->block != NULL;
+}
+
+static void *resident(trainer *t, size_t bytes, memory_kind kind)
+{
+    void *p = memory_alloc(t->mem, bytes, memory_kind_name(kind));
+    if (p)
+        t->resident[kind] += (int64_t)bytes;
+    return p;
+}
+
+static bool allocate(trainer *t)
+{
+    const size_t n = (size_t)t->params->elements, tokens = (size_t)t->tokens;
+    const size_t master = (size_t)precision_master_bytes(t->o.precision);
+    const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
+    const bool train = t->o.mode == STEP_TRAIN;
+    return (t->param = resident(t, n * (size_t)t->param_element, MEMORY_PARAM)) &&
+           (!train || !master || (t->master = resident(t, n * master, MEMORY_MASTER))) &&
+           (!train || (t->m = resident(t, n * moment, MEMORY_MOMENT1))) &&
+           (!train || (t->v = resident(t, n * moment, MEMORY_MOMENT2))) &&
+           (t->ids = resident(t, tokens * sizeof(int32_t), MEMORY_OTHER)) &&
+           (t->targets = resident(t, tokens * sizeof(int32_t), MEMORY_OTHER)) &&
+           (t->rope_table = resident(t, (size_t)t->o.seq * (size_t)t->head_dim * sizeof(float), MEMORY_OTHER)) &&
+           (t->row_loss = resident(t, tokens * sizeof(float), MEMORY_OTHER)) &&
+           (t->loss = resident(t, sizeof(float), MEMORY_OTHER)) &&
+           (t->state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER)) &&
+           (t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients"));
+}
+
+static void make_streams(trainer *t)
+{
+    t->main = device_stream(t->dev);
+    if (t->o.overlap != OVERLAP_NONE && !t->eager) {
+        t->own_side = device_stream_create(t->dev, STREAM_BACKGROUND);
+        t->own_back = device_stream_create(t->dev, STREAM_BACKGROUND);
+    }
+    overlap_use(t, t->o.overlap == OVERLAP_AUTO ? OVERLAP_ALL : t->o.overlap);
+    for (int i = 0; i < 4; i++)
+        t->mark[i] = device_event_create(t->dev);
+    t->ready = device_event_create(t->dev);
+    t->joined = device_event_create(t->dev);
+    t->side_done = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->side_done);
+    for (int i = 0; i <= t->o.config.layers; i++)
+        t->side_done[i] = device_event_create(t->dev);
+}
+
+trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
+                        size_t why_bytes)
+{
+    trainer *t = xcalloc(1, sizeof *t);
+    *t = (trainer){.o = *o, .dev = d, .mem = m, .k = k, .ctx = ctx};
+    snprintf(why, why_bytes, "not enough memory");
+    if (!check(t, why, why_bytes)) {
+        free(t);
+        return NULL;
+    }
+    set_dimensions(t);
+    const sb_attention a = step_attention(t);
+    if (t->attention->supported(ctx, &a) != SB_OK) {
+        snprintf(why, why_bytes, "%s", sb_last_message());
+        free(t);
+        return NULL;
+    }
+    t->params = params_create(&t->o.config);
+    t->arena = arena_create();
+    t->blocks = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->blocks);
+    make_streams(t);
+    plan(t);
+    bool ok = allocate(t);
+    if (ok) {
+        arena_attach(t->arena, t->block);
+        ok = trainer_initialize(t) == SB_OK;
+        if (!ok)
+            snprintf(why, why_bytes, "%s", sb_last_message());
+    }
+    if (!ok) {
+        trainer_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void trainer_free(trainer *t)
+{
+    if (!t)
+        return;
+    device_sync(t->dev);
+    if (t->graph)
+        device_graph_destroy(t->dev, t->graph);
+    void *const held[] = {t->param,      t->master,   t->m,    t->v,     t->ids,  t->targets,
+                          t->rope_table, t->row_loss, t->loss, t->state, t->block};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        memory_release(t->mem, held[i]);
+    for (int i = 0; i < 4; i++)
+        device_event_destroy(t->dev, t->mark[i]);
+    device_event_destroy(t->dev, t->ready);
+    device_event_destroy(t->dev, t->joined);
+    for (int i = 0; i <= t->o.config.layers; i++)
+        device_event_destroy(t->dev, t->side_done[i]);
+    if (t->own_side) {
+        device_stream_destroy(t->dev, t->own_side);
+        device_stream_destroy(t->dev, t->own_back);
+    }
+    free(t->side_done);
+    free(t->blocks);
+    arena_free(t->arena);
+    params_free(t->params);
+    free(t);
+}

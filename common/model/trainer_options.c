@@ -1,0 +1,63 @@
+/* The options of a training step by name, and their defaults. */
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/model/trainer.h"
+
+static int parse(const char *name, const char *const names[], int n, const char *what)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(name, names[i]))
+            return i;
+    die(EXIT_CODE_USAGE, "no such %s: %s", what, name);
+}
+
+step_mode step_mode_parse(const char *name)
+{
+    static const char *const names[] = {"forward", "forward-backward", "train-step"};
+    return (step_mode)parse(name, names, 3, "mode");
+}
+
+recompute recompute_parse(const char *name)
+{
+    static const char *const names[] = {"none", "selective", "attn", "mlp", "block"};
+    return (recompute)parse(name, names, 5, "recompute mode");
+}
+
+static const char *const overlap_names[] = {"none", "gradients", "all", "auto"};
+
+overlap overlap_parse(const char *name)
+{
+    return (overlap)parse(name, overlap_names, 4, "way of overlap");
+}
+
+const char *overlap_name(overlap o)
+{
+    return overlap_names[o];
+}
+
+fusion fusion_parse(const char *name)
+{
+    static const char *const names[] = {"none", "kernels", "graph"};
+    return (fusion)parse(name, names, 3, "fusion level");
+}
+
+trainer_options trainer_defaults(void)
+{
+    return (trainer_options){.config = *model_size_find("small"),
+                             .batch = 4,
+                             .seq = 128,
+                             .mode = STEP_TRAIN,
+                             .precision = precision_find("fp32"),
+                             .attention = "flash",
+                             .recompute_every = 1,
+                             .fusion = FUSION_GRAPH,
+                             .overlap = OVERLAP_AUTO,
+                             .share_grad_memory = true,
+                             .lr = 1e-3,
+                             .beta1 = 0.9,
+                             .beta2 = 0.999,
+                             .eps = 1e-8,
+                             .weight_decay = 0.01,
+                             .seed = 1};
+}

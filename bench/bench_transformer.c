@@ -32,6 +32,8 @@ static const option_spec option_table[] = {
      "stop measuring early after this long, at least 3 steps; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
      "of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock"},
+    {"products", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
+     "print the matrix products of each case and the algorithms that were chosen for them"},
     {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",
      "dense peak of the GPU at this precision, for MFU and HFU; 0: by data sheet where it is known"},
     {0}};
@@ -104,6 +106,7 @@ static const bench_info info = {
              "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
                 "./bench_transformer --size small,2.7b --seq 512 --variant all\n"
+                "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"
                 "./bench_transformer --size small --seq 128 --warmup 0,1,2,5\n"
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
                 "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16",
@@ -291,6 +294,8 @@ static void run(session *s, const bench_case *c, row *w)
     trainer *t = model_trainer(s, &o, w);
     if (!t)
         return;
+    if (option_flag(s->opt, "products"))
+        model_print_products(t);
     time_case(s, c, t, w);
     trainer_free(t);
 }

@@ -81,6 +81,8 @@ bool model_verify(session *s, const trainer_options *o, row *w);
 /* Creates a trainer and tunes its products (on CUDA, choices are kept in <results_dir>/gemm_choices.csv unless rows go
  * nowhere). NULL after setting the row's status; out of memory is left to the session. */
 trainer *model_trainer(session *s, const trainer_options *o, row *w);
+/* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was chosen. */
+void model_print_products(const trainer *t);
 
 /* For model_finish. */
 void model_checks_free(struct model_checks *checks);

@@ -6,6 +6,7 @@
 ## make               build every bench and the report writer
 ## make test          set up, build, run every test on the CPU, lint
 ## make test-asan     the same tests under AddressSanitizer and UBSan, in a build folder of their own
+## make test-tsan     the tests of threads and ranks under ThreadSanitizer
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h (-I .../include/stepbench)
 ## make install       the library and its headers to PREFIX (default /usr/local)
@@ -40,7 +41,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test test-asan test-gpu run-tests gpu-tests run-gpu-tests plots report lint format print-config \
+.PHONY: all lib install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report lint format print-config \
         setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -58,6 +59,9 @@ test: setup
 test-asan: setup
 	@$(MAKE) $(jobs) --no-print-directory run-tests BUILD=$(BUILD)/asan SANITIZE=1 CUDA=0 OPT='-O1 -g'
 
+test-tsan: setup
+	@$(MAKE) $(jobs) --no-print-directory tsan-tests BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 OPT='-O1 -g'
+
 test-gpu:
 	@bash $(SCRIPTS)/run_gpu_tests.sh --gpu-present
 	@$(MAKE) $(jobs) --no-print-directory run-gpu-tests
@@ -74,7 +78,7 @@ endif
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-ifneq ($(filter-out setup test test-asan test-gpu format clean help,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test test-asan test-tsan test-gpu format clean help,$(or $(MAKECMDGOALS),all)),)
 
 # ---- what this machine has: probed once, and again when something the probe depends on has changed ----
 
@@ -92,16 +96,21 @@ include $(BUILD)/config.mk
 
 ifeq ($(SANITIZE),1)
 SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+else ifeq ($(SANITIZE),thread)
+SANITIZERS := -fsanitize=thread -fno-omit-frame-pointer
 endif
 COMPILE_C  := $(strip $(CC) -std=c11 -D_GNU_SOURCE -I. -include $(BUILD)/config.h $(CUDA_CFLAGS) $(BLAS_CFLAGS) \
               $(CPPFLAGS) $(OPT) -fPIC -Wall -Wextra $(WERROR) $(SANITIZERS) $(CFLAGS))
+COMPILE_CC := $(strip $(CXX) -std=c++17 -D_GNU_SOURCE -I. -include $(BUILD)/config.h $(CPPFLAGS) $(OPT) -fPIC -Wall \
+              -Wextra $(WERROR) $(SANITIZERS) $(CXXFLAGS))
 COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 -lineinfo -Xptxas -v -Xcompiler -fPIC,-Wall -I. \
               -include $(BUILD)/config.h $(NVCCFLAGS))
 # Hopper kernels use wgmma and TMA, which exist for sm_90a alone; the others for every architecture asked for.
 GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
-LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
+LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS) $(CUBLAS_LIBS) $(CUDART_LIBS)) $(GLOO_LIBS) \
+        $(if $(HAVE_CUDA)$(HAVE_GLOO),-lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
 
 # What the results say of the build. A tree without git gets its commit from the environment, else "unknown".
 ifndef STEPBENCH_COMMIT
@@ -119,7 +128,7 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-COMMON_C := $(wildcard common/*/*.c)
+COMMON_C := $(wildcard common/*/*.c) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
 ifdef HAVE_CUDA
 KERNEL_C  += $(wildcard kernels/cuda/*.c)
@@ -147,6 +156,7 @@ all: $(PROGRAMS)
 # ---- compile ----
 
 $(eval $(call stamp,cc,$(COMPILE_C)))
+$(eval $(call stamp,c++,$(COMPILE_CC)))
 $(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE) $(GENCODE_SM90)))
 $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
@@ -157,8 +167,15 @@ $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	$(call say,CC,$<)
 	$(Q)$(COMPILE_C) $(EXTRA) -MMD -MP -c $< -o $@
 
+$(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(Q)$(COMPILE_CC) $(EXTRA) -MMD -MP -c $< -o $@
+
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
+$(BUILD)/common/dist/comm_nccl.c.o: EXTRA := $(NCCL_CFLAGS)
+$(BUILD)/common/dist/comm_gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 
 # What ptxas says of registers and spills is kept in a file; anything else it or nvcc says is shown.
 ptxas_log = $(BUILD)/ptxas/$(notdir $*).txt
@@ -221,6 +238,11 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	@$(if $(HAVE_CMOCKA),,echo 'make test: cmocka was not found; install libcmocka-dev, or set CMOCKA_HOME' >&2; exit 1)
 	@STEPBENCH_BIN=$(BIN) CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
+
+# Gloo itself is built without it: what it does inside is left out.
+tsan-tests: $(addprefix $(BUILD)/tests/,test_cpu_stream test_launch test_comm)
+	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
+	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.

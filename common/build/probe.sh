@@ -183,7 +183,7 @@ else # its compiler wrapper knows where it is; Open MPI and MPICH both answer -s
 fi
 library MPI MPI "$mpi_cflags" "$mpi_libs" <<<'#include <mpi.h>
     int main(void) { int major, minor; return MPI_Get_version(&major, &minor); }' ||
-    row MPI missing 'disables starting ranks under mpirun (nothing else)'
+    row MPI missing 'disables nothing: ranks that mpirun starts find one another by TCP'
 
 library CMOCKA cmocka "$(home_cflags "${CMOCKA_HOME:-}")" "$(home_libs "${CMOCKA_HOME:-}")-lcmocka" \
     <<<'#include <setjmp.h>

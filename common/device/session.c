@@ -26,7 +26,7 @@ static bool is(const options *o, const char *name, const char *value)
     return strcmp(option_text(o, name), value) == 0;
 }
 
-static void refuse_contradictions(const options *o)
+void session_check(const options *o)
 {
     const char *machine = option_text(o, "machine");
     if (is(o, "device", "cpu") && (is(o, "timer", "event") || is(o, "timer", "graph")))
@@ -103,8 +103,12 @@ static bool run_cases(session *s, const session_hooks *hooks)
     bool resume = option_flag(s->opt, "resume");
     for (size_t i = 0; i < total; i++) {
         bench_case *c = case_at(s->opt, i);
-        if (!resume || !report_has(s->rep, c)) {
-            progress_update(i, total, case_key(c));
+        bool there = resume && report_has(s->rep, c);
+        if (resume && s->peers)
+            s->peers->share(s->peers->user, &there, sizeof there);
+        if (!there) {
+            if (!s->peers || s->peers->rank == 0)
+                progress_update(i, total, case_key(c));
             skipped += run_case(s, hooks, c) == ROW_SKIP;
             run++;
         }
@@ -124,30 +128,40 @@ static char *folder_of(const char *path)
 
 int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv)
 {
+    return session_main_as(NULL, info, hooks, argc, argv);
+}
+
+int session_main_as(const session_peers *peers, const bench_info *info, const session_hooks *hooks, int argc,
+                    char **argv)
+{
+    const bool first = !peers || peers->rank == 0;
     const char *no_cuda = device_no_cuda_reason();
     options *o = options_parse(info, argc, argv, no_cuda ? "cpu" : "cuda", no_cuda);
-    refuse_contradictions(o);
+    session_check(o);
     if (option_flag(o, "dry-run")) {
         dry_run(o, hooks);
         options_free(o);
         return EXIT_CODE_OK;
     }
-    if (no_cuda && !option_given(o, "device"))
+    if (no_cuda && first && !option_given(o, "device"))
         warn("running on the cpu; %s", no_cuda);
 
     char slug[96];
-    session s = {.opt = o, .timing = session_timing(o)};
-    watchdog_start(option_real(o, "timeout"));
-    s.dev = device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, (int)option_int(o, "gpu"));
+    session s = {.opt = o, .timing = session_timing(o), .peers = peers};
+    watchdog_start(peers ? 0 : option_real(o, "timeout"));
+    s.dev =
+        device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, peers ? peers->gpu : (int)option_int(o, "gpu"));
+    if (peers)
+        peers->opened(peers->user, s.dev);
     s.mem = memory_create(s.dev);
     if (s.timing.cold_l2)
         device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
     machine_slug(s.dev, slug, sizeof slug);
     const char *machine = is(o, "machine", "auto") ? slug : option_text(o, "machine");
     char *results = xasprintf("results/%s", machine);
-    char *csv = is(o, "csv", "none")   ? NULL
-                : is(o, "csv", "auto") ? xasprintf("%s/%s.csv", results, info->name)
-                                       : xstrdup(option_text(o, "csv"));
+    char *csv = is(o, "csv", "none") || !first ? NULL
+                : is(o, "csv", "auto")         ? xasprintf("%s/%s.csv", results, info->name)
+                                               : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
     s.rep = report_open(o,
@@ -155,8 +169,8 @@ int session_main(const bench_info *info, const session_hooks *hooks, int argc, c
                                        .machine = machine,
                                        .device_name = device_get_info(s.dev)->name,
                                        .device = option_text(o, "device"),
-                                       .quiet = option_flag(o, "quiet")},
-                        option_flag(o, "resume"));
+                                       .quiet = option_flag(o, "quiet") || !first},
+                        option_flag(o, "resume") && first);
     watchdog_rows(csv);
     if (csv) {
         char *folder = folder_of(csv);

@@ -9,15 +9,26 @@
 #include "common/device/memory.h"
 #include "common/device/timer.h"
 
+/* This process as one of several that run the same cases together (common/dist makes it so). The rows are rank 0's: the
+ * others neither print nor write. Whether a case still has to run is rank 0's to say. */
+typedef struct session_peers {
+    int rank, size;
+    int gpu; /* which of the visible GPUs is this rank's */
+    void *user;
+    void (*opened)(void *user, device *d);               /* the device is open */
+    void (*share)(void *user, void *data, size_t bytes); /* gives everyone rank 0's data */
+} session_peers;
+
 typedef struct session {
     const options *opt;
     device *dev;
     memory *mem;
     report *rep;
-    timing timing;           /* from --warmup --iters --max-time --timer --l2 */
-    const char *results_dir; /* "results/h200-x1": where this machine's CSVs of other benches are */
-    const char *csv_path;    /* of this run; NULL with --csv none */
-    void *user;              /* the bench's own, set in start */
+    timing timing;              /* from --warmup --iters --max-time --timer --l2 */
+    const char *results_dir;    /* "results/h200-x1": where this machine's CSVs of other benches are */
+    const char *csv_path;       /* of this run; NULL with --csv none, and of ranks other than 0 */
+    const session_peers *peers; /* NULL: alone */
+    void *user;                 /* the bench's own, set in start */
 } session;
 
 typedef struct session_hooks {
@@ -30,6 +41,11 @@ typedef struct session_hooks {
 /* Returns the exit code of the program. After `run` returns, a remembered out-of-memory turns the row to `oom`, memory
  * is released, clocks are sampled, and the row is committed. */
 int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv);
+/* The same as one of several ranks. Somebody else watches over --timeout; signals still end this rank. */
+int session_main_as(const session_peers *peers, const bench_info *info, const session_hooks *hooks, int argc,
+                    char **argv);
+/* Ends the program with a sentence when common options contradict each other; session_main does so first. */
+void session_check(const options *o);
 
 /* --warmup etc. of this bench's options as a timing. */
 timing session_timing(const options *o);

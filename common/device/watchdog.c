@@ -28,6 +28,10 @@ void watchdog_beat(void)
 {
     atomic_fetch_add(&beats, 1);
 }
+unsigned long watchdog_beats(void)
+{
+    return atomic_load(&beats);
+}
 void watchdog_hold(void)
 {
     pthread_mutex_lock(&row_lock);
@@ -37,7 +41,7 @@ void watchdog_release(void)
     pthread_mutex_unlock(&row_lock);
 }
 
-static void end(int code, const char *what)
+void watchdog_end(int code, const char *what)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -45,8 +49,11 @@ static void end(int code, const char *what)
     if (pthread_mutex_timedlock(&row_lock, &until) == 0)
         fflush(stdout);
     progress_clear();
-    warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(), rows_at ? "; rows so far are in " : "",
-         rows_at ? rows_at : "");
+    if (what)
+        warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(), rows_at ? "; rows so far are in " : "",
+             rows_at ? rows_at : "");
+    else if (rows_at)
+        warn("rows so far are in %s", rows_at);
     _exit(code);
 }
 
@@ -61,7 +68,7 @@ static void *watch(void *arg)
         nanosleep(&pause, NULL);
         if (caught) {
             snprintf(text, sizeof text, "stopped by %s", caught == SIGINT ? "SIGINT" : "SIGTERM");
-            end(128 + caught, text);
+            watchdog_end(128 + caught, text);
         }
         unsigned long now = atomic_load(&beats);
         const char *doing = phase_get();
@@ -72,7 +79,7 @@ static void *watch(void *arg)
         }
         if (timeout > 0 && host_seconds() - since > timeout) {
             snprintf(text, sizeof text, "no progress for --timeout %g s", timeout);
-            end(EXIT_CODE_TIMEOUT, text);
+            watchdog_end(EXIT_CODE_TIMEOUT, text);
         }
     }
     return NULL;

@@ -7,7 +7,11 @@ void watchdog_start(double timeout_s); /* 0: signals only */
 void watchdog_stop(void);
 void watchdog_rows(const char *path); /* where messages say the rows so far are; NULL: nowhere */
 void watchdog_beat(void);             /* something moved; a changed phase counts too */
+unsigned long watchdog_beats(void);   /* so far */
 void watchdog_hold(void);             /* between hold and release the program is not ended: a row is being written */
 void watchdog_release(void);
+/* Ends the program as the watchdog does: a row being written is finished, `what` (NULL: nothing) and where the rows are
+ * is said, no exit handler runs. */
+_Noreturn void watchdog_end(int code, const char *what);
 
 #endif

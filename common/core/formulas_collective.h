@@ -1,0 +1,24 @@
+/* Bandwidth of collectives, in the convention of nccl-tests, so that numbers compare: algbw is the size over the time,
+ * busbw the same times a factor that makes it the rate of each rank's link in each direction for the best algorithm
+ * without help of the network's switches, whatever the number of ranks. */
+#ifndef STEPBENCH_CORE_FORMULAS_COLLECTIVE_H
+#define STEPBENCH_CORE_FORMULAS_COLLECTIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum collective_op {
+    COLLECTIVE_ALL_REDUCE,     /* size: of the vector, which every rank has whole */
+    COLLECTIVE_ALL_GATHER,     /* size: of what every rank has in the end */
+    COLLECTIVE_REDUCE_SCATTER, /* size: of what every rank starts with */
+    COLLECTIVE_BROADCAST       /* size: of the vector */
+} collective_op;
+
+/* busbw / algbw: all-reduce 2 (n-1)/n, all-gather and reduce-scatter (n-1)/n, broadcast 1. */
+double collective_bus_factor(collective_op op, int ranks);
+double collective_gb_s(double bytes, double ms); /* algbw, 1e9 bytes a second */
+
+/* A size in the unit that it is a whole number of: "100 MiB" (2^20), "100 MB" (1e6), "1 KiB", "12 B". */
+void collective_size_text(int64_t bytes, char *out, size_t out_bytes);
+
+#endif

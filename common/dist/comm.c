@@ -1,0 +1,178 @@
+/* The front of the communicators: checks, numbers and names each op, and hands it to the backend; see comm.h. */
+#include "common/dist/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/dist/comm_internal.h"
+
+static const char *const op_names[] = {[COMM_ALL_REDUCE] = "all_reduce",
+                                       [COMM_REDUCE_SCATTER] = "reduce_scatter",
+                                       [COMM_ALL_GATHER] = "all_gather",
+                                       [COMM_BROADCAST] = "broadcast",
+                                       [COMM_BARRIER] = "barrier"};
+
+size_t comm_dtype_bytes(comm_dtype t)
+{
+    return t == COMM_FP32 || t == COMM_INT32 ? 4 : 2;
+}
+
+const char *comm_dtype_name(comm_dtype t)
+{
+    static const char *const names[] = {
+        [COMM_FP32] = "fp32", [COMM_BF16] = "bf16", [COMM_FP16] = "fp16", [COMM_INT32] = "int32"};
+    return names[t];
+}
+
+/* ---- making ---- */
+
+#if defined(HAVE_CUDA) && defined(HAVE_NCCL)
+static const comm_backend_ops *const between_gpus = &comm_nccl_ops;
+#else
+static const comm_backend_ops *const between_gpus = NULL;
+#endif
+#ifdef HAVE_GLOO
+static const comm_backend_ops *const between_cpus = &comm_gloo_ops;
+#else
+static const comm_backend_ops *const between_cpus = NULL;
+#endif
+
+static comm *create(launch *l, device *d, comm *of, const comm_options *o, char *why, size_t why_bytes)
+{
+    const int size = o->ranks ? o->ranks : launch_size(l);
+    if (size < 1 || size > launch_size(l))
+        die(EXIT_CODE_FAILURE, "bug: a communicator of %d of %d ranks", size, launch_size(l));
+    why[0] = 0;
+    const bool gpu = device_kind_of(d) == DEVICE_CUDA;
+    const comm_backend_ops *ops = gpu ? between_gpus : between_cpus;
+    if (!ops) { /* the same on all ranks: they run the same build */
+        snprintf(why, why_bytes, "%s",
+                 gpu ? "built without NCCL, which carries data between GPUs (NCCL_HOME says where it is)"
+                     : "built without Gloo, which carries data between CPUs; on Debian: apt-get install libgloo-dev");
+        return NULL;
+    }
+    comm *c = xcalloc(1, sizeof *c);
+    c->ops = ops;
+    c->l = l;
+    c->d = d;
+    c->size = size;
+    c->rank = launch_rank(l) < size ? launch_rank(l) : -1;
+    snprintf(c->name, sizeof c->name, "%s", o->name);
+    snprintf(c->backend, sizeof c->backend, "%s", ops->name);
+    const bool opened = ops->open(c, of, o, why, why_bytes);
+    if (launch_all(l, "communicator", opened))
+        return c;
+    if (opened) {
+        snprintf(why, why_bytes, "another rank could not open the communicator '%s'", c->name);
+        ops->close(c);
+    } else {
+        warn("rank %d can't open the communicator '%s': %s", launch_rank(l), c->name, why);
+    }
+    free(c);
+    return NULL;
+}
+
+comm *comm_create(launch *l, device *d, const comm_options *o, char *why, size_t why_bytes)
+{
+    return create(l, d, NULL, o, why, why_bytes);
+}
+
+comm *comm_split(comm *of, const comm_options *o, char *why, size_t why_bytes)
+{
+    comm_options same = *o;
+    same.ranks = of->size;
+    return create(of->l, of->d, of, &same, why, why_bytes);
+}
+
+void comm_destroy(comm *c)
+{
+    if (!c)
+        return;
+    c->ops->close(c);
+    free(c);
+}
+
+int comm_rank(const comm *c)
+{
+    return c->rank;
+}
+int comm_size(const comm *c)
+{
+    return c->size;
+}
+const char *comm_backend(const comm *c)
+{
+    return c->backend;
+}
+
+/* ---- ops ---- */
+
+static const char *overlap_of(const comm *c, const comm_call *k)
+{
+    const size_t bytes = k->count * comm_dtype_bytes(k->t);
+    const size_t send = k->op == COMM_REDUCE_SCATTER ? bytes * (size_t)c->size : bytes;
+    const size_t recv = k->op == COMM_ALL_GATHER ? bytes * (size_t)c->size : bytes;
+    const uintptr_t s = (uintptr_t)k->send, r = (uintptr_t)k->recv, shift = bytes * (size_t)c->rank;
+    if (k->op == COMM_BARRIER || (k->op == COMM_BROADCAST && c->rank != k->root) || s + send <= r || r + recv <= s)
+        return NULL;
+    const bool in_place = k->op == COMM_REDUCE_SCATTER ? r == s + shift
+                          : k->op == COMM_ALL_GATHER   ? s == r + shift
+                                                       : s == r;
+    return in_place ? NULL : "send and recv overlap without being in place";
+}
+
+static void enqueue(comm *c, comm_call k, void *stream)
+{
+    const bool root = k.op == COMM_BROADCAST && c->rank == k.root;
+    const bool reads = k.op != COMM_BARRIER && (k.op != COMM_BROADCAST || root);
+    const char *wrong = c->rank < 0                                                   ? "this rank is no member"
+                        : k.op == COMM_BROADCAST && (k.root < 0 || k.root >= c->size) ? "the root is no member"
+                        : k.count && ((reads && !k.send) || !k.recv)                  ? "a pointer is NULL"
+                                                                                      : overlap_of(c, &k);
+    if (wrong)
+        die(EXIT_CODE_FAILURE, "bug: %s on communicator '%s': %s", op_names[k.op], c->name, wrong);
+    if (k.count == 0 && k.op != COMM_BARRIER)
+        return;
+    k.tag = c->tag++;
+    k.number = launch_collective(c->l, op_names[k.op], k.count, comm_dtype_name(k.t), c->name);
+    c->ops->enqueue(c, &k, stream);
+}
+
+void comm_all_reduce(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r, void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_ALL_REDUCE, .send = send, .recv = recv, .count = count, .t = t, .r = r}, stream);
+}
+
+void comm_reduce_scatter(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r,
+                         void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_REDUCE_SCATTER, .send = send, .recv = recv, .count = count, .t = t, .r = r},
+            stream);
+}
+
+void comm_all_gather(comm *c, const void *send, void *recv, size_t count, comm_dtype t, void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_ALL_GATHER, .send = send, .recv = recv, .count = count, .t = t}, stream);
+}
+
+void comm_broadcast(comm *c, const void *send, void *recv, size_t count, comm_dtype t, int root, void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_BROADCAST, .send = send, .recv = recv, .count = count, .t = t, .root = root},
+            stream);
+}
+
+void comm_barrier(comm *c, void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_BARRIER}, stream);
+}
+
+void comm_group_begin(comm *c)
+{
+    c->ops->group(c, true);
+}
+void comm_group_end(comm *c)
+{
+    c->ops->group(c, false);
+}

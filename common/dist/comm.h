@@ -1,0 +1,65 @@
+/* Collectives between ranks on a stream: NCCL between GPUs, Gloo between CPUs. An op is enqueued and returns at once;
+ * what the stream runs after it sees its result. Streams are cudaStream_t, or cpu_stream (NULL: the calling thread runs
+ * the op itself). Ops of one communicator must be enqueued in the same order, with the same arguments, on all its ranks.
+ *
+ * A wrong argument is a bug and dies. An op that fails (a peer has died, the library reports an error) ends the job, see
+ * launch.h; so the ops return nothing. Sums of fp32, bf16 and fp16 round after each addition, in the same order in every
+ * run; those of two ranks do not depend on the order at all. Every rank gets the same bits. */
+#ifndef STEPBENCH_DIST_COMM_H
+#define STEPBENCH_DIST_COMM_H
+
+#include "common/dist/launch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#else
+#include "common/device/device.h"
+#endif
+
+typedef enum comm_dtype { COMM_FP32, COMM_BF16, COMM_FP16, COMM_INT32 } comm_dtype;
+typedef enum comm_reduction { COMM_SUM, COMM_MAX } comm_reduction;
+size_t comm_dtype_bytes(comm_dtype t);
+const char *comm_dtype_name(comm_dtype t); /* "fp32" */
+
+typedef struct comm comm;
+
+#ifndef __cplusplus
+typedef struct comm_options {
+    const char *name;       /* for messages: "grads" */
+    int ranks;              /* the first so many ranks of the job are its members; 0: all */
+    int min_ctas, max_ctas; /* of NCCL: thread blocks a collective may take; 0: NCCL decides */
+} comm_options;
+
+/* Every rank of the job calls these together, members or not. NULL on all of them, with a sentence in why, when the
+ * backend is not in this build or can't be had. The backend is that of the device. */
+comm *comm_create(launch *l, device *d, const comm_options *o, char *why, size_t why_bytes);
+/* Another communicator of the same members, whose ops overlap with those of the first. */
+comm *comm_split(comm *of, const comm_options *o, char *why, size_t why_bytes);
+/* Waits for the ops that are enqueued. Members call it together. */
+void comm_destroy(comm *c);
+#endif
+
+int comm_rank(const comm *c);            /* -1: this rank is no member, and must enqueue nothing */
+int comm_size(const comm *c);            /* members */
+const char *comm_backend(const comm *c); /* "nccl 2.28.3" */
+
+/* Counts are elements, never bytes. In place means that send is where recv says. */
+void comm_all_reduce(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r,
+                     void *stream); /* in place: send == recv */
+/* send: (size, count), recv: (count), the sum of slice `rank`. In place: recv == send + rank * count. */
+void comm_reduce_scatter(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r,
+                         void *stream);
+/* send: (count), recv: (size, count). In place: send == recv + rank * count. */
+void comm_all_gather(comm *c, const void *send, void *recv, size_t count, comm_dtype t, void *stream);
+/* send is read at the root alone. In place: send == recv. */
+void comm_broadcast(comm *c, const void *send, void *recv, size_t count, comm_dtype t, int root, void *stream);
+/* What a member enqueues after it runs after what all of them enqueued before it. */
+void comm_barrier(comm *c, void *stream);
+/* Ops between these are one launch, where the backend can: their results are there after the end. Not nested. */
+void comm_group_begin(comm *c);
+void comm_group_end(comm *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,68 @@
+/* What a backend of comm.h fills in; only common/dist/comm*.c and comm_gloo.cc include it. */
+#ifndef STEPBENCH_DIST_COMM_INTERNAL_H
+#define STEPBENCH_DIST_COMM_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/dist/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum comm_op { COMM_ALL_REDUCE, COMM_REDUCE_SCATTER, COMM_ALL_GATHER, COMM_BROADCAST, COMM_BARRIER } comm_op;
+
+typedef struct comm_call {
+    comm_op op;
+    const void *send;
+    void *recv;
+    size_t count; /* as in comm.h */
+    comm_dtype t;
+    comm_reduction r;
+    int root;
+    unsigned long number; /* of the launch, for messages */
+    uint32_t tag;         /* of the communicator: the same on all its ranks */
+} comm_call;
+
+#ifndef __cplusplus
+typedef struct comm_backend_ops {
+    const char *name;
+    /* All ranks of the job together; c->rank is -1 on those that are no members. `of` is NULL, or the communicator that
+     * has the same members. False with a sentence. */
+    bool (*open)(comm *c, comm *of, const comm_options *o, char *why, size_t why_bytes);
+    void (*close)(comm *c);
+    void (*enqueue)(comm *c, const comm_call *call, void *stream);
+    void (*group)(comm *c, bool begin);
+} comm_backend_ops;
+
+struct comm {
+    const comm_backend_ops *ops;
+    launch *l;
+    device *d;
+    int rank, size;
+    char name[32], backend[32];
+    uint32_t tag;
+    void *state; /* the backend's */
+};
+
+extern const comm_backend_ops comm_gloo_ops;
+extern const comm_backend_ops comm_nccl_ops;
+#endif
+
+/* ---- Gloo's C face ---- */
+
+typedef struct gloo_link gloo_link;
+/* NULL with a sentence. Exchanges addresses by launch_gather: ranks that are no members call gloo_link_idle. */
+gloo_link *gloo_link_open(launch *l, int rank, int size, char *why, size_t why_bytes);
+void gloo_link_idle(launch *l, int size);
+void gloo_link_close(gloo_link *g);
+/* Runs the op and returns when it is done here; false with a sentence. Several threads may run different tags at once.
+ * After a failure the link and the buffers may still be in use: end the process. */
+bool gloo_link_run(gloo_link *g, const comm_call *call, char *why, size_t why_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

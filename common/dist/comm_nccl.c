@@ -1,0 +1,330 @@
+/* Collectives between GPUs by NCCL. Communicators are non-blocking: a call that NCCL has not finished on the host is
+ * polled for, with a deadline, so that no rank hangs inside the library without a word (STEPBENCH_NCCL_BLOCKING=1 makes
+ * them blocking, for comparison). The watcher's thread reads asynchronous errors, notes which collectives are over, and
+ * aborts the communicator when the job ends, since kernels that wait for a peer leave in no other way. */
+#if defined(HAVE_CUDA) && defined(HAVE_NCCL)
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include "common/core/error.h"
+#include "common/device/timer.h"
+#include "common/dist/comm_internal.h"
+
+enum { MARKS = 256 };
+
+typedef struct mark { /* of a collective in flight */
+    cudaEvent_t event;
+    unsigned long number;
+} mark;
+
+typedef struct nccl_state {
+    ncclComm_t nccl; /* NULL on a rank that is no member */
+    int gpu;
+    void *scratch; /* of barriers: one int32 */
+    bool reported;
+    struct {
+        bool open;
+        cudaStream_t stream; /* of its last op */
+        unsigned long number;
+    } group;
+    pthread_mutex_t lock; /* of the marks, which the main thread makes and the watcher's drops */
+    mark marks[MARKS];
+    unsigned made, dropped;
+} nccl_state;
+
+/* ---- waiting for NCCL's host side ---- */
+
+static void explain(const nccl_state *s, ncclResult_t r, char *out, size_t out_bytes)
+{
+    const char *last = s->nccl ? ncclGetLastError(s->nccl) : NULL;
+    snprintf(out, out_bytes, "%s%s%s", ncclGetErrorString(r), last && *last ? ": " : "", last ? last : "");
+}
+
+/* False with a sentence when NCCL reports an error, or is not done with its host side at the deadline. */
+static bool settle(const comm *c, ncclComm_t nccl, ncclResult_t r, char *why, size_t why_bytes)
+{
+    const double start = host_seconds(), limit_s = launch_timeout_s(c->l);
+    for (unsigned polls = 0; r == ncclInProgress; polls++) {
+        if (ncclCommGetAsyncError(nccl, &r) != ncclSuccess)
+            r = ncclInternalError;
+        if (r != ncclInProgress)
+            break;
+        if (limit_s > 0 && host_seconds() - start > limit_s) {
+            snprintf(why, why_bytes, "NCCL has not answered for --timeout %g s", limit_s);
+            return false;
+        }
+        if (polls < 1000)
+            sched_yield();
+        else
+            usleep(50);
+    }
+    if (r != ncclSuccess)
+        explain(c->state, r, why, why_bytes);
+    return r == ncclSuccess;
+}
+
+static void must_settle(const comm *c, ncclResult_t r, const char *doing)
+{
+    const nccl_state *s = c->state;
+    char why[1024];
+    if (r != ncclSuccess && !settle(c, s->nccl, r, why, sizeof why))
+        launch_fail(c->l, EXIT_CODE_FAILURE, "%s on communicator '%s' failed: %s", doing, c->name, why);
+}
+
+/* ---- the watcher's side ---- */
+
+static void watch(void *user)
+{
+    comm *c = user;
+    nccl_state *s = c->state;
+    ncclResult_t r = ncclSuccess;
+    unsigned long done = 0;
+    char why[1024];
+    cudaSetDevice(s->gpu);
+    pthread_mutex_lock(&s->lock);
+    while (s->dropped != s->made && cudaEventQuery(s->marks[s->dropped % MARKS].event) == cudaSuccess)
+        done = s->marks[s->dropped++ % MARKS].number;
+    pthread_mutex_unlock(&s->lock);
+    if (done)
+        launch_collective_done(c->l, done);
+    if (s->reported || ncclCommGetAsyncError(s->nccl, &r) != ncclSuccess || r == ncclSuccess || r == ncclInProgress)
+        return;
+    s->reported = true;
+    explain(s, r, why, sizeof why);
+    launch_report(c->l, EXIT_CODE_FAILURE, "NCCL reports an error on communicator '%s': %s", c->name, why);
+}
+
+static void abort_nccl(void *user)
+{
+    const nccl_state *s = ((const comm *)user)->state;
+    ncclCommAbort(s->nccl);
+}
+
+/* The stream has passed the collective when its event is done. A full ring leaves some out: later ones stand for them. */
+static void make_mark(comm *c, cudaStream_t stream, unsigned long number)
+{
+    nccl_state *s = c->state;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(stream, &capture);
+    if (capture != cudaStreamCaptureStatusNone) { /* runs when the graph does, which nobody tells us of */
+        launch_collective_done(c->l, number);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    if (s->made - s->dropped < MARKS) {
+        mark *m = &s->marks[s->made % MARKS];
+        if (cudaEventRecord(m->event, stream) == cudaSuccess) {
+            m->number = number;
+            s->made++;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- making ---- */
+
+/* Ranks with different libraries can't talk, or worse, can for a while. */
+static bool same_version(comm *c, char *why, size_t why_bytes)
+{
+    int mine = 0, *all = xcalloc((unsigned long)launch_size(c->l), sizeof *all), other = -1;
+    if (ncclGetVersion(&mine) != ncclSuccess)
+        mine = 0;
+    launch_gather(c->l, "NCCL version", &mine, sizeof mine, all);
+    for (int r = 0; r < launch_size(c->l); r++)
+        other = all[r] != mine ? r : other;
+    if (other >= 0)
+        snprintf(why, why_bytes, "rank %d has NCCL %d and this rank %d; all must load the same library", other,
+                 all[other], mine);
+    snprintf(c->backend, sizeof c->backend, "nccl %d.%d.%d", mine / 10000, mine % 10000 / 100, mine % 100);
+    free(all);
+    return other < 0;
+}
+
+static ncclConfig_t config_of(const comm *c, const comm_options *o)
+{
+    const char *blocking = getenv("STEPBENCH_NCCL_BLOCKING");
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = blocking && strcmp(blocking, "1") == 0;
+    if (o->min_ctas)
+        config.minCTAs = o->min_ctas;
+    if (o->max_ctas)
+        config.maxCTAs = o->max_ctas;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = c->name;
+#else
+    (void)c;
+#endif
+    return config;
+}
+
+/* From here on ranks wait for one another inside NCCL: a failure of one must end the others' waiting. */
+static void must_open(const comm *c, const comm *state_of, ncclComm_t nccl, ncclResult_t r)
+{
+    char why[1024];
+    if (!settle(state_of, nccl, r, why, sizeof why))
+        launch_fail(c->l, EXIT_CODE_FAILURE, "can't open the communicator '%s': %s", c->name, why);
+}
+
+static bool make_first(comm *c, ncclConfig_t *config, char *why, size_t why_bytes)
+{
+    nccl_state *s = c->state;
+    struct {
+        ncclUniqueId id;
+        int got; /* rank 0's result */
+    } given = {.got = ncclSuccess};
+    if (c->rank == 0)
+        given.got = ncclGetUniqueId(&given.id);
+    launch_share(c->l, "NCCL id", &given, sizeof given, 0);
+    if (given.got != ncclSuccess) {
+        snprintf(why, why_bytes, "rank 0 can't make an NCCL id: %s", ncclGetErrorString((ncclResult_t)given.got));
+        return false;
+    }
+    if (c->rank < 0)
+        return true;
+    ncclResult_t r = ncclCommInitRankConfig(&s->nccl, c->size, given.id, c->rank, config);
+    must_open(c, c, s->nccl, r);
+    return true;
+}
+
+static void make_another(comm *c, const comm *of, ncclConfig_t *config)
+{
+    nccl_state *s = c->state, *parent = of->state;
+    if (c->rank < 0)
+        return;
+    config->splitShare = 0; /* it is there to overlap with the other one */
+    ncclResult_t r = ncclCommSplit(parent->nccl, 0, c->rank, &s->nccl, config);
+    must_open(c, of, parent->nccl, r); /* the parent's state says when the new one is there */
+    must_open(c, c, s->nccl, ncclInProgress);
+}
+
+static bool make_resources(comm *c, char *why, size_t why_bytes)
+{
+    nccl_state *s = c->state;
+    bool made = cudaGetDevice(&s->gpu) == cudaSuccess;
+    s->scratch = device_malloc(c->d, sizeof(int32_t));
+    if (s->scratch)
+        device_upload(c->d, s->scratch, &(int32_t){0}, sizeof(int32_t));
+    for (int i = 0; i < MARKS && made; i++)
+        made = cudaEventCreateWithFlags(&s->marks[i].event, cudaEventDisableTiming) == cudaSuccess;
+    if (!made || !s->scratch)
+        snprintf(why, why_bytes, "no memory or no events for the communicator");
+    return made && s->scratch;
+}
+
+static void drop_resources(comm *c)
+{
+    nccl_state *s = c->state;
+    for (int i = 0; i < MARKS; i++)
+        if (s->marks[i].event)
+            cudaEventDestroy(s->marks[i].event);
+    if (s->scratch)
+        device_free(c->d, s->scratch);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    c->state = NULL;
+}
+
+static bool open_nccl(comm *c, comm *of, const comm_options *o, char *why, size_t why_bytes)
+{
+    nccl_state *s = xcalloc(1, sizeof *s);
+    ncclConfig_t config = config_of(c, o);
+    pthread_mutex_init(&s->lock, NULL);
+    c->state = s;
+    /* Whether a step is taken is decided by what all ranks know, so that none waits in a step that another left out. */
+    const bool same = same_version(c, why, why_bytes);
+    const bool ready = launch_all(c->l, "NCCL resources", make_resources(c, why, why_bytes) && same);
+    if (ready && of)
+        make_another(c, of, &config);
+    if (!ready || (!of && !make_first(c, &config, why, why_bytes))) {
+        if (!*why)
+            snprintf(why, why_bytes, "another rank has no memory for it, or another NCCL");
+        drop_resources(c);
+        return false;
+    }
+    if (s->nccl) {
+        launch_on_watch(c->l, watch, c);
+        launch_on_end(c->l, abort_nccl, c);
+    }
+    return true;
+}
+
+static void close_nccl(comm *c)
+{
+    nccl_state *s = c->state;
+    if (s->nccl) {
+        launch_off_watch(c->l, watch, c);
+        must_settle(c, ncclCommFinalize(s->nccl), "closing");
+        launch_off_end(c->l, abort_nccl, c);
+        ncclCommDestroy(s->nccl);
+    }
+    drop_resources(c);
+}
+
+/* ---- ops ---- */
+
+static ncclDataType_t type_of(comm_dtype t)
+{
+    static const ncclDataType_t types[] = {
+        [COMM_FP32] = ncclFloat32, [COMM_BF16] = ncclBfloat16, [COMM_FP16] = ncclFloat16, [COMM_INT32] = ncclInt32};
+    return types[t];
+}
+
+static ncclResult_t launch_op(const comm *c, const comm_call *k, cudaStream_t stream)
+{
+    const nccl_state *s = c->state;
+    const ncclDataType_t t = type_of(k->t);
+    const ncclRedOp_t op = k->r == COMM_SUM ? ncclSum : ncclMax;
+    switch (k->op) {
+    case COMM_ALL_REDUCE: return ncclAllReduce(k->send, k->recv, k->count, t, op, s->nccl, stream);
+    case COMM_REDUCE_SCATTER: return ncclReduceScatter(k->send, k->recv, k->count, t, op, s->nccl, stream);
+    case COMM_ALL_GATHER: return ncclAllGather(k->send, k->recv, k->count, t, s->nccl, stream);
+    case COMM_BROADCAST:
+        return ncclBroadcast(c->rank == k->root ? k->send : k->recv, k->recv, k->count, t, k->root, s->nccl, stream);
+    default: /* a barrier: what follows it needs every rank's part of this */
+        return ncclAllReduce(s->scratch, s->scratch, 1, ncclInt32, ncclMax, s->nccl, stream);
+    }
+}
+
+static void enqueue(comm *c, const comm_call *call, void *stream)
+{
+    nccl_state *s = c->state;
+    ncclResult_t r = launch_op(c, call, stream);
+    if (s->group.open) {
+        if (r != ncclSuccess && r != ncclInProgress)
+            must_settle(c, r, "an op of a group");
+        s->group.stream = stream;
+        s->group.number = call->number;
+        return;
+    }
+    must_settle(c, r, "a collective");
+    make_mark(c, stream, call->number);
+}
+
+static void group(comm *c, bool begin)
+{
+    nccl_state *s = c->state;
+    if (s->group.open == begin)
+        die(EXIT_CODE_FAILURE, "bug: a group of collectives is %s", begin ? "begun twice" : "ended and was not begun");
+    s->group.open = begin;
+    if (begin) {
+        s->group.number = 0;
+        must_settle(c, ncclGroupStart(), "beginning a group");
+        return;
+    }
+    must_settle(c, ncclGroupEnd(), "a group of collectives");
+    if (s->group.number)
+        make_mark(c, s->group.stream, s->group.number);
+}
+
+const comm_backend_ops comm_nccl_ops = {
+    .name = "nccl", .open = open_nccl, .close = close_nccl, .enqueue = enqueue, .group = group};
+#else
+typedef int no_nccl_in_this_build; /* a file needs a declaration */
+#endif

@@ -1,0 +1,48 @@
+/* What the files of hub.h share; no other file includes it. */
+#ifndef STEPBENCH_DIST_HUB_INTERNAL_H
+#define STEPBENCH_DIST_HUB_INTERNAL_H
+
+#include "common/dist/hub.h"
+#include "common/dist/wire.h"
+
+enum { MORE_STRANGERS = 64, TEXT_BYTES = 4096 };
+typedef struct member { /* one connection; a rank once it has said hello */
+    channel c;
+    bool used, joined, left, gone; /* left: said bye; gone: its channel or process has ended */
+    wire_hello hello;
+    char *options;
+    wire_gather asked; /* the exchange it waits in */
+    char *given;       /* NULL: none */
+    rank_view view;
+    double beat_at, move_at;
+} member;
+
+struct hub {
+    hub_options o;
+    char where[300];
+    member *ranks, *strangers; /* [o.ranks], [places]: who has said hello, and who not yet */
+    int places;
+    int listener; /* -1: none */
+    bool welcomed, ending;
+    int code;
+    double since, stepped; /* when it was made, and its last step */
+    struct {
+        bool set;
+        double until;
+        int code;
+        char text[TEXT_BYTES];
+    } suspicion; /* ends the job unless a better reason shows up first */
+};
+
+void hub_member_close(member *m);
+void hub_tell_end(member *m, int code, const char *text);
+/* A stranger's hello: it becomes a rank, is turned away, or ends the job. */
+void hub_join(hub *h, member *stranger, const void *data, size_t bytes);
+/* Ends the job when ranks have not joined in time. */
+void hub_check_joining(hub *h, double now);
+void hub_look(hub *h, int rank); /* at its status, now */
+void hub_take_status(member *m, const void *data, size_t bytes);
+void hub_check_stuck(hub *h, double now); /* ends the job when it stands still */
+void hub_forgive_gap(hub *h, double now, double expected_s);
+
+#endif

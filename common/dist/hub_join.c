@@ -1,0 +1,116 @@
+/* Joining a job: ranks say who they are, and all must agree on what they run; see hub.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/device/timer.h"
+#include "common/dist/hub_internal.h"
+
+/* The first "name=value" in which two texts of options differ. */
+static void first_difference(const char *a, const char *b, char *out, size_t out_bytes)
+{
+    size_t start = 0;
+    for (size_t i = 0; a[i] == b[i] && a[i]; i++)
+        if (a[i] == ' ')
+            start = i + 1;
+    snprintf(out, out_bytes, "'%.*s' against '%.*s'", (int)strcspn(a + start, " "), a + start,
+             (int)strcspn(b + start, " "), b + start);
+}
+
+/* False: the job has ended over it. */
+static bool agree(hub *h, const member *first, const member *m)
+{
+    const int a = first->hello.rank, b = m->hello.rank;
+    char difference[512];
+    if (m->hello.binary != first->hello.binary) {
+        hub_end(h, EXIT_CODE_USAGE, "rank %d (host %s) runs another build of the program than rank %d (host %s)", b,
+                m->hello.host_name, a, first->hello.host_name);
+    } else if (strcmp(m->options, first->options) != 0) {
+        first_difference(m->options, first->options, difference, sizeof difference);
+        hub_end(h, EXIT_CODE_USAGE, "rank %d has other options than rank %d: %s", b, a, difference);
+    }
+    return !h->ending;
+}
+
+static void welcome_all(hub *h)
+{
+    wire_place *places = xcalloc((unsigned long)h->o.ranks, sizeof *places);
+    const size_t bytes = (size_t)h->o.ranks * sizeof *places;
+    const double now = host_seconds();
+    for (int r = 0; r < h->o.ranks; r++) {
+        if (!h->ranks[r].joined) {
+            free(places);
+            return;
+        }
+        places[r].host = h->ranks[r].hello.host;
+    }
+    for (int r = 0; r < h->o.ranks; r++) {
+        h->ranks[r].beat_at = h->ranks[r].move_at = now;
+        channel_put(&h->ranks[r].c, WIRE_WELCOME, places, bytes, NULL, 0);
+    }
+    h->welcomed = true;
+    free(places);
+}
+
+static void turn_away(member *m, int code, const char *text)
+{
+    hub_tell_end(m, code, text);
+    hub_member_close(m);
+    m->used = false;
+}
+
+void hub_join(hub *h, member *stranger, const void *data, size_t bytes)
+{
+    wire_hello hello;
+    if (bytes >= sizeof hello)
+        memcpy(&hello, data, sizeof hello);
+    if (bytes < sizeof hello || hello.version != WIRE_VERSION || bytes != sizeof hello + hello.options_bytes) {
+        turn_away(stranger, EXIT_CODE_USAGE, "rank 0 runs another version of the program");
+        return;
+    }
+    hello.host_name[sizeof hello.host_name - 1] = 0;
+    if (hello.run_id != h->o.run_id) {
+        turn_away(stranger, EXIT_CODE_USAGE,
+                  "another job listens on this port; give each job a STEPBENCH_PORT of its own");
+        return;
+    }
+    stranger->hello = hello;
+    if (hello.size != h->o.ranks || hello.rank < 0 || hello.rank >= h->o.ranks) {
+        hub_end(h, EXIT_CODE_USAGE, "a rank (host %s) was told to be rank %d of %d, but rank 0 has a job of %d ranks",
+                hello.host_name, hello.rank, hello.size, h->o.ranks);
+        return;
+    }
+    member *m = &h->ranks[hello.rank];
+    if (m->used) {
+        hub_end(h, EXIT_CODE_USAGE, "rank %d was started twice, on hosts %s and %s", hello.rank, m->hello.host_name,
+                hello.host_name);
+        return;
+    }
+    *m = *stranger;
+    memset(stranger, 0, sizeof *stranger);
+    m->joined = true;
+    m->options = xasprintf("%.*s", (int)hello.options_bytes, (const char *)data + sizeof hello);
+    for (int r = 0; r < h->o.ranks; r++)
+        if (h->ranks[r].joined && r != hello.rank) {
+            if (!agree(h, r < hello.rank ? &h->ranks[r] : m, r < hello.rank ? m : &h->ranks[r]))
+                return;
+            break;
+        }
+    welcome_all(h);
+}
+
+void hub_check_joining(hub *h, double now)
+{
+    char missing[512] = "";
+    if (h->welcomed || h->ending || !(h->o.timeout_s > 0) || now - h->since < h->o.timeout_s)
+        return;
+    int count = 0;
+    for (int r = 0; r < h->o.ranks; r++) {
+        size_t used = strlen(missing);
+        if (!h->ranks[r].joined)
+            snprintf(missing + used, sizeof missing - used, "%s%d", count++ ? ", " : "", r);
+    }
+    hub_end(h, EXIT_CODE_TIMEOUT, "rank%s %s of %d did not join within --timeout %g s%s%s", count > 1 ? "s" : "",
+            missing, h->o.ranks, h->o.timeout_s, *h->where ? "; rank 0 listens at " : "", h->where);
+}

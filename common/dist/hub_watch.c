@@ -1,0 +1,78 @@
+/* Watching the ranks of a job: what each is doing, since when it has not got on, and whether the job stands still. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/device/timer.h"
+#include "common/dist/hub_internal.h"
+
+void hub_look(hub *h, int rank)
+{
+    member *m = &h->ranks[rank];
+    const double now = host_seconds();
+    rank_status s = m->view.s;
+    if (h->o.board)
+        status_read(&h->o.board[rank], &s);
+    if (s.beats != m->view.s.beats)
+        m->beat_at = now;
+    if (s.moves != m->view.s.moves || s.waiting != m->view.s.waiting)
+        m->move_at = now;
+    m->view.s = s;
+}
+
+void hub_take_status(member *m, const void *data, size_t bytes)
+{
+    rank_status s;
+    if (bytes != sizeof s)
+        return;
+    memcpy(&s, data, sizeof s);
+    s.phase[sizeof s.phase - 1] = s.last[sizeof s.last - 1] = 0;
+    const double now = host_seconds();
+    m->beat_at = now;
+    if (s.moves != m->view.s.moves || s.waiting != m->view.s.waiting)
+        m->move_at = now;
+    m->view.s = s;
+}
+
+void hub_check_stuck(hub *h, double now)
+{
+    char text[TEXT_BYTES];
+    if (!h->welcomed || h->ending || !(h->o.timeout_s > 0))
+        return;
+    rank_view *views = xcalloc((unsigned long)h->o.ranks, sizeof *views);
+    for (int r = 0; r < h->o.ranks; r++) {
+        member *m = &h->ranks[r];
+        hub_look(h, r);
+        views[r] = m->view;
+        views[r].left = m->left || m->gone;
+        views[r].beat_age_s = now - m->beat_at;
+        views[r].move_age_s = now - m->move_at;
+    }
+    if (hub_stuck(views, h->o.ranks, h->o.timeout_s, text, sizeof text))
+        hub_end(h, EXIT_CODE_TIMEOUT, "%s", text);
+    free(views);
+}
+
+/* The hub itself was stopped (Ctrl-Z, a suspended machine), and the ranks may have been with it: that counts for none. */
+void hub_forgive_gap(hub *h, double now, double expected_s)
+{
+    const double gap = now - h->stepped - expected_s;
+    h->stepped = now;
+    if (gap < 1)
+        return;
+    h->since += gap;
+    h->suspicion.until += gap;
+    for (int r = 0; r < h->o.ranks; r++) {
+        h->ranks[r].beat_at += gap;
+        h->ranks[r].move_at += gap;
+    }
+}
+
+const char *hub_doing(hub *h, int rank)
+{
+    static _Thread_local char text[320];
+    hub_look(h, rank);
+    status_describe(&h->ranks[rank].view.s, text, sizeof text);
+    return text;
+}

@@ -1,0 +1,193 @@
+/* A rank's exchanges with the others, its status and its failures; see launch.h. */
+#include "common/dist/launch.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/dist/launch_internal.h"
+
+int launch_rank(const launch *l)
+{
+    return l->rank;
+}
+int launch_size(const launch *l)
+{
+    return l->size;
+}
+int launch_local_rank(const launch *l)
+{
+    return l->local_rank;
+}
+int launch_local_size(const launch *l)
+{
+    return l->local_size;
+}
+int launch_hosts(const launch *l)
+{
+    return l->hosts;
+}
+const char *launch_address(const launch *l)
+{
+    return l->address;
+}
+const char *launch_by(const launch *l)
+{
+    return l->by;
+}
+double launch_timeout_s(const launch *l)
+{
+    return l->timeout_s;
+}
+
+/* ---- exchanges ---- */
+
+/* The hub ends this process, from the watcher; nobody else has anything left to do. */
+_Noreturn static void wait_for_end(launch *l, int code, const char *text)
+{
+    for (int i = 0; i < 100; i++)
+        usleep(50 * 1000);
+    warn("rank %d: %s", l->rank, text);
+    _exit(code);
+}
+
+void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, void *all)
+{
+    wire_gather asked = {.bytes = bytes};
+    snprintf(asked.name, sizeof asked.name, "%s", name);
+    char *both = xmalloc(sizeof asked + bytes);
+    memcpy(both, &asked, sizeof asked);
+    if (bytes)
+        memcpy(both + sizeof asked, mine, bytes);
+
+    pthread_mutex_lock(&l->lock);
+    l->answer = all ? all : both; /* nothing is written there when bytes is 0 */
+    l->answer_bytes = (size_t)l->size * bytes;
+    l->answered = false;
+    l->status.waiting = 1;
+    launch_publish(l);
+    channel_put(&l->c, WIRE_GATHER, both, sizeof asked + bytes, NULL, 0);
+    while (!l->answered)
+        pthread_cond_wait(&l->changed, &l->lock);
+    l->answer = NULL;
+    l->status.waiting = 0;
+    l->status.moves++;
+    pthread_mutex_unlock(&l->lock);
+    free(both);
+}
+
+void launch_share(launch *l, const char *name, void *data, size_t bytes, int root)
+{
+    char *all = xmalloc((size_t)l->size * bytes);
+    launch_gather(l, name, data, bytes, all);
+    memcpy(data, all + (size_t)root * bytes, bytes);
+    free(all);
+}
+
+void launch_barrier(launch *l, const char *name)
+{
+    launch_gather(l, name, NULL, 0, NULL);
+}
+
+bool launch_all(launch *l, const char *name, bool mine)
+{
+    const char own = mine;
+    bool every = true;
+    char *all = xmalloc((size_t)l->size);
+    launch_gather(l, name, &own, 1, all);
+    for (int r = 0; r < l->size; r++)
+        every = every && all[r];
+    free(all);
+    return every;
+}
+
+/* ---- status and failure ---- */
+
+void launch_publish(launch *l)
+{
+    l->status.moves++;
+    snprintf(l->status.phase, sizeof l->status.phase, "%s", phase_get());
+    if (l->slot)
+        status_write(l->slot, &l->status);
+}
+
+unsigned long launch_collective(launch *l, const char *op, size_t count, const char *dtype, const char *on)
+{
+    pthread_mutex_lock(&l->lock);
+    unsigned long number = ++l->status.enqueued;
+    snprintf(l->status.last, sizeof l->status.last, "%s #%lu of %zu %s on %s", op, number, count, dtype, on);
+    launch_publish(l);
+    pthread_mutex_unlock(&l->lock);
+    return number;
+}
+
+void launch_collective_done(launch *l, unsigned long number)
+{
+    pthread_mutex_lock(&l->lock);
+    l->status.done = number > l->status.done ? number : l->status.done;
+    launch_publish(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void send_failure(launch *l, int code, const char *text)
+{
+    const int32_t number = code;
+    pthread_mutex_lock(&l->lock);
+    channel_put(&l->c, WIRE_FAIL, &number, sizeof number, text, strlen(text));
+    pthread_mutex_unlock(&l->lock);
+}
+
+void launch_report(launch *l, int code, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    send_failure(l, code, text);
+}
+
+void launch_fail(launch *l, int code, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    send_failure(l, code, text);
+    wait_for_end(l, code, text);
+}
+
+static void change(launch *l, launch_callback *list, launch_callback from, launch_callback to)
+{
+    pthread_mutex_lock(&l->lock);
+    int i = 0;
+    while (i < LAUNCH_CALLBACKS && (list[i].fn != from.fn || list[i].user != from.user))
+        i++;
+    if (i == LAUNCH_CALLBACKS)
+        die(EXIT_CODE_FAILURE, "bug: more than %d communicators, or one is taken away twice", LAUNCH_CALLBACKS);
+    list[i] = to;
+    while (!to.fn && l->inside_watch) /* whoever takes a callback away may free what it uses */
+        pthread_cond_wait(&l->changed, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void launch_on_end(launch *l, void (*fn)(void *user), void *user)
+{
+    change(l, l->on_end, (launch_callback){NULL, NULL}, (launch_callback){fn, user});
+}
+void launch_off_end(launch *l, void (*fn)(void *user), void *user)
+{
+    change(l, l->on_end, (launch_callback){fn, user}, (launch_callback){NULL, NULL});
+}
+void launch_on_watch(launch *l, void (*fn)(void *user), void *user)
+{
+    change(l, l->on_watch, (launch_callback){NULL, NULL}, (launch_callback){fn, user});
+}
+void launch_off_watch(launch *l, void (*fn)(void *user), void *user)
+{
+    change(l, l->on_watch, (launch_callback){fn, user}, (launch_callback){NULL, NULL});
+}

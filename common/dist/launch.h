@@ -1,0 +1,76 @@
+/* Several processes as the ranks of one job. The same binary starts them itself, one for each GPU (./bench_x --ranks 4),
+ * or is started by mpirun, srun, torchrun or by hand, on one host or several; launch_env.h says how it knows. Every rank
+ * runs the same cases in the same order; rank 0 writes the rows.
+ *
+ * Ranks are joined to a hub (hub.h) by a control channel, which is for small things: agreement, addresses, samples, the
+ * news that the job ends. It is as fast as a socket, some 50 us an exchange. Tensors go through comm.h.
+ *
+ * When a rank dies, its process, host or connection, all others end within seconds, with exit code 5 and a sentence that
+ * names it, its phase and its last collective. When none gets on for --timeout, the same names the rank that holds the
+ * others up. A rank that ends itself with a message takes the others with it, at its own exit code. */
+#ifndef STEPBENCH_DIST_LAUNCH_H
+#define STEPBENCH_DIST_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#else
+#include "common/device/session.h"
+
+/* main of such a bench; its options have LAUNCH_RANKS. Starts the ranks, or is one of them. */
+int launch_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv);
+
+/* --ranks, a list that is swept: a case with fewer ranks than the largest leaves the last ones idle. */
+#define LAUNCH_RANKS(def, def_cpu)                                                                                     \
+    {                                                                                                                  \
+        "ranks", OPTION_INT, OPTION_LIST, def, def_cpu, 1, 1024, NULL, "processes",                                    \
+            "ranks, one for each GPU; more than one value is a sweep"                                                  \
+    }
+/* Sets the defaults of --ranks in a bench's table, before launch_main: those of `wanted` ("2,4,8") that the visible GPUs
+ * can hold, or all ranks of a job that somebody else started. */
+void launch_default_ranks(option_spec *table, const char *wanted);
+
+struct launch *launch_of(const session *s); /* of a session inside launch_main */
+#endif
+
+typedef struct launch launch;
+
+int launch_rank(const launch *l);
+int launch_size(const launch *l); /* ranks of the job */
+int launch_local_rank(const launch *l);
+int launch_local_size(const launch *l);      /* ranks on this host */
+int launch_hosts(const launch *l);           /* hosts of the job */
+const char *launch_address(const launch *l); /* of this host, by which the other ranks reach it: "127.0.0.1" on one */
+const char *launch_by(const launch *l);      /* who started the ranks: "stepbench", "mpirun", ... */
+double launch_timeout_s(const launch *l);    /* --timeout */
+
+/* Exchanges, which every rank of the job must enter in the same order. `name` (at most 31 bytes) is compared, too. */
+void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, void *all); /* all: size x bytes */
+void launch_share(launch *l, const char *name, void *data, size_t bytes, int root);         /* root's, to everyone */
+void launch_barrier(launch *l, const char *name);
+bool launch_all(launch *l, const char *name, bool mine); /* true on every rank when it is on every rank */
+
+/* This rank can't go on: ends the job, with a better reason if the hub knows one (a peer's death, for example). */
+void launch_fail(launch *l, int code, const char *fmt, ...) __attribute__((noreturn, format(printf, 3, 4)));
+/* The same from a thread that must go on: returns at once. */
+void launch_report(launch *l, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Collectives, for messages and the hub: a new one ("all_reduce", 4096, "fp32", on the communicator "grads") gets the
+ * next number; that it is over is said by its number. */
+unsigned long launch_collective(launch *l, const char *op, size_t count, const char *dtype, const char *on);
+void launch_collective_done(launch *l, unsigned long number);
+
+/* fn(user) is called, on a thread of its own, before this process is ended by another's failure: to make a device let go
+ * of it. It has one second. */
+void launch_on_end(launch *l, void (*fn)(void *user), void *user);
+void launch_off_end(launch *l, void (*fn)(void *user), void *user);
+/* poll(user) is called every 50 ms on the thread that watches. */
+void launch_on_watch(launch *l, void (*fn)(void *user), void *user);
+void launch_off_watch(launch *l, void (*fn)(void *user), void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+/* What the files of launch.h share; no other file includes it. */
+#ifndef STEPBENCH_DIST_LAUNCH_INTERNAL_H
+#define STEPBENCH_DIST_LAUNCH_INTERNAL_H
+
+#include <pthread.h>
+
+#include "common/dist/hub.h"
+#include "common/dist/launch.h"
+#include "common/dist/launch_env.h"
+#include "common/dist/wire.h"
+
+enum { LAUNCH_CALLBACKS = 32 };
+
+typedef struct launch_callback {
+    void (*fn)(void *user);
+    void *user;
+} launch_callback;
+
+struct launch {
+    int rank, size, local_rank, local_size, hosts;
+    const char *by;
+    char address[64];
+    double timeout_s;
+
+    pthread_mutex_t lock; /* of all below but the hub */
+    pthread_cond_t changed;
+    channel c;
+    pthread_t watcher;
+    bool leaving;
+    void *answer; /* where an exchange's result goes; NULL: none is awaited */
+    size_t answer_bytes;
+    bool answered;
+    rank_status status;
+    status_slot *slot; /* NULL: the status is sent */
+    unsigned long session_beats;
+    launch_callback on_end[LAUNCH_CALLBACKS], on_watch[LAUNCH_CALLBACKS];
+    int inside_watch; /* callbacks of on_watch that run now */
+
+    hub *hub; /* of rank 0 of a job that somebody else started */
+    pthread_t hub_thread;
+};
+
+/* This process as a rank of the place, which is somebody's: joins the job, or dies. */
+launch *launch_join(const launch_place *place, const options *o);
+void launch_leave(launch *l); /* the end of a rank that went well; frees */
+/* The launcher: starts n ranks of this very program, waits for them, returns the exit code. */
+int launch_spawn(const options *o, int n, char **argv);
+
+int launch_connect(launch *l, const launch_place *place); /* to rank 0, by TCP; dies at the deadline */
+int launch_listen(const launch_place *place);             /* rank 0's socket */
+void launch_watch(launch *l);   /* starts the watcher; from here on the hub may end this process */
+void launch_publish(launch *l); /* under the lock: the rank got on */
+void launch_join_within(pthread_t thread, double seconds);
+
+#endif

@@ -1,0 +1,200 @@
+/* Becoming a rank of a job and leaving it: the control channel, saying hello, and the hub where it is rank 0's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "common/device/timer.h"
+#include "common/dist/launch_internal.h"
+
+/* ---- who this is ---- */
+
+/* Of the program's file: ranks of different builds would exchange nonsense. */
+static uint64_t binary_hash(void)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) != 0 || info.st_size == 0) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    const size_t words = (size_t)info.st_size / sizeof(uint64_t);
+    const uint64_t *text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    for (size_t i = 0; text != MAP_FAILED && i < words; i++)
+        hash = (hash ^ text[i]) * 0x100000001b3u + (hash >> 47);
+    if (text != MAP_FAILED)
+        munmap((void *)text, (size_t)info.st_size);
+    close(fd);
+    return hash ^ (uint64_t)info.st_size;
+}
+
+/* The boot of a machine and the network inside it: containers with networks of their own are hosts of their own. */
+static uint64_t host_hash(void)
+{
+    char boot[64] = "";
+    struct stat net = {0};
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f) {
+        if (!fgets(boot, sizeof boot, f))
+            boot[0] = 0;
+        fclose(f);
+    }
+    stat("/proc/self/ns/net", &net);
+    return rng_hash((uint64_t)net.st_ino, boot);
+}
+
+static void say_hello(launch *l, const launch_place *place, const options *o)
+{
+    char *text = options_describe(o);
+    wire_hello hello = {.version = WIRE_VERSION,
+                        .rank = l->rank,
+                        .size = l->size,
+                        .options_bytes = (uint32_t)strlen(text),
+                        .run_id = place->run_id,
+                        .binary = binary_hash(),
+                        .host = host_hash()};
+    gethostname(hello.host_name, sizeof hello.host_name - 1);
+    channel_put(&l->c, WIRE_HELLO, &hello, sizeof hello, text, hello.options_bytes);
+    free(text);
+}
+
+/* ---- joining and leaving ---- */
+
+static void *run_hub(void *arg)
+{
+    launch *l = arg;
+    double ending = 0;
+    while (!hub_over(l->hub) && !(ending > 0 && host_seconds() - ending > 1.5)) {
+        hub_step(l->hub, 0.05);
+        if (hub_ending(l->hub) && ending == 0)
+            ending = host_seconds();
+    }
+    return NULL;
+}
+
+/* Rank 0 of a job that somebody else started: the hub is a thread here. Returns the rank's end of its channel. */
+static int start_hub(launch *l, const launch_place *place)
+{
+    int pair[2];
+    char where[300];
+    snprintf(where, sizeof where, "%s port %d", place->master, place->port);
+    const int listener = launch_listen(place);
+    l->hub = hub_create(
+        &(hub_options){.ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .where = where});
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        die(EXIT_CODE_FAILURE, "can't make a control channel: %s", strerror(errno));
+    hub_listen(l->hub, listener);
+    hub_attach(l->hub, pair[0]);
+    if (pthread_create(&l->hub_thread, NULL, run_hub, l) != 0)
+        die(EXIT_CODE_FAILURE, "can't start the thread of the hub");
+    return pair[1];
+}
+
+static void map_board(launch *l, int fd)
+{
+    const size_t bytes = (size_t)l->size * sizeof(status_slot);
+    status_slot *board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (board == MAP_FAILED)
+        die(EXIT_CODE_FAILURE, "can't map what the launcher shares with its ranks: %s", strerror(errno));
+    close(fd);
+    l->slot = &board[l->rank];
+}
+
+/* Waits until all ranks have joined, and learns which of them are on this host. */
+static void await_welcome(launch *l)
+{
+    wire_kind kind;
+    size_t bytes;
+    const void *data;
+    while (!(data = channel_next(&l->c, &kind, &bytes)) && !l->c.broken) {
+        struct pollfd news = {.fd = l->c.fd, .events = (short)(POLLIN | (l->c.out_bytes ? POLLOUT : 0))};
+        poll(&news, 1, 1000);
+        channel_flush(&l->c);
+        channel_fill(&l->c);
+    }
+    if (data && kind == WIRE_END && bytes > sizeof(int32_t)) {
+        int32_t code;
+        memcpy(&code, data, sizeof code);
+        /* Its own hub or launcher said it already. */
+        if (!l->hub && !l->slot)
+            warn("rank %d of %d: %s", l->rank, l->size, (const char *)data + sizeof code);
+        channel_close(&l->c);
+        if (l->hub) /* the others must hear of it, too */
+            launch_join_within(l->hub_thread, 2);
+        _exit(code);
+    }
+    if (!data || kind != WIRE_WELCOME || bytes != (size_t)l->size * sizeof(wire_place))
+        die(EXIT_CODE_TIMEOUT, "rank %d of %d lost its connection to %s while the job started", l->rank, l->size,
+            l->slot ? "the launcher" : "rank 0");
+    const wire_place *places = data;
+    l->hosts = l->local_size = 0;
+    int local_rank = 0;
+    for (int r = 0; r < l->size; r++) {
+        bool seen = false;
+        for (int k = 0; k < r; k++)
+            seen = seen || places[k].host == places[r].host;
+        l->hosts += !seen;
+        l->local_size += places[r].host == places[l->rank].host;
+        local_rank += r < l->rank && places[r].host == places[l->rank].host;
+    }
+    l->local_rank = l->local_rank < 0 ? local_rank : l->local_rank;
+}
+
+launch *launch_join(const launch_place *place, const options *o)
+{
+    launch *l = xcalloc(1, sizeof *l);
+    l->rank = place->rank;
+    l->size = place->size;
+    l->local_rank = place->local_rank;
+    l->by = place->by;
+    l->timeout_s = option_real(o, "timeout");
+    snprintf(l->address, sizeof l->address, "127.0.0.1");
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a peer that dies shows as an error of the call */
+
+    phase_set("joining the other ranks");
+    const bool child = place->control_fd >= 0;
+    if (child)
+        map_board(l, place->board_fd);
+    int fd = child ? place->control_fd : l->rank == 0 ? start_hub(l, place) : launch_connect(l, place);
+    if (l->rank == 0 && !child && strncmp(place->master, "127.", 4) != 0) { /* the address the others know it by */
+        int own = launch_connect(l, place);
+        close(own);
+    }
+    channel_open(&l->c, fd);
+    say_hello(l, place, o);
+    await_welcome(l);
+    launch_watch(l);
+    return l;
+}
+
+void launch_leave(launch *l)
+{
+    pthread_mutex_lock(&l->lock);
+    channel_put(&l->c, WIRE_BYE, NULL, 0, NULL, 0);
+    pthread_mutex_unlock(&l->lock);
+    if (l->hub) /* the others may not be done yet, and the watcher still ends this rank with them */
+        pthread_join(l->hub_thread, NULL);
+    pthread_mutex_lock(&l->lock);
+    l->leaving = true;
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->watcher, NULL);
+    channel_close(&l->c);
+    if (l->hub)
+        hub_free(l->hub);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}

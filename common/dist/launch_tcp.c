@@ -1,0 +1,132 @@
+/* The way to rank 0 by TCP, where somebody else started the ranks. */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/device/timer.h"
+#include "common/dist/launch_internal.h"
+
+static struct addrinfo *look_up(const char *host, int port, int family, char *why, size_t why_bytes)
+{
+    struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = host ? 0 : AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    const int code = getaddrinfo(host, service, &hints, &found);
+    if (code != 0)
+        snprintf(why, why_bytes, "%s", gai_strerror(code));
+    return code == 0 ? found : NULL;
+}
+
+/* -1 with the reason. */
+static int listen_at(const struct addrinfo *a, char *why, size_t why_bytes)
+{
+    const int on = 1, off = 0;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (a->ai_family == AF_INET6) /* and IPv4 through it */
+            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 512) == 0)
+            return fd;
+    }
+    snprintf(why, why_bytes, "%s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int launch_listen(const launch_place *place)
+{
+    /* On one host nobody else needs to see the port. */
+    const bool local = strncmp(place->master, "127.", 4) == 0 || strcmp(place->master, "localhost") == 0;
+    const int families[] = {local ? AF_INET : AF_INET6, AF_INET};
+    char why[256] = "";
+    int fd = -1;
+    for (int i = 0; i < 2 && fd < 0; i++) {
+        struct addrinfo *at = look_up(local ? "127.0.0.1" : NULL, place->port, families[i], why, sizeof why);
+        fd = at ? listen_at(at, why, sizeof why) : -1;
+        if (at)
+            freeaddrinfo(at);
+    }
+    if (fd < 0)
+        die(EXIT_CODE_FAILURE, "rank 0 can't listen on port %d: %s; STEPBENCH_PORT names another one for all ranks",
+            place->port, why);
+    return fd;
+}
+
+/* One attempt; -1 with the reason. A connection that takes longer than 2 s is tried anew. */
+static int try_connect(const launch_place *place, char *why, size_t why_bytes)
+{
+    struct addrinfo *to = look_up(place->master, place->port, AF_UNSPEC, why, why_bytes);
+    int fd = -1;
+    for (struct addrinfo *a = to; a && fd < 0; a = a->ai_next) {
+        int error = 0;
+        socklen_t bytes = sizeof error;
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            continue;
+        if (connect(fd, a->ai_addr, a->ai_addrlen) != 0)
+            error = errno;
+        if (error == EINPROGRESS) {
+            struct pollfd wait = {.fd = fd, .events = POLLOUT};
+            error = ETIMEDOUT;
+            if (poll(&wait, 1, 2000) == 1)
+                getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        }
+        if (error) {
+            snprintf(why, why_bytes, "%s", strerror(error));
+            close(fd);
+            fd = -1;
+        }
+    }
+    if (to)
+        freeaddrinfo(to);
+    return fd;
+}
+
+static void note_address(launch *l, int fd)
+{
+    struct sockaddr_storage own;
+    socklen_t bytes = sizeof own;
+    if (getsockname(fd, (struct sockaddr *)&own, &bytes) == 0)
+        getnameinfo((struct sockaddr *)&own, bytes, l->address, sizeof l->address, NULL, 0, NI_NUMERICHOST);
+}
+
+/* Notices in some 20 s that a host has vanished without a word. */
+static void keep_alive(int fd)
+{
+    const int on = 1, idle_s = 10, every_s = 3, times = 3;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+int launch_connect(launch *l, const launch_place *place)
+{
+    const double start = host_seconds();
+    char why[256] = "no answer";
+    useconds_t pause_us = 10 * 1000;
+    for (;;) {
+        int fd = try_connect(place, why, sizeof why);
+        if (fd >= 0) {
+            keep_alive(fd);
+            note_address(l, fd);
+            return fd;
+        }
+        if (l->timeout_s > 0 && host_seconds() - start > l->timeout_s)
+            die(EXIT_CODE_TIMEOUT, "rank %d of %d can't reach rank 0 at %s port %d within --timeout %g s: %s", l->rank,
+                l->size, place->master, place->port, l->timeout_s, why);
+        usleep(pause_us);
+        pause_us = pause_us < 500 * 1000 ? 2 * pause_us : pause_us;
+    }
+}

@@ -1,0 +1,34 @@
+/* What a rank is doing, for whoever watches it: its phase, its last collective, and counters that move with it. Ranks
+ * that were started here keep it in memory shared with the launcher, so that it can be read even when the rank is
+ * stopped or dead; others send it. */
+#ifndef STEPBENCH_DIST_STATUS_H
+#define STEPBENCH_DIST_STATUS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct rank_status {
+    uint64_t beats;          /* counts up as long as the process runs */
+    uint64_t moves;          /* counts up whenever it gets on */
+    uint64_t enqueued, done; /* collectives; `done` of the last known to be over */
+    uint64_t waiting;        /* 1: for other ranks, on the control channel */
+    char phase[128];         /* phase_get() */
+    char last[96];           /* the last collective enqueued: "all_reduce #12 of 4096 fp32"; "" none yet */
+} rank_status;
+
+enum { STATUS_WORDS = sizeof(rank_status) / sizeof(uint64_t) };
+
+/* A status that one process writes while others read it: odd versions are being written. */
+typedef struct status_slot {
+    atomic_uint version;
+    _Atomic uint64_t words[STATUS_WORDS];
+} status_slot;
+
+void status_write(status_slot *s, const rank_status *from);
+/* A writer that was killed in the middle leaves an odd version: then what is there is taken. */
+void status_read(status_slot *s, rank_status *to);
+/* "while: <phase>; last collective: <last>, under way": the end of a sentence about the rank. */
+void status_describe(const rank_status *s, char *out, unsigned long out_bytes);
+
+#endif

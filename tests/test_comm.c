@@ -1,0 +1,533 @@
+/* Collectives on 1, 2, 3 and 4 CPU ranks over Gloo, each in a process of its own: every op, dtype, in place and not, odd
+ * counts, several communicators and streams at once; a rank killed or stopped in the middle of an op; two network
+ * namespaces as two hosts. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+#include "common/dist/comm.h"
+#include "common/dist/cpu_stream.h"
+#include "common/dist/stream.h"
+#include "tests/ranks.h"
+
+/* ---- what the ranks run ---- */
+
+static option_spec option_table[] = {
+    LAUNCH_RANKS("2", "2"), {"hosts", OPTION_INT, 0, "1", NULL, 1, 100, NULL, "", "how many there must be"}, {0}};
+static const variant_spec variant_table[] = {{"ops", "every op and dtype"},
+                                             {"bits", "sums of reals: the same bits everywhere"},
+                                             {"streams", "communicators and streams at once"},
+                                             {"killed", "rank 1 is killed in the middle of an op"},
+                                             {"stopped", "rank 1 is stopped in the middle of an op"},
+                                             {0}};
+static const column_spec column_table[] = {{"checks", COLUMN_INT, true, "results compared"}, {0}};
+static const bench_info info = {.name = "bench_comm",
+                                .summary = "Are collectives right?",
+                                .notes = "",
+                                .examples = "",
+                                .options = option_table,
+                                .variants = variant_table,
+                                .columns = column_table};
+
+static long checks;
+
+static void require(bool right, const char *what)
+{
+    checks++;
+    if (!right)
+        die(EXIT_CODE_VERIFY, "%s is wrong", what);
+}
+
+/* A small whole number, of which also the sum over ranks is exact in 8 bits of mantissa. */
+static int value_of(int rank, size_t i)
+{
+    return (int)((i * 7 + i / 5 + (size_t)rank * 11) % 23) - 9;
+}
+
+static void put(void *to, size_t i, comm_dtype t, int value)
+{
+    switch (t) {
+    case COMM_FP32: ((float *)to)[i] = (float)value; break;
+    case COMM_BF16: ((uint16_t *)to)[i] = bf16_from_float((float)value); break;
+    case COMM_FP16: ((uint16_t *)to)[i] = fp16_from_float((float)value); break;
+    case COMM_INT32: ((int32_t *)to)[i] = value; break;
+    }
+}
+
+static double get(const void *from, size_t i, comm_dtype t)
+{
+    switch (t) {
+    case COMM_FP32: return (double)((const float *)from)[i];
+    case COMM_BF16: return (double)bf16_to_float(((const uint16_t *)from)[i]);
+    case COMM_FP16: return (double)fp16_to_float(((const uint16_t *)from)[i]);
+    default: return ((const int32_t *)from)[i];
+    }
+}
+
+static int reduced(int size, size_t i, comm_reduction r)
+{
+    int result = value_of(0, i);
+    for (int k = 1; k < size; k++) {
+        const int x = value_of(k, i);
+        result = r == COMM_SUM ? result + x : x > result ? x : result;
+    }
+    return result;
+}
+
+typedef struct problem { /* n elements on each rank; `all` holds size x n, one guard element behind each buffer */
+    comm *c;
+    cpu_stream *stream;
+    comm_dtype t;
+    size_t n;
+    char *mine, *all;
+} problem;
+
+static char *slice(const problem *p, int rank)
+{
+    return p->all + (size_t)rank * p->n * comm_dtype_bytes(p->t);
+}
+
+static void fill(const problem *p, char *to, size_t first, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        put(to, i, p->t, value_of(comm_rank(p->c), first + i));
+}
+
+static void check(const problem *p, const char *got, int (*want)(const problem *p, size_t i), size_t n,
+                  const char *what)
+{
+    cpu_stream_sync(p->stream);
+    for (size_t i = 0; i < n; i++)
+        if (get(got, i, p->t) != want(p, i))
+            die(EXIT_CODE_VERIFY, "%s of %zu %s on %d ranks: rank %d has %g at %zu, not %d", what, n,
+                comm_dtype_name(p->t), comm_size(p->c), comm_rank(p->c), get(got, i, p->t), i, want(p, i));
+    checks++;
+}
+
+static int want_sum(const problem *p, size_t i)
+{
+    return reduced(comm_size(p->c), i, COMM_SUM);
+}
+static int want_max(const problem *p, size_t i)
+{
+    return reduced(comm_size(p->c), i, COMM_MAX);
+}
+static int want_own_sum(const problem *p, size_t i)
+{
+    return want_sum(p, (size_t)comm_rank(p->c) * p->n + i);
+}
+static int want_own_max(const problem *p, size_t i)
+{
+    return want_max(p, (size_t)comm_rank(p->c) * p->n + i);
+}
+static int want_gathered(const problem *p, size_t i)
+{
+    return value_of((int)(i / p->n), i % p->n);
+}
+static int want_own(const problem *p, size_t i)
+{
+    return value_of(comm_rank(p->c), i);
+}
+static int root;
+static int want_root(const problem *p, size_t i)
+{
+    (void)p;
+    return value_of(root, i);
+}
+
+static void check_reductions(const problem *p, comm_reduction r)
+{
+    const size_t size = (size_t)comm_size(p->c);
+    const bool sum = r == COMM_SUM;
+    fill(p, p->mine, 0, p->n);
+    comm_all_reduce(p->c, p->mine, p->all, p->n, p->t, r, p->stream);
+    check(p, p->all, sum ? want_sum : want_max, p->n, "all_reduce");
+    check(p, p->mine, want_own, p->n, "what all_reduce leaves of its input");
+    comm_all_reduce(p->c, p->mine, p->mine, p->n, p->t, r, p->stream);
+    check(p, p->mine, sum ? want_sum : want_max, p->n, "all_reduce in place");
+
+    fill(p, p->all, 0, size * p->n);
+    comm_reduce_scatter(p->c, p->all, p->mine, p->n, p->t, r, p->stream);
+    check(p, p->mine, sum ? want_own_sum : want_own_max, p->n, "reduce_scatter");
+    check(p, p->all, want_own, size * p->n, "what reduce_scatter leaves of its input");
+    comm_reduce_scatter(p->c, p->all, slice(p, comm_rank(p->c)), p->n, p->t, r, p->stream);
+    check(p, slice(p, comm_rank(p->c)), sum ? want_own_sum : want_own_max, p->n, "reduce_scatter in place");
+}
+
+static void check_copies(const problem *p)
+{
+    const size_t size = (size_t)comm_size(p->c);
+    fill(p, p->mine, 0, p->n);
+    comm_all_gather(p->c, p->mine, p->all, p->n, p->t, p->stream);
+    check(p, p->all, want_gathered, size * p->n, "all_gather");
+    memset(p->all, 0x55, size * p->n * comm_dtype_bytes(p->t));
+    fill(p, slice(p, comm_rank(p->c)), 0, p->n);
+    comm_all_gather(p->c, slice(p, comm_rank(p->c)), p->all, p->n, p->t, p->stream);
+    check(p, p->all, want_gathered, size * p->n, "all_gather in place");
+    for (root = 0; root < comm_size(p->c); root++) {
+        fill(p, p->mine, 0, p->n);
+        comm_broadcast(p->c, p->mine, p->all, p->n, p->t, root, p->stream);
+        check(p, p->all, want_root, p->n, "broadcast");
+        comm_broadcast(p->c, p->mine, p->mine, p->n, p->t, root, p->stream);
+        check(p, p->mine, want_root, p->n, "broadcast in place");
+    }
+}
+
+static void check_ops(comm *c)
+{
+    static const size_t counts[] = {0, 1, 3, 1000, 40009, 600011}; /* the last: several blocks of the ring */
+    cpu_stream *stream = cpu_stream_create("ops");
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        for (int t = COMM_FP32; t <= COMM_INT32; t++) {
+            if (counts[k] > 100000 && t != COMM_FP32)
+                continue;
+            const size_t bytes = counts[k] * comm_dtype_bytes(t), size = (size_t)comm_size(c);
+            problem p = {c, k % 2 ? stream : NULL, t, counts[k], xmalloc(bytes + 8), xmalloc(size * bytes + 8)};
+            memset(p.mine + bytes, 0x77, 8);
+            memset(p.all + size * bytes, 0x77, 8);
+            check_reductions(&p, COMM_SUM);
+            check_reductions(&p, COMM_MAX);
+            check_copies(&p);
+            for (int i = 0; i < 8; i++)
+                require(p.mine[bytes + (size_t)i] == 0x77 && p.all[size * bytes + (size_t)i] == 0x77,
+                        "what lies behind a buffer");
+            free(p.mine);
+            free(p.all);
+        }
+    comm_barrier(c, stream);
+    cpu_stream_destroy(stream);
+}
+
+/* ---- reals ---- */
+
+static uint64_t hash_of(const float *x, size_t n)
+{
+    uint64_t hash = 1;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ float_bits(x[i])) * 0x100000001b3u;
+    return hash;
+}
+
+/* Sums of reals: the same bits on all ranks and in every run; on two ranks, those of a + b. */
+static void check_bits(launch *l, comm *c)
+{
+    enum { N = 300007 };
+    uint64_t hashes[2] = {0, 0}, all[64][2];
+    float *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y), *other = xmalloc(N * sizeof *other);
+    for (int run = 0; run < 2 && comm_rank(c) >= 0; run++) {
+        rng_normal(x, N, 1, (uint32_t)comm_rank(c), 0, 1);
+        comm_all_reduce(c, x, y, N, COMM_FP32, COMM_SUM, NULL);
+        hashes[run] = hash_of(y, N);
+        if (comm_size(c) == 2) {
+            rng_normal(other, N, 1, (uint32_t)(1 - comm_rank(c)), 0, 1);
+            for (size_t i = 0; i < N; i++)
+                require(float_bits(y[i]) == float_bits(x[i] + other[i]), "the sum of two reals");
+        }
+    }
+    launch_gather(l, "hashes", hashes, sizeof hashes, all);
+    for (int r = 0; r < comm_size(c); r++)
+        require(all[r][0] == all[0][0] && all[r][1] == all[0][0], "the sum of reals on some rank");
+    free(x);
+    free(y);
+    free(other);
+}
+
+/* ---- several streams and communicators ---- */
+
+static void hold(void *arg)
+{
+    atomic_bool *flag = *(atomic_bool **)arg;
+    while (!atomic_load(flag))
+        usleep(100);
+}
+
+typedef struct bucket {
+    float *x;
+    size_t first, n;
+    int rank;
+} bucket;
+
+static void make_bucket(void *arg)
+{
+    const bucket *b = arg;
+    for (size_t i = 0; i < b->n; i++)
+        b->x[i] = (float)value_of(b->rank, b->first + i);
+}
+
+/* What overlapped data parallelism does: each of many buckets is made on the compute stream and reduced on another, a
+ * second communicator gathers beside it, and an event is all that joins them. */
+static void check_streams(device *d, comm *c)
+{
+    enum { BUCKETS = 24, N = 5000 };
+    char why[512];
+    atomic_bool go = false, *flag = &go;
+    comm *second = comm_split(c, &(comm_options){.name = "second"}, why, sizeof why);
+    require(second, "a second communicator");
+    if (comm_rank(c) >= 0) {
+        void *compute = dist_stream_create(d, STREAM_NORMAL, "compute");
+        void *reduce = dist_stream_create(d, STREAM_URGENT, "reduce");
+        void *gather = dist_stream_create(d, STREAM_URGENT, "gather");
+        dist_event *ready = dist_event_create(d), *done = dist_event_create(d);
+        const size_t size = (size_t)comm_size(c);
+        float *grads = xcalloc(BUCKETS * N, sizeof *grads), *all = xcalloc(BUCKETS * N * size, sizeof *all);
+        /* While the compute stream is held, collectives behind nothing of it get done. */
+        cpu_stream_run(compute, hold, &flag, sizeof flag);
+        comm_barrier(c, reduce);
+        dist_event_record(d, done, reduce);
+        dist_event_sync(d, done);
+        atomic_store(&go, true);
+
+        for (size_t b = 0; b < BUCKETS; b++) {
+            float *x = grads + b * N;
+            cpu_stream_run(compute, make_bucket, &(bucket){x, b * N, N, comm_rank(c)}, sizeof(bucket));
+            dist_event_record(d, ready, compute);
+            dist_event_wait(d, ready, reduce);
+            comm_all_reduce(c, x, x, N, COMM_FP32, COMM_SUM, reduce);
+            dist_event_record(d, done, reduce);
+            dist_event_wait(d, done, gather);
+            comm_all_gather(second, x, all + b * N * size, N, COMM_FP32, gather);
+            if (b % 8 == 3) /* one communicator on two streams */
+                comm_barrier(second, compute);
+        }
+        dist_event_record(d, done, gather);
+        dist_event_sync(d, done);
+        for (size_t i = 0; i < BUCKETS * N; i++)
+            require(grads[i] == (float)reduced((int)size, i, COMM_SUM), "a reduced bucket");
+        for (size_t i = 0; i < BUCKETS * N * size; i++)
+            require(all[i] == (float)reduced((int)size, i / (N * size) * N + i % N, COMM_SUM), "a gathered bucket");
+        dist_stream_destroy(d, compute);
+        dist_stream_destroy(d, reduce);
+        dist_stream_destroy(d, gather);
+        dist_event_destroy(d, ready);
+        dist_event_destroy(d, done);
+        free(grads);
+        free(all);
+    }
+    comm_destroy(second);
+}
+
+/* ---- failures ---- */
+
+/* Collectives without end, the victim gone after a while. */
+static void meet_fate(launch *l, comm *c, int number)
+{
+    enum { N = 1 << 20 };
+    float *x = xcalloc(N, sizeof *x);
+    cpu_stream *stream = cpu_stream_create("fatal");
+    for (int i = 0;; i++) {
+        if (launch_rank(l) == 1 && i == 5)
+            raise(number);
+        comm_all_reduce(c, x, x, N, COMM_FP32, COMM_SUM, stream);
+        if (i % 4 == 3)
+            cpu_stream_sync(stream);
+    }
+}
+
+static void comm_run(session *s, const bench_case *c, row *w)
+{
+    launch *l = launch_of(s);
+    char why[512] = "";
+    const char *variant = case_variant(c);
+    const int ranks = (int)case_int(c, "ranks");
+    comm *k = comm_create(l, s->dev, &(comm_options){.name = "main", .ranks = ranks}, why, sizeof why);
+    if (!k)
+        die(EXIT_CODE_FAILURE, "no communicator: %s", why);
+    require(comm_size(k) == ranks && comm_rank(k) == (launch_rank(l) < ranks ? launch_rank(l) : -1), "a rank");
+    require(strcmp(comm_backend(k), "gloo") == 0, "the backend");
+    require(launch_hosts(l) == option_int(s->opt, "hosts"), "the number of hosts");
+    if (strcmp(variant, "killed") == 0)
+        meet_fate(l, k, SIGKILL);
+    if (strcmp(variant, "stopped") == 0)
+        meet_fate(l, k, SIGSTOP);
+    if (strcmp(variant, "bits") == 0)
+        check_bits(l, k);
+    if (strcmp(variant, "streams") == 0)
+        check_streams(s->dev, k);
+    if (strcmp(variant, "ops") == 0 && comm_rank(k) >= 0)
+        check_ops(k);
+    row_int(w, "checks", checks);
+    launch_barrier(l, "done");
+    comm_destroy(k);
+}
+
+static int rank_main(int argc, char **argv)
+{
+    const session_hooks hooks = {.run = comm_run};
+    return launch_main(&info, &hooks, argc, argv);
+}
+
+/* ---- the tests ---- */
+
+#define CPU "--device cpu --csv rows.csv "
+
+static bool no_gloo(void)
+{
+#ifdef HAVE_GLOO
+    return false;
+#else
+    print_message("built without Gloo\n");
+    return true;
+#endif
+}
+
+static void expect(const char *arguments, int code)
+{
+    const int got = ranks_run("bench_comm", arguments);
+    if (got != code)
+        fail_msg("%s: exit code %d, not %d: %s", arguments, got, code, ranks_text("err.txt"));
+}
+
+static void every_op_on_one_to_four_ranks(void **state)
+{
+    (void)state;
+    if (no_gloo())
+        skip();
+    expect(CPU "--ranks 1 --variant ops,bits,streams", EXIT_CODE_OK);
+    expect(CPU "--ranks 2 --variant ops,bits,streams", EXIT_CODE_OK);
+    expect(CPU "--ranks 3 --variant ops,bits,streams", EXIT_CODE_OK);
+    expect(CPU "--ranks 4 --variant ops,bits,streams", EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 4 * 3);
+}
+
+static void the_first_ranks_alone(void **state)
+{
+    (void)state;
+    if (no_gloo())
+        skip();
+    expect(CPU "--ranks 2,3,1 --variant ops,bits,streams", EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3 * 3);
+}
+
+/* Whoever notices first, the rank that is gone is named, and not those that lost their connection to it. */
+static void a_killed_rank_is_named(void **state)
+{
+    (void)state;
+    if (no_gloo())
+        skip();
+    const double start = ranks_seconds();
+    expect(CPU "--ranks 3 --variant killed", EXIT_CODE_TIMEOUT);
+    assert_true(ranks_seconds() - start < 5);
+    const char *said = ranks_text("err.txt");
+    assert_non_null(strstr(said, "rank 1 of 3 was killed by signal 9"));
+    assert_non_null(strstr(said, "while: ranks=3 variant=killed"));
+    assert_non_null(strstr(said, "last collective: all_reduce #5 of 1048576 fp32 on main"));
+    assert_non_null(strstr(said, "rows so far are in rows.csv"));
+}
+
+static void a_stopped_rank_is_named(void **state)
+{
+    (void)state;
+    if (no_gloo())
+        skip();
+    const double start = ranks_seconds();
+    expect(CPU "--ranks 2 --variant stopped --timeout 1.5", EXIT_CODE_TIMEOUT);
+    assert_true(ranks_seconds() - start < 6);
+    const char *said = ranks_text("err.txt");
+    assert_non_null(strstr(said, "no progress for --timeout 1.5 s: rank 1 of 2 does not run"));
+    assert_non_null(strstr(said, "all_reduce #5"));
+    assert_non_null(strstr(said, "rank 0 is not done"));
+}
+
+#ifndef HAVE_GLOO
+static void without_gloo_it_is_said(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 2 --variant ops", EXIT_CODE_FAILURE);
+    assert_non_null(strstr(ranks_text("err.txt"), "libgloo-dev"));
+}
+#endif
+
+/* ---- two network namespaces as two hosts ---- */
+
+static char spaces[2][32];
+
+static bool shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static bool shell(const char *fmt, ...)
+{
+    char command[512], all[600];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(command, sizeof command, fmt, args);
+    va_end(args);
+    snprintf(all, sizeof all, "{ %s; } >>ip.txt 2>&1", command);
+    return system(all) == 0;
+}
+
+static int leave_two_hosts(void **state)
+{
+    for (int i = 0; i < 2; i++)
+        shell("ip netns del %s", spaces[i]);
+    return ranks_leave_folder(state);
+}
+
+static bool make_two_hosts(void)
+{
+    bool made = true;
+    for (int i = 0; i < 2; i++) {
+        snprintf(spaces[i], sizeof spaces[i], "sbtest-%d-%d", (int)getpid(), i);
+        made = made && shell("ip netns add %s", spaces[i]);
+    }
+    made = made && shell("ip link add sbtest0 netns %s type veth peer name sbtest1 netns %s", spaces[0], spaces[1]);
+    for (int i = 0; i < 2; i++)
+        made = made && shell("ip -n %s addr add 10.231.7.%d/24 dev sbtest%d", spaces[i], i + 1, i) &&
+               shell("ip -n %s link set sbtest%d up", spaces[i], i) && shell("ip -n %s link set lo up", spaces[i]);
+    return made;
+}
+
+static void two_hosts(void **state)
+{
+    (void)state;
+    char self[512] = "", arguments[1024];
+    pid_t pids[3];
+    if (no_gloo())
+        skip();
+    if (!make_two_hosts()) {
+        print_message("network namespaces can't be made here\n");
+        skip();
+    }
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    assert_int_equal(symlink(self, "bench_comm"), 0);
+    for (int r = 0; r < 3; r++) { /* ranks 0 and 2 on the first host */
+        snprintf(arguments, sizeof arguments,
+                 "netns exec %s env RANK=%d WORLD_SIZE=3 MASTER_ADDR=10.231.7.1 MASTER_PORT=29500 ./bench_comm " CPU
+                 "--ranks 3 --hosts 2 --variant ops,streams --timeout 20",
+                 spaces[r % 2], r);
+        pids[r] = ranks_start("ip", "ip", (const char *[]){"0", "1", "2"}[r], arguments);
+    }
+    for (int r = 0; r < 3; r++)
+        if (ranks_wait(pids[r]) != EXIT_CODE_OK)
+            fail_msg("rank %d of two hosts: %s%s%s", r, ranks_text("err0.txt"), ranks_text("err1.txt"),
+                     ranks_text("err2.txt"));
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
+
+int main(int argc, char **argv)
+{
+    const char *name = strrchr(argv[0], '/');
+    if (strcmp(name ? name + 1 : argv[0], "bench_comm") == 0)
+        return rank_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(every_op_on_one_to_four_ranks),
+        IN_FOLDER(the_first_ranks_alone),
+        IN_FOLDER(a_killed_rank_is_named),
+        IN_FOLDER(a_stopped_rank_is_named),
+#ifndef HAVE_GLOO
+        IN_FOLDER(without_gloo_it_is_said),
+#endif
+        cmocka_unit_test_setup_teardown(two_hosts, ranks_enter_folder, leave_two_hosts),
+    };
+    return cmocka_run_group_tests_name("comm", tests, NULL, NULL);
+}

@@ -1,0 +1,557 @@
+/* Several ranks around a toy bench: started by the program itself and by hand, and everything that can go wrong with
+ * them: each must end all ranks in time, with the right exit code, a sentence that names the rank, and the rows kept. */
+#include "tests/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/device/watchdog.h"
+#include "common/dist/hub.h"
+#include "common/dist/launch.h"
+#include "common/dist/launch_env.h"
+#include "tests/ranks.h"
+
+/* ---- the toy: at n 2 the victim meets its variant's fate ---- */
+
+static option_spec option_table[] = {LAUNCH_RANKS("2", "2"),
+                                     {"n", OPTION_INT, OPTION_LIST, "1,2,3", NULL, 1, 100, NULL, "", "a number"},
+                                     {"victim", OPTION_INT, 0, "1", NULL, 0, 100, NULL, "", "which rank"},
+                                     {0}};
+static const variant_spec variant_table[] = {{"right", "works"},
+                                             {"killed", "the victim is killed"},
+                                             {"stopped", "the victim is stopped"},
+                                             {"stuck", "the victim hangs before a collective of the others"},
+                                             {"dies", "the victim ends itself with a message"},
+                                             {"leaves", "the victim exits with 0"},
+                                             {"astray", "the victim enters another exchange than the others"},
+                                             {"fails", "the victim reports that it can't go on"},
+                                             {"busy", "rank 0 works for long and the others wait"},
+                                             {"wrong", "gives a wrong result"},
+                                             {0}};
+static const column_spec column_table[] = {{"sum", COLUMN_INT, true, "n over all ranks"}, {0}};
+static const bench_info info = {.name = "bench_toy",
+                                .summary = "What is the sum of n over ranks?",
+                                .notes = "",
+                                .examples = "",
+                                .options = option_table,
+                                .variants = variant_table,
+                                .columns = column_table};
+
+static void note(const char *path, const char *fmt, long value)
+{
+    char line[64];
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    int bytes = snprintf(line, sizeof line, fmt, value);
+    if (write(fd, line, (size_t)bytes) != bytes)
+        die(EXIT_CODE_FAILURE, "can't write %s", path);
+    close(fd);
+}
+
+static void meet_fate(launch *l, const char *variant, bool victim)
+{
+    if (!getenv("STEPBENCH_CONTROL_FD")) /* then what it does is sent, every 50 ms */
+        usleep(150 * 1000);
+    if (strcmp(variant, "killed") == 0 && victim)
+        raise(SIGKILL);
+    if (strcmp(variant, "stopped") == 0 && victim)
+        raise(SIGSTOP);
+    if (strcmp(variant, "stuck") == 0 && victim)
+        for (;;)
+            pause();
+    if (strcmp(variant, "stuck") == 0) {
+        launch_collective(l, "all_reduce", 77, "fp32", "toy");
+        for (;;)
+            pause();
+    }
+    if (strcmp(variant, "dies") == 0 && victim)
+        die(EXIT_CODE_FAILURE, "the dog ate my tensor");
+    if (strcmp(variant, "leaves") == 0 && victim)
+        _exit(EXIT_CODE_OK);
+    if (strcmp(variant, "astray") == 0 && victim)
+        launch_barrier(l, "somewhere else");
+    if (strcmp(variant, "fails") == 0 && victim)
+        launch_fail(l, EXIT_CODE_FAILURE, "all_reduce broke");
+    for (int i = 0; strcmp(variant, "busy") == 0 && launch_rank(l) == 0 && i < 15; i++) {
+        usleep(100 * 1000);
+        watchdog_beat();
+    }
+}
+
+static void toy_run(session *s, const bench_case *c, row *w)
+{
+    launch *l = launch_of(s);
+    int64_t mine = case_int(c, "n"), all[64], sum = 0;
+    note("ran.txt", "%ld\n", launch_rank(l));
+    launch_collective_done(l, launch_collective(l, "all_gather", 1234, "bf16", "toy"));
+    if (mine == 2)
+        meet_fate(l, case_variant(c), launch_rank(l) == option_int(s->opt, "victim"));
+    launch_gather(l, "n", &mine, sizeof mine, all);
+    for (int r = 0; r < launch_size(l); r++)
+        sum += all[r];
+    row_int(w, "sum", sum);
+    if (strcmp(case_variant(c), "wrong") == 0)
+        row_status_set(w, ROW_FAIL, "sums are wrong today");
+}
+
+static void toy_start(session *s)
+{
+    launch *l = launch_of(s);
+    int word = launch_rank(l) == 1 ? 4711 : 0;
+    note("pids.txt", "%ld\n", getpid());
+    launch_share(l, "word", &word, sizeof word, launch_size(l) > 1 ? 1 : 0);
+    if (launch_size(l) > 1 && word != 4711)
+        die(EXIT_CODE_FAILURE, "rank 1's word was lost");
+    if (launch_all(l, "all", true) != true || launch_all(l, "not all", launch_rank(l) != 0) != false)
+        die(EXIT_CODE_FAILURE, "ranks do not agree");
+    if (launch_local_size(l) != launch_size(l) || launch_hosts(l) != 1 || launch_local_rank(l) != launch_rank(l))
+        die(EXIT_CODE_FAILURE, "one host looks like several");
+}
+
+static int toy_main(int argc, char **argv)
+{
+    const session_hooks hooks = {.start = toy_start, .run = toy_run};
+    return launch_main(&info, &hooks, argc, argv);
+}
+
+#define CPU "--device cpu --csv rows.csv "
+static int run(const char *arguments)
+{
+    return ranks_run("bench_toy", arguments);
+}
+
+/* ---- started by the program ---- */
+
+static void rank_0_alone_writes(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--ranks 4 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+    assert_int_equal(ranks_lines("ran.txt"), 4 * 3);
+    assert_non_null(strstr(ranks_text("rows.csv"), ",4,3,12,"));
+    assert_int_equal(ranks_lines("err.txt"), 0);
+    const char *said = ranks_text("out.txt");
+    assert_non_null(strstr(said, "results: rows.csv\n"));
+    assert_null(strstr(strstr(said, "results:") + 1, "results:"));
+    ranks_all_gone("pids.txt");
+    assert_int_equal(run(CPU "--ranks 1 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--ranks 2 --variant wrong"), EXIT_CODE_VERIFY);
+}
+
+static void resume_is_agreed(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1,3 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 1,2,3 --variant right --resume"), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("ran.txt"), 2 * 2 + 2);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+}
+
+static void dry_run_starts_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--variant right --dry-run"), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("out.txt"), 3);
+    assert_int_equal(access("pids.txt", F_OK), -1);
+}
+
+/* Runs a variant whose victim spoils it; everything must be over within the seconds, with this in the message. */
+static void spoiled(const char *arguments, int code, double seconds, const char *const *said)
+{
+    unlink("rows.csv");
+    unlink("pids.txt");
+    const double start = ranks_seconds();
+    int got = run(arguments);
+    const double took = ranks_seconds() - start;
+    const char *err = ranks_text("err.txt");
+    for (; *said; said++)
+        if (!strstr(err, *said))
+            fail_msg("%s: '%s' is not in: %s", arguments, *said, err);
+    if (got != code)
+        fail_msg("%s: exit code %d, not %d: %s", arguments, got, code, err);
+    if (took > seconds)
+        fail_msg("%s took %g s", arguments, took);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
+    ranks_all_gone("pids.txt");
+}
+#define SAYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void a_dead_rank_ends_the_job(void **state)
+{
+    (void)state;
+    spoiled(CPU "--variant killed", EXIT_CODE_TIMEOUT, 5,
+            SAYS("rank 1 of 2 was killed by signal 9", "while: ranks=2 n=2 variant=killed",
+                 "last collective: all_gather #2 of 1234 bf16 on toy, done", "rows so far are in rows.csv"));
+    spoiled(CPU "--ranks 3 --variant killed --victim 0", EXIT_CODE_TIMEOUT, 5,
+            SAYS("rank 0 of 3 was killed by signal 9", "n=2 variant=killed", "all_gather #2"));
+    spoiled(CPU "--variant dies", EXIT_CODE_FAILURE, 5,
+            SAYS("bench_toy[rank 1]: the dog ate my tensor", "rank 1 of 2 ended with exit code 1"));
+    spoiled(CPU "--variant leaves", EXIT_CODE_TIMEOUT, 5, SAYS("rank 1 of 2 ended with exit code 0 before the others"));
+    spoiled(CPU "--variant fails", EXIT_CODE_FAILURE, 5, SAYS("rank 1 of 2: all_reduce broke"));
+    spoiled(CPU "--variant astray", EXIT_CODE_FAILURE, 5,
+            SAYS("out of step", "rank 1 is at 'somewhere else'", "rank 0 at 'n'"));
+}
+
+static void a_stuck_rank_ends_the_job_at_the_timeout(void **state)
+{
+    (void)state;
+    spoiled(CPU "--variant stopped --timeout 1", EXIT_CODE_TIMEOUT, 5,
+            SAYS("--timeout 1 s", "rank 1 of 2 does not run", "n=2 variant=stopped", "all_gather #2 of 1234 bf16",
+                 "rank 0 waits for the others"));
+    spoiled(CPU "--variant stopped --victim 0 --timeout 1", EXIT_CODE_TIMEOUT, 5, SAYS("rank 0 of 2 does not run"));
+    spoiled(CPU "--ranks 3 --variant stuck --victim 2 --timeout 1", EXIT_CODE_TIMEOUT, 5,
+            SAYS("rank 2 of 3 does not get on", "rank 0 is not done", "all_reduce #3 of 77 fp32 on toy, under way"));
+}
+
+static void waiting_for_a_busy_rank_is_no_standstill(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--variant busy --n 2 --timeout 0.7"), EXIT_CODE_OK);
+}
+
+static void signals_end_the_job(void **state)
+{
+    (void)state;
+    const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++) {
+        unlink("rows.csv");
+        unlink("ran.txt");
+        unlink("pids.txt");
+        pid_t pid = ranks_start(NULL, "bench_toy", "", CPU "--variant stuck");
+        ranks_wait_lines("ran.txt", 4);
+        kill(pid, signals[i]);
+        assert_int_equal(ranks_wait(pid), 128 + signals[i]);
+        assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
+        assert_non_null(strstr(ranks_text("err.txt"), i ? "stopped by SIGTERM" : "stopped by SIGINT"));
+        assert_non_null(strstr(ranks_text("err.txt"), "rows so far are in rows.csv"));
+        ranks_all_gone("pids.txt");
+    }
+}
+
+static void ranks_die_with_the_launcher(void **state)
+{
+    (void)state;
+    pid_t pid = ranks_start(NULL, "bench_toy", "", CPU "--ranks 3 --variant stuck");
+    ranks_wait_lines("ran.txt", 6);
+    kill(pid, SIGKILL);
+    assert_int_equal(ranks_wait(pid), -SIGKILL);
+    ranks_all_gone("pids.txt");
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
+}
+
+static void bad_requests_are_usage_errors(void **state)
+{
+    (void)state;
+    const char *const wrong[] = {"--device cpu --ranks 0",
+                                 "--device cpu --timer graph",
+                                 "--device cpu --no-such",
+                                 "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 --device cpu --ranks 3",
+                                 "RANK=2 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 --device cpu",
+                                 "RANK=x WORLD_SIZE=2 --device cpu",
+                                 "RANK=0 WORLD_SIZE=2 --device cpu"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(run(wrong[i]), EXIT_CODE_USAGE);
+        assert_int_equal(ranks_lines("err.txt"), 1);
+    }
+    assert_non_null(strstr(ranks_text("err.txt"), "MASTER_ADDR"));
+    assert_int_equal(access("pids.txt", F_OK), -1);
+}
+
+/* ---- started by somebody else ---- */
+
+/* A port that was free a moment ago, below those that systems give to connections. */
+static int some_port(void)
+{
+    static int next;
+    return 14000 + (int)(getpid() % 500) * 10 + next++ % 10;
+}
+
+/* Starts a rank by hand; its output goes to out<rank>.txt and err<rank>.txt. */
+static pid_t start_rank(const char *program, int rank, int size, int port, const char *arguments)
+{
+    char all[1024], tag[16];
+    snprintf(all, sizeof all, "RANK=%d WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 STEPBENCH_PORT=%d " CPU "%s", rank, size,
+             port, arguments);
+    snprintf(tag, sizeof tag, "%d", rank);
+    return ranks_start(program, "bench_toy", tag, all);
+}
+
+static void ranks_by_hand(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    pid_t pids[3];
+    for (int r = 2; r >= 0; r--)
+        pids[r] = start_rank(NULL, r, 3, port, "--ranks 3 --variant right");
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(ranks_wait(pids[r]), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+    for (int r = 1; r < 3; r++)
+        assert_int_equal(ranks_lines(r == 1 ? "out1.txt" : "out2.txt"), 0);
+}
+
+/* Two ranks by hand that can't work together: exit codes of both, and what rank 0 (or 1) says. */
+static void unequal(int size0, const char *program1, int rank1, int size1, const char *arguments1, int code,
+                    const char *said)
+{
+    const int port = some_port();
+    pid_t a = start_rank(NULL, 0, size0, port, "--variant right --timeout 5");
+    pid_t b = start_rank(program1, rank1, size1, port, arguments1);
+    int code_b = ranks_wait(b), code_a = ranks_wait(a);
+    const char *err = ranks_text("err0.txt");
+    if (!strstr(err, said))
+        fail_msg("'%s' is not in: %s", said, err);
+    assert_int_equal(code_a, code);
+    assert_int_equal(code_b, code);
+}
+
+static void unequal_ranks_are_refused(void **state)
+{
+    (void)state;
+    const char *same = "--variant right --timeout 5";
+    unequal(2, NULL, 1, 2, "--variant right --timeout 5 --n 1,2", EXIT_CODE_USAGE,
+            "rank 1 has other options than rank 0: 'n=1,2' against 'n=1,2,3'");
+    unequal(2, NULL, 1, 3, same, EXIT_CODE_USAGE, "rank 1 of 3, but rank 0 has a job of 2 ranks");
+    /* A copy with one byte more is another build. */
+    assert_int_equal(system("cat /proc/$PPID/exe > other && echo >> other && chmod +x other"), 0);
+    unequal(2, "./other", 1, 2, same, EXIT_CODE_USAGE, "rank 1 (host ");
+    assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
+}
+
+static void a_rank_started_twice_is_refused(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    pid_t a = start_rank(NULL, 0, 3, port, "--ranks 3 --variant right --timeout 5");
+    pid_t b = start_rank(NULL, 1, 3, port, "--ranks 3 --variant right --timeout 5");
+    pid_t c = start_rank(NULL, 1, 3, port, "--ranks 3 --variant right --timeout 5");
+    assert_int_equal(ranks_wait(a), EXIT_CODE_USAGE);
+    assert_int_equal(ranks_wait(b), EXIT_CODE_USAGE);
+    assert_int_equal(ranks_wait(c), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err0.txt"), "rank 1 was started twice"));
+}
+
+static void missing_ranks_are_named(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    pid_t a = start_rank(NULL, 0, 4, port, "--ranks 4 --variant right --timeout 1");
+    pid_t b = start_rank(NULL, 2, 4, port, "--ranks 4 --variant right --timeout 1");
+    assert_int_equal(ranks_wait(a), EXIT_CODE_TIMEOUT);
+    assert_int_equal(ranks_wait(b), EXIT_CODE_TIMEOUT);
+    assert_non_null(strstr(ranks_text("err0.txt"), "ranks 1, 3 of 4 did not join within --timeout 1 s"));
+    b = start_rank(NULL, 1, 2, some_port(), "--variant right --timeout 0.5");
+    assert_int_equal(ranks_wait(b), EXIT_CODE_TIMEOUT);
+    assert_non_null(strstr(ranks_text("err1.txt"), "rank 1 of 2 can't reach rank 0 at 127.0.0.1 port"));
+}
+
+static void a_port_of_another_job_is_said(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    char own[128];
+    snprintf(own, sizeof own, "--variant right --timeout 1");
+    pid_t a = start_rank(NULL, 0, 2, port, own);
+    setenv("STEPBENCH_RUN_ID", "another", 1);
+    pid_t b = start_rank(NULL, 1, 2, port, own);
+    unsetenv("STEPBENCH_RUN_ID");
+    assert_int_equal(ranks_wait(b), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err1.txt"), "another job listens on this port"));
+    assert_int_equal(ranks_wait(a), EXIT_CODE_TIMEOUT);
+}
+
+static void dead_and_stuck_ranks_by_hand(void **state)
+{
+    (void)state;
+    const struct {
+        const char *arguments;
+        int codes[2], speaker;
+        const char *said;
+    } fates[] = {
+        {"--variant killed", {EXIT_CODE_TIMEOUT, -SIGKILL}, 0, "rank 1 of 2 (host "},
+        {"--variant killed --victim 0", {-SIGKILL, EXIT_CODE_TIMEOUT}, 1, "rank 1 of 2 lost its connection to rank 0"},
+        {"--variant stuck --timeout 1", {EXIT_CODE_TIMEOUT, EXIT_CODE_TIMEOUT}, 0, "rank 1 of 2 does not get on"},
+    };
+    for (size_t i = 0; i < sizeof fates / sizeof *fates; i++) {
+        const int port = some_port();
+        unlink("rows.csv");
+        const double start = ranks_seconds();
+        pid_t a = start_rank(NULL, 0, 2, port, fates[i].arguments),
+              b = start_rank(NULL, 1, 2, port, fates[i].arguments);
+        assert_int_equal(ranks_wait(a), fates[i].codes[0]);
+        assert_int_equal(ranks_wait(b), fates[i].codes[1]);
+        assert_true(ranks_seconds() - start < 5);
+        const char *err = ranks_text(fates[i].speaker ? "err1.txt" : "err0.txt");
+        if (!strstr(err, fates[i].said) || !strstr(err, "n=2") || !strstr(err, "all_gather #2"))
+            fail_msg("'%s' is not in: %s", fates[i].said, err);
+        assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
+    }
+}
+
+static void under_mpirun(void **state)
+{
+    (void)state;
+    if (system("mpirun --version >/dev/null 2>&1") != 0) {
+        print_message("mpirun is not here\n");
+        skip();
+    }
+    char self[512] = "", arguments[1024];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    assert_int_equal(symlink(self, "bench_toy"), 0);
+    snprintf(arguments, sizeof arguments,
+             "--allow-run-as-root --oversubscribe -np 3 ./bench_toy " CPU "--variant right --ranks 3");
+    assert_int_equal(ranks_wait(ranks_start("mpirun", "mpirun", "", arguments)), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+    assert_int_equal(ranks_lines("ran.txt"), 3 * 3);
+}
+
+/* ---- the pieces ---- */
+
+static void place_is_found_in_order(void **state)
+{
+    (void)state;
+    launch_place p;
+    char msg[512], host[64];
+    static const char *const all[] = {"RANK",
+                                      "WORLD_SIZE",
+                                      "LOCAL_RANK",
+                                      "LOCAL_WORLD_SIZE",
+                                      "MASTER_ADDR",
+                                      "MASTER_PORT",
+                                      "OMPI_COMM_WORLD_RANK",
+                                      "OMPI_COMM_WORLD_SIZE",
+                                      "OMPI_COMM_WORLD_LOCAL_RANK",
+                                      "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                      "PMI_RANK",
+                                      "PMI_SIZE",
+                                      "SLURM_PROCID",
+                                      "SLURM_STEP_ID",
+                                      "SLURM_STEP_NUM_TASKS",
+                                      "SLURM_LOCALID",
+                                      "SLURM_STEP_NODELIST",
+                                      "SLURM_STEP_NUM_NODES"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        unsetenv(all[i]);
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_null(p.by);
+
+    setenv("SLURM_PROCID", "0", 1); /* the shell of an allocation */
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_null(p.by);
+    setenv("SLURM_STEP_ID", "7", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_null(p.by);
+    setenv("SLURM_PROCID", "5", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+    setenv("SLURM_LOCALID", "1", 1);
+    setenv("SLURM_STEP_NODELIST", "gpu[07-09,12],login1", 1);
+    setenv("SLURM_STEP_NUM_NODES", "2", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_string_equal(p.by, "srun");
+    assert_int_equal(p.rank, 5);
+    assert_int_equal(p.local_rank, 1);
+    assert_string_equal(p.master, "gpu07");
+    assert_true(p.port >= 20000 && p.port < 30000);
+
+    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    assert_false(launch_place_find(&p, msg, sizeof msg));
+    assert_non_null(strstr(msg, "mpirun -x MASTER_ADDR"));
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_string_equal(p.by, "mpirun");
+    assert_string_equal(p.master, "127.0.0.1");
+
+    setenv("RANK", "2", 1);
+    setenv("WORLD_SIZE", "3", 1);
+    setenv("MASTER_ADDR", "10.0.0.9", 1);
+    setenv("MASTER_PORT", "29500", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_string_equal(p.by, "torchrun");
+    assert_string_equal(p.master, "10.0.0.9");
+    assert_int_equal(p.port, 29501); /* 29500 is torchrun's */
+    assert_int_equal(p.local_rank, -1);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        unsetenv(all[i]);
+
+    launch_first_host("node1,node2", host, sizeof host);
+    assert_string_equal(host, "node1");
+    launch_first_host("n-[3,5-9]", host, sizeof host);
+    assert_string_equal(host, "n-3");
+}
+
+static rank_view at(unsigned long enqueued, double beat_age_s, double move_age_s)
+{
+    rank_view v = {.s = {.enqueued = enqueued}, .beat_age_s = beat_age_s, .move_age_s = move_age_s};
+    snprintf(v.s.last, sizeof v.s.last, "all_reduce #%lu of 8 fp32 on c", enqueued);
+    return v;
+}
+
+static void the_right_rank_is_blamed(void **state)
+{
+    (void)state;
+    char text[2048];
+    rank_view v[3] = {at(5, 0, 1), at(5, 0, 1), at(5, 0, 1)};
+    assert_false(hub_stuck(v, 3, 2, text, sizeof text));
+    v[1] = at(4, 0, 3); /* did not enqueue what the others wait in */
+    v[0].move_age_s = 2.9;
+    assert_false(hub_stuck(v, 3, 2, text, sizeof text)); /* rank 2 gets on */
+    v[2].move_age_s = 2.9;
+    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 1 of 3 does not get on, while"));
+    v[2].beat_age_s = 2.5; /* does not even run */
+    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 2 of 3 does not run"));
+    v[0] = v[1] = v[2] = at(5, 0, 3);
+    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "nor do the others"));
+    snprintf(v[2].s.last, sizeof v[2].s.last, "all_reduce #5 of 9 fp32 on c");
+    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "disagree about a collective"));
+    assert_non_null(strstr(text, "of 9 fp32"));
+    for (int r = 0; r < 3; r++) /* whoever waits for the others is not stuck */
+        v[r].s.waiting = r != 1;
+    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 1 of 3"));
+    v[1].left = true;
+    assert_false(hub_stuck(v, 3, 2, text, sizeof text));
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
+
+int main(int argc, char **argv)
+{
+    const char *name = strrchr(argv[0], '/');
+    if (strcmp(name ? name + 1 : argv[0], "bench_toy") == 0)
+        return toy_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(place_is_found_in_order),
+        cmocka_unit_test(the_right_rank_is_blamed),
+        IN_FOLDER(rank_0_alone_writes),
+        IN_FOLDER(resume_is_agreed),
+        IN_FOLDER(dry_run_starts_nobody),
+        IN_FOLDER(a_dead_rank_ends_the_job),
+        IN_FOLDER(a_stuck_rank_ends_the_job_at_the_timeout),
+        IN_FOLDER(waiting_for_a_busy_rank_is_no_standstill),
+        IN_FOLDER(signals_end_the_job),
+        IN_FOLDER(ranks_die_with_the_launcher),
+        IN_FOLDER(bad_requests_are_usage_errors),
+        IN_FOLDER(ranks_by_hand),
+        IN_FOLDER(unequal_ranks_are_refused),
+        IN_FOLDER(a_rank_started_twice_is_refused),
+        IN_FOLDER(missing_ranks_are_named),
+        IN_FOLDER(a_port_of_another_job_is_said),
+        IN_FOLDER(dead_and_stuck_ranks_by_hand),
+        IN_FOLDER(under_mpirun),
+    };
+    return cmocka_run_group_tests_name("launch", tests, NULL, NULL);
+}

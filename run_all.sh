@@ -42,6 +42,7 @@ small_options() { # NAME
         transformer) echo --size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1 ;;
         mixed_precision) echo --size tiny --seq 32 --width 768 --iters 3 --warmup 1 ;;
         memory) echo --size tiny --seq 16 ;;
+        allreduce) echo --ranks 2 --bytes 1K,1M --dtype fp32 --iters 3 --warmup 1 ;;
         accounting) echo --tokens 0,1024 --ranks 2 --bucket 0,25M ;;
         *) echo --iters 3 --warmup 1 ;;
     esac
@@ -121,10 +122,10 @@ make -j"$(nproc)" --no-print-directory BUILD=build || exit 1
 logs=build/logs
 mkdir -p "$logs"
 summary='' results='' worst=0 supported=0
-record() { summary+=$(printf '  %-18s %5d %7d s' "$1" "$2" "$3")$'\n'; } # WHAT EXIT SECONDS
+record() { summary+=$(printf '  %-22s %5d %7d s' "$1" "$2" "$3")$'\n'; } # WHAT EXIT SECONDS
 
 finish() {
-    [ -n "$summary" ] && printf '\n  %-18s %5s %9s\n%s' bench exit time "$summary"
+    [ -n "$summary" ] && printf '\n  %-22s %5s %9s\n%s' bench exit time "$summary"
     [ -z "$results" ] || echo "results: $results"
     exit "$1"
 }

@@ -265,5 +265,29 @@ if [ -s "$accounting" ]; then # a question's rows are told by the parameters tha
     fi
 fi
 
+allreduce=$results/bench_allreduce.csv
+if [ -s "$allreduce" ]; then
+    # collective NAME TITLE BY SUFFIX [COLUMN=VALUE ...]: one figure; BY is the column that has a colour a value
+    collective() {
+        name=$1 title=$2 by=$3 suffix=$4
+        shift 4
+        pick "$allreduce" "bytes,mode,dtype,$by" "$@" && several "$(values bytes)" || return 0
+        modes=
+        for each in eager graph; do
+            case " $(values mode) " in *" $each "*) modes="$modes $each" ;; esac
+        done
+        draw allreduce_sizes.gp "allreduce_$name" "$title ($shape)" "by = '$by'" "suffix = '$suffix'" \
+            "series = '$(values "$by")'" "sizes = '$(values bytes)'" "modes = '$modes'"
+    }
+    for dtype in $(each_dtype "$allreduce"); do
+        place=1
+        case " $("$report" --values "$allreduce" in_place status=ok "dtype=$dtype") " in *" 1 "*) ;; *) place=0 ;; esac
+        collective "ranks_$dtype" "All-reduce, $dtype" ranks ' ranks' "dtype=$dtype" "in_place=$place" variant=all-reduce
+        most=$("$report" --values "$allreduce" ranks status=ok "dtype=$dtype")
+        most=${most##* }
+        collective "ops_$dtype" "Collectives, $dtype" variant '' "dtype=$dtype" "in_place=$place" "ranks=$most"
+    done
+fi
+
 echo "$drawn figures in $out"
 exit $failed

@@ -95,6 +95,7 @@ static void write_sections(FILE *out, const char *dir)
     transformer_findings(out, dir);
     mixed_findings(out, dir);
     memory_findings(out, dir);
+    allreduce_findings(out, dir);
     accounting_findings(out, dir);
     fprintf(out, "\n");
     ran_section(out, dir);
@@ -105,6 +106,7 @@ static void write_sections(FILE *out, const char *dir)
     transformer_section(out, dir);
     mixed_section(out, dir);
     memory_section(out, dir);
+    allreduce_section(out, dir);
     accounting_section(out, dir);
     pytorch_section(out, dir);
     published_section(out, dir);

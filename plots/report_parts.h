@@ -36,6 +36,7 @@ void attention_findings(FILE *out, const char *dir);
 void transformer_findings(FILE *out, const char *dir);
 void mixed_findings(FILE *out, const char *dir);
 void memory_findings(FILE *out, const char *dir);
+void allreduce_findings(FILE *out, const char *dir);
 void accounting_findings(FILE *out, const char *dir);
 void machine_section(FILE *out, const char *dir);
 void ran_section(FILE *out, const char *dir);
@@ -46,6 +47,7 @@ void transformer_section(FILE *out, const char *dir); /* beside PyTorch where py
 void mixed_section(FILE *out, const char *dir);
 void memory_section(FILE *out, const char *dir); /* likewise, and beside the write-ups */
 void accounting_section(FILE *out, const char *dir);
+void allreduce_section(FILE *out, const char *dir); /* beside PyTorch and nccl-tests where their CSVs are there */
 void pytorch_section(FILE *out, const char *dir);   /* times of PyTorch from the same run */
 void published_section(FILE *out, const char *dir); /* the write-ups' tables, from <dir>/../published/ */
 

@@ -57,6 +57,9 @@ static const struct entry {
       {"before_step_bytes", "before the first update", "bytes"},
       {"after_step_bytes", "from then on", "bytes"},
       {"wire_bytes", "sent in a step", "bytes"}}},
+    {"bench_allreduce",
+     "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
+     {{"median_ms", "", "ms"}, {"algbw_gb_s", "=", "GB/s"}, {"busbw_gb_s", "=", "GB/s on the bus"}}},
 };
 
 static size_t newest_ok(const table *t)

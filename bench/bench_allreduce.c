@@ -1,0 +1,169 @@
+/* bench_allreduce: how long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?
+ *
+ * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1 GB on
+ * 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that data parallelism is made of.
+ *
+ * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over samples,
+ * algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every element of every
+ * rank's result is compared before and after timing.
+ * Run: ./bench_allreduce                                      as many ranks as there are GPUs
+ *      ./bench_allreduce --ranks 2 --bytes 1K:1G:*2 --mode graph --variant all-reduce
+ *      ./bench_allreduce --device cpu --ranks 2,4 --bytes 1MB,10MB,100MB,1GB
+ * Expect: NVLink 300 to 370 GB/s of busbw at 100 MiB and more; Gloo on one host about 1 GB/s.
+ * Limits: one communicator and one stream; contention with compute is the business of the ddp benches. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/collective.h"
+#include "common/core/error.h"
+
+static option_spec option_table[] = {
+    LAUNCH_RANKS("2", "2,4"),
+    {"bytes", OPTION_BYTES, OPTION_LIST, "1M,10M,100M,1G", NULL, 1, 1e12, NULL, "bytes",
+     "size of the op: what every rank has before an all-reduce, reduce-scatter or broadcast, and after an all-gather"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "of the elements"},
+    {"in-place", OPTION_FLAG, OPTION_LIST, "0,1", "1", 0, 1, NULL, "", "the result replaces the input"},
+    {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph", "eager", 0, -1, "eager|graph", "",
+     "each call launched by the host, or a CUDA graph of the calls replayed"},
+    {"calls", OPTION_INT, 0, "0", NULL, 0, 100, NULL, "calls",
+     "collectives back to back in a sample; 0: as many as last a millisecond"},
+    {"warmup", OPTION_INT, 0, "5", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
+    {"iters", OPTION_INT, 0, "20", NULL, 1, 100000, NULL, "samples", "samples of each case"},
+    {"max-time", OPTION_REAL, 0, "10", NULL, 0, 86400, NULL, "s",
+     "fewer samples, at least 3, where they would take longer than this; 0: never"},
+    {0}};
+
+static const variant_spec variant_table[] = {{"all-reduce", "the sum of all ranks' tensors, on every rank"},
+                                             {"all-gather", "all ranks' slices, on every rank"},
+                                             {"reduce-scatter", "the sum of all ranks' tensors, a slice on each rank"},
+                                             {"broadcast", "rank 0's tensor, on every rank"},
+                                             {0}};
+
+static const column_spec column_table[] = {
+    {"median_ms", COLUMN_REAL, true, "one call; a sample is that of the slowest rank"},
+    {"mean_ms", COLUMN_REAL, true, "over the samples"},
+    {"min_ms", COLUMN_REAL, false, "fastest sample"},
+    {"max_ms", COLUMN_REAL, false, "slowest sample"},
+    {"std_ms", COLUMN_REAL, true, "standard deviation of the samples"},
+    {"algbw_gb_s", COLUMN_REAL, true, "size / median_ms"},
+    {"busbw_gb_s", COLUMN_REAL, true,
+     "algbw times 2(n-1)/n (all-reduce), (n-1)/n (all-gather, reduce-scatter) or 1 (broadcast)"},
+    {"size", COLUMN_TEXT, true, "the size with its unit: MiB are 2^20 bytes, MB 10^6"},
+    {"rank_mean_ms", COLUMN_TEXT, false, "mean of each rank's own samples, in the order of ranks"},
+    {"slowest_rank", COLUMN_INT, false, "the rank with the largest mean"},
+    {"first_call_ms", COLUMN_REAL, false, "the first call after the check, slowest rank, by the host's clock"},
+    {"moved_bytes", COLUMN_REAL, false, "the size, less what does not part evenly among ranks and elements"},
+    {"n_samples", COLUMN_INT, false, "samples"},
+    {"n_calls", COLUMN_INT, false, "calls back to back in each sample"},
+    {"backend", COLUMN_TEXT, true, "the library and its version"},
+    {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
+    {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
+    {"err_elements", COLUMN_INT, false, "elements that differ from the exact result, on all ranks together"},
+    {0}};
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    if (option_given(o, "timer")) {
+        snprintf(msg, msg_bytes,
+                 "--timer means nothing here: --mode says how calls are made, and with that their clock");
+        return false;
+    }
+    return true;
+}
+
+static const bench_info info = {
+    .name = "bench_allreduce",
+    .summary = "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
+    .notes = "One row is one op (the variant), number of ranks, size, dtype and mode. A job of the largest --ranks is "
+             "started;\n"
+             "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier.\n"
+             "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
+             "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
+    .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"
+                "./bench_allreduce --bytes 1MB,10MB,100MB,1GB --dtype fp32 --mode eager\n"
+                "./bench_allreduce --device cpu --ranks 2,4,6 --variant all-reduce",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate};
+
+/* ---- the bench ---- */
+
+typedef struct communicators { /* one for each number of ranks, made when it is first wanted */
+    size_t n;
+    comm **c;
+} communicators;
+
+static collective_op op_of(const char *variant)
+{
+    static const char *const names[] = {[COLLECTIVE_ALL_REDUCE] = "all-reduce",
+                                        [COLLECTIVE_ALL_GATHER] = "all-gather",
+                                        [COLLECTIVE_REDUCE_SCATTER] = "reduce-scatter",
+                                        [COLLECTIVE_BROADCAST] = "broadcast"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(variant, names[i]) == 0)
+            return (collective_op)i;
+    die(EXIT_CODE_FAILURE, "bug: no op '%s'", variant);
+}
+
+static void start(session *s)
+{
+    communicators *all = xcalloc(1, sizeof *all);
+    all->c = xcalloc(option_count(s->opt, "ranks"), sizeof *all->c);
+    s->user = all;
+}
+
+/* NULL on every rank, with the reason, when it can't be made. */
+static comm *communicator(session *s, int ranks, char *why, size_t why_bytes)
+{
+    communicators *all = s->user;
+    for (size_t i = 0; i < all->n; i++)
+        if (comm_size(all->c[i]) == ranks)
+            return all->c[i];
+    comm *c = comm_create(launch_of(s), s->dev, &(comm_options){.name = "world", .ranks = ranks}, why, why_bytes);
+    if (c)
+        all->c[all->n++] = c;
+    return c;
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    char why[512] = "";
+    collective k = {.s = s,
+                    .l = launch_of(s),
+                    .k = c,
+                    .w = w,
+                    .op = op_of(case_variant(c)),
+                    .t = strcmp(case_text(c, "dtype"), "bf16") == 0 ? COMM_BF16 : COMM_FP32,
+                    .in_place = case_int(c, "in-place"),
+                    .graph = strcmp(case_text(c, "mode"), "graph") == 0};
+    k.c = communicator(s, (int)case_int(c, "ranks"), why, sizeof why);
+    if (k.c)
+        collective_run(&k);
+    else
+        row_status_set(w, ROW_SKIP, "%s", why);
+}
+
+static void finish(session *s)
+{
+    communicators *all = s->user;
+    for (size_t i = all->n; i-- > 0;)
+        comm_destroy(all->c[i]);
+    free(all->c);
+    free(all);
+}
+
+static double estimate_bytes(const options *o, const bench_case *c)
+{
+    (void)o;
+    const bool copy = !case_int(c, "in-place") || strcmp(case_variant(c), "all-reduce") == 0;
+    return (copy ? 2 : 1) * (double)case_int(c, "bytes");
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {start, run, finish, estimate_bytes};
+    launch_default_ranks(option_table, "2,4,6,8");
+    return launch_main(&info, &hooks, argc, argv);
+}

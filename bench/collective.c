@@ -1,0 +1,194 @@
+/* A case of bench_allreduce: what the ranks agree on, verification, and the statistics over ranks. */
+#include "bench/collective.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+static const double sample_ms = 1;
+enum { CALLS_MAX = 100, SAMPLES_MIN = 3 };
+
+/* ---- set-up and verification ---- */
+
+static void set_sizes(collective *k)
+{
+    const size_t e = comm_dtype_bytes(k->t), n = (size_t)comm_size(k->c);
+    const bool sliced = k->op == COLLECTIVE_ALL_GATHER || k->op == COLLECTIVE_REDUCE_SCATTER;
+    k->count = (size_t)case_int(k->k, "bytes") / e / (sliced ? n : 1);
+    k->send_n = k->count * (k->op == COLLECTIVE_REDUCE_SCATTER ? n : 1);
+    k->recv_n = k->count * (k->op == COLLECTIVE_ALL_GATHER ? n : 1);
+    k->bytes = (double)(k->count * e) * (sliced ? (double)n : 1);
+}
+
+/* True on every rank when every member has its buffers. */
+static bool set_up(collective *k)
+{
+    size_t asked = 0;
+    const bool have = !k->member || collective_allocate(k, &asked);
+    if (launch_all(k->l, "memory", have))
+        return true;
+    row_status_set(k->w, ROW_OOM, "a rank has no memory for the buffers of %s (%zu bytes here)", case_key(k->k), asked);
+    return false;
+}
+
+/* True on every rank when every member has the right result; else the row says what is wrong. */
+static bool verified(collective *k, const char *when)
+{
+    int64_t mine = 0, *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), wrong = 0;
+    int worst = 0;
+    if (k->member) {
+        collective_fill(k);
+        comm_barrier(k->c, device_stream(k->s->dev));
+        collective_enqueue(k, 1);
+        collective_wait(k);
+        mine = (int64_t)collective_wrong(k);
+    }
+    launch_gather(k->l, "wrong elements", &mine, sizeof mine, all);
+    for (int r = 0; r < launch_size(k->l); r++) {
+        wrong += all[r];
+        worst = all[r] > all[worst] ? r : worst;
+    }
+    row_int(k->w, "err_elements", wrong);
+    if (wrong)
+        row_status_set(k->w, ROW_FAIL, "%s timing %lld elements are wrong, most of them (%lld) on rank %d", when,
+                       (long long)wrong, (long long)all[worst], worst);
+    free(all);
+    return wrong == 0;
+}
+
+/* ---- measuring ---- */
+
+/* The same numbers of calls and samples on all ranks. A sum over n ranks in place must not overflow within a sample. */
+static void plan_samples(collective *k)
+{
+    double mine = k->member ? collective_estimate(k) : 0, estimate = 0;
+    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    launch_gather(k->l, "estimate", &mine, sizeof mine, all);
+    for (int r = 0; r < launch_size(k->l); r++)
+        estimate = fmax(estimate, all[r]);
+    free(all);
+    const int asked = (int)option_int(k->s->opt, "calls");
+    const int most = k->source ? (int)fmin(CALLS_MAX, 115 / fmax(log2(comm_size(k->c)), 1)) : CALLS_MAX;
+    const int wanted = asked                  ? asked
+                       : k->s->timing.cold_l2 ? 1
+                       : estimate < sample_ms ? (int)ceil(sample_ms / fmax(estimate, 1e-4))
+                                              : 1;
+    k->calls = wanted < most ? wanted : most;
+    const double each_s = fmax(estimate, 1e-4) * k->calls * 1e-3, limit_s = k->s->timing.max_s;
+    k->samples = k->s->timing.iters;
+    if (limit_s > 0 && k->samples > SAMPLES_MIN && each_s * k->samples > limit_s)
+        k->samples = (int)fmax(SAMPLES_MIN, limit_s / each_s);
+}
+
+static double mean_of(const double *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i];
+    return sum / n;
+}
+
+/* all: (size, samples) */
+static void fill_row(collective *k, const double *all, double first_ms)
+{
+    const int ranks = comm_size(k->c);
+    char text[2048] = "", size[64];
+    samples slowest = {0};
+    double worst_mean = 0;
+    int worst = 0;
+    for (int i = 0; i < k->samples; i++) {
+        double most = 0;
+        for (int r = 0; r < ranks; r++)
+            most = fmax(most, all[(size_t)r * (size_t)k->samples + (size_t)i]);
+        samples_add(&slowest, most);
+    }
+    for (int r = 0; r < ranks; r++) {
+        const double mean = mean_of(all + (size_t)r * (size_t)k->samples, k->samples);
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%.6g", r ? " " : "", mean);
+        worst = mean > worst_mean ? r : worst;
+        worst_mean = fmax(worst_mean, mean);
+    }
+    const stats s = stats_of(&slowest);
+    const double rate = collective_gb_s(k->bytes, s.median);
+    collective_size_text(case_int(k->k, "bytes"), size, sizeof size);
+    row_real(k->w, "median_ms", s.median);
+    row_real(k->w, "mean_ms", s.mean);
+    row_real(k->w, "min_ms", s.min);
+    row_real(k->w, "max_ms", s.max);
+    row_real(k->w, "std_ms", s.stdev);
+    row_real(k->w, "algbw_gb_s", rate);
+    row_real(k->w, "busbw_gb_s", rate * collective_bus_factor(k->op, ranks));
+    row_text(k->w, "rank_mean_ms", text);
+    row_int(k->w, "slowest_rank", worst);
+    row_real(k->w, "first_call_ms", first_ms);
+    row_text(k->w, "size", size);
+    row_real(k->w, "moved_bytes", k->bytes);
+    row_int(k->w, "n_samples", k->samples);
+    row_int(k->w, "n_calls", k->calls);
+    row_text(k->w, "backend", comm_backend(k->c));
+    row_int(k->w, "hosts", launch_hosts(k->l));
+    row_text(k->w, "timer", device_kind_of(k->s->dev) == DEVICE_CPU ? "host" : k->replay ? "graph" : "event");
+    samples_free(&slowest);
+}
+
+static void measure(collective *k)
+{
+    samples mine = {0};
+    plan_samples(k);
+    const bool captured = !k->graph || !k->member || collective_capture(k);
+    if (!launch_all(k->l, "graph", captured)) {
+        row_status_set(k->w, ROW_SKIP, "%s can't be captured in a graph", case_variant(k->k));
+        return;
+    }
+    if (k->member)
+        collective_sample(k, &mine);
+    const size_t n = (size_t)k->samples;
+    double *own = xcalloc(n + 1, sizeof *own), *all = xcalloc((size_t)launch_size(k->l) * (n + 1), sizeof *all);
+    double *times = xcalloc((size_t)comm_size(k->c) * n, sizeof *times), first_ms = 0;
+    if (k->member)
+        memcpy(own, mine.x, n * sizeof *own);
+    own[n] = k->first_ms;
+    launch_gather(k->l, "samples", own, (n + 1) * sizeof *own, all);
+    for (size_t r = 0; r < (size_t)comm_size(k->c); r++) {
+        memcpy(times + r * n, all + r * (n + 1), n * sizeof *times);
+        first_ms = fmax(first_ms, all[r * (n + 1) + n]);
+    }
+    fill_row(k, times, first_ms);
+    free(times);
+    free(all);
+    free(own);
+    samples_free(&mine);
+}
+
+void collective_run(collective *k)
+{
+    const bool check = option_flag(k->s->opt, "check");
+    k->member = comm_rank(k->c) >= 0;
+    k->warmup = k->s->timing.warmup;
+    set_sizes(k);
+    if (k->count == 0) {
+        row_status_set(k->w, ROW_SKIP, "%lld bytes are less than an element for each of %d ranks",
+                       (long long)case_int(k->k, "bytes"), comm_size(k->c));
+        return;
+    }
+    if (k->graph && device_kind_of(k->s->dev) == DEVICE_CPU) {
+        row_status_set(k->w, ROW_SKIP, "the CPU has no graphs");
+        return;
+    }
+    if (!set_up(k))
+        return;
+    if (k->member && !check)
+        collective_fill(k);
+    if (!check || verified(k, "before")) {
+        measure(k);
+        if (check)
+            verified(k, "after");
+    }
+    if (k->replay)
+        device_graph_destroy(k->s->dev, k->replay);
+    k->replay = NULL;
+}

@@ -1,0 +1,49 @@
+/* One case of bench_allreduce on one rank: its buffers, its data, its op, its clock. What is agreed between ranks is in
+ * collective.c; nothing else of it knows the others. */
+#ifndef STEPBENCH_BENCH_COLLECTIVE_H
+#define STEPBENCH_BENCH_COLLECTIVE_H
+
+#include "common/core/formulas_collective.h"
+#include "common/core/stats.h"
+#include "common/device/session.h"
+#include "common/dist/comm.h"
+
+enum { COLLECTIVE_PERIOD = 4099 }; /* elements after which inputs repeat: a prime, so that no slice starts alike */
+
+typedef struct collective {
+    session *s;
+    launch *l;
+    comm *c;
+    const bench_case *k;
+    row *w;
+    collective_op op;
+    comm_dtype t;
+    bool in_place, graph, member;
+    size_t count;               /* as in comm.h */
+    size_t send_n, recv_n;      /* elements */
+    double bytes;               /* of the op: what bandwidth counts */
+    void *send, *recv;          /* in place: both in one buffer */
+    void *source;               /* of an all-reduce in place, which destroys its input; else NULL */
+    device_graph *replay;       /* NULL: eager */
+    int calls, samples, warmup; /* of a sample; in all; before */
+    double first_ms;            /* the first call of this case, with what it sets up */
+} collective;
+
+/* Runs the case and fills the row; every rank of the job calls it, members or not. */
+void collective_run(collective *k);
+
+/* ---- data (collective_data.c): whole numbers, exact in 8 bits of mantissa also when summed over all ranks ---- */
+
+bool collective_allocate(collective *k, size_t *asked_bytes); /* false: no memory for so much */
+void collective_fill(collective *k);                          /* this rank's input; NaN or nonsense elsewhere */
+size_t collective_wrong(collective *k);                       /* elements of the result that are not exact */
+
+/* ---- time (collective_time.c) ---- */
+
+void collective_enqueue(collective *k, int calls);
+void collective_wait(collective *k);                    /* until all that is enqueued is done */
+double collective_estimate(collective *k);              /* ms of a call, by the host's clock, after the warm-up */
+bool collective_capture(collective *k);                 /* the calls of a sample as a graph; false: can't be */
+void collective_sample(collective *k, samples *out_ms); /* k->samples of them, each the mean of its calls */
+
+#endif

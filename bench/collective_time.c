@@ -1,0 +1,91 @@
+/* The clock of a collective. A sample starts behind a barrier, so that no rank's lateness counts as the op's time, and
+ * is one call, or as many back to back as last a millisecond: on a GPU events around them on the stream, or a graph of
+ * them replayed; on a CPU the host's clock. */
+#include "bench/collective.h"
+#include "common/core/error.h"
+#include "common/device/watchdog.h"
+
+void collective_enqueue(collective *k, int calls)
+{
+    void *stream = device_stream(k->s->dev);
+    for (int i = 0; i < calls; i++)
+        switch (k->op) {
+        case COLLECTIVE_ALL_REDUCE: comm_all_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream); break;
+        case COLLECTIVE_ALL_GATHER: comm_all_gather(k->c, k->send, k->recv, k->count, k->t, stream); break;
+        case COLLECTIVE_REDUCE_SCATTER:
+            comm_reduce_scatter(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);
+            break;
+        case COLLECTIVE_BROADCAST: comm_broadcast(k->c, k->send, k->recv, k->count, k->t, 0, stream); break;
+        }
+}
+
+void collective_wait(collective *k)
+{
+    device_sync(k->s->dev);
+    watchdog_beat();
+}
+
+double collective_estimate(collective *k)
+{
+    double total = 0;
+    int n = 0;
+    for (int i = 0; i < k->warmup || n == 0; i++) {
+        const double start = host_seconds();
+        collective_enqueue(k, 1);
+        collective_wait(k);
+        if (i == 0)
+            k->first_ms = (host_seconds() - start) * 1e3;
+        if (i == 0 && k->warmup > 1)
+            continue;
+        total += host_seconds() - start;
+        n++;
+    }
+    return total * 1e3 / n;
+}
+
+bool collective_capture(collective *k)
+{
+    if (!device_graph_begin(k->s->dev))
+        return false;
+    collective_enqueue(k, k->calls);
+    k->replay = device_graph_end(k->s->dev);
+    return k->replay;
+}
+
+static void restore(collective *k)
+{
+    const size_t bytes = k->send_n * comm_dtype_bytes(k->t);
+    if (k->source) /* summed up again and again it would overflow */
+        device_copy(k->s->dev, k->send, k->source, bytes);
+    if (k->s->timing.cold_l2)
+        device_l2_flush(k->s->dev);
+}
+
+static double one_sample(collective *k, device_event *from, device_event *to)
+{
+    device *d = k->s->dev;
+    restore(k);
+    comm_barrier(k->c, device_stream(d));
+    device_event_record(d, from);
+    if (k->replay)
+        device_graph_launch(d, k->replay);
+    else
+        collective_enqueue(k, k->calls);
+    device_event_record(d, to);
+    const double ms = device_event_ms(d, from, to);
+    collective_wait(k);
+    return ms / k->calls;
+}
+
+void collective_sample(collective *k, samples *out_ms)
+{
+    device *d = k->s->dev;
+    device_event *from = device_event_create(d), *to = device_event_create(d);
+    if (k->graph && !k->replay)
+        die(EXIT_CODE_FAILURE, "bug: a graph was asked for and there is none");
+    one_sample(k, from, to); /* the graph's first launch uploads it */
+    for (int i = 0; i < k->samples; i++)
+        samples_add(out_ms, one_sample(k, from, to));
+    device_event_destroy(d, from);
+    device_event_destroy(d, to);
+}

@@ -1,0 +1,226 @@
+/* bench_allreduce in the report: collectives by number of ranks and size, beside PyTorch and nccl-tests. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "plots/report_parts.h"
+
+/* How a row was made, in the order of the columns. */
+static const struct {
+    const char *mode, *in_place, *what;
+} ways[] = {{"eager", "1", "eager, in place"},
+            {"eager", "0", "eager"},
+            {"graph", "1", "graph, in place"},
+            {"graph", "0", "graph"}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static size_t row_of(const table *t, const char *ranks, const char *bytes, size_t way)
+{
+    return table_find(t, "ranks", ranks, "bytes", bytes, "mode", ways[way].mode, "in_place", ways[way].in_place, NULL);
+}
+
+/* ---- those of others ---- */
+
+/* Files in the folder of results; a time that is not there is NAN. */
+typedef struct peers {
+    csv *pytorch, *nccl_tests;
+} peers;
+
+static csv *open_peer(const char *dir, const char *name)
+{
+    char *path = xasprintf("%s/%s", dir, name);
+    csv *c = csv_read(path);
+    free(path);
+    return c;
+}
+
+static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
+{
+    const char *cell = csv_cell(c, row, column);
+    return cell && strcmp(cell, want) == 0;
+}
+
+/* PyTorch reduces in place, from the host. */
+static double pytorch_ms(const peers *p, const table *t, size_t row)
+{
+    const char *backend = table_text(t, row, "backend");
+    char library[16];
+    snprintf(library, sizeof library, "%.*s", (int)strcspn(backend, " "), backend);
+    for (size_t i = 0; p->pytorch && row != NO_ROW && i < p->pytorch->rows; i++)
+        if (cell_is(p->pytorch, i, "backend", library) &&
+            cell_is(p->pytorch, i, "ranks", table_text(t, row, "ranks")) &&
+            cell_is(p->pytorch, i, "bytes", table_text(t, row, "bytes")) &&
+            strcmp(table_text(t, row, "mode"), "eager") == 0)
+            return csv_real(p->pytorch, i, "ms");
+    return NAN;
+}
+
+static double nccl_tests_ms(const peers *p, const table *t, size_t row)
+{
+    for (size_t i = 0; p->nccl_tests && row != NO_ROW && i < p->nccl_tests->rows; i++)
+        if (cell_is(p->nccl_tests, i, "ranks", table_text(t, row, "ranks")) &&
+            cell_is(p->nccl_tests, i, "mode", table_text(t, row, "mode")) &&
+            cell_is(p->nccl_tests, i, "bytes", table_text(t, row, "bytes")) &&
+            strncmp(table_text(t, row, "backend"), "nccl", 4) == 0)
+            return csv_real(p->nccl_tests, i, "us") * 1e-3;
+    return NAN;
+}
+
+typedef double peer_time(const peers *p, const table *t, size_t row);
+static const struct {
+    peer_time *ms;
+    const char *who;
+} peer_list[] = {{pytorch_ms, "PyTorch"}, {nccl_tests_ms, "nccl-tests"}};
+enum { PEERS = sizeof peer_list / sizeof *peer_list };
+
+/* ---- in short ---- */
+
+void allreduce_findings(FILE *out, const char *dir)
+{
+    table *all = open_result(dir, "bench_allreduce.csv");
+    if (!all)
+        return;
+    table *t = table_where(all, "variant", "all-reduce", "status", "ok", "dtype", "fp32", NULL);
+    values ranks = table_values(t, "ranks");
+    for (size_t i = 0; i < ranks.n; i++) {
+        table *of = table_where(t, "ranks", ranks.v[i], NULL);
+        const size_t best = largest(of, "busbw_gb_s");
+        size_t quickest = NO_ROW;
+        for (size_t k = 0; k < of->n; k++)
+            if (quickest == NO_ROW || table_real(of, k, "median_ms") < table_real(of, quickest, "median_ms"))
+                quickest = k;
+        if (best != NO_ROW)
+            fprintf(out,
+                    "- **All-reduce on %s ranks** (%s, fp32): %s in %s ms = %s GB/s, %s GB/s on the bus; %s in %s us "
+                    "(%s).\n",
+                    ranks.v[i], table_text(of, best, "backend"), table_text(of, best, "size"),
+                    number(table_real(of, best, "median_ms")), number(table_real(of, best, "algbw_gb_s")),
+                    number(table_real(of, best, "busbw_gb_s")), table_text(of, quickest, "size"),
+                    number(table_real(of, quickest, "median_ms") * 1e3), table_text(of, quickest, "mode"));
+        table_free(of);
+    }
+    values_free(&ranks);
+    table_free(t);
+    table_free(all);
+}
+
+/* ---- tables ---- */
+
+static void print_cell(FILE *out, const table *t, size_t row)
+{
+    const char *status = table_text(t, row, "status");
+    if (row == NO_ROW)
+        fprintf(out, " |");
+    else if (strcmp(status, "ok") != 0)
+        fprintf(out, " %s |", status);
+    else
+        fprintf(out, " %s (%s ± %s), %s, %s |", number(table_real(t, row, "median_ms")),
+                number(table_real(t, row, "mean_ms")), number(table_real(t, row, "std_ms")),
+                number(table_real(t, row, "algbw_gb_s")), number(table_real(t, row, "busbw_gb_s")));
+}
+
+/* The peer's time over ours, for each mode in which both have the case. */
+static void print_ratios(FILE *out, const peers *p, const table *t, const size_t *rows, peer_time *ms)
+{
+    const char *separator = " ";
+    for (size_t w = 0; w < WAYS; w++) {
+        const double ratio = rows[w] == NO_ROW ? NAN : ms(p, t, rows[w]) / table_real(t, rows[w], "median_ms");
+        if (!isfinite(ratio) || (w % 2 && rows[w - 1] != NO_ROW)) /* in place stands for both */
+            continue;
+        fprintf(out, "%s%s %s", separator, ways[w].mode, number(ratio));
+        separator = ", ";
+    }
+    fprintf(out, " |");
+}
+
+static bool has_peer(const peers *p, const table *t, peer_time *ms)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (isfinite(ms(p, t, i)))
+            return true;
+    return false;
+}
+
+static const char *size_of(const table *t, const char *bytes)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(table_text(t, i, "bytes"), bytes) == 0 && *table_text(t, i, "size"))
+            return table_text(t, i, "size");
+    return bytes;
+}
+
+static void op_table(FILE *out, const table *t, const peers *p)
+{
+    bool with_way[WAYS] = {false}, with_peer[PEERS] = {false};
+    values ranks = table_values(t, "ranks"), sizes = table_values(t, "bytes");
+    fprintf(out, "| ranks | size |");
+    for (size_t w = 0; w < WAYS; w++) {
+        table *of = table_where(t, "mode", ways[w].mode, "in_place", ways[w].in_place, "status", "ok", NULL);
+        if ((with_way[w] = of->n))
+            fprintf(out, " %s: ms (mean ± std), GB/s, on the bus |", ways[w].what);
+        table_free(of);
+    }
+    for (size_t i = 0; i < PEERS; i++)
+        if ((with_peer[i] = p && has_peer(p, t, peer_list[i].ms)))
+            fprintf(out, " %s / ours |", peer_list[i].who);
+    fprintf(out, "\n|---:|---:|");
+    for (size_t w = 0; w < WAYS; w++)
+        fprintf(out, "%s", with_way[w] ? "---:|" : "");
+    for (size_t i = 0; i < PEERS; i++)
+        fprintf(out, "%s", with_peer[i] ? "---:|" : "");
+    fprintf(out, "\n");
+    for (size_t r = 0; r < ranks.n; r++)
+        for (size_t b = 0; b < sizes.n; b++) {
+            size_t rows[WAYS], found = 0;
+            for (size_t w = 0; w < WAYS; w++)
+                found += (rows[w] = row_of(t, ranks.v[r], sizes.v[b], w)) != NO_ROW;
+            if (!found)
+                continue;
+            fprintf(out, "| %s | %s |", ranks.v[r], size_of(t, sizes.v[b]));
+            for (size_t w = 0; w < WAYS; w++)
+                if (with_way[w])
+                    print_cell(out, t, rows[w]);
+            for (size_t i = 0; i < PEERS; i++)
+                if (with_peer[i])
+                    print_ratios(out, p, t, rows, peer_list[i].ms);
+            fprintf(out, "\n");
+        }
+    fprintf(out, "\n");
+    values_free(&ranks);
+    values_free(&sizes);
+}
+
+void allreduce_section(FILE *out, const char *dir)
+{
+    table *t = open_result(dir, "bench_allreduce.csv");
+    if (!t)
+        return;
+    const peers p = {open_peer(dir, "pytorch_allreduce.csv"), open_peer(dir, "nccl_tests.csv")};
+    values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
+    fprintf(out,
+            "## bench_allreduce: collectives\n\n"
+            "A sample is the slowest rank's. GB/s are 10^9 bytes a second of the median: the size over the time, and "
+            "on the bus\nwith the factor of nccl-tests. A ratio above 1 means that ours is faster.\n\n");
+    figures(out, dir, "allreduce_");
+    for (size_t o = 0; o < ops.n; o++)
+        for (size_t d = 0; d < dtypes.n; d++) {
+            table *of = table_where(t, "variant", ops.v[o], "dtype", dtypes.v[d], NULL);
+            const bool compared = strcmp(ops.v[o], "all-reduce") == 0 && strcmp(dtypes.v[d], "fp32") == 0;
+            const bool open = strcmp(ops.v[o], "all-reduce") == 0;
+            if (of->n && open)
+                fprintf(out, "### %s, %s\n\n", ops.v[o], dtypes.v[d]);
+            else if (of->n)
+                fprintf(out, "<details><summary>%s, %s</summary>\n\n", ops.v[o], dtypes.v[d]);
+            if (of->n)
+                op_table(out, of, compared ? &p : NULL);
+            if (of->n && !open)
+                fprintf(out, "</details>\n\n");
+            table_free(of);
+        }
+    values_free(&ops);
+    values_free(&dtypes);
+    csv_free(p.pytorch);
+    csv_free(p.nccl_tests);
+    table_free(t);
+}

@@ -12,10 +12,6 @@ void step_walk(trainer *t)
     arena_slot logits;
     if (marks)
         device_event_mark(t->dev, t->mark[0]);
-    if (!t->o.share_grad_memory && t->o.mode != STEP_FORWARD) {
-        arena_phase(t->arena, PHASE_FORWARD);
-        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
-    }
     transformer_forward(t, &logits);
     transformer_loss(t, logits, t->o.mode != STEP_FORWARD);
     if (marks)

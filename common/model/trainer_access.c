@@ -219,10 +219,6 @@ bool trainer_read_logits(trainer *t, float *out)
     arena_slot logits;
     t->status = SB_OK;
     arena_run_begin(t->arena);
-    if (!t->o.share_grad_memory && t->o.mode != STEP_FORWARD) {
-        arena_phase(t->arena, PHASE_FORWARD);
-        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
-    }
     transformer_forward(t, &logits);
     transformer_loss(t, logits, false);
     if (t->status != SB_OK)

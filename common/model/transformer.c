@@ -128,6 +128,8 @@ void transformer_forward(trainer *t, arena_slot *logits)
     const int layers = t->o.config.layers;
     block_slots *head = &t->blocks[layers];
     arena_phase(t->arena, PHASE_FORWARD);
+    if (!t->o.share_grad_memory && t->o.mode != STEP_FORWARD)
+        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
     range_push("forward");
     t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
     sb_embedding e = embedding_of(t);

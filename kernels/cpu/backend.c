@@ -27,36 +27,24 @@ static void destroy(sb_context *ctx)
     free(ctx);
 }
 
-/* 16-bit and tf32 inputs are converted block by block into stack buffers, so that no workspace is needed. */
 static sb_status gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
                       void *stream)
 {
-    enum { BLOCK = 128, BLOCK_K = 256 };
-    float a_block[BLOCK * BLOCK_K], b_block[BLOCK * BLOCK_K], c_block[BLOCK * BLOCK];
-    size_t bytes = sb_dtype_bytes(dtype);
-    (void)ctx, (void)stream;
-
     if (m < 1 || n < 1 || k < 1)
         return sb_error(SB_INVALID, "m %d, n %d and k %d of a gemm must all be at least 1", m, n, k);
-    if (dtype == SB_FP32) {
-        cpu_gemm(false, true, m, n, k, 1, a, k, b, k, 0, c, n);
-        return SB_OK;
-    }
-    for (int i0 = 0; i0 < m; i0 += BLOCK)
-        for (int j0 = 0; j0 < n; j0 += BLOCK) {
-            int mb = m - i0 < BLOCK ? m - i0 : BLOCK, nb = n - j0 < BLOCK ? n - j0 : BLOCK;
-            for (int k0 = 0; k0 < k; k0 += BLOCK_K) {
-                int kb = k - k0 < BLOCK_K ? k - k0 : BLOCK_K;
-                for (int i = 0; i < mb; i++)
-                    cpu_load(dtype, a_block + i * kb, (const char *)a + ((size_t)(i0 + i) * k + k0) * bytes, kb);
-                for (int j = 0; j < nb; j++)
-                    cpu_load(dtype, b_block + j * kb, (const char *)b + ((size_t)(j0 + j) * k + k0) * bytes, kb);
-                cpu_gemm(false, true, mb, nb, kb, 1, a_block, kb, b_block, kb, k0 == 0 ? 0 : 1, c_block, nb);
-            }
-            for (int i = 0; i < mb; i++)
-                cpu_store(dtype, (char *)c + ((size_t)(i0 + i) * n + j0) * bytes, c_block + i * nb, nb);
-        }
-    return SB_OK;
+    const sb_matmul p = {.dtype = dtype,
+                         .dtype_out = dtype,
+                         .transpose_b = true,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .lda = k,
+                         .ldb = k,
+                         .ldd = n,
+                         .a = a,
+                         .b = b,
+                         .d = c};
+    return cpu_matmul(ctx, &p, stream);
 }
 
 static sb_status fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,

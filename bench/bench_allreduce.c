@@ -20,7 +20,7 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
-    {"bytes", OPTION_BYTES, OPTION_LIST, "1M,10M,100M,1G", NULL, 1, 1e12, NULL, "bytes",
+    {"bytes", OPTION_BYTES, OPTION_LIST, "1M,10M,100M,1G", "1M,10M", 1, 1e12, NULL, "bytes",
      "size of the op: what every rank has before an all-reduce, reduce-scatter or broadcast, and after an all-gather"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "of the elements"},
     {"in-place", OPTION_FLAG, OPTION_LIST, "0,1", "1", 0, 1, NULL, "", "the result replaces the input"},

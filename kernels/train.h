@@ -102,7 +102,8 @@ typedef struct sb_embedding {
 typedef struct sb_cross_entropy {
     sb_dtype dtype;
     int rows, vocab;
-    void *logits;           /* (rows, vocab); backward: d_logits = (softmax - onehot) * *scale / rows */
+    int64_t total_rows;     /* of the batch that these rows are a part of: what gradients are divided by; 0: rows */
+    void *logits;           /* (rows, vocab); backward: d_logits = (softmax - onehot) * *scale / total_rows */
     const int32_t *targets; /* (rows) */
     float *row_loss;        /* (rows), natural log */
     float *loss;            /* (1) mean over rows */

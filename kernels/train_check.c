@@ -162,6 +162,8 @@ sb_status sb_cross_entropy_check(const sb_cross_entropy *p)
     sb_status s = at_least_one(op, "rows", p->rows, "vocab", p->vocab);
     if (s == SB_OK)
         s = known_dtype(op, "dtype", p->dtype);
+    if (s == SB_OK && p->total_rows != 0 && p->total_rows < p->rows)
+        s = sb_error(SB_INVALID, "%s: total_rows %lld is less than rows %d", op, (long long)p->total_rows, p->rows);
     if (s != SB_OK)
         return s;
     return given(

@@ -31,7 +31,7 @@ static void callbacks(void **state)
         o.fusion = mask & 4 ? FUSION_NONE : FUSION_KERNELS;
         trainer *t = create(&o);
         tiles seen = {0, 0};
-        trainer_on_grad_ready(t, on_ready, &seen);
+        trainer_set_hooks(t, &(trainer_hooks){.user = &seen, .ready = on_ready});
         step(t);
         const param_tensor *last = &trainer_params(t)->tensors[trainer_params(t)->count - 1];
         assert_true(seen.next == last->first + last->count && seen.calls >= o.config.layers + 2);

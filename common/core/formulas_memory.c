@@ -1,5 +1,7 @@
 /* The worst moments of a step; see formulas_memory.h. Each function below goes through the ops of one part of a step and
  * says, as sums of tensors, what is held while the op runs; the largest of them is the peak. */
+#include <stddef.h>
+
 #include "common/core/formulas_memory_internal.h"
 
 int64_t memory_total(const memory_bytes *b)
@@ -148,26 +150,31 @@ static void forward(const walk *w)
 
 /* ---- the step ---- */
 
-static int64_t index_space(const memory_step *p)
+int64_t memory_index_space(const memory_step *p, int64_t *behind)
 {
     const transformer_shape *s = &p->shape;
     const int64_t d = s->d_model, gain = memory_padded(p, d), table = memory_padded(p, s->vocab * d);
     const int64_t block = memory_padded(p, d * s->d_ff) + memory_padded(p, 2 * d * s->d_ff) + memory_padded(p, d * d) +
                           memory_padded(p, d * (d + 2 * memory_kv_width(s))) + 2 * gain;
-    return 2 * table + gain + s->layers * block;
+    const int64_t tensors = 2 * table + gain + s->layers * block, unit = p->granularity > 1 ? p->granularity : 1;
+    const int64_t all = (tensors + unit - 1) / unit * unit;
+    if (behind)
+        *behind = all - tensors;
+    return all;
 }
 
 memory_bytes memory_resident(const memory_step *p)
 {
-    const int64_t elements = index_space(p);
+    const int64_t elements = memory_index_space(p, NULL);
+    const int64_t state = p->state_elements ? p->state_elements : elements;
     const int64_t head_dim = p->shape.d_model / p->shape.heads;
     memory_bytes b = {.param = elements * p->param_bytes};
     b.other = 3 * 4 * tokens(p) + 4 + p->shape.seq * head_dim * 4 + p->state_bytes; /* ids, targets, losses, angles */
     if (p->backward && !p->share_grad_memory)
         b.grad = elements * p->grad_bytes;
     if (p->update) {
-        b.master = elements * p->master_bytes;
-        b.moment1 = b.moment2 = elements * p->moment_bytes;
+        b.master = state * p->master_bytes;
+        b.moment1 = b.moment2 = state * p->moment_bytes;
     }
     return b;
 }
@@ -184,7 +191,7 @@ memory_peaks memory_predict(const memory_step *p)
     }
     if (p->update) {
         w = (walk){.p = p, .t = w.t, .beside = memory_resident(p), .worst = &peaks.update};
-        w.beside.grad = index_space(p) * p->grad_bytes;
+        w.beside.grad = memory_index_space(p, NULL) * p->grad_bytes;
         memory_moment(&w, 0, 0, p->scratch.grad_stats);
     }
     return peaks;

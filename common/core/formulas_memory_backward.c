@@ -187,6 +187,8 @@ void memory_backward(walk *w)
         newer = block_backward(w, l);
     }
     unit_begin(w, &older, &newer);
-    grad(w, w->p->shape.vocab * w->p->shape.d_model);
+    int64_t behind;
+    memory_index_space(w->p, &behind);
+    grad(w, memory_padded(w->p, w->p->shape.vocab * w->p->shape.d_model) + behind);
     memory_moment(w, 0, w->t.x, w->p->scratch.embedding_backward);
 }

@@ -34,6 +34,7 @@ typedef struct walk {
 int64_t memory_kept_before(const walk *w, int64_t block);
 int64_t memory_kv_width(const transformer_shape *s);
 int64_t memory_padded(const memory_step *p, int64_t elements); /* of a tensor of the index space */
+int64_t memory_index_space(const memory_step *p, int64_t *behind); /* elements; `behind` the last tensor, or NULL */
 
 /* While an op runs, so much is held, beside what lies beside. */
 void memory_moment(const walk *w, int64_t activation, int64_t temporary, int64_t workspace);

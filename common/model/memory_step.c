@@ -109,6 +109,7 @@ static void ask_update(const trainer_options *o, const sb_kernels *k, sb_context
     if (!m->update || !(o->precision->loss_scaling || o->clip_norm > 0))
         return;
     params *p = params_create(&o->config);
+    params_pad(p, o->granularity);
     const sb_grad_stats stats = {.dtype = grad_dtype(o), .n = (size_t)p->elements};
     m->scratch.grad_stats = (int64_t)k->train->grad_stats_workspace(ctx, &stats);
     params_free(p);
@@ -127,6 +128,8 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
         .grad_bytes = sb_dtype_bytes(grad_dtype(o)),
         .moment_bytes = sb_dtype_bytes(p->moments),
         .alignment = PARAMS_ALIGNMENT,
+        .granularity = o->granularity,
+        .state_elements = o->state_elements,
         .state_bytes = sizeof(sb_optimizer_state),
         .backward = o->mode != STEP_FORWARD,
         .update = o->mode == STEP_TRAIN,

@@ -11,10 +11,11 @@ static bool wants_statistics(const trainer *t)
 bool optimizer_overlaps(const trainer *t)
 {
     /* Statistics over all gradients must be known before the first update. */
-    return t->o.mode == STEP_TRAIN && t->overlap == OVERLAP_ALL && !t->eager && !wants_statistics(t);
+    return t->o.mode == STEP_TRAIN && t->overlap == OVERLAP_ALL && !t->eager && !wants_statistics(t) &&
+           !t->hooks.update;
 }
 
-void optimizer_begin(trainer *t)
+void optimizer_begin(trainer *t, void *stream)
 {
     const sb_optimizer_begin p = {.state = t->state,
                                   .beta1 = t->o.beta1,
@@ -23,10 +24,10 @@ void optimizer_begin(trainer *t)
                                   .dynamic_scale = t->o.precision->loss_scaling,
                                   .growth_interval = GROWTH_INTERVAL};
     if (step_go(t))
-        step_done(t, t->k->train->optimizer_begin(t->ctx, &p, t->main));
+        step_done(t, t->k->train->optimizer_begin(t->ctx, &p, stream));
 }
 
-void optimizer_range(trainer *t, int64_t first, int64_t count, int max_blocks, void *stream)
+void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
 {
     const precision *policy = t->o.precision;
     const int64_t moment = sb_dtype_bytes(policy->moments), master = precision_master_bytes(policy);
@@ -42,9 +43,9 @@ void optimizer_range(trainer *t, int64_t first, int64_t count, int max_blocks, v
                   .weight_decay = t->o.weight_decay,
                   .max_blocks = max_blocks};
     p.param = t->param + first * t->param_element;
-    p.master = master ? t->master + first * master : NULL;
-    p.m = t->m + first * moment;
-    p.v = t->v + first * moment;
+    p.master = master ? t->master + state_first * master : NULL;
+    p.m = t->m + state_first * moment;
+    p.v = t->v + state_first * moment;
     if (!step_go(t))
         return;
     p.grad = (char *)t->block + first * t->grad_element;
@@ -63,22 +64,47 @@ void optimizer_all(trainer *t)
             step_done(t, t->k->train->grad_stats(t->ctx, &p, t->main));
         step_drop(t, &workspace);
     }
-    optimizer_begin(t);
+    optimizer_begin(t, t->main);
     if (!t->eager) {
-        optimizer_range(t, 0, t->params->elements, 0, t->main);
+        optimizer_range(t, 0, t->params->elements, 0, 0, t->main);
         return;
     }
-    for (int i = 0; i < t->params->count; i++) /* an eager framework's: tensor by tensor */
-        optimizer_range(t, t->params->tensors[i].first, t->params->tensors[i].count, 0, t->main);
+    for (int i = 0; i < t->params->count; i++) { /* an eager framework's: tensor by tensor */
+        const int64_t first = t->params->tensors[i].first;
+        optimizer_range(t, first, t->params->tensors[i].count, first, 0, t->main);
+    }
 }
 
 bool trainer_optimizer(trainer *t)
 {
     t->status = SB_OK;
     arena_run_begin(t->arena); /* not a walk of the step: only its pointers are used, and no run_end checks it */
-    optimizer_begin(t);
-    optimizer_range(t, 0, t->params->elements, 0, t->main);
+    optimizer_begin(t, t->main);
+    optimizer_range(t, 0, t->o.state_elements ? t->o.state_elements : t->params->elements, 0, 0, t->main);
     return t->status == SB_OK;
+}
+
+bool trainer_update_begin(trainer *t, void *stream)
+{
+    optimizer_begin(t, stream);
+    return t->status == SB_OK;
+}
+
+bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
+{
+    optimizer_range(t, first, count, state_first, max_blocks, stream);
+    return t->status == SB_OK;
+}
+
+bool trainer_update_all(trainer *t)
+{
+    optimizer_all(t);
+    return t->status == SB_OK;
+}
+
+bool trainer_update_wants_all(const trainer *t)
+{
+    return wants_statistics(t);
 }
 
 double trainer_optimizer_bytes(const trainer *t)

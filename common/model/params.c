@@ -42,9 +42,14 @@ static int dimension_of(const model_config *c, dimension d)
     return 0;
 }
 
+static int64_t multiple_up(int64_t n, int64_t of)
+{
+    return (n + of - 1) / of * of;
+}
+
 static int64_t align_up(int64_t n)
 {
-    return (n + PARAMS_ALIGNMENT - 1) / PARAMS_ALIGNMENT * PARAMS_ALIGNMENT;
+    return multiple_up(n, PARAMS_ALIGNMENT);
 }
 
 static void append(params *p, param_kind kind, int layer)
@@ -79,6 +84,12 @@ params *params_create(const model_config *c)
     append(p, PARAM_EMBEDDING, -1);
     p->elements = align_up(p->elements);
     return p;
+}
+
+void params_pad(params *p, int64_t granularity)
+{
+    if (granularity > 1)
+        p->elements = multiple_up(p->elements, granularity);
 }
 
 void params_free(params *p)

@@ -46,6 +46,7 @@ typedef struct params {
 } params;
 
 params *params_create(const model_config *c);
+void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple of it; 0: leaves it */
 void params_free(params *p);
 const param_tensor *params_find(const params *p, param_kind kind, int layer);
 const param_tensor *params_named(const params *p, const char *name); /* NULL when there is none */

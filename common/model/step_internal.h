@@ -67,8 +67,7 @@ struct trainer {
     int steps;
     tuned_product products[PRODUCTS_MAX];
     int product_count;
-    grad_ready on_ready;
-    void *on_ready_user;
+    trainer_hooks hooks;
 };
 
 /* ---- calls of a walk (step_ops.c, step_linear.c) ---- */
@@ -87,6 +86,7 @@ void *step_param(const trainer *t, param_kind kind, int layer);
 /* The gradient of a tensor and those next to it, `count` elements: live from here on. */
 void *step_grad(trainer *t, param_kind kind, int layer, int64_t count);
 void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream);
+void step_need(trainer *t, int layer); /* forward reads a block's parameters next; layer as in params_range */
 
 /* A linear layer: one weight, or several with the same input that lie side by side. */
 typedef struct linear {
@@ -139,10 +139,10 @@ void side_end(trainer *t);                  /* main waits for the side stream */
 void transformer_forward(trainer *t, arena_slot *logits);
 void transformer_loss(trainer *t, arena_slot logits, bool backward);
 void transformer_backward(trainer *t, arena_slot logits);
-void overlap_use(trainer *t, overlap o);   /* from the next walk on; the plan serves all of them */
-bool optimizer_overlaps(const trainer *t); /* AdamW of a block runs while backward goes on */
-void optimizer_begin(trainer *t);          /* a new update starts */
-void optimizer_range(trainer *t, int64_t first, int64_t count, int max_blocks, void *stream);
+void overlap_use(trainer *t, overlap o);        /* from the next walk on; the plan serves all of them */
+bool optimizer_overlaps(const trainer *t);      /* AdamW of a block runs while backward goes on */
+void optimizer_begin(trainer *t, void *stream); /* a new update starts */
+void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
 void optimizer_all(trainer *t);           /* statistics where they are needed, then all parameters, on main */
 sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
 void step_walk(trainer *t);               /* plans, or launches */

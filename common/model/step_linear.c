@@ -123,9 +123,9 @@ void linear_dw(trainer *t, int which, int layer, arena_slot dy, arena_slot x)
 {
     const linear l = parts_of(t, which), whole = step_linear(t, which);
     const int ldy = linear_out(&whole);
-    void *stream = side_fork(t);
     const int64_t count = (int64_t)ldy * l.in;
-    char *dw = step_grad(t, l.first, layer, count);
+    char *dw = step_grad(t, l.first, layer, count); /* clears padding on main: before the side stream follows it */
+    void *stream = side_fork(t);
     for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
         sb_matmul p = dw_product(t, &l, i, ldy);
         p.a = step_at(step_pointer(t, dy), (int64_t)row * t->element);

@@ -49,11 +49,11 @@ void *step_param(const trainer *t, param_kind kind, int layer)
     return t->param + first_of(t, kind, layer) * t->param_element;
 }
 
-/* Where the tensor behind these `count` elements starts: between them is padding. */
-static int64_t next_of(const trainer *t, int64_t end)
+/* Where the tensor behind these `count` elements starts: between them is padding, and behind the last one to the end. */
+static int64_t next_of(const trainer *t, param_kind kind, int64_t end)
 {
     const int64_t aligned = (end + PARAMS_ALIGNMENT - 1) / PARAMS_ALIGNMENT * PARAMS_ALIGNMENT;
-    return aligned < t->params->elements ? aligned : t->params->elements;
+    return kind == PARAM_EMBEDDING ? t->params->elements : aligned;
 }
 
 void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
@@ -62,7 +62,7 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
         [PARAM_LM_HEAD] = "d_lm_head", [PARAM_LN_FINAL] = "d_ln_final", [PARAM_W2] = "d_w2",
         [PARAM_W1] = "d_w13",          [PARAM_LN2] = "d_ln2",           [PARAM_O] = "d_o",
         [PARAM_Q] = "d_qkv",           [PARAM_LN1] = "d_ln1",           [PARAM_EMBEDDING] = "d_embedding"};
-    const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, end);
+    const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, kind, end);
     if (t->o.share_grad_memory)
         arena_fixed(t->arena, (size_t)(first * t->grad_element), (size_t)((next - first) * t->grad_element),
                     MEMORY_GRAD, layer, names[kind]);
@@ -76,8 +76,17 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
 
 void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream)
 {
-    if (t->on_ready && !arena_planning(t->arena) && t->status == SB_OK)
-        t->on_ready(t->on_ready_user, first_of(t, kind, layer), count, stream);
+    if (t->hooks.ready && !arena_planning(t->arena) && t->status == SB_OK)
+        t->hooks.ready(t->hooks.user, first_of(t, kind, layer), count, stream);
+}
+
+void step_need(trainer *t, int layer)
+{
+    int64_t first, count;
+    if (!t->hooks.need || arena_planning(t->arena) || t->status != SB_OK)
+        return;
+    params_range(t->params, layer, &first, &count);
+    t->hooks.need(t->hooks.user, first, count, t->main);
 }
 
 /* ---- norms, SwiGLU, RoPE ---- */

@@ -102,7 +102,7 @@ void side_unit_end(trainer *t, int unit)
     }
     int64_t first, count;
     params_range(t->params, unit == layers ? -1 : unit < 0 ? layers : unit, &first, &count);
-    optimizer_range(t, first, count, t->o.optimizer_blocks, t->back);
+    optimizer_range(t, first, count, first, t->o.optimizer_blocks, t->back);
 }
 
 void side_end(trainer *t)

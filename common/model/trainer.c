@@ -6,12 +6,22 @@
 
 /* ---- the walk ---- */
 
+/* The plan has the memory of optimizer_all whether or not the hook calls it. */
+static void update_by_hook(trainer *t)
+{
+    if (arena_planning(t->arena) || t->status != SB_OK)
+        return;
+    t->hooks.update(t->hooks.user);
+}
+
 void step_walk(trainer *t)
 {
     const bool marks = !arena_planning(t->arena), train = t->o.mode == STEP_TRAIN;
     arena_slot logits;
     if (marks)
         device_event_mark(t->dev, t->mark[0]);
+    if (marks && t->hooks.begin)
+        t->hooks.begin(t->hooks.user);
     transformer_forward(t, &logits);
     transformer_loss(t, logits, t->o.mode != STEP_FORWARD);
     if (marks)
@@ -20,14 +30,16 @@ void step_walk(trainer *t)
         step_drop(t, &logits);
     } else {
         if (optimizer_overlaps(t))
-            optimizer_begin(t);
+            optimizer_begin(t, t->main);
         transformer_backward(t, logits);
     }
     if (marks)
         device_event_mark(t->dev, t->mark[2]);
     if (train) {
         arena_phase(t->arena, PHASE_OPTIMIZER);
-        if (!optimizer_overlaps(t))
+        if (t->hooks.update)
+            update_by_hook(t);
+        else if (!optimizer_overlaps(t))
             optimizer_all(t);
         else if (marks && t->back != t->main) {
             device_stream_record(t->dev, t->back, t->joined);
@@ -109,8 +121,7 @@ trainer_memory trainer_memory_of(const trainer *t)
     return r;
 }
 
-void trainer_on_grad_ready(trainer *t, grad_ready fn, void *user)
+void trainer_set_hooks(trainer *t, const trainer_hooks *hooks)
 {
-    t->on_ready = fn;
-    t->on_ready_user = user;
+    t->hooks = *hooks;
 }

@@ -52,6 +52,11 @@ typedef struct trainer_options {
     bool share_grad_memory; /* activations may lie where gradients are not written yet */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
     uint64_t seed;
+    /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss. */
+    int ranks;           /* 0 or 1: alone */
+    int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
+    int64_t
+        state_elements; /* of the optimizer's state that is held here; 0: all. Not with an fp32 master (fp16 policy) */
 } trainer_options;
 trainer_options trainer_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
 step_mode step_mode_parse(const char *name);
@@ -96,9 +101,10 @@ double trainer_optimizer_bytes(const trainer *t); /* its necessary traffic */
 /* Access for checks and benches; all wait for the device. */
 const params *trainer_params(const trainer *t);
 const trainer_options *trainer_options_of(const trainer *t);
-void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* master value where there is one */
+void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* master value where all of it is here */
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in);
-void trainer_read_grad(trainer *t, const param_tensor *p, float *out); /* unscaled; valid after a backward */
+void trainer_read_grad(trainer *t, const param_tensor *p, float *out);       /* unscaled; valid after a backward */
+void trainer_write_grad(trainer *t, const param_tensor *p, const float *in); /* until the next forward */
 /* Logits (batch*seq, vocab) of a forward with the present parameters and tokens; also sets the loss. */
 bool trainer_read_logits(trainer *t, float *out);
 void trainer_optimizer_state(trainer *t, sb_optimizer_state *out);
@@ -122,9 +128,34 @@ typedef struct tuned_product {
 } tuned_product;
 int trainer_products(const trainer *t, const tuned_product **out);
 
-/* For data parallelism: called on the host when the op that makes gradients [first, first+count) final was enqueued on
- * `stream`, in index order. NULL: none. */
-typedef void (*grad_ready)(void *user, int64_t first, int64_t count, void *stream);
-void trainer_on_grad_ready(trainer *t, grad_ready fn, void *user);
+/* For data parallelism: called on the host while a step is enqueued (or captured), in this order. Any may be NULL. Set
+ * them after trainer_tune and before the first step. */
+typedef struct trainer_hooks {
+    void *user;
+    void (*begin)(void *user); /* before the step's first op */
+    /* Before the first op of forward that reads parameters [first, first + count). */
+    void (*need)(void *user, int64_t first, int64_t count, void *stream);
+    /* The op that makes gradients [first, first + count) final was enqueued on `stream`; in index order, without gaps but
+     * for padding. What is enqueued after the next call no longer reads the parameters of this one. */
+    void (*ready)(void *user, int64_t first, int64_t count, void *stream);
+    void (*update)(void *user); /* after backward; with it the trainer itself updates nothing */
+} trainer_hooks;
+void trainer_set_hooks(trainer *t, const trainer_hooks *hooks);
+
+/* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements. */
+void *trainer_stream(const trainer *t);
+void *trainer_grad_arena(const trainer *t);
+void *trainer_param_arena(const trainer *t);
+sb_dtype trainer_grad_dtype(const trainer *t);
+sb_dtype trainer_param_dtype(const trainer *t);
+/* A new update begins; AdamW on a range whose state starts at state_first of the state held here, with at most max_blocks
+ * thread blocks (0: no limit). Enqueue on `stream`; false with sb_last_message. */
+bool trainer_update_begin(trainer *t, void *stream);
+bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
+/* Everything, on the step's stream, with statistics over all gradients where the options want them. Only from the update
+ * hook. */
+bool trainer_update_all(trainer *t);
+/* Whether an update needs statistics over all gradients first (clipping, a loss scale). */
+bool trainer_update_wants_all(const trainer *t);
 
 #endif

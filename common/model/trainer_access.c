@@ -40,11 +40,17 @@ static char *master_at(const trainer *t, const param_tensor *p)
     return t->master + p->first * precision_master_bytes(t->o.precision);
 }
 
+/* With the state of some ranges alone, a parameter's value is what the model computes with. */
+static bool whole_master(const trainer *t)
+{
+    return t->master && !t->o.state_elements;
+}
+
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in)
 {
     const size_t n = (size_t)p->count;
     device_sync(t->dev);
-    if (t->master && t->o.precision->master == SB_MASTER_SPLIT) {
+    if (whole_master(t) && t->o.precision->master == SB_MASTER_SPLIT) {
         uint16_t *high = xmalloc(n * sizeof *high);
         int16_t *rest = xmalloc(n * sizeof *rest);
         for (size_t i = 0; i < n; i++)
@@ -56,7 +62,7 @@ void trainer_write_param(trainer *t, const param_tensor *p, const float *in)
         return;
     }
     write_floats(t, t->param_dtype, in, n, param_at(t, p));
-    if (t->master)
+    if (whole_master(t))
         device_upload(t->dev, master_at(t, p), in, n * sizeof *in);
 }
 
@@ -64,7 +70,7 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out)
 {
     const size_t n = (size_t)p->count;
     device_sync(t->dev);
-    if (t->master && t->o.precision->master == SB_MASTER_SPLIT) {
+    if (whole_master(t) && t->o.precision->master == SB_MASTER_SPLIT) {
         uint16_t *high = xmalloc(n * sizeof *high);
         int16_t *rest = xmalloc(n * sizeof *rest);
         device_download(t->dev, high, param_at(t, p), n * sizeof *high);
@@ -73,7 +79,7 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out)
             out[i] = float_join(high[i], rest[i]);
         free(high);
         free(rest);
-    } else if (t->master) {
+    } else if (whole_master(t)) {
         device_download(t->dev, out, master_at(t, p), n * sizeof *out);
     } else {
         read_floats(t, t->param_dtype, param_at(t, p), n, out);
@@ -132,9 +138,14 @@ static void fill_tokens(trainer *t)
     free(ids);
 }
 
+static size_t state_elements(const trainer *t)
+{
+    return (size_t)(t->o.state_elements ? t->o.state_elements : t->params->elements);
+}
+
 void trainer_zero_moments(trainer *t)
 {
-    const size_t bytes = (size_t)t->params->elements * (size_t)sb_dtype_bytes(t->o.precision->moments);
+    const size_t bytes = state_elements(t) * (size_t)sb_dtype_bytes(t->o.precision->moments);
     if (!t->m)
         return;
     device_memset(t->dev, t->m, 0, bytes);
@@ -147,7 +158,7 @@ sb_status trainer_initialize(trainer *t)
     sb_status s = SB_OK;
     device_memset(t->dev, t->param, 0, n * (size_t)t->param_element);
     if (t->master)
-        device_memset(t->dev, t->master, 0, n * (size_t)precision_master_bytes(t->o.precision));
+        device_memset(t->dev, t->master, 0, state_elements(t) * (size_t)precision_master_bytes(t->o.precision));
     trainer_zero_moments(t);
     for (int i = 0; i < t->params->count && s == SB_OK; i++)
         s = fill(t, &t->params->tensors[i]);
@@ -214,6 +225,12 @@ void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
         out[i] *= factor;
 }
 
+void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
+{
+    device_sync(t->dev);
+    write_floats(t, t->grad_dtype, in, (size_t)p->count, (char *)t->block + p->first * t->grad_element);
+}
+
 bool trainer_read_logits(trainer *t, float *out)
 {
     arena_slot logits;
@@ -235,4 +252,29 @@ const params *trainer_params(const trainer *t)
 const trainer_options *trainer_options_of(const trainer *t)
 {
     return &t->o;
+}
+
+void *trainer_stream(const trainer *t)
+{
+    return t->main;
+}
+
+void *trainer_grad_arena(const trainer *t)
+{
+    return t->block;
+}
+
+void *trainer_param_arena(const trainer *t)
+{
+    return t->param;
+}
+
+sb_dtype trainer_grad_dtype(const trainer *t)
+{
+    return t->grad_dtype;
+}
+
+sb_dtype trainer_param_dtype(const trainer *t)
+{
+    return t->param_dtype;
 }

@@ -23,6 +23,9 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
     if (o->split && o->precision->compute != SB_FP32)
         return refuse(why, why_bytes, "products by parts are an option of the fp32 policy alone");
+    if (o->state_elements && o->precision->master == SB_MASTER_FP32)
+        return refuse(why, why_bytes,
+                      "optimizer state in parts is not for policies with fp32 master weights beside (fp16)");
     t->attention = sb_attention_find(t->k, o->attention);
     if (!t->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", t->k->name, o->attention);
@@ -80,13 +83,14 @@ static void *resident(trainer *t, size_t bytes, memory_kind kind)
 static bool allocate(trainer *t)
 {
     const size_t n = (size_t)t->params->elements, tokens = (size_t)t->tokens;
+    const size_t held = t->o.state_elements ? (size_t)t->o.state_elements : n;
     const size_t master = (size_t)precision_master_bytes(t->o.precision);
     const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
     const bool train = t->o.mode == STEP_TRAIN;
     return (t->param = resident(t, n * (size_t)t->param_element, MEMORY_PARAM)) &&
-           (!train || !master || (t->master = resident(t, n * master, MEMORY_MASTER))) &&
-           (!train || (t->m = resident(t, n * moment, MEMORY_MOMENT1))) &&
-           (!train || (t->v = resident(t, n * moment, MEMORY_MOMENT2))) &&
+           (!train || !master || (t->master = resident(t, held * master, MEMORY_MASTER))) &&
+           (!train || (t->m = resident(t, held * moment, MEMORY_MOMENT1))) &&
+           (!train || (t->v = resident(t, held * moment, MEMORY_MOMENT2))) &&
            (t->ids = resident(t, tokens * sizeof(int32_t), MEMORY_OTHER)) &&
            (t->targets = resident(t, tokens * sizeof(int32_t), MEMORY_OTHER)) &&
            (t->rope_table = resident(t, (size_t)t->o.seq * (size_t)t->head_dim * sizeof(float), MEMORY_OTHER)) &&
@@ -131,6 +135,7 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
         return NULL;
     }
     t->params = params_create(&t->o.config);
+    params_pad(t->params, t->o.granularity);
     t->arena = arena_create();
     t->blocks = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->blocks);
     make_streams(t);

@@ -134,15 +134,18 @@ void transformer_forward(trainer *t, arena_slot *logits)
     t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
     sb_embedding e = embedding_of(t);
     e.out = step_pointer(t, t->x);
+    step_need(t, layers);
     if (step_go(t))
         step_done(t, t->k->train->embedding_forward(t->ctx, &e, t->main));
     for (int l = 0; l < layers; l++) {
         t->blocks[l] = nothing;
         t->blocks[l].x = t->x;
+        step_need(t, l);
         block_forward(t, l, &t->blocks[l], keep_of(t, l));
     }
     *head = nothing;
     head->x = t->x;
+    step_need(t, -1);
     head->rstd1 = take_rstd(t, -1);
     head->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, -1, "norm_final");
     norm_forward(t, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
@@ -160,6 +163,7 @@ void transformer_loss(trainer *t, arena_slot logits, bool backward)
 {
     const sb_cross_entropy p = {.dtype = t->dtype,
                                 .rows = t->tokens,
+                                .total_rows = (int64_t)t->tokens * (t->o.ranks > 1 ? t->o.ranks : 1),
                                 .vocab = t->vocab,
                                 .logits = step_pointer(t, logits),
                                 .targets = t->targets,

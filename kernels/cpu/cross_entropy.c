@@ -42,7 +42,7 @@ static double row_sum(const sb_cross_entropy *p, size_t row, float maximum)
 
 static void row_gradient(const sb_cross_entropy *p, size_t row, int target, float maximum, double sum)
 {
-    const double factor = (p->scale ? *p->scale : 1.0) / p->rows;
+    const double factor = (p->scale ? *p->scale : 1.0) / (double)(p->total_rows ? p->total_rows : p->rows);
     float x[CPU_BLOCK];
     for (int j = 0, n; j < p->vocab; j += n) {
         n = cpu_block(j, p->vocab);

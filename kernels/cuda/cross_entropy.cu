@@ -283,7 +283,8 @@ extern "C" sb_status sb_cuda_cross_entropy(sb_context *ctx, const sb_cross_entro
     if ((uintptr_t)p->logits % 16 != 0)
         return sb_error(SB_INVALID, "cross_entropy: logits must be aligned to 16 bytes");
     const cudaStream_t on = (cudaStream_t)stream;
-    const arguments a = {p->targets, p->row_loss, p->scale, 1.0f / (float)p->rows, p->vocab, p->backward, 0};
+    const float inverse = 1.0f / (float)(p->total_rows ? p->total_rows : p->rows);
+    const arguments a = {p->targets, p->row_loss, p->scale, inverse, p->vocab, p->backward, 0};
     status = with_element_type(p->dtype, [&](auto zero) {
         launch((decltype(zero) *)p->logits, (unsigned)p->rows, a, on);
         return sb_cuda_launched("cross_entropy kernel");

@@ -1,0 +1,113 @@
+/* Data parallelism of a training step: which gradients travel when, who updates which parameters, and what waits for
+ * what. A strategy is a table entry (ddp_naive.c, ddp_flat.c, ddp_overlap.c, ddp_bucketed.c, zero1.c); what they share is
+ * in parallel.c. Neither knows a transformer: a model is an index space, arenas over it, a compute stream and a way to
+ * update a range. The same code runs on GPUs over NCCL and on CPU threads over Gloo.
+ *
+ * One host thread a rank enqueues everything, in an order that follows from the options alone; every edge between two
+ * streams is one event, and nobody waits on the host. In one step the model calls
+ *
+ *   parallel_begin                                  before its first op
+ *   parallel_need(range)                            before the first op of forward that reads these parameters
+ *   parallel_ready(range, stream)                   after the op that makes these gradients final, in index order, without
+ *                                                   gaps but for padding
+ *   parallel_update                                 after the last op of backward
+ *
+ * Gradients are summed, not averaged: the model scales its loss by 1/ranks (trainer_options.ranks). */
+#ifndef STEPBENCH_DIST_PARALLEL_H
+#define STEPBENCH_DIST_PARALLEL_H
+
+#include "common/device/device.h"
+#include "common/dist/buckets.h"
+#include "common/dist/comm.h"
+
+/* When AdamW runs on what has been summed. */
+typedef enum update_order {
+    UPDATE_AFTER,   /* once, over everything, when the last collective is over (what a framework does) */
+    UPDATE_BUCKETS, /* after backward, range by range as their collectives are over */
+    UPDATE_BACKWARD /* likewise, already while backward goes on, on a stream of its own */
+} update_order;
+#define UPDATE_CHOICES "after|buckets|backward"
+update_order update_order_parse(const char *name);
+
+typedef struct parallel_options {
+    const char *strategy; /* a name of parallel_strategies */
+    int ranks;            /* of the job's first ranks; the others are no members and make no parallel */
+    int64_t bucket_bytes; /* of gradients; for the strategies with buckets */
+    update_order update;
+    int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit */
+    int max_ctas;      /* of NCCL; 0: NCCL decides */
+} parallel_options;
+
+/* What a strategy is asked before a model exists: how it cuts the index space and how much optimizer state a rank holds. */
+typedef struct parallel_plan {
+    parallel_options o;
+    int rank;
+    int64_t elements;    /* of the index space */
+    int64_t *starts;     /* (tensors + 1), a copy */
+    int tensors;
+    buckets b;           /* the collectives of a step, in the order in which they are enqueued */
+    ownership own;       /* what this rank updates */
+    bool sharded;        /* the state is this rank's part alone */
+} parallel_plan;
+
+/* NULL with a sentence in why: the strategy can't be had so. grad_bytes: of one gradient element. */
+parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes, char *why,
+                                    size_t why_bytes);
+void parallel_plan_free(parallel_plan *p);
+/* The index space must be a multiple of this for `ranks` ranks. */
+int64_t parallel_granularity(int ranks);
+
+/* What a strategy may do with a model. Pointers are to device memory, over the index space. */
+typedef struct parallel_model {
+    device *d;
+    void *main; /* the stream of forward and backward; on the CPU NULL, the calling thread */
+    void *grad;
+    comm_dtype grad_dtype;
+    void *param;
+    comm_dtype param_dtype;
+    void *user;
+    /* A new update begins; then AdamW on [first, first + count), whose state starts at state_first of the state arenas.
+     * Both enqueue on `stream`, with at most max_blocks thread blocks (0: no limit). */
+    void (*update_begin)(void *user, void *stream);
+    void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
+    /* UPDATE_AFTER, not sharded: all at once on main, with statistics over all gradients where the model wants them;
+     * NULL: update_begin and update are called instead. */
+    void (*update_all)(void *user);
+} parallel_model;
+
+typedef struct parallel parallel;
+
+/* Every rank of the job calls these together, members or not; only members get a parallel (NULL and why on all when it
+ * can't be had; NULL and an empty why on those that are no members). It takes the plan's contents as they are: the plan
+ * must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
+parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes);
+void parallel_free(parallel *p);
+void parallel_sync(parallel *p);
+
+void parallel_begin(parallel *p);
+void parallel_need(parallel *p, int64_t first, int64_t count, void *stream);
+void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream);
+void parallel_update(parallel *p);
+/* main waits for what is still under way (all-gathers that the next forward would hide). */
+void parallel_join(parallel *p);
+
+/* The communication-free twin: the same host path, streams, events and updates, without collectives. It is on at first. */
+void parallel_communicate(parallel *p, bool on);
+/* The collectives of a step back to back on the communication stream with no compute beside them; main waits for them. */
+void parallel_collectives_alone(parallel *p);
+/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and
+ * broadcast 1 where it is the root. */
+double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
+
+/* Time that main stood still for communication in the last step: from the end of backward to the end of parallel_update,
+ * the waits alone. Events are recorded only when on. Waits for the step. */
+void parallel_instrument(parallel *p, bool on);
+double parallel_tail_ms(parallel *p);
+
+/* The strategies, for --help; ends with name == NULL. */
+typedef struct parallel_strategy_info {
+    const char *name, *summary;
+} parallel_strategy_info;
+extern const parallel_strategy_info parallel_strategies[];
+
+#endif

@@ -85,6 +85,22 @@ typedef struct sb_swiglu {
     void *d_gate_up;     /* (rows, 2f); may be gate_up */
 } sb_swiglu;
 
+/* SwiGLU as the end of the matrix product ahead of it: forward [gate up] = x w13^T, h = silu(gate) up; backward
+ * dh = dy w2 and the gradients of gate and up. Numbers are those of the separate ops but for the order of sums: gate, up
+ * and dh are rounded to dtype before they are used, so that h has the bits that swiglu_forward makes of the gate_up
+ * stored. dh is nowhere stored, and gate_up need not be. */
+typedef struct sb_swiglu_matmul {
+    sb_dtype dtype;  /* of everything; SB_BF16 or SB_FP16 */
+    int rows, f, d;  /* f and d multiples of 8 */
+    int lda;         /* elements from one row of x, or of dy, to the next; a multiple of 8 */
+    const void *x;   /* forward: (rows, d) */
+    const void *w13; /* forward: (2f, d): gate's rows, then up's */
+    const void *dy;  /* backward: (rows, d) */
+    const void *w2;  /* backward: (d, f) */
+    void *gate_up;   /* (rows, 2f): forward writes it where it is not NULL; backward replaces it by its gradient */
+    void *h;         /* (rows, f); backward writes it again where it is not NULL */
+} sb_swiglu_matmul;
+
 typedef struct sb_embedding {
     sb_dtype dtype;      /* table (forward), out, d_out */
     sb_dtype dtype_grad; /* d_table */
@@ -219,8 +235,10 @@ typedef struct sb_train_ops {
     size_t (*matmul_workspace)(sb_context *ctx, const sb_matmul *p);
     sb_status (*matmul)(sb_context *ctx, const sb_matmul *p, void *stream);
     /* Times the algorithms for this matmul's shape on its own (finite, random) operands; d is overwritten. Synchronous.
-     * Later calls of that shape, dtypes, layout and workspace use what was chosen. */
-    sb_status (*matmul_tune)(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream);
+     * Later calls of that shape, dtypes, layout and workspace use what was chosen. The next best are `most` rivals, those
+     * that there are not with tried == 0. */
+    sb_status (*matmul_tune)(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
+                             int most, void *stream);
     /* The same with a choice from an earlier run; SB_UNSUPPORTED where this library does not know it. */
     sb_status (*matmul_choose)(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
 
@@ -230,6 +248,10 @@ typedef struct sb_train_ops {
     sb_status (*rope)(sb_context *ctx, const sb_rope *p, void *stream);
     sb_status (*swiglu_forward)(sb_context *ctx, const sb_swiglu *p, void *stream);
     sb_status (*swiglu_backward)(sb_context *ctx, const sb_swiglu *p, void *stream);
+    /* SB_OK, or why these two cannot run here: dtype, shape, device. Pointers are not looked at. */
+    sb_status (*swiglu_matmul_supported)(sb_context *ctx, const sb_swiglu_matmul *p);
+    sb_status (*swiglu_matmul_forward)(sb_context *ctx, const sb_swiglu_matmul *p, void *stream);
+    sb_status (*swiglu_matmul_backward)(sb_context *ctx, const sb_swiglu_matmul *p, void *stream);
     sb_status (*embedding_forward)(sb_context *ctx, const sb_embedding *p, void *stream);
     size_t (*embedding_workspace)(sb_context *ctx, const sb_embedding *p);
     sb_status (*embedding_backward)(sb_context *ctx, const sb_embedding *p, void *stream);

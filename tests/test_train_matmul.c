@@ -114,7 +114,7 @@ static void test_tune(void **state)
         sb_matmul_choice choice;
         memset(&choice, 0xff, sizeof choice);
         assert_int_equal(train_ops()->matmul_workspace(NULL, &p), 0);
-        expect_ok(train_ops()->matmul_tune(NULL, &p, &choice, NULL));
+        expect_ok(train_ops()->matmul_tune(NULL, &p, &choice, NULL, 0, NULL));
         assert_true(choice.ms >= 0 && choice.first_ms == choice.ms && choice.tried == 1);
         assert_true(strcmp(choice.name, "cblas") == 0 || strcmp(choice.name, "loops") == 0);
         expect_ok(train_ops()->matmul_choose(NULL, &p, &choice));

@@ -133,7 +133,7 @@ static sb_dtype stored(sb_dtype t)
 }
 
 /* Random operands of its own for one product: those of the step may not fit beside each other, or be zeros. */
-static sb_status tune(trainer *t, tuned_product *n)
+static sb_status tune(trainer *t, tuned_product *n, sb_matmul_choice *rivals)
 {
     sb_matmul p = n->shape;
     const operands o = operands_of(&p);
@@ -151,7 +151,7 @@ static sb_status tune(trainer *t, tuned_product *n)
     }
     p.a = memory[0], p.b = memory[1], p.c = memory[2], p.d = memory[3], p.workspace = memory[4];
     if (s == SB_OK)
-        s = t->k->train->matmul_tune(t->ctx, &p, &n->choice, t->main);
+        s = t->k->train->matmul_tune(t->ctx, &p, &n->choice, rivals, RIVALS, t->main);
     device_sync(t->dev);
     for (int i = 0; i < 5; i++)
         memory_release(t->mem, memory[i]);
@@ -167,12 +167,17 @@ static bool tune_one(trainer *t, tuned_product *n, const csv *file, const char *
         return true;
     phase_set("tuning %s: %d x %d x %d", n->name, n->shape.m, n->shape.n, n->shape.k);
     n->choice = (sb_matmul_choice){0};
-    const sb_status s = tune(t, n);
+    const sb_status s = tune(t, n, t->rivals[n - t->products]);
     if (s == SB_OK)
         file_add(path, n);
     else if (s == SB_NO_MEMORY)
         memory_failed_clear(t->mem);
     return s == SB_OK || s == SB_NO_MEMORY;
+}
+
+static void keep_choice(void *user, const tuned_product *p)
+{
+    file_add(user, p);
 }
 
 bool trainer_tune(trainer *t, const char *cache)
@@ -185,5 +190,5 @@ bool trainer_tune(trainer *t, const char *cache)
     if (file)
         csv_free(file);
     memory_trim(t->mem); /* the operands */
-    return ok && overlap_tune(t);
+    return ok && overlap_tune(t) && products_race(t, keep_choice, (void *)cache);
 }

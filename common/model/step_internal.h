@@ -8,7 +8,7 @@
 
 #include "common/model/trainer.h"
 
-enum { PRODUCTS_MAX = 48, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
+enum { PRODUCTS_MAX = 48, RIVALS = 3, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
 
 /* The tensors of one block that live from its forward to its backward; -1: not held. */
 typedef struct block_slots {
@@ -66,6 +66,7 @@ struct trainer {
     device_graph *graph;
     int steps;
     tuned_product products[PRODUCTS_MAX];
+    sb_matmul_choice rivals[PRODUCTS_MAX][RIVALS]; /* of products that were tuned in this run */
     int product_count;
     trainer_hooks hooks;
 };
@@ -150,6 +151,14 @@ bool step_launch(trainer *t);             /* one walk, launched op by op (or int
 void trainer_zero_moments(trainer *t);
 bool trainer_plan_apart(trainer *t); /* a new plan, without overlap; false: no memory */
 bool overlap_tune(trainer *t);       /* the part of trainer_tune that chooses the way of overlap */
+/* The part that lets rival algorithms race in whole steps; changed(user, p) says that another one was chosen. */
+bool products_race(trainer *t, void (*changed)(void *user, const tuned_product *p), void *user);
+/* Whole steps as a measure (step_tune.c): between begin and end they change nothing. */
+void step_tune_begin(trainer *t, sb_optimizer_state *kept);
+void step_tune_end(trainer *t, const sb_optimizer_state *kept);
+bool step_tune_capture(trainer *t, device_graph **graph); /* NULL where steps are launched op by op */
+bool step_tune_run(trainer *t, device_graph *graph, double *ms);
+double step_tune_median(const double *ms, int n);
 void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p);
 
 #endif

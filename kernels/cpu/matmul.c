@@ -82,8 +82,11 @@ size_t cpu_matmul_workspace(sb_context *ctx, const sb_matmul *p)
 }
 
 /* There is one algorithm; its time is measured all the same, for the reports. */
-sb_status cpu_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream)
+sb_status cpu_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
+                          int most, void *stream)
 {
+    for (int i = 0; i < most; i++)
+        rivals[i] = (sb_matmul_choice){0};
     struct timespec before, after;
     clock_gettime(CLOCK_MONOTONIC, &before);
     sb_status s = cpu_matmul(ctx, p, stream);

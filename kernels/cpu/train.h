@@ -10,7 +10,8 @@ extern "C" {
 
 size_t cpu_matmul_workspace(sb_context *ctx, const sb_matmul *p);
 sb_status cpu_matmul(sb_context *ctx, const sb_matmul *p, void *stream);
-sb_status cpu_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream);
+sb_status cpu_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
+                          int most, void *stream);
 sb_status cpu_matmul_choose(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
 sb_status cpu_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream);
 size_t cpu_rmsnorm_workspace(sb_context *ctx, const sb_rmsnorm *p);
@@ -18,6 +19,9 @@ sb_status cpu_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm *p, void *strea
 sb_status cpu_rope(sb_context *ctx, const sb_rope *p, void *stream);
 sb_status cpu_swiglu_forward(sb_context *ctx, const sb_swiglu *p, void *stream);
 sb_status cpu_swiglu_backward(sb_context *ctx, const sb_swiglu *p, void *stream);
+sb_status cpu_swiglu_matmul_supported(sb_context *ctx, const sb_swiglu_matmul *p);
+sb_status cpu_swiglu_matmul_forward(sb_context *ctx, const sb_swiglu_matmul *p, void *stream);
+sb_status cpu_swiglu_matmul_backward(sb_context *ctx, const sb_swiglu_matmul *p, void *stream);
 sb_status cpu_embedding_forward(sb_context *ctx, const sb_embedding *p, void *stream);
 size_t cpu_embedding_workspace(sb_context *ctx, const sb_embedding *p);
 sb_status cpu_embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream);

@@ -7,7 +7,8 @@
  * A step of large products runs at the GPU's power limit, where the clock, and so the time, is what their energy allows.
  * Short batches on a cool GPU do not show that, and long ones did not predict it either (measured: a step of xl whose
  * products were chosen in turns of 30 ms took 2 % longer). The library's first proposals ran there at a clock 7 % higher
- * than the fastest of short batches. So for a large product the first one stays unless another is much faster. */
+ * than the fastest of short batches. So for a large product the first one stays unless another is much faster; whoever
+ * has a whole step to run can race it against its rivals there. */
 #include "kernels/cuda/matmul.h"
 
 #include <math.h>
@@ -19,7 +20,7 @@ enum { MAX_VARIATIONS = 16, MAX_TRIALS = MATMUL_MAX_CANDIDATES + MAX_VARIATIONS,
 enum { SHORTEST_PART = 256 };                                    /* of k, in a split that the library did not propose */
 static const float warm_ms = 10, batch_ms = 0.4f, slow_ms = 2;   /* a call of slow_ms gets few rounds */
 static const double large_flops = 30e9;                          /* a product that brings the GPU to its power limit */
-static const float hopeless = 1.3f;                              /* times the fastest so far */
+static const float hopeless = 1.3f, near_enough = 1.15f;         /* times the fastest so far */
 static const float worth_changing = 1.01f, worth_energy = 1.06f; /* the latter for a large product */
 
 typedef struct trial {
@@ -189,6 +190,18 @@ static sb_status try_all(tuner *t)
     return s;
 }
 
+static void describe(const tuner *t, const cublasLtMatmulAlgo_t *algorithm, float first_ms, float ms,
+                     sb_matmul_choice *out)
+{
+    memset(out, 0, sizeof *out);
+    memcpy(out->algorithm, algorithm, sizeof *algorithm);
+    out->first_ms = first_ms;
+    out->ms = ms;
+    out->tried = t->count;
+    out->library = (int64_t)cublasLtGetVersion();
+    matmul_algorithm_name(algorithm, out->name, sizeof out->name);
+}
+
 /* The first proposal against the fastest, in turns; then the better one is installed. */
 static sb_status decide(tuner *t, sb_matmul_choice *chosen)
 {
@@ -208,14 +221,26 @@ static sb_status decide(tuner *t, sb_matmul_choice *chosen)
     const bool change = first > (large ? worth_energy : worth_changing) * fastest;
     const cublasLtMatmulAlgo_t *algorithm = &two[change]->algorithm;
     matmul_install(t->ctx, &t->plans, algorithm);
-    memset(chosen, 0, sizeof *chosen);
-    memcpy(chosen->algorithm, algorithm, sizeof *algorithm);
-    chosen->first_ms = first;
-    chosen->ms = change ? fastest : first;
-    chosen->tried = t->count;
-    chosen->library = (int64_t)cublasLtGetVersion();
-    matmul_algorithm_name(algorithm, chosen->name, sizeof chosen->name);
+    describe(t, algorithm, first, change ? fastest : first, chosen);
     return SB_OK;
+}
+
+/* The fastest of the others, if they are near. */
+static void name_rivals(const tuner *t, const sb_matmul_choice *chosen, sb_matmul_choice *rivals, int most)
+{
+    bool named[MAX_TRIALS] = {false};
+    memset(rivals, 0, (size_t)most * sizeof *rivals);
+    for (int n = 0; n < most; n++) {
+        int best = -1;
+        for (int i = 0; i < t->count; i++)
+            if (!named[i] && memcmp(chosen->algorithm, &t->trials[i].algorithm, sizeof t->trials[i].algorithm) != 0 &&
+                (best < 0 || t->trials[i].ms < t->trials[best].ms))
+                best = i;
+        if (best < 0 || t->trials[best].ms > near_enough * t->trials[t->fastest].ms)
+            return;
+        named[best] = true;
+        describe(t, &t->trials[best].algorithm, chosen->first_ms, t->trials[best].ms, &rivals[n]);
+    }
 }
 
 static sb_status check_not_capturing(cudaStream_t stream)
@@ -231,7 +256,7 @@ static sb_status check_not_capturing(cudaStream_t stream)
     return SB_OK;
 }
 
-static sb_status tune(tuner *t, sb_matmul_choice *chosen)
+static sb_status tune(tuner *t, sb_matmul_choice *chosen, sb_matmul_choice *rivals, int most)
 {
     cublasLtMatmulAlgo_t before[MATMUL_MAX_PLANS];
     for (int i = 0; i < t->plans.count; i++)
@@ -239,12 +264,15 @@ static sb_status tune(tuner *t, sb_matmul_choice *chosen)
     sb_status s = try_all(t);
     if (s == SB_OK)
         s = decide(t, chosen);
+    if (s == SB_OK)
+        name_rivals(t, chosen, rivals, most);
     for (int i = 0; s != SB_OK && i < t->plans.count; i++)
         t->plans.plan[i]->algorithm = before[i];
     return s;
 }
 
-sb_status sb_cuda_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, void *stream)
+sb_status sb_cuda_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
+                              int most, void *stream)
 {
     tuner t = {.ctx = ctx, .p = p, .stream = stream};
     sb_status s = check_not_capturing(t.stream);
@@ -257,7 +285,7 @@ sb_status sb_cuda_matmul_tune(sb_context *ctx, const sb_matmul *p, sb_matmul_cho
     if (s == SB_OK)
         s = sb_cuda_status(cudaEventCreate(&t.end), "cudaEventCreate");
     if (s == SB_OK)
-        s = tune(&t, chosen);
+        s = tune(&t, chosen, rivals, most);
     if (t.begin)
         cudaEventDestroy(t.begin);
     if (t.end)

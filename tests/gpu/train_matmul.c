@@ -178,7 +178,7 @@ static bool check_tuned(train_bed *bed, const train_case *c)
     sb_matmul_choice choice = {.tried = 0};
     bool ok = true;
     instance_reset(bed, &x);
-    if (k->train->matmul_tune(x.call.ctx, &p, &choice, x.call.stream) != SB_OK)
+    if (k->train->matmul_tune(x.call.ctx, &p, &choice, NULL, 0, x.call.stream) != SB_OK)
         ok = case_fail(bed->r, c, "tuning is refused: %s", sb_last_message());
     else if (!(choice.tried >= 1 && choice.ms >= 0 && choice.ms <= 1.02 * choice.first_ms && choice.name[0]))
         ok = case_fail(bed->r, c, "the tuner's choice '%s' of %d takes %g ms, the library's first proposal %g ms",

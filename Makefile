@@ -174,6 +174,7 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
+$(BUILD)/common/device/timeline_cupti.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/dist/comm_nccl.c.o: EXTRA := $(NCCL_CFLAGS)
 $(BUILD)/common/dist/comm_gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 
@@ -240,7 +241,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
-tsan-tests: $(addprefix $(BUILD)/tests/,test_cpu_stream test_launch test_comm)
+tsan-tests: $(addprefix $(BUILD)/tests/,test_cpu_stream test_launch test_comm test_timeline)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 

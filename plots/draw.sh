@@ -289,5 +289,34 @@ if [ -s "$allreduce" ]; then
     done
 fi
 
+# Recorded steps of data parallelism: a file a recording, from the simplest strategy to the best, then any others.
+set --
+for name in naive flat overlap bucketed zero1; do
+    [ ! -s "$results/timeline/$name.csv" ] || set -- "$@" "$results/timeline/$name.csv"
+done
+for file in "$results"/timeline/*.csv; do
+    case ${file##*/} in naive.csv | flat.csv | overlap.csv | bucketed.csv | zero1.csv) continue ;; esac
+    [ ! -s "$file" ] || set -- "$@" "$file"
+done
+files='' labels='' sums='' count=0 rank=0 device=''
+for file; do # the comment of its sums: "# rank 0 of LABEL: 12.345 ms; compute ..."
+    about=$(sed -n "s/^# rank $rank of \(.*; idle [^ ]* ms\).*/\1/p" "$file" | head -n 1)
+    [ -n "$about" ] || continue
+    count=$((count + 1))
+    cp "$file" "$work/recording-$count" # a name of its own: gnuplot's lists are parted by blanks
+    files="$files $work/recording-$count"
+    labels="$labels${labels:+, }$(quoted "${about%: *ms; compute *}")"
+    sums="$sums${sums:+, }$(quoted "${about##*: }")"
+done
+if [ "$count" -gt 0 ]; then
+    for key in cpu gpu_name; do
+        of=$("$report" --values "$results/machine.csv" value "key=$key" 2>/dev/null) || of=
+        [ -z "$of" ] || device=$of
+    done
+    caption="$(basename "$results")${device:+, $device}, rank $rank"
+    draw ddp_timeline.gp ddp_timeline "Recorded training steps" "files = $(quoted "$files")" \
+        "array labels[$count] = [$labels]" "array sums[$count] = [$sums]" "rank = $rank"
+fi
+
 echo "$drawn figures in $out"
 exit $failed

@@ -1,21 +1,24 @@
-/* NVTX ranges, or nothing without the header; see nvtx.h. */
+/* NVTX ranges, or nothing without the header, and the timeline's; see nvtx.h. */
 #include "common/device/nvtx.h"
+
+#include "common/device/timeline.h"
 
 #ifdef HAVE_NVTX
 #include <nvtx3/nvToolsExt.h>
+#endif
 
 void range_push(const char *name)
 {
+#ifdef HAVE_NVTX
     nvtxRangePushA(name);
+#endif
+    timeline_range_push(name);
 }
+
 void range_pop(void)
 {
+#ifdef HAVE_NVTX
     nvtxRangePop();
-}
-#else
-void range_push(const char *name)
-{
-    (void)name;
-}
-void range_pop(void) {}
 #endif
+    timeline_range_pop();
+}

@@ -1,5 +1,5 @@
-/* NVTX ranges around phases and ops, for nsys and ncu. Costs a few nanoseconds when no tool listens, nothing without
- * the header. Ranges nest and belong to the calling thread. */
+/* NVTX ranges around phases and ops, for nsys and ncu, and spans of compute in a timeline of the CPU (timeline.h).
+ * Costs a few nanoseconds when no tool listens. Ranges nest and belong to the calling thread. */
 #ifndef STEPBENCH_DEVICE_NVTX_H
 #define STEPBENCH_DEVICE_NVTX_H
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/device/timeline.h"
 #include "common/device/timer.h"
 
 /* ---- marks ---- */
@@ -67,12 +68,14 @@ static double mark_wait(mark *m)
 {
     if (!m)
         return NAN;
+    const double start = host_seconds();
     pthread_mutex_lock(&m->lock);
     while (!m->done)
         pthread_cond_wait(&m->passed, &m->lock);
     double seconds = m->seconds;
     pthread_mutex_unlock(&m->lock);
     mark_drop(m);
+    timeline_span(LANE_WAIT, "wait", start, host_seconds());
     return seconds;
 }
 

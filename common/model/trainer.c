@@ -2,21 +2,32 @@
 #include "common/model/trainer.h"
 
 #include "common/core/error.h"
+#include "common/device/nvtx.h"
 #include "common/model/step_internal.h"
 
 /* ---- the walk ---- */
 
-/* The plan has the memory of optimizer_all whether or not the hook calls it. */
-static void update_by_hook(trainer *t)
+/* The plan has the memory of optimizer_all, also where the hook does without. */
+static void update(trainer *t)
 {
-    if (arena_planning(t->arena) || t->status != SB_OK)
-        return;
-    t->hooks.update(t->hooks.user);
+    const bool launching = !arena_planning(t->arena);
+    range_push("optimizer");
+    arena_phase(t->arena, PHASE_OPTIMIZER);
+    if (t->hooks.update) {
+        if (launching && t->status == SB_OK)
+            t->hooks.update(t->hooks.user);
+    } else if (!optimizer_overlaps(t)) {
+        optimizer_all(t);
+    } else if (launching && t->back != t->main) {
+        device_stream_record(t->dev, t->back, t->joined);
+        device_stream_wait(t->dev, t->main, t->joined);
+    }
+    range_pop();
 }
 
 void step_walk(trainer *t)
 {
-    const bool marks = !arena_planning(t->arena), train = t->o.mode == STEP_TRAIN;
+    const bool marks = !arena_planning(t->arena);
     arena_slot logits;
     if (marks)
         device_event_mark(t->dev, t->mark[0]);
@@ -35,17 +46,8 @@ void step_walk(trainer *t)
     }
     if (marks)
         device_event_mark(t->dev, t->mark[2]);
-    if (train) {
-        arena_phase(t->arena, PHASE_OPTIMIZER);
-        if (t->hooks.update)
-            update_by_hook(t);
-        else if (!optimizer_overlaps(t))
-            optimizer_all(t);
-        else if (marks && t->back != t->main) {
-            device_stream_record(t->dev, t->back, t->joined);
-            device_stream_wait(t->dev, t->main, t->joined);
-        }
-    }
+    if (t->o.mode == STEP_TRAIN)
+        update(t);
     if (marks)
         device_event_mark(t->dev, t->mark[3]);
 }

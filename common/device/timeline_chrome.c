@@ -1,0 +1,145 @@
+/* Chrome's trace event format: complete events ("X") with times in microseconds, and names of processes and threads as
+ * metadata ("M"). Events of one thread may not overlap there, but kernels of one stream may (a launch that starts
+ * before the one before has ended), and a graph is spread over as many streams as the driver likes: a thread here is a
+ * lane and stream, or a lane alone when there are many streams, and what overlaps goes to a further thread of the same
+ * kind. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/device/timeline_internal.h"
+
+enum { STREAMS_MAX = 12 };
+
+typedef struct row {
+    timeline_lane lane;
+    int stream; /* ANY_STREAM: many */
+    int number; /* of those alike, from 0 */
+    long long end_ns;
+} row;
+
+static long long ns_of(double us)
+{
+    return llround(us * 1e3);
+}
+
+static bool many_streams(const stream_timeline *t)
+{
+    struct {
+        timeline_lane lane;
+        int stream;
+    } seen[STREAMS_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t k = 0;
+        while (k < n && (seen[k].lane != t->spans[i].lane || seen[k].stream != t->spans[i].stream))
+            k++;
+        if (k == STREAMS_MAX)
+            return true;
+        if (k == n) {
+            seen[n].lane = t->spans[i].lane;
+            seen[n++].stream = t->spans[i].stream;
+        }
+    }
+    return false;
+}
+
+/* The row of each span, and in *rows all of them. */
+static int *place(const stream_timeline *t, row **rows, int *row_count)
+{
+    const bool many = many_streams(t);
+    int *at = xcalloc(t->n ? t->n : 1, sizeof *at), n = 0;
+    *rows = NULL;
+    for (size_t i = 0; i < t->n; i++) {
+        const timed_span *s = &t->spans[i];
+        const int stream = many ? ANY_STREAM : s->stream;
+        int k = 0, alike = 0;
+        for (; k < n; k++) {
+            const row *r = &(*rows)[k];
+            if (r->lane != s->lane || r->stream != stream)
+                continue;
+            if (r->end_ns <= ns_of(s->start_us))
+                break;
+            alike++;
+        }
+        if (k == n) {
+            *rows = xrealloc(*rows, (size_t)(n + 1) * sizeof **rows);
+            (*rows)[n++] = (row){.lane = s->lane, .stream = stream, .number = alike};
+        }
+        (*rows)[k].end_ns = ns_of(s->end_us);
+        at[i] = k;
+    }
+    *row_count = n;
+    return at;
+}
+
+/* Threads count from 1: some readers take 0 for an idle task. */
+static int thread_of(int row_index)
+{
+    return row_index + 1;
+}
+
+static void put_string(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fprintf(f, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            fprintf(f, "\\u%04x", (unsigned char)*text);
+        else
+            fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void put_names(FILE *f, const char *label, int rank, const row *rows, int n)
+{
+    char *process = xasprintf("rank %d, %s", rank, label);
+    fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}},\n", rank, rank);
+    fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", rank);
+    put_string(f, process);
+    fprintf(f, "}}");
+    free(process);
+    for (int k = 0; k < n; k++) {
+        const row *r = &rows[k];
+        fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s", rank,
+                thread_of(k), timeline_lane_name(r->lane));
+        if (r->stream != ANY_STREAM)
+            fprintf(f, ", stream %d", r->stream);
+        if (r->number)
+            fprintf(f, " (%d)", r->number + 1);
+        fprintf(
+            f,
+            "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
+            rank, thread_of(k), 1000 * (int)r->lane + k);
+    }
+}
+
+bool timeline_write_chrome(const char *path, const char *label, int rank, const stream_timeline *t)
+{
+    row *rows;
+    int row_count;
+    int *at = place(t, &rows, &row_count);
+    char *text = NULL;
+    size_t bytes;
+    FILE *f = open_memstream(&text, &bytes);
+    if (!f)
+        die(EXIT_CODE_FAILURE, "out of memory");
+    put_names(f, label, rank, rows, row_count);
+    for (size_t i = 0; i < t->n; i++) {
+        const timed_span *s = &t->spans[i];
+        const long long start = ns_of(s->start_us), end = ns_of(s->end_us);
+        fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", rank,
+                thread_of(at[i]), (double)start / 1e3, (double)(end - start) / 1e3, timeline_lane_name(s->lane));
+        put_string(f, s->name);
+        fprintf(f, ",\"args\":{\"stream\":%d}}", s->stream);
+    }
+    fclose(f);
+    const bool ok = timeline_append(path, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", ",\n", text, "\n]}\n");
+    free(text);
+    free(rows);
+    free(at);
+    return ok;
+}

@@ -2,14 +2,16 @@
  *
  * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1 GB on
  * 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that data parallelism is made of.
+ * Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
  *
  * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over samples,
  * algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every element of every
  * rank's result is compared before and after timing.
  * Run: ./bench_allreduce                                      as many ranks as there are GPUs
- *      ./bench_allreduce --ranks 2 --bytes 1K:1G:*2 --mode graph --variant all-reduce
+ *      ./bench_allreduce --ranks 2 --bytes 1K:1M:*4 --mode graph --variant all-reduce,one-shot,two-shot
  *      ./bench_allreduce --device cpu --ranks 2,4 --bytes 1MB,10MB,100MB,1GB
- * Expect: NVLink 300 to 370 GB/s of busbw at 100 MiB and more; Gloo on one host about 1 GB/s.
+ * Expect: NVLink 300 to 370 GB/s of busbw at 100 MiB and more, and in graphs 3 to 6 us for our own up to 256 KiB; Gloo
+ * on one host about 1 GB/s.
  * Limits: one communicator and one stream; contention with compute is the business of the ddp benches. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +22,11 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
-    {"bytes", OPTION_BYTES, OPTION_LIST, "1M,10M,100M,1G", "1M,10M", 1, 1e12, NULL, "bytes",
+    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,10M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12, NULL,
+     "bytes",
      "size of the op: what every rank has before an all-reduce, reduce-scatter or broadcast, and after an all-gather"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "of the elements"},
-    {"in-place", OPTION_FLAG, OPTION_LIST, "0,1", "1", 0, 1, NULL, "", "the result replaces the input"},
+    {"in-place", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "the result replaces the input"},
     {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph", "eager", 0, -1, "eager|graph", "",
      "each call launched by the host, or a CUDA graph of the calls replayed"},
     {"calls", OPTION_INT, 0, "0", NULL, 0, 100, NULL, "calls",
@@ -38,6 +41,8 @@ static const variant_spec variant_table[] = {{"all-reduce", "the sum of all rank
                                              {"all-gather", "all ranks' slices, on every rank"},
                                              {"reduce-scatter", "the sum of all ranks' tensors, a slice on each rank"},
                                              {"broadcast", "rank 0's tensor, on every rank"},
+                                             {"one-shot", "our all-reduce: everyone sends everything to everyone"},
+                                             {"two-shot", "our all-reduce: each adds up a slice and sends the sum"},
                                              {0}};
 
 static const column_spec column_table[] = {
@@ -56,7 +61,7 @@ static const column_spec column_table[] = {
     {"moved_bytes", COLUMN_REAL, false, "the size, less what does not part evenly among ranks and elements"},
     {"n_samples", COLUMN_INT, false, "samples"},
     {"n_calls", COLUMN_INT, false, "calls back to back in each sample"},
-    {"backend", COLUMN_TEXT, true, "the library and its version"},
+    {"backend", COLUMN_TEXT, true, "the library and its version, or which of our own ops"},
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
     {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
     {"err_elements", COLUMN_INT, false, "elements that differ from the exact result, on all ranks together"},
@@ -78,6 +83,8 @@ static const bench_info info = {
     .notes = "One row is one op (the variant), number of ranks, size, dtype and mode. A job of the largest --ranks is "
              "started;\n"
              "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier.\n"
+             "one-shot and two-shot are for GPUs of one host with NVLink, and for small sizes: above 8 MiB they are "
+             "skipped.\n"
              "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
              "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"
@@ -90,74 +97,108 @@ static const bench_info info = {
 
 /* ---- the bench ---- */
 
-typedef struct communicators { /* one for each number of ranks, made when it is first wanted */
-    size_t n;
-    comm **c;
-} communicators;
+enum { MAILBOX_MESSAGE_BYTES = 8 << 20 };
 
-static collective_op op_of(const char *variant)
+typedef struct group { /* of the first ranks; what it has is made when it is first wanted */
+    int ranks;
+    bool comm_tried, peers_tried;
+    comm *c;  /* NULL: not made, and why */
+    peers *p; /* likewise */
+    char why_no_comm[512], why_no_peers[512];
+} group;
+
+static const struct {
+    const char *variant;
+    collective_op op;
+    bool own; /* not the library's */
+    sb_peer_algorithm algorithm;
+} ops[] = {{"all-reduce", COLLECTIVE_ALL_REDUCE, false, 0},
+           {"all-gather", COLLECTIVE_ALL_GATHER, false, 0},
+           {"reduce-scatter", COLLECTIVE_REDUCE_SCATTER, false, 0},
+           {"broadcast", COLLECTIVE_BROADCAST, false, 0},
+           {"one-shot", COLLECTIVE_ALL_REDUCE, true, SB_PEER_ONE_SHOT},
+           {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_PEER_TWO_SHOT}};
+
+static size_t op_of(const char *variant)
 {
-    static const char *const names[] = {[COLLECTIVE_ALL_REDUCE] = "all-reduce",
-                                        [COLLECTIVE_ALL_GATHER] = "all-gather",
-                                        [COLLECTIVE_REDUCE_SCATTER] = "reduce-scatter",
-                                        [COLLECTIVE_BROADCAST] = "broadcast"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(variant, names[i]) == 0)
-            return (collective_op)i;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(variant, ops[i].variant) == 0)
+            return i;
     die(EXIT_CODE_FAILURE, "bug: no op '%s'", variant);
 }
 
 static void start(session *s)
 {
-    communicators *all = xcalloc(1, sizeof *all);
-    all->c = xcalloc(option_count(s->opt, "ranks"), sizeof *all->c);
+    group *all = xcalloc(option_count(s->opt, "ranks"), sizeof *all);
+    for (size_t i = 0; i < option_count(s->opt, "ranks"); i++)
+        all[i].ranks = (int)option_int_at(s->opt, "ranks", i);
     s->user = all;
 }
 
-/* NULL on every rank, with the reason, when it can't be made. */
-static comm *communicator(session *s, int ranks, char *why, size_t why_bytes)
+static group *group_of(session *s, int ranks)
 {
-    communicators *all = s->user;
-    for (size_t i = 0; i < all->n; i++)
-        if (comm_size(all->c[i]) == ranks)
-            return all->c[i];
-    comm *c = comm_create(launch_of(s), s->dev, &(comm_options){.name = "world", .ranks = ranks}, why, why_bytes);
-    if (c)
-        all->c[all->n++] = c;
-    return c;
+    group *g = s->user;
+    while (g->ranks != ranks)
+        g++;
+    return g;
+}
+
+/* NULL on every rank when it can't be made. */
+static comm *communicator(session *s, group *g)
+{
+    if (!g->comm_tried)
+        g->c = comm_create(launch_of(s), s->dev, &(comm_options){.name = "world", .ranks = g->ranks}, g->why_no_comm,
+                           sizeof g->why_no_comm);
+    g->comm_tried = true;
+    return g->c;
+}
+
+static peers *peers_of(session *s, group *g)
+{
+    if (!g->peers_tried)
+        g->p =
+            peers_open(launch_of(s), s->dev, g->ranks, MAILBOX_MESSAGE_BYTES, g->why_no_peers, sizeof g->why_no_peers);
+    g->peers_tried = true;
+    return g->p;
 }
 
 static void run(session *s, const bench_case *c, row *w)
 {
-    char why[512] = "";
+    const size_t op = op_of(case_variant(c));
+    group *g = group_of(s, (int)case_int(c, "ranks"));
+    comm *world = communicator(s, g);
+    peers *own = ops[op].own && world ? peers_of(s, g) : NULL;
     collective k = {.s = s,
                     .l = launch_of(s),
                     .k = c,
                     .w = w,
-                    .op = op_of(case_variant(c)),
+                    .c = world,
+                    .op = ops[op].op,
+                    .p = own,
+                    .algorithm = ops[op].algorithm,
                     .t = strcmp(case_text(c, "dtype"), "bf16") == 0 ? COMM_BF16 : COMM_FP32,
                     .in_place = case_int(c, "in-place"),
                     .graph = strcmp(case_text(c, "mode"), "graph") == 0};
-    k.c = communicator(s, (int)case_int(c, "ranks"), why, sizeof why);
-    if (k.c)
+    if (world && (own || !ops[op].own))
         collective_run(&k);
     else
-        row_status_set(w, ROW_SKIP, "%s", why);
+        row_status_set(w, ROW_SKIP, "%s", world ? g->why_no_peers : g->why_no_comm);
 }
 
 static void finish(session *s)
 {
-    communicators *all = s->user;
-    for (size_t i = all->n; i-- > 0;)
-        comm_destroy(all->c[i]);
-    free(all->c);
+    group *all = s->user;
+    for (size_t i = option_count(s->opt, "ranks"); i-- > 0;) {
+        peers_close(all[i].p);
+        comm_destroy(all[i].c);
+    }
     free(all);
 }
 
 static double estimate_bytes(const options *o, const bench_case *c)
 {
     (void)o;
-    const bool copy = !case_int(c, "in-place") || strcmp(case_variant(c), "all-reduce") == 0;
+    const bool copy = !case_int(c, "in-place") || ops[op_of(case_variant(c))].op == COLLECTIVE_ALL_REDUCE;
     return (copy ? 2 : 1) * (double)case_int(c, "bytes");
 }
 

@@ -7,6 +7,7 @@
 #include "common/core/stats.h"
 #include "common/device/session.h"
 #include "common/dist/comm.h"
+#include "common/dist/peer.h"
 
 enum { COLLECTIVE_PERIOD = 4099 }; /* elements after which inputs repeat: a prime, so that no slice starts alike */
 
@@ -17,6 +18,8 @@ typedef struct collective {
     const bench_case *k;
     row *w;
     collective_op op;
+    peers *p; /* NULL: the communicator's own op */
+    sb_peer_algorithm algorithm;
     comm_dtype t;
     bool in_place, graph, member;
     size_t count;               /* as in comm.h */
@@ -42,7 +45,8 @@ size_t collective_wrong(collective *k);                       /* elements of the
 
 void collective_enqueue(collective *k, int calls);
 void collective_wait(collective *k);                    /* until all that is enqueued is done */
-double collective_estimate(collective *k);              /* ms of a call, by the host's clock, after the warm-up */
+double collective_estimate(collective *k);              /* ms of a call that is waited for, after the warm-up */
+double collective_burst(collective *k, int calls);      /* ms of each of calls back to back */
 bool collective_capture(collective *k);                 /* the calls of a sample as a graph; false: can't be */
 void collective_sample(collective *k, samples *out_ms); /* k->samples of them, each the mean of its calls */
 

@@ -73,22 +73,31 @@ bool collective_allocate(collective *k, size_t *asked_bytes)
 
 enum { PIECE = 512 }; /* periods: some 8 MB of fp32 */
 
-static char *repeated(const char *table, size_t bytes)
+/* As many periods as the total needs, and at most a piece: their bytes. */
+static size_t piece_bytes(size_t bytes, size_t total)
 {
-    char *piece = xmalloc(PIECE * bytes);
-    for (size_t i = 0; i < PIECE; i++)
-        memcpy(piece + i * bytes, table, bytes);
-    return piece;
+    const size_t periods = (total + bytes - 1) / bytes;
+    return (periods < PIECE ? periods : PIECE) * bytes;
 }
 
+static char *repeated(const char *table, size_t bytes, size_t piece)
+{
+    char *out = xmalloc(piece);
+    for (size_t at = 0; at < piece; at += bytes)
+        memcpy(out + at, table, bytes);
+    return out;
+}
+
+/* The device itself doubles what it has. */
 static void upload(const collective *k, void *to, size_t n, char *table)
 {
-    const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e;
-    char *piece = repeated(table, bytes);
-    for (size_t at = 0; at < n * e; at += PIECE * bytes) {
-        const size_t left = n * e - at;
-        device_upload(k->s->dev, (char *)to + at, piece, left < PIECE * bytes ? left : PIECE * bytes);
-    }
+    const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e, total = n * e;
+    const size_t size = piece_bytes(bytes, total);
+    char *piece = repeated(table, bytes, size);
+    device_upload(k->s->dev, to, piece, size < total ? size : total);
+    for (size_t have = size; have < total; have *= 2)
+        device_copy(k->s->dev, (char *)to + have, to, have < total - have ? have : total - have);
+    device_sync(k->s->dev);
     free(piece);
     free(table);
 }
@@ -109,11 +118,11 @@ void collective_fill(collective *k)
 
 static size_t wrong_in(const collective *k, const char *from, size_t n, char *table)
 {
-    const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e;
-    char *want = repeated(table, bytes), *got = xmalloc(PIECE * bytes);
+    const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e, size = piece_bytes(bytes, n * e);
+    char *want = repeated(table, bytes, size), *got = xmalloc(size);
     size_t wrong = 0;
-    for (size_t at = 0; at < n * e; at += PIECE * bytes) {
-        const size_t left = n * e - at, now = left < PIECE * bytes ? left : PIECE * bytes;
+    for (size_t at = 0; at < n * e; at += size) {
+        const size_t left = n * e - at, now = left < size ? left : size;
         device_download(k->s->dev, got, from + at, now);
         if (memcmp(got, want, now) != 0)
             for (size_t i = 0; i < now; i += e)

@@ -1,6 +1,6 @@
 /* The clock of a collective. A sample starts behind a barrier, so that no rank's lateness counts as the op's time, and
  * is one call, or as many back to back as last a millisecond: on a GPU events around them on the stream, or a graph of
- * them replayed; on a CPU the host's clock. */
+ * them replayed; on a CPU the host's clock. So of small ops at least twenty are between two events. */
 #include "bench/collective.h"
 #include "common/core/error.h"
 #include "common/device/watchdog.h"
@@ -10,7 +10,12 @@ void collective_enqueue(collective *k, int calls)
     void *stream = device_stream(k->s->dev);
     for (int i = 0; i < calls; i++)
         switch (k->op) {
-        case COLLECTIVE_ALL_REDUCE: comm_all_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream); break;
+        case COLLECTIVE_ALL_REDUCE:
+            if (k->p)
+                peers_all_reduce(k->p, k->algorithm, k->send, k->recv, k->count, k->t, stream);
+            else
+                comm_all_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);
+            break;
         case COLLECTIVE_ALL_GATHER: comm_all_gather(k->c, k->send, k->recv, k->count, k->t, stream); break;
         case COLLECTIVE_REDUCE_SCATTER:
             comm_reduce_scatter(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);
@@ -41,6 +46,14 @@ double collective_estimate(collective *k)
         n++;
     }
     return total * 1e3 / n;
+}
+
+double collective_burst(collective *k, int calls)
+{
+    const double start = host_seconds();
+    collective_enqueue(k, calls);
+    collective_wait(k);
+    return (host_seconds() - start) * 1e3 / calls;
 }
 
 bool collective_capture(collective *k)

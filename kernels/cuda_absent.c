@@ -1,7 +1,15 @@
 /* Stands in for kernels/cuda/ in a build without CUDA. */
-#include "kernels/kernels.h"
+#include "kernels/internal.h"
+#include "kernels/peer.h"
 
 const sb_kernels *sb_kernels_cuda(void)
 {
     return NULL;
+}
+
+sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream)
+{
+    (void)stream;
+    const sb_status s = sb_peer_check(p);
+    return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }

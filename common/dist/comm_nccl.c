@@ -1,13 +1,12 @@
-/* Collectives between GPUs by NCCL. Communicators are non-blocking: a call that NCCL has not finished on the host is
- * polled for, with a deadline, so that no rank hangs inside the library without a word (STEPBENCH_NCCL_BLOCKING=1 makes
- * them blocking, for comparison). The watcher's thread reads asynchronous errors, notes which collectives are over, and
- * aborts the communicator when the job ends, since kernels that wait for a peer leave in no other way. */
+/* Collectives between GPUs by NCCL. Communicators are blocking: non-blocking ones start a thread for each op, which
+ * takes ten times as long as a small op itself, and can't be captured in a graph. A rank that hangs inside the library
+ * does not get on, which the hub sees; then the watcher's thread, which calls no NCCL function that waits, ends the
+ * process. It also reads asynchronous errors, notes which collectives are over, and aborts the communicators when the
+ * job ends, since kernels that wait for a peer leave in no other way. */
 #if defined(HAVE_CUDA) && defined(HAVE_NCCL)
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <cuda_runtime.h>
@@ -18,6 +17,10 @@
 #include "common/dist/comm_internal.h"
 
 enum { MARKS = 256 };
+/* An event costs the host as much as a small op, and keeps the next one waiting: ops that follow one another faster
+ * than this share one, unless they are large. */
+static const double mark_every_s = 50e-6;
+enum { MARK_BYTES = 1 << 20 };
 
 typedef struct mark { /* of a collective in flight */
     cudaEvent_t event;
@@ -25,7 +28,8 @@ typedef struct mark { /* of a collective in flight */
 } mark;
 
 typedef struct nccl_state {
-    ncclComm_t nccl; /* NULL on a rank that is no member */
+    ncclComm_t nccl;          /* NULL on a rank that is no member */
+    struct nccl_state *older; /* in the list of those to abort */
     int gpu;
     void *scratch; /* of barriers: one int32 */
     bool reported;
@@ -33,49 +37,80 @@ typedef struct nccl_state {
         bool open;
         cudaStream_t stream; /* of its last op */
         unsigned long number;
+        size_t bytes; /* of all its ops */
     } group;
+    double marked_s;      /* when the last mark was made */
     pthread_mutex_t lock; /* of the marks, which the main thread makes and the watcher's drops */
     mark marks[MARKS];
     unsigned made, dropped;
 } nccl_state;
 
-/* ---- waiting for NCCL's host side ---- */
-
-static void explain(const nccl_state *s, ncclResult_t r, char *out, size_t out_bytes)
+static void explain(ncclResult_t r, char *out, size_t out_bytes)
 {
-    const char *last = s->nccl ? ncclGetLastError(s->nccl) : NULL;
+    const char *last = ncclGetLastError(NULL); /* NCCL keeps one, whatever the communicator */
     snprintf(out, out_bytes, "%s%s%s", ncclGetErrorString(r), last && *last ? ": " : "", last ? last : "");
 }
 
-/* False with a sentence when NCCL reports an error, or is not done with its host side at the deadline. */
-static bool settle(const comm *c, ncclComm_t nccl, ncclResult_t r, char *why, size_t why_bytes)
+static void must(const comm *c, ncclResult_t r, const char *doing)
 {
-    const double start = host_seconds(), limit_s = launch_timeout_s(c->l);
-    for (unsigned polls = 0; r == ncclInProgress; polls++) {
-        if (ncclCommGetAsyncError(nccl, &r) != ncclSuccess)
-            r = ncclInternalError;
-        if (r != ncclInProgress)
-            break;
-        if (limit_s > 0 && host_seconds() - start > limit_s) {
-            snprintf(why, why_bytes, "NCCL has not answered for --timeout %g s", limit_s);
-            return false;
-        }
-        if (polls < 1000)
-            sched_yield();
-        else
-            usleep(50);
-    }
-    if (r != ncclSuccess)
-        explain(c->state, r, why, why_bytes);
-    return r == ncclSuccess;
+    char why[1024];
+    if (r == ncclSuccess)
+        return;
+    explain(r, why, sizeof why);
+    launch_fail(c->l, EXIT_CODE_FAILURE, "%s the communicator '%s' failed: %s", doing, c->name, why);
 }
 
-static void must_settle(const comm *c, ncclResult_t r, const char *doing)
+/* ---- the end that comes from outside ---- */
+
+/* The communicators that are open. A rank that hangs while it opens its first one has none, and needs none: nothing of
+ * it runs on the GPU yet, so that it is enough that the process ends. */
+static struct {
+    pthread_mutex_t lock;
+    nccl_state *newest;
+    bool over; /* they are aborted, and this process ends within a second */
+} all_open = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* On a thread of its own, while the main thread may be anywhere, also inside NCCL with one of these communicators; it
+ * comes back from there with an error, and must not touch them any more. */
+static void abort_all(void *user)
 {
-    const nccl_state *s = c->state;
-    char why[1024];
-    if (r != ncclSuccess && !settle(c, s->nccl, r, why, sizeof why))
-        launch_fail(c->l, EXIT_CODE_FAILURE, "%s on communicator '%s' failed: %s", doing, c->name, why);
+    (void)user;
+    pthread_mutex_lock(&all_open.lock);
+    all_open.over = true;
+    for (nccl_state *s = all_open.newest; s; s = s->older)
+        ncclCommAbort(s->nccl);
+    pthread_mutex_unlock(&all_open.lock);
+}
+
+static void list(comm *c)
+{
+    nccl_state *s = c->state;
+    pthread_mutex_lock(&all_open.lock);
+    const bool first = !all_open.newest;
+    s->older = all_open.newest;
+    all_open.newest = s;
+    pthread_mutex_unlock(&all_open.lock);
+    if (first)
+        launch_on_end(c->l, abort_all, &all_open);
+}
+
+/* After it nobody aborts the communicator; does not return once somebody has. */
+static void unlist(comm *c)
+{
+    nccl_state *s = c->state, **at = &all_open.newest;
+    pthread_mutex_lock(&all_open.lock);
+    while (all_open.over) {
+        pthread_mutex_unlock(&all_open.lock);
+        pause();
+        pthread_mutex_lock(&all_open.lock);
+    }
+    while (*at != s)
+        at = &(*at)->older;
+    *at = s->older;
+    const bool last = !all_open.newest;
+    pthread_mutex_unlock(&all_open.lock);
+    if (last)
+        launch_off_end(c->l, abort_all, &all_open);
 }
 
 /* ---- the watcher's side ---- */
@@ -97,26 +132,25 @@ static void watch(void *user)
     if (s->reported || ncclCommGetAsyncError(s->nccl, &r) != ncclSuccess || r == ncclSuccess || r == ncclInProgress)
         return;
     s->reported = true;
-    explain(s, r, why, sizeof why);
+    explain(r, why, sizeof why);
     launch_report(c->l, EXIT_CODE_FAILURE, "NCCL reports an error on communicator '%s': %s", c->name, why);
 }
 
-static void abort_nccl(void *user)
-{
-    const nccl_state *s = ((const comm *)user)->state;
-    ncclCommAbort(s->nccl);
-}
-
-/* The stream has passed the collective when its event is done. A full ring leaves some out: later ones stand for them. */
-static void make_mark(comm *c, cudaStream_t stream, unsigned long number)
+/* The stream has passed the collective when its event is done. Those without a mark, also because the ring is full, are
+ * known to be over when a later one is. */
+static void make_mark(comm *c, cudaStream_t stream, unsigned long number, size_t bytes)
 {
     nccl_state *s = c->state;
+    const double now = host_seconds();
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(stream, &capture);
     if (capture != cudaStreamCaptureStatusNone) { /* runs when the graph does, which nobody tells us of */
         launch_collective_done(c->l, number);
         return;
     }
+    if (bytes < MARK_BYTES && now - s->marked_s < mark_every_s)
+        return;
+    s->marked_s = now;
     pthread_mutex_lock(&s->lock);
     if (s->made - s->dropped < MARKS) {
         mark *m = &s->marks[s->made % MARKS];
@@ -149,9 +183,8 @@ static bool same_version(comm *c, char *why, size_t why_bytes)
 
 static ncclConfig_t config_of(const comm *c, const comm_options *o)
 {
-    const char *blocking = getenv("STEPBENCH_NCCL_BLOCKING");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = blocking && strcmp(blocking, "1") == 0;
+    config.blocking = 1;
     if (o->min_ctas)
         config.minCTAs = o->min_ctas;
     if (o->max_ctas)
@@ -162,14 +195,6 @@ static ncclConfig_t config_of(const comm *c, const comm_options *o)
     (void)c;
 #endif
     return config;
-}
-
-/* From here on ranks wait for one another inside NCCL: a failure of one must end the others' waiting. */
-static void must_open(const comm *c, const comm *state_of, ncclComm_t nccl, ncclResult_t r)
-{
-    char why[1024];
-    if (!settle(state_of, nccl, r, why, sizeof why))
-        launch_fail(c->l, EXIT_CODE_FAILURE, "can't open the communicator '%s': %s", c->name, why);
 }
 
 static bool make_first(comm *c, ncclConfig_t *config, char *why, size_t why_bytes)
@@ -188,8 +213,8 @@ static bool make_first(comm *c, ncclConfig_t *config, char *why, size_t why_byte
     }
     if (c->rank < 0)
         return true;
-    ncclResult_t r = ncclCommInitRankConfig(&s->nccl, c->size, given.id, c->rank, config);
-    must_open(c, c, s->nccl, r);
+    /* Ranks wait for one another in here: a failure of one must end the others' waiting. */
+    must(c, ncclCommInitRankConfig(&s->nccl, c->size, given.id, c->rank, config), "opening");
     return true;
 }
 
@@ -199,9 +224,7 @@ static void make_another(comm *c, const comm *of, ncclConfig_t *config)
     if (c->rank < 0)
         return;
     config->splitShare = 0; /* it is there to overlap with the other one */
-    ncclResult_t r = ncclCommSplit(parent->nccl, 0, c->rank, &s->nccl, config);
-    must_open(c, of, parent->nccl, r); /* the parent's state says when the new one is there */
-    must_open(c, c, s->nccl, ncclInProgress);
+    must(c, ncclCommSplit(parent->nccl, 0, c->rank, &s->nccl, config), "opening");
 }
 
 static bool make_resources(comm *c, char *why, size_t why_bytes)
@@ -249,8 +272,8 @@ static bool open_nccl(comm *c, comm *of, const comm_options *o, char *why, size_
         return false;
     }
     if (s->nccl) {
+        list(c);
         launch_on_watch(c->l, watch, c);
-        launch_on_end(c->l, abort_nccl, c);
     }
     return true;
 }
@@ -260,8 +283,8 @@ static void close_nccl(comm *c)
     nccl_state *s = c->state;
     if (s->nccl) {
         launch_off_watch(c->l, watch, c);
-        must_settle(c, ncclCommFinalize(s->nccl), "closing");
-        launch_off_end(c->l, abort_nccl, c);
+        must(c, ncclCommFinalize(s->nccl), "closing"); /* waits for its ops, until an abort if need be */
+        unlist(c);
         ncclCommDestroy(s->nccl);
     }
     drop_resources(c);
@@ -295,16 +318,15 @@ static ncclResult_t launch_op(const comm *c, const comm_call *k, cudaStream_t st
 static void enqueue(comm *c, const comm_call *call, void *stream)
 {
     nccl_state *s = c->state;
-    ncclResult_t r = launch_op(c, call, stream);
-    if (s->group.open) {
-        if (r != ncclSuccess && r != ncclInProgress)
-            must_settle(c, r, "an op of a group");
-        s->group.stream = stream;
-        s->group.number = call->number;
+    const size_t bytes = call->count * comm_dtype_bytes(call->t);
+    must(c, launch_op(c, call, stream), "an op on");
+    if (!s->group.open) {
+        make_mark(c, stream, call->number, bytes);
         return;
     }
-    must_settle(c, r, "a collective");
-    make_mark(c, stream, call->number);
+    s->group.stream = stream;
+    s->group.number = call->number;
+    s->group.bytes += bytes;
 }
 
 static void group(comm *c, bool begin)
@@ -314,13 +336,13 @@ static void group(comm *c, bool begin)
         die(EXIT_CODE_FAILURE, "bug: a group of collectives is %s", begin ? "begun twice" : "ended and was not begun");
     s->group.open = begin;
     if (begin) {
-        s->group.number = 0;
-        must_settle(c, ncclGroupStart(), "beginning a group");
+        s->group.number = s->group.bytes = 0;
+        must(c, ncclGroupStart(), "beginning a group on");
         return;
     }
-    must_settle(c, ncclGroupEnd(), "a group of collectives");
+    must(c, ncclGroupEnd(), "a group of ops on");
     if (s->group.number)
-        make_mark(c, s->group.stream, s->group.number);
+        make_mark(c, s->group.stream, s->group.number, s->group.bytes);
 }
 
 const comm_backend_ops comm_nccl_ops = {

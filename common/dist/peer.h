@@ -1,0 +1,26 @@
+/* Our own all-reduce between GPUs of one host, for small tensors: see kernels/peer.h. What is here opens the mailboxes of
+ * the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job ends. */
+#ifndef STEPBENCH_DIST_PEER_H
+#define STEPBENCH_DIST_PEER_H
+
+#include "common/device/device.h"
+#include "common/dist/comm.h"
+#include "kernels/peer.h"
+
+typedef struct peers peers;
+
+/* Of the first `ranks` ranks of the job, 2 to 8, for messages of up to so many bytes. Every rank of the job calls it,
+ * members or not. NULL on all of them, with a sentence, where GPUs don't reach each other's memory. */
+peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes);
+/* Every rank of the job together. Waits for the device. */
+void peers_close(peers *p);
+int peers_size(const peers *p);
+/* The largest message, in bytes, of the algorithm. */
+size_t peers_message_bytes(const peers *p, sb_peer_algorithm algorithm);
+
+/* Members alone, as in comm.h: same calls in the same order, one stream. The sum of all ranks' tensors, in fp32 in the
+ * order of ranks and rounded once, with the same bits on all. t is no integer; in place: send == recv. */
+void peers_all_reduce(peers *p, sb_peer_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
+                      void *stream);
+
+#endif

@@ -1,0 +1,323 @@
+/* All-reduce between GPUs that store into each other's memory; see kernels/peer.h for what, peer_layout.h for where.
+ *
+ * Bound: a small message takes the way of one packet, about 3 us from launch to end: load, store over the link, poll, add.
+ * Two-shot goes it twice. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
+ * A thread does packet i of the message, or of each slice, on every rank: it waits for the threads of its own number
+ * alone, so no block waits for one that might not have started for lack of room. */
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/peer.h"
+#include "kernels/peer_layout.h"
+
+namespace
+{
+
+struct alignas(PEER_PACKET_BYTES) packet {
+    uint32_t w[PEER_WORDS], epoch;
+};
+
+struct words {
+    uint32_t w[PEER_WORDS];
+};
+
+struct arguments {
+    const uint32_t *in;
+    uint32_t *out;
+    unsigned long long *state;
+    const uint32_t *leave;
+    const packet *mine;                /* own mailbox, behind the header */
+    packet *to[SB_PEER_RANKS_MAX - 1]; /* own region in the mailbox of rank + 1, rank + 2, ... */
+    uint32_t packets, slice, capacity;
+    uint32_t whole; /* words of 4 bytes in the message; a 16-bit element may be left */
+    bool odd;
+    int rank;
+};
+
+/* ---- a packet's way ---- */
+
+/* One access: nobody sees the epoch without the words. */
+__device__ __forceinline__ void send(packet *to, const words &x, uint32_t epoch)
+{
+    const uint64_t low = x.w[0] | (uint64_t)x.w[1] << 32, high = x.w[2] | (uint64_t)epoch << 32;
+    asm volatile("{\n\t"
+                 ".reg .b128 packet;\n\t"
+                 "mov.b128 packet, {%1, %2};\n\t"
+                 "st.relaxed.sys.global.b128 [%0], packet;\n\t"
+                 "}" ::"l"(to),
+                 "l"(low), "l"(high)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint32_t poll(const packet *from, words &x)
+{
+    uint64_t low, high;
+    asm volatile("{\n\t"
+                 ".reg .b128 packet;\n\t"
+                 "ld.relaxed.sys.global.b128 packet, [%2];\n\t"
+                 "mov.b128 {%0, %1}, packet;\n\t"
+                 "}"
+                 : "=l"(low), "=l"(high)
+                 : "l"(from)
+                 : "memory");
+    x.w[0] = (uint32_t)low;
+    x.w[1] = (uint32_t)(low >> 32);
+    x.w[2] = (uint32_t)high;
+    return (uint32_t)(high >> 32);
+}
+
+/* The packets of the sources in the mask, at `from` in their regions. False: it is told to leave. */
+template <int N>
+__device__ __forceinline__ bool receive(const arguments &a, const packet *from, uint32_t epoch, unsigned sources,
+                                        words (&x)[N])
+{
+    for (unsigned spins = 1;; spins++) {
+        bool all = true;
+#pragma unroll
+        for (int r = 0; r < N; r++)
+            if (sources >> r & 1)
+                all &= poll(from + peer_region(r, a.capacity), x[r]) == epoch;
+        if (all)
+            return true;
+        if (spins % 1024 == 0 && *(const volatile uint32_t *)a.leave)
+            return false;
+    }
+}
+
+template <int N>
+__device__ __forceinline__ void send_to_all(const arguments &a, size_t at, const words &x, uint32_t epoch)
+{
+#pragma unroll
+    for (int k = 0; k < N - 1; k++)
+        send(a.to[k] + at, x, epoch);
+}
+
+/* ---- elements ---- */
+
+/* All but the last packet are whole. */
+__device__ __forceinline__ words load_words(const arguments &a, uint32_t i)
+{
+    const uint32_t *from = a.in + (size_t)i * PEER_WORDS;
+    const uint32_t left = a.whole - i * PEER_WORDS;
+    if (left >= PEER_WORDS)
+        return {from[0], from[1], from[2]};
+    words x = {};
+#pragma unroll
+    for (int k = 0; k < PEER_WORDS; k++)
+        if (k < left)
+            x.w[k] = from[k];
+        else if (k == left && a.odd)
+            x.w[k] = *(const uint16_t *)(from + k);
+    return x;
+}
+
+__device__ __forceinline__ void store_words(const arguments &a, uint32_t i, const words &x)
+{
+    uint32_t *to = a.out + (size_t)i * PEER_WORDS;
+    const uint32_t left = a.whole - i * PEER_WORDS;
+#pragma unroll
+    for (int k = 0; k < PEER_WORDS; k++)
+        if (k < left)
+            to[k] = x.w[k];
+        else if (k == left && a.odd)
+            *(uint16_t *)(to + k) = (uint16_t)x.w[k];
+}
+
+/* In the order of ranks, rounded once; x[rank] is `own`. */
+template <typename T, int N>
+__device__ __forceinline__ words add(const words (&x)[N], const words &own, int rank)
+{
+    constexpr int E = word<T>::N;
+    words sum;
+#pragma unroll
+    for (int k = 0; k < PEER_WORDS; k++) {
+        float total[E], each[E];
+        word<T>::unpack(rank == 0 ? own.w[k] : x[0].w[k], total);
+#pragma unroll
+        for (int r = 1; r < N; r++) {
+            word<T>::unpack(r == rank ? own.w[k] : x[r].w[k], each);
+#pragma unroll
+            for (int e = 0; e < E; e++)
+                total[e] += each[e];
+        }
+        sum.w[k] = word<T>::pack(total);
+    }
+    return sum;
+}
+
+/* ---- kernels ---- */
+
+/* All threads of the block; see peer_layout.h. */
+__device__ __forceinline__ uint32_t begin_call(const arguments &a)
+{
+    __shared__ uint32_t epoch;
+    if (threadIdx.x == 0) {
+        const unsigned long long before = atomicAdd(a.state, 1ull);
+        if (peer_is_last(before, gridDim.x))
+            atomicAdd(a.state, (unsigned long long)peer_turn(gridDim.x));
+        epoch = peer_epoch(before);
+    }
+    __syncthreads();
+    return epoch;
+}
+
+/* A packet is sent one step ahead of what is waited for, and loaded two steps ahead, so that the link waits for
+ * neither. */
+template <typename T, int N>
+__global__ void __launch_bounds__(PEER_THREADS_MAX, 1) one_shot_kernel(const __grid_constant__ arguments a)
+{
+    const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
+    const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
+    words own = {}, next = {}, x[N];
+    if (first < a.packets)
+        own = load_words(a, first); /* on its way while the epoch is fetched */
+    if (first + stride < a.packets)
+        next = load_words(a, first + stride);
+    const uint32_t epoch = begin_call(a);
+    const size_t half = peer_half(epoch, N, a.capacity);
+    if (first < a.packets)
+        send_to_all<N>(a, half + first, own, epoch);
+    for (uint32_t i = first; i < a.packets; i += stride) {
+        if (i + stride < a.packets)
+            send_to_all<N>(a, half + i + stride, next, epoch);
+        const words mine = own;
+        own = next;
+        if (i + 2 * stride < a.packets)
+            next = load_words(a, i + 2 * stride);
+        if (!receive<N>(a, a.mine + half + i, epoch, others, x))
+            return;
+        store_words(a, i, add<T, N>(x, mine, a.rank));
+    }
+}
+
+/* Packet i of the slices of the ranks after this one. */
+template <int N>
+__device__ __forceinline__ void load_parts(const arguments &a, uint32_t i, words (&x)[N - 1])
+{
+#pragma unroll
+    for (int k = 0; k < N - 1; k++) {
+        const uint32_t at = (uint32_t)((a.rank + 1 + k) % N) * a.slice + i;
+        if (at < a.packets)
+            x[k] = load_words(a, at);
+    }
+}
+
+template <int N>
+__device__ __forceinline__ void send_parts(const arguments &a, size_t half, uint32_t i, const words (&x)[N - 1],
+                                           uint32_t epoch)
+{
+#pragma unroll
+    for (int k = 0; k < N - 1; k++)
+        if ((uint32_t)((a.rank + 1 + k) % N) * a.slice + i < a.packets)
+            send(a.to[k] + half + i, x[k], epoch);
+}
+
+/* Of the ranks in the mask, those whose slice has a packet i. */
+template <int N>
+__device__ __forceinline__ unsigned with_packet(const arguments &a, uint32_t i, unsigned ranks)
+{
+    unsigned mask = 0;
+#pragma unroll
+    for (int r = 0; r < N; r++)
+        mask |= r * a.slice + i < a.packets ? ranks & 1u << r : 0;
+    return mask;
+}
+
+template <typename T, int N>
+__global__ void __launch_bounds__(PEER_THREADS_MAX, 1) two_shot_kernel(const __grid_constant__ arguments a)
+{
+    const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
+    const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
+    words part[N - 1], x[N];
+    if (first < a.slice)
+        load_parts<N>(a, first, part);
+    const uint32_t epoch = begin_call(a);
+    const size_t half = peer_half(epoch, N, a.capacity);
+    for (uint32_t i = first; i < a.slice; i += stride) {
+        send_parts<N>(a, half, i, part, epoch);
+        if (i + stride < a.slice)
+            load_parts<N>(a, i + stride, part);
+    }
+    for (uint32_t i = first; i < a.slice; i += stride) {
+        const uint32_t at = a.rank * a.slice + i;
+        if (at >= a.packets)
+            break;
+        const words own = load_words(a, at);
+        if (!receive<N>(a, a.mine + half + i, epoch, others, x))
+            return;
+        const words sum = add<T, N>(x, own, a.rank);
+        send_to_all<N>(a, half + a.slice + i, sum, epoch);
+        store_words(a, at, sum);
+    }
+    for (uint32_t i = first; i < a.slice; i += stride) {
+        const unsigned from = with_packet<N>(a, i, others);
+        if (!receive<N>(a, a.mine + half + a.slice + i, epoch, from, x))
+            return;
+#pragma unroll
+        for (int r = 0; r < N; r++)
+            if (from >> r & 1)
+                store_words(a, r * a.slice + i, x[r]);
+    }
+}
+
+/* ---- launching ---- */
+
+template <typename T, int N>
+sb_status launch(const sb_peer_all_reduce *p, const arguments &a, cudaStream_t stream)
+{
+    unsigned blocks, threads;
+    const bool two_shot = p->algorithm == SB_PEER_TWO_SHOT;
+    peer_grid(two_shot ? a.slice : a.packets, &blocks, &threads);
+    if (two_shot)
+        two_shot_kernel<T, N><<<blocks, threads, 0, stream>>>(a);
+    else
+        one_shot_kernel<T, N><<<blocks, threads, 0, stream>>>(a);
+    return sb_cuda_launched(two_shot ? "two-shot all-reduce" : "one-shot all-reduce");
+}
+
+template <typename T>
+sb_status launch_for_ranks(const sb_peer_all_reduce *p, const arguments &a, cudaStream_t stream)
+{
+    switch (p->ranks) {
+    case 2: return launch<T, 2>(p, a, stream);
+    case 3: return launch<T, 3>(p, a, stream);
+    case 4: return launch<T, 4>(p, a, stream);
+    case 5: return launch<T, 5>(p, a, stream);
+    case 6: return launch<T, 6>(p, a, stream);
+    case 7: return launch<T, 7>(p, a, stream);
+    default: return launch<T, 8>(p, a, stream);
+    }
+}
+
+packet *slots_of(void *mailbox)
+{
+    return (packet *)((char *)mailbox + PEER_HEADER_BYTES);
+}
+
+} // namespace
+
+sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream)
+{
+    const sb_status s = sb_peer_check(p);
+    if (s != SB_OK || p->n == 0)
+        return s;
+    const size_t bytes = p->n * (size_t)sb_dtype_bytes(p->dtype), capacity = peer_capacity(p->mailbox_bytes, p->ranks);
+    arguments a = {};
+    a.in = (const uint32_t *)p->in;
+    a.out = (uint32_t *)p->out;
+    a.state = (unsigned long long *)p->mailboxes[p->rank];
+    a.leave = p->leave;
+    a.mine = slots_of(p->mailboxes[p->rank]);
+    for (int k = 0; k < p->ranks - 1; k++)
+        a.to[k] = slots_of(p->mailboxes[(p->rank + 1 + k) % p->ranks]) + peer_region(p->rank, capacity);
+    a.packets = (uint32_t)peer_packets(bytes);
+    a.slice = (uint32_t)peer_slice(a.packets, p->ranks);
+    a.capacity = (uint32_t)capacity;
+    a.whole = (uint32_t)(bytes / 4);
+    a.odd = bytes % 4 != 0;
+    a.rank = p->rank;
+    switch (p->dtype) {
+    case SB_FP32: return launch_for_ranks<float>(p, a, (cudaStream_t)stream);
+    case SB_BF16: return launch_for_ranks<__nv_bfloat16>(p, a, (cudaStream_t)stream);
+    default: return launch_for_ranks<__half>(p, a, (cudaStream_t)stream);
+    }
+}

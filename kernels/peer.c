@@ -1,0 +1,54 @@
+/* Sizes and argument checks of the all-reduce between peers, which need no GPU; see peer.h. */
+#include "kernels/peer.h"
+
+#include <limits.h>
+
+#include "kernels/internal.h"
+#include "kernels/peer_layout.h"
+
+size_t sb_peer_mailbox_bytes(size_t message_bytes, int ranks)
+{
+    return peer_mailbox_bytes(message_bytes, ranks);
+}
+
+size_t sb_peer_message_bytes(size_t mailbox_bytes, int ranks, sb_peer_algorithm algorithm)
+{
+    const size_t capacity = peer_capacity(mailbox_bytes, ranks);
+    return (algorithm == SB_PEER_TWO_SHOT ? capacity / 2 * (size_t)ranks : capacity) * PEER_PAYLOAD_BYTES;
+}
+
+static sb_status check_memory(const sb_peer_all_reduce *p, size_t bytes)
+{
+    const uintptr_t in = (uintptr_t)p->in, out = (uintptr_t)p->out;
+    if (!p->in || !p->out || !p->leave)
+        return sb_error(SB_INVALID, "%s is NULL", !p->in ? "in" : !p->out ? "out" : "leave");
+    if (in % 4 || out % 4 || (uintptr_t)p->leave % 4)
+        return sb_error(SB_INVALID, "in, out and leave must be 4-byte aligned");
+    if (in != out && in < out + bytes && out < in + bytes)
+        return sb_error(SB_INVALID, "in and out overlap without being the same");
+    for (int r = 0; r < p->ranks; r++)
+        if (!p->mailboxes[r] || (uintptr_t)p->mailboxes[r] % PEER_HEADER_BYTES)
+            return sb_error(SB_INVALID, "the mailbox of rank %d is %s", r,
+                            p->mailboxes[r] ? "not 128-byte aligned" : "NULL");
+    return SB_OK;
+}
+
+sb_status sb_peer_check(const sb_peer_all_reduce *p)
+{
+    if (p->ranks < 2 || p->ranks > SB_PEER_RANKS_MAX)
+        return sb_error(SB_UNSUPPORTED, "an all-reduce between peers is for 2 to %d ranks, not %d", SB_PEER_RANKS_MAX,
+                        p->ranks);
+    if (p->rank < 0 || p->rank >= p->ranks)
+        return sb_error(SB_INVALID, "rank %d is none of the %d", p->rank, p->ranks);
+    if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)
+        return sb_error(SB_UNSUPPORTED, "an all-reduce between peers is of fp32, bf16 or fp16");
+    if (p->algorithm != SB_PEER_ONE_SHOT && p->algorithm != SB_PEER_TWO_SHOT)
+        return sb_error(SB_INVALID, "algorithm %d is neither one-shot (0) nor two-shot (1)", (int)p->algorithm);
+    const size_t e = (size_t)sb_dtype_bytes(p->dtype);
+    const size_t most = sb_peer_message_bytes(p->mailbox_bytes, p->ranks, p->algorithm);
+    if (p->n > most / e || p->n > INT_MAX)
+        return sb_error(SB_UNSUPPORTED,
+                        "%zu elements of %zu bytes are more than the %zu bytes that mailboxes of %zu take", p->n, e,
+                        most, p->mailbox_bytes);
+    return p->n == 0 ? SB_OK : check_memory(p, p->n * e);
+}

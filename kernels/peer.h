@@ -1,0 +1,53 @@
+/* All-reduce of small tensors between GPUs of one host that reach each other's memory, without a library: every rank
+ * stores packets that carry their own flag (the idea of NCCL's low-latency protocol) into mailboxes of the others, and
+ * polls its own. One-shot: everyone sends everything to everyone, and adds up. Two-shot: rank j adds up slice j and
+ * sends the sum to everyone; that sends 2 (n-1)/n of the message instead of n-1 times it, for a second trip.
+ *
+ * Sums are in fp32 in the order of ranks, rounded once: all ranks get the same bits. Packets of 16 bytes are loaded and
+ * stored at once, which CUDA's memory model promises between GPUs with native atomics to each other's memory
+ * (cudaDevP2PAttrNativeAtomicSupported: NVLink), from sm_70 on. */
+#ifndef STEPBENCH_KERNELS_PEER_H
+#define STEPBENCH_KERNELS_PEER_H
+
+#include "kernels/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SB_PEER_RANKS_MAX = 8 };
+typedef enum sb_peer_algorithm { SB_PEER_ONE_SHOT, SB_PEER_TWO_SHOT } sb_peer_algorithm;
+
+typedef struct sb_peer_all_reduce {
+    sb_peer_algorithm algorithm;
+    int rank, ranks; /* 2 to SB_PEER_RANKS_MAX */
+    sb_dtype dtype;  /* SB_FP32, SB_BF16 or SB_FP16 */
+    size_t n;        /* elements; 0: nothing is done */
+    const void *in;  /* 4-byte aligned, in this GPU's memory */
+    void *out;       /* likewise; may be `in`, and must not overlap it otherwise */
+    /* Of each rank, as mapped here, [rank] being this one's own; 128-byte aligned device memory. All bytes are zero
+     * before the first call, and nobody else ever writes there. */
+    void *mailboxes[SB_PEER_RANKS_MAX];
+    size_t mailbox_bytes; /* of each, the same for all ranks and calls */
+    /* A word the GPU can read (mapped host memory, for instance): once it is not 0, waiting ends and results are wrong.
+     * A call whose peer has died leaves in no other way. */
+    const uint32_t *leave;
+} sb_peer_all_reduce;
+
+/* What a mailbox must have for messages of up to so many bytes between so many ranks. */
+size_t sb_peer_mailbox_bytes(size_t message_bytes, int ranks);
+/* The largest message of an algorithm that a mailbox takes, a multiple of 4 bytes. */
+size_t sb_peer_message_bytes(size_t mailbox_bytes, int ranks, sb_peer_algorithm algorithm);
+/* SB_INVALID or SB_UNSUPPORTED with a sentence; looks at no memory. */
+sb_status sb_peer_check(const sb_peer_all_reduce *p);
+
+/* Enqueues it on the stream (cudaStream_t). All ranks make the same calls, of the same n, dtype and algorithm, in the
+ * same order; the calls on one set of mailboxes follow one another in stream order on every rank. Can be captured in a
+ * graph and replayed. A place in the mailbox that was last used exactly a multiple of 2^32 calls ago would be taken for
+ * new. Without CUDA: SB_UNSUPPORTED. */
+sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,107 @@
+/* Where a packet of an all-reduce between peers lies, and when its place may be written again; see peer.h. The kernels
+ * and the host's emulation of them (tests/test_peer.c) share this arithmetic.
+ *
+ * A message is cut into packets of 12 bytes. A packet travels with the number of its call, the epoch, in one access of
+ * 16 bytes; whoever waits for it polls its own mailbox until the epoch is there. A mailbox has two halves, for even and
+ * odd epochs, each with a region for every rank that sends.
+ *
+ * Why nothing is overwritten before it was read: rank p writes for epoch e + 2 where it wrote for e. By then its call
+ * e + 1 is over, so that it has in hand sums of that epoch, in which every rank has a part; so every rank has begun its
+ * call e + 1, and a stream begins a call when the one before is over: with all of its reading of epoch e. That holds
+ * whatever the sizes and algorithms of the calls, as long as no call is empty. And since a packet is one access that
+ * carries its epoch, a reader that came too late would wait forever rather than take another epoch's data. */
+#ifndef STEPBENCH_KERNELS_PEER_LAYOUT_H
+#define STEPBENCH_KERNELS_PEER_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define PEER_FUNCTION static __host__ __device__ __forceinline__
+#else
+#define PEER_FUNCTION static inline
+#endif
+
+enum {
+    PEER_WORDS = 3, /* of 4 bytes that a packet carries */
+    PEER_PAYLOAD_BYTES = 12,
+    PEER_PACKET_BYTES = 16,
+    PEER_HEADER_BYTES = 128, /* of a mailbox: the state, which its owner alone uses, and what fills a cache line */
+    PEER_ALIGN = 8,          /* packets: regions begin at a cache line */
+    PEER_BLOCKS_MAX = 64,
+    PEER_THREADS_MAX = 512
+};
+
+/* ---- sizes ---- */
+
+PEER_FUNCTION size_t peer_packets(size_t bytes)
+{
+    return (bytes + PEER_PAYLOAD_BYTES - 1) / PEER_PAYLOAD_BYTES;
+}
+
+/* Two-shot: rank j adds up packets j * slice to (j + 1) * slice - 1, as far as there are any. */
+PEER_FUNCTION size_t peer_slice(size_t packets, int ranks)
+{
+    return (packets + (size_t)ranks - 1) / (size_t)ranks;
+}
+
+/* A region holds a message, or two slices: parts of sums, then sums. Of two ranks those can be one packet more. */
+PEER_FUNCTION size_t peer_mailbox_bytes(size_t message_bytes, int ranks)
+{
+    const size_t capacity = (peer_packets(message_bytes) + 1 + PEER_ALIGN - 1) / PEER_ALIGN * PEER_ALIGN;
+    return PEER_HEADER_BYTES + 2 * (size_t)ranks * capacity * PEER_PACKET_BYTES;
+}
+
+/* Packets of a region in a mailbox of so many bytes. */
+PEER_FUNCTION size_t peer_capacity(size_t mailbox_bytes, int ranks)
+{
+    if (mailbox_bytes < PEER_HEADER_BYTES)
+        return 0;
+    return (mailbox_bytes - PEER_HEADER_BYTES) / PEER_PACKET_BYTES / 2 / (size_t)ranks / PEER_ALIGN * PEER_ALIGN;
+}
+
+/* A thread does one packet (of each slice) at a time. Few blocks start faster, and a small message needs no more. */
+PEER_FUNCTION void peer_grid(size_t positions, unsigned *blocks, unsigned *threads)
+{
+    const size_t few = 256;
+    *threads = positions <= few                     ? (unsigned)((positions + 31) / 32 * 32)
+               : positions <= few * PEER_BLOCKS_MAX ? (unsigned)few
+                                                    : (unsigned)PEER_THREADS_MAX;
+    const size_t wanted = (positions + *threads - 1) / *threads;
+    *blocks = wanted < PEER_BLOCKS_MAX ? (unsigned)wanted : (unsigned)PEER_BLOCKS_MAX;
+}
+
+/* ---- places, in packets behind the header ---- */
+
+PEER_FUNCTION size_t peer_half(uint32_t epoch, int ranks, size_t capacity)
+{
+    return (epoch & 1) * (size_t)ranks * capacity;
+}
+
+PEER_FUNCTION size_t peer_region(int source, size_t capacity)
+{
+    return (size_t)source * capacity;
+}
+
+/* ---- the epoch ---- */
+
+/* The state is one word of 64 bits: the calls that are over, and below them the blocks of this call that have begun.
+ * Each block adds 1 when it begins; what was there says its epoch. The last to begin also adds peer_turn: by then all
+ * have read it, and the next call finds one more. So a call needs no number from the host and can be replayed. */
+PEER_FUNCTION uint32_t peer_epoch(uint64_t before)
+{
+    return (uint32_t)(before >> 32) + 1;
+}
+
+PEER_FUNCTION bool peer_is_last(uint64_t before, unsigned blocks)
+{
+    return (uint32_t)before == blocks - 1;
+}
+
+PEER_FUNCTION uint64_t peer_turn(unsigned blocks)
+{
+    return ((uint64_t)1 << 32) - blocks;
+}
+
+#endif

@@ -1,0 +1,294 @@
+/* See peer_machine.h. */
+#include "tests/test.h"
+
+#include "tests/peer_machine.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "kernels/peer_layout.h"
+
+enum { RANKS = PEER_MACHINE_RANKS, BLOCKS = 2, THREADS = 3, MESSAGE_WORDS = 150, LOCKS = 16 };
+
+typedef struct slot {
+    uint32_t words[PEER_WORDS], epoch;
+    bool unread;
+} slot;
+
+typedef struct mailbox {
+    pthread_mutex_t locks[LOCKS]; /* a packet is one access */
+    slot *slots;
+} mailbox;
+
+typedef struct machine {
+    int ranks, calls, slow; /* slow: the rank that takes its time; -1: each in turn */
+    bool one_half;          /* the planted mistake: the halves are one */
+    size_t capacity;
+    mailbox box[RANKS];
+    _Atomic uint64_t state[RANKS];
+    pthread_barrier_t over[RANKS]; /* a stream begins a call when the one before is over */
+    float in[RANKS][MESSAGE_WORDS], out[RANKS][MESSAGE_WORDS];
+    atomic_bool leave;
+    atomic_int overwritten, wrong;
+} machine;
+
+typedef struct block {
+    machine *m;
+    int rank, number;
+} block;
+
+typedef struct call { /* the same on all ranks */
+    bool two_shot, in_place;
+    size_t words;
+    unsigned blocks, threads;
+} call;
+
+static uint32_t draw(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t x = a * 0x9e3779b9u ^ b * 0x85ebca6bu ^ c * 0xc2b2ae35u;
+    for (int i = 0; i < 3; i++)
+        x = (x ^ x >> 15) * 0x2c1b3c6du + 0x165667b1u;
+    return x ^ x >> 13;
+}
+
+static call call_of(uint32_t number)
+{
+    const size_t sizes[] = {1, 3, 4, 31, 32, 100, MESSAGE_WORDS};
+    return (call){.two_shot = draw(number, 1, 0) % 2,
+                  .in_place = draw(number, 2, 0) % 2,
+                  .words = sizes[draw(number, 3, 0) % 7],
+                  .blocks = 1 + draw(number, 4, 0) % BLOCKS,
+                  .threads = 1 + draw(number, 5, 0) % THREADS};
+}
+
+/* Of such sizes that the order of a sum shows. */
+static float value_of(int rank, uint32_t number, size_t i)
+{
+    return (float)((int)(draw((uint32_t)rank, number, (uint32_t)i) % 2001) - 1000) * (i % 2 ? 1e-3f : 1e4f);
+}
+
+static void put(machine *m, int rank, size_t at, const uint32_t *words, uint32_t epoch)
+{
+    mailbox *box = &m->box[rank];
+    slot *s = &box->slots[at];
+    pthread_mutex_lock(&box->locks[at % LOCKS]);
+    if (s->unread) {
+        atomic_fetch_add(&m->overwritten, 1);
+        atomic_store(&m->leave, true);
+    }
+    memcpy(s->words, words, sizeof s->words);
+    s->epoch = epoch;
+    s->unread = true;
+    pthread_mutex_unlock(&box->locks[at % LOCKS]);
+}
+
+static bool take(machine *m, int rank, size_t at, uint32_t *words, uint32_t epoch)
+{
+    mailbox *box = &m->box[rank];
+    slot *s = &box->slots[at];
+    for (bool there = false; !there; sched_yield()) {
+        pthread_mutex_lock(&box->locks[at % LOCKS]);
+        there = s->epoch == epoch;
+        if (there) {
+            memcpy(words, s->words, sizeof s->words);
+            s->unread = false;
+        }
+        pthread_mutex_unlock(&box->locks[at % LOCKS]);
+        if (!there && atomic_load(&m->leave))
+            return false;
+    }
+    return true;
+}
+
+static void load(const float *from, size_t n, size_t packet, uint32_t *words)
+{
+    for (size_t k = 0; k < PEER_WORDS; k++)
+        words[k] = packet * PEER_WORDS + k < n ? float_bits(from[packet * PEER_WORDS + k]) : 0;
+}
+
+static void store(float *to, size_t n, size_t packet, const uint32_t *words)
+{
+    for (size_t k = 0; k < PEER_WORDS && packet * PEER_WORDS + k < n; k++)
+        memcpy(&to[packet * PEER_WORDS + k], &words[k], 4);
+}
+
+/* A packet of the sum, of this rank's own part and of what lies at `at` in the regions of the others. */
+static bool add(const block *b, size_t half, size_t at, const float *in, size_t n, size_t packet, uint32_t epoch,
+                uint32_t *sum)
+{
+    float total[PEER_WORDS] = {0}, each[PEER_WORDS];
+    for (int r = 0; r < b->m->ranks; r++) {
+        uint32_t words[PEER_WORDS];
+        if (r == b->rank)
+            load(in, n, packet, words);
+        else if (!take(b->m, b->rank, half + peer_region(r, b->m->capacity) + at, words, epoch))
+            return false;
+        memcpy(each, words, sizeof each);
+        for (int k = 0; k < PEER_WORDS; k++)
+            total[k] = r ? total[k] + each[k] : each[k];
+    }
+    memcpy(sum, total, sizeof total);
+    return true;
+}
+
+static void send_to_others(const block *b, size_t at, const uint32_t *words, uint32_t epoch)
+{
+    for (int r = 0; r < b->m->ranks; r++)
+        if (r != b->rank)
+            put(b->m, r, at, words, epoch);
+}
+
+static void dawdle(const block *b, uint32_t number, size_t i)
+{
+    const int slow = b->m->slow < 0 ? (int)(number / 4) % b->m->ranks : b->m->slow;
+    if (slow == b->rank && draw(number, (uint32_t)i, 7) % 4 == 0)
+        usleep(draw(number, (uint32_t)i, 8) % 200);
+}
+
+static bool one_shot(const block *b, const call *c, uint32_t number, const float *in, float *out, size_t half,
+                     uint32_t epoch)
+{
+    const size_t packets = peer_packets(4 * c->words), stride = c->blocks * c->threads;
+    const size_t own = half + peer_region(b->rank, b->m->capacity);
+    uint32_t words[PEER_WORDS];
+    for (size_t t = 0; t < c->threads; t++) {
+        const size_t first = (size_t)b->number * c->threads + t;
+        for (size_t i = first; i < packets && i <= first; i += stride) {
+            load(in, c->words, i, words);
+            send_to_others(b, own + i, words, epoch);
+        }
+        for (size_t i = first; i < packets; i += stride) {
+            if (i + stride < packets) {
+                load(in, c->words, i + stride, words);
+                send_to_others(b, own + i + stride, words, epoch);
+            }
+            dawdle(b, number, i);
+            if (!add(b, half, i, in, c->words, i, epoch, words))
+                return false;
+            store(out, c->words, i, words);
+        }
+    }
+    return true;
+}
+
+static bool two_shot(const block *b, const call *c, uint32_t number, const float *in, float *out, size_t half,
+                     uint32_t epoch)
+{
+    const size_t packets = peer_packets(4 * c->words), slice = peer_slice(packets, b->m->ranks);
+    const size_t own = half + peer_region(b->rank, b->m->capacity), stride = c->blocks * c->threads;
+    uint32_t words[PEER_WORDS];
+    for (size_t t = 0; t < c->threads; t++) {
+        const size_t first = (size_t)b->number * c->threads + t;
+        for (size_t i = first; i < slice; i += stride)
+            for (int r = 0; r < b->m->ranks; r++)
+                if (r != b->rank && (size_t)r * slice + i < packets) {
+                    load(in, c->words, (size_t)r * slice + i, words);
+                    put(b->m, r, own + i, words, epoch);
+                }
+        for (size_t i = first; i < slice && (size_t)b->rank * slice + i < packets; i += stride) {
+            dawdle(b, number, i);
+            if (!add(b, half, i, in, c->words, (size_t)b->rank * slice + i, epoch, words))
+                return false;
+            send_to_others(b, own + slice + i, words, epoch);
+            store(out, c->words, (size_t)b->rank * slice + i, words);
+        }
+        for (size_t i = first; i < slice; i += stride)
+            for (int r = 0; r < b->m->ranks; r++)
+                if (r != b->rank && (size_t)r * slice + i < packets) {
+                    dawdle(b, number, i);
+                    if (!take(b->m, b->rank, half + peer_region(r, b->m->capacity) + slice + i, words, epoch))
+                        return false;
+                    store(out, c->words, (size_t)r * slice + i, words);
+                }
+    }
+    return true;
+}
+
+static uint32_t begin_call(machine *m, int rank, unsigned blocks)
+{
+    const uint64_t before = atomic_fetch_add(&m->state[rank], 1);
+    if (peer_is_last(before, blocks))
+        atomic_fetch_add(&m->state[rank], peer_turn(blocks));
+    return peer_epoch(before);
+}
+
+static void check_sums(const block *b, const call *c, uint32_t number, const float *out)
+{
+    for (size_t i = 0; i < c->words; i++) {
+        float sum = value_of(0, number, i);
+        for (int r = 1; r < b->m->ranks; r++)
+            sum += value_of(r, number, i);
+        if (float_bits(sum) != float_bits(out[i]))
+            atomic_fetch_add(&b->m->wrong, 1);
+    }
+}
+
+static void *run_block(void *arg)
+{
+    const block *b = arg;
+    machine *m = b->m;
+    for (uint32_t number = 0; number < (uint32_t)m->calls; number++) {
+        const call c = call_of(number);
+        float *in = m->in[b->rank], *out = c.in_place ? in : m->out[b->rank];
+        if (b->number == 0)
+            for (size_t i = 0; i < c.words; i++)
+                in[i] = value_of(b->rank, number, i);
+        pthread_barrier_wait(&m->over[b->rank]);
+        if (b->number < (int)c.blocks) {
+            const uint32_t epoch = begin_call(m, b->rank, c.blocks);
+            const size_t half = m->one_half ? 0 : peer_half(epoch, m->ranks, m->capacity);
+            (c.two_shot ? two_shot : one_shot)(b, &c, number, in, out, half, epoch);
+        }
+        pthread_barrier_wait(&m->over[b->rank]);
+        if (b->number == 0 && !atomic_load(&m->leave))
+            check_sums(b, &c, number, out);
+    }
+    return NULL;
+}
+
+peer_outcome peer_machine_run(int ranks, int calls, int slow, bool one_half, uint32_t epoch, uint32_t stale)
+{
+    machine *m = xcalloc(1, sizeof *m);
+    pthread_t threads[RANKS][BLOCKS];
+    block blocks[RANKS][BLOCKS];
+    const size_t bytes = peer_mailbox_bytes(4 * MESSAGE_WORDS, ranks);
+    m->ranks = ranks;
+    m->calls = calls;
+    m->slow = slow;
+    m->one_half = one_half;
+    m->capacity = peer_capacity(bytes, ranks);
+    for (int r = 0; r < ranks; r++) {
+        const size_t slots = (bytes - PEER_HEADER_BYTES) / PEER_PACKET_BYTES;
+        m->box[r].slots = xcalloc(slots, sizeof(slot));
+        for (size_t i = 0; i < slots; i++)
+            m->box[r].slots[i].epoch = stale;
+        for (int i = 0; i < LOCKS; i++)
+            pthread_mutex_init(&m->box[r].locks[i], NULL);
+        atomic_init(&m->state[r], (uint64_t)epoch << 32);
+        pthread_barrier_init(&m->over[r], NULL, BLOCKS);
+    }
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < BLOCKS; i++) {
+            blocks[r][i] = (block){m, r, i};
+            assert_int_equal(pthread_create(&threads[r][i], NULL, run_block, &blocks[r][i]), 0);
+        }
+    for (int r = 0; r < ranks; r++) {
+        for (int i = 0; i < BLOCKS; i++)
+            pthread_join(threads[r][i], NULL);
+        pthread_barrier_destroy(&m->over[r]);
+        for (int i = 0; i < LOCKS; i++)
+            pthread_mutex_destroy(&m->box[r].locks[i]);
+        free(m->box[r].slots);
+    }
+    peer_outcome got = {.overwritten = m->overwritten, .wrong = m->wrong, .states_right = true};
+    for (int r = 0; r < ranks; r++)
+        got.states_right = got.states_right && m->state[r] == (uint64_t)(uint32_t)(epoch + (uint32_t)calls) << 32;
+    free(m);
+    return got;
+}

@@ -1,0 +1,191 @@
+/* The all-reduce between peers without a GPU: its protocol, emulated (peer_machine.h) with slow ranks and fast ones; a
+ * planted mistake; its sizes; and how it is refused. */
+#include "tests/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/dist/peer.h"
+#include "kernels/peer_layout.h"
+#include "tests/peer_machine.h"
+#include "tests/ranks.h"
+
+/* ---- the protocol ---- */
+
+static void expect_right(int ranks, int slow, uint32_t epoch, uint32_t stale)
+{
+    const peer_outcome got = peer_machine_run(ranks, 120, slow, false, epoch, stale);
+    if (got.overwritten || got.wrong || !got.states_right)
+        fail_msg("%d ranks, rank %d slow: %d packets overwritten unread, %d sums wrong, states %s", ranks, slow,
+                 got.overwritten, got.wrong, got.states_right ? "right" : "wrong");
+}
+
+static void nothing_is_overwritten_before_it_is_read(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= PEER_MACHINE_RANKS; ranks++)
+        for (int slow = -1; slow < (ranks < 4 ? ranks : 1); slow++)
+            expect_right(ranks, slow, 0, 0);
+}
+
+static void epochs_go_round(void **state)
+{
+    (void)state;
+    expect_right(3, -1, UINT32_MAX - 40, 1u << 31);
+}
+
+/* With one half a rank that is quick sends what the next call needs onto what a slow one has not read. */
+static void one_half_would_not_do(void **state)
+{
+    (void)state;
+    assert_true(peer_machine_run(3, 400, 0, true, 0, 0).overwritten > 0);
+}
+
+/* ---- sizes ---- */
+
+static void places_are_apart_and_inside(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= SB_PEER_RANKS_MAX; ranks++)
+        for (size_t message = 1; message < 700; message += 37) {
+            const size_t bytes = sb_peer_mailbox_bytes(message, ranks), capacity = peer_capacity(bytes, ranks);
+            const size_t slots = (bytes - PEER_HEADER_BYTES) / PEER_PACKET_BYTES;
+            char *taken = xcalloc(slots, 1);
+            for (uint32_t epoch = 6; epoch < 8; epoch++)
+                for (int r = 0; r < ranks; r++)
+                    for (size_t i = 0; i < capacity; i++) {
+                        const size_t at = peer_half(epoch, ranks, capacity) + peer_region(r, capacity) + i;
+                        assert_true(at < slots && !taken[at]++);
+                    }
+            free(taken);
+            const size_t packets = peer_packets(message);
+            assert_true(packets * PEER_PAYLOAD_BYTES >= message);
+            assert_true(packets <= capacity && 2 * peer_slice(packets, ranks) <= capacity);
+            for (int a = SB_PEER_ONE_SHOT; a <= SB_PEER_TWO_SHOT; a++) {
+                const size_t most = sb_peer_message_bytes(bytes, ranks, (sb_peer_algorithm)a);
+                const size_t full = peer_packets(most), slice = peer_slice(full, ranks);
+                assert_true(most >= message && (a == SB_PEER_TWO_SHOT ? 2 * slice : full) <= capacity);
+            }
+        }
+}
+
+static void grids_cover_a_message_once(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n < 1 << 20; n += n < 600 ? 1 : n / 7) {
+        unsigned blocks, threads;
+        peer_grid(n, &blocks, &threads);
+        assert_true(blocks >= 1 && blocks <= PEER_BLOCKS_MAX);
+        assert_true(threads >= 32 && threads <= PEER_THREADS_MAX && threads % 32 == 0);
+        assert_true((size_t)(blocks - 1) * threads < n); /* no block without work */
+        assert_true((size_t)blocks * threads >= n || blocks == PEER_BLOCKS_MAX);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void refused(const sb_peer_all_reduce *p, sb_status want, const char *sentence)
+{
+    assert_int_equal(sb_peer_check(p), want);
+    if (!strstr(sb_last_message(), sentence))
+        fail_msg("'%s' does not say '%s'", sb_last_message(), sentence);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    _Alignas(128) static char boxes[3][128], in[64], out[64];
+    static const uint32_t leave = 0;
+    const sb_peer_all_reduce good = {.rank = 1,
+                                     .ranks = 3,
+                                     .dtype = SB_BF16,
+                                     .n = 8,
+                                     .in = in,
+                                     .out = out,
+                                     .mailboxes = {boxes[0], boxes[1], boxes[2]},
+                                     .mailbox_bytes = sb_peer_mailbox_bytes(64, 3),
+                                     .leave = &leave};
+    sb_peer_all_reduce p = good;
+    assert_int_equal(sb_peer_check(&p), SB_OK);
+    p.out = in;
+    assert_int_equal(sb_peer_check(&p), SB_OK);
+    p.out = in + 4;
+    refused(&p, SB_INVALID, "overlap");
+    p.out = out + 2;
+    refused(&p, SB_INVALID, "4-byte aligned");
+    p = good, p.ranks = 1;
+    refused(&p, SB_UNSUPPORTED, "2 to 8 ranks, not 1");
+    p = good, p.rank = 3;
+    refused(&p, SB_INVALID, "rank 3");
+    p = good, p.dtype = SB_TF32;
+    refused(&p, SB_UNSUPPORTED, "fp32, bf16 or fp16");
+    p = good, p.algorithm = 2;
+    refused(&p, SB_INVALID, "neither one-shot");
+    p = good, p.n = 1000;
+    refused(&p, SB_UNSUPPORTED, "1000 elements");
+    p = good, p.n = SIZE_MAX / 2;
+    refused(&p, SB_UNSUPPORTED, "elements");
+    p = good, p.mailbox_bytes = 0;
+    refused(&p, SB_UNSUPPORTED, "mailboxes of 0");
+    p = good, p.mailboxes[2] = NULL;
+    refused(&p, SB_INVALID, "rank 2 is NULL");
+    p = good, p.mailboxes[0] = boxes[0] + 64;
+    refused(&p, SB_INVALID, "128-byte aligned");
+    p = good, p.leave = NULL;
+    refused(&p, SB_INVALID, "leave is NULL");
+    p = (sb_peer_all_reduce){.rank = 1, .ranks = 3, .mailbox_bytes = good.mailbox_bytes, .dtype = SB_FP32};
+    assert_int_equal(sb_peer_check(&p), SB_OK); /* no elements */
+#ifndef HAVE_CUDA
+    assert_int_equal(sb_cuda_peer_all_reduce(&good, NULL), SB_UNSUPPORTED);
+    assert_string_equal(sb_last_message(), "built without CUDA");
+#endif
+}
+
+/* ---- ranks that have no GPU ---- */
+
+static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
+static const variant_spec variant_table[] = {{"open", "mailboxes"}, {0}};
+static const column_spec column_table[] = {{"opened", COLUMN_INT, true, "1 when they were"}, {0}};
+static const bench_info info = {.name = "bench_peers",
+                                .summary = "Do peers open?",
+                                .notes = "",
+                                .examples = "",
+                                .options = option_table,
+                                .variants = variant_table,
+                                .columns = column_table};
+
+static void peers_run(session *s, const bench_case *c, row *w)
+{
+    char why[512];
+    peers *p = peers_open(launch_of(s), s->dev, (int)case_int(c, "ranks"), 1 << 20, why, sizeof why);
+    row_int(w, "opened", p != NULL);
+    if (!p)
+        row_status_set(w, ROW_SKIP, "%s", why);
+    peers_close(p);
+}
+
+static void without_gpus_it_is_skipped(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run("bench_peers", "--device cpu --csv rows.csv --ranks 2,3"), EXIT_CODE_UNSUPPORTED);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
+    assert_non_null(strstr(ranks_text("rows.csv"), "skip,ranks on CPUs have no GPU's memory to reach"));
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = strrchr(argv[0], '/');
+    if (strcmp(name ? name + 1 : argv[0], "bench_peers") == 0)
+        return launch_main(&info, &(session_hooks){.run = peers_run}, argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_overwritten_before_it_is_read),
+        cmocka_unit_test(epochs_go_round),
+        cmocka_unit_test(one_half_would_not_do),
+        cmocka_unit_test(places_are_apart_and_inside),
+        cmocka_unit_test(grids_cover_a_message_once),
+        cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test_setup_teardown(without_gpus_it_is_skipped, ranks_enter_folder, ranks_leave_folder),
+    };
+    return cmocka_run_group_tests_name("peer", tests, NULL, NULL);
+}

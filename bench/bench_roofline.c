@@ -161,7 +161,7 @@ static void start(session *s)
     roofline *r = xcalloc(1, sizeof *r);
     r->s = s;
     r->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
-    if (r->kernels->create((int)option_int(s->opt, "gpu"), &r->ctx) != SB_OK)
+    if (r->kernels->create(device_ordinal(s->dev), &r->ctx) != SB_OK)
         die(EXIT_CODE_FAILURE, "can't set up the %s kernels: %s", r->kernels->name, sb_last_message());
     s->user = r;
 }

@@ -69,7 +69,13 @@ device *device_open(device_kind kind, int ordinal)
     if (!d)
         die(EXIT_CODE_FAILURE, "%s", device_no_cuda_reason());
     d->noted_mhz = NAN;
+    d->ordinal = kind == DEVICE_CPU ? 0 : ordinal;
     return d;
+}
+
+int device_ordinal(const device *d)
+{
+    return d->ordinal;
 }
 
 void device_close(device *d)

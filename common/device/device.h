@@ -30,6 +30,7 @@ int device_visible_gpus(void); /* as cheaply: how many device_open would find; 0
 device *device_open(device_kind kind, int ordinal); /* dies with a clear message */
 void device_close(device *d);
 device_kind device_kind_of(const device *d);
+int device_ordinal(const device *d); /* as given to device_open; a rank's is not the one of --gpu */
 const device_info *device_get_info(const device *d);
 void *device_stream(device *d); /* the one compute stream (cudaStream_t, non-blocking), or NULL */
 

@@ -34,6 +34,7 @@ typedef struct device_ops {
 struct device { /* the first member of what device_<kind>.c allocates */
     device_kind kind;
     const device_ops *ops;
+    int ordinal;
     device_info info;
     void *stream;
     void *flush; /* device_l2_flush's buffer; NULL until it is wanted */

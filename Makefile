@@ -241,7 +241,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
-tsan-tests: $(addprefix $(BUILD)/tests/,test_cpu_stream test_launch test_comm test_timeline test_peer)
+tsan-tests: $(addprefix $(BUILD)/tests/,test_cpu_stream test_launch test_comm test_timeline test_peer test_parallel)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 

@@ -184,7 +184,8 @@ static device_graph *graph_end(device *d)
         cudaGetLastError(); /* a call that can't be captured is no failure */
         return NULL;
     }
-    CUDA_CHECK(cudaGraphUpload(exec, d->stream));
+    /* Not uploaded here: the first launch does it, and the upload of a graph with NCCL's kernels crashes in the driver
+     * (580, NCCL 2.28.3). */
     device_graph *g = xcalloc(1, sizeof *g);
     g->exec = exec;
     return g;

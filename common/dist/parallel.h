@@ -24,7 +24,8 @@
 typedef enum update_order {
     UPDATE_AFTER,   /* once, over everything, when the last collective is over (what a framework does) */
     UPDATE_BUCKETS, /* after backward, range by range as their collectives are over */
-    UPDATE_BACKWARD /* likewise, already while backward goes on, on a stream of its own */
+    UPDATE_BACKWARD /* likewise, already while backward goes on, on a stream of its own; as UPDATE_BUCKETS where nothing
+                     * is summed during backward, and where updates run on the calling thread */
 } update_order;
 #define UPDATE_CHOICES "after|buckets|backward"
 update_order update_order_parse(const char *name);
@@ -36,23 +37,31 @@ typedef struct parallel_options {
     update_order update;
     int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit */
     int max_ctas;      /* of NCCL; 0: NCCL decides */
+    /* All-gathers of parameters end with parallel_update, instead of under the next forward. A step that is captured as
+     * a CUDA graph needs it: a graph can't wait for what an earlier one has left under way. */
+    bool join;
+    /* With buckets and backward: buckets are joined until an update has at least so many elements; 0: 16 Mi. Slices
+     * (zero1) are updated bucket by bucket. */
+    int64_t update_elements;
 } parallel_options;
 
-/* What a strategy is asked before a model exists: how it cuts the index space and how much optimizer state a rank holds. */
+/* What a strategy is asked before a model exists: how it cuts the index space and how much optimizer state a rank
+ * holds. */
 typedef struct parallel_plan {
     parallel_options o;
     int rank;
-    int64_t elements;    /* of the index space */
-    int64_t *starts;     /* (tensors + 1), a copy */
+    int64_t elements; /* of the index space */
+    int64_t *starts;  /* (tensors + 1), a copy */
     int tensors;
-    buckets b;           /* the collectives of a step, in the order in which they are enqueued */
-    ownership own;       /* what this rank updates */
-    bool sharded;        /* the state is this rank's part alone */
+    buckets b;     /* the collectives of a step, in the order in which they are enqueued */
+    ownership own; /* what this rank updates */
+    bool sharded;  /* the state is this rank's part alone */
 } parallel_plan;
 
-/* NULL with a sentence in why: the strategy can't be had so. grad_bytes: of one gradient element. */
-parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes, char *why,
-                                    size_t why_bytes);
+/* NULL with a sentence in why: the strategy can't be had so. grad_bytes: of one gradient element. A rank that is no
+ * member owns nothing. */
+parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
+                                    char *why, size_t why_bytes);
 void parallel_plan_free(parallel_plan *p);
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
@@ -60,7 +69,10 @@ int64_t parallel_granularity(int ranks);
 /* What a strategy may do with a model. Pointers are to device memory, over the index space. */
 typedef struct parallel_model {
     device *d;
-    void *main; /* the stream of forward and backward; on the CPU NULL, the calling thread */
+    /* The stream of forward and backward: device_stream(d). On the CPU that is NULL, the calling thread, and the
+     * updates below run at once, when what they wait for is there; or it is a cpu_stream, and they enqueue as on a
+     * GPU. */
+    void *main;
     void *grad;
     comm_dtype grad_dtype;
     void *param;
@@ -78,13 +90,14 @@ typedef struct parallel_model {
 typedef struct parallel parallel;
 
 /* Every rank of the job calls these together, members or not; only members get a parallel (NULL and why on all when it
- * can't be had; NULL and an empty why on those that are no members). It takes the plan's contents as they are: the plan
- * must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
+ * can't be had; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's contents
+ * as they are: the plan must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes);
 void parallel_free(parallel *p);
 void parallel_sync(parallel *p);
 
 void parallel_begin(parallel *p);
+/* `stream` is main, or one that follows it in this step. */
 void parallel_need(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_update(parallel *p);
@@ -93,14 +106,16 @@ void parallel_join(parallel *p);
 
 /* The communication-free twin: the same host path, streams, events and updates, without collectives. It is on at first. */
 void parallel_communicate(parallel *p, bool on);
-/* The collectives of a step back to back on the communication stream with no compute beside them; main waits for them. */
+/* The collectives of a step back to back, with no compute beside them; main waits for them. They work in place on what
+ * the arenas hold (gradients are summed again, parameters stay), and in the twin, too. */
 void parallel_collectives_alone(parallel *p);
 /* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and
  * broadcast 1 where it is the root. */
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
-/* Time that main stood still for communication in the last step: from the end of backward to the end of parallel_update,
- * the waits alone. Events are recorded only when on. Waits for the step. */
+/* Time that main stood still for communication in the last step: from the end of backward to the end of
+ * parallel_update, the waits alone. Events are recorded only when on, and tell no time in a captured step. Waits for
+ * the step. */
 void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);
 

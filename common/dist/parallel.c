@@ -1,0 +1,302 @@
+/* What all strategies share: which gradients are ready, and every edge between the streams of a step; see
+ * parallel_internal.h. An edge is an event of its own, recorded behind what must be over and waited for by what must
+ * not begin before; since one host thread enqueues a step in order, an event is never recorded again before its waiters
+ * are enqueued. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/dist/cpu_stream.h"
+#include "common/dist/parallel_internal.h"
+
+/* ---- edges ---- */
+
+void parallel_record(parallel *p, void *stream, dist_event **edge)
+{
+    if (!*edge)
+        *edge = dist_event_create(p->m.d);
+    dist_event_record(p->m.d, *edge, stream);
+}
+
+void parallel_follow(parallel *p, void *to, void *from, dist_event **edge)
+{
+    if (to == from)
+        return;
+    parallel_record(p, from, edge);
+    dist_event_wait(p->m.d, *edge, to);
+}
+
+void parallel_main_waits(parallel *p, dist_event *e)
+{
+    wait_times *w = p->timing ? &p->waits[p->wait_count++] : NULL;
+    if (w)
+        parallel_record(p, p->m.main, &w->from);
+    dist_event_wait(p->m.d, e, p->m.main);
+    if (w)
+        parallel_record(p, p->m.main, &w->to);
+}
+
+static void add_producer(producers *to, void *stream)
+{
+    for (int i = 0; i < to->n; i++)
+        if (to->stream[i] == stream)
+            return;
+    if (to->n == PRODUCERS)
+        die(EXIT_CODE_FAILURE, "bug: more than %d streams make the gradients of a step", PRODUCERS);
+    to->stream[to->n++] = stream;
+}
+
+/* ---- what strategies use ---- */
+
+void *parallel_at(void *arena, comm_dtype t, int64_t element)
+{
+    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
+}
+
+void parallel_all_reduce(parallel *p, int first, int count)
+{
+    for (int i = first; i < first + count; i++) {
+        void *grads = parallel_at(p->m.grad, p->m.grad_dtype, p->plan->b.b[i].first);
+        comm_all_reduce(p->comm, grads, grads, (size_t)p->plan->b.b[i].count, p->m.grad_dtype, COMM_SUM, p->stream);
+    }
+}
+
+typedef struct copy_task {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_task;
+
+static void copy(void *arg)
+{
+    const copy_task *t = arg;
+    memcpy(t->to, t->from, t->bytes);
+}
+
+void parallel_copy(parallel *p, void *to, const void *from, int i)
+{
+    const size_t element = comm_dtype_bytes(p->m.grad_dtype), first = (size_t)p->plan->starts[i] * element;
+    const copy_task t = {(char *)to + first, (const char *)from + first,
+                         (size_t)p->plan->starts[i + 1] * element - first};
+    if (device_kind_of(p->m.d) == DEVICE_CPU)
+        cpu_stream_run(p->m.main, copy, &t, sizeof t);
+    else
+        device_copy(p->m.d, t.to, t.from, t.bytes);
+}
+
+static void reduce(parallel *p, int first, int count)
+{
+    if (p->communicating)
+        p->s->reduce(p, first, count);
+}
+
+/* ---- updates ---- */
+
+/* All-gathers of the last step that main has not waited for read what is updated now. */
+static void await_gathered(parallel *p, int i, void *stream)
+{
+    bucket_edges *e = &p->edges[i];
+    if (!p->gathering || (stream == p->m.main && e->awaited))
+        return;
+    dist_event_wait(p->m.d, e->gathered, stream);
+    e->awaited |= stream == p->m.main;
+}
+
+static void update_owned(parallel *p, const unit *u, int max_blocks, void *stream)
+{
+    const ownership *own = &p->plan->own;
+    for (int i = u->owned; i < own->n && own->r[i].first < u->to; i++) {
+        const owned_range r = own->r[i];
+        const int64_t first = r.first > u->from ? r.first : u->from, end = r.first + r.count;
+        p->m.update(p->m.user, first, (end < u->to ? end : u->to) - first, r.state_first + first - r.first, max_blocks,
+                    stream);
+    }
+}
+
+static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+{
+    if (stream == p->m.main)
+        parallel_main_waits(p, u->done);
+    else
+        dist_event_wait(p->m.d, u->done, stream);
+    for (int i = u->first; i < u->first + u->count; i++)
+        await_gathered(p, i, stream);
+    if (p->s->unpack)
+        p->s->unpack(p);
+    if (p->order == UPDATE_AFTER && !p->plan->sharded && p->m.update_all) {
+        p->m.update_all(p->m.user);
+        return;
+    }
+    if (!p->update_begun)
+        p->m.update_begin(p->m.user, stream);
+    p->update_begun = true;
+    update_owned(p, u, max_blocks, stream);
+}
+
+/* Units whose collectives are enqueued, on the stream beside backward. They wait for main, too: it has read their
+ * weights with what is enqueued by now. */
+static void update_closed(parallel *p, int max_blocks)
+{
+    for (; p->units_updated < p->units_closed; p->units_updated++) {
+        unit *u = &p->units[p->units_updated];
+        for (int i = 0; i < u->made_by.n; i++)
+            parallel_follow(p, p->update_stream, u->made_by.stream[i], &u->unread_by[i]);
+        parallel_follow(p, p->update_stream, p->m.main, &u->unread_by[PRODUCERS]);
+        update_unit(p, u, max_blocks, p->update_stream);
+    }
+}
+
+/* ---- a step ---- */
+
+void parallel_begin(parallel *p)
+{
+    p->ready_to = 0;
+    p->closed = p->units_closed = p->units_updated = 0;
+    p->update_begun = false;
+    p->open.n = 0;
+    for (int i = 0; i < p->unit_count; i++)
+        p->units[i].made_by.n = 0;
+}
+
+void parallel_need(parallel *p, int64_t first, int64_t count, void *stream)
+{
+    for (int i = p->plan->b.n - 1; i >= 0 && p->gathering; i--) {
+        const bucket b = p->plan->b.b[i];
+        if (b.first < first + count && first < b.first + b.count)
+            await_gathered(p, i, stream);
+    }
+}
+
+/* Where the tensor behind `end` starts: up to there is padding. */
+static int64_t next_start(const parallel_plan *plan, int64_t end)
+{
+    int low = 0, high = plan->tensors;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (plan->starts[middle] < end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return plan->starts[low];
+}
+
+static void close_bucket(parallel *p, int i)
+{
+    unit *u = &p->units[p->units_closed];
+    for (int k = 0; k < p->open.n; k++) {
+        parallel_follow(p, p->stream, p->open.stream[k], &p->edges[i].ready[k]);
+        add_producer(&u->made_by, p->open.stream[k]);
+    }
+    reduce(p, i, 1);
+    if (i + 1 < u->first + u->count)
+        return;
+    parallel_record(p, p->stream, &u->done);
+    p->units_closed++;
+}
+
+void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
+{
+    const buckets *b = &p->plan->b;
+    if (first != p->ready_to || count < 1 || first + count > p->plan->elements)
+        die(EXIT_CODE_FAILURE, "bug: gradients [%lld, %lld) are ready where the next ones begin at %lld of %lld",
+            (long long)first, (long long)(first + count), (long long)p->ready_to, (long long)p->plan->elements);
+    if (p->order == UPDATE_BACKWARD)
+        update_closed(p, p->plan->o.update_blocks);
+    p->ready_to = next_start(p->plan, first + count);
+    add_producer(&p->open, stream);
+    if (!p->s->in_backward)
+        return;
+    while (p->closed < b->n && b->b[p->closed].first + b->b[p->closed].count <= p->ready_to) {
+        close_bucket(p, p->closed++);
+        p->open.n = 0; /* it waits for them, and so for what they have made of the next bucket */
+    }
+}
+
+static void reduce_after_backward(parallel *p)
+{
+    for (int k = 0; k < p->open.n; k++)
+        parallel_follow(p, p->m.main, p->open.stream[k], &p->produced[k]);
+    if (p->s->pack)
+        p->s->pack(p);
+    parallel_follow(p, p->stream, p->m.main, &p->backward_over);
+    for (int i = 0; i < p->unit_count; i++) {
+        reduce(p, p->units[i].first, p->units[i].count);
+        parallel_record(p, p->stream, &p->units[i].done);
+    }
+}
+
+void parallel_update(parallel *p)
+{
+    if (p->ready_to != p->plan->elements)
+        die(EXIT_CODE_FAILURE, "bug: an update after gradients up to %lld of %lld", (long long)p->ready_to,
+            (long long)p->plan->elements);
+    p->timing = p->instrumented;
+    p->wait_count = 0;
+    if (!p->s->in_backward)
+        reduce_after_backward(p);
+    if (p->order == UPDATE_BACKWARD) {
+        update_closed(p, 0); /* nothing is beside them any more */
+        parallel_main_waits(p, p->units[p->unit_count - 1].done);
+        parallel_follow(p, p->m.main, p->update_stream, &p->updated);
+    } else {
+        for (int i = 0; i < p->unit_count; i++)
+            update_unit(p, &p->units[i], 0, p->m.main);
+    }
+    if (p->s->share)
+        p->s->share(p);
+    if (p->plan->o.join)
+        parallel_join(p);
+    p->timing = false;
+}
+
+void parallel_join(parallel *p)
+{
+    if (p->gathering)
+        parallel_main_waits(p, p->edges[0].gathered); /* the last one */
+    p->gathering = false;
+}
+
+/* ---- between steps ---- */
+
+void parallel_sync(parallel *p)
+{
+    parallel_join(p);
+    parallel_follow(p, p->stream, p->m.main, &p->sync[0]);
+    comm_broadcast(p->comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0, p->stream);
+    parallel_follow(p, p->m.main, p->stream, &p->sync[1]);
+}
+
+void parallel_communicate(parallel *p, bool on)
+{
+    p->communicating = on;
+}
+
+void parallel_collectives_alone(parallel *p)
+{
+    const bool twin = !p->communicating;
+    p->communicating = true;
+    parallel_join(p);
+    parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
+    reduce(p, 0, p->plan->b.n);
+    parallel_follow(p, p->m.main, p->stream, &p->alone[1]);
+    if (p->s->share)
+        p->s->share(p);
+    parallel_join(p);
+    p->communicating = !twin;
+}
+
+void parallel_instrument(parallel *p, bool on)
+{
+    p->instrumented = on;
+    p->wait_count = 0;
+}
+
+double parallel_tail_ms(parallel *p)
+{
+    double ms = 0;
+    for (int i = 0; i < p->wait_count; i++)
+        ms += dist_event_ms(p->m.d, p->waits[i].from, p->waits[i].to);
+    return ms;
+}

@@ -1,0 +1,151 @@
+/* Making and ending what a strategy works with: communicators, streams, memory, and the units of its updates. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/dist/parallel_internal.h"
+
+static const int64_t update_elements = 16 << 20; /* less keeps a GPU's memory busy for a few launches' time alone */
+
+/* ---- units ---- */
+
+static bool unit_full(const parallel *p, const unit *u)
+{
+    const int64_t least = p->plan->o.update_elements ? p->plan->o.update_elements : update_elements;
+    if (p->order == UPDATE_AFTER || p->s->at_once)
+        return false;
+    return p->s->has_slices || u->to - u->from >= least;
+}
+
+static void make_units(parallel *p)
+{
+    const buckets *b = &p->plan->b;
+    const ownership *own = &p->plan->own;
+    p->units = xcalloc((unsigned long)b->n, sizeof *p->units);
+    for (int i = 0, owned = 0; i < b->n; i++) {
+        unit *u = p->unit_count ? &p->units[p->unit_count - 1] : NULL;
+        if (!u || unit_full(p, u)) {
+            u = &p->units[p->unit_count++];
+            while (owned < own->n && own->r[owned].first + own->r[owned].count <= b->b[i].first)
+                owned++;
+            *u = (unit){.first = i, .from = b->b[i].first, .owned = owned};
+        }
+        u->count++;
+        u->to = b->b[i].first + b->b[i].count;
+    }
+    p->waits = xcalloc((unsigned long)p->unit_count + 3, sizeof *p->waits); /* and for backward, sharing, joining */
+}
+
+/* ---- making ---- */
+
+static update_order order_of(const parallel *p)
+{
+    const bool at_once = device_kind_of(p->m.d) == DEVICE_CPU && !p->m.main; /* updates run on the calling thread */
+    const update_order wanted = p->plan->o.update;
+    return wanted == UPDATE_BACKWARD && (at_once || !p->s->in_backward) ? UPDATE_BUCKETS : wanted;
+}
+
+/* A member's part; false when there is no memory. */
+static bool make_resources(parallel *p)
+{
+    const size_t bytes = (size_t)p->plan->elements * comm_dtype_bytes(p->m.grad_dtype);
+    p->order = order_of(p);
+    p->communicating = true;
+    p->stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
+    if (p->second)
+        p->second_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
+    if (p->order == UPDATE_BACKWARD)
+        p->update_stream = dist_stream_create(p->m.d, STREAM_BACKGROUND, "update");
+    if (p->s->has_copy)
+        p->copy = device_malloc(p->m.d, bytes);
+    p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
+    make_units(p);
+    return !p->s->has_copy || p->copy;
+}
+
+static bool open_communicators(parallel *p, char *why, size_t why_bytes)
+{
+    const parallel_options *o = &p->plan->o;
+    p->comm = comm_create(p->l, p->m.d, &(comm_options){.name = "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
+                          why, why_bytes);
+    if (p->comm && p->s->has_second)
+        p->second = comm_split(p->comm, &(comm_options){.name = "params", .max_ctas = o->max_ctas}, why, why_bytes);
+    return p->comm && (p->second || !p->s->has_second);
+}
+
+parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)
+{
+    const bool member = plan->rank < plan->o.ranks;
+    parallel *p = xcalloc(1, sizeof *p);
+    if (plan->rank != launch_rank(l))
+        die(EXIT_CODE_FAILURE, "bug: rank %d has a plan of rank %d", launch_rank(l), plan->rank);
+    *p = (parallel){.plan = plan, .s = parallel_strategy(plan->o.strategy), .m = *m, .l = l};
+    why[0] = 0;
+    if (!open_communicators(p, why, why_bytes)) {
+        parallel_free(p);
+        return NULL;
+    }
+    const bool made = !member || make_resources(p);
+    const bool all = launch_all(l, "strategy", made);
+    why[0] = 0;
+    if (!all)
+        snprintf(why, why_bytes, made ? "another rank has no memory for '%s'" : "no memory for what '%s' needs",
+                 plan->o.strategy);
+    if (!all || !member) {
+        parallel_free(p);
+        return NULL;
+    }
+    parallel_sync(p);
+    return p;
+}
+
+/* ---- ending ---- */
+
+static void drop_events(const parallel *p, dist_event *const *e, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (e[i])
+            dist_event_destroy(p->m.d, e[i]);
+}
+
+static void drop_all_events(const parallel *p)
+{
+    drop_events(p, p->produced, PRODUCERS);
+    drop_events(p, p->alone, 2);
+    drop_events(p, p->sync, 2);
+    drop_events(p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared}, 4);
+    for (int i = 0; p->edges && i < p->plan->b.n; i++) {
+        drop_events(p, p->edges[i].ready, PRODUCERS);
+        drop_events(p, &p->edges[i].gathered, 1);
+    }
+    for (int i = 0; i < p->unit_count; i++) {
+        drop_events(p, &p->units[i].done, 1);
+        drop_events(p, p->units[i].unread_by, PRODUCERS + 1);
+    }
+    for (int i = 0; p->waits && i < p->unit_count + 3; i++)
+        drop_events(p, (dist_event *[]){p->waits[i].from, p->waits[i].to}, 2);
+}
+
+static void drop_stream(const parallel *p, void *stream)
+{
+    if (stream)
+        dist_stream_destroy(p->m.d, stream);
+}
+
+void parallel_free(parallel *p)
+{
+    if (!p)
+        return;
+    comm_destroy(p->second); /* when its ops are over */
+    comm_destroy(p->comm);
+    drop_stream(p, p->second_stream);
+    drop_stream(p, p->stream);
+    drop_stream(p, p->update_stream);
+    drop_all_events(p);
+    if (p->copy)
+        device_free(p->m.d, p->copy);
+    free(p->edges);
+    free(p->units);
+    free(p->waits);
+    free(p);
+}

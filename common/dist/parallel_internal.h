@@ -1,0 +1,101 @@
+/* What the files of data parallelism share: the few things by which strategies differ, and what parallel.c holds for
+ * all of them. Only common/dist/{parallel,ddp_,zero1}*.c include it.
+ *
+ * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
+ * units of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
+#ifndef STEPBENCH_DIST_PARALLEL_INTERNAL_H
+#define STEPBENCH_DIST_PARALLEL_INTERNAL_H
+
+#include "common/dist/parallel.h"
+#include "common/dist/stream.h"
+
+enum { PRODUCERS = 8 /* streams that may make the gradients of one step */ };
+
+typedef struct strategy {
+    /* Fills plan->b, own and sharded. `cap`: the elements that a bucket may hold. */
+    void (*cut)(parallel_plan *plan, const index_space *s, int64_t cap);
+    bool has_cap;     /* cut reads it */
+    bool has_slices;  /* buckets are cut in equal slices: the index space must be a multiple, and a bucket is a unit */
+    bool in_backward; /* a bucket travels when it is ready; else all of them do after backward */
+    bool at_once;     /* no bucket is there before all are: they are one unit */
+    bool has_copy;    /* p->copy, a second arena of gradients */
+    bool has_second;  /* p->second and p->second_stream, which overlap with the first */
+    void (*pack)(parallel *p);                         /* on main, after backward; may be NULL */
+    void (*reduce)(parallel *p, int first, int count); /* the collectives of these buckets, on p->stream */
+    void (*unpack)(parallel *p);                       /* on main, when all is reduced; may be NULL */
+    void (*share)(parallel *p); /* the parameters, when main has waited for all updates; or NULL */
+} strategy;
+
+extern const strategy strategy_naive, strategy_naive_grouped, strategy_flat, strategy_flat_copy, strategy_overlap,
+    strategy_bucketed, strategy_zero1_broadcast, strategy_zero1;
+const strategy *parallel_strategy(const char *name); /* NULL: there is none of this name */
+
+/* Streams that made something, each once. */
+typedef struct producers {
+    void *stream[PRODUCERS];
+    int n;
+} producers;
+
+/* One event for each edge, made when it is first needed. */
+typedef struct bucket_edges {
+    dist_event *ready[PRODUCERS]; /* producer -> collective */
+    dist_event *gathered;         /* all-gather -> who reads or updates these parameters */
+    bool awaited;                 /* by main, in the last all-gather */
+} bucket_edges;
+
+typedef struct unit { /* neighbouring buckets, updated together */
+    int first, count; /* buckets */
+    int64_t from, to; /* elements */
+    int owned;        /* the first owned range that does not end before it */
+    producers made_by;
+    dist_event *done;                     /* last collective -> update */
+    dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
+} unit;
+
+typedef struct wait_times { /* of main */
+    dist_event *from, *to;
+} wait_times;
+
+struct parallel {
+    const parallel_plan *plan;
+    const strategy *s;
+    parallel_model m;
+    launch *l;
+    update_order order; /* that is in use */
+    comm *comm, *second;
+    void *stream, *second_stream; /* of the communicators */
+    void *update_stream;          /* of UPDATE_BACKWARD, else NULL */
+    void *copy;
+    bool communicating;
+    bool gathering; /* all-gathers may be under way that main has not waited for */
+
+    bucket_edges *edges; /* of each bucket */
+    unit *units;
+    int unit_count;
+    /* Whole edges of a step, and of what runs between steps. */
+    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *alone[2], *sync[2];
+
+    /* of this step */
+    int64_t ready_to; /* elements */
+    int closed;       /* buckets that are ready */
+    int units_closed, units_updated;
+    bool update_begun;
+    producers open; /* of what is ready and not in a closed bucket */
+
+    bool instrumented, timing;
+    wait_times *waits; /* unit_count + a few */
+    int wait_count;
+};
+
+/* What `to` runs from here on waits for all that `from` has enqueued. */
+void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
+void parallel_record(parallel *p, void *stream, dist_event **edge);
+/* Counted in parallel_tail_ms when it happens in parallel_update. */
+void parallel_main_waits(parallel *p, dist_event *e);
+/* A strategy's reduce: each bucket of the gradients is summed in place for everyone. */
+void parallel_all_reduce(parallel *p, int first, int count);
+/* Tensor i of one arena of gradients to another one, on main. */
+void parallel_copy(parallel *p, void *to, const void *from, int i);
+void *parallel_at(void *arena, comm_dtype t, int64_t element);
+
+#endif

@@ -1,0 +1,558 @@
+/* The strategies of data parallelism on CPU ranks over Gloo, each in a process of its own: the course's toy models
+ * against a single process, and a step without a model, whose numbers say whether anything came too early, too late or
+ * twice. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/dist/parallel.h"
+#include "tests/ranks.h"
+#include "tests/synthetic_step.h"
+#include "tests/toy_model.h"
+
+/* ---- what the ranks run ---- */
+
+static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
+static const variant_spec variant_table[] = {{"toy", "the toy models against a single process"},
+                                             {"steps", "sums, updates and what waits for what"},
+                                             {"twin", "collectives are counted, left out, and alone"},
+                                             {"tail", "a rank that is late"},
+                                             {0}};
+static const column_spec column_table[] = {{"runs", COLUMN_INT, true, "combinations"}, {0}};
+static const bench_info info = {.name = "bench_parallel",
+                                .summary = "Are the strategies right?",
+                                .notes = "",
+                                .examples = "",
+                                .options = option_table,
+                                .variants = variant_table,
+                                .columns = column_table};
+
+static long runs;
+static launch *job;
+static device *dev;
+static int ranks, rank;
+
+static bool with_buckets(const char *strategy)
+{
+    return strcmp(strategy, "bucketed") == 0 || strncmp(strategy, "zero1", 5) == 0;
+}
+
+static void require(bool right, const parallel_options *o, const char *what)
+{
+    if (!right)
+        die(EXIT_CODE_VERIFY, "%s, update %d, buckets of %lld bytes, rank %d of %d: %s", o->strategy, (int)o->update,
+            (long long)o->bucket_bytes, rank, ranks, what);
+}
+
+static parallel_plan *plan_of(const parallel_options *o, index_space s, int grad_bytes)
+{
+    char why[256];
+    parallel_plan *plan = parallel_plan_create(o, launch_rank(job), &s, grad_bytes, why, sizeof why);
+    if (!plan)
+        die(EXIT_CODE_FAILURE, "no plan: %s", why);
+    runs++;
+    return plan;
+}
+
+/* NULL on a rank that is no member. */
+static parallel *open_parallel(const parallel_plan *plan, const parallel_model *m)
+{
+    char why[256] = "x";
+    parallel *p = parallel_create(job, plan, m, why, sizeof why);
+    if (!p && (*why || rank < ranks))
+        die(EXIT_CODE_FAILURE, "no %s: %s", plan->o.strategy, why);
+    require(!p || rank < ranks, &plan->o, "no member, and yet a strategy");
+    return p;
+}
+
+/* ---- the toy models ---- */
+
+enum { TOY_STEPS = 5, TOY_ADAMW_STEPS = 10, TOY_ELEMENTS = 2048 };
+
+/* Parameters of a single process before each step and after the last, without padding between the ranks'
+ * granularities. */
+typedef struct toy_reference {
+    float whole[TOY_ADAMW_STEPS + 1][TOY_ELEMENTS]; /* gradients of all samples at once */
+    float parts[TOY_ADAMW_STEPS + 1][TOY_ELEMENTS]; /* of each rank's samples, added in the order of ranks */
+} toy_reference;
+
+static int first_sample(int r)
+{
+    return TOY_SAMPLES * r / ranks;
+}
+
+static void toy_alone(bool tied, bool adamw, bool in_parts, float (*out)[TOY_ELEMENTS])
+{
+    toy_model *t = toy_create(tied, 0, 64, TOY_ELEMENTS);
+    const int64_t n = t->starts[t->tensors];
+    float sum[TOY_ELEMENTS];
+    for (int step = 0; step <= (adamw ? TOY_ADAMW_STEPS : TOY_STEPS); step++) {
+        memcpy(out[step], t->param, (size_t)n * sizeof(float));
+        memset(sum, 0, sizeof sum);
+        for (int part = 0; part < (in_parts ? ranks : 1); part++) {
+            toy_step(t, in_parts ? first_sample(part) : 0, in_parts ? first_sample(part + 1) : TOY_SAMPLES, NULL);
+            for (int64_t i = 0; i < n; i++)
+                sum[i] += t->grad[i];
+        }
+        memcpy(t->grad, sum, (size_t)n * sizeof(float));
+        t->steps++;
+        if (adamw)
+            toy_adamw(t, 0, n, 0);
+        else
+            toy_sgd(t, 0, n);
+    }
+    toy_free(t);
+}
+
+typedef struct toy_run {
+    toy_model *t;
+    parallel *p;
+    const parallel_options *o;
+    const toy_reference *want;
+    bool adamw;
+    int step;
+    uint64_t hash; /* of the parameters that the steps have seen */
+} toy_run;
+
+/* The parameters that forward reads now are those of a single process: with two ranks bit by bit. */
+static void toy_compare(toy_run *r, int64_t first, int64_t count)
+{
+    const float *whole = r->want->whole[r->step], *parts = r->want->parts[r->step];
+    double error = 0, norm = 0;
+    bool same = true;
+    for (int64_t i = first; i < first + count; i++) {
+        const double e = (double)r->t->param[i] - (double)whole[i];
+        error += e * e;
+        norm += (double)whole[i] * (double)whole[i];
+        same = same && float_bits(r->t->param[i]) == float_bits(parts[i]);
+        r->hash = (r->hash ^ float_bits(r->t->param[i])) * 0x100000001b3u;
+    }
+    require(same || ranks > 2, r->o, "not the bits of a single process that adds the gradients of both ranks");
+    require(r->adamw || sqrt(error) <= 1e-6 * sqrt(norm), r->o, "not the parameters of a single process");
+}
+
+static void toy_need(void *user, int64_t first, int64_t count)
+{
+    toy_run *r = user;
+    parallel_need(r->p, first, count, NULL);
+    toy_compare(r, first, count);
+}
+
+static void toy_ready(void *user, int64_t first, int64_t count)
+{
+    parallel_ready(((toy_run *)user)->p, first, count, NULL);
+}
+
+static void toy_begin(void *user, void *stream)
+{
+    (void)stream;
+    ((toy_run *)user)->t->steps++;
+}
+
+static void toy_update(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
+{
+    toy_run *r = user;
+    (void)max_blocks, (void)stream;
+    if (r->adamw)
+        toy_adamw(r->t, first, count, state_first);
+    else
+        toy_sgd(r->t, first, count);
+}
+
+static void toy_steps(toy_run *r, const parallel_plan *plan)
+{
+    const toy_hooks hooks = {r, toy_need, toy_ready};
+    toy_model *t = r->t;
+    const float first = t->param[0];
+    const parallel_model m = {.d = dev,
+                              .grad = t->grad,
+                              .grad_dtype = COMM_FP32,
+                              .param = t->param,
+                              .param_dtype = COMM_FP32,
+                              .user = r,
+                              .update_begin = toy_begin,
+                              .update = toy_update};
+    r->p = open_parallel(plan, &m);
+    if (!r->p)
+        return;
+    require((first == t->param[0]) == (rank == 0), r->o, "ranks had other parameters, and now have those of rank 0");
+    for (r->step = 0; r->step < (r->adamw ? TOY_ADAMW_STEPS : TOY_STEPS); r->step++) {
+        parallel_begin(r->p);
+        toy_step(t, first_sample(rank), first_sample(rank + 1), &hooks);
+        parallel_update(r->p);
+        require(t->steps == r->step + 1, r->o, "an update was not begun once");
+    }
+    parallel_join(r->p);
+    for (int i = 0; i < t->tensors; i++)
+        toy_compare(r, t->starts[i], t->counts[i]);
+    require(t->fixed[0] == 2 && t->fixed[1] == 2 && t->bias[3] == 0.01f * 3 - 0.02f, r->o, "what is frozen changed");
+    parallel_free(r->p);
+}
+
+static void toy_one(const parallel_options *o, bool tied, bool adamw, const toy_reference *want)
+{
+    const int64_t granularity = parallel_granularity(ranks);
+    toy_model *shape = toy_create(tied, 0, granularity, 0);
+    parallel_plan *plan = plan_of(o, toy_space(shape), 4);
+    toy_run r = {
+        .t = toy_create(tied, rank, granularity, plan->own.state_elements), .o = o, .want = want, .adamw = adamw};
+    uint64_t hashes[64];
+    toy_steps(&r, plan);
+    launch_gather(job, "parameters", &r.hash, sizeof r.hash, hashes);
+    for (int k = 1; k < ranks; k++)
+        require(hashes[k] == hashes[0], o, "ranks saw different parameters");
+    toy_free(shape);
+    toy_free(r.t);
+    parallel_plan_free(plan);
+}
+
+/* Every combination takes its time: where not `all` are wanted, a strategy and bucket size has one of the three
+ * orders. */
+static bool left_out(bool all, int strategy, int size, int order)
+{
+    return !all && (strategy + size + ranks) % 3 != order;
+}
+
+/* Buckets of 256, 768 and 4096 elements: three, two and one for the plain model's tensors of 256, 512 and 128. */
+static void toy_all(void)
+{
+    static const int64_t bytes[] = {3072, 1024, 16384};
+    toy_reference *want = xcalloc(1, sizeof *want);
+    for (int kind = 0; kind < 3; kind++) { /* plain, tied, plain with AdamW */
+        const bool tied = kind == 1, adamw = kind == 2;
+        toy_alone(tied, adamw, false, want->whole);
+        toy_alone(tied, adamw, true, want->parts);
+        for (int i = 0; parallel_strategies[i].name && (kind == 0 || ranks < 4); i++)
+            for (int k = 0; k < (kind == 0 && with_buckets(parallel_strategies[i].name) ? 3 : 1); k++)
+                for (int order = UPDATE_AFTER; order <= UPDATE_BACKWARD; order++) {
+                    const parallel_options o = {.strategy = parallel_strategies[i].name,
+                                                .ranks = ranks,
+                                                .bucket_bytes = bytes[k],
+                                                .update = (update_order)order,
+                                                .update_elements = 1};
+                    if (kind == 0 ? left_out(ranks == 2 && k == 0, i, k, order) : order != UPDATE_BUCKETS)
+                        continue;
+                    if (!adamw || (ranks == 2 && with_buckets(o.strategy)))
+                        toy_one(&o, tied, adamw, want);
+                }
+    }
+    free(want);
+}
+
+/* ---- steps without a model ---- */
+
+/* `variety` chooses dtypes, streams, joining and how updates are called. */
+static void steps_one(const parallel_options *o, int variety)
+{
+    const int steps = ranks == 2 ? 3 : 2;
+    synthetic *s = synthetic_create(dev, rank, ranks, variety % 2, variety % 4 != 3);
+    s->all_at_once = variety % 3 == 0;
+    parallel_plan *plan = plan_of(o, synthetic_space(s), s->grad_dtype == COMM_FP32 ? 4 : 2);
+    const parallel_model m = synthetic_model(s, plan);
+    synthetic_set_params(s, 3 * rank); /* rank 0 decides */
+    parallel *p = open_parallel(plan, &m);
+    for (int i = 0; i < steps && p; i++)
+        synthetic_step(s, p);
+    if (p) {
+        parallel_join(p);
+        synthetic_wait(s);
+        synthetic_check_params(s);
+        synthetic_set_params(s, 5 * rank);
+        parallel_sync(p);
+        synthetic_wait(s);
+        s->steps = 0;
+        synthetic_check_params(s);
+    }
+    parallel_free(p);
+    synthetic_free(s);
+    parallel_plan_free(plan);
+}
+
+static void steps_all(void)
+{
+    static const int64_t bytes[] = {256, 4000, 1 << 20};
+    int variety = 0;
+    for (int i = 0; parallel_strategies[i].name; i++)
+        for (int k = 0; k < (with_buckets(parallel_strategies[i].name) ? 3 : 1); k++)
+            for (int order = UPDATE_AFTER; order <= UPDATE_BACKWARD; order++, variety++) {
+                const parallel_options o = {.strategy = parallel_strategies[i].name,
+                                            .ranks = ranks,
+                                            .bucket_bytes = bytes[k],
+                                            .update = (update_order)order,
+                                            .update_blocks = 3,
+                                            .join = variety % 5 == 2,
+                                            .update_elements = variety % 2 ? 1 : 1500};
+                if (!left_out(ranks <= 2, i, k, order))
+                    steps_one(&o, variety);
+            }
+}
+
+/* ---- the twin ---- */
+
+static unsigned long collectives_so_far(void)
+{
+    const unsigned long number = launch_collective(job, "none", 0, "fp32", "a test");
+    launch_collective_done(job, number);
+    return number;
+}
+
+/* How many a step has. */
+static int collectives_of(const parallel_plan *plan)
+{
+    return plan->own.owner ? plan->b.n + plan->tensors : plan->sharded ? 2 * plan->b.n : plan->b.n;
+}
+
+static void twin_steps(synthetic *s, parallel *p, const parallel_plan *plan)
+{
+    unsigned long before = collectives_so_far();
+    s->twin = true;
+    parallel_communicate(p, false);
+    for (int i = 0; i < 2; i++)
+        synthetic_step(s, p);
+    parallel_join(p);
+    synthetic_wait(s);
+    require(collectives_so_far() == before + 1, &plan->o, "the twin has collectives");
+
+    s->twin = false;
+    synthetic_set_params(s, 0);
+    synthetic_set_grads(s);
+    before = collectives_so_far();
+    parallel_collectives_alone(p);
+    synthetic_wait(s);
+    require(collectives_so_far() == before + 1 + (unsigned)collectives_of(plan), &plan->o, "collectives alone differ");
+    if (strcmp(plan->o.strategy, "flat-copy") != 0) /* whose collective is on the copy */
+        for (int i = 0; i < (plan->own.owner || !plan->sharded ? plan->b.n : plan->own.n); i++) {
+            const bool slices = plan->sharded && !plan->own.owner;
+            const bucket sum = slices ? (bucket){plan->own.r[i].first, plan->own.r[i].count} : plan->b.b[i];
+            synthetic_check_grads(s, &sum, 1);
+        }
+    s->steps = 0; /* the updates are counted anew, too */
+    synthetic_check_params(s);
+    memset(s->updates, 0, (size_t)s->elements * sizeof *s->updates);
+    memset(s->state, 0, (size_t)plan->own.state_elements * sizeof *s->state);
+    s->begun = 0;
+    parallel_communicate(p, true);
+    before = collectives_so_far();
+    synthetic_step(s, p);
+    parallel_join(p);
+    synthetic_wait(s);
+    require(collectives_so_far() == before + 1 + (unsigned)collectives_of(plan), &plan->o, "a step's collectives");
+    synthetic_check_params(s);
+}
+
+static void twin_all(void)
+{
+    for (const parallel_strategy_info *i = parallel_strategies; i->name; i++) {
+        const parallel_options o = {.strategy = i->name,
+                                    .ranks = ranks,
+                                    .bucket_bytes = 4000,
+                                    .update = (update_order)(runs % 3),
+                                    .update_elements = 1};
+        synthetic *s = synthetic_create(dev, rank, ranks, true, runs % 4 != 0);
+        parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
+        const parallel_model m = synthetic_model(s, plan);
+        parallel *p = open_parallel(plan, &m);
+        if (p)
+            twin_steps(s, p, plan);
+        parallel_free(p);
+        synthetic_free(s);
+        parallel_plan_free(plan);
+    }
+}
+
+/* ---- how long main stands still ---- */
+
+/* The last rank's last gradient is 50 ms late: the others stand still for it, in whatever order updates come. */
+static void tail_all(void)
+{
+    static const char *const names[] = {"naive", "bucketed", "zero1"};
+    for (int i = 0; i < 3; i++) {
+        const parallel_options o = {.strategy = names[i],
+                                    .ranks = ranks,
+                                    .bucket_bytes = 4000,
+                                    .update = (update_order)i,
+                                    .join = true,
+                                    .update_elements = 1};
+        synthetic *s = synthetic_create(dev, rank, ranks, true, true);
+        parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
+        const parallel_model m = synthetic_model(s, plan);
+        parallel *p = open_parallel(plan, &m);
+        require(parallel_tail_ms(p) == 0, &o, "a tail without a step");
+        s->late_us = rank == ranks - 1 ? 50000 : 0;
+        parallel_instrument(p, true);
+        synthetic_step(s, p);
+        const double ms = parallel_tail_ms(p);
+        synthetic_wait(s);
+        require(ms >= 0 && ms < 5000 && (rank == ranks - 1 || ms > 20), &o, "the tail");
+        parallel_instrument(p, false);
+        s->late_us = 0;
+        synthetic_step(s, p);
+        require(parallel_tail_ms(p) == 0, &o, "a tail that was not asked for");
+        synthetic_wait(s);
+        parallel_free(p);
+        synthetic_free(s);
+        parallel_plan_free(plan);
+    }
+}
+
+static void parallel_run(session *s, const bench_case *c, row *w)
+{
+    const char *variant = case_variant(c);
+    job = launch_of(s);
+    dev = s->dev;
+    rank = launch_rank(job);
+    ranks = (int)case_int(c, "ranks");
+    runs = 0;
+    if (strcmp(variant, "toy") == 0)
+        toy_all();
+    if (strcmp(variant, "steps") == 0)
+        steps_all();
+    if (strcmp(variant, "twin") == 0)
+        twin_all();
+    if (strcmp(variant, "tail") == 0)
+        tail_all();
+    row_int(w, "runs", runs);
+    launch_barrier(job, "done");
+}
+
+static int rank_main(int argc, char **argv)
+{
+    const session_hooks hooks = {.run = parallel_run};
+    return launch_main(&info, &hooks, argc, argv);
+}
+
+/* ---- plans, without ranks ---- */
+
+static parallel_plan *plan_alone(const char *strategy, int n, int r, int64_t bucket_bytes, int64_t elements, char *why)
+{
+    const int64_t starts[] = {0, 256, 768, elements};
+    const index_space s = {starts, 3};
+    const parallel_options o = {.strategy = strategy, .ranks = n, .bucket_bytes = bucket_bytes};
+    return parallel_plan_create(&o, r, &s, 4, why, 256);
+}
+
+static void plans_that_cannot_be_had(void **state)
+{
+    (void)state;
+    char why[256] = "";
+    assert_null(plan_alone("nothing", 2, 0, 4, 896, why));
+    assert_non_null(strstr(why, "nothing"));
+    assert_null(plan_alone("bucketed", 2, 0, 0, 896, why));
+    assert_non_null(strstr(why, "bucket"));
+    assert_null(plan_alone("zero1", 3, 0, 1024, 896, why));
+    assert_non_null(strstr(why, "192"));
+    for (const parallel_strategy_info *s = parallel_strategies; s->name; s++) {
+        parallel_plan *p = plan_alone(s->name, 2, 1, 1, 896, why);
+        assert_non_null(p);
+        assert_string_equal(p->o.strategy, s->name);
+        assert_true(s->summary[0]);
+        parallel_plan_free(p);
+    }
+    parallel_plan *naive = plan_alone("naive", 3, 0, 0, 896, why); /* it has no buckets, and no slices */
+    assert_non_null(naive);
+    parallel_plan_free(naive);
+    assert_int_equal(parallel_granularity(6), 384);
+    assert_int_equal(update_order_parse("after"), UPDATE_AFTER);
+    assert_int_equal(update_order_parse("buckets"), UPDATE_BUCKETS);
+    assert_int_equal(update_order_parse("backward"), UPDATE_BACKWARD);
+}
+
+static void what_a_plan_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *strategy;
+        int64_t bytes;
+        int buckets;
+        bool sharded;
+        int64_t held; /* by rank 1 of 4 */
+        double wire;  /* of 1024 elements, gradients of 4 bytes and parameters of 2 */
+    } cases[] = {{"naive", 0, 3, false, 1024, 6144},
+                 {"naive-grouped", 0, 3, false, 1024, 6144},
+                 {"flat", 0, 1, false, 1024, 6144},
+                 {"flat-copy", 0, 1, false, 1024, 6144},
+                 {"overlap", 0, 3, false, 1024, 6144},
+                 {"bucketed", 1024, 3, false, 1024, 6144},
+                 {"bucketed", 3072, 2, false, 1024, 6144},
+                 {"bucketed", 16384, 1, false, 1024, 6144},
+                 {"zero1", 1024, 3, true, 256, 4608},
+                 {"zero1", 16384, 1, true, 256, 4608},
+                 {"zero1-broadcast", 3072, 2, true, 256, 6144 + 512}};
+    char why[256];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        parallel_plan *p = plan_alone(cases[i].strategy, 4, 1, cases[i].bytes, 1024, why);
+        assert_non_null(p);
+        assert_int_equal(p->b.n, cases[i].buckets);
+        assert_int_equal(p->sharded, cases[i].sharded);
+        assert_int_equal(p->own.state_elements, cases[i].held);
+        assert_true(parallel_wire_bytes(p, 4, 2) == cases[i].wire);
+        parallel_plan_free(p);
+        p = plan_alone(cases[i].strategy, 1, 0, cases[i].bytes, 1024, why);
+        assert_true(parallel_wire_bytes(p, 4, 2) == 0);
+        assert_int_equal(p->own.state_elements, 1024);
+        parallel_plan_free(p);
+        p = plan_alone(cases[i].strategy, 4, 4, cases[i].bytes, 1024, why); /* no member */
+        assert_int_equal(p->own.n, 0);
+        assert_int_equal(p->own.state_elements, 0);
+        parallel_plan_free(p);
+    }
+}
+
+/* ---- with ranks ---- */
+
+#define CPU "--device cpu --csv rows.csv "
+
+static void expect(const char *arguments, int rows)
+{
+#ifndef HAVE_GLOO
+    print_message("built without Gloo\n");
+    skip();
+#endif
+    const int got = ranks_run("bench_parallel", arguments);
+    if (got != EXIT_CODE_OK)
+        fail_msg("%s: exit code %d: %s", arguments, got, ranks_text("err.txt"));
+    assert_int_equal(ranks_lines("rows.csv"), 1 + rows);
+}
+
+static void toy_models_equal_a_single_process(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 2,3,4 --variant toy", 3);
+}
+
+static void sums_and_updates_are_exact(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 1,2,3 --variant steps", 3);
+}
+
+static void the_twin_has_no_collective(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 3,2 --variant twin", 2);
+}
+
+static void a_late_rank_makes_a_tail(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 2 --variant tail", 1);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
+
+int main(int argc, char **argv)
+{
+    const char *name = strrchr(argv[0], '/');
+    if (strcmp(name ? name + 1 : argv[0], "bench_parallel") == 0)
+        return rank_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_that_cannot_be_had),   cmocka_unit_test(what_a_plan_says),
+        IN_FOLDER(toy_models_equal_a_single_process), IN_FOLDER(sums_and_updates_are_exact),
+        IN_FOLDER(the_twin_has_no_collective),        IN_FOLDER(a_late_rank_makes_a_tail)};
+    return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);
+}

@@ -15,6 +15,8 @@ sb_status sb_matmul_check(const sb_matmul *p);
 sb_status sb_rmsnorm_check(const sb_rmsnorm *p, bool backward);
 sb_status sb_rope_check(const sb_rope *p);
 sb_status sb_swiglu_check(const sb_swiglu *p, bool backward);
+sb_status sb_swiglu_matmul_shape_check(const sb_swiglu_matmul *p); /* SB_UNSUPPORTED too; no pointers */
+sb_status sb_swiglu_matmul_check(const sb_swiglu_matmul *p, bool backward);
 sb_status sb_embedding_check(const sb_embedding *p, bool backward);
 sb_status sb_cross_entropy_check(const sb_cross_entropy *p);
 sb_status sb_grad_stats_check(const sb_grad_stats *p);

@@ -37,6 +37,11 @@ static sb_status encode(CUtensorMap *map, CUtensorMapDataType type, int rank, vo
     return SB_OK;
 }
 
+static CUtensorMapDataType type_of(sb_dtype dtype)
+{
+    return dtype == SB_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
 sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, int batch, int heads, int seq,
                          int head_dim, int rows)
 {
@@ -44,8 +49,19 @@ sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, i
     const cuuint64_t stride_bytes[3] = {2 * (cuuint64_t)t->stride_s, 2 * (cuuint64_t)t->stride_h,
                                         2 * (cuuint64_t)t->stride_b};
     const cuuint32_t box[4] = {64, (cuuint32_t)rows, 1, 1};
-    return encode(map, dtype == SB_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4,
-                  t->data, extent, stride_bytes, box, CU_TENSOR_MAP_SWIZZLE_128B);
+    return encode(map, type_of(dtype), 4, t->data, extent, stride_bytes, box, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+sb_status tma_map_matrix(CUtensorMap *map, sb_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t ld,
+                         int box_rows, int box_columns)
+{
+    const cuuint64_t extent[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    const cuuint64_t stride_bytes[1] = {2 * (cuuint64_t)ld};
+    const cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows};
+    const CUtensorMapSwizzle swizzle = box_columns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                       : box_columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                           : CU_TENSOR_MAP_SWIZZLE_NONE;
+    return encode(map, type_of(dtype), 2, (void *)data, extent, stride_bytes, box, swizzle);
 }
 
 sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width)

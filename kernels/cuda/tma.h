@@ -14,6 +14,11 @@ extern "C" {
  * lies outside the tensor reads as zero. */
 sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, int batch, int heads, int seq,
                          int head_dim, int rows);
+/* Map of a (rows, columns) matrix of 16-bit elements, `ld` of them from row to row, box of box_rows x box_columns. Rows
+ * of a box that are 128 or 64 bytes long have the swizzle of that length, others none; what lies outside the matrix
+ * reads as zero and is not written. */
+sb_status tma_map_matrix(CUtensorMap *map, sb_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t ld,
+                         int box_rows, int box_columns);
 /* Map of a (rows, columns) matrix of floats, contiguous, box of one row x `width` columns. */
 sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width);
 

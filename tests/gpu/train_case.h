@@ -46,6 +46,7 @@ typedef struct train_case {
         sb_rmsnorm rmsnorm;
         sb_rope rope;
         sb_swiglu swiglu;
+        sb_swiglu_matmul swiglu_matmul;
         sb_embedding embedding;
         sb_cross_entropy cross_entropy;
         sb_grad_stats grad_stats;

@@ -8,6 +8,7 @@ extern const train_op train_matmul;
 extern const train_op train_rmsnorm_forward, train_rmsnorm_backward;
 extern const train_op train_rope;
 extern const train_op train_swiglu_forward, train_swiglu_backward;
+extern const train_op train_swiglu_matmul_forward, train_swiglu_matmul_backward;
 extern const train_op train_embedding_forward, train_embedding_backward;
 extern const train_op train_cross_entropy;
 extern const train_op train_grad_stats, train_optimizer_begin;

@@ -1,0 +1,104 @@
+/* The 16-bit matmul for Hopper: tiles, what lies where in shared memory, the order of tiles, parameters. */
+#ifndef STEPBENCH_MATMUL16_LAYOUT_CUH
+#define STEPBENCH_MATMUL16_LAYOUT_CUH
+
+#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/cuda/sm90.cuh"
+
+namespace matmul16
+{
+
+using namespace sm90;
+using flash_sm90::constant;
+using flash_sm90::pack;
+using flash_sm90::ring;
+
+/* What becomes of the sums: D = A B + C; h = silu(gate) up, B being gate's rows and up's; gradients of gate and up. */
+enum kind { PLAIN, SWIGLU_FORWARD, SWIGLU_BACKWARD };
+
+constexpr int ROWS = 128, STEP = 64;          /* of a block's tile; of k */
+constexpr int CLUSTER = 2, WARPS = 8;         /* blocks that share B; consumer warps of a block */
+constexpr int THREADS = 32 * WARPS + 128;     /* the first warpgroup loads */
+constexpr int ROW_BYTES = 128, BOX_ROWS = 16; /* a row of a panel; rows of a warp, which it stores by itself */
+constexpr int PANEL_BYTES = STEP * ROW_BYTES; /* 64 columns of a B that lies as rows of k */
+constexpr int SMEM_LIMIT = 227 << 10;         /* of a block */
+constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+
+/* A block's tile: 128 rows, N columns of B. B_ROWS: B lies as rows of k, else as rows of columns ("transposed"). */
+template <kind KIND_, int N_, bool B_ROWS_>
+struct tile {
+    static constexpr kind KIND = KIND_;
+    static constexpr int N = N_;
+    static constexpr bool B_ROWS = B_ROWS_;
+    static constexpr int WIDTH = KIND == SWIGLU_FORWARD ? N / 2 : N; /* columns of the result */
+
+    /* The result leaves in chunks of columns, [16 rows][CHUNK] for each warp and array ("slot"). Rows of 32 columns
+     * have the 64-byte swizzle, rows of 40 none: either way a warp's accesses touch each bank once. */
+    static constexpr int CHUNK = WIDTH % 32 == 0 ? 32 : 40, CHUNKS = WIDTH / CHUNK, GROUPS = CHUNK / 8;
+    static constexpr int CHUNK_ROW = 2 * CHUNK, SLOT_BYTES = BOX_ROWS * CHUNK_ROW;
+    /* forward: gate, up, h; backward: gate and up twice, or once and h; plain: twice */
+    static constexpr int SLOTS = KIND == SWIGLU_FORWARD ? 3 : KIND == SWIGLU_BACKWARD ? 4 : 2;
+    static constexpr int LOADED = KIND == SWIGLU_BACKWARD ? 2 : 1; /* slots that one chunk's loads fill */
+    /* PLAIN keeps sums of up to 200 columns in fp32 until C is added. */
+    static constexpr bool WIDE = KIND == PLAIN && N <= 200;
+    static constexpr int WAITING = WIDE ? N / 2 : N / 4; /* registers of a result that waits to be stored */
+
+    static constexpr int PANELS = (N + 63) / 64; /* of a B that lies as rows of k: the last may be used in part */
+    static constexpr int A_BYTES = ROWS * ROW_BYTES, B_BYTES = B_ROWS ? PANELS * PANEL_BYTES : N * ROW_BYTES;
+    static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
+    /* B's rows that the first block of a cluster loads, the second has the rest: whole groups of 8. */
+    static constexpr int B_FIRST = KIND == SWIGLU_FORWARD ? N / 2 : (N / 2 + 7) / 8 * 8;
+    static constexpr int WARP_BYTES = SLOTS * SLOT_BYTES, STAGING_BYTES = WARPS * WARP_BYTES, BARRIER_BYTES = 512;
+    static constexpr int FIT = (SMEM_LIMIT - STAGING_BYTES - BARRIER_BYTES) / STAGE_BYTES, STAGES = FIT < 8 ? FIT : 8;
+    static constexpr int STAGING = STAGES * STAGE_BYTES;
+    static constexpr int FULL = STAGING + STAGING_BYTES, EMPTY = FULL + 8 * STAGES, ARRIVED = EMPTY + 8 * STAGES;
+    static constexpr int BYTES = FULL + BARRIER_BYTES;
+
+    static_assert(WIDTH % CHUNK == 0 && N % 8 == 0, "whole chunks and groups");
+    static_assert(STAGE_BYTES % 1024 == 0 && B_FIRST * ROW_BYTES % 1024 == 0, "swizzle atoms are 1024 bytes");
+    static_assert(CHUNK == 40 || SLOT_BYTES % 512 == 0, "swizzle atoms of 64-byte rows are 512 bytes");
+    static_assert(SLOT_BYTES % 128 == 0 && ARRIVED + 16 * WARPS <= BYTES && BYTES <= SMEM_LIMIT, "fits");
+
+    /* Where in a slot the pair of a lane lies (wgmma.cuh says which pairs it has): at(place_of(lane), j, half) is row
+     * lane / 4 + 8 half, columns 8 j + 2 (lane % 4) and the next. */
+    static __device__ __forceinline__ int place_of(int lane)
+    {
+        return lane / 4 * CHUNK_ROW + (CHUNK == 32 ? lane / 8 * 16 : 0) + lane % 4 * 4;
+    }
+    static __device__ __forceinline__ int at(int place, int j, int half)
+    {
+        return (CHUNK == 32 ? place ^ j * 16 : place + j * 16) + half * 8 * CHUNK_ROW;
+    }
+};
+
+struct params {
+    CUtensorMap a;      /* boxes of 128 rows, 64 of k */
+    CUtensorMap b[2];   /* of each block of a cluster: its rows of a stage; B_ROWS: both 32 of k, 64 columns */
+    CUtensorMap out[2]; /* gate and up, read too by backward; PLAIN: D and C */
+    CUtensorMap h;
+    int steps;                   /* of k */
+    int tiles_m, tiles_n, tiles; /* of clusters: 256 rows */
+    int group;                   /* of tiles_m that are walked together, so that their A stays in L2 */
+    /* forward stores gate and up; backward makes h again; PLAIN adds C */
+    bool option;
+    /* The kernel ahead in the stream writes nothing that this one touches: it need not have ended. */
+    bool beside;
+};
+
+/* First row of a cluster's tile, and its first column of the result. */
+struct place {
+    int row, column;
+};
+
+/* Down the rows of a group first, then to the next columns: what runs at once shares A of the whole group, B of a few
+ * columns. */
+template <class S>
+__device__ __forceinline__ place locate(const params &p, int number)
+{
+    const int whole = p.group * p.tiles_n, first = number / whole * p.group, rest = number % whole;
+    const int rows = min(p.group, p.tiles_m - first);
+    return {(first + rest % rows) * (CLUSTER * ROWS), rest / rows * S::WIDTH};
+}
+
+} // namespace matmul16
+#endif

@@ -239,7 +239,8 @@ typedef struct sb_train_ops {
      * that there are not with tried == 0. */
     sb_status (*matmul_tune)(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
                              int most, void *stream);
-    /* The same with a choice from an earlier run; SB_UNSUPPORTED where this library does not know it. */
+    /* The same with a choice from an earlier run; SB_UNSUPPORTED where this library does not know it. Pointers that are
+     * NULL stand for aligned ones. */
     sb_status (*matmul_choose)(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
 
     sb_status (*rmsnorm_forward)(sb_context *ctx, const sb_rmsnorm *p, void *stream);

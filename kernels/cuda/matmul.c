@@ -106,13 +106,26 @@ sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
     return matmul_plan_run(ctx, plans.plan[0], &o, stream);
 }
 
+/* A choice is made for a shape: pointers that are not known yet stand for aligned ones. */
+static sb_matmul with_pointers(const sb_matmul *p)
+{
+    static _Alignas(WORKSPACE_ALIGNMENT) char somewhere[WORKSPACE_ALIGNMENT];
+    sb_matmul shape = *p;
+    shape.a = p->a ? p->a : somewhere;
+    shape.b = p->b ? p->b : somewhere;
+    shape.d = p->d ? p->d : somewhere;
+    shape.workspace = p->workspace ? p->workspace : somewhere;
+    return shape;
+}
+
 sb_status sb_cuda_matmul_choose(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen)
 {
     matmul_plan_list plans;
     cublasLtMatmulAlgo_t algorithm;
-    sb_status s = matmul_check(p);
+    const sb_matmul shape = with_pointers(p);
+    sb_status s = matmul_check(&shape);
     if (s == SB_OK)
-        s = matmul_plans_of(ctx, p, &plans);
+        s = matmul_plans_of(ctx, &shape, &plans);
     if (s != SB_OK)
         return s;
     memcpy(&algorithm, chosen->algorithm, sizeof algorithm);

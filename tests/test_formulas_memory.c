@@ -262,6 +262,7 @@ static trainer_options draw_options(bench_of_steps *b)
     o.overlap = draw(b, 2) ? OVERLAP_ALL : OVERLAP_NONE;
     o.share_grad_memory = draw(b, 4) != 0;
     o.clip_norm = draw(b, 3) ? 0 : 1;
+    o.swiglu_apart = draw(b, 4) == 0;
     return o;
 }
 

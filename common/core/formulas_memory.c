@@ -108,12 +108,19 @@ void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporar
     memory_moment(w, held + memory_attention_half(t, true), temporary, s->attention_forward);
 }
 
-void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary)
+/* The feed-forward half's tensors while it runs. */
+static int64_t mlp_half_made(const walk *w, bool norm, bool keep)
+{
+    return memory_mlp_half(&w->t, norm, true) - (w->p->swiglu_matmul && !keep ? w->t.gate_up : 0);
+}
+
+void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary, bool keep)
 {
     const tensors *t = &w->t;
     memory_norm_moment(w, held + t->rstd + t->x, temporary);
-    memory_moment(w, held + t->rstd + t->x + t->gate_up, temporary, w->p->scratch.forward[PRODUCT_GATE_UP]);
-    memory_moment(w, held + memory_mlp_half(t, true, true), temporary + (w->p->eager ? t->h : 0), 0); /* silu(gate) */
+    if (!w->p->swiglu_matmul)
+        memory_moment(w, held + t->rstd + t->x + t->gate_up, temporary, w->p->scratch.forward[PRODUCT_GATE_UP]);
+    memory_moment(w, held + mlp_half_made(w, true, keep), temporary + (w->p->eager ? t->h : 0), 0); /* silu(gate) */
 }
 
 void memory_block_forward(const walk *w, int64_t before, kept k, bool output, int64_t temporary)
@@ -125,9 +132,9 @@ void memory_block_forward(const walk *w, int64_t before, kept k, bool output, in
     memory_moment(w, before + t->x + memory_attention_half(t, k.norms) + t->x, temporary + sum, s->forward[PRODUCT_O]);
     const int64_t held =
         before + (k.input ? t->x : 0) + (k.attention ? memory_attention_half(t, k.norms) : 0) + t->x; /* x_mid */
-    memory_mlp_half_forward(w, held, temporary);
+    memory_mlp_half_forward(w, held, temporary, k.mlp);
     if (output)
-        memory_moment(w, held + memory_mlp_half(t, k.norms, true) + t->x, temporary + sum, s->forward[PRODUCT_W2]);
+        memory_moment(w, held + mlp_half_made(w, k.norms, k.mlp) + t->x, temporary + sum, s->forward[PRODUCT_W2]);
 }
 
 int64_t memory_kept_before(const walk *w, int64_t block)

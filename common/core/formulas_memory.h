@@ -57,6 +57,7 @@ typedef struct memory_step {
     int64_t keep_every;     /* k > 0: nothing is kept but x of every k-th block; the four above are not looked at */
     bool eager;             /* norms, SwiGLU and additions by one pass an operation, with their intermediate tensors */
     bool overlap;           /* weight gradients on a stream of their own, up to two blocks late; not with eager */
+    bool swiglu_matmul;     /* SwiGLU within its products: h has no gradient; gate, up only where backward wants them */
     bool share_grad_memory; /* gradients count from when they are written; false: always */
     memory_scratch scratch;
 } memory_step;

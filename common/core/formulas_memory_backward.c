@@ -49,7 +49,7 @@ static own mlp_backward(walk *w, int64_t before, kept k, own o)
     const transformer_shape *shape = &w->p->shape;
     const bool late = w->p->overlap, norm_again = k.mlp && !k.norms, product_again = k.mlp && !k.product;
     if (!k.mlp) {
-        memory_mlp_half_forward(w, before + o.activation, o.temporary);
+        memory_mlp_half_forward(w, before + o.activation, o.temporary, true);
         o.activation += memory_mlp_half(t, true, true);
     }
     if (norm_again) {
@@ -57,18 +57,19 @@ static own mlp_backward(walk *w, int64_t before, kept k, own o)
         memory_norm_moment(w, before + o.activation, o.temporary);
     }
     o.temporary += product_again ? t->h : 0;
-    o.temporary += t->h; /* gradient of h */
     if (!product_again) {
         grad(w, shape->d_model * shape->d_ff);
         dw_moment(w, PRODUCT_W2, before + o.activation, o.temporary);
     }
-    memory_moment(w, before + o.activation, o.temporary, s->dx[PRODUCT_W2]);
-    memory_moment(w, before + o.activation, o.temporary + (w->p->eager ? 2 * t->h : 0), 0); /* SwiGLU; in place */
+    const int64_t dh = w->p->swiglu_matmul ? 0 : t->h; /* gradient of h */
+    if (!w->p->swiglu_matmul)
+        memory_moment(w, before + o.activation, o.temporary + dh, s->dx[PRODUCT_W2]);
+    memory_moment(w, before + o.activation, o.temporary + dh + (w->p->eager ? 2 * t->h : 0), 0); /* SwiGLU; in place */
     if (product_again) {
         grad(w, shape->d_model * shape->d_ff);
         dw_moment(w, PRODUCT_W2, before + o.activation, o.temporary);
     }
-    o.temporary -= t->h + (product_again && !late ? t->h : 0);
+    o.temporary -= product_again && !late ? t->h : 0;
     o.activation -= product_again || late ? 0 : t->h;
     grad(w, 2 * shape->d_ff * shape->d_model);
     dw_moment(w, PRODUCT_GATE_UP, before + o.activation, o.temporary);

@@ -41,8 +41,8 @@ void memory_moment(const walk *w, int64_t activation, int64_t temporary, int64_t
 void memory_norm_moment(const walk *w, int64_t activation, int64_t temporary);
 /* From the block's input to the attention's output. `held` are the activations before it, the input among them. */
 void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporary);
-/* From x_mid, which is in `held`, to h. */
-void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary);
+/* From x_mid, which is in `held`, to h; `keep`: backward wants what is made. */
+void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary, bool keep);
 /* `before`: activations of earlier blocks. `output`: whether the block's own output is made, and not known already. */
 void memory_block_forward(const walk *w, int64_t before, kept k, bool output, int64_t temporary);
 

@@ -140,6 +140,7 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
         .keep_every = o->recompute == RECOMPUTE_BLOCK ? o->recompute_every : 0,
         .eager = eager,
         .overlap = o->overlap && !eager,
+        .swiglu_matmul = trainer_fuses_swiglu(o, k, ctx),
         .share_grad_memory = o->share_grad_memory,
     };
     for (int i = 0; i < MEMORY_PRODUCTS; i++)

@@ -38,6 +38,7 @@ struct trainer {
     sb_dtype dtype, param_dtype, grad_dtype;  /* of activations, parameters and gradients in memory */
     int element, param_element, grad_element; /* their bytes */
     bool eager;                               /* FUSION_NONE */
+    bool swiglu_matmul;                       /* trainer_fuses_swiglu */
 
     /* Resident. Arenas over the index space: */
     char *param, *master, *m, *v;
@@ -114,6 +115,10 @@ void norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, arena_s
 void swiglu_forward(trainer *t, int layer, arena_slot gate_up, arena_slot h);
 /* gate_up becomes its gradient; h, where it is not -1, is made again. */
 void swiglu_backward(trainer *t, int layer, arena_slot gate_up, arena_slot dh, arena_slot h);
+/* The same within the matrix products (step_swiglu.c): gate and up from x, kept where gate_up is not -1; gate_up becomes its
+ * gradient from that of the block's output. */
+void swiglu_matmul_forward(trainer *t, int layer, arena_slot x, arena_slot gate_up, arena_slot h);
+void swiglu_matmul_backward(trainer *t, int layer, arena_slot dy, arena_slot gate_up, arena_slot h);
 void rope(trainer *t, int layer, arena_slot qkv, bool inverse);
 void attention_forward(trainer *t, int layer, block_slots *b);
 void attention_backward(trainer *t, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv);

@@ -42,6 +42,7 @@ typedef struct trainer_options {
     const precision *precision;
     bool grad_fp32;        /* gradients in fp32 where the policy has 16 bits */
     bool split;            /* fp32 products by 16-bit parts on tensor cores */
+    bool swiglu_apart;     /* SwiGLU as ops of its own, also where it could run within its matrix products */
     const char *attention; /* "unfused", "fused", "flash", "flash_portable" */
     recompute recompute;
     int recompute_every; /* blocks kept apart, for RECOMPUTE_BLOCK; 1 or more */
@@ -58,6 +59,8 @@ typedef struct trainer_options {
     int64_t
         state_elements; /* of the optimizer's state that is held here; 0: all. Not with an fp32 master (fp16 policy) */
 } trainer_options;
+/* Whether SwiGLU runs within its matrix products: with fused kernels, in 16 bits, where the backend can. */
+bool trainer_fuses_swiglu(const trainer_options *o, const sb_kernels *k, sb_context *ctx);
 trainer_options trainer_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
 step_mode step_mode_parse(const char *name);
 recompute recompute_parse(const char *name);

@@ -128,6 +128,7 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
         return NULL;
     }
     set_dimensions(t);
+    t->swiglu_matmul = trainer_fuses_swiglu(&t->o, k, ctx);
     const sb_attention a = step_attention(t);
     if (t->attention->supported(ctx, &a) != SB_OK) {
         snprintf(why, why_bytes, "%s", sb_last_message());

@@ -61,15 +61,21 @@ static void drop_attention_half(trainer *t, block_slots *b)
         step_drop(t, slots[i]);
 }
 
-static void mlp_half(trainer *t, int layer, block_slots *b)
+/* `keep`: backward wants what is made here. */
+static void mlp_half(trainer *t, int layer, block_slots *b, bool keep)
 {
     b->rstd2 = take_rstd(t, layer);
     b->n2 = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "norm2");
     norm_forward(t, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
-    b->gate_up = take_rows(t, 2 * t->f, MEMORY_ACTIVATION, layer, "gate_up");
-    linear_forward(t, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
+    if (keep || !t->swiglu_matmul)
+        b->gate_up = take_rows(t, 2 * t->f, MEMORY_ACTIVATION, layer, "gate_up");
+    if (!t->swiglu_matmul)
+        linear_forward(t, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
     b->h = take_rows(t, t->f, MEMORY_ACTIVATION, layer, "swiglu");
-    swiglu_forward(t, layer, b->gate_up, b->h);
+    if (t->swiglu_matmul)
+        swiglu_matmul_forward(t, layer, b->n2, b->gate_up, b->h);
+    else
+        swiglu_forward(t, layer, b->gate_up, b->h);
 }
 
 static void drop_mlp_half(trainer *t, block_slots *b)
@@ -92,7 +98,7 @@ static void block_forward(trainer *t, int layer, block_slots *b, keep k)
         drop_attention_half(t, b);
     if (!k.input)
         step_drop(t, &b->x);
-    mlp_half(t, layer, b);
+    mlp_half(t, layer, b, k.mlp);
     if (!k.norms)
         step_drop(t, &b->n2);
     t->x = -1;
@@ -181,7 +187,7 @@ void transformer_loss(trainer *t, arena_slot logits, bool backward)
 static void block_recompute(trainer *t, int layer, block_slots *b, keep k)
 {
     if (!k.mlp) {
-        mlp_half(t, layer, b);
+        mlp_half(t, layer, b, true);
     } else {
         if (!k.norms) {
             b->n2 = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "norm2");
@@ -192,18 +198,28 @@ static void block_recompute(trainer *t, int layer, block_slots *b, keep k)
     }
 }
 
+/* gate_up becomes its gradient, and h is made again where it was not kept. */
+static void product_backward(trainer *t, int layer, block_slots *b, bool kept, arena_slot dy)
+{
+    if (t->swiglu_matmul) {
+        swiglu_matmul_backward(t, layer, dy, b->gate_up, kept ? -1 : b->h);
+        return;
+    }
+    arena_slot dh = take_rows(t, t->f, MEMORY_TEMPORARY, layer, "d_swiglu");
+    linear_dx(t, LINEAR_W2, layer, dy, dh);
+    swiglu_backward(t, layer, b->gate_up, dh, kept ? -1 : b->h);
+    step_drop(t, &dh);
+}
+
 /* *dy, the gradient of the block's output, becomes that of its input. */
 static void mlp_backward(trainer *t, int layer, block_slots *b, keep k, arena_slot *dy)
 {
-    arena_slot dh = take_rows(t, t->f, MEMORY_TEMPORARY, layer, "d_swiglu");
     if (k.product)
         linear_dw(t, LINEAR_W2, layer, *dy, b->h);
-    linear_dx(t, LINEAR_W2, layer, *dy, dh);
-    swiglu_backward(t, layer, b->gate_up, dh, k.product ? -1 : b->h);
+    product_backward(t, layer, b, k.product, *dy);
     if (!k.product) /* h was made again by the line above */
         linear_dw(t, LINEAR_W2, layer, *dy, b->h);
     side_drop(t, &b->h);
-    step_drop(t, &dh);
     linear_dw(t, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
     arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_norm2");
     linear_dx(t, LINEAR_GATE_UP, layer, b->gate_up, dn);

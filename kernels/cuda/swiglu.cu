@@ -2,6 +2,7 @@
  * backward reads 3 and writes 2, or 3 where h is wanted again. A block does a tile of one row; a thread loads all its
  * chunks before it stores any, since outputs may lie on inputs. */
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/swiglu_math.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 
@@ -12,29 +13,6 @@ namespace
 {
 
 constexpr int EACH = 2; /* chunks a thread */
-
-/* exp(-x) for x >= 0, to fp32 accuracy for fp32 tensors. */
-template <typename T>
-__device__ __forceinline__ float exp_negative(float x)
-{
-    if constexpr (std::is_same_v<T, float>)
-        return expf(-x);
-    else
-        return __expf(-x);
-}
-
-/* sigmoid(x) and 1 - sigmoid(x), each with its full relative accuracy: from exp(-|x|), which can't overflow. The fast
- * division is good to 2 units in the last place for a divisor between 1 and 2. */
-struct sigmoids {
-    float value, complement;
-};
-
-template <typename T>
-__device__ __forceinline__ sigmoids sigmoid(float x)
-{
-    const float e = exp_negative<T>(fabsf(x)), large = __fdividef(1.0f, 1.0f + e), small = e * large;
-    return x < 0 ? sigmoids{small, large} : sigmoids{large, small};
-}
 
 template <typename T, int N>
 __global__ void __launch_bounds__(TILE_THREADS) swiglu_forward_kernel(const T *gate_up, T *h, int f, row_tiles tiles)
@@ -61,7 +39,7 @@ __global__ void __launch_bounds__(TILE_THREADS) swiglu_forward_kernel(const T *g
         u[i].unpack(y);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            x[j] = x[j] * sigmoid<T>(x[j]).value * y[j];
+            x[j] = swiglu_math::product<T>(x[j], y[j]);
         g[i].pack(x);
         store_chunk<N>(h, at, g[i]);
     }
@@ -77,11 +55,10 @@ __device__ __forceinline__ void gradients(chunk<T, N> &g, chunk<T, N> &u, chunk<
     dh.unpack(z);
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        const sigmoids s = sigmoid<T>(x[j]);
-        const float silu = x[j] * s.value, up = y[j], d = z[j];
-        x[j] = d * up * (s.value + silu * s.complement);
-        y[j] = d * silu;
-        z[j] = silu * up;
+        const swiglu_math::gradient d = swiglu_math::gradients<T>(x[j], y[j], z[j]);
+        x[j] = d.gate;
+        y[j] = d.up;
+        z[j] = d.h;
     }
     g.pack(x);
     u.pack(y);

@@ -1,0 +1,157 @@
+/* Options of a case of data parallelism, and what its ranks agree on; see ddp.h. */
+#include "bench/ddp.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static bool has_option(const ddp_case *k, const char *name)
+{
+    const option_spec *o = options_bench(k->s->opt)->options;
+    while (o->name && !is(o->name, name))
+        o++;
+    return o->name;
+}
+
+bool ddp_has_column(const ddp_case *k, const char *name)
+{
+    const column_spec *c = options_bench(k->s->opt)->columns;
+    while (c->name && !is(c->name, name))
+        c++;
+    return c->name;
+}
+
+/* "unsharded" is what sharding is compared with; every other variant is the name of its strategy. */
+static const char *strategy_of(const char *variant)
+{
+    return is(variant, "unsharded") ? "bucketed" : variant;
+}
+
+/* Each of these would be measured a second time under another name, or can't be. */
+static const char *contradiction(const ddp_case *k)
+{
+    const char *strategy = k->p.strategy;
+    const bool after_backward = strncmp(strategy, "naive", 5) == 0 || strncmp(strategy, "flat", 4) == 0;
+    const bool at_once = is(strategy, "naive-grouped") || strncmp(strategy, "flat", 4) == 0;
+    const bool sharded = strncmp(strategy, "zero1", 5) == 0, cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
+    if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
+        return "gradients of this precision are fp32: --grad-dtype policy is the same";
+    if (k->o.precision->loss_scaling && sharded)
+        return "--precision fp16 keeps fp32 weights beside the others, which sharding does not divide";
+    if (k->o.precision->loss_scaling && k->p.update != UPDATE_AFTER)
+        return "--precision fp16 wants to see all gradients before the first update: --update after";
+    if (k->p.update == UPDATE_BUCKETS && at_once)
+        return "all gradients are there at once: --update after is the same";
+    if (k->p.update == UPDATE_BACKWARD && after_backward)
+        return "nothing is summed during backward: --update buckets is the same";
+    if (k->p.update == UPDATE_BACKWARD && cpu)
+        return "on the CPU updates run on the thread of backward: --update buckets is the same";
+    if (k->p.update != UPDATE_BACKWARD && k->p.update_blocks)
+        return "--update-blocks is for --update backward";
+    if (cpu && k->p.max_ctas)
+        return "--max-ctas is for NCCL";
+    if (cpu && k->graph)
+        return "the CPU has no graphs";
+    return NULL;
+}
+
+bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
+{
+    char why[512] = "";
+    *out = (ddp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .ranks = (int)case_int(c, "ranks")};
+    out->member = launch_rank(out->l) < out->ranks;
+    if (!model_case_options(c, &out->o, why, sizeof why)) {
+        row_status_set(w, ROW_SKIP, "%s", why);
+        return false;
+    }
+    out->graph = is(case_text(c, "fusion"), "graph");
+    out->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured here, not by the trainer */
+    out->o.share_grad_memory = true;
+    out->p = (parallel_options){.strategy = strategy_of(case_variant(c)),
+                                .ranks = out->ranks,
+                                .update = update_order_parse(case_text(c, "update")),
+                                .update_blocks = (int)case_int(c, "update-blocks"),
+                                .max_ctas = (int)case_int(c, "max-ctas"),
+                                .join = out->graph};
+    if (has_option(out, "bucket-mb"))
+        out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
+    const char *problem = contradiction(out);
+    if (problem)
+        row_status_set(w, ROW_SKIP, "%s", problem);
+    return !problem;
+}
+
+static const char *wrong_options(const options *o)
+{
+    const bool check = option_flag(o, "check");
+    if (is(option_text(o, "l2"), "cold"))
+        return "--l2 cold says nothing about a whole step; only warm is allowed";
+    if (option_given(o, "timer"))
+        return "--timer means nothing here: steps are timed by events on the compute stream";
+    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
+        return "--peak-tflops is that of one precision, and --precision has more";
+    if (!check && !is(option_text(o, "plant-error"), "none"))
+        return "--plant-error is for the check, which --check 0 leaves out";
+    if (!check && option_int(o, "iters") == 0)
+        return "--iters 0 is the check alone, which --check 0 leaves out";
+    return NULL;
+}
+
+bool ddp_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    const char *wrong = wrong_options(o);
+    if (wrong)
+        snprintf(msg, msg_bytes, "%s", wrong);
+    return !wrong && model_options_validate(o, msg, msg_bytes);
+}
+
+/* ---- exchanges ---- */
+
+typedef struct opinion {
+    bool ok, no_memory;
+    char why[400];
+} opinion;
+
+bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why)
+{
+    size_t asked = 0;
+    const char *tag = "";
+    const int n = launch_size(k->l);
+    opinion mine = {.ok = ok}, *all = xcalloc((unsigned long)n, sizeof *all);
+    mine.no_memory = !ok && memory_failed(k->s->mem, &asked, &tag);
+    if (mine.no_memory)
+        snprintf(mine.why, sizeof mine.why, "%s needs %zu bytes", tag, asked);
+    else if (!ok)
+        snprintf(mine.why, sizeof mine.why, "%s", why);
+    launch_gather(k->l, name, &mine, sizeof mine, all);
+    int r = 0;
+    while (r < n && all[r].ok)
+        r++;
+    if (r < n)
+        row_status_set(k->w, all[r].no_memory ? ROW_OOM : ROW_SKIP, "rank %d: %s", r, all[r].why);
+    free(all);
+    return r == n;
+}
+
+void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all)
+{
+    launch_gather(k->l, name, mine, (size_t)n * sizeof *mine, all);
+}
+
+double ddp_most(const ddp_case *k, const char *name, double mine)
+{
+    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), most = NAN;
+    ddp_gather(k, name, &mine, 1, all);
+    for (int r = 0; r < k->ranks; r++)
+        most = fmax(most, all[r]);
+    free(all);
+    return most;
+}

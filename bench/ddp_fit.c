@@ -1,0 +1,190 @@
+/* The model of buckets: what an all-reduce costs per call and per byte on these ranks, fitted to measurements of this
+ * run, and what that predicts for a case; see ddp.h and formulas_accounting.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ddp.h"
+#include "common/core/error.h"
+#include "common/core/formulas_accounting.h"
+#include "common/device/watchdog.h"
+
+enum { SIZES_MAX = 13, CALLS_MAX = 20 };
+
+typedef struct sweep {
+    double first, factor; /* bytes */
+    int sizes, samples;
+    double call_bytes; /* so many in a sample, at most CALLS_MAX calls */
+} sweep;
+/* From 0.25 MB to 1 GB; from 16 KB to 4 MB. */
+static const sweep gpu_sweep = {0x1p18, 2, SIZES_MAX, 10, 0x1p26}, cpu_sweep = {0x1p14, 4, 5, 5, 0};
+
+static double size_at(const sweep *s, int i)
+{
+    return s->first * pow(s->factor, i);
+}
+
+/* Least squares of t = o + bytes / w with weights 1/t^2: relative errors count, not those of the largest size alone. */
+static void fit(const double *bytes, const double *t, int n, ddp_fit *out)
+{
+    double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0, worst = 0;
+    for (int i = 0; i < n; i++) {
+        const double weight = 1 / (t[i] * t[i]);
+        s += weight;
+        sx += weight * bytes[i];
+        sxx += weight * bytes[i] * bytes[i];
+        sy += weight * t[i];
+        sxy += weight * bytes[i] * t[i];
+    }
+    const double determinant = s * sxx - sx * sx, slope = (s * sxy - sx * sy) / determinant;
+    out->overhead_s = (sy - slope * sx) / s;
+    out->rate = 1 / slope;
+    for (int i = 0; i < n; i++)
+        worst = fmax(worst, fabs(out->overhead_s + slope * bytes[i] - t[i]) / t[i]);
+    out->residual_pct = 100 * worst;
+}
+
+/* ms of a call, each a mean of `calls` back to back, behind a barrier. */
+static void time_size(device *d, comm *c, void *buffer, size_t bytes, comm_dtype t, int calls, int samples, double *ms)
+{
+    const size_t count = bytes / comm_dtype_bytes(t);
+    device_event *from = device_event_create(d), *to = device_event_create(d);
+    for (int i = -1; i < samples; i++) { /* the first is a warm-up */
+        comm_barrier(c, device_stream(d));
+        device_event_record(d, from);
+        for (int n = 0; n < calls; n++)
+            comm_all_reduce(c, buffer, buffer, count, t, COMM_SUM, device_stream(d));
+        device_event_record(d, to);
+        if (i >= 0)
+            ms[i] = device_event_ms(d, from, to) / calls;
+        else
+            device_sync(d);
+        watchdog_beat();
+    }
+    device_event_destroy(d, from);
+    device_event_destroy(d, to);
+}
+
+/* Seconds of an all-reduce of each size; the median over samples of the slowest rank. */
+static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int sizes, comm_dtype t, double *seconds)
+{
+    double *mine = xcalloc((unsigned long)s->samples, sizeof *mine);
+    double *all = xcalloc((unsigned long)s->samples * (unsigned long)launch_size(k->l), sizeof *all);
+    for (int i = 0; i < sizes; i++) {
+        const double bytes = size_at(s, i), calls = fmin(CALLS_MAX, fmax(1, s->call_bytes / bytes));
+        samples slowest = {0};
+        if (k->member)
+            time_size(k->s->dev, c, buffer, (size_t)bytes, t, (int)calls, s->samples, mine);
+        ddp_gather(k, "all-reduce", mine, s->samples, all);
+        for (int n = 0; n < s->samples; n++) {
+            double most = 0;
+            for (int r = 0; r < k->ranks; r++)
+                most = fmax(most, all[r * s->samples + n]);
+            samples_add(&slowest, most);
+        }
+        seconds[i] = stats_of(&slowest).median * 1e-3;
+        samples_free(&slowest);
+    }
+    free(all);
+    free(mine);
+}
+
+static void measure(ddp_case *k, comm *c, ddp_fit *out)
+{
+    const sweep *s = device_kind_of(k->s->dev) == DEVICE_CPU ? &cpu_sweep : &gpu_sweep;
+    double bytes[SIZES_MAX], seconds[SIZES_MAX];
+    void *buffer = NULL;
+    int sizes = s->sizes;
+    for (; sizes >= 3; sizes--) { /* as large as every rank has memory for */
+        const size_t most = (size_t)size_at(s, sizes - 1);
+        buffer = k->member ? memory_alloc(k->s->mem, most, "all-reduces of the fit") : NULL;
+        if (launch_all(k->l, "memory", buffer || !k->member))
+            break;
+        memory_release(k->s->mem, buffer);
+        memory_failed_clear(k->s->mem);
+    }
+    if (sizes < 3)
+        return;
+    for (int i = 0; i < sizes; i++)
+        bytes[i] = size_at(s, i);
+    if (buffer)
+        device_memset(k->s->dev, buffer, 0, (size_t)bytes[sizes - 1]); /* zeros: sums of sums stay finite */
+    time_sizes(k, c, buffer, s, sizes, out->dtype, seconds);
+    fit(bytes, seconds, sizes, out);
+}
+
+static ddp_fit *fit_of(const ddp_case *k, comm_dtype t)
+{
+    ddp_memo *m = ddp_memo_of(k->s);
+    for (size_t i = 0; i < m->fit_count; i++)
+        if (m->fits[i].ranks == k->ranks && m->fits[i].dtype == t && m->fits[i].max_ctas == k->p.max_ctas)
+            return &m->fits[i];
+    return NULL;
+}
+
+static comm_dtype wire_of(const ddp_case *k)
+{
+    return ddp_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad);
+}
+
+void ddp_fit_make(ddp_case *k)
+{
+    ddp_memo *m = ddp_memo_of(k->s);
+    char why[400] = "";
+    ddp_fit new = {k->ranks, k->p.max_ctas, wire_of(k), NAN, NAN, NAN};
+    if (k->ranks == 1 || fit_of(k, new.dtype))
+        return;
+    phase_set("all-reduces for the model of buckets");
+    comm *c = comm_create(k->l, k->s->dev, &(comm_options){.name = "fit", .ranks = k->ranks, .max_ctas = k->p.max_ctas},
+                          why, sizeof why);
+    if (c) {
+        measure(k, c, &new);
+        comm_destroy(c);
+        memory_release_all(k->s->mem);
+    }
+    m->fits = xrealloc(m->fits, (m->fit_count + 1) * sizeof *m->fits);
+    m->fits[m->fit_count++] = new;
+}
+
+/* The case without its bucket size. */
+static char *sweep_key(const ddp_case *k)
+{
+    char *key = xstrdup(case_variant(k->c));
+    for (size_t i = 0; i < options_param_count(k->s->opt); i++)
+        if (strcmp(options_param_name(k->s->opt, i), "bucket_mb") != 0) {
+            char *longer = xasprintf("%s %s", key, case_param(k->c, i));
+            free(key);
+            key = longer;
+        }
+    return key;
+}
+
+void ddp_fill_model(ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+{
+    ddp_memo *memo = ddp_memo_of(k->s);
+    const ddp_fit *f = fit_of(k, wire_of(k));
+    if (!f)
+        return;
+    const double bytes = (double)r->plan->elements * (double)comm_dtype_bytes(f->dtype);
+    const bucket_model model = {.bytes = bytes, .rate = f->rate, .overhead_s = f->overhead_s, .kappa = memo->kappa};
+    const double bucket = bytes / r->plan->b.n, exposed = stats_of(&m->full).median - stats_of(&m->twin).median;
+    const double kappa = (exposed - m->tail) / m->comm_alone;
+    char *sweep = sweep_key(k);
+    const bool goes_on = memo->sweep && strcmp(memo->sweep, sweep) == 0;
+    row_real(k->w, "o_us", f->overhead_s * 1e6);
+    row_real(k->w, "w_gb_s", f->rate * 1e-9);
+    row_real(k->w, "fit_residual_pct", f->residual_pct);
+    row_real(k->w, "predicted_ms", bucket_overhead(&model, bucket) * 1e3);
+    row_real(k->w, "predicted_best_mb", f->overhead_s > 0 ? bucket_best(&model) / 0x1p20 : NAN);
+    row_real(k->w, "kappa", kappa);
+    if (goes_on)
+        row_real(k->w, "predicted_contention_ms", bucket_overhead_contention(&model, bucket) * 1e3);
+    if (goes_on) {
+        free(sweep);
+        return;
+    }
+    free(memo->sweep);
+    memo->sweep = sweep;
+    memo->kappa = kappa;
+}

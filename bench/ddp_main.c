@@ -1,0 +1,101 @@
+/* main of the benches of data parallelism, and one case from its options to its row; see ddp.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ddp.h"
+#include "common/core/error.h"
+
+ddp_memo *ddp_memo_of(const session *s)
+{
+    const model_bench *b = s->user;
+    return b->more;
+}
+
+static void start(session *s)
+{
+    model_start(s);
+    model_bench *b = s->user;
+    b->more = xcalloc(1, sizeof(ddp_memo));
+}
+
+static void finish(session *s)
+{
+    ddp_memo *m = ddp_memo_of(s);
+    ddp_outcomes_free(m);
+    ddp_reference_clear(&m->reference);
+    ddp_choices_free(m);
+    free(m->fits);
+    free(m->sweep);
+    free(m);
+    model_finish(s);
+}
+
+/* The name of the library is that of a communicator, so the first case makes one for a moment. False, and the row
+ * `skip`, when there is none. */
+static bool find_backend(ddp_case *k)
+{
+    ddp_memo *m = ddp_memo_of(k->s);
+    char why[512] = "";
+    if (*m->backend)
+        return true;
+    comm *c = comm_create(k->l, k->s->dev, &(comm_options){.name = "backend"}, why, sizeof why);
+    if (!c) {
+        row_status_set(k->w, ROW_SKIP, "%s", why);
+        return false;
+    }
+    snprintf(m->backend, sizeof m->backend, "%s", comm_backend(c));
+    comm_destroy(c);
+    return true;
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    ddp_case k;
+    ddp_rig r;
+    ddp_measured m;
+    if (!ddp_case_of(s, c, w, &k) || !find_backend(&k) || !ddp_verify(&k) || s->timing.iters == 0)
+        return;
+    if (ddp_has_column(&k, "predicted_ms"))
+        ddp_fit_make(&k);
+    phase_set("setup of %s", case_key(c));
+    const double free_before = (double)device_free_bytes(s->dev);
+    if (!ddp_rig_create(&k, &k.o, &k.p, &r))
+        return;
+    if (r.member)
+        ddp_set_tokens(r.t, k.o.seed, launch_rank(k.l));
+    if (ddp_measure(&k, &r, free_before, &m)) {
+        ddp_fill_row(&k, &r, &m);
+        if (ddp_has_column(&k, "predicted_ms"))
+            ddp_fill_model(&k, &r, &m);
+        if (ddp_has_column(&k, "after_step_bytes"))
+            ddp_fill_memory(&k, &r);
+    }
+    ddp_measured_free(&m);
+    ddp_rig_free(&r);
+}
+
+static option_spec *option_of(option_spec *table, const char *name)
+{
+    while (strcmp(table->name, name) != 0)
+        table++;
+    return table;
+}
+
+int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
+{
+    const session_hooks hooks = {start, run, finish, model_case_estimate};
+    option_spec *batch = option_of(table, "batch"), *grads = option_of(table, "grad-dtype");
+    option_spec *overlap = option_of(table, "overlap"), *mode = option_of(table, "mode");
+    batch->def = "2";
+    batch->help = "batch size of each rank";
+    grads->def = "policy,fp32";
+    grads->help = "gradients in memory, in their sums and on the wire";
+    overlap->def = "none"; /* --update says what AdamW does, and what is fastest may differ between ranks */
+    overlap->choices = "none|gradients";
+    overlap->help = "on streams beside backward: weight gradients, or nothing";
+    mode->choices = "train-step";
+    mode->help = "what a step is";
+    launch_default_ranks(table, "2");
+    return launch_main(info, &hooks, argc, argv);
+}

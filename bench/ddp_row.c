@@ -1,0 +1,163 @@
+/* The row of a case: statistics over steps, differences between step and twin, rates; see ddp.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ddp.h"
+#include "common/core/error.h"
+#include "common/core/formulas.h"
+#include "common/core/rng.h"
+
+enum { RESAMPLES = 2000 };
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* One draw with replacement of as many samples, and its median. */
+static double resampled_median(const samples *x, double *draw, uint32_t stream, uint64_t *counter)
+{
+    for (size_t i = 0; i < x->n; i++)
+        draw[i] = x->x[(size_t)(rng_uniform(1, stream, (*counter)++) * (double)x->n)];
+    qsort(draw, x->n, sizeof *draw, compare);
+    return (draw[(x->n - 1) / 2] + draw[x->n / 2]) / 2;
+}
+
+/* 95 % interval of the difference of medians, by the percentiles of differences of resampled medians. */
+static void bootstrap(const samples *a, const samples *b, double *low, double *high)
+{
+    double *differences = xmalloc(RESAMPLES * sizeof *differences);
+    double *draw = xmalloc((a->n > b->n ? a->n : b->n) * sizeof *draw);
+    uint64_t counter = 0;
+    for (int i = 0; i < RESAMPLES; i++)
+        differences[i] = resampled_median(a, draw, 1, &counter) - resampled_median(b, draw, 2, &counter);
+    qsort(differences, RESAMPLES, sizeof *differences, compare);
+    *low = quantile_nearest(differences, RESAMPLES, 0.025);
+    *high = quantile_nearest(differences, RESAMPLES, 0.975);
+    free(draw);
+    free(differences);
+}
+
+static double percentile(const samples *x, double p)
+{
+    double *sorted = xmalloc(x->n * sizeof *sorted);
+    memcpy(sorted, x->x, x->n * sizeof *sorted);
+    qsort(sorted, x->n, sizeof *sorted, compare);
+    const double value = quantile_nearest(sorted, x->n, p);
+    free(sorted);
+    return value;
+}
+
+static void fill_steps(row *w, const ddp_measured *m)
+{
+    const stats full = stats_of(&m->full), twin = stats_of(&m->twin);
+    double low, high;
+    bootstrap(&m->full, &m->twin, &low, &high);
+    row_real(w, "step_ms", full.median);
+    row_real(w, "step_mean_ms", full.mean);
+    row_real(w, "step_std_ms", full.stdev);
+    row_real(w, "step_p5_ms", percentile(&m->full, 0.05));
+    row_real(w, "step_p95_ms", percentile(&m->full, 0.95));
+    row_int(w, "n_steps", (int64_t)full.n);
+    row_real(w, "twin_ms", twin.median);
+    row_real(w, "exposed_ms", full.median - twin.median);
+    row_real(w, "exposed_lo_ms", low);
+    row_real(w, "exposed_hi_ms", high);
+    row_real(w, "comm_pct", 100 * (full.median - twin.median) / full.median);
+    row_real(w, "loss_first", m->loss_first);
+    row_real(w, "loss_last", m->loss_last);
+}
+
+static void fill_communication(const ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+{
+    const double exposed = stats_of(&m->full).median - stats_of(&m->twin).median;
+    const double bytes = parallel_wire_bytes(r->plan, sb_dtype_bytes(trainer_grad_dtype(r->t)),
+                                             sb_dtype_bytes(trainer_param_dtype(r->t)));
+    row_real(k->w, "tail_ms", m->tail);
+    row_real(k->w, "contention_ms", exposed - m->tail);
+    row_real(k->w, "comm_alone_ms", m->comm_alone);
+    row_real(k->w, "wire_bytes", bytes);
+    if (k->ranks > 1) { /* one rank has nothing to hide */
+        row_real(k->w, "hidden_pct", 100 * (1 - exposed / m->comm_alone));
+        row_real(k->w, "wire_gb_s", bytes / (m->comm_alone * 1e6));
+    }
+    row_real(k->w, "fwd_ms", m->forward);
+    row_real(k->w, "bwd_ms", m->backward);
+    row_real(k->w, "after_ms", m->after);
+    row_real(k->w, "opt_ms", m->after - m->tail);
+    row_int(k->w, "phase_rank", m->phase_rank);
+    row_real(k->w, "opt_alone_ms", m->opt_alone);
+}
+
+static void fill_ranks(const ddp_case *k, const ddp_measured *m)
+{
+    char text[8192] = "";
+    const double mine = m->own.n ? stats_of(&m->own).median : 0;
+    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    int slowest = 0;
+    ddp_gather(k, "medians", &mine, 1, all);
+    for (int r = 0; r < k->ranks; r++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%.6g", r ? " " : "", all[r]);
+        slowest = all[r] > all[slowest] ? r : slowest;
+    }
+    free(all);
+    row_text(k->w, "rank_step_ms", text);
+    row_int(k->w, "slowest_rank", slowest);
+}
+
+static void fill_rates(const ddp_case *k, double step_ms)
+{
+    const transformer_shape shape = model_shape(&k->o);
+    const double causal = transformer_step_flops(&shape, FLOPS_CAUSAL),
+                 full = transformer_step_flops(&shape, FLOPS_FULL);
+    const double given = option_real(k->s->opt, "peak-tflops"), to_tflops = 1 / (step_ms * 1e9);
+    const double peak = given > 0 ? given : peak_tflops(device_get_info(k->s->dev)->name, model_product_dtype(&k->o));
+    row_real(k->w, "tokens_per_s", k->ranks * transformer_tokens(&shape) / (step_ms * 1e-3));
+    row_real(k->w, "tflops", causal * to_tflops);
+    row_real(k->w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
+    row_real(k->w, "mfu_full_pct", 100 * full * to_tflops / peak);
+}
+
+static int64_t largest_bucket(const buckets *b)
+{
+    int64_t most = 0;
+    for (int i = 0; i < b->n; i++)
+        most = b->b[i].count > most ? b->b[i].count : most;
+    return most;
+}
+
+/* What is known without the clock. */
+static void fill_case(const ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+{
+    const double peak = ddp_most(k, "peak", r->member ? (double)trainer_memory_of(r->t).allocated : 0);
+    char checksum[20] = "";
+    if (m->checksum)
+        snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)m->checksum);
+    row_int(k->w, "global_batch", (int64_t)k->o.batch * k->ranks);
+    row_int(k->w, "buckets", r->plan->b.n);
+    row_real(k->w, "peak_bytes", peak);
+    row_real(k->w, "device_used_bytes", m->used_bytes);
+    row_int(k->w, "params", model_parameters(&k->o.config));
+    row_text(k->w, "backend", ddp_memo_of(k->s)->backend);
+    row_int(k->w, "hosts", launch_hosts(k->l));
+    row_text(k->w, "checksum", checksum);
+    if (!r->member)
+        return;
+    const sb_dtype grads = trainer_grad_dtype(r->t);
+    row_text(k->w, "wire_dtype", comm_dtype_name(ddp_comm_dtype(grads)));
+    row_int(k->w, "bucket_bytes", largest_bucket(&r->plan->b) * sb_dtype_bytes(grads));
+}
+
+void ddp_fill_row(ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+{
+    fill_case(k, r, m);
+    fill_steps(k->w, m);
+    fill_ranks(k, m);
+    fill_rates(k, stats_of(&m->full).median);
+    if (r->member) /* rank 0, which writes the row, is one */
+        fill_communication(k, r, m);
+}

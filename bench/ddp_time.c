@@ -1,0 +1,266 @@
+/* Timing of a case: blocks of steps back to back, of the case and of its twin without communication by turns; a few
+ * steps one by one for the phases; the collectives and AdamW alone. See ddp.h.
+ *
+ * A step lasts from its begin to the begin of the next one on the compute stream, so that all-gathers which run
+ * under the next forward count where they are waited for. Step i of a block is that of the slowest rank. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/ddp.h"
+#include "common/core/error.h"
+#include "common/device/nvtx.h"
+#include "common/device/watchdog.h"
+
+enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
+
+/* What is measured beside the steps follows --iters downwards. */
+static int at_most_iters(const ddp_case *k, int n)
+{
+    return n < k->s->timing.iters ? n : k->s->timing.iters;
+}
+
+void ddp_measured_free(ddp_measured *m)
+{
+    samples_free(&m->full);
+    samples_free(&m->twin);
+    samples_free(&m->own);
+}
+
+/* all: (ranks of the job, n). Sample i is that of the slowest member. */
+static void add_slowest(const ddp_case *k, const double *all, int n, samples *out)
+{
+    for (int i = 0; i < n; i++) {
+        double most = 0;
+        for (int r = 0; r < k->ranks; r++)
+            most = fmax(most, all[r * n + i]);
+        samples_add(out, most);
+    }
+}
+
+static double mean_loss(const ddp_case *k, ddp_rig *r)
+{
+    double mine = r->member ? trainer_loss(r->t) : 0, sum = 0;
+    double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    ddp_gather(k, "loss", &mine, 1, all);
+    for (int i = 0; i < k->ranks; i++)
+        sum += all[i];
+    free(all);
+    return sum / k->ranks;
+}
+
+/* ---- warm-up, phases ---- */
+
+/* Returns an estimate of a step's milliseconds, the same on all ranks. False in *ok: no graph. */
+static double warm_up(ddp_case *k, ddp_rig *r, double *loss_first, bool *ok)
+{
+    const int steps = (int)option_int(k->s->opt, "warmup");
+    double last_ms = 0;
+    for (int i = 0; i < steps; i++) {
+        const double start = host_seconds();
+        if (r->member) {
+            ddp_one_step(r);
+            ddp_settle(r);
+        }
+        last_ms = (host_seconds() - start) * 1e3;
+        if (i > 0)
+            continue;
+        *loss_first = mean_loss(k, r); /* agrees on the first step, which loads and connects */
+        *ok = !k->graph || ddp_capture(k, r);
+        if (!*ok)
+            return 0;
+    }
+    return ddp_most(k, "estimate", last_ms);
+}
+
+/* Steps one by one: medians of this rank's forward, backward, the rest, and the waits within that. */
+static void time_phases(ddp_rig *r, int steps, double out[4])
+{
+    samples x[4] = {{0}};
+    parallel_instrument(r->p, !r->graphs[1]); /* events of a captured step tell no time */
+    for (int i = 0; i < steps; i++) {
+        ddp_one_step(r);
+        const step_times t = trainer_times(r->t);
+        samples_add(&x[0], t.forward);
+        samples_add(&x[1], t.backward);
+        samples_add(&x[2], t.optimizer);
+        samples_add(&x[3], r->graphs[1] ? NAN : parallel_tail_ms(r->p));
+    }
+    parallel_instrument(r->p, false);
+    ddp_settle(r);
+    for (int i = 0; i < 4; i++) {
+        out[i] = i == 3 && r->graphs[1] ? NAN : stats_of(&x[i]).median;
+        samples_free(&x[i]);
+    }
+}
+
+static void phases(ddp_case *k, ddp_rig *r, ddp_measured *m)
+{
+    double mine[4] = {0}, *all = xcalloc(4 * (unsigned long)launch_size(k->l), sizeof *all);
+    if (r->member)
+        time_phases(r, at_most_iters(k, PHASE_STEPS), mine);
+    ddp_gather(k, "phases", mine, 4, all);
+    const double *least = all;
+    for (int i = 1; i < k->ranks; i++)
+        least = all[4 * i + 3] < least[3] ? all + 4 * i : least;
+    m->phase_rank = (int)((least - all) / 4);
+    m->forward = least[0], m->backward = least[1], m->after = least[2], m->tail = least[3];
+    free(all);
+}
+
+/* ---- blocks ---- */
+
+/* n steps, and one before them that is not measured: it brings communication under way, or to its end. */
+static void run_block(ddp_case *k, ddp_rig *r, int n, double *ms)
+{
+    device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
+    for (int i = 0; i <= n; i++)
+        begin[i] = device_event_create(r->d);
+    ddp_one_step(r);
+    for (int i = 0; i < n; i++) {
+        device_event_record(r->d, begin[i]);
+        ddp_one_step(r);
+    }
+    device_event_record(r->d, begin[n]);
+    device_state_note(k->s->dev); /* while steps run, but after the last one was enqueued */
+    ddp_settle(r);
+    for (int i = 0; i < n; i++)
+        ms[i] = device_event_ms(r->d, begin[i], begin[i + 1]);
+    for (int i = 0; i <= n; i++)
+        device_event_destroy(r->d, begin[i]);
+    free(begin);
+}
+
+static void block(ddp_case *k, ddp_rig *r, bool full, int n, ddp_measured *m)
+{
+    double *mine = xcalloc((unsigned long)n, sizeof *mine);
+    double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
+    ddp_communicate(r, full);
+    launch_barrier(k->l, "block");
+    range_push(full ? "steps" : "steps of the twin");
+    if (r->member)
+        run_block(k, r, n, mine);
+    range_pop();
+    ddp_gather(k, "steps", mine, n, all);
+    add_slowest(k, all, n, full ? &m->full : &m->twin);
+    for (int i = 0; i < n && full; i++)
+        samples_add(&m->own, mine[i]);
+    free(all);
+    free(mine);
+}
+
+/* Steps of a block. */
+static int block_steps(const ddp_case *k, int blocks, double estimate_ms)
+{
+    const int iters = k->s->timing.iters, wanted = (iters + blocks - 1) / blocks;
+    const double fit = k->s->timing.max_s * 1e3 / (2 * blocks * estimate_ms); /* with the twin's */
+    if (!(k->s->timing.max_s > 0) || fit >= wanted)
+        return wanted;
+    const int least = wanted < BLOCK_MIN ? wanted : BLOCK_MIN;
+    return fit < least ? least : (int)fit;
+}
+
+/* The ranks must still have the same parameters. They don't behind a block of the twin, so this is behind the first. */
+static bool check_equal(ddp_case *k, ddp_rig *r, ddp_measured *m)
+{
+    m->loss_last = mean_loss(k, r);
+    if (!option_flag(k->s->opt, "check"))
+        return true;
+    m->checksum = ddp_checksum(r);
+    const int odd = ddp_odd_rank(k, m->checksum);
+    if (odd >= 0)
+        row_status_set(k->w, ROW_FAIL, "after the first timed block the parameters of rank %d are not those of rank 0",
+                       odd);
+    else if (!isfinite(m->loss_last))
+        row_status_set(k->w, ROW_FAIL, "the loss is %g after the first timed block", m->loss_last);
+    return row_status_get(k->w) == ROW_OK;
+}
+
+/* ---- alone ---- */
+
+/* Gradients are zeros, or sums of sums would overflow. The first call is not measured. */
+static void time_collectives(ddp_rig *r, int calls, double *ms)
+{
+    const size_t bytes = (size_t)r->plan->elements * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));
+    device_event *at[ALONE_CALLS + 1];
+    for (int i = 0; i <= calls; i++)
+        at[i] = device_event_create(r->d);
+    device_memset(r->d, trainer_grad_arena(r->t), 0, bytes);
+    for (int i = 0; i <= calls; i++) {
+        parallel_collectives_alone(r->p);
+        device_event_record(r->d, at[i]);
+        watchdog_beat();
+    }
+    device_sync(r->d);
+    for (int i = 0; i < calls; i++)
+        ms[i] = device_event_ms(r->d, at[i], at[i + 1]);
+    for (int i = 0; i <= calls; i++)
+        device_event_destroy(r->d, at[i]);
+}
+
+static double collectives_alone(ddp_case *k, ddp_rig *r)
+{
+    const int calls = at_most_iters(k, ALONE_CALLS);
+    double mine[ALONE_CALLS] = {0};
+    double *all = xcalloc((unsigned long)calls * (unsigned long)launch_size(k->l), sizeof *all);
+    samples slowest = {0};
+    launch_barrier(k->l, "collectives alone");
+    if (r->member)
+        time_collectives(r, calls, mine);
+    ddp_gather(k, "collectives alone", mine, calls, all);
+    add_slowest(k, all, calls, &slowest);
+    const double ms = stats_of(&slowest).median;
+    samples_free(&slowest);
+    free(all);
+    return ms;
+}
+
+static bool run_optimizer(void *arg)
+{
+    return trainer_optimizer(arg);
+}
+
+static double optimizer_alone(ddp_case *k, ddp_rig *r)
+{
+    timing how = k->s->timing;
+    how.warmup = 3;
+    samples x = {0};
+    const char *used;
+    double ms = 0;
+    if (r->member && !timer_measure(r->d, &how, run_optimizer, r->t, &x, &used))
+        launch_fail(k->l, EXIT_CODE_FAILURE, "AdamW alone: %s", sb_last_message());
+    if (r->member)
+        ms = stats_of(&x).median;
+    samples_free(&x);
+    return ddp_most(k, "AdamW alone", ms);
+}
+
+/* ---- all of it ---- */
+
+bool ddp_measure(ddp_case *k, ddp_rig *r, double free_before, ddp_measured *m)
+{
+    const int blocks = at_most_iters(k, k->s->timing.iters < LONG_ITERS ? BLOCKS : LONG_BLOCKS);
+    bool ok = true;
+    *m = (ddp_measured){.tail = NAN, .used_bytes = NAN};
+    phase_set("timing of %s", case_key(k->c));
+    range_push("warm-up");
+    const double estimate_ms = warm_up(k, r, &m->loss_first, &ok);
+    range_pop();
+    if (!ok)
+        return false;
+    phases(k, r, m);
+    const int steps = block_steps(k, blocks, estimate_ms);
+    for (int b = 0; b < blocks; b++) {
+        block(k, r, true, steps, m);
+        if (b == 0 && !check_equal(k, r, m))
+            return false;
+        block(k, r, false, steps, m);
+    }
+    ddp_communicate(r, true);
+    const double used = free_before - (double)device_free_bytes(r->d);
+    const double most = ddp_most(k, "device memory", r->member ? used : 0);
+    m->used_bytes = device_kind_of(r->d) == DEVICE_CPU ? NAN : most;
+    m->comm_alone = collectives_alone(k, r);
+    m->opt_alone = optimizer_alone(k, r);
+    return true;
+}

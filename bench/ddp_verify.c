@@ -1,0 +1,210 @@
+/* The check of a case before it is timed, on a slice of its model: the sums of gradients and three updates on all
+ * its ranks against one rank that does everything itself (ddp_reference.c), and the ranks against each other; see
+ * ddp.h. The ranks start from different parameters, so that what makes them equal is checked, too. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ddp.h"
+#include "common/core/error.h"
+#include "common/device/nvtx.h"
+#include "common/model/dtypes.h"
+
+enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_BUCKETS = 4 };
+static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see ddp_compare.c */
+
+/* ---- what is remembered ---- */
+
+void ddp_outcomes_free(ddp_memo *m)
+{
+    free(m->outcomes);
+}
+
+static ddp_outcome *outcome_find(const ddp_memo *m, const char *key)
+{
+    for (size_t i = 0; i < m->outcome_count; i++)
+        if (strcmp(m->outcomes[i].key, key) == 0)
+            return &m->outcomes[i];
+    return NULL;
+}
+
+static ddp_outcome *outcome_keep(ddp_memo *m, const ddp_outcome *o)
+{
+    m->outcomes = xrealloc(m->outcomes, (m->outcome_count + 1) * sizeof *m->outcomes);
+    m->outcomes[m->outcome_count] = *o;
+    return &m->outcomes[m->outcome_count++];
+}
+
+/* ---- the slice ---- */
+
+static trainer_options slice_of(const trainer_options *o)
+{
+    trainer_options slice = *o;
+    slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
+    slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
+    slice.deterministic = true;
+    slice.lr = 1e-3;
+    slice.eps = check_eps;
+    return slice;
+}
+
+static int64_t slice_elements(const trainer_options *slice)
+{
+    params *p = params_create(&slice->config);
+    const int64_t n = p->elements;
+    params_free(p);
+    return n;
+}
+
+/* The size of the case, unless the slice would be too few buckets of it. */
+static parallel_options slice_parallel(const ddp_case *k, const trainer_options *slice)
+{
+    parallel_options p = k->p;
+    const int grad_bytes = sb_dtype_bytes(slice->grad_fp32 ? SB_FP32 : slice->precision->grad);
+    const int64_t few = slice_elements(slice) * grad_bytes / SLICE_BUCKETS;
+    p.bucket_bytes = p.bucket_bytes > few ? few : p.bucket_bytes;
+    p.update_elements = slice_elements(slice) / SLICE_BUCKETS;
+    return p;
+}
+
+static void slice_key(const ddp_case *k, const trainer_options *o, char *out, size_t bytes)
+{
+    const model_config *c = &o->config;
+    snprintf(
+        out, bytes, "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d ranks %d",
+        c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq, (unsigned long long)o->seed,
+        o->precision->name, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32, k->ranks);
+}
+
+/* ---- the ranks ---- */
+
+typedef struct got { /* elements of the index space; parameters of rank 0 alone */
+    float *grads, *params;
+} got;
+
+static void read_grads(const ddp_rig *r, float *out)
+{
+    const sb_dtype dtype = trainer_grad_dtype(r->t);
+    const size_t n = (size_t)r->plan->elements;
+    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
+    device_download(r->d, raw, trainer_grad_arena(r->t), n * (size_t)sb_dtype_bytes(dtype));
+    dtype_load(dtype, out, raw, n);
+    free(raw);
+}
+
+/* One step without update, for the sums; then the updates. False after setting the row's status. */
+static bool run(ddp_case *k, ddp_rig *r, got *g, ddp_outcome *out)
+{
+    const char *planted = option_text(k->s->opt, "plant-error");
+    const int last = k->ranks - 1;
+    const size_t n = (size_t)r->plan->elements;
+    r->plant = strcmp(planted, "gradient") == 0 && launch_rank(k->l) == last;
+    r->hold = true;
+    if (r->member) {
+        ddp_one_step(r);
+        ddp_settle(r);
+        g->grads = xmalloc(n * sizeof *g->grads);
+        read_grads(r, g->grads);
+    }
+    r->hold = false;
+    if (k->graph && !ddp_capture(k, r))
+        return false;
+    for (int step = 0; step < DDP_CHECK_STEPS && out->ok; step++) {
+        if (r->member) {
+            ddp_one_step(r);
+            ddp_settle(r);
+        }
+        if (strcmp(planted, "parameter") == 0 && launch_rank(k->l) == last)
+            device_memset(r->d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
+        const int odd = ddp_odd_rank(k, ddp_checksum(r));
+        out->ok = odd < 0;
+        if (odd >= 0)
+            snprintf(out->reason, sizeof out->reason,
+                     "after step %d of the checked slice the parameters of rank %d are not those of rank 0", step + 1,
+                     odd);
+    }
+    if (launch_rank(k->l) == 0) {
+        g->params = xmalloc(n * sizeof *g->params);
+        ddp_read_params(r->t, g->params);
+    }
+    return true;
+}
+
+/* The worst of all ranks, and the sentence of the first for which something is wrong. */
+static void merge(const ddp_case *k, ddp_outcome *out)
+{
+    ddp_outcome *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    launch_gather(k->l, "check", out, sizeof *out, all);
+    *out = all[0];
+    for (int r = 1; r < k->ranks; r++) {
+        const double err = all[r].err_grad > out->err_grad || isnan(all[r].err_grad) ? all[r].err_grad : out->err_grad;
+        if (out->ok)
+            *out = all[r].ok ? *out : all[r];
+        out->err_grad = err;
+    }
+    out->err_param = all[0].err_param;
+    free(all);
+}
+
+/* False after setting the row's status. */
+static bool check_slice(ddp_case *k, const trainer_options *slice, const char *reference_key, ddp_outcome *out)
+{
+    const parallel_options p = slice_parallel(k, slice);
+    trainer_options other = *slice;
+    ddp_reference *ref = &ddp_memo_of(k->s)->reference;
+    ddp_rig r;
+    got g = {NULL, NULL};
+    char why[400] = "";
+    if (slice->precision->master != SB_MASTER_FP32) /* those masters are not what a rank gets from rank 0 */
+        other.seed += (uint64_t)launch_rank(k->l);
+    phase_set("check of a slice: %s", out->key);
+    if (!ddp_rig_create(k, &other, &p, &r))
+        return false;
+    if (r.member) {
+        ddp_set_tokens(r.t, slice->seed, launch_rank(k->l));
+        ddp_quiet_scale(r.t);
+    }
+    bool ran = run(k, &r, &g, out), made = true;
+    if (ran && out->ok) {
+        made = !r.member || ddp_reference_make(k, slice, reference_key, ref, why, sizeof why);
+        ran = ddp_agree(k, "reference", made, why);
+        if (ran && r.member)
+            ddp_compare(k, &r, g.grads, g.params, ref, out);
+        merge(k, out);
+    }
+    free(g.grads);
+    free(g.params);
+    ddp_rig_free(&r);
+    memory_release_all(k->s->mem); /* the case wants all there is */
+    return ran;
+}
+
+bool ddp_verify(ddp_case *k)
+{
+    if (!option_flag(k->s->opt, "check"))
+        return true;
+    ddp_memo *m = ddp_memo_of(k->s);
+    const trainer_options slice = slice_of(&k->o);
+    const parallel_options p = slice_parallel(k, &slice);
+    ddp_outcome new = {.ok = true};
+    char reference_key[512];
+    slice_key(k, &slice, reference_key, sizeof reference_key);
+    snprintf(new.key, sizeof new.key, "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d", reference_key,
+             p.strategy, (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph, slice.overlap);
+    const ddp_outcome *known = outcome_find(m, new.key);
+    if (!known) {
+        range_push("verify");
+        const bool ran = check_slice(k, &slice, reference_key, &new);
+        range_pop();
+        if (!ran)
+            return false;
+        known = outcome_keep(m, &new);
+    }
+    row_real(k->w, "err_grad", known->err_grad);
+    row_real(k->w, "err_param", known->err_param);
+    if (!known->ok)
+        row_status_set(k->w, ROW_FAIL, "%s", known->reason);
+    return known->ok;
+}

@@ -1,0 +1,279 @@
+/* The benches of data parallelism from outside, on CPU ranks over Gloo: every strategy is checked on 2, 3 and 4
+ * ranks and ends with the same parameters, planted errors make rows fail, and columns agree with each other. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "tests/ranks.h"
+
+#define TINY                                                                                                           \
+    "--device cpu --machine test-x1 --quiet --csv rows.csv --layers 1 --d-model 32 --vocab 64 --seq 8 --warmup 1 "
+
+static char here[4096]; /* folder of this program */
+
+/* The bench, beside the folder of the tests or where the Makefile puts programs. Skips the test when it is not built. */
+static char *bench_path(const char *name)
+{
+    char folder[sizeof here];
+    snprintf(folder, sizeof folder, "%s", here);
+    for (int up = 0; up < 3; up++) {
+        char *path = xasprintf("%s/%s", folder, name);
+        if (access(path, X_OK) == 0)
+            return path;
+        free(path);
+        *strrchr(folder, '/') = 0;
+    }
+    skip();
+    return NULL;
+}
+
+/* Runs it; its rows, or NULL when there are none. */
+static csv *rows_of(const char *bench, const char *arguments, int code)
+{
+    char *path = bench_path(bench), *all = xasprintf(TINY "%s", arguments);
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    remove("rows.csv");
+    const int got = ranks_wait(ranks_start(path, bench, "", all));
+    if (got != code)
+        fail_msg("%s %s: exit code %d, not %d: %s%s", bench, all, got, code, ranks_text("err.txt"),
+                 ranks_text("out.txt"));
+    free(path);
+    free(all);
+    return access("rows.csv", R_OK) == 0 ? csv_read("rows.csv") : NULL;
+}
+
+static bool cell_is(const csv *c, size_t row, const char *column, const char *value)
+{
+    return strcmp(csv_cell(c, row, column), value) == 0;
+}
+
+static double real(const csv *c, size_t row, const char *column)
+{
+    return csv_real(c, row, column);
+}
+
+/* ---- every strategy ---- */
+
+/* fp32 parameters after the first timed block, which has the same steps in every bench. */
+static char checksum[20];
+
+static void check_errors(const csv *c, size_t row)
+{
+    const int ranks = (int)real(c, row, "ranks");
+    const bool fp32 = cell_is(c, row, "precision", "fp32") || cell_is(c, row, "grad_dtype", "fp32");
+    if (!cell_is(c, row, "status", "ok"))
+        fail_msg("%s on %d ranks: %s", csv_cell(c, row, "variant"), ranks, csv_cell(c, row, "reason"));
+    assert_true(real(c, row, "err_grad") <= (ranks == 2 && fp32 ? 0 : fp32 ? 1e-6 : 2e-2));
+    assert_true(real(c, row, "err_param") <= (ranks == 2 && fp32 ? 0 : fp32 ? 1e-4 : 0.1));
+}
+
+static void check_row(const csv *c, size_t row)
+{
+    check_errors(c, row);
+    assert_true(real(c, row, "global_batch") == real(c, row, "ranks") * real(c, row, "batch"));
+    assert_true(strlen(csv_cell(c, row, "checksum")) == 16);
+    assert_true(real(c, row, "step_ms") > 0 && real(c, row, "twin_ms") > 0 && real(c, row, "comm_alone_ms") > 0);
+    assert_true(fabs(real(c, row, "step_ms") - real(c, row, "twin_ms") - real(c, row, "exposed_ms")) < 1e-6);
+    assert_true(real(c, row, "exposed_lo_ms") <= real(c, row, "exposed_hi_ms"));
+    assert_true(real(c, row, "after_ms") >= real(c, row, "tail_ms") && real(c, row, "tail_ms") >= 0);
+    assert_true(real(c, row, "loss_first") > 3 && real(c, row, "loss_last") < real(c, row, "loss_first") + 0.5);
+}
+
+/* Checked on 2, 3 and 4 ranks. Timed on 2, where the sum of two numbers does not depend on who makes it: all
+ * strategies come to the same bits. */
+static void every_strategy(const char *bench, const char *more, int variants, int buckets)
+{
+    char *arguments = xasprintf("--ranks 2,3,4 --iters 0 --precision fp32 --grad-dtype policy %s", more);
+    csv *c = rows_of(bench, arguments, EXIT_CODE_OK);
+    assert_int_equal(c->rows, 3 * variants);
+    for (size_t row = 0; row < c->rows; row++)
+        check_errors(c, row);
+    csv_free(c);
+    free(arguments);
+    arguments = xasprintf("--ranks 2 --iters 2 --precision fp32 --grad-dtype policy %s", more);
+    c = rows_of(bench, arguments, EXIT_CODE_OK);
+    assert_int_equal(c->rows, variants);
+    for (size_t row = 0; row < c->rows; row++) {
+        check_row(c, row);
+        assert_true(real(c, row, "buckets") == buckets && real(c, row, "n_steps") == 2);
+        if (!*checksum)
+            snprintf(checksum, sizeof checksum, "%s", csv_cell(c, row, "checksum"));
+        assert_string_equal(csv_cell(c, row, "checksum"), checksum);
+    }
+    csv_free(c);
+    free(arguments);
+}
+
+static void naive(void **state)
+{
+    (void)state;
+    every_strategy("bench_ddp_naive", "", 2, 12);
+}
+
+static void flat(void **state)
+{
+    (void)state;
+    every_strategy("bench_ddp_flat", "", 2, 1);
+}
+
+static void overlapped(void **state)
+{
+    (void)state;
+    every_strategy("bench_ddp_overlap", "--overlap gradients", 1, 12);
+}
+
+static void bucketed(void **state)
+{
+    (void)state;
+    every_strategy("bench_ddp_bucketed", "--bucket-mb 0.02", 1, 4);
+}
+
+static void sharded(void **state)
+{
+    (void)state;
+    every_strategy("bench_zero1", "--bucket-mb 0.02", 3, 4);
+}
+
+/* ---- other precisions, memory ---- */
+
+static void parts_of_the_state(void **state)
+{
+    (void)state;
+    csv *c = rows_of("bench_zero1", "--ranks 2 --iters 1 --precision bf16,bf16-pure,fp16", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 18);
+    for (size_t row = 0; row < c->rows; row += 3) { /* unsharded, zero1, zero1-broadcast */
+        if (cell_is(c, row, "precision", "fp16")) {
+            for (size_t i = row; i < row + 3; i++)
+                assert_true(cell_is(c, i, "status", "skip") && strstr(csv_cell(c, i, "reason"), "fp16"));
+            continue;
+        }
+        for (size_t i = row; i < row + 3; i++)
+            check_row(c, i);
+        assert_true(real(c, row, "err_pct") == 0 && real(c, row + 1, "err_pct") == 0);
+        assert_true(real(c, row + 1, "state_bytes") == real(c, row, "state_bytes") / 2);
+        assert_true(real(c, row + 1, "grad_bytes") == real(c, row, "grad_bytes"));
+        assert_true(real(c, row + 1, "after_step_bytes") ==
+                    real(c, row, "after_step_bytes") - real(c, row, "state_bytes") / 2);
+        assert_true(real(c, row + 2, "wire_bytes") > real(c, row, "wire_bytes"));
+    }
+    csv_free(c);
+}
+
+static void policies_with_a_loss_scale(void **state)
+{
+    (void)state;
+    csv *c = rows_of("bench_ddp_flat", "--ranks 2 --iters 1 --precision fp16,tf32 --grad-dtype policy", EXIT_CODE_OK);
+    for (size_t row = 0; row < c->rows; row++)
+        check_row(c, row);
+    csv_free(c);
+}
+
+static void overheads_are_those_of_the_model(void **state)
+{
+    (void)state;
+    csv *c = rows_of("bench_ddp_bucketed",
+                     "--ranks 2 --iters 1 --precision fp32 --grad-dtype policy --bucket-mb 0.02,1", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 2);
+    for (size_t row = 0; row < 2; row++) {
+        const double n = real(c, row, "buckets"), bytes = real(c, row, "wire_bytes"); /* all of it: of 2 ranks */
+        const double ms = n * real(c, row, "o_us") * 1e-3 + bytes / n / real(c, row, "w_gb_s") * 1e-6;
+        assert_true(fabs(real(c, row, "predicted_ms") - ms) < 1e-5 * fabs(ms));
+    }
+    assert_true(isnan(real(c, 0, "predicted_contention_ms")) && !isnan(real(c, 1, "predicted_contention_ms")));
+    csv_free(c);
+}
+
+/* ---- what must go wrong ---- */
+
+static void planted_errors_are_found(void **state)
+{
+    static const char *const benches[] = {"bench_ddp_naive", "bench_zero1"};
+    (void)state;
+    for (size_t b = 0; b < 2; b++) {
+        csv *c = rows_of(benches[b], "--ranks 2 --precision fp32,bf16 --grad-dtype policy --plant-error gradient",
+                         EXIT_CODE_VERIFY);
+        for (size_t row = 0; row < c->rows; row++) {
+            assert_string_equal(csv_cell(c, row, "status"), "fail");
+            assert_non_null(strstr(csv_cell(c, row, "reason"), "lm_head.weight"));
+            assert_true(isnan(real(c, row, "step_ms")) && real(c, row, "err_grad") > 0.05);
+        }
+        csv_free(c);
+    }
+    csv *c = rows_of("bench_zero1", "--ranks 2 --precision bf16 --grad-dtype policy --plant-error parameter",
+                     EXIT_CODE_VERIFY);
+    for (size_t row = 0; row < c->rows; row++) {
+        assert_string_equal(csv_cell(c, row, "status"), "fail");
+        assert_non_null(strstr(csv_cell(c, row, "reason"), "parameters of rank 1 are not those of rank 0"));
+    }
+    csv_free(c);
+}
+
+static void bad_input(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {{"bench_ddp_bucketed", "--bucket-mb 0"},
+                                           {"bench_ddp_naive", "--bucket-mb 25"},
+                                           {"bench_ddp_naive", "--mode forward"},
+                                           {"bench_ddp_naive", "--overlap auto"},
+                                           {"bench_ddp_flat", "--l2 cold"},
+                                           {"bench_ddp_flat", "--timer host"},
+                                           {"bench_ddp_overlap", "--update sometimes"},
+                                           {"bench_ddp_overlap", "--ranks 0"},
+                                           {"bench_zero1", "--check 0 --plant-error gradient"},
+                                           {"bench_zero1", "--check 0 --iters 0"},
+                                           {"bench_zero1", "--peak-tflops 100 --precision fp32,bf16"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_null(rows_of(wrong[i][0], wrong[i][1], EXIT_CODE_USAGE));
+        assert_int_equal(ranks_lines("err.txt"), 1);
+    }
+}
+
+/* A case that would be another one under a wrong name gets no row with numbers. */
+static void cases_that_are_others(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {
+        {"bench_ddp_naive", "--ranks 1 --precision fp32 --grad-dtype fp32"},
+        {"bench_ddp_naive", "--ranks 1 --precision fp32 --grad-dtype policy --update backward"},
+        {"bench_ddp_flat", "--ranks 1 --precision fp32 --grad-dtype policy --update buckets"},
+        {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --update backward"},
+        {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --max-ctas 4"},
+        {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --fusion graph"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        csv *c = rows_of(same[i][0], same[i][1], EXIT_CODE_UNSUPPORTED);
+        for (size_t row = 0; row < c->rows; row++)
+            assert_true(cell_is(c, row, "status", "skip") && *csv_cell(c, row, "reason"));
+        csv_free(c);
+    }
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(naive),
+        IN_FOLDER(flat),
+        IN_FOLDER(overlapped),
+        IN_FOLDER(bucketed),
+        IN_FOLDER(sharded),
+        IN_FOLDER(parts_of_the_state),
+        IN_FOLDER(policies_with_a_loss_scale),
+        IN_FOLDER(overheads_are_those_of_the_model),
+        IN_FOLDER(planted_errors_are_found),
+        IN_FOLDER(bad_input),
+        IN_FOLDER(cases_that_are_others),
+    };
+    if (readlink("/proc/self/exe", here, sizeof here - 1) < 0)
+        return 1;
+    *strrchr(here, '/') = 0;
+    return cmocka_run_group_tests_name("ddp", tests, NULL, NULL);
+}

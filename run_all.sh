@@ -43,6 +43,7 @@ small_options() { # NAME
         mixed_precision) echo --size tiny --seq 32 --width 768 --iters 3 --warmup 1 ;;
         memory) echo --size tiny --seq 16 ;;
         allreduce) echo --ranks 2 --bytes 1K,1M --dtype fp32 --iters 3 --warmup 1 ;;
+        ddp_naive | ddp_flat | ddp_overlap | ddp_bucketed | zero1) echo --ranks 2 --seq 16 --iters 3 --warmup 1 ;;
         accounting) echo --tokens 0,1024 --ranks 2 --bucket 0,25M ;;
         *) echo --iters 3 --warmup 1 ;;
     esac

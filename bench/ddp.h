@@ -31,6 +31,8 @@
      "fewer measured steps, at least 2 a block, where they would take longer than this; 0: never"},                    \
     {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                                \
      "dense peak of a GPU at this precision, for MFU; 0: by data sheet where it is known"},                            \
+    {"timeline", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",                                                            \
+     "at last record what runs when on which stream of each rank: results/<machine>/timeline/<variant>.csv, .json"},   \
     {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter", "",                              \
      "tries the check: on the last rank one gradient before it is summed, or one parameter after an update, is changed"}
 #define DDP_BUCKET_MB(def, def_cpu)                                                                                    \
@@ -76,6 +78,9 @@
      "strategy take"},                                                                                                 \
     {"device_used_bytes", COLUMN_INT, false, "what the driver has given out since before the model was made, most of " \
      "all ranks; nan on the CPU"},                                                                                     \
+    {"recorded_comm_ms", COLUMN_REAL, false, "--timeline: time in which the recorded step communicated, most of all ranks"},\
+    {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it in which no compute ran"},                 \
+    {"recorded_hidden_pct", COLUMN_REAL, false, "--timeline: share of it in which compute ran, of the rank with least"},\
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
@@ -229,6 +234,9 @@ typedef struct ddp_measured {
 /* False after making the row `fail`. */
 bool ddp_measure(ddp_case *k, ddp_rig *r, double free_before, ddp_measured *m);
 void ddp_measured_free(ddp_measured *m);
+
+/* Records a step and writes it down (ddp_timeline.c); measure before it, for launches are slower once something records. */
+void ddp_record(ddp_case *k, ddp_rig *r);
 
 /* ---- rows (ddp_row.c, ddp_fit.c, ddp_memory.c) ---- */
 

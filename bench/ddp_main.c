@@ -70,6 +70,8 @@ static void run(session *s, const bench_case *c, row *w)
             ddp_fill_model(&k, &r, &m);
         if (ddp_has_column(&k, "after_step_bytes"))
             ddp_fill_memory(&k, &r);
+        if (option_flag(s->opt, "timeline"))
+            ddp_record(&k, &r);
     }
     ddp_measured_free(&m);
     ddp_rig_free(&r);

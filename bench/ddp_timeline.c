@@ -1,0 +1,91 @@
+/* A recorded step of a case: what ran when on which stream of each rank, as files to draw and as how much of the
+ * communication ran beside compute; see ddp.h and common/device/timeline.h. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bench/ddp.h"
+#include "common/core/error.h"
+#include "common/device/timeline.h"
+#include "common/device/timer.h"
+
+/* The next forward hides what zero1 gathers, so that one step would not show it. */
+static int steps_of(const ddp_case *k)
+{
+    return strcmp(k->p.strategy, "zero1") == 0 ? 2 : 1;
+}
+
+/* Of members; NULL with a sentence. */
+static stream_timeline *record(const ddp_case *k, ddp_rig *r, char *why, size_t why_bytes)
+{
+    if (!timeline_start(r->d, why, why_bytes))
+        return NULL;
+    ddp_one_step(r); /* the first one that is watched is slower */
+    ddp_settle(r);
+    const double from = host_seconds();
+    for (int i = 0; i < steps_of(k); i++)
+        ddp_one_step(r);
+    ddp_settle(r);
+    stream_timeline *t = timeline_stop(r->d, why, why_bytes);
+    if (t)
+        timeline_keep(t, from, INFINITY);
+    return t;
+}
+
+/* A rank after the other, so that rank 0 can begin the files anew. */
+static void write_files(const ddp_case *k, stream_timeline *t)
+{
+    const session *s = k->s;
+    char folder[256] = "", label[128];
+    double origin_s = t ? t->origin_s : 0;
+    if (launch_rank(k->l) == 0 && s->csv_path)
+        snprintf(folder, sizeof folder, "%s/timeline", s->results_dir);
+    launch_share(k->l, "folder of timelines", folder, sizeof folder, 0);
+    launch_share(k->l, "start of the recording", &origin_s, sizeof origin_s, 0);
+    if (!*folder)
+        return;
+    snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", case_variant(k->c),
+             case_text(k->c, "size"), k->o.seq, k->o.precision->name,
+             comm_dtype_name(ddp_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad)), k->ranks);
+    char *csv = xasprintf("%s/%s.csv", folder, case_variant(k->c)),
+         *chrome = xasprintf("%s/%s.json", folder, case_variant(k->c));
+    if (launch_rank(k->l) == 0) {
+        mkdir(folder, 0777);
+        remove(csv);
+        remove(chrome);
+    }
+    for (int rank = 0; rank < k->ranks; rank++) {
+        launch_barrier(k->l, "timeline");
+        if (rank != launch_rank(k->l) || !t)
+            continue;
+        timeline_rebase(t, origin_s);
+        if (!timeline_write_csv(csv, label, rank, t) || !timeline_write_chrome(chrome, label, rank, t))
+            warn("%s can't be written: %s", csv, strerror(errno));
+    }
+    free(csv);
+    free(chrome);
+}
+
+void ddp_record(ddp_case *k, ddp_rig *r)
+{
+    char why[300] = "";
+    phase_set("recording of %s", case_key(k->c));
+    stream_timeline *t = r->member ? record(k, r, why, sizeof why) : NULL;
+    if (!launch_all(k->l, "recording", !r->member || t)) {
+        if (*why)
+            warn("no timeline of %s: %s", case_key(k->c), why);
+    } else {
+        const timeline_sums sums = t ? timeline_sum(t) : (timeline_sums){0};
+        const double all = sums.communication_us, none = r->member ? 0 : -INFINITY;
+        const double shown_pct = all > 0 ? 100 * sums.exposed_us / all : none;
+        row_real(k->w, "recorded_comm_ms", ddp_most(k, "recorded communication", all / 1e3));
+        row_real(k->w, "recorded_exposed_ms", ddp_most(k, "recorded exposure", sums.exposed_us / 1e3));
+        row_real(k->w, "recorded_hidden_pct", 100 - ddp_most(k, "recorded share", shown_pct));
+        write_files(k, t);
+    }
+    if (t)
+        timeline_destroy(t);
+}

@@ -66,6 +66,15 @@ more_runs() { # NAME
 --size 8b --seq 1024 --batch 1 --precision bf16 --recompute block
 END
             ;;
+        ddp_naive) echo --variant naive --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
+        ddp_flat) echo --variant flat --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
+        ddp_overlap) echo --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
+        ddp_bucketed)
+            echo --bucket-mb 0.25,2,5,25,50,200,500 --seq 512 --precision bf16 --grad-dtype fp32
+            echo --bucket-mb 10,25,100 --update backward --seq 512 --precision bf16
+            echo --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1
+            ;;
+        zero1) echo --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
         mixed_precision) echo --variant timing --size large --seq 128,512,1024 ;;
     esac
 }

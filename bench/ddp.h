@@ -40,11 +40,11 @@
      "gradients of a bucket; a larger tensor is a bucket of its own"}
 
 #define DDP_COLUMNS                                                                                                    \
+    {"bucket_bytes", COLUMN_INT, false, "the largest of them"},                                                        \
+    {"step_ms", COLUMN_REAL, true, "a step, begin to begin, of the slowest rank; median"},                             \
     {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks"},                             \
     {"wire_dtype", COLUMN_TEXT, true, "gradients in memory, in their sums and on the wire"},                           \
     {"buckets", COLUMN_INT, true, "collectives for gradients in a step"},                                              \
-    {"bucket_bytes", COLUMN_INT, false, "the largest of them"},                                                        \
-    {"step_ms", COLUMN_REAL, true, "a step, begin to begin, of the slowest rank; median"},                             \
     {"step_mean_ms", COLUMN_REAL, false, "the same, mean"},                                                            \
     {"step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                                       \
     {"step_p5_ms", COLUMN_REAL, false, "the same, 5th percentile"},                                                    \

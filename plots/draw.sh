@@ -267,7 +267,8 @@ fi
 
 allreduce=$results/bench_allreduce.csv
 if [ -s "$allreduce" ]; then
-    # collective NAME TITLE BY SUFFIX [COLUMN=VALUE ...]: one figure; BY is the column that has a colour a value
+    # collective NAME TITLE BY SUFFIX [COLUMN=VALUE ...]: one figure; BY is the column that has a colour a value, of
+    # $only where that says which
     collective() {
         name=$1 title=$2 by=$3 suffix=$4
         shift 4
@@ -277,17 +278,29 @@ if [ -s "$allreduce" ]; then
             case " $(values mode) " in *" $each "*) modes="$modes $each" ;; esac
         done
         draw allreduce_sizes.gp "allreduce_$name" "$title ($shape)" "by = '$by'" "suffix = '$suffix'" \
-            "series = '$(values "$by")'" "sizes = '$(values bytes)'" "modes = '$modes'"
+            "series = '$(ordered "${only:-$(values "$by")}" "$(values "$by")")'" "sizes = '$(values bytes)'" "modes = '$modes'"
     }
+    only=
     for dtype in $(each_dtype "$allreduce"); do
         place=1
         case " $("$report" --values "$allreduce" in_place status=ok "dtype=$dtype") " in *" 1 "*) ;; *) place=0 ;; esac
         collective "ranks_$dtype" "All-reduce, $dtype" ranks ' ranks' "dtype=$dtype" "in_place=$place" variant=all-reduce
         most=$("$report" --values "$allreduce" ranks status=ok "dtype=$dtype")
         most=${most##* }
+        only='all-reduce all-gather reduce-scatter broadcast'
         collective "ops_$dtype" "Collectives, $dtype" variant '' "dtype=$dtype" "in_place=$place" "ranks=$most"
+        only='all-reduce one-shot two-shot'
+        case " $("$report" --values "$allreduce" variant status=ok "dtype=$dtype" "ranks=$most") " in *-shot*)
+            collective "own_$dtype" "All-reduce of the library and ours, $dtype" variant '' "dtype=$dtype" \
+                "in_place=$place" "ranks=$most"
+            ;;
+        esac
+        only=
     done
 fi
+
+# shellcheck source=plots/draw_ddp.sh
+. "$plots/draw_ddp.sh"
 
 # Recorded steps of data parallelism: a file a recording, from the simplest strategy to the best, then any others.
 set --

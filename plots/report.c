@@ -5,17 +5,22 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
+#include "plots/report_ddp.h"
 #include "plots/report_parts.h"
 
 static const char usage[] =
     "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md\n"
-    "       report --readme RESULTS_DIR README.md  rewrites the table between its two markers\n"
+    "       report --readme RESULTS_DIR ... README.md\n"
+    "              rewrites the table between its two markers; a bench is that of the first folder that has it\n"
     "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...]\n"
     "              the newest row of each case that has the values; with --axes only the largest group that differs\n"
     "              in nothing but these columns. Prints two lines: machine, device and date; the common parameters.\n"
     "              Writes and prints nothing when no row is left.\n"
     "       report --values IN.csv COLUMN [COLUMN=VALUE ...]\n"
-    "              the distinct values of a column on one line\n";
+    "              the distinct values of a column on one line\n"
+    "       report --ddp RESULTS_DIR OUT.csv\n"
+    "              every row of the benches of data parallelism that went well, with the columns that figures want;\n"
+    "              writes nothing when there is none\n";
 
 enum { MAX_AXES = 8, MAX_CONDITIONS = 16 };
 
@@ -83,6 +88,15 @@ static int print_values(const char *path, const char *column, const selection *s
     return EXIT_CODE_OK;
 }
 
+static int write_ddp(const char *dir, const char *path)
+{
+    ddp_rows *r = ddp_rows_open(dir);
+    if (r && !ddp_write(r, path))
+        die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
+    ddp_rows_free(r);
+    return EXIT_CODE_OK;
+}
+
 static void write_sections(FILE *out, const char *dir)
 {
     char *machine = realpath(dir, NULL);
@@ -96,6 +110,8 @@ static void write_sections(FILE *out, const char *dir)
     mixed_findings(out, dir);
     memory_findings(out, dir);
     allreduce_findings(out, dir);
+    ddp_findings(out, dir);
+    zero1_findings(out, dir);
     accounting_findings(out, dir);
     fprintf(out, "\n");
     ran_section(out, dir);
@@ -107,6 +123,7 @@ static void write_sections(FILE *out, const char *dir)
     mixed_section(out, dir);
     memory_section(out, dir);
     allreduce_section(out, dir);
+    ddp_section(out, dir);
     accounting_section(out, dir);
     pytorch_section(out, dir);
     published_section(out, dir);
@@ -143,8 +160,10 @@ int main(int argc, char **argv)
         selection s = read_selection(argc - 4, argv + 4, tidied);
         return tidied ? tidy(argv[2], argv[3], &s) : print_values(argv[2], argv[3], &s);
     }
-    if (argc == 4 && strcmp(argv[1], "--readme") == 0)
-        return readme_update(argv[2], argv[3]) ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
+    if (argc >= 4 && strcmp(argv[1], "--readme") == 0)
+        return readme_update(argv + 2, (size_t)argc - 3, argv[argc - 1]) ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
+    if (argc == 4 && strcmp(argv[1], "--ddp") == 0)
+        return write_ddp(argv[2], argv[3]);
     if (argc == 2 && argv[1][0] != '-')
         return write_report(argv[1]);
     fputs(usage, stderr);

@@ -41,12 +41,16 @@ static bool cell_is(const csv *c, size_t row, const char *column, const char *wa
     return cell && strcmp(cell, want) == 0;
 }
 
+/* The library that did it, or that an op of our own stands in for. */
+static const char *library_of(const table *t, size_t row)
+{
+    return strncmp(table_text(t, row, "backend"), "gloo", 4) == 0 ? "gloo" : "nccl";
+}
+
 /* PyTorch reduces in place, from the host. */
 static double pytorch_ms(const peers *p, const table *t, size_t row)
 {
-    const char *backend = table_text(t, row, "backend");
-    char library[16];
-    snprintf(library, sizeof library, "%.*s", (int)strcspn(backend, " "), backend);
+    const char *library = library_of(t, row);
     for (size_t i = 0; p->pytorch && row != NO_ROW && i < p->pytorch->rows; i++)
         if (cell_is(p->pytorch, i, "backend", library) &&
             cell_is(p->pytorch, i, "ranks", table_text(t, row, "ranks")) &&
@@ -61,8 +65,7 @@ static double nccl_tests_ms(const peers *p, const table *t, size_t row)
     for (size_t i = 0; p->nccl_tests && row != NO_ROW && i < p->nccl_tests->rows; i++)
         if (cell_is(p->nccl_tests, i, "ranks", table_text(t, row, "ranks")) &&
             cell_is(p->nccl_tests, i, "mode", table_text(t, row, "mode")) &&
-            cell_is(p->nccl_tests, i, "bytes", table_text(t, row, "bytes")) &&
-            strncmp(table_text(t, row, "backend"), "nccl", 4) == 0)
+            cell_is(p->nccl_tests, i, "bytes", table_text(t, row, "bytes")) && strcmp(library_of(t, row), "nccl") == 0)
             return csv_real(p->nccl_tests, i, "us") * 1e-3;
     return NAN;
 }
@@ -102,6 +105,7 @@ void allreduce_findings(FILE *out, const char *dir)
     }
     values_free(&ranks);
     table_free(t);
+    allreduce_own_findings(out, all);
     table_free(all);
 }
 
@@ -206,15 +210,17 @@ void allreduce_section(FILE *out, const char *dir)
     for (size_t o = 0; o < ops.n; o++)
         for (size_t d = 0; d < dtypes.n; d++) {
             table *of = table_where(t, "variant", ops.v[o], "dtype", dtypes.v[d], NULL);
-            const bool compared = strcmp(ops.v[o], "all-reduce") == 0 && strcmp(dtypes.v[d], "fp32") == 0;
-            const bool open = strcmp(ops.v[o], "all-reduce") == 0;
+            const bool open = strcmp(ops.v[o], "all-reduce") == 0, ours = strstr(ops.v[o], "-shot");
+            const bool compared = (open || ours) && strcmp(dtypes.v[d], "fp32") == 0;
             if (of->n && open)
                 fprintf(out, "### %s, %s\n\n", ops.v[o], dtypes.v[d]);
             else if (of->n)
                 fprintf(out, "<details><summary>%s, %s</summary>\n\n", ops.v[o], dtypes.v[d]);
             if (of->n)
                 op_table(out, of, compared ? &p : NULL);
-            if (of->n && !open)
+            if (of->n && open)
+                allreduce_own(out, t, dtypes.v[d]);
+            else if (of->n)
                 fprintf(out, "</details>\n\n");
             table_free(of);
         }

@@ -38,6 +38,8 @@ void mixed_findings(FILE *out, const char *dir);
 void memory_findings(FILE *out, const char *dir);
 void allreduce_findings(FILE *out, const char *dir);
 void accounting_findings(FILE *out, const char *dir);
+void ddp_findings(FILE *out, const char *dir);
+void zero1_findings(FILE *out, const char *dir);
 void machine_section(FILE *out, const char *dir);
 void ran_section(FILE *out, const char *dir);
 void roofline_section(FILE *out, const char *dir);
@@ -47,11 +49,16 @@ void transformer_section(FILE *out, const char *dir); /* beside PyTorch where py
 void mixed_section(FILE *out, const char *dir);
 void memory_section(FILE *out, const char *dir); /* likewise, and beside the write-ups */
 void accounting_section(FILE *out, const char *dir);
+/* Our own all-reduces beside the library's, of all rows of bench_allreduce; nothing when there are none. */
+void allreduce_own_findings(FILE *out, const table *t);
+void allreduce_own(FILE *out, const table *t, const char *dtype);
 void allreduce_section(FILE *out, const char *dir); /* beside PyTorch and nccl-tests where their CSVs are there */
+void ddp_section(FILE *out, const char *dir);       /* the five benches of data parallelism, ZeRO-1 among them */
 void pytorch_section(FILE *out, const char *dir);   /* times of PyTorch from the same run */
 void published_section(FILE *out, const char *dir); /* the write-ups' tables, from <dir>/../published/ */
 
-/* Rewrites the lines between the two table markers of `readme`; false after a message. */
-bool readme_update(const char *dir, const char *readme);
+/* Rewrites the lines between the two table markers of `readme`, each bench by the first folder that has a row of it; false
+ * after a message. */
+bool readme_update(char *const *dirs, size_t count, const char *readme);
 
 #endif

@@ -60,67 +60,133 @@ static const struct entry {
     {"bench_allreduce",
      "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
      {{"median_ms", "", "ms"}, {"algbw_gb_s", "=", "GB/s"}, {"busbw_gb_s", "=", "GB/s on the bus"}}},
+    {"bench_ddp_naive",
+     "What does data parallelism cost that sums each gradient after backward?",
+     {{"step_ms", "step", "ms"},
+      {"exposed_ms", "of it communication", "ms"},
+      {"tokens_per_s", "together", "tokens/s"},
+      {"mfu_causal_pct", "MFU", "%"}}},
+    {"bench_ddp_flat",
+     "What does it save to sum all gradients in one call?",
+     {{"step_ms", "step", "ms"},
+      {"exposed_ms", "of it communication", "ms"},
+      {"tokens_per_s", "together", "tokens/s"},
+      {"mfu_causal_pct", "MFU", "%"}}},
+    {"bench_ddp_overlap",
+     "How much of communication hides when each gradient is sent as soon as it is ready?",
+     {{"step_ms", "step", "ms"},
+      {"exposed_ms", "of it communication", "ms"},
+      {"comm_alone_ms", "alone", "ms"},
+      {"tokens_per_s", "together", "tokens/s"},
+      {"mfu_causal_pct", "MFU", "%"}}},
+    {"bench_ddp_bucketed",
+     "Which size of buckets hides communication best, and does a model of buckets predict it?",
+     {{"step_ms", "step", "ms"},
+      {"exposed_ms", "of it communication", "ms"},
+      {"predicted_ms", "predicted", "ms"},
+      {"comm_alone_ms", "alone", "ms"},
+      {"predicted_best_mb", "best bucket by the model", "MB"}}},
+    {"bench_zero1",
+     "What do memory and a step become when each rank holds a part of the optimizer's state?",
+     {{"step_ms", "step", "ms"},
+      {"exposed_ms", "of it communication", "ms"},
+      {"before_step_bytes", "held before an update", "bytes"},
+      {"after_step_bytes", "after it", "bytes"},
+      {"state_bytes", "of which state", "bytes"}}},
 };
 
-static size_t newest_ok(const table *t)
+/* Whose row is shown where a bench has several variants, and it has one. */
+static const char *const shown_variants[][2] = {{"bench_allreduce", "all-reduce"},
+                                                {"bench_ddp_naive", "naive"},
+                                                {"bench_ddp_flat", "flat"},
+                                                {"bench_zero1", "zero1"}};
+
+static size_t newest_ok(const table *t, const char *variant)
 {
     size_t newest = NO_ROW;
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(table_text(t, i, "status"), "ok") == 0 &&
+            (!variant || strcmp(table_text(t, i, "variant"), variant) == 0) &&
             (newest == NO_ROW || strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) > 0 ||
              (strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) == 0 && t->rows[i] > t->rows[newest])))
             newest = i;
     return newest;
 }
 
-static bool print_entry(FILE *out, const char *dir, const struct entry *e, char **caption, char **commits)
+static size_t shown_row(const table *t, const char *bench)
 {
-    char *name = xasprintf("%s.csv", e->bench);
-    table *t = open_result(dir, name);
-    free(name);
-    size_t row = t ? newest_ok(t) : NO_ROW;
-    if (row != NO_ROW) {
-        table *one = table_where(t, "run_id", table_text(t, row, "run_id"), "utc", table_text(t, row, "utc"), NULL);
-        char *what = table_case(t, row);
-        fprintf(out, "| [%s](bench/%s.c) | %s | `%s`:", e->bench, e->bench, e->question, what);
-        const char *separator = " ";
-        for (const shown_column *c = e->columns; c->column; c++) {
-            double value = table_real(t, row, c->column);
-            if (value != value)
-                continue;
-            bool same = strcmp(c->what, "=") == 0;
-            fprintf(out, "%s%s%s%s", same ? " = " : separator, same ? "" : c->what, same || !*c->what ? "" : " ",
-                    number_unit(value, c->unit));
-            separator = ", ";
-        }
-        fprintf(out, " |\n");
-        free(what);
-        free(*caption);
-        *caption = table_caption(one);
-        const char *commit = table_text(one, 0, "commit");
-        if (!*commits || !strstr(*commits, commit)) { /* benches are not all run again for each commit */
-            char *more = *commits ? xasprintf("%s, %s", *commits, commit) : xstrdup(commit);
-            free(*commits);
-            *commits = more;
-        }
-        table_free(one);
-    }
-    table_free(t);
-    return row != NO_ROW;
+    size_t row = NO_ROW;
+    for (size_t i = 0; i < sizeof shown_variants / sizeof *shown_variants; i++)
+        if (strcmp(shown_variants[i][0], bench) == 0)
+            row = newest_ok(t, shown_variants[i][1]);
+    return row == NO_ROW ? newest_ok(t, NULL) : row;
 }
 
-static char *make_table(const char *dir)
+/* Makes *list "a, b" of what it has not got yet. */
+static void add_to_list(char **list, const char *separator, const char *text)
 {
-    char *text, *caption = NULL, *commits = NULL;
+    if (*list && strstr(*list, text))
+        return;
+    char *more = *list ? xasprintf("%s%s%s", *list, separator, text) : xstrdup(text);
+    free(*list);
+    *list = more;
+}
+
+static void print_row(FILE *out, const struct entry *e, const table *t, size_t row)
+{
+    char *what = table_case(t, row);
+    fprintf(out, "| [%s](bench/%s.c) | %s | `%s`:", e->bench, e->bench, e->question, what);
+    const char *separator = " ";
+    for (const shown_column *c = e->columns; c->column; c++) {
+        double value = table_real(t, row, c->column);
+        if (value != value)
+            continue;
+        bool same = strcmp(c->what, "=") == 0;
+        fprintf(out, "%s%s%s%s", same ? " = " : separator, same ? "" : c->what, same || !*c->what ? "" : " ",
+                number_unit(value, c->unit));
+        separator = ", ";
+    }
+    fprintf(out, " |\n");
+    free(what);
+}
+
+/* Of the first folder that has a row; not all benches run on every machine, nor again for each commit. */
+static bool print_entry(FILE *out, char *const *dirs, size_t count, const struct entry *e, char **machines,
+                        char **commits)
+{
+    bool printed = false;
+    char *name = xasprintf("%s.csv", e->bench);
+    for (size_t d = 0; d < count && !printed; d++) {
+        table *t = open_result(dirs[d], name);
+        const size_t row = t ? shown_row(t, e->bench) : NO_ROW;
+        if (row != NO_ROW) {
+            table *one = table_where(t, "run_id", table_text(t, row, "run_id"), "utc", table_text(t, row, "utc"), NULL);
+            char *caption = table_caption(one);
+            print_row(out, e, t, row);
+            add_to_list(machines, "; ", caption);
+            add_to_list(commits, ", ", table_text(one, 0, "commit"));
+            free(caption);
+            table_free(one);
+            printed = true;
+        }
+        table_free(t);
+    }
+    free(name);
+    return printed;
+}
+
+static char *make_table(char *const *dirs, size_t count)
+{
+    char *text, *machines = NULL, *commits = NULL;
     size_t bytes, printed = 0;
     FILE *out = text_stream(&text, &bytes);
     fprintf(out, "| binary | question | a row of it |\n|---|---|---|\n");
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
-        printed += print_entry(out, dir, &entries[i], &caption, &commits);
+        printed += print_entry(out, dirs, count, &entries[i], &machines, &commits);
     if (printed)
-        fprintf(out, "\nThe newest row of each, measured on %s, commit %s.\n", caption, commits);
+        fprintf(out, "\nNewest rows, measured on %s, commit %s.\n", machines, commits);
     fclose(out);
-    free(caption);
+    free(machines);
     free(commits);
     if (printed)
         return text;
@@ -142,15 +208,15 @@ static char *read_text(const char *path)
     return text;
 }
 
-bool readme_update(const char *dir, const char *readme)
+bool readme_update(char *const *dirs, size_t count, const char *readme)
 {
     static const char begin[] = "<!-- begin table -->\n", end[] = "<!-- end table -->";
-    char *table_of = make_table(dir), *text = table_of ? read_text(readme) : NULL;
+    char *table_of = make_table(dirs, count), *text = table_of ? read_text(readme) : NULL;
     char *first = text ? strstr(text, begin) : NULL, *last = first ? strstr(first, end) : NULL;
     char *partial = xasprintf("%s.partial", readme);
     bool done = false;
     if (!table_of) {
-        warn("'%s' has no row of a bench that went well", dir);
+        warn("'%s'%s no row of a bench that went well", dirs[0], count > 1 ? " and the others have" : " has");
     } else if (!text) {
         warn("%s: %s", readme, errno ? strerror(errno) : "empty");
     } else if (!last) {

@@ -1,0 +1,34 @@
+# Tokens a second of all ranks together against their number, a line a strategy (of bucketed its best size), the batch of a
+# rank as it is. Dashed: a step without communication, of the first strategy. A panel a context length.
+W = 900; H = 460
+load folder."/style.gp"
+n = words(seqs_shown)
+of(name, seq) = (strcol("variant") eq name && column("seq") == seq) ? column("ranks") : NaN
+text = word(variants, 1)." without communication"; style = 41; @add_key
+do for [i = 1:words(variants)] { text = word(variants, i); style = i; @add_key }
+@draw_key
+set logscale x 2
+set xtics ()
+do for [i = 1:words(ranks)] { set xtics add (word(ranks, i) word(ranks, i) + 0) }
+set xrange [0.9 * word(ranks, 1) : 1.1 * word(ranks, words(ranks))]
+set xlabel "ranks"
+set multiplot
+set tmargin at screen top_of_panels
+set bmargin at screen 0.13
+do for [p = 1:n] {
+    seq = word(seqs_shown, p) + 0
+    panel = sprintf("S %d", seq)
+    @panel_title
+    stats [*:*] [*:*] data using (column("seq") == seq ? column("tokens_per_s") * column("step_ms") / column("twin_ms") : NaN) \
+        name "rate" nooutput
+    set yrange [0 : 1.08 * rate_max]
+    set ylabel p == 1 ? "tokens a second" : ""
+    set lmargin at screen 0.1 + 0.96 * (p - 1.0) / n
+    set rmargin at screen 0.1 + 0.96 * p / n - 0.085
+    plot data using (of(word(variants, 1), seq)):(column("tokens_per_s") * column("step_ms") / column("twin_ms")) \
+             with lines linestyle 41, \
+         for [i = 1:words(variants)] data using (of(word(variants, i), seq)):(column("tokens_per_s")) \
+             with linespoints linestyle i
+    @first_panel_done
+}
+unset multiplot

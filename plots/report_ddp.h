@@ -1,0 +1,71 @@
+/* The benches of data parallelism, which have a CSV each: their rows as one list, PyTorch's beside them, and the parts of
+ * the section that is made of them. */
+#ifndef STEPBENCH_PLOTS_REPORT_DDP_H
+#define STEPBENCH_PLOTS_REPORT_DDP_H
+
+#include <stdio.h>
+
+#include "plots/report_table.h"
+
+enum { DDP_FILES = 5 };
+
+/* A row that is not `skip`, the newest of its case. */
+typedef struct ddp_entry {
+    const table *t;
+    size_t row;
+    const char *variant, *wire; /* wire: dtype of the gradients, in memory and when they are sent */
+    bool ok;
+    double exposed, low, high; /* ms, and its interval; NAN where it has none */
+    char *how;                 /* options that are not the bench's defaults: "update backward + 8 CTAs", else "" */
+    char *label;               /* variant, bucket size and how: "bucketed 25 MB (graph)" */
+} ddp_entry;
+
+/* Rows that differ in nothing but strategy, bucket size and how are a group: the same model on the same ranks. Groups are
+ * in the order of sizes, ranks, precisions and contexts, strategies in that from naive to ZeRO-1. */
+typedef struct ddp_rows {
+    table *files[DDP_FILES];
+    csv *pytorch; /* pytorch_ddp.csv, or NULL */
+    size_t n;
+    ddp_entry *all;
+} ddp_rows;
+
+ddp_rows *ddp_rows_open(const char *dir); /* NULL when no bench of them has a row there */
+void ddp_rows_free(ddp_rows *r);
+size_t ddp_group_end(const ddp_rows *r, size_t first); /* behind the last entry of the group that begins at `first` */
+/* "xl, batch 2 a rank, S 512, bf16, gradients bf16, 2 ranks". Caller frees. */
+char *ddp_group_title(const ddp_entry *e);
+const char *ddp_main_size(const ddp_rows *r); /* the size of model with the most rows */
+bool ddp_same(const ddp_entry *a, const ddp_entry *b, const char *column);
+/* Its strategy ran on as many ranks, with the same size and dtypes, with a longer context, too. */
+bool ddp_has_longer(const ddp_rows *r, const ddp_entry *e);
+
+const char *ddp_text(const ddp_entry *e, const char *column);
+double ddp_real(const ddp_entry *e, const char *column);
+bool ddp_is(const ddp_entry *e, const char *variant);
+
+/* The row of a group that stands for a strategy: of those that went well, of these with default options where there are
+ * any, the one with the least exposed time. NULL when there is none. `of` (may be NULL) becomes how many it was chosen
+ * from. */
+const ddp_entry *ddp_best(const ddp_rows *r, size_t first, size_t end, const char *variant, size_t *of);
+/* Two exposed times can be told apart: their intervals don't meet. */
+bool ddp_apart(const ddp_entry *a, const ddp_entry *b);
+
+/* A number of PyTorch's row of the same strategy, model and ranks (the fastest, if there are several), else NAN. */
+double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column);
+
+void ddp_name(ddp_entry *e); /* sets how and label */
+
+/* Four digits of a number, "-" for NAN; valid until 32 further calls. */
+const char *precise(double value);
+const char *with_interval(const ddp_entry *e); /* "1.953 [1.731, 2.204]", of the exposed time */
+
+/* Parts of the section, each of which writes nothing where it has no rows. */
+void ddp_scaling(FILE *out, const char *dir, const ddp_rows *r);
+void ddp_buckets(FILE *out, const char *dir, const ddp_rows *r);
+void ddp_zero1(FILE *out, const char *dir, const ddp_rows *r);
+void ddp_published(FILE *out, const char *dir); /* the write-ups' tables, from <dir>/../published/ */
+
+/* All rows that went well as one CSV, for the figures; false with errno set. */
+bool ddp_write(const ddp_rows *r, const char *path);
+
+#endif

@@ -1,0 +1,188 @@
+/* Buckets in the report: measured exposed time against what two models of buckets predict, and whether the bucket that
+ * the handout's model calls best can be told apart from the one that measured best. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "plots/report_ddp.h"
+#include "plots/report_parts.h"
+
+enum { MAX_SIZES = 64 };
+
+/* Rows of a group with the same options, in the order of bucket sizes. */
+typedef struct sweep {
+    const ddp_entry *e[MAX_SIZES];
+    size_t n, best; /* best: the least exposed */
+} sweep;
+
+static sweep sweep_of(const ddp_rows *r, size_t first, size_t end, const char *how)
+{
+    sweep s = {.n = 0};
+    for (size_t i = first; i < end && s.n < MAX_SIZES; i++) {
+        const ddp_entry *e = &r->all[i];
+        if (!ddp_is(e, "bucketed") || strcmp(e->how, how) != 0 || !isfinite(e->exposed))
+            continue;
+        s.e[s.n++] = e;
+        if (e->exposed < s.e[s.best]->exposed)
+            s.best = s.n - 1;
+    }
+    return s;
+}
+
+static double size_of(const ddp_entry *e)
+{
+    return ddp_real(e, "bucket_mb");
+}
+
+/* ---- the models ---- */
+
+/* The handout's, sqrt(s o w). Rows of one sweep have one fit, unless they are of several runs: then the newest counts. */
+static const ddp_entry *fitted(const sweep *s)
+{
+    const ddp_entry *newest = NULL;
+    for (size_t i = 0; i < s->n; i++)
+        if (isfinite(ddp_real(s->e[i], "predicted_best_mb")) &&
+            (!newest || strcmp(ddp_text(s->e[i], "utc"), ddp_text(newest, "utc")) > 0))
+            newest = s->e[i];
+    return newest;
+}
+
+/* Where kappa comes from: the row in which the model with contention predicts nothing. NULL unless there is one alone. */
+static const ddp_entry *calibrated(const sweep *s)
+{
+    const ddp_entry *found = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (!isfinite(ddp_real(s->e[i], "predicted_contention_ms")) && isfinite(ddp_real(s->e[i], "kappa"))) {
+            found = s->e[i];
+            count++;
+        }
+    return count == 1 ? found : NULL;
+}
+
+static const ddp_entry *nearest(const sweep *s, double mb)
+{
+    const ddp_entry *best = s->e[0];
+    for (size_t i = 1; i < s->n; i++)
+        if (fabs(log(size_of(s->e[i]) / mb)) < fabs(log(size_of(best) / mb)))
+            best = s->e[i];
+    return best;
+}
+
+/* ---- text ---- */
+
+static void print_tied(FILE *out, const sweep *s)
+{
+    size_t tied = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (i != s->best && !ddp_apart(s->e[i], s->e[s->best]))
+            fprintf(out, "%s%.6g", tied++ ? ", " : "; not told apart from it by their intervals: ", size_of(s->e[i]));
+    fprintf(out, "%s. ",
+            tied == s->n - 1 ? " MB, which is every other size: this run finds no best one"
+            : tied           ? " MB"
+                             : "; every other size is told apart from it");
+}
+
+static void print_loss(FILE *out, const sweep *s, double predicted)
+{
+    const ddp_entry *best = s->e[s->best], *used = nearest(s, predicted);
+    const double loss = used->exposed - best->exposed, least = size_of(s->e[0]), most = size_of(s->e[s->n - 1]);
+    if (predicted < least || predicted > most)
+        fprintf(out, "The predicted size is beyond those measured. ");
+    if (used == best)
+        fprintf(out, "The measured size nearest to the predicted one is that very one: using the prediction loses "
+                     "nothing here.\n\n");
+    else
+        fprintf(out,
+                "The measured size nearest to the predicted one, %.6g MB, exposes %s ms more (%s %% of the step), and "
+                "the intervals %s.\n\n",
+                size_of(used), precise(loss), number(100 * loss / ddp_real(best, "step_ms")),
+                ddp_apart(used, best) ? "separate" : "meet");
+}
+
+static void print_verdict(FILE *out, const sweep *s)
+{
+    const ddp_entry *fit = fitted(s), *kappa = calibrated(s), *best = s->e[s->best];
+    if (fit) {
+        const double predicted = ddp_real(fit, "predicted_best_mb"),
+                     contention = kappa ? ddp_real(kappa, "kappa") : NAN;
+        fprintf(out,
+                "All-reduces of this run take o + bytes / w with o %s us and w %s GB/s (off by up to %s %%), so that "
+                "the handout's best\nbucket, sqrt(s o w), is %s MB",
+                number(ddp_real(fit, "o_us")), number(ddp_real(fit, "w_gb_s")),
+                number(ddp_real(fit, "fit_residual_pct")), number(predicted));
+        if (contention > 0)
+            fprintf(out, "; with contention kappa = %s of the %.6g MB row, sqrt(kappa s o w) is %s MB",
+                    number(contention), size_of(kappa), number(predicted * sqrt(contention)));
+        else if (kappa)
+            fprintf(out, "; the %.6g MB row shows no contention (kappa %s), and that model no best bucket",
+                    size_of(kappa), number(contention));
+        fprintf(out, ".\n");
+    }
+    fprintf(out, "Measured best: %.6g MB with %s ms exposed", size_of(best), with_interval(best));
+    print_tied(out, s);
+    if (fit)
+        print_loss(out, s, ddp_real(fit, "predicted_best_mb"));
+    else
+        fprintf(out, "No model was fitted: o, the cost of a call, did not come out above 0.\n\n");
+}
+
+static void sweep_table(FILE *out, const sweep *s)
+{
+    fprintf(out,
+            "| MB | calls | largest MiB | step ms | exposed ms [95 %%] | tail ms | contention ms | handout's model ms "
+            "| with contention ms |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < s->n; i++) {
+        const ddp_entry *e = s->e[i];
+        const char *bold = i == s->best ? "**" : "";
+        fprintf(out, "| %s%.6g%s | %s | %s | %s | %s%s%s | %s | %s | %s | %s |\n", bold, size_of(e), bold,
+                ddp_text(e, "buckets"), number(ddp_real(e, "bucket_bytes") / MIB), precise(ddp_real(e, "step_ms")),
+                bold, with_interval(e), bold, precise(ddp_real(e, "tail_ms")), precise(ddp_real(e, "contention_ms")),
+                precise(ddp_real(e, "predicted_ms")), precise(ddp_real(e, "predicted_contention_ms")));
+    }
+    fprintf(out, "\n");
+}
+
+static bool said(const ddp_rows *r, size_t first, size_t i)
+{
+    for (size_t k = first; k < i; k++)
+        if (ddp_is(&r->all[k], "bucketed") && strcmp(r->all[k].how, r->all[i].how) == 0)
+            return true;
+    return false;
+}
+
+void ddp_buckets(FILE *out, const char *dir, const ddp_rows *r)
+{
+    char *text;
+    size_t bytes;
+    FILE *part = text_stream(&text, &bytes);
+    for (size_t first = 0, end; first < r->n; first = end) {
+        end = ddp_group_end(r, first);
+        for (size_t i = first; i < end; i++) {
+            if (!ddp_is(&r->all[i], "bucketed") || said(r, first, i))
+                continue;
+            const sweep s = sweep_of(r, first, end, r->all[i].how);
+            if (s.n < 2)
+                continue;
+            char *title = ddp_group_title(s.e[0]);
+            fprintf(part, "**%s%s%s**\n\n", title, *s.e[0]->how ? ", " : "", s.e[0]->how);
+            sweep_table(part, &s);
+            print_verdict(part, &s);
+            free(title);
+        }
+    }
+    fclose(part);
+    if (bytes) {
+        fprintf(
+            out,
+            "### Buckets\n\n"
+            "MB are 2^20 bytes; a tensor larger than that is a bucket of its own. The handout's model says n calls of "
+            "s bytes together cost\nn o + s / (n w): the last bucket, and what every call costs. With contention it is "
+            "o + b / w + kappa (n o + s / w): the last\nbucket, and the share kappa of the collectives' time by which "
+            "they slow compute down; kappa is measured in one row of a sweep\nand used in the others.\n\n");
+        figures(out, dir, "ddp_buckets_");
+        fputs(text, out);
+    }
+    free(text);
+}

@@ -1,0 +1,54 @@
+/* PyTorch's row for one of ours; see report_ddp.h. */
+#include <math.h>
+#include <string.h>
+
+#include "plots/report_ddp.h"
+
+static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
+{
+    const char *cell = csv_cell(c, row, column);
+    return cell && strcmp(cell, want) == 0;
+}
+
+/* Which of its strategies does the same. Its `ddp25` is its own default of 25 MB. */
+static bool is_peer(const csv *c, size_t row, const ddp_entry *e)
+{
+    static const char *const same[][2] = {{"naive", "naive"},          {"naive-grouped", "naive"}, {"flat", "flat"},
+                                          {"flat-copy", "flat"},       {"overlap", "overlap"},     {"zero1", "zero1"},
+                                          {"zero1-broadcast", "zero1"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (ddp_is(e, same[i][0]) && cell_is(c, row, "strategy", same[i][1]))
+            return true;
+    if (!ddp_is(e, "bucketed") && !ddp_is(e, "unsharded"))
+        return false;
+    const double mb = ddp_real(e, "bucket_mb");
+    return (cell_is(c, row, "strategy", "ddp") && csv_real(c, row, "bucket_mb") == mb) ||
+           (cell_is(c, row, "strategy", "ddp25") && mb == 25);
+}
+
+/* A size with other dimensions than its own, which PyTorch did not run. */
+static bool is_custom(const ddp_entry *e)
+{
+    static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (ddp_real(e, names[i]) > 0)
+            return true;
+    return false;
+}
+
+double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column)
+{
+    static const char *const alike[][2] = {
+        {"size", "size"}, {"ranks", "ranks"}, {"seq", "seq"}, {"batch_per_rank", "batch"}, {"precision", "precision"}};
+    const csv *c = r->pytorch;
+    size_t best = NO_ROW;
+    for (size_t i = 0; c && e->ok && !is_custom(e) && i < c->rows; i++) {
+        bool same = is_peer(c, i, e);
+        for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
+            same = same && cell_is(c, i, alike[k][0], ddp_text(e, alike[k][1]));
+        const double ms = same ? csv_real(c, i, "step_ms") : NAN;
+        if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
+            best = i;
+    }
+    return best == NO_ROW ? NAN : csv_real(c, best, column);
+}

@@ -1,0 +1,299 @@
+/* Data parallelism in the report: strategies from five files in one table, what is said of their order and of bucket
+ * sizes, ZeRO-1's memory, PyTorch beside them, and the file that the figures are drawn from. */
+#include "tests/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+#define BEGIN                                                                                                          \
+    "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,grad_dtype,update,max_ctas,bucket_mb,"   \
+    "global_batch,wire_dtype,buckets,step_ms,step_p5_ms,step_p95_ms,exposed_ms,exposed_lo_ms,exposed_hi_ms,"           \
+    "comm_alone_ms,wire_bytes,tokens_per_s,o_us,w_gb_s,predicted_ms,predicted_best_mb,kappa,predicted_contention_ms,"  \
+    "param_bytes,grad_bytes,state_bytes,after_init_bytes,before_step_bytes,after_step_bytes,predicted_init_bytes,"     \
+    "predicted_before_bytes,predicted_after_bytes,err_pct,machine,gpu,device,commit,utc\n"
+
+/* A row of xl in bf16. */
+typedef struct line {
+    const char *variant, *status, *time; /* of day: later ones are newer */
+    double step, exposed, half;          /* exposed -+ half is the interval */
+    double mb, state;                    /* 0: no buckets; GiB, 0: nothing about memory */
+    int ranks, ctas;
+} line;
+
+static line timed(const char *variant, double step, double exposed, double half)
+{
+    line l = {.variant = variant, .status = "ok", .time = "10:00:00", .ranks = 2};
+    l.step = step, l.exposed = exposed, l.half = half;
+    return l;
+}
+
+static line bucket(const char *variant, double mb, double step, double exposed, double half)
+{
+    line l = timed(variant, step, exposed, half);
+    l.mb = mb;
+    return l;
+}
+
+static line sharded(const char *variant, double state, double step)
+{
+    line l = bucket(variant, 25, step, 2, 0.5);
+    l.state = state;
+    return l;
+}
+
+static line with_ctas(line l, int ctas)
+{
+    l.ctas = ctas;
+    return l;
+}
+
+static line on_ranks(line l, int ranks)
+{
+    l.ranks = ranks;
+    return l;
+}
+
+static line failed(const char *variant, const char *status, const char *time)
+{
+    line l = timed(variant, 1, 1, 1);
+    l.status = status, l.time = time;
+    return l;
+}
+
+static void write_line(FILE *out, const line *l)
+{
+    static const char nothing[] = "nan,nan,nan,nan,nan,nan,nan,nan,nan,nan";
+    const double gib = 0x1p30, state = l->state * gib;
+    const bool ok = strcmp(l->status, "ok") == 0, after = strstr("naive naive-grouped flat flat-copy", l->variant);
+    fprintf(out, "1,1,bench_ddp,%s,%s,,%d,xl,2,512,bf16,policy,%s,%d,", l->variant, l->status, l->ranks,
+            after ? "after" : "buckets", l->ctas);
+    if (l->mb > 0)
+        fprintf(out, "%g", l->mb);
+    if (ok)
+        fprintf(out, ",%d,bf16,%d,%g,%g,%g,%g,%g,%g,20,1e9,%g,", 2 * l->ranks, l->mb > 0 ? 100 : 435, l->step,
+                l->step - 0.2, l->step + 0.2, l->exposed, l->exposed - l->half, l->exposed + l->half,
+                l->ranks * 2 * 512 / l->step * 1e3);
+    else
+        fprintf(out, ",nan,,nan,nan,nan,nan,nan,nan,nan,nan,nan,nan,");
+    if (ok && l->mb > 0 && !(state > 0))
+        fprintf(out, "20,330,%g,50,0.25,%s,", 100 / l->mb, l->mb > 1 ? "2" : "nan");
+    else
+        fprintf(out, "nan,nan,nan,nan,nan,nan,");
+    if (state > 0)
+        fprintf(out, "%g,%g,%.9g,%g,%g,%.9g,%g,%g,%.9g,0", 3.5 * gib, 3.5 * gib, state, 3.5 * gib, 7 * gib,
+                7 * gib + state, 3.5 * gib, 7 * gib, 7 * gib + state);
+    else
+        fputs(nothing, out);
+    fprintf(out, ",box-x2,GPU,cuda,abc,2026-11-21T%sZ\n", l->time);
+}
+
+static void write_file(const char *dir, const char *name, const line *lines, size_t n)
+{
+    char *path = folder_path(dir, name);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(BEGIN, out);
+    for (size_t i = 0; i < n; i++)
+        write_line(out, &lines[i]);
+    fclose(out);
+    free(path);
+}
+#define WRITE(dir, name, ...)                                                                                          \
+    write_file(dir, name, (const line[]){__VA_ARGS__}, sizeof((const line[]){__VA_ARGS__}) / sizeof(line))
+
+static char *machine_folder(const char *folder)
+{
+    char *results = folder_path(folder, "results"), *dir = folder_path(results, "box-x2");
+    mkdir(results, 0777);
+    mkdir(dir, 0777);
+    free(results);
+    return dir;
+}
+
+/* The report program lies beside the folder of the tests. */
+static void run(const char *arguments)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 2; up++)
+        *strrchr(self, '/') = '\0';
+    char *command = xasprintf("'%s/report' %s >/dev/null", self, arguments);
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
+    free(command);
+}
+
+/* The report of the folder; caller frees. */
+static char *report_of(const char *dir)
+{
+    char *path = folder_path(dir, "report.md");
+    run(dir);
+    char *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static void has(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted))
+        fail_msg("the report lacks '%s':\n%s", wanted, text);
+}
+
+static line naive(void)
+{
+    return timed("naive", 120, 21, 1);
+}
+
+static line overlap(void)
+{
+    return timed("overlap", 101, 2, 0.5);
+}
+
+static void strategies_stand_in_one_table(void **state)
+{
+    char *dir = machine_folder(*state), *peers = folder_path(dir, "pytorch_ddp.csv");
+    WRITE(dir, "bench_ddp_naive.csv", naive(), timed("naive-grouped", 118, 19, 1));
+    WRITE(dir, "bench_ddp_flat.csv", timed("flat", 115, 16, 0.5), failed("flat-copy", "oom", "10:00:00"));
+    WRITE(dir, "bench_ddp_overlap.csv", overlap(), with_ctas(timed("overlap", 100, 1, 0.1), 8));
+    WRITE(dir, "bench_ddp_bucketed.csv", bucket("bucketed", 1, 104, 5, 0.5), bucket("bucketed", 10, 100.5, 1.8, 0.4));
+    file_write(peers, "bench,strategy,ranks,size,seq,batch_per_rank,precision,bucket_mb,step_ms,comm_exposed_ms\n"
+                      "ddp,naive,2,xl,512,2,bf16,0,240,30\n"
+                      "ddp,naive,4,xl,512,2,bf16,0,1,1\n"
+                      "ddp,ddp,2,xl,512,2,bf16,10,201,0.01\n");
+    char *text = report_of(dir);
+    has(text, "### xl, batch 2 a rank, S 512, bf16, gradients bf16, 2 ranks");
+    has(text, "| naive | 120.0 (- ± -) | 21.00 [20.00, 22.00] | 20.00 |");
+    has(text, "| 435 | 240.0, 30.00 | 2.00 |\n");
+    has(text, "| flat-copy | oom | |");
+    has(text, "| overlap (8 CTAs) | 100.0");
+    has(text, "| 100 | 201.0, 0.010 | 2.00 |\n");
+    assert_true(strstr(text, "| naive | 120") < strstr(text, "| naive-grouped |"));
+    assert_true(strstr(text, "| overlap (8 CTAs) |") < strstr(text, "| bucketed 1 MB |"));
+    has(text, "naive ≥ flat ≥ overlap ≥ bucketed in exposed time **holds** in this run (2 of 3 neighbours told apart");
+    has(text, "bucketed 0.200 ms less than overlap (intervals meet)");
+    has(text, "`bucketed 10 MB` stands for 2 sizes of buckets");
+    has(text, "Whole steps (120.0, 115.0, 101.0, 100.5 ms): each takes no longer than the one before.");
+    has(text, "(`naive-grouped`) costs 2.000 ms less than `naive` (intervals meet)");
+    has(text, "- **Data parallelism** (xl, batch 2 a rank, S 512, bf16, gradients bf16, 2 ranks): a step of 100.5 ms");
+    has(text, "PyTorch's fastest step of this model (autocast, fp32 gradients) takes 2.00 times as long.");
+    free(text);
+    free(peers);
+    free(dir);
+}
+
+static void an_order_that_does_not_hold_is_said(void **state)
+{
+    char *dir = machine_folder(*state);
+    WRITE(dir, "bench_ddp_naive.csv", naive());
+    WRITE(dir, "bench_ddp_flat.csv", timed("flat", 121, 21.5, 1));
+    char *text = report_of(dir);
+    has(text, "naive ≥ flat in exposed time **holds only within the intervals** (0 of 1 neighbours");
+    has(text, "flat takes 1.000 ms (0.833 %) longer than naive, and their 5th to 95th percentiles don't meet.");
+    free(text);
+    WRITE(dir, "bench_ddp_flat.csv", timed("flat", 125, 26, 1));
+    text = report_of(dir);
+    has(text, "naive ≥ flat in exposed time **does not hold** in this run (1 of 1 neighbours told apart by their "
+              "intervals): flat 5.000 ms more than naive (intervals separate).");
+    free(text);
+    free(dir);
+}
+
+static void a_newer_failure_replaces_a_row(void **state)
+{
+    char *dir = machine_folder(*state);
+    WRITE(dir, "bench_ddp_naive.csv", naive(), failed("naive", "fail", "11:00:00"));
+    WRITE(dir, "bench_ddp_flat.csv", timed("flat", 115, 16, 0.5));
+    char *text = report_of(dir);
+    has(text, "| naive | fail | |");
+    assert_null(strstr(text, "| naive | 120"));
+    assert_null(strstr(text, "naive ≥ flat"));
+    free(text);
+    free(dir);
+}
+
+static void bucket_sizes_that_tie_are_named(void **state)
+{
+    char *dir = machine_folder(*state);
+    WRITE(dir, "bench_ddp_bucketed.csv", bucket("bucketed", 1, 108, 9, 1), bucket("bucketed", 10, 101, 2, 0.2),
+          bucket("bucketed", 100, 101, 2.1, 0.2), bucket("bucketed", 1000, 104, 5, 1));
+    char *text = report_of(dir);
+    has(text, "| **10** | 100 | - | 101.0 | **2.000 [1.800, 2.200]** | - | - | 10.00 | 2.000 |");
+    has(text, "o 20.0 us and w 330 GB/s");
+    has(text, "sqrt(s o w), is 50.0 MB; with contention kappa = 0.250 of the 1 MB row, sqrt(kappa s o w) is 25.0 MB.");
+    has(text,
+        "Measured best: 10 MB with 2.000 [1.800, 2.200] ms exposed; not told apart from it by their intervals: 100 "
+        "MB. ");
+    has(text,
+        "nearest to the predicted one, 100 MB, exposes 0.100 ms more (0.0990 % of the step), and the intervals meet.");
+    free(text);
+    free(dir);
+}
+
+static void sharding_is_compared_with_the_whole_state(void **state)
+{
+    char *dir = machine_folder(*state);
+    WRITE(dir, "bench_zero1.csv", sharded("unsharded", 20, 100), sharded("zero1", 10, 95));
+    char *text = report_of(dir);
+    has(text,
+        "| xl | 2 | bf16 | bf16 | zero1 | GiB | 3.50 | 3.50 | 10.0 | 3.50 / 3.50 | 7.00 / 7.00 | 17.0 / 17.0 | 0 |");
+    has(text,
+        "a rank holds 17.0 GiB after an update, unsharded 27.0 (37.0 % less); of that state 10.0, unsharded 20.0");
+    has(text, "a step takes 95.00 ms, unsharded 100.0: 5.00 % shorter (5th to 95th percentiles don't meet)");
+    has(text, "| 2 | 512 | bf16 | bf16 | zero1 25 MB | 95.00 | 0.950 |");
+    has(text, "- **ZeRO-1** (xl");
+    free(text);
+    free(dir);
+}
+
+static void figures_are_drawn_from_one_file(void **state)
+{
+    char *dir = machine_folder(*state), *out = folder_path(*state, "ddp.csv");
+    char *arguments = xasprintf("--ddp %s %s", dir, out);
+    run(arguments);
+    assert_int_equal(access(out, F_OK), -1);
+    WRITE(dir, "bench_ddp_naive.csv", naive(), on_ranks(timed("naive", 130, 30, 1), 4));
+    WRITE(dir, "bench_ddp_overlap.csv", overlap(), with_ctas(timed("overlap", 100, 1, 0.1), 8),
+          on_ranks(failed("overlap", "oom", "10:00:00"), 4));
+    run(arguments);
+    csv *c = csv_read(out);
+    assert_non_null(c);
+    assert_int_equal(c->rows, 4); /* the one without memory is left out */
+    static const char *const wanted[][5] = {{"naive", "2", "plain", "1", "1"},
+                                            {"overlap", "2", "plain", "2", "1"},
+                                            {"overlap (8 CTAs)", "2", "8-CTAs", "3", "0"},
+                                            {"naive", "4", "plain", "1", "1"}};
+    static const char *const columns[] = {"label", "ranks", "how", "place", "best"};
+    for (size_t r = 0; r < c->rows; r++)
+        for (size_t k = 0; k < 5; k++)
+            assert_string_equal(csv_cell(c, r, columns[k]), wanted[r][k]);
+    assert_string_equal(csv_cell(c, 0, "gradients"), "bf16");
+    csv_free(c);
+    char *text = report_of(dir);
+    has(text, "| 512 | bf16 | bf16 | naive | 17067 | 31508 (92.3 %) |");
+    free(text);
+    free(arguments);
+    free(out);
+    free(dir);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {in_folder(strategies_stand_in_one_table),
+                                       in_folder(an_order_that_does_not_hold_is_said),
+                                       in_folder(a_newer_failure_replaces_a_row),
+                                       in_folder(bucket_sizes_that_tie_are_named),
+                                       in_folder(sharding_is_compared_with_the_whole_state),
+                                       in_folder(figures_are_drawn_from_one_file)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

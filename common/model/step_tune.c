@@ -10,10 +10,10 @@
 #include "common/device/timer.h"
 #include "common/model/step_internal.h"
 
-enum { ROUNDS = 3, STEPS_A_ROUND = 2 };
+enum { ROUNDS = 3 };
 static const double shortest_step_ms = 15,
                     longest_step_ms = 400; /* shorter ones do not heat; longer ones cost minutes */
-static const double large_flops = 30e9, worth = 0.996, budget_s = 20, warm_s = 1;
+static const double large_flops = 30e9, worth = 0.996, budget_s = 30, warm_s = 1;
 
 /* ---- what the tuners of a step share ---- */
 
@@ -66,8 +66,7 @@ double step_tune_median(const double *ms, int n)
 
 /* ---- products ---- */
 
-/* Medians of the step with each of two algorithms for a product; they take turns, so that a drifting clock meets both.
- * The first step of a turn is at the clock that the other one left. */
+/* Medians of the step with each of two algorithms for a product; they take turns, so that a drifting clock meets both. */
 static bool race(trainer *t, const tuned_product *p, const sb_matmul_choice *const two[2], double ms[2])
 {
     device_graph *graphs[2] = {0};
@@ -78,8 +77,7 @@ static bool race(trainer *t, const tuned_product *p, const sb_matmul_choice *con
              graphs[i];
     for (int r = 0; r < ROUNDS && ok; r++)
         for (int i = 0; i < 2 && ok; i++)
-            for (int s = 0; s < STEPS_A_ROUND && ok; s++)
-                ok = step_tune_run(t, graphs[i], &rounds[i][r]);
+            ok = step_tune_run(t, graphs[i], &rounds[i][r]);
     for (int i = 0; i < 2; i++) {
         ms[i] = ok ? step_tune_median(rounds[i], ROUNDS) : 0;
         if (graphs[i])

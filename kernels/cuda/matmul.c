@@ -1,10 +1,12 @@
-/* D = op(A) op(B) + C by cuBLASLt: one look-up of the shape's plan and one call. Adding C costs its bytes, no launch,
- * so a residual stream or a gradient that accumulates is fused. Sums are fp32; split fp32 is in matmul_split.c. */
+/* D = op(A) op(B) + C by cuBLASLt, or by a 16-bit kernel of our own where that was chosen: one look-up of the shape's
+ * plan and one call. Adding C costs its bytes, no launch, so a residual stream or a gradient that accumulates is fused.
+ * Sums are fp32; split fp32 is in matmul_split.c. */
 #include "kernels/cuda/matmul.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "kernels/cuda/matmul16_sm90.h"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 
@@ -96,6 +98,9 @@ sb_status sb_cuda_matmul(sb_context *ctx, const sb_matmul *p, void *stream)
         return matmul_split_run(ctx, p, stream);
     if ((s = matmul_plans_of(ctx, p, &plans)) != SB_OK)
         return s;
+    const int columns = matmul_own_columns(&plans.plan[0]->algorithm);
+    if (columns != 0)
+        return matmul16_run(ctx, p, columns, stream);
     const matmul_operands o = {.a = p->a,
                                .b = p->b,
                                .c = p->c ? p->c : p->d,
@@ -130,7 +135,8 @@ sb_status sb_cuda_matmul_choose(sb_context *ctx, const sb_matmul *p, const sb_ma
         return s;
     memcpy(&algorithm, chosen->algorithm, sizeof algorithm);
     if (chosen->library != (int64_t)cublasLtGetVersion() || !matmul_install(ctx, &plans, &algorithm))
-        return sb_error(SB_UNSUPPORTED, "this cuBLASLt cannot run the kept choice \"%.*s\" for m %d, n %d, k %d",
+        return sb_error(SB_UNSUPPORTED,
+                        "this GPU or this cuBLASLt cannot run the kept choice \"%.*s\" for m %d, n %d, k %d",
                         (int)sizeof chosen->name, chosen->name, p->m, p->n, p->k);
     return SB_OK;
 }

@@ -20,8 +20,8 @@ constexpr int ROWS = 128, STEP = 64;          /* of a block's tile; of k */
 constexpr int CLUSTER = 2, WARPS = 8;         /* blocks that share B; consumer warps of a block */
 constexpr int THREADS = 32 * WARPS + 128;     /* the first warpgroup loads */
 constexpr int ROW_BYTES = 128, BOX_ROWS = 16; /* a row of a panel; rows of a warp, which it stores by itself */
-constexpr int PANEL_BYTES = STEP * ROW_BYTES; /* 64 columns of a B that lies as rows of k */
 constexpr int SMEM_LIMIT = 227 << 10;         /* of a block */
+constexpr int WIDEST_THAT_ADDS = 200;         /* columns of a plain tile that adds C: its sums wait in fp32 */
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
 /* A block's tile: 128 rows, N columns of B. B_ROWS: B lies as rows of k, else as rows of columns ("transposed"). */
@@ -39,11 +39,14 @@ struct tile {
     /* forward: gate, up, h; backward: gate and up twice, or once and h; plain: twice */
     static constexpr int SLOTS = KIND == SWIGLU_FORWARD ? 3 : KIND == SWIGLU_BACKWARD ? 4 : 2;
     static constexpr int LOADED = KIND == SWIGLU_BACKWARD ? 2 : 1; /* slots that one chunk's loads fill */
-    /* PLAIN keeps sums of up to 200 columns in fp32 until C is added. */
-    static constexpr bool WIDE = KIND == PLAIN && N <= 200;
+    /* Sums are kept in fp32 until C is added; wider tiles add nothing. */
+    static constexpr bool WIDE = KIND == PLAIN && N <= WIDEST_THAT_ADDS;
     static constexpr int WAITING = WIDE ? N / 2 : N / 4; /* registers of a result that waits to be stored */
 
-    static constexpr int PANELS = (N + 63) / 64; /* of a B that lies as rows of k: the last may be used in part */
+    /* A B that lies as rows of k comes in panels of columns, the last of which may be used in part: narrow panels with
+     * the 64-byte swizzle where wide ones would load many columns that are not used. */
+    static constexpr int PANEL_COLUMNS = N % 64 == 0 ? 64 : 32, PANELS = (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
+    static constexpr int PANEL_ROW = 2 * PANEL_COLUMNS, PANEL_BYTES = STEP * PANEL_ROW;
     static constexpr int A_BYTES = ROWS * ROW_BYTES, B_BYTES = B_ROWS ? PANELS * PANEL_BYTES : N * ROW_BYTES;
     static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
     /* B's rows that the first block of a cluster loads, the second has the rest: whole groups of 8. */
@@ -73,13 +76,13 @@ struct tile {
 
 struct params {
     CUtensorMap a;      /* boxes of 128 rows, 64 of k */
-    CUtensorMap b[2];   /* of each block of a cluster: its rows of a stage; B_ROWS: both 32 of k, 64 columns */
+    CUtensorMap b[2];   /* of each block of a cluster: its rows of a stage; B_ROWS: 32 of k, a panel's columns */
     CUtensorMap out[2]; /* gate and up, read too by backward; PLAIN: D and C */
     CUtensorMap h;
     int steps;                   /* of k */
     int tiles_m, tiles_n, tiles; /* of clusters: 256 rows */
     int group;                   /* of tiles_m that are walked together, so that their A stays in L2 */
-    /* forward stores gate and up; backward makes h again; PLAIN adds C */
+    /* forward stores gate and up; backward makes h again; WIDE adds C */
     bool option;
     /* The kernel ahead in the stream writes nothing that this one touches: it need not have ended. */
     bool beside;

@@ -95,7 +95,7 @@ __device__ __forceinline__ void plain_pair(const uint32_t (&waiting)[S::WAITING]
         sum[0] = __uint_as_float(waiting[2 * i]), sum[1] = __uint_as_float(waiting[2 * i + 1]);
     else
         word<T>::unpack(waiting[i], sum);
-    if (add)
+    if (S::WIDE && add)
         word<T>::unpack(word_at(slots, at), c);
     word_at(slots, at) = pack(T(), sum[0] + c[0], sum[1] + c[1]);
 }

@@ -59,8 +59,8 @@ __device__ __forceinline__ void produce(const params &p, uint32_t base, int rank
             if constexpr (S::B_ROWS) {
 #pragma unroll
                 for (int panel = 0; panel < S::PANELS; panel++)
-                    tma_load_2d_to_both(b + panel * PANEL_BYTES + rank * (PANEL_BYTES / 2), &p.b[0], bar,
-                                        column + panel * 64, i * STEP + rank * (STEP / 2));
+                    tma_load_2d_to_both(b + panel * S::PANEL_BYTES + rank * (S::PANEL_BYTES / 2), &p.b[0], bar,
+                                        column + panel * S::PANEL_COLUMNS, i * STEP + rank * (STEP / 2));
             } else {
                 tma_load_2d_to_both(b + rank * S::B_FIRST * ROW_BYTES, &p.b[rank], bar, i * STEP, column);
             }
@@ -87,6 +87,17 @@ struct operand_ring {
     }
 };
 
+/* Narrow panels have rows of 64 bytes, so that 8 of them are 512 bytes apart, and the 64-byte swizzle. */
+template <class S>
+__device__ __forceinline__ uint64_t descriptor_of_b(uint32_t address)
+{
+    if constexpr (S::B_ROWS && S::PANEL_COLUMNS == 32)
+        return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(S::PANEL_BYTES >> 4) << 16 |
+               (uint64_t)(512 >> 4) << 32 | 2ull << 62;
+    else
+        return wgmma_descriptor(address, S::B_ROWS ? S::PANEL_BYTES : 16);
+}
+
 template <class T, class S>
 __device__ __forceinline__ void consume(const params &p, unsigned char *smem, uint32_t base, int rank, int first,
                                         int clusters)
@@ -95,8 +106,8 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
     const int slots = S::STAGING + warp * S::WARP_BYTES, lane_place = S::place_of(lane);
     const uint32_t full = base + S::FULL, release_at = cluster_map(base + S::EMPTY, lane & 1);
     const uint64_t a0 = wgmma_descriptor(base + warp / 4 * 64 * ROW_BYTES, 16);
-    const uint64_t b0 = wgmma_descriptor(base + S::A_BYTES, S::B_ROWS ? PANEL_BYTES : 16);
-    const bool loads = S::KIND == SWIGLU_BACKWARD || (S::KIND == PLAIN && p.option);
+    const uint64_t b0 = descriptor_of_b<S>(base + S::A_BYTES);
+    const bool loads = S::KIND == SWIGLU_BACKWARD || (S::WIDE && p.option);
     operand_ring<S> operands = {base + slots, base + S::ARRIVED + 16 * warp,
                                 S::KIND == SWIGLU_BACKWARD && p.option ? 1 : 2, 0, 0};
     ring<S::STAGES> stage;
@@ -106,7 +117,7 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
 
     /* Starts the products of step i of the tile. */
     auto start = [&](int i) {
-        constexpr int B_K16 = S::B_ROWS ? 16 * ROW_BYTES : 32;
+        constexpr int B_K16 = S::B_ROWS ? 16 * S::PANEL_ROW : 32;
         const uint32_t at = stage.slot * (S::STAGE_BYTES >> 4);
         mbarrier_wait(full + 8 * stage.slot, stage.parity);
         wgmma_fence();

@@ -1,5 +1,4 @@
-/* D = A op(B) + C in bf16 by a kernel of our own for Hopper: see matmul16_sm90.cuh. Nothing calls it yet but
- * measurements, which compare it with the library. Not part of the API. */
+/* D = A op(B) + C in bf16 or fp16 by a kernel of our own for Hopper: see matmul16_sm90.cuh. Not part of the API. */
 #ifndef STEPBENCH_MATMUL16_SM90_H
 #define STEPBENCH_MATMUL16_SM90_H
 
@@ -9,15 +8,14 @@
 extern "C" {
 #endif
 
-/* Columns of a tile: 256, 200, 192, 160, 128. */
-enum { MATMUL16_TILES = 5 };
-extern const int matmul16_tiles[MATMUL16_TILES];
+enum { MATMUL16_MAX_PROPOSALS = 3 };
 
-/* SB_OK, or why not: Hopper, bf16, A not transposed, rows and pointers in whole units of 16 bytes. */
-sb_status matmul16_supported(const sb_context *ctx, const sb_matmul *p);
-/* With tiles of n columns. C, where it is given, is added before the only rounding if n <= 200, after it if it is
- * 256. */
-sb_status matmul16_run(sb_context *ctx, const sb_matmul *p, int n, void *stream);
+/* Columns of the tiles that there are, widest first, and how many; none where the device is no Hopper. With `adds` those
+ * that add C before the only rounding. */
+int matmul16_propose(sb_context *ctx, bool adds, int columns[MATMUL16_MAX_PROPOSALS]);
+/* `columns` is one of the proposals. SB_UNSUPPORTED unless operands and result have one 16-bit dtype, A is not
+ * transposed, and pointers and rows are whole units of 16 bytes. C may be D. The same call gives the same bits. */
+sb_status matmul16_run(sb_context *ctx, const sb_matmul *p, int columns, void *stream);
 
 #ifdef __cplusplus
 }

@@ -61,6 +61,10 @@ void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, siz
         snprintf(out, bytes, "own 128x128 cluster %d", matmul_own_cluster(algorithm));
         return;
     }
+    if (matmul_own_columns(algorithm) != 0) {
+        snprintf(out, bytes, "own %dx128 cluster 1x2", matmul_own_columns(algorithm));
+        return;
+    }
     const int split = matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
     shape_text(tiles, sizeof tiles / sizeof *tiles, matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID), tile,
                sizeof tile);

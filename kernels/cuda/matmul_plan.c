@@ -5,7 +5,6 @@
  * let one block add at a time, users report that the order varies, and it rounds to the output's type. OUTPUT_TYPE is
  * left out because it rounds too. */
 #include "kernels/cuda/matmul_plan.h"
-#include "kernels/cuda/matmul_fp32_sm90.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,49 +59,6 @@ int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAl
         CUBLAS_STATUS_SUCCESS)
         return narrow;
     return 0;
-}
-
-/* ---- algorithms of our own kernel, in the bytes of one of the library's ---- */
-
-typedef struct own_algorithm {
-    uint64_t magic; /* no algorithm of the library begins like this: its first word is a small number */
-    int64_t cluster;
-} own_algorithm;
-
-static const uint64_t own_magic = 0x32337066206e776full; /* "own fp32" */
-
-static cublasLtMatmulAlgo_t own_of(int cluster)
-{
-    const own_algorithm own = {own_magic, cluster};
-    cublasLtMatmulAlgo_t algorithm = {0};
-    memcpy(&algorithm, &own, sizeof own);
-    return algorithm;
-}
-
-int matmul_own_cluster(const cublasLtMatmulAlgo_t *algorithm)
-{
-    own_algorithm own;
-    memcpy(&own, algorithm, sizeof own);
-    return own.magic == own_magic ? (int)own.cluster : 0;
-}
-
-static int propose_own(sb_context *ctx, const matmul_shape *s, cublasLtMatmulAlgo_t *out, int most)
-{
-    int cluster[MATMUL_FP32_MAX_PROPOSALS];
-    const int proposed = matmul_fp32_propose(ctx, s->m, s->n, s->k, cluster), kept = proposed < most ? proposed : most;
-    for (int i = 0; i < kept; i++)
-        out[i] = own_of(cluster[i]);
-    return kept;
-}
-
-static bool accepts_own(sb_context *ctx, const matmul_shape *s, const cublasLtMatmulAlgo_t *algorithm)
-{
-    int cluster[MATMUL_FP32_MAX_PROPOSALS];
-    const int proposed = matmul_fp32_propose(ctx, s->m, s->n, s->k, cluster), wanted = matmul_own_cluster(algorithm);
-    for (int i = 0; i < proposed; i++)
-        if (cluster[i] == wanted)
-            return true;
-    return false;
 }
 
 /* ---- descriptors ---- */
@@ -187,8 +143,8 @@ static bool places_result(const matmul_plan *plan, const cublasLtMatmulAlgo_t *a
 
 bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
 {
-    if (plan->shape.own || matmul_own_cluster(algorithm) != 0)
-        return plan->shape.own && accepts_own(ctx, &plan->shape, algorithm);
+    if (plan->shape.own || matmul_is_own(algorithm))
+        return matmul_own_accepts(ctx, &plan->shape, algorithm);
     cublasLtMatmulHeuristicResult_t result;
     const int scheme = matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
     const bool splits = matmul_algorithm_get(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) > 1;
@@ -220,17 +176,24 @@ static int propose(sb_context *ctx, matmul_plan *plan, cublasLtMatmulAlgo_t *out
 int matmul_plan_candidates(sb_context *ctx, matmul_plan *plan, cublasLtMatmulAlgo_t *out)
 {
     cublasStatus_t status;
-    return plan->shape.own ? propose_own(ctx, &plan->shape, out, MATMUL_MAX_CANDIDATES)
-                           : propose(ctx, plan, out, MATMUL_MAX_CANDIDATES, &status);
+    return plan->shape.own ? 0 : propose(ctx, plan, out, MATMUL_MAX_CANDIDATES, &status);
+}
+
+static sb_status prepare_own(sb_context *ctx, matmul_plan *plan)
+{
+    const matmul_shape *s = &plan->shape;
+    cublasLtMatmulAlgo_t candidates[MATMUL_MAX_OWN];
+    if (matmul_own_candidates(ctx, s, candidates) < 1)
+        return sb_error(SB_UNSUPPORTED, "the fp32 matmul cannot run m %d, n %d, k %d", s->m, s->n, s->k);
+    plan->algorithm = candidates[0];
+    return SB_OK;
 }
 
 static sb_status prepare(sb_context *ctx, matmul_plan *plan)
 {
     const matmul_shape *s = &plan->shape;
     if (s->own)
-        return propose_own(ctx, s, &plan->algorithm, 1) == 1
-                   ? SB_OK
-                   : sb_error(SB_UNSUPPORTED, "the fp32 matmul cannot run m %d, n %d, k %d", s->m, s->n, s->k);
+        return prepare_own(ctx, plan);
     cublasStatus_t status = describe(plan);
     if (status != CUBLAS_STATUS_SUCCESS)
         return sb_cublas_status(status, "matmul descriptors");

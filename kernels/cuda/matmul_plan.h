@@ -1,6 +1,5 @@
-/* One product, by cuBLASLt or by the fp32 kernel for Hopper: its descriptors and its algorithm, made once for a shape
- * and kept in the context.
- * Not part of the API. */
+/* One product, by cuBLASLt or by a kernel of our own for Hopper: its descriptors and its algorithm, made once for a shape
+ * and kept in the context. Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_PLAN_H
 #define STEPBENCH_CUDA_MATMUL_PLAN_H
 
@@ -14,7 +13,8 @@ extern "C" {
 
 enum {
     MATMUL_MAX_ALIGNMENT = 16, /* bytes: no kernel asks for more, and more classes would part equal shapes */
-    MATMUL_MAX_CANDIDATES = 24
+    MATMUL_MAX_CANDIDATES = 24,
+    MATMUL_MAX_OWN = 4 /* algorithms of our own for one shape */
 };
 
 /* All that an algorithm depends on, as in sb_matmul. Ints only, so that equal shapes are equal bytes. */
@@ -28,7 +28,7 @@ typedef struct matmul_shape {
     int device_scalars; /* alpha and beta lie in device memory */
     int align_a, align_b, align_c, align_d;
     int workspace_kib;
-    int own; /* by matmul_fp32_sm90.h: the algorithm says the size of a cluster, and there are no descriptors */
+    int own; /* by matmul_fp32_sm90.h alone: there are no descriptors */
 } matmul_shape;
 
 typedef struct matmul_plan {
@@ -55,7 +55,8 @@ int matmul_workspace_kib(const sb_context *ctx, size_t bytes);
 
 /* The plan of a shape: the one that is kept, or a new one with the library's first proposal that is acceptable. */
 sb_status matmul_plan_find(sb_context *ctx, const matmul_shape *shape, matmul_plan **out);
-/* The library's proposals, best guess first, as far as acceptable; at most MATMUL_MAX_CANDIDATES. */
+/* The library's proposals, best guess first, as far as acceptable; at most MATMUL_MAX_CANDIDATES. None where the shape
+ * is not the library's. */
 int matmul_plan_candidates(sb_context *ctx, matmul_plan *plan, cublasLtMatmulAlgo_t *out);
 /* Whether the algorithm is for this kind of plan, runs here, fits the workspace and gives the same bits every time with
  * fp32 sums. */
@@ -64,11 +65,17 @@ bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmu
 bool matmul_plan_may_split(const matmul_plan *plan);
 sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_operands *o, void *stream);
 
-/* Blocks of a cluster of our own kernel; 0 where the algorithm is the library's. */
+/* Algorithms of our own kernels, see matmul_own.h. Those that can run the shape here, best guess first; how many. */
+int matmul_own_candidates(sb_context *ctx, const matmul_shape *shape, cublasLtMatmulAlgo_t out[MATMUL_MAX_OWN]);
+/* Whether the algorithm is one of them. */
+bool matmul_own_accepts(sb_context *ctx, const matmul_shape *shape, const cublasLtMatmulAlgo_t *algorithm);
+bool matmul_is_own(const cublasLtMatmulAlgo_t *algorithm);
+/* Blocks of a cluster of matmul_fp32_sm90.h, columns of a tile of matmul16_sm90.h; 0 where the algorithm is another's. */
 int matmul_own_cluster(const cublasLtMatmulAlgo_t *algorithm);
+int matmul_own_columns(const cublasLtMatmulAlgo_t *algorithm);
 
 /* "#66 128x256 cluster 2x1 stages 64xauto splitk 1": the library's numbers, rows of column-major D (our columns) first,
- * as in the names of its kernels. "own 128x128 cluster 4": our kernel. */
+ * as in the names of its kernels. "own 128x128 cluster 4", "own 200x128 cluster 1x2": our kernels for fp32, for 16 bits. */
 void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes);
 /* An attribute of an algorithm, 0 where it has none. */
 int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute);

@@ -1,4 +1,5 @@
-/* Chooses the algorithm of a matmul by timing: the library's proposals, then variations of the fastest of them.
+/* Chooses the algorithm of a matmul by timing: the library's proposals, variations of the fastest of them, and those of
+ * our own kernels.
  *
  * A slow one is dropped after a few calls. The others get the median of a few batches of about 0.4 ms. At the end the
  * first proposal and the fastest run in turns, so that a drifting clock meets both, and the first stays unless it is
@@ -8,7 +9,8 @@
  * Short batches on a cool GPU do not show that, and long ones did not predict it either (measured: a step of xl whose
  * products were chosen in turns of 30 ms took 2 % longer). The library's first proposals ran there at a clock 7 % higher
  * than the fastest of short batches. So for a large product the first one stays unless another is much faster; whoever
- * has a whole step to run can race it against its rivals there. */
+ * has a whole step to run can race it against its rivals there. The best of our own is the first of them if it is near:
+ * it gains on the library's as the clock falls. */
 #include "kernels/cuda/matmul.h"
 
 #include <math.h>
@@ -16,7 +18,8 @@
 
 #include "kernels/cuda/train.h"
 
-enum { MAX_VARIATIONS = 16, MAX_TRIALS = MATMUL_MAX_CANDIDATES + MAX_VARIATIONS, ROUNDS = 5, FEW_ROUNDS = 3 };
+enum { MAX_VARIATIONS = 16, MAX_TRIALS = MATMUL_MAX_CANDIDATES + MAX_VARIATIONS + MATMUL_MAX_OWN };
+enum { ROUNDS = 5, FEW_ROUNDS = 3 };
 enum { SHORTEST_PART = 256 };                                    /* of k, in a split that the library did not propose */
 static const float warm_ms = 10, batch_ms = 0.4f, slow_ms = 2;   /* a call of slow_ms gets few rounds */
 static const double large_flops = 30e9;                          /* a product that brings the GPU to its power limit */
@@ -150,8 +153,6 @@ static int vary(const tuner *t, const cublasLtMatmulAlgo_t *base, cublasLtMatmul
                                         CUBLASLT_CLUSTER_SHAPE_1x2x1, CUBLASLT_CLUSTER_SHAPE_2x2x1,
                                         CUBLASLT_CLUSTER_SHAPE_4x1x1, CUBLASLT_CLUSTER_SHAPE_1x4x1};
     int n = 0;
-    if (matmul_own_cluster(base) != 0) /* all there are have been proposed */
-        return 0;
     if (capability(base, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT)) {
         const uint32_t swizzle = !matmul_algorithm_get(base, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING);
         out[n] = *base;
@@ -176,17 +177,20 @@ static int vary(const tuner *t, const cublasLtMatmulAlgo_t *base, cublasLtMatmul
 
 static sb_status try_all(tuner *t)
 {
-    cublasLtMatmulAlgo_t candidates[MATMUL_MAX_CANDIDATES], variations[MAX_VARIATIONS];
+    cublasLtMatmulAlgo_t candidates[MATMUL_MAX_CANDIDATES], variations[MAX_VARIATIONS], own[MATMUL_MAX_OWN];
     const int proposed = matmul_plan_candidates(t->ctx, t->plans.plan[0], candidates);
+    const int owned = matmul_own_candidates(t->ctx, &t->plans.plan[0]->shape, own);
     sb_status s = SB_OK;
     for (int i = 0; s == SB_OK && i < proposed; i++)
         s = try_algorithm(t, &candidates[i]);
-    if (s == SB_OK && t->count == 0)
-        return sb_error(SB_UNSUPPORTED, "no algorithm that cuBLASLt proposed for m %d, n %d, k %d could run", t->p->m,
-                        t->p->n, t->p->k);
-    const int varied = s == SB_OK ? vary(t, &t->trials[t->fastest].algorithm, variations) : 0;
+    const int varied = s == SB_OK && t->count > 0 ? vary(t, &t->trials[t->fastest].algorithm, variations) : 0;
     for (int i = 0; s == SB_OK && i < varied; i++)
         s = try_algorithm(t, &variations[i]);
+    for (int i = 0; s == SB_OK && i < owned; i++)
+        s = try_algorithm(t, &own[i]);
+    if (s == SB_OK && t->count == 0)
+        return sb_error(SB_UNSUPPORTED, "no algorithm that was proposed for m %d, n %d, k %d could run", t->p->m,
+                        t->p->n, t->p->k);
     return s;
 }
 
@@ -225,18 +229,29 @@ static sb_status decide(tuner *t, sb_matmul_choice *chosen)
     return SB_OK;
 }
 
-/* The fastest of the others, if they are near. */
+/* The fastest trial that is near, and neither chosen nor named yet; -1 where there is none. */
+static int next_rival(const tuner *t, const sb_matmul_choice *chosen, const bool *named, bool own)
+{
+    int best = -1;
+    for (int i = 0; i < t->count; i++)
+        if (!named[i] && (!own || matmul_is_own(&t->trials[i].algorithm)) &&
+            memcmp(chosen->algorithm, &t->trials[i].algorithm, sizeof t->trials[i].algorithm) != 0 &&
+            t->trials[i].ms <= near_enough * t->trials[t->fastest].ms &&
+            (best < 0 || t->trials[i].ms < t->trials[best].ms))
+            best = i;
+    return best;
+}
+
+/* The best of our own, then the fastest of the others. */
 static void name_rivals(const tuner *t, const sb_matmul_choice *chosen, sb_matmul_choice *rivals, int most)
 {
     bool named[MAX_TRIALS] = {false};
     memset(rivals, 0, (size_t)most * sizeof *rivals);
     for (int n = 0; n < most; n++) {
-        int best = -1;
-        for (int i = 0; i < t->count; i++)
-            if (!named[i] && memcmp(chosen->algorithm, &t->trials[i].algorithm, sizeof t->trials[i].algorithm) != 0 &&
-                (best < 0 || t->trials[i].ms < t->trials[best].ms))
-                best = i;
-        if (best < 0 || t->trials[best].ms > near_enough * t->trials[t->fastest].ms)
+        int best = n == 0 ? next_rival(t, chosen, named, true) : -1;
+        if (best < 0)
+            best = next_rival(t, chosen, named, false);
+        if (best < 0)
             return;
         named[best] = true;
         describe(t, &t->trials[best].algorithm, chosen->first_ms, t->trials[best].ms, &rivals[n]);

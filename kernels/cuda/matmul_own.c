@@ -9,7 +9,8 @@
 #include "kernels/cuda/matmul_fp32_sm90.h"
 #include "kernels/cuda/matmul_plan.h"
 
-/* A cluster's tile has 256 rows: below half of that most of its work would be lost. */
+/* A cluster's tile has 256 rows: below half of that most of its work would be lost. Rows of the result are whole units,
+ * too: the engine that stores it writes 16 bytes at a time, also behind the end of a row. */
 enum { ROWS_16_LEAST = 128, ROW_UNIT_16 = 8 };
 
 static_assert((int)MATMUL_MAX_OWN >= (int)MATMUL_FP32_MAX_PROPOSALS &&
@@ -50,7 +51,7 @@ static bool whole_units_16(const matmul_shape *s)
 static bool suits_16(const matmul_shape *s)
 {
     return (s->dtype == SB_BF16 || s->dtype == SB_FP16) && s->dtype_out == s->dtype && !s->transpose_a &&
-           !s->device_scalars && s->m >= ROWS_16_LEAST && whole_units_16(s);
+           !s->device_scalars && s->m >= ROWS_16_LEAST && s->n % ROW_UNIT_16 == 0 && whole_units_16(s);
 }
 
 int matmul_own_candidates(sb_context *ctx, const matmul_shape *s, cublasLtMatmulAlgo_t out[MATMUL_MAX_OWN])

@@ -64,8 +64,8 @@ static void add_case(case_list *l, const train_op *op, int kind, int m, int n, i
 static void list_own(case_list *l, const train_op *op)
 {
     static const int tiles[] = {256, 200, 160},
-                     shapes[][3] = {{128, 8, 40},      {257, 199, 63},   {300, 1001, 200}, {1000, 2568, 64},
-                                    {2100, 2567, 136}, {700, 641, 1999}, {4096, 1600, 328}};
+                     shapes[][3] = {{128, 8, 40},      {257, 200, 63},   {300, 1000, 200}, {1000, 2568, 64},
+                                    {2100, 2560, 136}, {700, 648, 1999}, {4096, 1600, 328}};
     for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
         for (int i = 0; i < 3 * 2 * 2; i++) {
             const int *s = shapes[shape], tile = i / 4;

@@ -2,31 +2,32 @@
 #include "common/device/timer.h"
 #include "common/model/step_internal.h"
 
-enum { WAYS = 3, ROUNDS = 5 };
+enum { WAYS = 3, ROUNDS = 2 };
 static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */
-static const double worth = 0.98;       /* of the time without overlap, which takes less memory */
+static const double worth = 0.99;       /* of the time without overlap, which takes less memory */
 static const double warm_s = 1;         /* overlap can gain on a cool GPU and lose at its power limit */
 
-/* Fills ms[way] with the median step; the ways take turns, so that a drifting clock meets all. */
+/* Fills ms[way] with the median step. */
 static bool measure(trainer *t, int ways, double ms[WAYS])
 {
     device_graph *graphs[WAYS] = {0};
-    double rounds[WAYS][ROUNDS];
+    samples times[WAYS] = {{0}};
     bool ok = true;
     for (int w = 0; w < ways && ok; w++) {
         overlap_use(t, (overlap)w);
         ok = step_tune_capture(t, &graphs[w]);
     }
     const double start = host_seconds();
-    for (int r = 0; r < ROUNDS && ok;) {
+    for (double once; ok && host_seconds() - start < warm_s;)
+        ok = step_tune_run(t, graphs[0], &once);
+    for (int r = 0; r < ROUNDS && ok; r++)
         for (int w = 0; w < ways && ok; w++) {
             overlap_use(t, (overlap)w);
-            ok = step_tune_run(t, graphs[w], &rounds[w][r]);
+            ok = step_tune_block(t, graphs[w], &times[w]);
         }
-        r += r > 0 || host_seconds() - start > warm_s; /* until then a round is warm-up, done again */
-    }
     for (int w = 0; w < ways; w++) {
-        ms[w] = ok ? step_tune_median(rounds[w], ROUNDS) : 0;
+        ms[w] = ok ? stats_of(&times[w]).median : 0;
+        samples_free(&times[w]);
         if (graphs[w])
             device_graph_destroy(t->dev, graphs[w]);
     }

@@ -6,6 +6,7 @@
 #ifndef STEPBENCH_MODEL_STEP_INTERNAL_H
 #define STEPBENCH_MODEL_STEP_INTERNAL_H
 
+#include "common/core/stats.h"
 #include "common/model/trainer.h"
 
 enum { PRODUCTS_MAX = 48, RIVALS = 3, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
@@ -163,7 +164,8 @@ void step_tune_begin(trainer *t, sb_optimizer_state *kept);
 void step_tune_end(trainer *t, const sb_optimizer_state *kept);
 bool step_tune_capture(trainer *t, device_graph **graph); /* NULL where steps are launched op by op */
 bool step_tune_run(trainer *t, device_graph *graph, double *ms);
-double step_tune_median(const double *ms, int n);
+bool step_tune_block(trainer *t, device_graph *graph,
+                     samples *ms); /* some steps in a row; adds those at a settled clock */
 void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p);
 
 #endif

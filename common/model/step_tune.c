@@ -10,10 +10,11 @@
 #include "common/device/timer.h"
 #include "common/model/step_internal.h"
 
-enum { ROUNDS = 3 };
+enum { ROUNDS = 2, TRIED_RIVALS = 2 };
 static const double shortest_step_ms = 15,
                     longest_step_ms = 400; /* shorter ones do not heat; longer ones cost minutes */
-static const double large_flops = 30e9, worth = 0.996, budget_s = 30, warm_s = 1;
+static const double large_flops = 30e9, worth = 0.997, budget_s = 40, warm_s = 1;
+static const double block_s = 0.4; /* the first half of it is at the clock that the contestant before it left */
 
 /* ---- what the tuners of a step share ---- */
 
@@ -54,32 +55,37 @@ bool step_tune_run(trainer *t, device_graph *graph, double *ms)
     return true;
 }
 
-double step_tune_median(const double *ms, int n)
+/* The time of a step follows the clock, and that the power of the steps before it: contestants that took turns step by step
+ * would all run at the clock that their mean power allows, and the hungriest would win. */
+bool step_tune_block(trainer *t, device_graph *graph, samples *ms)
 {
-    samples s = {0};
-    for (int i = 0; i < n; i++)
-        samples_add(&s, ms[i]);
-    const double middle = stats_of(&s).median;
-    samples_free(&s);
-    return middle;
+    const double start = host_seconds();
+    bool ok = true;
+    for (double passed = 0, one; ok && passed < block_s; passed = host_seconds() - start) {
+        ok = step_tune_run(t, graph, &one);
+        if (ok && host_seconds() - start > block_s / 2)
+            samples_add(ms, one);
+    }
+    return ok;
 }
 
 /* ---- products ---- */
 
-/* Medians of the step with each of two algorithms for a product; they take turns, so that a drifting clock meets both. */
+/* Medians of the step with each of two algorithms for a product. */
 static bool race(trainer *t, const tuned_product *p, const sb_matmul_choice *const two[2], double ms[2])
 {
     device_graph *graphs[2] = {0};
-    double rounds[2][ROUNDS];
+    samples times[2] = {{0}};
     bool ok = true;
     for (int i = 0; i < 2 && ok; i++)
         ok = t->k->train->matmul_choose(t->ctx, &p->shape, two[i]) == SB_OK && step_tune_capture(t, &graphs[i]) &&
              graphs[i];
     for (int r = 0; r < ROUNDS && ok; r++)
         for (int i = 0; i < 2 && ok; i++)
-            ok = step_tune_run(t, graphs[i], &rounds[i][r]);
+            ok = step_tune_block(t, graphs[i], &times[i]);
     for (int i = 0; i < 2; i++) {
-        ms[i] = ok ? step_tune_median(rounds[i], ROUNDS) : 0;
+        ms[i] = ok ? stats_of(&times[i]).median : 0;
+        samples_free(&times[i]);
         if (graphs[i])
             device_graph_destroy(t->dev, graphs[i]);
     }
@@ -96,7 +102,7 @@ static bool contest(trainer *t, int i)
 {
     tuned_product *p = &t->products[i];
     const sb_matmul_choice first = p->choice;
-    for (int r = 0; r < RIVALS && t->rivals[i][r].tried; r++) {
+    for (int r = 0; r < TRIED_RIVALS && t->rivals[i][r].tried; r++) {
         const sb_matmul_choice *const two[2] = {&p->choice, &t->rivals[i][r]};
         double ms[2];
         if (race(t, p, two, ms) && ms[1] < worth * ms[0])

@@ -319,7 +319,9 @@ for file; do # the comment of its sums: "# rank 0 of LABEL: 12.345 ms; compute .
     cp "$file" "$work/recording-$count" # a name of its own: gnuplot's lists are parted by blanks
     files="$files $work/recording-$count"
     labels="$labels${labels:+, }$(quoted "${about%: *ms; compute *}")"
-    sums="$sums${sums:+, }$(quoted "${about##*: }")"
+    short=$(printf '%s\n' "${about##*: }" |
+        awk '{ printf "%.1f ms, communication %.1f, exposed %.1f", $1, $7, $12 }') # of "12.345 ms; compute 6.7 ms; ..."
+    sums="$sums${sums:+, }$(quoted "$short")"
 done
 if [ "$count" -gt 0 ]; then
     for key in cpu gpu_name; do

@@ -22,7 +22,7 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
-    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,10M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12, NULL,
+    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,10M,64M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12, NULL,
      "bytes",
      "size of the op: what every rank has before an all-reduce, reduce-scatter or broadcast, and after an all-gather"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "of the elements"},

@@ -1,10 +1,14 @@
-/* Host side of the Hopper backward: workspace, tensor maps, the three launches. */
+/* Host side of the Hopper backward: workspace, which main kernel runs, the passes before and after it, and the launch of
+ * the kernel that takes every shape. */
 #include "kernels/cuda/flash_backward_sm90.cuh"
 
 #include <cuda_runtime.h>
+#include <math.h>
 
 #include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/flash_backward_layout.h"
+#include "kernels/cuda/flash_backward_passes_sm90.cuh"
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/cuda/launch_sm90.cuh"
 #include "kernels/cuda/planes.cuh"
@@ -16,20 +20,13 @@ using namespace flash_sm90;
 namespace
 {
 
-/* Query rows a step, as the kernel's tiles need them. */
+using layout = flash_backward_layout;
+
+/* Query rows a step of the wide kernel, as its tiles need them. */
 int step_rows(const sb_attention *a)
 {
     return (a->head_dim <= 64 ? 128 : 64) / (a->dtype == SB_FP32 ? 2 : 1);
 }
-
-/* Where things lie in the workspace, all 256-byte aligned. */
-struct layout {
-    int rows, blocks, padded_dim;     /* rows of lse2 and delta of a head; query blocks; 64 or 128 */
-    size_t lse2, delta, dq_sum, turn; /* offsets */
-    size_t zero_end;                  /* dq_sum .. zero_end starts as zeros */
-    size_t planes[4];                 /* q, k, v, d_o; fp32 only */
-    size_t bytes;
-};
 
 size_t aligned(size_t n)
 {
@@ -46,9 +43,10 @@ layout plan(const sb_attention *a)
     l.padded_dim = a->head_dim <= 64 ? 64 : 128;
     l.delta = aligned(heads * l.rows * 4);
     l.dq_sum = l.delta + aligned(heads * l.rows * 4);
-    l.turn = l.dq_sum + aligned(heads * l.rows * l.padded_dim * 4);
-    l.zero_end = a->deterministic ? l.turn + aligned(heads * l.blocks * 2 * 4) : l.turn;
-    l.bytes = l.zero_end;
+    l.next_job = l.dq_sum + aligned(heads * l.rows * l.padded_dim * 4);
+    l.turn = l.next_job + aligned(4);
+    l.turn_end = l.turn + aligned(heads * l.blocks * 2 * 4);
+    l.bytes = l.turn_end;
     if (a->dtype == SB_FP32) {
         const size_t q = planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
                      k = planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
@@ -59,38 +57,78 @@ layout plan(const sb_attention *a)
     return l;
 }
 
+/* Blocks that share a key tile in the wide kernel. */
+int wide_split(const sb_attention *a, int query_blocks, const int *clusters)
+{
+    const int64_t jobs = (int64_t)a->batch * a->heads_kv * ((a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS);
+    return a->deterministic ? 1 : choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
+}
+
+/* Whether the narrow kernel runs: unless there are so few long jobs that sharing them among several blocks is faster. Times are in
+ * steps of the wide kernel, 128 queries: a step of 64 of the narrow one is 0.31 of that, and a start costs half as much. */
+bool prefers_narrow(const sb_context *ctx, const sb_attention *a, const layout &l, const int *clusters)
+{
+    if (a->dtype == SB_FP32 || a->head_dim > 64)
+        return false;
+    const double jobs = (double)a->batch * a->heads_kv * ((a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS);
+    const double steps = (double)l.blocks * (a->heads / a->heads_kv), work = jobs * steps * (a->causal ? 0.5 : 1.0);
+    const int split = wide_split(a, l.blocks, clusters);
+    const int at_once = clusters[split == 8 ? 3 : split / 2];
+    const double wide = fmax(3 + steps / split, (3 * jobs + work / split) / at_once);
+    const double narrow = 1.5 + 0.62 * fmax(steps, work / ctx->sm_count);
+    return a->deterministic || narrow <= wide;
+}
+
+template <class M, int DP>
+sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool sums, bool turns, cudaStream_t stream)
+{
+    char *const w = (char *)a->workspace;
+    prepare_params p = {};
+    p.o = a->o, p.d_o = a->d_o, p.lse = a->lse;
+    p.lse2 = (float *)(w + l.lse2), p.delta = (float *)(w + l.delta);
+    const size_t zero = sums ? l.dq_sum : l.next_job;
+    p.zero = (float4 *)(w + zero), p.zero_count = (int64_t)((turns ? l.turn_end : l.turn) - zero) / 16;
+    if (!sums)
+        p.dq = a->dq;
+    p.batch = a->batch, p.heads = a->heads, p.seq_q = a->seq_q;
+    p.rows = l.rows, p.head_dim = a->head_dim;
+    const int64_t warps = (int64_t)a->batch * a->heads * l.rows / prepare_shape<M, DP>::CHUNK,
+                  most = (int64_t)ctx->sm_count * 16;
+    const unsigned blocks = (unsigned)((warps + 7) / 8 < most ? (warps + 7) / 8 : most);
+    return launch_sm90("flash backward, prepare", flash_backward_prepare<M, DP>, blocks, 256, 0, 1, stream, p);
+}
+
+template <class M, int DP, int BM>
+sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
+{
+    finish_params p = {};
+    p.dq_sum = (float *)((char *)a->workspace + l.dq_sum), p.dq = a->dq.data;
+    p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
+    p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
+    p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
+    return launch_sm90("flash backward, finish", flash_backward_finish<M, DP, BM>,
+                       (unsigned)((int64_t)a->batch * a->heads * l.blocks), 256, 0, 1, stream, p);
+}
+
 template <class T, int PLANES, int DP, int BM>
-sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4], cudaStream_t stream)
+sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+                      const flash_backward_options *options, cudaStream_t stream)
 {
     using mem = backward_memory<PLANES, DP, BM>;
     using M = typename memory_type<T, PLANES>::type;
     char *const w = (char *)a->workspace;
-    const float scale = sb_attention_scale(a);
-
-    prepare_params before = {};
-    before.o = a->o, before.d_o = a->d_o, before.lse = a->lse;
-    before.lse2 = (float *)(w + l.lse2), before.delta = (float *)(w + l.delta);
-    before.zero = (float4 *)(w + l.dq_sum), before.zero_count = (int64_t)(l.zero_end - l.dq_sum) / 16;
-    before.batch = a->batch, before.heads = a->heads, before.seq_q = a->seq_q;
-    before.rows = l.rows, before.head_dim = a->head_dim;
-    const int64_t warps = (int64_t)a->batch * a->heads * l.rows, most = (int64_t)ctx->sm_count * 8;
-    const unsigned prepare_blocks = (unsigned)((warps + 7) / 8 < most ? (warps + 7) / 8 : most);
-    sb_status st =
-        launch_sm90("flash backward, prepare", flash_backward_prepare<M>, prepare_blocks, 256, 0, 1, stream, before);
-    if (st)
-        return st;
-
     backward_params p = {};
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
     const int64_t rows = (int64_t)a->batch * a->heads;
+    sb_status st;
     if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * PLANES, a->heads, a->seq_q, a->head_dim, BM)) ||
         (st = tma_map_tensor(&p.k_map, type, &in[1], a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim,
                              BACKWARD_KEYS)) ||
         (st = tma_map_tensor(&p.v_map, type, &in[2], a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim,
                              BACKWARD_KEYS)) ||
         (st = tma_map_tensor(&p.do_map, type, &in[3], a->batch * PLANES, a->heads, a->seq_q, a->head_dim, BM)) ||
-        (st = tma_map_rows(&p.lse_map, before.lse2, rows, l.rows, BM)) ||
-        (st = tma_map_rows(&p.delta_map, before.delta, rows, l.rows, BM)))
+        (st = tma_map_rows(&p.lse_map, (float *)(w + l.lse2), rows, l.rows, BM)) ||
+        (st = tma_map_rows(&p.delta_map, (float *)(w + l.delta), rows, l.rows, BM)))
         return st;
     p.dk = a->dk.data, p.dv = a->dv.data;
     p.dk_stride_b = a->dk.stride_b, p.dk_stride_h = a->dk.stride_h, p.dk_stride_s = a->dk.stride_s;
@@ -101,35 +139,46 @@ sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     p.query_blocks = l.blocks;
-    p.scale = scale, p.scale_log2 = scale * LOG2E;
+    p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     /* heads whose Q, dO and dQ sums fit in about two thirds of L2 are walked together */
     const int64_t head_bytes = (int64_t)a->seq_q * p.group * (2 * a->head_dim * (int)sizeof(M) + l.padded_dim * 4);
-    const int64_t fit = (int64_t)(40 << 20) / head_bytes, all = (int64_t)a->batch * a->heads_kv;
+    const int64_t fit = options->section > 0 ? options->section : (int64_t)(40 << 20) / head_bytes,
+                  all = (int64_t)a->batch * a->heads_kv;
     p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, DP, BM, true> : flash_backward<T, PLANES, DP, BM, false>;
-    const int64_t jobs = (int64_t)p.key_tiles * all;
     const int *const clusters = count_clusters(ctx, (const void *)kernel, BACKWARD_THREADS, mem::BYTES);
-    const int split = a->deterministic ? 1 : choose_split(jobs, p.query_blocks * p.group, a->causal, 3, clusters);
-    if ((st = launch_sm90("flash backward (Hopper)", kernel, (unsigned)(jobs * split), BACKWARD_THREADS, mem::BYTES,
-                          split, stream, p)))
-        return st;
+    const int split = wide_split(a, l.blocks, clusters);
+    return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
+                       mem::BYTES, split, stream, p);
+}
 
-    finish_params after = {};
-    after.dq_sum = p.dq_sum, after.dq = a->dq.data;
-    after.dq_stride_b = a->dq.stride_b, after.dq_stride_h = a->dq.stride_h, after.dq_stride_s = a->dq.stride_s;
-    after.heads = a->heads, after.seq_q = a->seq_q, after.head_dim = a->head_dim;
-    after.query_blocks = l.blocks, after.scale = scale;
-    return launch_sm90("flash backward, finish", flash_backward_finish<M, DP, BM>, (unsigned)(rows * l.blocks), 256, 0,
-                       1, stream, after);
+template <class T, int PLANES, int DP, int BM>
+sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+              const flash_backward_options *options, cudaStream_t stream)
+{
+    using M = typename memory_type<T, PLANES>::type;
+    const auto any = flash_backward<T, PLANES, DP, BM, true>; /* to count clusters: one block an SM, as all have */
+    const int *const clusters =
+        count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<PLANES, DP, BM>::BYTES);
+    const bool narrow = options->kernel == FLASH_BACKWARD_CHOSEN ? prefers_narrow(ctx, a, l, clusters)
+                                                                 : options->kernel == FLASH_BACKWARD_NARROW;
+    /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
+    const bool turns = narrow ? flash_backward_in_turns(a, options) : a->deterministic, sums = !(narrow && turns);
+    sb_status st = prepare<M, DP>(ctx, a, l, sums, turns, stream);
+    if (st || options->passes == 1)
+        return st;
+    st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
+                : launch_wide<T, PLANES, DP, BM>(ctx, a, l, in, options, stream);
+    return st || options->passes == 2 || !sums ? st : finish<M, DP, BM>(a, l, stream);
 }
 
 template <class T, int PLANES>
 sb_status dispatch(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-                   cudaStream_t stream)
+                   const flash_backward_options *options, cudaStream_t stream)
 {
-    return a->head_dim <= 64 ? run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, stream)
-                             : run<T, PLANES, 128, 64 / PLANES>(ctx, a, l, in, stream);
+    return a->head_dim <= 64 ? run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, options, stream)
+                             : run<T, PLANES, 128, 64 / PLANES>(ctx, a, l, in, options, stream);
 }
 
 } // namespace
@@ -142,15 +191,24 @@ extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attent
 
 extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
+    const flash_backward_options chosen = {};
+    return flash_sm90_backward_with(ctx, a, &chosen, stream);
+}
+
+extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a,
+                                              const flash_backward_options *options, void *stream)
+{
     const layout l = plan(a);
     sb_status st = sb_workspace_check(a, l.bytes);
     if (st)
         return st;
+    if (options->kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
+        return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};
-        return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, l, in, s)
-                                   : dispatch<__half, 1>(ctx, a, l, in, s);
+        return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, l, in, options, s)
+                                   : dispatch<__half, 1>(ctx, a, l, in, options, s);
     }
     char *const w = (char *)a->workspace;
     const planes_tensor t[4] = {{a->q, w + l.planes[0], a->heads, a->seq_q},
@@ -161,5 +219,5 @@ extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a,
         return st;
     const sb_tensor in[4] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
                              planes_view(&t[2], a->head_dim), planes_view(&t[3], a->head_dim)};
-    return dispatch<__nv_bfloat16, 2>(ctx, a, l, in, s);
+    return dispatch<__nv_bfloat16, 2>(ctx, a, l, in, options, s);
 }

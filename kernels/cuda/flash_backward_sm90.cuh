@@ -255,15 +255,15 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         wgmma_wait<1>();
         pin(s);
 
-        const float *const lse2 = (const float *)(smem + mem::LSE) + stage.slot * BM + column;
-        const float *const delta = (const float *)(smem + mem::DELTA) + stage.slot * BM + column;
+        const float *const lse2 = (const float *)(smem + mem::LSE) + stage.slot * BM + 2 * column;
+        const float *const delta = (const float *)(smem + mem::DELTA) + stage.slot * BM + 2 * column;
 #pragma unroll
-        for (int j = 0; j < BM / 8; j++) {
-            const float2 l = *(const float2 *)(lse2 + 8 * j);
-            s[4 * j] = exp2_approx(fmaf(s[4 * j], c, -l.x));
-            s[4 * j + 1] = exp2_approx(fmaf(s[4 * j + 1], c, -l.y));
-            s[4 * j + 2] = exp2_approx(fmaf(s[4 * j + 2], c, -l.x));
-            s[4 * j + 3] = exp2_approx(fmaf(s[4 * j + 3], c, -l.y));
+        for (int j = 0; j < BM / 16; j++) {
+            const float4 l = *(const float4 *)(lse2 + 16 * j);
+            const float pair[4] = {l.x, l.y, l.z, l.w};
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                s[8 * j + e] = exp2_approx(fmaf(s[8 * j + e], c, -pair[e / 4 * 2 + e % 2]));
         }
         const int first_query = i * BM;
         if (key_first + BACKWARD_KEYS > p.seq_k || (CAUSAL && key_first + BACKWARD_KEYS - 1 > first_query + offset)) {
@@ -281,12 +281,12 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         wgmma_wait<0>();
         pin(dp);
 #pragma unroll
-        for (int j = 0; j < BM / 8; j++) {
-            const float2 d = *(const float2 *)(delta + 8 * j);
-            dp[4 * j] = s[4 * j] * (dp[4 * j] - d.x);
-            dp[4 * j + 1] = s[4 * j + 1] * (dp[4 * j + 1] - d.y);
-            dp[4 * j + 2] = s[4 * j + 2] * (dp[4 * j + 2] - d.x);
-            dp[4 * j + 3] = s[4 * j + 3] * (dp[4 * j + 3] - d.y);
+        for (int j = 0; j < BM / 16; j++) {
+            const float4 d = *(const float4 *)(delta + 16 * j);
+            const float pair[4] = {d.x, d.y, d.z, d.w};
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                dp[8 * j + e] = s[8 * j + e] * (dp[8 * j + e] - pair[e / 4 * 2 + e % 2]);
         }
         to_operand<T, PLANES, BM / 4>(ds, dp);
 #pragma unroll
@@ -406,96 +406,6 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     if (split == 8)
         merge(constant<8>());
     cluster_sync();
-}
-
-/* ---- before: delta = rowsum(dO O), lse in base 2, zeroed sums. One warp a row of (B*H, padded Sq). ---- */
-struct prepare_params {
-    sb_tensor o, d_o;    /* (B, H, Sq, D) */
-    const float *lse;    /* (B, H, Sq) */
-    float *lse2, *delta; /* (B*H, rows): rows past Sq get +inf and 0, so that P and dS are 0 there */
-    float4 *zero;
-    int64_t zero_count; /* float4 to clear: dQ sums and turns */
-    int batch, heads, seq_q, rows, head_dim;
-};
-
-template <class M> /* M: type in memory */
-__global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p)
-{
-    wait_for_previous_kernel();
-    let_next_kernel_start();
-    const uint32_t threads = gridDim.x * blockDim.x, id = blockIdx.x * blockDim.x + threadIdx.x;
-    for (int64_t i = id; i < p.zero_count; i += threads)
-        p.zero[i] = make_float4(0, 0, 0, 0);
-    const int lane = threadIdx.x % 32;
-    const uint32_t rows = (uint32_t)p.batch * p.heads * p.rows;
-    for (uint32_t r = id / 32; r < rows; r += threads / 32) {
-        const uint32_t bh = r / p.rows, i = r - bh * p.rows, b = bh / p.heads, h = bh - b * p.heads;
-        float sum = 0, lse2 = INFINITY;
-        if (i < (uint32_t)p.seq_q) {
-            const M *const o = (const M *)p.o.data + b * p.o.stride_b + h * p.o.stride_h + i * p.o.stride_s;
-            const M *const d_o = (const M *)p.d_o.data + b * p.d_o.stride_b + h * p.d_o.stride_h + i * p.d_o.stride_s;
-            for (int d = lane * 4; d < p.head_dim; d += 128) {
-                if constexpr (sizeof(M) == 4) {
-                    const float4 x = *(const float4 *)(o + d), y = *(const float4 *)(d_o + d);
-                    sum += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
-                } else {
-                    const uint2 x = *(const uint2 *)(o + d), y = *(const uint2 *)(d_o + d);
-                    const M *const a = (const M *)&x, *const c = (const M *)&y;
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        sum += (float)a[e] * (float)c[e];
-                }
-            }
-            const float lse = p.lse[(int64_t)bh * p.seq_q + i];
-            if (lse > -INFINITY)
-                lse2 = lse * LOG2E;
-        }
-#pragma unroll
-        for (int n = 16; n; n /= 2)
-            sum += __shfl_xor_sync(~0u, sum, n);
-        if (lane == 0)
-            p.lse2[r] = lse2, p.delta[r] = sum;
-    }
-}
-
-/* ---- after: dQ sums in fragment order to rows of the tensor. One block a query block. ---- */
-struct finish_params {
-    const float *dq_sum;
-    void *dq;
-    int64_t dq_stride_b, dq_stride_h, dq_stride_s;
-    int heads, seq_q, head_dim, query_blocks;
-    float scale;
-};
-
-template <class M, int DP, int BM>
-__global__ void __launch_bounds__(256) flash_backward_finish(const finish_params p)
-{
-    constexpr int DQ_N = DP == 128 ? BM : BM / 2, PITCH = DP + 4;
-    __shared__ float rows[BM * PITCH];
-    wait_for_previous_kernel();
-    let_next_kernel_start();
-    const int block = blockIdx.x % p.query_blocks;
-    const int64_t bh = blockIdx.x / p.query_blocks;
-    const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const float4 *const from = (const float4 *)p.dq_sum + ((int64_t)blockIdx.x * 2 + wg) * (DQ_N / 8 * 128) + thread;
-    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4,
-              q0 = (DP == 128 ? 0 : wg * (BM / 2)) + 2 * (lane % 4);
-#pragma unroll
-    for (int j = 0; j < DQ_N / 8; j++) {
-        const float4 x = from[j * 128];
-        float *const to = rows + (q0 + 8 * j) * PITCH + d;
-        to[0] = x.x, to[PITCH] = x.y, to[8] = x.z, to[PITCH + 8] = x.w;
-    }
-    __syncthreads();
-    M *const head = (M *)p.dq + bh / p.heads * p.dq_stride_b + bh % p.heads * p.dq_stride_h;
-    for (int unit = threadIdx.x; unit < BM * (DP / 4); unit += 256) {
-        const int q = unit / (DP / 4), e = unit % (DP / 4) * 4, i = block * BM + q;
-        if (i >= p.seq_q || e >= p.head_dim)
-            continue;
-        const float4 x = *(const float4 *)(rows + q * PITCH + e);
-        store_pair(head + i * p.dq_stride_s + e, x.x * p.scale, x.y * p.scale);
-        store_pair(head + i * p.dq_stride_s + e + 2, x.z * p.scale, x.w * p.scale);
-    }
 }
 
 } // namespace flash_sm90

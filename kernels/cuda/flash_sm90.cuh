@@ -129,6 +129,13 @@ __device__ __forceinline__ void to_operand(uint32_t (&a)[PLANES][M], const float
     }
 }
 
+/* Where the backward keeps a number of query row i among those of its head: what a thread's fragments need of 16 rows,
+ * two pairs, lies in 16 bytes. */
+__device__ __forceinline__ constexpr int fragment_order(int i)
+{
+    return (i & ~15) | (i >> 1 & 3) << 2 | (i >> 3 & 1) << 1 | (i & 1);
+}
+
 /* Type of a tensor in memory: fp32 mode reads and writes floats, the others their own 16-bit type. */
 template <class T, int PLANES>
 struct memory_type {

@@ -13,6 +13,22 @@ size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a);
 sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream);
 sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream);
 
+/* How the backward runs, for tests and for timing one way beside another; all zeros is what flash_sm90_backward does. */
+typedef enum flash_backward_kernel {
+    FLASH_BACKWARD_CHOSEN = 0, /* by shape */
+    FLASH_BACKWARD_WIDE,       /* flash_backward_sm90.cuh, which takes every shape */
+    FLASH_BACKWARD_NARROW      /* flash_backward_narrow_sm90.cuh: head_dim <= 64, 16-bit */
+} flash_backward_kernel;
+typedef struct flash_backward_options {
+    flash_backward_kernel kernel;
+    int section; /* key/value heads walked together */
+    int blocks;  /* of the narrow kernel, at most; fewer blocks take more jobs each */
+    int turns;   /* narrow kernel, adders of dq: 1 in turns, -1 in any order unless deterministic, 0 as chosen */
+    int passes;  /* 1: the pass before the main kernel alone, 2: that and the main kernel (dq is not written) */
+} flash_backward_options;
+sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, const flash_backward_options *options,
+                                   void *stream);
+
 #ifdef __cplusplus
 }
 #endif

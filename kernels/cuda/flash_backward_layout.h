@@ -1,0 +1,30 @@
+/* What the two main kernels of the Hopper backward share on the host: where things lie in the workspace. */
+#ifndef STEPBENCH_FLASH_BACKWARD_LAYOUT_H
+#define STEPBENCH_FLASH_BACKWARD_LAYOUT_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/flash_sm90.h"
+
+/* Offsets are 256-byte aligned; all but `planes` are the same whichever kernel runs. */
+struct flash_backward_layout {
+    int rows, blocks, padded_dim; /* rows of lse2 and delta of a head; query blocks; 64 or 128 */
+    size_t lse2, delta, dq_sum;
+    size_t next_job, turn,
+        turn_end;     /* one number; two for each query block. They start as zeros, dq_sum if it is added to */
+    size_t planes[4]; /* q, k, v, d_o; fp32 only */
+    size_t bytes;
+};
+
+/* Whether the adders of a query block of dQ take turns in the narrow kernel. That saves the zeros before and the pass
+ * after, three trips of the fp32 sums through memory; but along many key tiles one that is late makes all others late. */
+static inline bool flash_backward_in_turns(const sb_attention *a, const flash_backward_options *options)
+{
+    return a->deterministic || options->turns > 0 || (options->turns == 0 && a->seq_k <= 1024);
+}
+
+/* The main kernel of flash_backward_narrow_sm90.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */
+sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, const flash_backward_layout &l,
+                                       const flash_backward_options *options, cudaStream_t stream);
+
+#endif

@@ -1,0 +1,64 @@
+/* Host side of the Hopper backward's main kernel for head_dim <= 64: tensor maps, order of the jobs, launch. */
+#include "kernels/cuda/flash_backward_narrow_sm90.cuh"
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/flash_backward_layout.h"
+#include "kernels/cuda/launch_sm90.cuh"
+#include "kernels/cuda/tma.h"
+#include "kernels/internal.h"
+
+using namespace flash_sm90;
+
+static sb_status make_maps(narrow_params &p, const sb_attention *a, const flash_backward_layout &l)
+{
+    const int bh = a->batch * a->heads;
+    sb_status st;
+    if ((st = tma_map_tensor(&p.q_map, a->dtype, &a->q, a->batch, a->heads, a->seq_q, a->head_dim, NARROW_ROWS)) ||
+        (st = tma_map_tensor(&p.do_map, a->dtype, &a->d_o, a->batch, a->heads, a->seq_q, a->head_dim, NARROW_ROWS)) ||
+        (st = tma_map_tensor(&p.k_map, a->dtype, &a->k, a->batch, a->heads_kv, a->seq_k, a->head_dim, NARROW_KEYS)) ||
+        (st = tma_map_tensor(&p.v_map, a->dtype, &a->v, a->batch, a->heads_kv, a->seq_k, a->head_dim, NARROW_KEYS)) ||
+        (st = tma_map_tensor(&p.dk_map, a->dtype, &a->dk, a->batch, a->heads_kv, a->seq_k, a->head_dim, 16)) ||
+        (st = tma_map_tensor(&p.dv_map, a->dtype, &a->dv, a->batch, a->heads_kv, a->seq_k, a->head_dim, 16)) ||
+        (st = tma_map_tensor(&p.dq_map, a->dtype, &a->dq, a->batch, a->heads, a->seq_q, a->head_dim, NARROW_ROWS)) ||
+        (st = tma_map_rows(&p.lse_map, (float *)((char *)a->workspace + l.lse2), bh, l.rows, NARROW_ROWS)) ||
+        (st = tma_map_rows(&p.delta_map, (float *)((char *)a->workspace + l.delta), bh, l.rows, NARROW_ROWS)))
+        return st;
+    return SB_OK;
+}
+
+sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, const flash_backward_layout &l,
+                                       const flash_backward_options *options, cudaStream_t stream)
+{
+    narrow_params p = {};
+    const sb_status st = make_maps(p, a, l);
+    if (st)
+        return st;
+    char *const w = (char *)a->workspace;
+    p.dq_sum = (float *)(w + l.dq_sum);
+    p.turn = flash_backward_in_turns(a, options) ? (uint32_t *)(w + l.turn) : nullptr;
+    p.next_job = (unsigned *)(w + l.next_job);
+    p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
+    p.seq_q = a->seq_q, p.seq_k = a->seq_k;
+    p.key_tiles = (a->seq_k + NARROW_KEYS - 1) / NARROW_KEYS;
+    p.query_blocks = (a->seq_q + NARROW_ROWS - 1) / NARROW_ROWS, p.block_stride = l.rows / NARROW_ROWS;
+    p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
+
+    /* A section of heads makes about two jobs for each block: what it reads and adds to is then still in L2 when the
+     * next key tile of a head comes (about 20 MB), and its long jobs are done when the chip runs out of short ones. Long
+     * rows of adders in turns get four, so that a tile and the next one of its head begin farther apart. */
+    const int all = a->batch * a->heads_kv, waves = p.turn && p.key_tiles > 8 ? 4 : 2;
+    const int section =
+        options->section > 0 ? options->section : waves * ((ctx->sm_count + p.key_tiles - 1) / p.key_tiles);
+    p.section = section < all ? section : all, p.sections = all / p.section;
+    p.jobs = p.key_tiles * all;
+
+    const int most = options->blocks > 0 ? options->blocks : ctx->sm_count;
+    const unsigned blocks = p.jobs < most ? p.jobs : most;
+    const auto kernel = a->dtype == SB_BF16 ? a->causal ? flash_backward_narrow<__nv_bfloat16, true>
+                                                        : flash_backward_narrow<__nv_bfloat16, false>
+                        : a->causal ? flash_backward_narrow<__half, true>
+                                            : flash_backward_narrow<__half, false>;
+    return launch_sm90("flash backward (Hopper, narrow)", kernel, blocks, NARROW_THREADS, narrow_memory::BYTES, 1,
+                       stream, p);
+}

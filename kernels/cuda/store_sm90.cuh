@@ -1,0 +1,64 @@
+/* The way out of a Hopper kernel: fragments to swizzled shared memory by stmatrix, from there to a tensor by TMA, and
+ * flags for other blocks. */
+#ifndef STEPBENCH_STORE_SM90_CUH
+#define STEPBENCH_STORE_SM90_CUH
+
+#include "kernels/cuda/sm90.cuh"
+
+namespace sm90
+{
+
+/* Four 8x8 matrices of 16-bit elements between registers and shared memory; lane l gives row l%8 of matrix l/8. */
+__device__ __forceinline__ void store_matrix4(uint32_t addr, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(addr), "r"(a), "r"(b), "r"(c),
+                 "r"(d)
+                 : "memory");
+}
+__device__ __forceinline__ void load_matrix4(uint32_t addr, uint32_t (&r)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(addr)
+                 : "memory");
+}
+
+/* One box of shared memory to a 4-D tensor (d, s, h, b); what lies outside the tensor is not written. The writers of the
+ * box must have called fence_async_proxy, and this thread must know that they have. */
+__device__ __forceinline__ void tma_store_4d(uint32_t src, const CUtensorMap *map, int d, int s, int h, int b)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                 "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
+                 : "memory");
+}
+/* This thread's stores so far are one group. */
+__device__ __forceinline__ void tma_store_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/* Until shared memory may be written again. */
+__device__ __forceinline__ void tma_store_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+/* Until the tensor is written. */
+__device__ __forceinline__ void tma_store_wait()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* ---- a flag in global memory, between blocks ---- */
+/* What its writer had seen or written before it stored this number is there for this thread. */
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t *p)
+{
+    uint32_t x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+    return x;
+}
+__device__ __forceinline__ void store_release(uint32_t *p, uint32_t x)
+{
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
+}
+
+} // namespace sm90
+#endif

@@ -81,7 +81,8 @@ static void check_timeline(trainer *t, size_t held_before)
     /* Gradients are all there is at the end of a step with a backward. */
     const int grad = o->grad_fp32 ? 4 : sb_dtype_bytes(o->precision->grad);
     assert_true(live == (o->mode == STEP_FORWARD ? 0 : p->elements * grad));
-    assert_true(m.allocated == held + m.arena_bytes);
+    const int64_t skipped = m.allocated - held - m.arena_bytes; /* a few pages in front of each arena */
+    assert_true(skipped > 0 && skipped <= 16 * 4096);
     const int64_t taken = (int64_t)(memory_current(bed.mem) - held_before);
     assert_true(taken >= m.allocated && taken < m.allocated + 20 * 256);
 }

@@ -48,6 +48,7 @@ struct trainer {
     float *row_loss, *loss; /* (T), (1) */
     sb_optimizer_state *state;
     int64_t resident[MEMORY_KINDS];
+    int64_t skipped; /* bytes in front of them */
 
     void *main, *side, *back; /* streams: the chain of the step, weight gradients, AdamW; those beside may be main */
     void *own_side, *own_back;

@@ -119,7 +119,7 @@ trainer_memory trainer_memory_of(const trainer *t)
         held += r.resident[i] = t->resident[i];
     for (int p = 0; p < STEP_PHASES; p++)
         r.phase_peak[p] = held + arena_peak(t->arena, (step_phase)p, MEMORY_KINDS);
-    r.allocated = held + r.arena_bytes;
+    r.allocated = held + t->skipped + r.arena_bytes;
     return r;
 }
 

@@ -117,7 +117,7 @@ typedef struct trainer_memory {
     int64_t resident[MEMORY_KINDS];  /* held from creation to trainer_free, outside the arena */
     int64_t arena_bytes;             /* the block that holds activations, temporaries, workspaces and gradients */
     int64_t phase_peak[STEP_PHASES]; /* resident and live in the arena at the worst op of each phase */
-    int64_t allocated;               /* bytes taken from the device: resident and the arena's block */
+    int64_t allocated;               /* bytes taken from the device: resident, what lies in front of it, and the arena's block */
 } trainer_memory;
 trainer_memory trainer_memory_of(const trainer *t);
 const arena *trainer_arena(const trainer *t);

@@ -72,12 +72,28 @@ bool trainer_plan_apart(trainer *t)
     return t->block != NULL;
 }
 
+/* AdamW reads all arenas at the same index at the same time. Where all of them begin alike, the memory's channels are not
+ * shared out evenly: 2 to 3 % of its rate, measured with fp32 arenas on an H200. So each begins a few pages later. */
+static size_t skew_of(memory_kind kind)
+{
+    static const size_t pages[MEMORY_KINDS] = {
+        [MEMORY_PARAM] = 1, [MEMORY_MOMENT1] = 3, [MEMORY_MOMENT2] = 5, [MEMORY_MASTER] = 7};
+    return pages[kind] * 4096;
+}
+
 static void *resident(trainer *t, size_t bytes, memory_kind kind)
 {
-    void *p = memory_alloc(t->mem, bytes, memory_kind_name(kind));
-    if (p)
-        t->resident[kind] += (int64_t)bytes;
-    return p;
+    char *p = memory_alloc(t->mem, bytes + skew_of(kind), memory_kind_name(kind));
+    if (!p)
+        return NULL;
+    t->resident[kind] += (int64_t)bytes;
+    t->skipped += (int64_t)skew_of(kind);
+    return p + skew_of(kind);
+}
+
+static void release(trainer *t, void *p, memory_kind kind)
+{
+    memory_release(t->mem, p ? (char *)p - skew_of(kind) : NULL);
 }
 
 static bool allocate(trainer *t)
@@ -162,10 +178,13 @@ void trainer_free(trainer *t)
     device_sync(t->dev);
     if (t->graph)
         device_graph_destroy(t->dev, t->graph);
-    void *const held[] = {t->param,      t->master,   t->m,    t->v,     t->ids,  t->targets,
-                          t->rope_table, t->row_loss, t->loss, t->state, t->block};
+    void *const held[] = {t->ids, t->targets, t->rope_table, t->row_loss, t->loss, t->state, t->block};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
+    release(t, t->param, MEMORY_PARAM);
+    release(t, t->master, MEMORY_MASTER);
+    release(t, t->m, MEMORY_MOMENT1);
+    release(t, t->v, MEMORY_MOMENT2);
     for (int i = 0; i < 4; i++)
         device_event_destroy(t->dev, t->mark[i]);
     device_event_destroy(t->dev, t->ready);

@@ -53,6 +53,13 @@ static void add_sequence_lengths(list *l)
             }
     add(l, one_head(2049, 2049, 128, true)); /* more tiles than any pipeline is deep */
     add(l, one_head(2049, 2049, 64, false));
+    for (int d = 64; d <= 128; d += 64) { /* more tiles than multiprocessors: blocks that stay take several */
+        test_case c = one_head(257, 257, d, true);
+        c.batch = 2;
+        c.heads = c.heads_kv = 40;
+        c.repeats = true;
+        add(l, c);
+    }
 }
 
 static void add_head_dims(list *l)

@@ -7,32 +7,11 @@
 
 #include "kernels/cuda/matmul16_layout.cuh"
 #include "kernels/cuda/swiglu_math.cuh"
+#include "kernels/cuda/store_sm90.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace matmul16
 {
-
-/* ---- TMA stores, in groups as they are committed; one thread's own ---- */
-__device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, uint32_t src, int x, int y)
-{
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(src),
-                 "r"(x), "r"(y)
-                 : "memory");
-}
-__device__ __forceinline__ void tma_store_commit()
-{
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-/* Until all have read shared memory. */
-__device__ __forceinline__ void tma_store_wait_read()
-{
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-/* Until all have written. */
-__device__ __forceinline__ void tma_store_wait()
-{
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
 
 /* What waits to be stored of a tile: accumulators (wgmma.cuh says which) rounded to pairs, or as they are. */
 template <class T, class S>

@@ -31,6 +31,13 @@ __device__ __forceinline__ void tma_store_4d(uint32_t src, const CUtensorMap *ma
                  "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
                  : "memory");
 }
+/* The same of a 2-D tensor (x, y). */
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, uint32_t src, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(src),
+                 "r"(x), "r"(y)
+                 : "memory");
+}
 /* This thread's stores so far are one group. */
 __device__ __forceinline__ void tma_store_commit()
 {

@@ -9,7 +9,7 @@
 #include "common/core/stats.h"
 #include "common/model/trainer.h"
 
-enum { PRODUCTS_MAX = 48, RIVALS = 3, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
+enum { PRODUCTS_MAX = 48, RIVALS = 2, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
 
 /* The tensors of one block that live from its forward to its backward; -1: not held. */
 typedef struct block_slots {

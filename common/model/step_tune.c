@@ -10,7 +10,7 @@
 #include "common/device/timer.h"
 #include "common/model/step_internal.h"
 
-enum { ROUNDS = 2, TRIED_RIVALS = 2 };
+enum { ROUNDS = 2 };
 static const double shortest_step_ms = 15,
                     longest_step_ms = 400; /* shorter ones do not heat; longer ones cost minutes */
 static const double large_flops = 30e9, worth = 0.997, budget_s = 40, warm_s = 1;
@@ -102,7 +102,7 @@ static bool contest(trainer *t, int i)
 {
     tuned_product *p = &t->products[i];
     const sb_matmul_choice first = p->choice;
-    for (int r = 0; r < TRIED_RIVALS && t->rivals[i][r].tried; r++) {
+    for (int r = 0; r < RIVALS && t->rivals[i][r].tried; r++) {
         const sb_matmul_choice *const two[2] = {&p->choice, &t->rivals[i][r]};
         double ms[2];
         if (race(t, p, two, ms) && ms[1] < worth * ms[0])

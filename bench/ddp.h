@@ -171,6 +171,7 @@ typedef struct ddp_reference { /* of a slice on one rank; host memory, elements 
     int64_t elements;
     float *grads;         /* sums of the first step */
     float *start, *after; /* parameters; of rank 0 alone */
+    float *reversed;      /* likewise, as `after` with sums in the opposite order; NULL where two are added */
 } ddp_reference;
 enum { DDP_CHECK_STEPS = 3 };
 void ddp_reference_clear(ddp_reference *r);

@@ -1,5 +1,9 @@
 /* What a slice must come to: one rank computes the batches of all ranks one after another, adds up their gradients
- * in the order of ranks in fp32, and updates everything itself. It knows neither communicators nor strategies. */
+ * in the order of ranks in fp32, and updates everything itself. It knows neither communicators nor strategies.
+ *
+ * Where another order of the same additions gives another sum, it does so a second time in the opposite order: how far
+ * its own parameters then are apart is what an order may change. The last bit of an fp32 sum is little, but it moves some
+ * weights across a boundary of 16 bits, and everything that the next steps compute from them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +18,14 @@ void ddp_reference_clear(ddp_reference *r)
     free(r->grads);
     free(r->start);
     free(r->after);
+    free(r->reversed);
     *r = (ddp_reference){.key = ""};
 }
 
 typedef struct batches {
     trainer *t;
     device *d;
-    int of, ranks; /* whose gradients come next */
+    int turn, ranks; /* how many have been added in this step */
     size_t n;
     float *sum, *one;
     float *first_sums; /* a copy of the first step's; NULL when it is made */
@@ -37,9 +42,9 @@ static void add_up(void *user)
     device_download(b->d, b->raw, trainer_grad_arena(b->t), bytes);
     dtype_load(dtype, b->one, b->raw, b->n);
     for (size_t i = 0; i < b->n; i++)
-        b->sum[i] = b->of == 0 ? b->one[i] : b->sum[i] + b->one[i];
+        b->sum[i] = b->turn == 0 ? b->one[i] : b->sum[i] + b->one[i];
     watchdog_beat();
-    if (b->of < b->ranks - 1)
+    if (b->turn < b->ranks - 1)
         return;
     if (b->first_sums)
         memcpy(b->first_sums, b->sum, b->n * sizeof *b->sum);
@@ -56,57 +61,71 @@ void ddp_read_params(trainer *t, float *out)
         trainer_read_param(t, &p->tensors[i], out + p->tensors[i].first);
 }
 
-static bool run(ddp_case *k, trainer *t, bool whole, ddp_reference *r)
+/* Parameters after `steps` to `after`, unless that is NULL. */
+static bool run(ddp_case *k, trainer *t, int steps, bool reversed, float *first_sums, float *after)
 {
-    const size_t n = (size_t)r->elements;
+    const size_t n = (size_t)trainer_params(t)->elements;
     batches b = {.t = t,
                  .d = k->s->dev,
                  .ranks = k->ranks,
                  .n = n,
                  .sum = xmalloc(n * sizeof *b.sum),
                  .one = xmalloc(n * sizeof *b.one),
-                 .first_sums = r->grads,
+                 .first_sums = first_sums,
                  .raw = xmalloc(n * sizeof(float))};
     bool ok = true;
     ddp_quiet_scale(t);
     trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
-    if (whole)
-        ddp_read_params(t, r->start);
-    for (int step = 0; step < (whole ? DDP_CHECK_STEPS : 1) && ok; step++)
-        for (b.of = 0; b.of < b.ranks && ok; b.of++) {
-            ddp_set_tokens(t, k->o.seed, b.of);
+    for (int step = 0; step < steps && ok; step++)
+        for (b.turn = 0; b.turn < b.ranks && ok; b.turn++) {
+            ddp_set_tokens(t, k->o.seed, reversed ? b.ranks - 1 - b.turn : b.turn);
             ok = trainer_step(t);
         }
-    if (whole)
-        ddp_read_params(t, r->after);
+    if (ok && after)
+        ddp_read_params(t, after);
     free(b.sum);
     free(b.one);
     free(b.raw);
     return ok;
 }
 
-bool ddp_reference_make(ddp_case *k, const trainer_options *slice, const char *key, ddp_reference *r, char *why,
-                        size_t why_bytes)
+/* One rank's model anew. NULL with a sentence in why. */
+static trainer *alone(ddp_case *k, const trainer_options *slice, char *why, size_t why_bytes)
 {
     const model_bench *b = k->s->user;
-    const bool whole = launch_rank(k->l) == 0;
     trainer_options o = *slice;
-    if (strcmp(r->key, key) == 0)
-        return true;
-    ddp_reference_clear(r);
     o.ranks = k->ranks;
     o.granularity = parallel_granularity(k->ranks);
     o.state_elements = 0;
-    trainer *t = trainer_create(k->s->dev, k->s->mem, b->kernels, b->ctx, &o, why, why_bytes);
+    return trainer_create(k->s->dev, k->s->mem, b->kernels, b->ctx, &o, why, why_bytes);
+}
+
+bool ddp_reference_make(ddp_case *k, const trainer_options *slice, const char *key, ddp_reference *r, char *why,
+                        size_t why_bytes)
+{
+    const bool whole = launch_rank(k->l) == 0, ordered = k->ranks > 2;
+    if (strcmp(r->key, key) == 0)
+        return true;
+    ddp_reference_clear(r);
+    trainer *t = alone(k, slice, why, why_bytes);
     if (!t)
         return false;
-    r->elements = trainer_params(t)->elements;
-    r->grads = xcalloc((unsigned long)r->elements, sizeof *r->grads);
+    const unsigned long n = (unsigned long)trainer_params(t)->elements;
+    r->elements = (int64_t)n;
+    r->grads = xcalloc(n, sizeof *r->grads);
     if (whole) {
-        r->start = xcalloc((unsigned long)r->elements, sizeof *r->start);
-        r->after = xcalloc((unsigned long)r->elements, sizeof *r->after);
+        r->start = xcalloc(n, sizeof *r->start);
+        r->after = xcalloc(n, sizeof *r->after);
+        ddp_read_params(t, r->start);
     }
-    const bool ok = run(k, t, whole, r);
+    bool ok = run(k, t, whole ? DDP_CHECK_STEPS : 1, false, r->grads, r->after);
+    if (ok && whole && ordered) {
+        trainer_free(t);
+        if (!(t = alone(k, slice, why, why_bytes)))
+            return false;
+        r->reversed = xcalloc(n, sizeof *r->reversed);
+        ok = run(k, t, DDP_CHECK_STEPS, true, NULL, r->reversed);
+    }
     if (ok)
         snprintf(r->key, sizeof r->key, "%s", key);
     else

@@ -85,6 +85,7 @@ static const bench_info info = {
              "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier.\n"
              "one-shot and two-shot are for GPUs of one host with NVLink, and for small sizes: above 8 MiB they are "
              "skipped.\n"
+             "NCCL runs with its own defaults, and what NCCL_* say; machine.csv has them.\n"
              "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
              "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"
@@ -206,5 +207,8 @@ int main(int argc, char **argv)
 {
     const session_hooks hooks = {start, run, finish, estimate_bytes};
     launch_default_ranks(option_table, "2,4,6,8");
+    /* One communicator at a time, so that an order among several is not wanted. NCCL keeps it with two more waits and
+     * an event for each call, and in a graph those are nodes on two branches that every call joins. */
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0);
     return launch_main(&info, &hooks, argc, argv);
 }

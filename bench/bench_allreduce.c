@@ -83,7 +83,8 @@ static const bench_info info = {
     .notes =
         "One row is one op (the variant), number of ranks, size, dtype and mode. A job of the largest --ranks is "
         "started;\n"
-        "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier.\n"
+        "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier;\n"
+        "in mode graph an unmeasured replay lies between, behind which the host launches the measured one.\n"
         "one-shot and two-shot are for GPUs of one host with NVLink, and for small sizes: above 8 MiB they are "
         "skipped.\n"
         "NCCL runs with its own defaults, and what NCCL_* say; machine.csv has them. Graphs have a communicator of "

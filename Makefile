@@ -147,7 +147,7 @@ BENCH_O    := $(call object,$(filter-out bench/bench_%,$(wildcard bench/*.c)))
 TESTS      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/test_*.c))
 TEST_O     := $(call object,$(filter-out tests/test_%,$(wildcard tests/*.c)))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
-GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)))
+GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)) tests/model_values.c)
 REPORT_O   := $(call object,$(wildcard plots/*.c))
 PROGRAMS   := $(BENCHES) $(if $(REPORT_O),$(BUILD)/report)
 

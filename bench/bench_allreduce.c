@@ -80,13 +80,17 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_allreduce",
     .summary = "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
-    .notes = "One row is one op (the variant), number of ranks, size, dtype and mode. A job of the largest --ranks is "
-             "started;\n"
-             "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier.\n"
-             "one-shot and two-shot are for GPUs of one host with NVLink, and for small sizes: above 8 MiB they are "
-             "skipped.\n"
-             "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
-             "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
+    .notes =
+        "One row is one op (the variant), number of ranks, size, dtype and mode. A job of the largest --ranks is "
+        "started;\n"
+        "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier;\n"
+        "in mode graph an unmeasured replay lies between, behind which the host launches the measured one.\n"
+        "one-shot and two-shot are for GPUs of one host with NVLink, and for small sizes: above 8 MiB they are "
+        "skipped.\n"
+        "NCCL runs with its own defaults, and what NCCL_* say; machine.csv has them. Graphs have a communicator of "
+        "their own.\n"
+        "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
+        "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"
                 "./bench_allreduce --bytes 1MB,10MB,100MB,1GB --dtype fp32 --mode eager\n"
                 "./bench_allreduce --device cpu --ranks 2,4,6 --variant all-reduce",
@@ -99,12 +103,20 @@ static const bench_info info = {
 
 enum { MAILBOX_MESSAGE_BYTES = 8 << 20 };
 
-typedef struct group { /* of the first ranks; what it has is made when it is first wanted */
+typedef struct world { /* a communicator */
+    bool tried;
+    comm *c; /* NULL: not made, and why */
+    char why[512];
+} world;
+
+/* What it has is made when it is first wanted. Graphs have a communicator of their own: once a call of one was captured,
+ * NCCL adds a wait and an event to each that is not. */
+typedef struct group { /* of the first ranks */
     int ranks;
-    bool comm_tried, peers_tried;
-    comm *c;  /* NULL: not made, and why */
-    peers *p; /* likewise */
-    char why_no_comm[512], why_no_peers[512];
+    world eager, graph;
+    bool peers_tried;
+    peers *p; /* NULL: not made, and why */
+    char why_no_peers[512];
 } group;
 
 static const struct {
@@ -144,13 +156,12 @@ static group *group_of(session *s, int ranks)
 }
 
 /* NULL on every rank when it can't be made. */
-static comm *communicator(session *s, group *g)
+static comm *communicator(session *s, int ranks, world *w, const char *name)
 {
-    if (!g->comm_tried)
-        g->c = comm_create(launch_of(s), s->dev, &(comm_options){.name = "world", .ranks = g->ranks}, g->why_no_comm,
-                           sizeof g->why_no_comm);
-    g->comm_tried = true;
-    return g->c;
+    if (!w->tried)
+        w->c = comm_create(launch_of(s), s->dev, &(comm_options){.name = name, .ranks = ranks}, w->why, sizeof w->why);
+    w->tried = true;
+    return w->c;
 }
 
 static peers *peers_of(session *s, group *g)
@@ -165,24 +176,26 @@ static peers *peers_of(session *s, group *g)
 static void run(session *s, const bench_case *c, row *w)
 {
     const size_t op = op_of(case_variant(c));
+    const bool graph = strcmp(case_text(c, "mode"), "graph") == 0;
     group *g = group_of(s, (int)case_int(c, "ranks"));
-    comm *world = communicator(s, g);
-    peers *own = ops[op].own && world ? peers_of(s, g) : NULL;
+    world *between = graph ? &g->graph : &g->eager;
+    comm *all = communicator(s, g->ranks, between, graph ? "graphs" : "world");
+    peers *own = ops[op].own && all ? peers_of(s, g) : NULL;
     collective k = {.s = s,
                     .l = launch_of(s),
                     .k = c,
                     .w = w,
-                    .c = world,
+                    .c = all,
                     .op = ops[op].op,
                     .p = own,
                     .algorithm = ops[op].algorithm,
                     .t = strcmp(case_text(c, "dtype"), "bf16") == 0 ? COMM_BF16 : COMM_FP32,
                     .in_place = case_int(c, "in-place"),
-                    .graph = strcmp(case_text(c, "mode"), "graph") == 0};
-    if (world && (own || !ops[op].own))
+                    .graph = graph};
+    if (all && (own || !ops[op].own))
         collective_run(&k);
     else
-        row_status_set(w, ROW_SKIP, "%s", world ? g->why_no_peers : g->why_no_comm);
+        row_status_set(w, ROW_SKIP, "%s", all ? g->why_no_peers : between->why);
 }
 
 static void finish(session *s)
@@ -190,7 +203,8 @@ static void finish(session *s)
     group *all = s->user;
     for (size_t i = option_count(s->opt, "ranks"); i-- > 0;) {
         peers_close(all[i].p);
-        comm_destroy(all[i].c);
+        comm_destroy(all[i].graph.c);
+        comm_destroy(all[i].eager.c);
     }
     free(all);
 }
@@ -206,5 +220,8 @@ int main(int argc, char **argv)
 {
     const session_hooks hooks = {start, run, finish, estimate_bytes};
     launch_default_ranks(option_table, "2,4,6,8");
+    /* One communicator at a time, so that an order among several is not wanted. NCCL keeps it with two more waits and
+     * an event for each call, and in a graph those are nodes on two branches that every call joins. */
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0);
     return launch_main(&info, &hooks, argc, argv);
 }

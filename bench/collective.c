@@ -78,7 +78,9 @@ static void plan_samples(collective *k)
     if (estimate < sample_ms) /* most of that may be the wait, which calls back to back share */
         estimate = slowest(k, k->member ? collective_burst(k, BURST) : 0);
     const int asked = (int)option_int(k->s->opt, "calls");
-    const int most = k->source ? (int)fmin(CALLS_MAX, 115 / fmax(log2(comm_size(k->c)), 1)) : CALLS_MAX;
+    k->lead_in = k->graph && !k->s->timing.cold_l2;
+    const double doublings = (k->lead_in ? 2 : 1) * fmax(log2(comm_size(k->c)), 1); /* of the sum, by a call */
+    const int most = k->source ? (int)fmin(CALLS_MAX, 115 / doublings) : CALLS_MAX;
     const int wanted = asked                  ? asked
                        : k->s->timing.cold_l2 ? 1
                        : estimate < sample_ms ? (int)ceil(sample_ms / fmax(estimate, 1e-4))

@@ -22,6 +22,7 @@ typedef struct collective {
     sb_peer_algorithm algorithm;
     comm_dtype t;
     bool in_place, graph, member;
+    bool lead_in;               /* an unmeasured replay before each that is measured */
     size_t count;               /* as in comm.h */
     size_t send_n, recv_n;      /* elements */
     double bytes;               /* of the op: what bandwidth counts */

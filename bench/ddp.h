@@ -208,7 +208,6 @@ typedef struct ddp_memo {
     size_t fit_count;
     char *sweep; /* the case of the last row but for its bucket size, and what was measured in its first row */
     double kappa;
-    char backend[64];
 } ddp_memo;
 ddp_memo *ddp_memo_of(const session *s);
 void ddp_outcomes_free(ddp_memo *m);

@@ -1,5 +1,4 @@
 /* main of the benches of data parallelism, and one case from its options to its row; see ddp.h. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,30 +30,12 @@ static void finish(session *s)
     model_finish(s);
 }
 
-/* The name of the library is that of a communicator, so the first case makes one for a moment. False, and the row
- * `skip`, when there is none. */
-static bool find_backend(ddp_case *k)
-{
-    ddp_memo *m = ddp_memo_of(k->s);
-    char why[512] = "";
-    if (*m->backend)
-        return true;
-    comm *c = comm_create(k->l, k->s->dev, &(comm_options){.name = "backend"}, why, sizeof why);
-    if (!c) {
-        row_status_set(k->w, ROW_SKIP, "%s", why);
-        return false;
-    }
-    snprintf(m->backend, sizeof m->backend, "%s", comm_backend(c));
-    comm_destroy(c);
-    return true;
-}
-
 static void run(session *s, const bench_case *c, row *w)
 {
     ddp_case k;
     ddp_rig r;
     ddp_measured m;
-    if (!ddp_case_of(s, c, w, &k) || !find_backend(&k) || !ddp_verify(&k) || s->timing.iters == 0)
+    if (!ddp_case_of(s, c, w, &k) || !ddp_verify(&k) || s->timing.iters == 0)
         return;
     if (ddp_has_column(&k, "predicted_ms"))
         ddp_fit_make(&k);

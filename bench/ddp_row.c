@@ -142,12 +142,12 @@ static void fill_case(const ddp_case *k, const ddp_rig *r, const ddp_measured *m
     row_real(k->w, "peak_bytes", peak);
     row_real(k->w, "device_used_bytes", m->used_bytes);
     row_int(k->w, "params", model_parameters(&k->o.config));
-    row_text(k->w, "backend", ddp_memo_of(k->s)->backend);
     row_int(k->w, "hosts", launch_hosts(k->l));
     row_text(k->w, "checksum", checksum);
     if (!r->member)
         return;
     const sb_dtype grads = trainer_grad_dtype(r->t);
+    row_text(k->w, "backend", parallel_backend(r->p));
     row_text(k->w, "wire_dtype", comm_dtype_name(ddp_comm_dtype(grads)));
     row_int(k->w, "bucket_bytes", largest_bucket(&r->plan->b) * sb_dtype_bytes(grads));
 }

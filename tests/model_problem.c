@@ -75,25 +75,6 @@ void step(trainer *t)
         fail_msg("a step failed: %s", sb_last_message());
 }
 
-static float *gather(trainer *t, void (*read)(trainer *, const param_tensor *, float *))
-{
-    const params *p = trainer_params(t);
-    float *all = xmalloc((size_t)p->parameters * sizeof *all), *next = all;
-    for (int i = 0; i < p->count; next += p->tensors[i++].count)
-        read(t, &p->tensors[i], next);
-    return all;
-}
-
-float *all_params(trainer *t)
-{
-    return gather(t, trainer_read_param);
-}
-
-float *all_grads(trainer *t)
-{
-    return gather(t, trainer_read_grad);
-}
-
 void set_params(trainer *t, const float *values)
 {
     const params *p = trainer_params(t);
@@ -129,14 +110,7 @@ void golden_params(trainer *t)
 
 void golden_tokens(trainer *t, int of_step)
 {
-    const trainer_options *o = trainer_options_of(t);
-    const int n = o->batch * o->seq;
-    int32_t *drawn = xmalloc(2 * (size_t)n * sizeof *drawn);
-    for (int i = 0; i < 2 * n; i++)
-        drawn[i] =
-            (int32_t)(rng_uniform(GOLDEN_SEED, (uint32_t)(GOLDEN_TOKENS + of_step), (uint64_t)i) * o->config.vocab);
-    trainer_set_tokens(t, drawn, drawn + n);
-    free(drawn);
+    draw_tokens(t, GOLDEN_SEED, (uint32_t)(GOLDEN_TOKENS + of_step));
 }
 
 static void *read_array(FILE *f, const char *path, size_t n, size_t size)
@@ -187,34 +161,6 @@ void golden_free(golden_model *g)
     free(g->params);
     free(g->autocast);
     free(g->pure);
-}
-
-double relative_l2(const float *reference, const float *got, int64_t n)
-{
-    double difference = 0, norm = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double d = (double)got[i] - reference[i];
-        difference += d * d;
-        norm += (double)reference[i] * reference[i];
-    }
-    return difference == 0 ? 0 : sqrt(difference / norm);
-}
-
-double worst_tensor(const params *p, const float *reference, const float *got, int *which)
-{
-    double worst = 0;
-    int64_t at = 0;
-    for (int i = 0; i < p->count; at += p->tensors[i++].count) {
-        const double error = relative_l2(reference + at, got + at, p->tensors[i].count);
-        if (!(error <= worst)) {
-            worst = error;
-            if (which)
-                *which = i;
-            if (isnan(error))
-                break;
-        }
-    }
-    return worst;
 }
 
 void tensors_close(const params *p, const float *reference, const float *got, double bound, const char *what)

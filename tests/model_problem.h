@@ -1,16 +1,10 @@
-/* A training step for tests: a device (the CPU, or with STEPBENCH_TEST_DEVICE=cuda the first GPU), small models, all their parameters and gradients as one array, the golden
- * models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
+/* A training step for tests: a device (the CPU, or with STEPBENCH_TEST_DEVICE=cuda the first GPU), small models, the
+ * golden models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
 #ifndef STEPBENCH_TESTS_MODEL_PROBLEM_H
 #define STEPBENCH_TESTS_MODEL_PROBLEM_H
 
-#include "common/model/trainer.h"
+#include "tests/model_values.h"
 
-typedef struct model_bed { /* what trainers stand on */
-    device *dev;
-    memory *mem;
-    const sb_kernels *kernels;
-    sb_context *ctx;
-} model_bed;
 extern model_bed bed;
 /* For setup and teardown of a group; teardown fails when a trainer left memory behind. */
 int bed_create(void **state);
@@ -25,11 +19,8 @@ extern const char *const policies[POLICIES]; /* "fp32" ... "fp16" */
 trainer *create(const trainer_options *o);   /* fails the test when that is refused */
 void step(trainer *t);                       /* one, or the test fails */
 
-/* Tensor by tensor in index order, without padding; p->parameters floats; caller frees. */
-float *all_params(trainer *t);
-float *all_grads(trainer *t);
-void set_params(trainer *t, const float *values);
-float *all_logits(trainer *t); /* (batch seq, vocab) */
+void set_params(trainer *t, const float *values); /* as all_params gives them */
+float *all_logits(trainer *t);                    /* (batch seq, vocab) */
 
 /* Parameters and tokens by the formulas of make_golden_model.py, for any dimensions. */
 void golden_params(trainer *t);
@@ -47,9 +38,6 @@ extern const char *golden_folder;
 golden_model golden_read(const char *name);
 void golden_free(golden_model *g);
 
-double relative_l2(const float *reference, const float *got, int64_t n);
-/* relative_l2 of the worst tensor of two arrays as all_params gives; its index in `which` where that is not NULL. */
-double worst_tensor(const params *p, const float *reference, const float *got, int *which);
 /* Fails the test unless worst_tensor is at most `bound`. */
 void tensors_close(const params *p, const float *reference, const float *got, double bound, const char *what);
 void same_bits(const params *p, const float *a, const float *b, const char *what);

@@ -95,6 +95,7 @@ typedef struct parallel parallel;
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes);
 void parallel_free(parallel *p);
 void parallel_sync(parallel *p);
+const char *parallel_backend(const parallel *p); /* as comm_backend */
 
 void parallel_begin(parallel *p);
 /* `stream` is main, or one that follows it in this step. */

@@ -99,6 +99,11 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
     return p;
 }
 
+const char *parallel_backend(const parallel *p)
+{
+    return comm_backend(p->comm);
+}
+
 /* ---- ending ---- */
 
 static void drop_events(const parallel *p, dist_event *const *e, int n)

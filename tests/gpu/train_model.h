@@ -3,8 +3,8 @@
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
 #define STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
 
-#include "common/model/trainer.h"
 #include "tests/gpu/program.h"
+#include "tests/model_values.h"
 
 #define MODEL_OP "trainer" /* what --op calls it; --dtype takes the name of a policy */
 
@@ -20,13 +20,6 @@ typedef struct model_shape {
     int batch, seq;
     double clip_norm;
 } model_shape;
-
-typedef struct model_bed { /* what trainers stand on */
-    device *dev;
-    memory *mem;
-    const sb_kernels *kernels;
-    sb_context *ctx;
-} model_bed;
 
 enum { MODEL_STEPS = 3 };
 /* What a few steps leave: of each tensor in index order, without padding. */
@@ -48,10 +41,8 @@ void model_tokens(trainer *t, int of_step);
 /* MODEL_STEPS steps; false with a sentence in `why`. */
 bool model_run(const model_bed *b, const trainer_options *o, outcome *out, char *why, size_t why_bytes);
 void outcome_free(outcome *o);
-float *model_params(trainer *t); /* caller frees */
 
-double model_rel_l2(const float *want, const float *got, int64_t n);
-/* rel_l2 of the worst tensor of two arrays of all tensors, and its name. */
+/* relative_l2 of the worst tensor of two arrays of all tensors, and its name. */
 double model_worst(const model_config *c, const float *want, const float *got, char *name, size_t name_bytes);
 
 /* ---- the list of cases ---- */

@@ -87,7 +87,7 @@ static bool judge_outcome(const model_test *m, const model_case *c, outcome *got
     const bool pure = strcmp(c->policy->name, "bf16-pure") == 0;
     char name[64], what[96];
     bool ok = true;
-    double error = model_rel_l2(want->logits, got->logits, logits);
+    double error = relative_l2(want->logits, got->logits, logits);
     *worst = fmax(*worst, error);
     ok = close_enough(m, c, error, bound, "logits") && ok;
     for (int s = 0; s < MODEL_STEPS; s++) {
@@ -203,14 +203,14 @@ static bool tune(model_test *m, const model_case *c)
     if (!t)
         return fail(m, c, why);
     const int64_t logits = (int64_t)o.batch * o.seq * o.config.vocab;
-    float *before = model_params(t), *got = xmalloc((size_t)logits * sizeof *got);
+    float *before = all_params(t), *got = xmalloc((size_t)logits * sizeof *got);
     model_tokens(t, 0);
     bool ok = trainer_tune(t, NULL) || fail(m, c, sb_last_message());
-    float *after = model_params(t);
+    float *after = all_params(t);
     if (ok && memcmp(before, after, (size_t)model_parameters(&o.config) * sizeof *before) != 0)
         ok = fail(m, c, "tuning has changed parameters");
     ok = ok && (trainer_read_logits(t, got) || fail(m, c, sb_last_message())) &&
-         close_enough(m, c, model_rel_l2(m->references[0].logits, got, logits), c->policy->bound, "tuned logits");
+         close_enough(m, c, relative_l2(m->references[0].logits, got, logits), c->policy->bound, "tuned logits");
     free(before);
     free(after);
     free(got);

@@ -56,33 +56,13 @@ trainer *model_create(const model_bed *b, const trainer_options *o, char *why, s
 
 void model_tokens(trainer *t, int of_step)
 {
-    const trainer_options *o = trainer_options_of(t);
-    const int n = o->batch * o->seq;
-    int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
-    for (int i = 0; i < 2 * n; i++)
-        ids[i] = (int32_t)(rng_uniform(SEED, (uint32_t)(TOKENS + of_step), (uint64_t)i) * o->config.vocab);
-    trainer_set_tokens(t, ids, ids + n);
-    free(ids);
-}
-
-static float *gather(trainer *t, void (*read)(trainer *, const param_tensor *, float *))
-{
-    const params *p = trainer_params(t);
-    float *all = xmalloc((size_t)p->parameters * sizeof *all), *next = all;
-    for (int i = 0; i < p->count; next += p->tensors[i++].count)
-        read(t, &p->tensors[i], next);
-    return all;
-}
-
-float *model_params(trainer *t)
-{
-    return gather(t, trainer_read_param);
+    draw_tokens(t, SEED, (uint32_t)(TOKENS + of_step));
 }
 
 static bool run_steps(trainer *t, outcome *out)
 {
     const trainer_options *o = trainer_options_of(t);
-    out->before = model_params(t);
+    out->before = all_params(t);
     out->logits = xmalloc((size_t)o->batch * (size_t)o->seq * (size_t)o->config.vocab * sizeof *out->logits);
     model_tokens(t, 0);
     if (!trainer_read_logits(t, out->logits))
@@ -93,10 +73,10 @@ static bool run_steps(trainer *t, outcome *out)
             return false;
         out->losses[s] = trainer_loss(t);
         if (s == 0)
-            out->first_grads = gather(t, trainer_read_grad);
+            out->first_grads = all_grads(t);
     }
-    out->grads = gather(t, trainer_read_grad);
-    out->after = model_params(t);
+    out->grads = all_grads(t);
+    out->after = all_params(t);
     return true;
 }
 
@@ -128,29 +108,12 @@ void outcome_free(outcome *o)
     *o = (outcome){.logits = NULL};
 }
 
-double model_rel_l2(const float *want, const float *got, int64_t n)
-{
-    double difference = 0, norm = 0;
-    for (int64_t i = 0; i < n; i++) {
-        difference += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        norm += (double)want[i] * want[i];
-    }
-    return difference == 0 ? 0 : sqrt(difference / norm);
-}
-
 double model_worst(const model_config *c, const float *want, const float *got, char *name, size_t name_bytes)
 {
     params *p = params_create(c);
-    double worst = 0;
-    int64_t at = 0;
-    snprintf(name, name_bytes, "none");
-    for (int i = 0; i < p->count && !isnan(worst); at += p->tensors[i++].count) {
-        const double error = model_rel_l2(want + at, got + at, p->tensors[i].count);
-        if (!(error <= worst)) {
-            worst = error;
-            snprintf(name, name_bytes, "%s", p->tensors[i].name);
-        }
-    }
+    int which = -1;
+    const double worst = worst_tensor(p, want, got, &which);
+    snprintf(name, name_bytes, "%s", which < 0 ? "none" : p->tensors[which].name);
     params_free(p);
     return worst;
 }

@@ -69,29 +69,36 @@ __device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_
     }
 }
 
-/* The rows of one thread, from row on, divided by their sums. */
+/* What the two rows of a thread, row and row + 8, are multiplied by in the end; writes their lse. */
+__device__ __forceinline__ void finish_rows(const merge_target &t, const row_state &rows, int row, float (&inverse)[2])
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        inverse[r] = rows.sum[r] > 0 ? 1 / rows.sum[r] : 0;
+        if (row + 8 * r < t.seq_q && threadIdx.x % 4 == 0)
+            t.lse[row + 8 * r] = rows.sum[r] > 0 ? rows.max[r] * t.scale + logf(rows.sum[r]) : -INFINITY;
+    }
+}
+
 template <class OUT, int D>
-__device__ __forceinline__ void store_rows(const merge_target &t, const float (&o)[D / 2], const row_state &rows,
+__device__ __forceinline__ void store_rows(const merge_target &t, const float (&o)[D / 2], const float (&inverse)[2],
                                            int row)
 {
-    const int lane = threadIdx.x % 32, column = 2 * (lane % 4);
+    const int column = 2 * (threadIdx.x % 4);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = row + 8 * r;
         if (i >= t.seq_q)
             continue;
-        const float inverse = rows.sum[r] > 0 ? 1 / rows.sum[r] : 0;
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
             if (8 * j < t.head_dim)
-                store_pair((OUT *)t.o + i * t.stride_s + 8 * j + column, o[4 * j + 2 * r] * inverse,
-                           o[4 * j + 2 * r + 1] * inverse);
-        if (lane % 4 == 0)
-            t.lse[i] = rows.sum[r] > 0 ? rows.max[r] * t.scale + logf(rows.sum[r]) : -INFINITY;
+                store_pair((OUT *)t.o + i * t.stride_s + 8 * j + column, o[4 * j + 2 * r] * inverse[r],
+                           o[4 * j + 2 * r + 1] * inverse[r]);
     }
 }
 
-/* The same by all blocks of a cluster. */
+/* The rows of a tile by all blocks of a cluster. */
 template <class MEM, class OUT, int D, int GROUPS>
 __device__ __forceinline__ void merge_cluster(unsigned char *smem, int split, int rank, const merge_target &t,
                                               const float (&o)[D / 2], const row_state &rows, int row_local)

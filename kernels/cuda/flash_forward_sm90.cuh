@@ -51,8 +51,9 @@ __device__ __forceinline__ void forward_init(const forward_params &p, const forw
     mbarrier_init_fence();
 }
 
-/* One thread: gives out the block's jobs and loads their tiles. */
-template <class MEM, int BN, bool CAUSAL>
+/* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do; with
+ * AHEAD that holds across jobs, and the first K of a job comes before the last V of the one before. */
+template <class MEM, int BN, bool CAUSAL, bool AHEAD>
 __device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
                                                 volatile int *job_number, int split, int rank)
 {
@@ -62,6 +63,17 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
     ring<MEM::Q_STAGES> q;
     ring<MEM::STAGES> k, v;
     ring<2> turn;
+    int v_row = -1, v_head = 0, v_batch = 0; /* the V to be loaded next, if any */
+    auto load_v = [&] {
+        if (v_row < 0)
+            return;
+        mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
+        mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
+        load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot), v_row, v_head,
+                           v_batch, p.batch);
+        v.next();
+        v_row = -1;
+    };
     for (int number = blockIdx.x / split;; turn.next()) {
         mbarrier_wait(bar.job_empty(turn.slot), turn.parity ^ 1);
         job_number[turn.slot] = number;
@@ -70,6 +82,8 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
             break;
         const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL>(p, number, split, rank);
         wait_for_previous_kernel(); /* only now: what came before ran under its end */
+        if (job.block_begin == job.block_end)
+            load_v(); /* no K is to come before it, and the consumers wait for it */
         if (job.block_begin < job.block_end) {
             mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
             mbarrier_expect(bar.q_full(q.slot), tile_q::BYTES);
@@ -77,25 +91,21 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
                               job.h, job.b, p.batch);
             q.next();
         }
-        for (int j = job.block_end - 1; j >= job.block_begin - 1; j--) {
-            if (j >= job.block_begin) {
-                mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
-                mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
-                load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot), j * BN,
-                                   job.h_kv, job.b, p.batch);
-                k.next();
-            }
-            if (j < job.block_end - 1) { /* V runs one block behind K, as the consumers do */
-                mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
-                mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
-                load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot), (j + 1) * BN,
-                                   job.h_kv, job.b, p.batch);
-                v.next();
-            }
+        for (int j = job.block_end - 1; j >= job.block_begin; j--) {
+            mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
+            mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
+            load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot), j * BN, job.h_kv,
+                               job.b, p.batch);
+            k.next();
+            load_v();
+            v_row = j * BN, v_head = job.h_kv, v_batch = job.b;
         }
+        if (!AHEAD)
+            load_v();
         /* not earlier: whoever asks late takes the shorter job. A cluster has one job. */
         number = split > 1 ? jobs : gridDim.x + (int)atomicAdd(p.next_job, 1);
     }
+    load_v();
     if (split == 1 && atomicAdd(p.next_job + 1, 1) == gridDim.x - 1) { /* the last one leaves them zero */
         p.next_job[0] = 0;
         p.next_job[1] = 0;
@@ -120,6 +130,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
     constexpr bool TURNS = WAY::TURNS && GROUPS > 1;
+    static_assert(!WAY::JOINED || mem::Q_STAGES == 2, "the next tile's Q comes while this one's is in use");
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -137,7 +148,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            forward_produce<mem, BN, CAUSAL>(p, bar, base, job_number, split, rank);
+            forward_produce<mem, BN, CAUSAL, WAY::JOINED>(p, bar, base, job_number, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
             cluster_sync();
@@ -161,128 +172,164 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     ring<mem::Q_STAGES> q;
     ring<mem::STAGES> k, v;
     ring<2> turn;
-    for (;; turn.next()) {
+    auto next_number = [&] {
         mbarrier_wait(bar.job_full(turn.slot), turn.parity);
         const int number = job_number[turn.slot];
         __syncwarp();
         if (leader)
             mbarrier_arrive(bar.job_empty(turn.slot));
-        if (number >= jobs)
-            break;
-        const forward_job job = forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank);
-        const int row = job.row_first + row_local, wg_row = job.row_first + wg * 64;
-        row_state rows = {{-INFINITY, -INFINITY}, {0, 0}};
-        float s[BN / 2], o[D / 2], factor[2];
-        float part[PLANES == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
-        uint32_t prob[PLANES][BN / 4];
-        uint32_t query[WAY::Q_REGISTERS ? D / 16 : 1][4];
+        turn.next();
+        return number;
+    };
+    auto take_turn = [&] {
+        if (TURNS)
+            named_sync(TURN_BARRIER + wg, 256);
+    };
+    auto pass_turn = [&] {
+        if (TURNS)
+            named_arrive(TURN_BARRIER + (wg + 1) % GROUPS, 256);
+    };
+    auto release_k = [&] {
+        if (leader)
+            mbarrier_arrive(bar.k_empty(k.slot));
+        k.next();
+    };
+    auto release_v = [&] {
+        if (leader)
+            mbarrier_arrive(bar.v_empty(v.slot));
+        v.next();
+    };
+    auto release_q = [&] {
+        if (leader)
+            mbarrier_arrive(bar.q_empty(q.slot));
+        q.next();
+    };
+
+    using out = typename memory_type<T, PLANES>::type;
+    float s[BN / 2], o[D / 2], factor[2], inverse[2];
+    float part[PLANES == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
+    uint32_t prob[PLANES][BN / 4];
+    uint32_t query[WAY::Q_REGISTERS ? D / 16 : 1][4];
+    row_state rows;
+
+    auto decode = [&](int number) { return forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank); };
+    /* End of the blocks that a row of this group sees. */
+    auto own_end = [&](const forward_job &job) {
+        const int row = job.row_first + wg * 64;
+        return row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL>(p, row)) : job.block_begin;
+    };
+    auto target_of = [&](const forward_job &job) {
+        return merge_target{(out *)p.o + job.b * p.o_stride_b + job.h * p.o_stride_h,
+                            p.o_stride_s,
+                            p.lse + (int64_t)job.bh * p.seq_q,
+                            job.row_first,
+                            p.seq_q,
+                            p.head_dim,
+                            p.scale,
+                            c};
+    };
+    auto issue_scores = [&] {
+        const uint32_t k_addr = base + mem::K + k.slot * tile_kv::BYTES;
+        wgmma_fence();
+        if constexpr (WAY::Q_REGISTERS) {
+            const uint64_t b0 = wgmma_descriptor(k_addr, 16);
+#pragma unroll
+            for (int i = 0; i < D / 16; i++)
+                wgmma_any<T, BN, 0>(s, query[i], b0 + ((i / 4 * tile_kv::PANEL_BYTES + i % 4 * 32) >> 4), i != 0);
+        } else {
+            mma_abt<T, tile_q, tile_kv, BN, D>(s, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES, k_addr);
+        }
+        wgmma_commit();
+    };
+    auto issue_values = [&](auto &sum, int accumulate) {
+        mbarrier_wait(bar.v_full(v.slot), v.parity);
+        wgmma_fence();
+        mma_rs<T, tile_kv, D>(sum, prob, base + mem::V + v.slot * tile_kv::BYTES, accumulate);
+        wgmma_commit();
+    };
+    auto pin_operands = [&] {
+#pragma unroll
+        for (int i = 0; i < PLANES; i++)
+            pin(prob[i]);
+    };
+    auto scores_to_probabilities = [&](const forward_job &job, int j) {
+        const int row = job.row_first + row_local;
+        const bool tail = (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > job.row_first + wg * 64 + offset + 1);
+        if (tail) {
+            int limit[2];
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
+            mask_block<BN>(s, limit);
+        }
+        return softmax_block<T, WAY, BN>(s, rows, factor, c);
+    };
+    auto start_rows = [&] {
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            rows.max[r] = -INFINITY, rows.sum[r] = 0;
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
             o[i] = 0;
+    };
+    auto wait_for_queries = [&] {
+        mbarrier_wait(bar.q_full(q.slot), q.parity);
+        if constexpr (WAY::Q_REGISTERS) {
+            load_queries<tile_q>(query, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES);
+            __syncwarp();
+            release_q();
+        }
+    };
 
+    bool joined = false;
+    forward_job job;
+    for (int number = next_number(); number < jobs;) {
+        const bool started = WAY::JOINED && joined; /* this job's first probabilities are in prob already */
+        if (!started) {
+            job = decode(number);
+            start_rows();
+        }
+        const int last = own_end(job), row = job.row_first + row_local;
+        bool join = false;
         if (job.block_begin < job.block_end) {
-            const uint32_t q_addr = base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES;
-            const int last =
-                wg_row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL>(p, wg_row)) : job.block_begin;
-
-            auto take_turn = [&] {
-                if (TURNS)
-                    named_sync(TURN_BARRIER + wg, 256);
-            };
-            auto pass_turn = [&] {
-                if (TURNS)
-                    named_arrive(TURN_BARRIER + (wg + 1) % GROUPS, 256);
-            };
-            auto release_k = [&] {
-                if (leader)
-                    mbarrier_arrive(bar.k_empty(k.slot));
-                k.next();
-            };
-            auto release_v = [&] {
-                if (leader)
-                    mbarrier_arrive(bar.v_empty(v.slot));
-                v.next();
-            };
-            auto release_q = [&] {
-                if (leader)
-                    mbarrier_arrive(bar.q_empty(q.slot));
-                q.next();
-            };
-            auto issue_scores = [&] {
-                const uint32_t k_addr = base + mem::K + k.slot * tile_kv::BYTES;
-                if constexpr (WAY::Q_REGISTERS) {
-                    const uint64_t b0 = wgmma_descriptor(k_addr, 16);
-#pragma unroll
-                    for (int i = 0; i < D / 16; i++)
-                        wgmma_any<T, BN, 0>(s, query[i], b0 + ((i / 4 * tile_kv::PANEL_BYTES + i % 4 * 32) >> 4),
-                                            i != 0);
-                } else {
-                    mma_abt<T, tile_q, tile_kv, BN, D>(s, q_addr, k_addr);
+            if (!started) {
+                wait_for_queries();
+                for (int j = job.block_end - 1; j >= last; j--) { /* no row of this group sees these keys */
+                    mbarrier_wait(bar.k_full(k.slot), k.parity); /* else the arrival might count for the loads before */
+                    release_k();
+                    if (WAY::JOINED || j > job.block_begin) {
+                        take_turn();
+                        pass_turn();
+                    }
+                    mbarrier_wait(bar.v_full(v.slot), v.parity);
+                    release_v();
                 }
-                wgmma_commit();
-            };
-            auto scores_to_probabilities = [&](int j) {
-                const bool tail = (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > wg_row + offset + 1);
-                if (tail) {
-                    int limit[2];
-#pragma unroll
-                    for (int r = 0; r < 2; r++)
-                        limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
-                    mask_block<BN>(s, limit);
-                }
-                return softmax_block<T, WAY, BN>(s, rows, factor, c);
-            };
-            auto pin_operands = [&] {
-#pragma unroll
-                for (int i = 0; i < PLANES; i++)
-                    pin(prob[i]);
-            };
-
-            mbarrier_wait(bar.q_full(q.slot), q.parity);
-            if constexpr (WAY::Q_REGISTERS) {
-                load_queries<tile_q>(query, q_addr);
-                __syncwarp();
-                release_q();
-            }
-            for (int j = job.block_end - 1; j >= last; j--) { /* no row of this group sees these keys */
-                mbarrier_wait(bar.k_full(k.slot), k.parity);  /* else the arrival might count for the loads before */
-                release_k();
-                if (j > job.block_begin) {
-                    take_turn();
-                    pass_turn();
-                }
-                mbarrier_wait(bar.v_full(v.slot), v.parity);
-                release_v();
             }
             if (last > job.block_begin) {
-                mbarrier_wait(bar.k_full(k.slot), k.parity);
-                wgmma_fence();
-                issue_scores();
-                wgmma_wait<0>();
-                pin(s);
-                release_k();
-                scores_to_probabilities(last - 1);
-                to_operand<T, PLANES, BN / 4>(prob, s);
-
+                if (!started) {
+                    mbarrier_wait(bar.k_full(k.slot), k.parity);
+                    issue_scores();
+                    wgmma_wait<0>();
+                    pin(s);
+                    release_k();
+                    scores_to_probabilities(job, last - 1);
+                    to_operand<T, PLANES, BN / 4>(prob, s);
+                }
                 for (int j = last - 2; j >= job.block_begin; j--) {
                     mbarrier_wait(bar.k_full(k.slot), k.parity);
                     take_turn();
                     pin_operands();
                     pin(o);
-                    wgmma_fence();
                     issue_scores();
-                    mbarrier_wait(bar.v_full(v.slot), v.parity);
-                    wgmma_fence();
                     if constexpr (PLANES == 1)
-                        mma_rs<T, tile_kv, D>(o, prob, base + mem::V + v.slot * tile_kv::BYTES, 1);
+                        issue_values(o, 1);
                     else
-                        mma_rs<T, tile_kv, D>(part, prob, base + mem::V + v.slot * tile_kv::BYTES, 0);
-                    wgmma_commit();
+                        issue_values(part, 0);
                     pass_turn();
                     wgmma_wait<1>();
                     pin(s);
                     release_k();
-                    const bool moved = scores_to_probabilities(j);
+                    const bool moved = scores_to_probabilities(job, j);
                     wgmma_wait<0>();
                     if constexpr (PLANES == 1)
                         pin(o);
@@ -297,40 +344,76 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     }
                     to_operand<T, PLANES, BN / 4>(prob, s);
                 }
-
-                mbarrier_wait(bar.v_full(v.slot), v.parity);
-                pin_operands();
-                pin(o);
-                wgmma_fence();
-                mma_rs<T, tile_kv, D>(o, prob, base + mem::V + v.slot * tile_kv::BYTES, 1);
-                wgmma_commit();
-                wgmma_wait<0>();
-                pin(o);
-                release_v();
-            }
-            if constexpr (!WAY::Q_REGISTERS)
-                release_q();
+                if constexpr (!WAY::Q_REGISTERS)
+                    release_q();
 #pragma unroll
-            for (int r = 0; r < 2; r++)
-                rows.sum[r] = quad_sum(rows.sum[r]);
+                for (int r = 0; r < 2; r++)
+                    rows.sum[r] = quad_sum(rows.sum[r]);
+                if constexpr (WAY::JOINED) {
+                    number = next_number();
+                    if (number < jobs) {
+                        const forward_job next = decode(number);
+                        join = next.block_begin < next.block_end && own_end(next) == next.block_end;
+                    }
+                    if (join) {
+                        const merge_target target = target_of(job);
+                        finish_rows(target, rows, row, inverse);
+                        wait_for_queries();
+                        take_turn();
+                        pin_operands();
+                        pin(o);
+                        issue_values(o, 1);
+                        mbarrier_wait(bar.k_full(k.slot), k.parity);
+                        issue_scores();
+                        pass_turn();
+                        wgmma_wait<1>();
+                        pin(o);
+                        pin_operands();
+                        release_v();
+                        store_rows<out, D>(target, o, inverse, row);
+                        job = decode(number); /* again: its registers were not there */
+                        wgmma_wait<0>();
+                        pin(s);
+                        release_k();
+                        start_rows();
+                        scores_to_probabilities(job, job.block_end - 1);
+                        to_operand<T, PLANES, BN / 4>(prob, s);
+                    }
+                }
+                if (!join) {
+                    if constexpr (WAY::JOINED)
+                        take_turn();
+                    pin_operands();
+                    pin(o);
+                    issue_values(o, 1);
+                    if constexpr (WAY::JOINED)
+                        pass_turn();
+                    wgmma_wait<0>();
+                    pin(o);
+                    release_v();
+                }
+            } else {
+                if constexpr (!WAY::Q_REGISTERS)
+                    release_q();
+                if constexpr (WAY::JOINED)
+                    number = next_number();
+            }
+        } else if (WAY::JOINED) {
+            number = next_number();
         }
-
-        using out = typename memory_type<T, PLANES>::type;
-        const merge_target target = {(out *)p.o + job.b * p.o_stride_b + job.h * p.o_stride_h,
-                                     p.o_stride_s,
-                                     p.lse + (int64_t)job.bh * p.seq_q,
-                                     job.row_first,
-                                     p.seq_q,
-                                     p.head_dim,
-                                     p.scale,
-                                     c};
+        joined = join;
+        if (WAY::JOINED && join)
+            continue;
         if constexpr (WAY::CLUSTERS) {
             if (split > 1) { /* a cluster has one job */
-                merge_cluster<mem, out, D, GROUPS>(smem, split, rank, target, o, rows, row_local);
+                merge_cluster<mem, out, D, GROUPS>(smem, split, rank, target_of(job), o, rows, row_local);
                 break;
             }
         }
-        store_rows<out, D>(target, o, rows, row);
+        finish_rows(target_of(job), rows, row, inverse);
+        store_rows<out, D>(target_of(job), o, inverse, row);
+        if constexpr (!WAY::JOINED)
+            number = next_number();
     }
     if (TURNS && wg == 0)
         named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
@@ -344,10 +427,17 @@ constexpr int chosen_emulated()
         return 0;
     return D > 32 ? 3 : 4;
 }
-template <int PLANES, int D, bool CLUSTERS>
-using chosen_way = forward_way<PLANES == 1, chosen_emulated<PLANES, D>(), false, true, CLUSTERS>;
+template <int PLANES, int D, int GROUPS>
+constexpr bool chosen_joined()
+{
+    return false;
+}
+template <int PLANES, int D, int GROUPS, bool CLUSTERS>
+using chosen_way =
+    forward_way<PLANES == 1, chosen_emulated<PLANES, D>(), false, true, CLUSTERS, chosen_joined<PLANES, D, GROUPS>()>;
 
-template <class T, int PLANES, int D, int BN, int GROUPS, bool CLUSTERS, class WAY = chosen_way<PLANES, D, CLUSTERS>>
+template <class T, int PLANES, int D, int BN, int GROUPS, bool CLUSTERS,
+          class WAY = chosen_way<PLANES, D, GROUPS, CLUSTERS>>
 forward_instance make_forward_instance()
 {
     return {D,

@@ -10,6 +10,14 @@ static bool hopper(const sb_context *ctx, const sb_attention *a)
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32;
 }
 
+/* The forward of the 16-bit Hopper kernels goes on beyond the head_dim that everything else takes. */
+enum { WIDEST_FORWARD = 256 };
+static bool forward_only(const sb_context *ctx, const sb_attention *a)
+{
+    return hopper(ctx, a) && (a->dtype == SB_BF16 || a->dtype == SB_FP16) && a->head_dim > SB_HEAD_DIM_MAX &&
+           a->head_dim <= WIDEST_FORWARD && a->head_dim % SB_HEAD_DIM_STEP == 0;
+}
+
 enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };
 
 /* Forward has the first four of these tensors. */
@@ -53,6 +61,13 @@ sb_status flash_supported(sb_context *ctx, const sb_attention *a)
     return check(ctx, a, ALL_TENSORS, false);
 }
 
+static sb_status supported(sb_context *ctx, const sb_attention *a)
+{
+    if (forward_only(ctx, a))
+        return sb_error(SB_UNSUPPORTED, "head_dim %d has a forward here, but no backward", a->head_dim);
+    return flash_supported(ctx, a);
+}
+
 sb_status flash_check_forward(sb_context *ctx, const sb_attention *a)
 {
     return check(ctx, a, FORWARD_TENSORS, true);
@@ -81,7 +96,10 @@ static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status st = flash_check_forward(ctx, a);
+    sb_attention known = *a; /* all but its head_dim is checked as ever */
+    if (forward_only(ctx, a))
+        known.head_dim = SB_HEAD_DIM_MAX;
+    const sb_status st = flash_check_forward(ctx, &known);
     if (st)
         return st;
     return hopper(ctx, a) ? flash_sm90_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
@@ -98,7 +116,7 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 const sb_attention_op sb_flash_op = {
     .name = "flash",
     .summary = "FlashAttention: tiles, online softmax, no S x S matrix; wgmma and TMA on Hopper, mma.sync elsewhere",
-    .supported = flash_supported,
+    .supported = supported,
     .saved_bytes = saved_bytes,
     .forward_workspace = forward_workspace,
     .backward_workspace = backward_workspace,

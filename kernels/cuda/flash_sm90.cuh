@@ -8,7 +8,7 @@
 #define STEPBENCH_FLASH_SM90_CUH
 
 #include "kernels/cuda/sm90.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/wgmma_wide.cuh"
 
 namespace flash_sm90
 {
@@ -49,15 +49,16 @@ __device__ __forceinline__ constexpr int plane_b(int product)
     return product == 1;
 }
 
-/* D = A B^T over the columns of both tiles: A 64 rows from a_addr on, B N rows from b_addr on, both K-major. */
-template <class T, class TA, class TB, int N>
+/* D = A B^T over the first COLS columns of both tiles: A 64 rows from a_addr on, B N rows from b_addr on, both K-major. */
+template <class T, class TA, class TB, int N, int COLS = TA::COLS>
 __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint32_t b_addr)
 {
+    static_assert(COLS % 16 == 0 && COLS <= TA::COLS && COLS <= TB::COLS, "whole steps of 16 columns");
     const uint64_t a0 = wgmma_descriptor(a_addr, 16), b0 = wgmma_descriptor(b_addr, 16);
 #pragma unroll
     for (int p = 0; p < products<TA::PLANES>::COUNT; p++)
 #pragma unroll
-        for (int k = 0; k < TA::COLS / 16; k++) {
+        for (int k = 0; k < COLS / 16; k++) {
             const int a = plane_a(p) * TA::PLANE_BYTES + k / 4 * TA::PANEL_BYTES + k % 4 * 32;
             const int b = plane_b(p) * TB::PLANE_BYTES + k / 4 * TB::PANEL_BYTES + k % 4 * 32;
             wgmma<T, N, 0, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
@@ -75,8 +76,8 @@ __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB
     for (int p = 0; p < products<TB::PLANES>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < TB::ROWS / 16; k++)
-            wgmma<T, N, 1>(d, &a[plane_a(p)][4 * k], b0 + ((plane_b(p) * TB::PLANE_BYTES + k * 16 * ROW_BYTES) >> 4),
-                           accumulate | (p + k));
+            wgmma_any<T, N, 1>(d, &a[plane_a(p)][4 * k],
+                               b0 + ((plane_b(p) * TB::PLANE_BYTES + k * 16 * ROW_BYTES) >> 4), accumulate | (p + k));
 }
 
 /* A sum over thousands of MMAs, as accurate as fp32 addition. The tensor cores cut off, rather than round, what does not

@@ -1,5 +1,6 @@
-/* Warpgroup MMAs of Hopper wider than wgmma.cuh's: D[64][N] (+)= A[64][16] B[16][N] with N = 160, 192, 200 or 256, both
- * operands from shared memory. Fragments and descriptors are as that header says. */
+/* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 160, 192, 200 or
+ * 256, both operands from shared memory, and with N = 16, 80, 96 or 256, A from registers. Fragments and descriptors are
+ * as that header says. */
 #ifndef STEPBENCH_WGMMA_WIDE_CUH
 #define STEPBENCH_WGMMA_WIDE_CUH
 
@@ -16,6 +17,9 @@ namespace sm90
     "+f"(d[10 * t]), "+f"(d[10 * t + 1]), "+f"(d[10 * t + 2]), "+f"(d[10 * t + 3]), "+f"(d[10 * t + 4]),         \
     "+f"(d[10 * t + 5]), "+f"(d[10 * t + 6]), "+f"(d[10 * t + 7]), "+f"(d[10 * t + 8]), "+f"(d[10 * t + 9])
 
+#define WGMMA_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define WGMMA_NAMES_40 WGMMA_TEN_NAMES() ", " WGMMA_TEN_NAMES(1) ", " WGMMA_TEN_NAMES(2) ", " WGMMA_TEN_NAMES(3)
+#define WGMMA_NAMES_48 WGMMA_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_NAMES_80 WGMMA_TEN_NAMES() ", " WGMMA_TEN_NAMES(1) ", " WGMMA_TEN_NAMES(2) ", " WGMMA_TEN_NAMES(3) ", " \
     WGMMA_TEN_NAMES(4) ", " WGMMA_TEN_NAMES(5) ", " WGMMA_TEN_NAMES(6) ", " WGMMA_TEN_NAMES(7)
 #define WGMMA_NAMES_96 WGMMA_NAMES_80 ", " WGMMA_TEN_NAMES(8) ", %90, %91, %92, %93, %94, %95"
@@ -23,6 +27,10 @@ namespace sm90
 #define WGMMA_NAMES_128 WGMMA_NAMES_100 ", " WGMMA_TEN_NAMES(10) ", " WGMMA_TEN_NAMES(11) \
     ", %120, %121, %122, %123, %124, %125, %126, %127"
 
+#define WGMMA_SUMS_8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+#define WGMMA_SUMS_40 WGMMA_TEN_SUMS(0), WGMMA_TEN_SUMS(1), WGMMA_TEN_SUMS(2), WGMMA_TEN_SUMS(3)
+#define WGMMA_SUMS_48 WGMMA_SUMS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
+    "+f"(d[46]), "+f"(d[47])
 #define WGMMA_SUMS_80 WGMMA_TEN_SUMS(0), WGMMA_TEN_SUMS(1), WGMMA_TEN_SUMS(2), WGMMA_TEN_SUMS(3), WGMMA_TEN_SUMS(4), \
     WGMMA_TEN_SUMS(5), WGMMA_TEN_SUMS(6), WGMMA_TEN_SUMS(7)
 #define WGMMA_SUMS_96 WGMMA_SUMS_80, WGMMA_TEN_SUMS(8), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), \
@@ -42,6 +50,18 @@ namespace sm90
 #define WGMMA_WIDE_192(TYPE) WGMMA_WIDE(TYPE, 192, 96, 96, 97, 98, 99)
 #define WGMMA_WIDE_200(TYPE) WGMMA_WIDE(TYPE, 200, 100, 100, 101, 102, 103)
 #define WGMMA_WIDE_256(TYPE) WGMMA_WIDE(TYPE, 256, 128, 128, 129, 130, 131)
+
+/* The same with A in registers: four of them behind the accumulators. */
+#define WGMMA_WIDE_RS(TYPE, N, n, a0_, a1_, a2_, a3_, b_, add_, major_)                                          \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add_ ", 0;\n"                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" WGMMA_NAMES_##n "}, "      \
+                 "{%" #a0_ ", %" #a1_ ", %" #a2_ ", %" #a3_ "}, %" #b_ ", p, 1, 1, %" #major_ ";\n}\n"           \
+                 : WGMMA_SUMS_##n                                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB))
+#define WGMMA_WIDE_RS_16(TYPE) WGMMA_WIDE_RS(TYPE, 16, 8, 8, 9, 10, 11, 12, 13, 14)
+#define WGMMA_WIDE_RS_80(TYPE) WGMMA_WIDE_RS(TYPE, 80, 40, 40, 41, 42, 43, 44, 45, 46)
+#define WGMMA_WIDE_RS_96(TYPE) WGMMA_WIDE_RS(TYPE, 96, 48, 48, 49, 50, 51, 52, 53, 54)
+#define WGMMA_WIDE_RS_256(TYPE) WGMMA_WIDE_RS(TYPE, 256, 128, 128, 129, 130, 131, 132, 133, 134)
 /* clang-format on */
 
 /* A K-major, B by TB (1: MN-major). accumulate 0: D = A B. */
@@ -72,6 +92,37 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_
             WGMMA_WIDE_256("bf16");
         else
             WGMMA_WIDE_256("f16");
+    }
+}
+
+/* A from registers, B from shared memory by TB. accumulate 0: D = A B. */
+template <class T, int N, int TB>
+__device__ __forceinline__ void wgmma_any(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate)
+{
+    constexpr bool BF16 = is_bf16<T>::value;
+    if constexpr (N == 32 || N == 64 || N == 128) {
+        wgmma<T, N, TB>(d, a, b, accumulate);
+    } else if constexpr (N == 16) {
+        if constexpr (BF16)
+            WGMMA_WIDE_RS_16("bf16");
+        else
+            WGMMA_WIDE_RS_16("f16");
+    } else if constexpr (N == 80) {
+        if constexpr (BF16)
+            WGMMA_WIDE_RS_80("bf16");
+        else
+            WGMMA_WIDE_RS_80("f16");
+    } else if constexpr (N == 96) {
+        if constexpr (BF16)
+            WGMMA_WIDE_RS_96("bf16");
+        else
+            WGMMA_WIDE_RS_96("f16");
+    } else {
+        static_assert(N == 256, "no such wgmma here");
+        if constexpr (BF16)
+            WGMMA_WIDE_RS_256("bf16");
+        else
+            WGMMA_WIDE_RS_256("f16");
     }
 }
 

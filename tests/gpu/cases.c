@@ -77,6 +77,28 @@ static void add_head_dims(list *l)
     }
 }
 
+/* Heads enough for the instances of few columns and no clusters, at both sides of the edges of their tiles. */
+static void add_many_heads(list *l)
+{
+    static const int dims[] = {16, 32, 72, 80, 96}, seqs[] = {129, 193, 257};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        for (size_t k = 0; k < sizeof seqs / sizeof *seqs; k++) {
+            test_case c = one_head(seqs[k], seqs[k], dims[i], (i + k) % 2);
+            c.batch = 3;
+            c.heads = 45;
+            c.heads_kv = 15;
+            c.repeats = dims[i] == 16 && seqs[k] == 257;
+            add(l, c);
+        }
+    for (size_t i = 1; i < sizeof dims / sizeof *dims; i++) /* the running maximum moves, or does not */
+        for (int values = VALUES_PEAKED; values <= VALUES_OUTLIER; values++) {
+            test_case c = one_head(257, 257, dims[i], (i + (size_t)values) % 2);
+            c.heads = c.heads_kv = 135;
+            c.values = (case_values)values;
+            add(l, c);
+        }
+}
+
 static void add_unequal_lengths(list *l)
 {
     static const int pairs[][2] = {{65, 257}, {257, 65}, {1, 300},    {300, 1},   {64, 128},
@@ -150,6 +172,7 @@ test_case *cases_create(int *n)
     list l = {0};
     add_sequence_lengths(&l);
     add_head_dims(&l);
+    add_many_heads(&l);
     add_unequal_lengths(&l);
     add_long_rows(&l);
     add_heads_and_layouts(&l);

@@ -1,0 +1,16 @@
+/* Instances of the Hopper forward: bf16, head_dim up to 64. */
+#include "kernels/cuda/flash_forward_sm90.cuh"
+
+namespace flash_sm90
+{
+
+static const forward_instance items[] = {
+    make_forward_instance<__nv_bfloat16, 1, 16, 128, 3, false>(),
+    make_forward_instance<__nv_bfloat16, 1, 32, 128, 3, false>(),
+    make_forward_instance<__nv_bfloat16, 1, 64, 128, 3, true>(),
+    make_forward_instance<__nv_bfloat16, 1, 64, 128, 2, true>(),
+    make_forward_instance<__nv_bfloat16, 1, 64, 128, 1, true>(),
+};
+const forward_list forward_bf16_small = {items, sizeof items / sizeof *items};
+
+} // namespace flash_sm90

@@ -1,0 +1,14 @@
+/* Instances of the Hopper forward: fp16, head_dim above 64. */
+#include "kernels/cuda/flash_forward_sm90.cuh"
+
+namespace flash_sm90
+{
+
+static const forward_instance items[] = {
+    make_forward_instance<__half, 1, 80, 128, 2, false>(), make_forward_instance<__half, 1, 96, 128, 2, false>(),
+    make_forward_instance<__half, 1, 128, 128, 2, true>(), make_forward_instance<__half, 1, 128, 128, 1, true>(),
+    make_forward_instance<__half, 1, 256, 64, 2, false>(),
+};
+const forward_list forward_fp16_large = {items, sizeof items / sizeof *items};
+
+} // namespace flash_sm90

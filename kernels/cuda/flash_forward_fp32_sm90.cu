@@ -1,0 +1,15 @@
+/* Instances of the Hopper forward: fp32 as two planes of bf16. */
+#include "kernels/cuda/flash_forward_sm90.cuh"
+
+namespace flash_sm90
+{
+
+static const forward_instance items[] = {
+    make_forward_instance<__nv_bfloat16, 2, 64, 128, 2, true>(),
+    make_forward_instance<__nv_bfloat16, 2, 64, 128, 1, true>(),
+    make_forward_instance<__nv_bfloat16, 2, 128, 64, 2, true>(),
+    make_forward_instance<__nv_bfloat16, 2, 128, 64, 1, true>(),
+};
+const forward_list forward_fp32 = {items, sizeof items / sizeof *items};
+
+} // namespace flash_sm90

@@ -1,0 +1,116 @@
+/* FlashAttention forward for Hopper: parameters, shared memory, barriers and jobs of the kernel, and the list of its
+ * instances that the host chooses from. */
+#ifndef STEPBENCH_FLASH_FORWARD_LAYOUT_SM90_CUH
+#define STEPBENCH_FLASH_FORWARD_LAYOUT_SM90_CUH
+
+#include "kernels/cuda/flash_sm90.cuh"
+
+namespace flash_sm90
+{
+
+struct forward_params {
+    CUtensorMap q_map, k_map, v_map;
+    void *o;                                    /* (B, H, Sq, D) */
+    int64_t o_stride_b, o_stride_h, o_stride_s; /* elements */
+    float *lse;                                 /* (B, H, Sq) */
+    int batch, heads, group, seq_q, seq_k, head_dim;
+    int tiles;          /* row tiles of one head */
+    unsigned *next_job; /* two zeros: jobs given out beyond the first of each block; blocks done */
+    int section;        /* heads walked together, so that their K and V stay in L2 */
+    float scale, scale_log2;
+};
+
+/* How an instance computes. LAZY: O and the sums keep an old maximum until the new one is far above it. EMULATED: of 16
+ * exponentials, how many run on the FMA pipes. Q_REGISTERS: Q of a tile in registers. TURNS: the groups take turns at
+ * issuing. CLUSTERS: several blocks may share a tile. JOINED: the first scores of the next tile are issued with the last
+ * P V of this one. */
+template <bool LAZY_, int EMULATED_, bool Q_REGISTERS_, bool TURNS_, bool CLUSTERS_, bool JOINED_>
+struct forward_way {
+    static constexpr bool LAZY = LAZY_, Q_REGISTERS = Q_REGISTERS_, TURNS = TURNS_, CLUSTERS = CLUSTERS_,
+                          JOINED = JOINED_;
+    static constexpr int EMULATED = EMULATED_;
+};
+
+/* D: columns that are computed; a tile keeps whole panels of 64. GROUPS: consumer warpgroups, each 64 query rows of the
+ * block. */
+template <int PLANES, int D, int BN, int GROUPS, bool CLUSTERS>
+struct forward_memory {
+    static constexpr int ROWS = 64 * GROUPS;
+    static constexpr int STAGES = GROUPS == 1 ? 3 : 2; /* of K and V; one group alone hides less of a load */
+    using tile_q = tile<PLANES, ROWS, (D + 63) / 64 * 64>;
+    using tile_kv = tile<PLANES, BN, (D + 63) / 64 * 64>;
+    /* two query tiles where they fit, so that the next tile's is there when this one's ends */
+    static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * STAGES * tile_kv::BYTES <= 200 << 10 ? 2 : 1;
+    static constexpr int Q = 0;
+    static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
+    static constexpr int V = K + STAGES * tile_kv::BYTES;
+    static constexpr int BARRIERS = V + STAGES * tile_kv::BYTES;
+    static constexpr int JOB = BARRIERS + 160; /* numbers of this job and the next */
+    static constexpr int BYTES = JOB + 8;
+    /* merge of a cluster, over K and V: partial O with padded rows, then max and sum */
+    static constexpr int MERGE_PITCH = D + 8; /* floats */
+    static constexpr int MERGE_MAX = K + ROWS * MERGE_PITCH * 4;
+    static constexpr int MERGE_SUM = MERGE_MAX + ROWS * 4;
+    static_assert(!CLUSTERS || MERGE_SUM + ROWS * 4 <= BARRIERS, "the merge fits over K and V");
+    static_assert(BYTES <= 227 << 10, "shared memory of a block");
+};
+
+struct forward_barriers {
+    uint32_t base;
+    __device__ uint32_t q_full(int s) const { return base + 8 * s; }
+    __device__ uint32_t q_empty(int s) const { return base + 16 + 8 * s; }
+    __device__ uint32_t job_full(int s) const { return base + 32 + 8 * s; }
+    __device__ uint32_t job_empty(int s) const { return base + 48 + 8 * s; }
+    __device__ uint32_t k_full(int s) const { return base + 64 + 8 * s; }
+    __device__ uint32_t k_empty(int s) const { return base + 88 + 8 * s; }
+    __device__ uint32_t v_full(int s) const { return base + 112 + 8 * s; }
+    __device__ uint32_t v_empty(int s) const { return base + 136 + 8 * s; }
+};
+
+/* One row tile of one head, and the key blocks this block walks for it. */
+struct forward_job {
+    int bh, b, h, h_kv, row_first, block_begin, block_end;
+};
+
+/* Key blocks that the ROWS rows from row on see. */
+template <int ROWS, int BN, bool CAUSAL>
+__device__ __forceinline__ int forward_blocks(const forward_params &p, int row)
+{
+    const int keys = CAUSAL ? min(p.seq_k, max(0, row + ROWS + p.seq_k - p.seq_q)) : p.seq_k;
+    return (keys + BN - 1) / BN;
+}
+
+/* Jobs are numbered longest first within a section of heads. */
+template <int ROWS, int BN, bool CAUSAL>
+__device__ __forceinline__ forward_job forward_decode(const forward_params &p, int number, int split, int rank)
+{
+    forward_job job;
+    const int first_head = number / (p.section * p.tiles) * p.section;
+    const int section_heads = min(p.section, p.batch * p.heads - first_head);
+    const int in_section = number - first_head * p.tiles;
+    const int tile_index = in_section / section_heads;
+    job.bh = first_head + in_section - tile_index * section_heads;
+    job.b = job.bh / p.heads, job.h = job.bh - job.b * p.heads, job.h_kv = job.h / p.group;
+    job.row_first = (CAUSAL ? p.tiles - 1 - tile_index : tile_index) * ROWS;
+    const int blocks = forward_blocks<ROWS, BN, CAUSAL>(p, job.row_first);
+    job.block_begin = blocks * rank / split, job.block_end = blocks * (rank + 1) / split;
+    return job;
+}
+
+/* An instance of the kernel as the host sees it. */
+struct forward_instance {
+    int columns, groups, keys; /* D, GROUPS and BN */
+    int bytes;                 /* shared memory */
+    bool clusters;
+    void (*full)(forward_params), (*causal)(forward_params);
+};
+
+/* The instances of a dtype: flash_forward_<dtype>_sm90.cu. */
+struct forward_list {
+    const forward_instance *items;
+    int n;
+};
+extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32;
+
+} // namespace flash_sm90
+#endif

@@ -1,0 +1,105 @@
+/* The way out of the wide backward: dK and dV of a block to the tensors, summed over the blocks of a cluster. */
+#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_ROWS_SM90_CUH
+#define STEPBENCH_FLASH_BACKWARD_WIDE_ROWS_SM90_CUH
+
+#include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
+
+namespace flash_sm90
+{
+
+/* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first use. */
+template <class MEM, class OUT, int DP, int SPLIT>
+__device__ __forceinline__ void merge_key_rows(uint32_t part_addr, int rank, OUT *head, int64_t stride_s, int key_first,
+                                               int seq_k, int head_dim, float scale)
+{
+    constexpr int SHARE = BACKWARD_KEYS / SPLIT, UNITS = SHARE * (DP / 4) / 256; /* units of 4 columns a thread */
+    static_assert(UNITS * 256 == SHARE * (DP / 4), "whole units");
+    const int thread = threadIdx.x - 128;
+    float4 part[UNITS][SPLIT];
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const int unit = u * 256 + thread, row = rank * SHARE + unit / (DP / 4), d = unit % (DP / 4) * 4;
+#pragma unroll
+        for (int n = 0; n < SPLIT; n++)
+            part[u][n] = cluster_load4(cluster_map(part_addr + (row * MEM::MERGE_PITCH + d) * 4, n));
+    }
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const int unit = u * 256 + thread, d = unit % (DP / 4) * 4;
+        const int64_t i = key_first + rank * SHARE + unit / (DP / 4);
+        float4 x = part[u][0];
+#pragma unroll
+        for (int n = 1; n < SPLIT; n++)
+            x.x += part[u][n].x, x.y += part[u][n].y, x.z += part[u][n].z, x.w += part[u][n].w;
+        if (i >= seq_k || d >= head_dim)
+            continue;
+        store_pair(head + i * stride_s + d, x.x * scale, x.y * scale);
+        store_pair(head + i * stride_s + d + 2, x.z * scale, x.w * scale);
+    }
+}
+
+/* This thread's own accumulators; the block has the tile for itself. */
+template <class OUT, class KEYS>
+__device__ __forceinline__ void store_own_rows(const backward_params &p, const KEYS &keys, OUT *dk_head, OUT *dv_head)
+{
+    const int column = keys.column();
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int64_t row = keys.key() + 8 * r;
+        if (row >= p.seq_k)
+            continue;
+#pragma unroll
+        for (int j = 0; j < KEYS::COLUMNS / 8; j++)
+            if (8 * j < p.head_dim) {
+                store_pair(dk_head + row * p.dk_stride_s + 8 * j + column, keys.dk[4 * j + 2 * r] * p.scale,
+                           keys.dk[4 * j + 2 * r + 1] * p.scale);
+                store_pair(dv_head + row * p.dv_stride_s + 8 * j + column, keys.dv[4 * j + 2 * r],
+                           keys.dv[4 * j + 2 * r + 1]);
+            }
+    }
+}
+
+template <class OUT, class KEYS>
+__device__ __forceinline__ void store_key_rows(const backward_params &p, const KEYS &keys, uint32_t base,
+                                               unsigned char *smem)
+{
+    using mem = typename KEYS::mem;
+    const volatile backward_job &job = keys.job();
+    OUT *const dk_head = (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h;
+    OUT *const dv_head = (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h;
+    const int split = cluster_size(), rank = cluster_rank(), key_first = job.key_tile * BACKWARD_KEYS;
+    if (split == 1)
+        return store_own_rows(p, keys, dk_head, dv_head);
+
+    /* merge: every block leaves its partial sums, then finishes its share of the rows */
+    named_sync(DS_BARRIER, 256); /* the other group may still read the tiles */
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float *const part_dk = (float *)(smem + mem::MERGE_DK) + (keys.key() - key_first + 8 * r) * mem::MERGE_PITCH +
+                               keys.column(),
+                     *const part_dv = part_dk + mem::MERGE_DV / 4;
+#pragma unroll
+        for (int j = 0; j < KEYS::COLUMNS / 8; j++) {
+            store_pair(part_dk + 8 * j, keys.dk[4 * j + 2 * r], keys.dk[4 * j + 2 * r + 1]);
+            store_pair(part_dv + 8 * j, keys.dv[4 * j + 2 * r], keys.dv[4 * j + 2 * r + 1]);
+        }
+    }
+    cluster_sync();
+    auto merge = [&](auto blocks) {
+        constexpr int SPLIT = decltype(blocks)::value;
+        merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DK, rank, dk_head, p.dk_stride_s, key_first, p.seq_k,
+                                                 p.head_dim, p.scale);
+        merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DV, rank, dv_head, p.dv_stride_s, key_first, p.seq_k,
+                                                 p.head_dim, 1);
+    };
+    if (split == 2)
+        merge(constant<2>());
+    if (split == 4)
+        merge(constant<4>());
+    if (split == 8)
+        merge(constant<8>());
+    cluster_sync();
+}
+
+} // namespace flash_sm90
+#endif

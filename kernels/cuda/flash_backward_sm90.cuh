@@ -84,7 +84,6 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     backward_keys<T, PLANES, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* zeroed sums */
     if (keys.steps > 0) {
-        mbarrier_wait(block.kv_full(), 0);
         if constexpr (mem::LATE_DQ)
             keys.run_late_dq();
         else

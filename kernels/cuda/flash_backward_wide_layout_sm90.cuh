@@ -54,7 +54,7 @@ struct backward_memory {
     static constexpr int JOB = DELTA + BACKWARD_DO_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)sizeof(backward_job);
     static constexpr int BARRIERS = STEP + 4 * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + (1 + 4 * STAGES + 2 * BACKWARD_DO_STAGES + 3 * BACKWARD_TURNS) * 8;
+    static constexpr int BYTES = BARRIERS + (4 * STAGES + 2 * BACKWARD_DO_STAGES + 3 * BACKWARD_TURNS) * 8;
     static_assert(BYTES <= 227 << 10, "what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
@@ -75,13 +75,12 @@ struct backward_block {
         return ((volatile backward_step *)(smem + MEM::STEP))[step % 4];
     }
     __device__ uint32_t barrier(int n) const { return base + MEM::BARRIERS + 8 * n; }
-    __device__ uint32_t kv_full() const { return barrier(0); }
     /* of Q and dS */
     __device__ static unsigned slot(unsigned step) { return step % MEM::STAGES; }
     __device__ static uint32_t parity(unsigned step) { return step / MEM::STAGES % 2; }
     __device__ uint32_t slot_barrier(unsigned step, int kind) const
     {
-        return barrier(1 + kind * MEM::STAGES + slot(step));
+        return barrier(kind * MEM::STAGES + slot(step));
     }
     __device__ uint32_t q_full(unsigned step) const { return slot_barrier(step, 0); }
     __device__ uint32_t q_empty(unsigned step) const { return slot_barrier(step, 1); }
@@ -93,7 +92,7 @@ struct backward_block {
     /* of dO */
     __device__ static unsigned do_slot(unsigned step) { return step % BACKWARD_DO_STAGES; }
     __device__ static uint32_t do_parity(unsigned step) { return step / BACKWARD_DO_STAGES % 2; }
-    __device__ uint32_t do_barrier(int n) const { return barrier(1 + 4 * MEM::STAGES + n); }
+    __device__ uint32_t do_barrier(int n) const { return barrier(4 * MEM::STAGES + n); }
     __device__ uint32_t do_full(unsigned step) const { return do_barrier(do_slot(step)); }
     __device__ uint32_t do_empty(unsigned step) const { return do_barrier(BACKWARD_DO_STAGES + do_slot(step)); }
     __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + do_slot(step) * MEM::tile_q::BYTES; }
@@ -111,7 +110,6 @@ struct backward_block {
     /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. */
     __device__ void init_barriers() const
     {
-        mbarrier_init(kv_full(), 1);
         for (int step = 0; step < MEM::STAGES; step++) {
             mbarrier_init(q_full(step), 1);
             mbarrier_init(q_empty(step), 8);

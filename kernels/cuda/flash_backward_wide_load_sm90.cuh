@@ -8,19 +8,14 @@
 namespace flash_sm90
 {
 
-/* One thread: K and V, then Q, dO, lse2 and delta of each step. */
+/* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q and V with the first dO. Q, K, V and dO are
+ * older than the kernel ahead, which waited for them before this one could start. */
 template <class MEM, int BM>
 __device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block)
 {
     using tile_kv = typename MEM::tile_kv;
     using tile_q = typename MEM::tile_q;
     const volatile backward_job &job = block.job();
-    /* Q, K, V and dO are older than the kernel ahead, which waited for them before this one could start */
-    mbarrier_expect(block.kv_full(), 2 * tile_kv::BYTES);
-    load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.kv_full(), job.key_tile * BACKWARD_KEYS, job.h_kv, job.b,
-                       p.batch);
-    load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.kv_full(), job.key_tile * BACKWARD_KEYS, job.h_kv, job.b,
-                       p.batch);
     const int steps = job.steps;
     backward_walk walk;
     walk.begin(p, job);
@@ -29,12 +24,18 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads;
         mbarrier_wait(block.q_empty(step), block.parity(step) ^ 1);
         block.step_slot(step).first_query = row, block.step_slot(step).place = walk.place(p, job);
-        mbarrier_expect(block.q_full(step), tile_q::BYTES + BM * 4);
+        mbarrier_expect(block.q_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
+        if (step == 0)
+            load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
+                               job.b, p.batch);
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta and zeroed sums */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
         mbarrier_wait(block.do_empty(step), block.do_parity(step) ^ 1);
-        mbarrier_expect(block.do_full(step), tile_q::BYTES + BM * 4);
+        mbarrier_expect(block.do_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
+        if (step == 0)
+            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
+                               job.b, p.batch);
         load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), row, h, job.b, p.batch);
         tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), row, walk.head);
         walk.next(p, job);

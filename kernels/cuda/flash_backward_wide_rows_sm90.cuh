@@ -3,9 +3,12 @@
 #define STEPBENCH_FLASH_BACKWARD_WIDE_ROWS_SM90_CUH
 
 #include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
+#include "kernels/cuda/store_sm90.cuh"
 
 namespace flash_sm90
 {
+
+enum { ROWS_BARRIER = 4 /* and 5 */ };
 
 /* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first use. */
 template <class MEM, class OUT, int DP, int SPLIT>
@@ -38,11 +41,44 @@ __device__ __forceinline__ void merge_key_rows(uint32_t part_addr, int rank, OUT
     }
 }
 
-/* This thread's own accumulators; the block has the tile for itself. */
-template <class OUT, class KEYS>
-__device__ __forceinline__ void store_own_rows(const backward_params &p, const KEYS &keys, OUT *dk_head, OUT *dv_head)
+/* Accumulators of a warp, 16 keys, to rows of a 16-bit tensor: by way of the warp's rows of V, so that whole lines leave.
+ * Fragments alone would write 16 bytes of each of eight rows at a time. */
+template <class KEYS, class T>
+__device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
+                                                const float (&x)[KEYS::COLUMNS / 2], float scale, T *head,
+                                                int64_t stride_s)
 {
-    const int column = keys.column();
+    using mem = typename KEYS::mem;
+    const int lane = lane_asked(), corner = mem::V + (keys.wg * 64 + keys.warp * 16) * ROW_BYTES;
+#pragma unroll
+    for (int j = 0; j < KEYS::COLUMNS / 8; j += 2)
+        store_matrix4(keys.block.base + corner + j / 8 * mem::tile_kv::PANEL_BYTES + lane % 16 * ROW_BYTES +
+                          ((j % 8 + lane / 16) ^ lane % 8) * 16,
+                      pack(T(), x[4 * j] * scale, x[4 * j + 1] * scale),
+                      pack(T(), x[4 * j + 2] * scale, x[4 * j + 3] * scale),
+                      pack(T(), x[4 * j + 4] * scale, x[4 * j + 5] * scale),
+                      pack(T(), x[4 * j + 6] * scale, x[4 * j + 7] * scale));
+    __syncwarp();
+    const int first = keys.block.job().key_tile * BACKWARD_KEYS + keys.wg * 64 + keys.warp * 16;
+#pragma unroll
+    for (int panel = 0; panel < mem::DP / 64; panel++)
+#pragma unroll
+        for (int r = 0; r < 16; r += 4) {
+            const int row = r + lane / 8, d = panel * 64 + lane % 8 * 8;
+            if (first + row < p.seq_k && d < p.head_dim)
+                *(uint4 *)(head + (int64_t)(first + row) * stride_s + d) =
+                    *(const uint4 *)(keys.block.smem + corner + panel * mem::tile_kv::PANEL_BYTES + row * ROW_BYTES +
+                                     (lane % 8 ^ row % 8) * 16);
+        }
+    __syncwarp();
+}
+
+/* Accumulators of a thread to rows of an fp32 tensor. */
+template <class KEYS>
+__device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
+                                                const float (&x)[KEYS::COLUMNS / 2], float scale, float *head,
+                                                int64_t stride_s)
+{
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int64_t row = keys.key() + 8 * r;
@@ -50,12 +86,9 @@ __device__ __forceinline__ void store_own_rows(const backward_params &p, const K
             continue;
 #pragma unroll
         for (int j = 0; j < KEYS::COLUMNS / 8; j++)
-            if (8 * j < p.head_dim) {
-                store_pair(dk_head + row * p.dk_stride_s + 8 * j + column, keys.dk[4 * j + 2 * r] * p.scale,
-                           keys.dk[4 * j + 2 * r + 1] * p.scale);
-                store_pair(dv_head + row * p.dv_stride_s + 8 * j + column, keys.dv[4 * j + 2 * r],
-                           keys.dv[4 * j + 2 * r + 1]);
-            }
+            if (8 * j < p.head_dim)
+                store_pair(head + row * stride_s + 8 * j + keys.column(), x[4 * j + 2 * r] * scale,
+                           x[4 * j + 2 * r + 1] * scale);
     }
 }
 
@@ -68,8 +101,12 @@ __device__ __forceinline__ void store_key_rows(const backward_params &p, const K
     OUT *const dk_head = (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h;
     OUT *const dv_head = (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h;
     const int split = cluster_size(), rank = cluster_rank(), key_first = job.key_tile * BACKWARD_KEYS;
-    if (split == 1)
-        return store_own_rows(p, keys, dk_head, dv_head);
+    if (split == 1) {
+        named_sync(ROWS_BARRIER + keys.wg, 128); /* V is the group's own, and it has no products under way */
+        store_warp_rows(p, keys, keys.dv, 1, dv_head, p.dv_stride_s);
+        store_warp_rows(p, keys, keys.dk, p.scale, dk_head, p.dk_stride_s);
+        return;
+    }
 
     /* merge: every block leaves its partial sums, then finishes its share of the rows */
     named_sync(DS_BARRIER, 256); /* the other group may still read the tiles */

@@ -11,14 +11,6 @@
 namespace flash_sm90
 {
 
-/* Asked anew: what a job's begin and end derive from it must not be kept in registers all through the steps. */
-__device__ __forceinline__ int lane_asked()
-{
-    int lane;
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-    return lane;
-}
-
 template <class T, bool CAUSAL>
 struct narrow_keys {
     using mem = narrow_memory;

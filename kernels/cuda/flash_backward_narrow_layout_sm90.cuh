@@ -2,6 +2,7 @@
 #ifndef STEPBENCH_FLASH_BACKWARD_NARROW_LAYOUT_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_NARROW_LAYOUT_SM90_CUH
 
+#include "kernels/cuda/flash_backward_lane_sm90.cuh"
 #include "kernels/cuda/flash_sm90.cuh"
 #include "kernels/cuda/store_sm90.cuh"
 
@@ -115,12 +116,6 @@ struct narrow_block {
         }
     }
 };
-
-/* The same number in every lane, as the compiler can't know of one that was loaded. */
-__device__ __forceinline__ int uniform(int x)
-{
-    return __shfl_sync(~0u, x, 0);
-}
 
 } // namespace flash_sm90
 #endif

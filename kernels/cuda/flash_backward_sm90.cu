@@ -111,11 +111,11 @@ sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
                        (unsigned)((int64_t)a->batch * a->heads * l.blocks), 256, 0, 1, stream, p);
 }
 
-template <class T, int PLANES, int DP, int BM>
+template <class T, int PLANES, int D, int BM>
 sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
                       const flash_backward_options *options, cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, DP, BM>;
+    using mem = backward_memory<PLANES, D, BM>;
     using M = typename memory_type<T, PLANES>::type;
     char *const w = (char *)a->workspace;
     backward_params p = {};
@@ -140,6 +140,8 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     p.query_blocks = l.blocks;
+    p.from_last = options->walk ? options->walk < 0 : p.turn != nullptr;
+    p.alternate = options->alternate;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     /* heads whose Q, dO and dQ sums fit in about two thirds of L2 are walked together */
     const int64_t head_bytes = (int64_t)a->seq_q * p.group * (2 * a->head_dim * (int)sizeof(M) + l.padded_dim * 4);
@@ -147,39 +149,46 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
                   all = (int64_t)a->batch * a->heads_kv;
     p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
 
-    const auto kernel = a->causal ? flash_backward<T, PLANES, DP, BM, true> : flash_backward<T, PLANES, DP, BM, false>;
+    const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
     const int *const clusters = count_clusters(ctx, (const void *)kernel, BACKWARD_THREADS, mem::BYTES);
     const int split = wide_split(a, l.blocks, clusters);
     return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
                        mem::BYTES, split, stream, p);
 }
 
-template <class T, int PLANES, int DP, int BM>
+template <class T, int PLANES, int D, int BM>
 sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
               const flash_backward_options *options, cudaStream_t stream)
 {
+    using mem = backward_memory<PLANES, D, BM>;
     using M = typename memory_type<T, PLANES>::type;
-    const auto any = flash_backward<T, PLANES, DP, BM, true>; /* to count clusters: one block an SM, as all have */
-    const int *const clusters =
-        count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<PLANES, DP, BM>::BYTES);
+    const auto any = flash_backward<T, PLANES, D, BM, true>; /* to count clusters: one block an SM, as all have */
+    const int *const clusters = count_clusters(ctx, (const void *)any, BACKWARD_THREADS, mem::BYTES);
     const bool narrow = options->kernel == FLASH_BACKWARD_CHOSEN ? prefers_narrow(ctx, a, l, clusters)
                                                                  : options->kernel == FLASH_BACKWARD_NARROW;
     /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
     const bool turns = narrow ? flash_backward_in_turns(a, options) : a->deterministic, sums = !(narrow && turns);
-    sb_status st = prepare<M, DP>(ctx, a, l, sums, turns, stream);
+    sb_status st = prepare<M, mem::DP>(ctx, a, l, sums, turns, stream);
     if (st || options->passes == 1)
         return st;
     st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
-                : launch_wide<T, PLANES, DP, BM>(ctx, a, l, in, options, stream);
-    return st || options->passes == 2 || !sums ? st : finish<M, DP, BM>(a, l, stream);
+                : launch_wide<T, PLANES, D, BM>(ctx, a, l, in, options, stream);
+    return st || options->passes == 2 || !sums ? st : finish<M, mem::DP, BM>(a, l, stream);
 }
 
 template <class T, int PLANES>
 sb_status dispatch(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
                    const flash_backward_options *options, cudaStream_t stream)
 {
-    return a->head_dim <= 64 ? run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, options, stream)
-                             : run<T, PLANES, 128, 64 / PLANES>(ctx, a, l, in, options, stream);
+    if (a->head_dim <= 64)
+        return run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, options, stream);
+    if constexpr (PLANES == 1) {
+        if (a->head_dim <= 80)
+            return run<T, PLANES, 80, 64>(ctx, a, l, in, options, stream);
+        if (a->head_dim <= 96)
+            return run<T, PLANES, 96, 64>(ctx, a, l, in, options, stream);
+    }
+    return run<T, PLANES, 128, 64 / PLANES>(ctx, a, l, in, options, stream);
 }
 
 } // namespace

@@ -1,0 +1,301 @@
+/* A key group of the wide backward: 64 keys, their dK and dV, and its half of dQ; see flash_backward_sm90.cuh. */
+#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
+#define STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
+
+#include "kernels/cuda/flash_backward_wide_products_sm90.cuh"
+
+namespace flash_sm90
+{
+
+enum { DS_BARRIER = 1, START_BARRIER = 2 /* and 3 */ };
+
+template <class T, int PLANES, int D, int BM, bool CAUSAL>
+struct backward_keys {
+    using mem = backward_memory<PLANES, D, BM>;
+    using tile_kv = typename mem::tile_kv;
+    using tile_q = typename mem::tile_q;
+    using tile_ds = typename mem::tile_ds;
+    static constexpr int COLUMNS = D;
+    static constexpr int DQ_N = mem::DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
+    const backward_params &p;
+    const backward_block<mem> block;
+    const int wg, warp, steps;
+    float s[BM / 2], dp[BM / 2], dk[D / 2], dv[D / 2];
+
+    __device__ __forceinline__ backward_keys(const backward_params &params, backward_block<mem> shared, int group)
+        : p(params), block(shared), wg(group), warp(uniform(threadIdx.x % 128 / 32)), steps(uniform(block.job().steps))
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++)
+            dk[i] = dv[i] = 0;
+    }
+
+    __device__ __forceinline__ const volatile backward_job &job() const
+    {
+        return block.job();
+    }
+    __device__ __forceinline__ static int lane()
+    {
+        return lane_asked();
+    }
+    /* First query of each pair that this thread holds. */
+    __device__ __forceinline__ static int column()
+    {
+        return 2 * (lane() % 4);
+    }
+    __device__ __forceinline__ int key() const
+    { /* and + 8 */
+        return job().key_tile * BACKWARD_KEYS + wg * 64 + warp * 16 + lane() / 4;
+    }
+    __device__ __forceinline__ static void arrive(uint32_t barrier)
+    {
+        if (lane() == 0)
+            mbarrier_arrive(barrier);
+    }
+
+    __device__ __forceinline__ void start_scores(int step)
+    {
+        mbarrier_wait(block.q_full(step), block.parity(step));
+        wgmma_fence();
+        mma_columns<T, tile_kv, tile_q, D, BM>(s, block.base + mem::K + wg * 64 * ROW_BYTES, block.q_tile(step));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void start_dp(int step)
+    {
+        mbarrier_wait(block.do_full(step), block.do_parity(step));
+        wgmma_fence();
+        mma_columns<T, tile_kv, tile_q, D, BM>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void start_dq(float (&dq)[DQ_N / 2], int step)
+    {
+        constexpr bool BY_D = mem::DP == 128; /* a group has 64 rows of d, else half of the queries */
+        wgmma_fence();
+        mma_dq<T, tile_kv, tile_ds, DQ_N>(dq, block.base + mem::K + (BY_D ? wg * tile_kv::PANEL_BYTES : 0),
+                                          block.ds_tile(step) + (BY_D ? 0 : wg * (BM / 2) * ROW_BYTES));
+        wgmma_commit();
+    }
+
+    /* s: scores to P; a score that a query must not see gives 0. */
+    __device__ __forceinline__ void probabilities(int step)
+    {
+        const float *const lse2 = (const float *)(block.smem + block.lse(step)) + 2 * column();
+#pragma unroll
+        for (int j = 0; j < BM / 16; j++) {
+            const float4 l = *(const float4 *)(lse2 + 16 * j);
+            const float pair[4] = {l.x, l.y, l.z, l.w};
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                s[8 * j + e] = exp2_approx(fmaf(s[8 * j + e], p.scale_log2, -pair[e / 4 * 2 + e % 2]));
+        }
+        const int first_query = block.step_slot(step).first_query, end = job().key_tile * BACKWARD_KEYS + BACKWARD_KEYS;
+        if (end > p.seq_k || (CAUSAL && end - 1 > first_query + p.seq_k - p.seq_q))
+            mask(first_query);
+    }
+    __device__ __forceinline__ void mask(int first_query)
+    {
+        int limit[2]; /* queries before this one, counted from the thread's first, do not see key row r */
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int k = key() + 8 * r;
+            limit[r] = k >= p.seq_k ? BM : CAUSAL ? k - p.seq_k + p.seq_q - first_query - column() : 0;
+        }
+#pragma unroll
+        for (int j = 0; j < BM / 8; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (8 * j + (e & 1) < limit[e >> 1])
+                    s[4 * j + e] = 0;
+    }
+    /* dp: to dS. */
+    __device__ __forceinline__ void gradient(int step)
+    {
+        const float *const delta = (const float *)(block.smem + block.delta(step)) + 2 * column();
+#pragma unroll
+        for (int j = 0; j < BM / 16; j++) {
+            const float4 d = *(const float4 *)(delta + 16 * j);
+            const float pair[4] = {d.x, d.y, d.z, d.w};
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                dp[8 * j + e] = s[8 * j + e] * (dp[8 * j + e] - pair[e / 4 * 2 + e % 2]);
+        }
+    }
+    /* dS^T fragments to dS[query][key] by transposing stores: a lane's row and 16-byte chunk of each 16-query step. */
+    __device__ __forceinline__ void store_ds(const uint32_t (&ds)[PLANES][BM / 4], int step)
+    {
+        const int l = lane_asked();
+        const uint32_t to = block.ds_tile(step) + wg * tile_ds::PANEL_BYTES + (l / 16 * 8 + l % 8) * ROW_BYTES +
+                            ((2 * warp + l / 8 % 2) ^ l % 8) * 16;
+#pragma unroll
+        for (int plane = 0; plane < PLANES; plane++)
+#pragma unroll
+            for (int k = 0; k < BM / 16; k++)
+                store_matrix4_transposed(to + plane * tile_ds::PLANE_BYTES + k * 16 * ROW_BYTES, ds[plane][4 * k],
+                                         ds[plane][4 * k + 1], ds[plane][4 * k + 2], ds[plane][4 * k + 3]);
+        fence_async_proxy();
+    }
+
+    /* A step's share of dQ to the sums, when its turn has come. Rows of d past head_dim are left out. */
+    __device__ __forceinline__ void add_dq(const float (&dq)[DQ_N / 2], int step)
+    {
+        if (p.turn)
+            mbarrier_wait(block.turn_here(step), block.turn_parity(step));
+        if ((mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
+            float *const sum = p.dq_sum + ((int64_t)block.step_slot(step).place * 2 + wg) * (DQ_N / 2 * 128) +
+                               (warp * 32 + lane_asked()) * 4;
+#pragma unroll
+            for (int j = 0; j < DQ_N / 8; j++)
+                add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        }
+        if (p.turn) {
+            __syncwarp(); /* this warp has added */
+            arrive(block.added(step));
+        }
+    }
+
+    /* ... when the slot is free, and tells the other group. */
+    __device__ __forceinline__ void give_ds(const uint32_t (&ds)[1][BM / 4], int step)
+    {
+        mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
+        store_ds(ds, step);
+        __syncwarp();
+        arrive(block.ds_full(step));
+    }
+    __device__ __forceinline__ void start_dv(uint32_t (&prob)[1][BM / 4], int step)
+    {
+        pin(prob[0]);
+        wgmma_fence();
+        mma_keys<T, tile_q, D>(dv, prob, block.do_tile(step));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void start_dk(uint32_t (&ds)[1][BM / 4], int step)
+    {
+        pin(ds[0]);
+        wgmma_fence();
+        mma_keys<T, tile_q, D>(dk, ds, block.q_tile(step));
+        wgmma_commit();
+    }
+
+    /* All steps, 16-bit. From one dS to the next, with the products under way while the group waits or computes:
+     *   dS(j) | issue S(j+1), wait dV(j) | store dS(j) | issue dQ(j-1), dK(j) | wait S(j+1), dQ(j-1) | add dQ(j-1) |
+     *   issue dP(j+1) | P(j+1) | wait dK(j), issue dV(j+1) | wait dP(j+1)
+     * dQ is a step late, so that the other group's dS is there without waiting for it. P and dS share the registers of
+     * an operand. The loop's exit is in its middle: ptxas keeps products asynchronous only if every path to a wait has
+     * the same groups under way. */
+    __device__ __forceinline__ void run_late_dq()
+    {
+        static_assert(mem::LATE_DQ, "three slots");
+        uint32_t operand[1][BM / 4];
+        int step = 0, left = steps;
+        if (p.alternate && wg == 1 && left > 1)
+            named_arrive(START_BARRIER, 256);
+        start_scores(0);
+        start_dp(0);
+        wgmma_wait<1>();
+        pin(s);
+        for (;;) {
+            probabilities(step);
+            wgmma_wait<1>(); /* dK of the step before */
+            pin(s);
+            if (step > 0)
+                arrive(block.q_empty(step - 1));
+            to_operand<T, 1, BM / 4>(operand, s);
+            start_dv(operand, step);
+            wgmma_wait<(D < 128)>(); /* dP; at D 128 also dV, whose operand is in the way */
+            pin(dp);
+            gradient(step);
+            if (--left == 0)
+                break;
+
+            if (p.alternate)
+                named_sync(START_BARRIER + wg, 256);
+            start_scores(step + 1);
+            wgmma_wait<1>(); /* dV */
+            pin(dp);
+            arrive(block.do_empty(step));
+            to_operand<T, 1, BM / 4>(operand, dp);
+            give_ds(operand, step);
+            float dq[DQ_N / 2];
+            if (step > 0)
+                mbarrier_wait(block.ds_full(step - 1), block.parity(step - 1));
+            start_dq(dq, step > 0 ? step - 1 : 1); /* in the first step of nothing, and not added */
+            start_dk(operand, step);
+            if (p.alternate && !(wg == 1 && left == 1))
+                named_arrive(START_BARRIER + 1 - wg, 256);
+            wgmma_wait<1>(); /* S, dQ */
+            pin(s);
+            pin(dq);
+            if (step > 0) {
+                arrive(block.ds_empty(step - 1));
+                add_dq(dq, step - 1);
+            }
+            step++;
+            start_dp(step);
+        }
+        wgmma_wait<0>();
+        pin(dp);
+        to_operand<T, 1, BM / 4>(operand, dp);
+        give_ds(operand, step);
+        start_dk(operand, step);
+        wgmma_wait<0>();
+        pin(dk);
+        pin(dv);
+#pragma unroll 1
+        for (int back = step > 0; back >= 0; back--) {
+            const int late = step - back;
+            float dq[DQ_N / 2];
+            mbarrier_wait(block.ds_full(late), block.parity(late));
+            start_dq(dq, late);
+            wgmma_wait<0>();
+            pin(dq);
+            add_dq(dq, late);
+        }
+    }
+
+    /* All steps, when both groups meet in each. */
+    __device__ __forceinline__ void run_together()
+    {
+        for (int step = 0; step < steps; step++) {
+            uint32_t prob[PLANES][BM / 4], ds[PLANES][BM / 4];
+            float dq[DQ_N / 2];
+            start_scores(step);
+            start_dp(step);
+            wgmma_wait<1>();
+            pin(s);
+            probabilities(step);
+            to_operand<T, PLANES, BM / 4>(prob, s);
+            wgmma_wait<0>();
+            pin(dp);
+            gradient(step);
+            to_operand<T, PLANES, BM / 4>(ds, dp);
+            store_ds(ds, step);
+#pragma unroll
+            for (int plane = 0; plane < PLANES; plane++)
+                pin(prob[plane]), pin(ds[plane]);
+            if constexpr (PLANES == 1)
+                start_dv(prob, step);
+            else
+                mma_rs_rounded<T, tile_q>(dv, prob, block.do_tile(step));
+            named_sync(DS_BARRIER, 256); /* both groups' keys of dS are there, and both are done with the other slot */
+            start_dq(dq, step);
+            if constexpr (PLANES == 1) {
+                start_dk(ds, step);
+                wgmma_wait<1>();
+                pin(dv);
+            } else {
+                mma_rs_rounded<T, tile_q>(dk, ds, block.q_tile(step)); /* waits for dQ, too */
+            }
+            pin(dq);
+            arrive(block.do_empty(step));
+            add_dq(dq, step);
+            if constexpr (PLANES == 1) {
+                wgmma_wait<0>();
+                pin(dk);
+            }
+            arrive(block.q_empty(step));
+        }
+    }
+};
+
+} // namespace flash_sm90
+#endif

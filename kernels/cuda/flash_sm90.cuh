@@ -61,7 +61,7 @@ __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint
         for (int k = 0; k < COLS / 16; k++) {
             const int a = plane_a(p) * TA::PLANE_BYTES + k / 4 * TA::PANEL_BYTES + k % 4 * 32;
             const int b = plane_b(p) * TB::PLANE_BYTES + k / 4 * TB::PANEL_BYTES + k % 4 * 32;
-            wgmma<T, N, 0, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
+            wgmma_any<T, N, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
 }
 

@@ -8,28 +8,30 @@
  * dQ^T = K^T dS^T. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later kernel turns
  * into rows.
  *
- * In 16-bit modes dQ is a step late and the two groups meet only at mbarriers, so neither waits for the other's dS: one
- * may be a step ahead, and its exponentials then run under the other's products. In a group, too, the products of the
- * next scores, dQ and dK run under exponentials and additions (flash_backward_wide_keys_sm90.cuh). fp32 has no shared
- * memory for a third slot of dS, and its sums wait for each product anyway: there both groups meet in every step.
+ * Above head_dim 64, 16-bit, dQ is a step late and the two groups meet only at mbarriers, so neither waits for the
+ * other's dS: one may be a step ahead, and its exponentials then run under the other's products. In a group, too, the
+ * next scores, dQ and dK run under exponentials and additions (flash_backward_wide_keys_sm90.cuh). Elsewhere both
+ * groups meet in every step: fp32 has no shared memory for a third slot of dS and its sums wait for each product
+ * anyway, and 128 queries leave no registers for the products of two steps.
  *
  * Tiles (query rows BM): head_dim above 64: 64, fp32 32; else 128, fp32 64.
  * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory and dQ have 64 or 128.
  * Shared memory, bytes, D 128: K 32K, V 32K, Q 3 x 16K, dO 2 x 16K, dS 3 x 16K = 192K (fp32: 64+64+32+32+32 = 224K).
  * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ^T 32, P or dS as operand 16 = 208 of 240.
  * Bounds, a step of 64 queries at D 128: products 5 x 2 x 64 x 128 x 128 at 4096 FLOP a clock = 2560 clocks; shared
- * memory 336 KB (S 64, dP 64, dV 32, dK 32, dQ 96, dS 16, loads 32) at 128 B a clock = 2690.
+ * memory 304 KB (S 64, dP 64, dV 32, dK 32, dQ 64, dS 16, loads 32) at 128 B a clock = 2430. D 96: 2048 clocks, D 80:
+ * 1792, as the half of dQ past d = 64 still has 64 rows.
  *
  * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
  * distributed shared memory, in a fixed order.
  *
  * Deterministic mode: the adders of one query block take turns in the order in which their blocks start, so that no
- * block waits for one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as in
- * flash_backward_narrow_sm90.cuh: each tile stays a step behind the one before, the later ones are shorter, and the
- * longest start first. (The other way, p.from_last 0: from the diagonal on, the last key tile first. Each then meets a
- * query block two steps after the one before it, but the longest blocks start last and the chip waits for them.) Waiting
- * and giving on are done by idle warps of the first group. No clusters then: a block that starts in the middle would only
- * wait. */
+ * block waits for one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as
+ * in flash_backward_narrow_sm90.cuh: each tile stays a step behind the one before, the later ones are shorter, and
+ * the longest start first. (The other way, p.from_last 0: from the diagonal on, the last key tile first. Each then
+ * meets a query block two steps after the one before it, but the longest blocks start last and the chip waits for
+ * them.) Waiting and giving on are done by idle warps of the first group. No clusters then: a block that starts in
+ * the middle would only wait. */
 #ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_SM90_CUH
 

@@ -180,8 +180,8 @@ struct backward_keys {
      *   dS(j) | issue S(j+1), wait dV(j) | store dS(j) | issue dQ(j-1), dK(j) | wait S(j+1), dQ(j-1) | add dQ(j-1) |
      *   issue dP(j+1) | P(j+1) | wait dK(j), issue dV(j+1) | wait dP(j+1)
      * dQ is a step late, so that the other group's dS is there without waiting for it. P and dS share the registers of
-     * an operand. The loop's exit is in its middle: ptxas keeps products asynchronous only if every path to a wait has
-     * the same groups under way. */
+     * an operand; at D 128 that of dV is also in the way of dS, which waits for it. The loop's exit is in its middle:
+     * ptxas keeps products asynchronous only if every path to a wait has the same groups under way. */
     __device__ __forceinline__ void run_late_dq()
     {
         static_assert(mem::LATE_DQ, "three slots");
@@ -201,7 +201,7 @@ struct backward_keys {
                 arrive(block.q_empty(step - 1));
             to_operand<T, 1, BM / 4>(operand, s);
             start_dv(operand, step);
-            wgmma_wait<(D < 128)>(); /* dP; at D 128 also dV, whose operand is in the way */
+            wgmma_wait<(D < 128)>(); /* dP; at D 128 also dV */
             pin(dp);
             gradient(step);
             if (--left == 0)

@@ -78,10 +78,7 @@ struct backward_block {
     /* of Q and dS */
     __device__ static unsigned slot(unsigned step) { return step % MEM::STAGES; }
     __device__ static uint32_t parity(unsigned step) { return step / MEM::STAGES % 2; }
-    __device__ uint32_t slot_barrier(unsigned step, int kind) const
-    {
-        return barrier(kind * MEM::STAGES + slot(step));
-    }
+    __device__ uint32_t slot_barrier(unsigned step, int kind) const { return barrier(kind * MEM::STAGES + slot(step)); }
     __device__ uint32_t q_full(unsigned step) const { return slot_barrier(step, 0); }
     __device__ uint32_t q_empty(unsigned step) const { return slot_barrier(step, 1); }
     __device__ uint32_t ds_full(unsigned step) const { return slot_barrier(step, 2); }

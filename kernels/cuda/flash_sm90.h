@@ -32,9 +32,9 @@ typedef struct flash_backward_options {
     int section;   /* key/value heads walked together */
     int blocks;    /* of the narrow kernel, at most; fewer blocks take more jobs each */
     int turns;     /* narrow kernel, adders of dq: 1 in turns, -1 in any order unless deterministic, 0 as chosen */
-    int walk;      /* wide kernel, query blocks: 1 from the diagonal on, -1 from the last one back, 0 as chosen */
-    int alternate; /* wide kernel, 16-bit: 1 when its key groups start their products in turns */
     int passes;    /* 1: the pass before the main kernel alone, 2: that and the main kernel (dq is not written) */
+    int walk;      /* wide kernel, query blocks: 1 from the diagonal on, -1 from the last one back, 0 as chosen */
+    int alternate; /* wide kernel, 16-bit above head_dim 64: 1 when its key groups start their products in turns */
 } flash_backward_options;
 sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, const flash_backward_options *options,
                                    void *stream);

@@ -26,6 +26,7 @@
 #include "kernels/cuda/flash_forward_loads_sm90.cuh"
 #include "kernels/cuda/flash_forward_merge_sm90.cuh"
 #include "kernels/cuda/flash_forward_softmax_sm90.cuh"
+#include "kernels/cuda/flash_backward_lane_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     extern __shared__ __align__(1024) unsigned char smem[];
     const uint32_t base = smem_u32(smem);
     const forward_barriers bar = {base + mem::BARRIERS};
-    const int warpgroup = threadIdx.x / 128;
+    const int warpgroup = uniform(threadIdx.x / 128);
     const int split = WAY::CLUSTERS ? cluster_size() : 1, rank = WAY::CLUSTERS ? cluster_rank() : 0;
     volatile int *const job_number = (volatile int *)(smem + mem::JOB);
 
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     ring<2> turn;
     auto next_number = [&] {
         mbarrier_wait(bar.job_full(turn.slot), turn.parity);
-        const int number = job_number[turn.slot];
+        const int number = uniform(job_number[turn.slot]);
         __syncwarp();
         if (leader)
             mbarrier_arrive(bar.job_empty(turn.slot));
@@ -237,18 +238,25 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     pin(s);
                     release_k();
                     const bool moved = scores_to_probabilities(job, j);
-                    wgmma_wait<0>();
-                    if constexpr (PLANES == 1)
-                        pin(o);
-                    else
-                        pin(part);
-                    pin_operands();
-                    release_v();
-                    if (moved) {
+                    auto values_are_there = [&] {
+                        wgmma_wait<0>();
+                        if constexpr (PLANES == 1)
+                            pin(o);
+                        else
+                            pin(part);
+                        pin_operands();
+                    };
+                    /* A wait on each side of a branch: one behind the softmax ptxas moves in front of it. (fp32 has no
+                     * registers for more than one way to O.) */
+                    if (PLANES > 1 || moved) {
+                        values_are_there();
 #pragma unroll
                         for (int i = 0; i < D / 2; i++)
                             o[i] = (PLANES == 1 ? o[i] : o[i] + part[i]) * factor[i >> 1 & 1];
+                    } else {
+                        values_are_there();
                     }
+                    release_v();
                     to_operand<T, PLANES, BN / 4>(prob, s);
                 }
                 if constexpr (!WAY::Q_REGISTERS)

@@ -20,17 +20,6 @@ struct forward_params {
     float scale, scale_log2;
 };
 
-/* How an instance computes. LAZY: O and the sums keep an old maximum until the new one is far above it. EMULATED: of 16
- * exponentials, how many run on the FMA pipes. Q_REGISTERS: Q of a tile in registers. TURNS: the groups take turns at
- * issuing. CLUSTERS: several blocks may share a tile. JOINED: the first scores of the next tile are issued with the last
- * P V of this one. */
-template <bool LAZY_, int EMULATED_, bool Q_REGISTERS_, bool TURNS_, bool CLUSTERS_, bool JOINED_>
-struct forward_way {
-    static constexpr bool LAZY = LAZY_, Q_REGISTERS = Q_REGISTERS_, TURNS = TURNS_, CLUSTERS = CLUSTERS_,
-                          JOINED = JOINED_;
-    static constexpr int EMULATED = EMULATED_;
-};
-
 /* D: columns that are computed; a tile keeps whole panels of 64. GROUPS: consumer warpgroups, each 64 query rows of the
  * block. */
 template <int PLANES, int D, int BN, int GROUPS, bool CLUSTERS>

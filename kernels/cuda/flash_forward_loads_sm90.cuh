@@ -30,9 +30,8 @@ __device__ __forceinline__ void forward_init(const forward_params &p, const forw
     mbarrier_init_fence();
 }
 
-/* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do; with
- * AHEAD that holds across jobs, and the first K of a job comes before the last V of the one before. */
-template <class MEM, int BN, bool CAUSAL, bool AHEAD>
+/* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
+template <class MEM, int BN, bool CAUSAL>
 __device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
                                                 volatile int *job_number, int split, int rank)
 {
@@ -42,17 +41,6 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
     ring<MEM::Q_STAGES> q;
     ring<MEM::STAGES> k, v;
     ring<2> turn;
-    int v_row = -1, v_head = 0, v_batch = 0; /* the V to be loaded next, if any */
-    auto load_v = [&] {
-        if (v_row < 0)
-            return;
-        mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
-        mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
-        load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot), v_row, v_head,
-                           v_batch, p.batch);
-        v.next();
-        v_row = -1;
-    };
     for (int number = blockIdx.x / split;; turn.next()) {
         mbarrier_wait(bar.job_empty(turn.slot), turn.parity ^ 1);
         job_number[turn.slot] = number;
@@ -61,8 +49,6 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
             break;
         const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL>(p, number, split, rank);
         wait_for_previous_kernel(); /* only now: what came before ran under its end */
-        if (job.block_begin == job.block_end)
-            load_v(); /* no K is to come before it, and the consumers wait for it */
         if (job.block_begin < job.block_end) {
             mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
             mbarrier_expect(bar.q_full(q.slot), tile_q::BYTES);
@@ -70,21 +56,25 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
                               job.h, job.b, p.batch);
             q.next();
         }
-        for (int j = job.block_end - 1; j >= job.block_begin; j--) {
-            mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
-            mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
-            load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot), j * BN, job.h_kv,
-                               job.b, p.batch);
-            k.next();
-            load_v();
-            v_row = j * BN, v_head = job.h_kv, v_batch = job.b;
+        for (int j = job.block_end - 1; j >= job.block_begin - 1; j--) {
+            if (j >= job.block_begin) {
+                mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
+                mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
+                load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot), j * BN,
+                                   job.h_kv, job.b, p.batch);
+                k.next();
+            }
+            if (j < job.block_end - 1) {
+                mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
+                mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
+                load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot), (j + 1) * BN,
+                                   job.h_kv, job.b, p.batch);
+                v.next();
+            }
         }
-        if (!AHEAD)
-            load_v();
         /* not earlier: whoever asks late takes the shorter job. A cluster has one job. */
         number = split > 1 ? jobs : gridDim.x + (int)atomicAdd(p.next_job, 1);
     }
-    load_v();
     if (split == 1 && atomicAdd(p.next_job + 1, 1) == gridDim.x - 1) { /* the last one leaves them zero */
         p.next_job[0] = 0;
         p.next_job[1] = 0;

@@ -7,16 +7,19 @@
  * Shared memory, bytes, D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
  * and 96 as D 128; D 256: Q 64K, K and V 2 x 32K each = 192K; D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each
  * = 112K; one group, D 128: Q 16K, K and V 3 x 32K each = 208K (fp32: Q 32K).
- * Registers of a consumer thread, D 128: scores 64, operands of P 32, O 64 = 160 of 232; D 256: 32, 16, 128; fp32: 32,
- * 32, 64 and 64 for one block's P V; D 64: 128, of 160 with three groups.
+ * Registers of a consumer thread, D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 256: 32, 16, 128; fp32:
+ * 32, 32, 64 and 64 for one block's P V; D 64: 128, of 160 with three groups.
  *
  * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
  * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the
  * softmax of j while P V runs, then rescales O if a maximum has moved. The groups take turns at issuing, so that one's
  * softmax runs under the others' products. A group passes the blocks that none of its rows sees.
  *
- * Many tiles: blocks stay and take one after the other, so that the next tile's loads run under this one's end. With
- * JOINED its first scores do too: they are issued behind the last P V, and O is written while they are computed.
+ * At D 80 to 128 Q is an operand from registers: that spares shared memory a third of what scores read, and so power,
+ * which bounds long sequences. Numbers that steer a loop are told to be the same in every lane (uniform): otherwise ptxas
+ * takes the loop for a divergent one and moves every descriptor to uniform registers again before each product.
+ *
+ * Many tiles: blocks stay and take one after the other, so that the next tile's loads run under this one's end.
  * Few tiles: a cluster of blocks shares one tile, each takes a range of its keys, and they merge their partial O, max
  * and sum through distributed shared memory: results are the same on every run. D 256 does without: its partial O is
  * larger than K and V, and its tiles are long enough. */
@@ -31,21 +34,20 @@
 namespace flash_sm90
 {
 
-template <class T, int PLANES, int D, int BN, int GROUPS, bool CAUSAL, class WAY>
+template <class T, int PLANES, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
 {
-    using mem = forward_memory<PLANES, D, BN, GROUPS, WAY::CLUSTERS>;
+    using mem = forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
-    constexpr bool TURNS = WAY::TURNS && GROUPS > 1;
-    static_assert(!WAY::JOINED || mem::Q_STAGES == 2, "the next tile's Q comes while this one's is in use");
+    constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= 128;
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
     extern __shared__ __align__(1024) unsigned char smem[];
     const uint32_t base = smem_u32(smem);
     const forward_barriers bar = {base + mem::BARRIERS};
     const int warpgroup = uniform(threadIdx.x / 128);
-    const int split = WAY::CLUSTERS ? cluster_size() : 1, rank = WAY::CLUSTERS ? cluster_rank() : 0;
+    const int split = CLUSTERS ? cluster_size() : 1, rank = CLUSTERS ? cluster_rank() : 0;
     volatile int *const job_number = (volatile int *)(smem + mem::JOB);
 
     if (threadIdx.x == 0)
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            forward_produce<mem, BN, CAUSAL, WAY::JOINED>(p, bar, base, job_number, split, rank);
+            forward_produce<mem, BN, CAUSAL>(p, bar, base, job_number, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
             cluster_sync();
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const float c = p.scale_log2;
 
     wait_for_previous_kernel();
-    if (TURNS && wg == GROUPS - 1)
+    if (GROUPS > 1 && wg == GROUPS - 1)
         named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
     ring<mem::Q_STAGES> q;
     ring<mem::STAGES> k, v;
@@ -90,11 +92,11 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         return number;
     };
     auto take_turn = [&] {
-        if (TURNS)
+        if (GROUPS > 1)
             named_sync(TURN_BARRIER + wg, 256);
     };
     auto pass_turn = [&] {
-        if (TURNS)
+        if (GROUPS > 1)
             named_arrive(TURN_BARRIER + (wg + 1) % GROUPS, 256);
     };
     auto release_k = [&] {
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     float s[BN / 2], o[D / 2], factor[2], inverse[2];
     float part[PLANES == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
     uint32_t prob[PLANES][BN / 4];
-    uint32_t query[WAY::Q_REGISTERS ? D / 16 : 1][4];
+    uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
     row_state rows;
 
     auto decode = [&](int number) { return forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank); };
@@ -139,7 +141,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     auto issue_scores = [&] {
         const uint32_t k_addr = base + mem::K + k.slot * tile_kv::BYTES;
         wgmma_fence();
-        if constexpr (WAY::Q_REGISTERS) {
+        if constexpr (Q_REGISTERS) {
             const uint64_t b0 = wgmma_descriptor(k_addr, 16);
 #pragma unroll
             for (int i = 0; i < D / 16; i++)
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
             mask_block<BN>(s, limit);
         }
-        return softmax_block<T, WAY, BN>(s, rows, factor, c);
+        return softmax_block<PLANES == 1, BN>(s, rows, factor, c);
     };
     auto start_rows = [&] {
 #pragma unroll
@@ -182,144 +184,89 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     };
     auto wait_for_queries = [&] {
         mbarrier_wait(bar.q_full(q.slot), q.parity);
-        if constexpr (WAY::Q_REGISTERS) {
+        if constexpr (Q_REGISTERS) {
             load_queries<tile_q>(query, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES);
             __syncwarp();
             release_q();
         }
     };
 
-    bool joined = false;
-    forward_job job;
-    for (int number = next_number(); number < jobs;) {
-        const bool started = WAY::JOINED && joined; /* this job's first probabilities are in prob already */
-        if (!started) {
-            job = decode(number);
-            start_rows();
-        }
+    for (int number = next_number(); number < jobs; number = next_number()) {
+        const forward_job job = decode(number);
         const int last = own_end(job), row = job.row_first + row_local;
-        bool join = false;
+        start_rows();
         if (job.block_begin < job.block_end) {
-            if (!started) {
-                wait_for_queries();
-                for (int j = job.block_end - 1; j >= last; j--) { /* no row of this group sees these keys */
-                    mbarrier_wait(bar.k_full(k.slot), k.parity); /* else the arrival might count for the loads before */
-                    release_k();
-                    if (WAY::JOINED || j > job.block_begin) {
-                        take_turn();
-                        pass_turn();
-                    }
-                    mbarrier_wait(bar.v_full(v.slot), v.parity);
-                    release_v();
+            wait_for_queries();
+            for (int j = job.block_end - 1; j >= last; j--) { /* no row of this group sees these keys */
+                mbarrier_wait(bar.k_full(k.slot), k.parity);  /* else the arrival might count for the loads before */
+                release_k();
+                if (j > job.block_begin) {
+                    take_turn();
+                    pass_turn();
                 }
+                mbarrier_wait(bar.v_full(v.slot), v.parity);
+                release_v();
             }
             if (last > job.block_begin) {
-                if (!started) {
-                    mbarrier_wait(bar.k_full(k.slot), k.parity);
-                    issue_scores();
+                mbarrier_wait(bar.k_full(k.slot), k.parity);
+                issue_scores();
+                wgmma_wait<0>();
+                pin(s);
+                release_k();
+                scores_to_probabilities(job, last - 1);
+                to_operand<T, PLANES, BN / 4>(prob, s);
+            }
+            for (int j = last - 2; j >= job.block_begin; j--) {
+                mbarrier_wait(bar.k_full(k.slot), k.parity);
+                take_turn();
+                pin_operands();
+                pin(o);
+                issue_scores();
+                if constexpr (PLANES == 1)
+                    issue_values(o, 1);
+                else
+                    issue_values(part, 0);
+                pass_turn();
+                wgmma_wait<1>();
+                pin(s);
+                release_k();
+                const bool moved = scores_to_probabilities(job, j);
+                auto values_are_there = [&] {
                     wgmma_wait<0>();
-                    pin(s);
-                    release_k();
-                    scores_to_probabilities(job, last - 1);
-                    to_operand<T, PLANES, BN / 4>(prob, s);
-                }
-                for (int j = last - 2; j >= job.block_begin; j--) {
-                    mbarrier_wait(bar.k_full(k.slot), k.parity);
-                    take_turn();
-                    pin_operands();
-                    pin(o);
-                    issue_scores();
                     if constexpr (PLANES == 1)
-                        issue_values(o, 1);
+                        pin(o);
                     else
-                        issue_values(part, 0);
-                    pass_turn();
-                    wgmma_wait<1>();
-                    pin(s);
-                    release_k();
-                    const bool moved = scores_to_probabilities(job, j);
-                    auto values_are_there = [&] {
-                        wgmma_wait<0>();
-                        if constexpr (PLANES == 1)
-                            pin(o);
-                        else
-                            pin(part);
-                        pin_operands();
-                    };
-                    /* A wait on each side of a branch: one behind the softmax ptxas moves in front of it. (fp32 has no
-                     * registers for more than one way to O.) */
-                    if (PLANES > 1 || moved) {
-                        values_are_there();
+                        pin(part);
+                    pin_operands();
+                };
+                /* A wait on each side of a branch: one behind the softmax ptxas moves in front of it. (fp32 has no
+                 * registers for more than one way to O.) */
+                if (PLANES > 1 || moved) {
+                    values_are_there();
 #pragma unroll
-                        for (int i = 0; i < D / 2; i++)
-                            o[i] = (PLANES == 1 ? o[i] : o[i] + part[i]) * factor[i >> 1 & 1];
-                    } else {
-                        values_are_there();
-                    }
-                    release_v();
-                    to_operand<T, PLANES, BN / 4>(prob, s);
+                    for (int i = 0; i < D / 2; i++)
+                        o[i] = (PLANES == 1 ? o[i] : o[i] + part[i]) * factor[i >> 1 & 1];
+                } else {
+                    values_are_there();
                 }
-                if constexpr (!WAY::Q_REGISTERS)
-                    release_q();
+                release_v();
+                to_operand<T, PLANES, BN / 4>(prob, s);
+            }
+            if constexpr (!Q_REGISTERS)
+                release_q();
+            if (last > job.block_begin) {
+                pin_operands();
+                pin(o);
+                issue_values(o, 1);
+                wgmma_wait<0>();
+                pin(o);
+                release_v();
 #pragma unroll
                 for (int r = 0; r < 2; r++)
                     rows.sum[r] = quad_sum(rows.sum[r]);
-                if constexpr (WAY::JOINED) {
-                    number = next_number();
-                    if (number < jobs) {
-                        const forward_job next = decode(number);
-                        join = next.block_begin < next.block_end && own_end(next) == next.block_end;
-                    }
-                    if (join) {
-                        const merge_target target = target_of(job);
-                        finish_rows(target, rows, row, inverse);
-                        wait_for_queries();
-                        take_turn();
-                        pin_operands();
-                        pin(o);
-                        issue_values(o, 1);
-                        mbarrier_wait(bar.k_full(k.slot), k.parity);
-                        issue_scores();
-                        pass_turn();
-                        wgmma_wait<1>();
-                        pin(o);
-                        pin_operands();
-                        release_v();
-                        store_rows<out, D>(target, o, inverse, row);
-                        job = decode(number); /* again: its registers were not there */
-                        wgmma_wait<0>();
-                        pin(s);
-                        release_k();
-                        start_rows();
-                        scores_to_probabilities(job, job.block_end - 1);
-                        to_operand<T, PLANES, BN / 4>(prob, s);
-                    }
-                }
-                if (!join) {
-                    if constexpr (WAY::JOINED)
-                        take_turn();
-                    pin_operands();
-                    pin(o);
-                    issue_values(o, 1);
-                    if constexpr (WAY::JOINED)
-                        pass_turn();
-                    wgmma_wait<0>();
-                    pin(o);
-                    release_v();
-                }
-            } else {
-                if constexpr (!WAY::Q_REGISTERS)
-                    release_q();
-                if constexpr (WAY::JOINED)
-                    number = next_number();
             }
-        } else if (WAY::JOINED) {
-            number = next_number();
         }
-        joined = join;
-        if (WAY::JOINED && join)
-            continue;
-        if constexpr (WAY::CLUSTERS) {
+        if constexpr (CLUSTERS) {
             if (split > 1) { /* a cluster has one job */
                 merge_cluster<mem, out, D, GROUPS>(smem, split, rank, target_of(job), o, rows, row_local);
                 break;
@@ -327,32 +274,12 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         }
         finish_rows(target_of(job), rows, row, inverse);
         store_rows<out, D>(target_of(job), o, inverse, row);
-        if constexpr (!WAY::JOINED)
-            number = next_number();
     }
-    if (TURNS && wg == 0)
+    if (GROUPS > 1 && wg == 0)
         named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
 }
 
-/* fp32 needs exact factors; polynomials pay where the exponentials take longer than the products. */
-template <int PLANES, int D>
-constexpr int chosen_emulated()
-{
-    if (PLANES > 1 || D > 64)
-        return 0;
-    return D > 32 ? 3 : 4;
-}
-template <int PLANES, int D, int GROUPS>
-constexpr bool chosen_joined()
-{
-    return false;
-}
-template <int PLANES, int D, int GROUPS, bool CLUSTERS>
-using chosen_way =
-    forward_way<PLANES == 1, chosen_emulated<PLANES, D>(), false, true, CLUSTERS, chosen_joined<PLANES, D, GROUPS>()>;
-
-template <class T, int PLANES, int D, int BN, int GROUPS, bool CLUSTERS,
-          class WAY = chosen_way<PLANES, D, GROUPS, CLUSTERS>>
+template <class T, int PLANES, int D, int BN, int GROUPS, bool CLUSTERS>
 forward_instance make_forward_instance()
 {
     return {D,
@@ -360,8 +287,8 @@ forward_instance make_forward_instance()
             BN,
             forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>::BYTES,
             CLUSTERS,
-            flash_forward<T, PLANES, D, BN, GROUPS, false, WAY>,
-            flash_forward<T, PLANES, D, BN, GROUPS, true, WAY>};
+            flash_forward<T, PLANES, D, BN, GROUPS, false, CLUSTERS>,
+            flash_forward<T, PLANES, D, BN, GROUPS, true, CLUSTERS>};
 }
 
 } // namespace flash_sm90

@@ -85,7 +85,7 @@ static const bench_info info = {
              "fp64 oracle before anything is timed. speedup_* are against the unfused row of the same case, of this\n"
              "run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is a\n"
              "multiple of 8 from 16 to 256; where flash has no backward for it (above 128), the row is of the forward\n"
-             "alone: status ok, a reason that says `forward only', and nan for all of the backward.",
+             "alone: status ok, a reason that says 'forward only', and nan for all of the backward.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",

@@ -132,6 +132,23 @@ static sb_status backward(attention_case *ac)
     return status;
 }
 
+static bool step_backward(attention_case *ac)
+{
+    sb_attention *a = &ac->a;
+    if (!tensor_alloc(ac, &a->d_o, false, "d_o") || !tensor_alloc(ac, &a->dq, false, "dq") ||
+        !tensor_alloc(ac, &a->dk, true, "dk") || !tensor_alloc(ac, &a->dv, true, "dv") ||
+        !attention_workspace(ac, ac->op->backward_workspace(bench_of(ac)->ctx, a)) ||
+        !tensor_fill(ac, &a->d_o, false, 3, ac->seed))
+        return false;
+    tensor_poison(ac, &a->dq, false);
+    tensor_poison(ac, &a->dk, true);
+    tensor_poison(ac, &a->dv, true);
+    if (!attention_status_ok(ac, backward(ac), "backward"))
+        return false;
+    device_sync(ac->s->dev);
+    return true;
+}
+
 /* Allocates in the order of a training step and runs it once, so that the memory columns are those of a step: the
  * backward's tensors do not exist before forward is done. */
 static bool step(attention_case *ac)
@@ -161,19 +178,26 @@ static bool step(attention_case *ac)
         return false;
     device_sync(s->dev);
     ac->before_backward_bytes = memory_current(s->mem);
-
-    if (!tensor_alloc(ac, &a->d_o, false, "d_o") || !tensor_alloc(ac, &a->dq, false, "dq") ||
-        !tensor_alloc(ac, &a->dk, true, "dk") || !tensor_alloc(ac, &a->dv, true, "dv") ||
-        !attention_workspace(ac, ac->op->backward_workspace(ctx, a)) || !tensor_fill(ac, &a->d_o, false, 3, seed))
+    if (!a->forward_only && !step_backward(ac))
         return false;
-    tensor_poison(ac, &a->dq, false);
-    tensor_poison(ac, &a->dk, true);
-    tensor_poison(ac, &a->dv, true);
-    if (!attention_status_ok(ac, backward(ac), "backward"))
-        return false;
-    device_sync(s->dev);
     ac->peak_bytes = memory_peak(s->mem);
     return attention_workspace(ac, 0);
+}
+
+/* An op without a backward for this case is taken forward alone, and the row says so. */
+static bool supported(attention_case *ac)
+{
+    sb_context *ctx = bench_of(ac)->ctx;
+    const sb_status both = ac->op->supported(ctx, &ac->a);
+    if (both != SB_UNSUPPORTED)
+        return attention_status_ok(ac, both, NULL);
+    char why[256];
+    snprintf(why, sizeof why, "%s", sb_last_message());
+    ac->a.forward_only = true;
+    if (!attention_status_ok(ac, ac->op->supported(ctx, &ac->a), NULL))
+        return false;
+    row_status_set(ac->w, ROW_OK, "forward only: %s", why);
+    return true;
 }
 
 bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem)
@@ -198,7 +222,7 @@ bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row 
         row_status_set(w, ROW_SKIP, "the %s backend has no %s attention", b->kernels->name, case_variant(c));
         return false;
     }
-    if (!attention_status_ok(ac, ac->op->supported(b->ctx, &ac->a), NULL))
+    if (!supported(ac))
         return false;
 
     phase_set("setup and first step of %s", case_key(c));
@@ -248,9 +272,13 @@ bool attention_time(attention_case *ac, attention_part part, double *median_ms)
     } parts[] = {[ATTENTION_FORWARD] = {"fwd", run_forward},
                  [ATTENTION_BACKWARD] = {"bwd", run_backward},
                  [ATTENTION_BOTH] = {"fwd_bwd", run_both}};
+    if (ac->a.forward_only && part != ATTENTION_FORWARD) {
+        *median_ms = NAN;
+        return true;
+    }
     sb_context *ctx = bench_of(ac)->ctx;
     size_t need_forward = ac->op->forward_workspace(ctx, &ac->a);
-    size_t need_backward = ac->op->backward_workspace(ctx, &ac->a);
+    size_t need_backward = ac->a.forward_only ? 0 : ac->op->backward_workspace(ctx, &ac->a);
     if (!attention_workspace(ac, need_forward > need_backward ? need_forward : need_backward))
         return false;
 

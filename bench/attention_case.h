@@ -27,7 +27,7 @@ typedef struct attention_case {
     sb_attention a;
     size_t before_backward_bytes;         /* held after forward: inputs, outputs, lse, saved */
     size_t saved_bytes;                   /* of that, what forward keeps for backward beside inputs, outputs and lse */
-    size_t peak_bytes;                    /* of one forward and backward */
+    size_t peak_bytes;                    /* of one forward and backward; of forward with a.forward_only */
     sb_status last;                       /* of the timed calls */
     double err_o, err_dq, err_dk, err_dv; /* relative L2 against fp64 over the checked rows; NAN with --check 0 */
 } attention_case;
@@ -36,11 +36,13 @@ typedef struct attention_case {
 void attention_start(session *s);
 void attention_finish(session *s);
 
-/* Allocates and fills the tensors of a case, runs forward and backward once and verifies them. False when the case
- * ends there: the row then has its status (skip, fail) or memory remembers why (oom). */
+/* Allocates and fills the tensors of a case, runs forward and backward once and verifies them. An op that has no backward
+ * for the case runs forward alone: a.forward_only is then set, and the row's reason says why. False when the case ends
+ * there: the row then has its status (skip, fail) or memory remembers why (oom). */
 bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);
 
-/* Times one part and fills its columns. False after setting the row's status. */
+/* Times one part and fills its columns; a part that a.forward_only leaves out is NAN. False after setting the row's
+ * status. */
 bool attention_time(attention_case *ac, attention_part part, double *median_ms);
 
 /* Verifies again what the last timed call left: races show under load. False after making the row `fail`. */

@@ -7,6 +7,7 @@
 /* The oracle's answer for the last case, kept because every variant of a case has the same inputs. */
 typedef struct attention_oracle {
     char key[512];
+    bool backward; /* has gradients too */
     sb_attention_rows rows;
 } attention_oracle;
 
@@ -16,7 +17,7 @@ typedef struct attention_bench { /* session.user */
     attention_oracle oracle;
 } attention_bench;
 
-/* Compares o, lse, dq, dk and dv of a case whose step has run. Sets the case's errors; false when one is out of bounds
+/* Compares o, lse, dq, dk and dv (o and lse with a.forward_only) of a case whose step has run. Sets the case's errors; false when one is out of bounds
  * (the row is `fail`) or the oracle had no memory. */
 bool attention_verify(attention_case *ac);
 void attention_oracle_clear(attention_oracle *o);

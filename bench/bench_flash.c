@@ -6,7 +6,8 @@
  * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal) / time,
  * backward 2.5 times that. ceiling_tflops is the best GEMM of the dtype that bench_roofline measured here. speedup_* =
  * time of unfused / time of this row, of the same case: of this run, else the newest stored row; nan when there is
- * none. err_ratio = err_fwd / err_fwd of unfused.
+ * none. err_ratio = err_fwd / err_fwd of unfused. Where flash has a forward and no backward (16-bit head_dim above 128
+ * on Hopper), the row is ok, its reason says "forward only", and what belongs to the backward is nan.
  * Run: ./bench_flash                                the default grid
  *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
  * Expect: a floor set by launches at short S, then a share of the ceiling that grows with S and levels off. */
@@ -82,7 +83,9 @@ static const bench_info info = {
     .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
     .notes = "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
              "fp64 oracle before anything is timed. speedup_* are against the unfused row of the same case, of this\n"
-             "run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run.",
+             "run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is a\n"
+             "multiple of 8 from 16 to 256; where flash has no backward for it (above 128), the row is of the forward\n"
+             "alone: status ok, a reason that says 'forward only', and nan for all of the backward.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",

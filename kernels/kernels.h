@@ -20,12 +20,14 @@ extern "C" {
 
 /* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V.
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
- * O = 0, lse = -inf, and no gradient. */
+ * O = 0, lse = -inf, and no gradient. head_dim is a multiple of 8 from 16 to 256; an op may take fewer, or have a
+ * forward alone for the widest: `supported` tells. */
 typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;
     bool causal;
     bool deterministic;   /* backward: bitwise the same on every run */
+    bool forward_only;    /* `supported` asks for forward alone; the calls themselves do not look at it */
     float scale;          /* positive; 0: 1/sqrt(head_dim) */
     sb_tensor q, k, v, o; /* (B,H,Sq,D) (B,Hkv,Sk,D) (B,Hkv,Sk,D) (B,H,Sq,D) */
     float *lse;           /* (B,H,Sq) natural log of the sum of exponentials; written forward, read backward */
@@ -38,7 +40,8 @@ typedef struct sb_attention {
 typedef struct sb_attention_op {
     const char *name; /* "unfused", "fused", "flash", "flash_portable" */
     const char *summary;
-    /* SB_OK or why not (sb_last_message). Pointers are not looked at. */
+    /* SB_OK or why not (sb_last_message): of forward and backward, or of forward alone when a->forward_only. Pointers are
+     * not looked at. */
     sb_status (*supported)(sb_context *ctx, const sb_attention *a);
     size_t (*saved_bytes)(sb_context *ctx, const sb_attention *a);
     size_t (*forward_workspace)(sb_context *ctx, const sb_attention *a);
@@ -47,7 +50,7 @@ typedef struct sb_attention_op {
     sb_status (*backward)(sb_context *ctx, const sb_attention *a, void *stream);
 } sb_attention_op;
 
-/* fp64 attention of chosen rows, from the same inputs (q, k, v, d_o as stored): the oracle of the checks.
+/* fp64 attention of chosen rows from the same inputs (q, k, v, d_o as stored): the oracle of the checks.
  * Sample i is query row (bh[i], q_row[i]) for o, lse, dq and key row (bh_kv[i], k_row[i]) for dk, dv, where
  * bh = b*H + h and bh_kv = b*Hkv + h. Host pointers; any of o, lse, dq, dk, dv may be NULL. Synchronous; needs
  * reference_workspace bytes of workspace. No o, lse of `a` is read. */

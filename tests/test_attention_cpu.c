@@ -48,6 +48,23 @@ static void test_odd_shapes(void **state)
                 }
 }
 
+static void test_wide_heads(void **state)
+{
+    static const int head_dims[] = {136, 192, 256};
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        sb_attention shape = {.batch = 1 + i % 2,
+                              .heads = 4,
+                              .heads_kv = 2,
+                              .seq_q = 65,
+                              .seq_k = i % 2 ? 65 : 131,
+                              .head_dim = head_dims[i % 3],
+                              .dtype = i / 3,
+                              .causal = i % 4 < 2};
+        every_op(&shape, i % LAYOUT_COUNT, 100 + (uint64_t)i);
+    }
+}
+
 /* Scores far from zero: softmax must subtract the maximum, also when it grows from tile to tile. */
 static void test_large_scores(void **state)
 {
@@ -233,7 +250,7 @@ static void test_refusals(void **state)
         {4, 1, 16, SB_BF16, 0, SB_INVALID},      {0, 1, 16, SB_BF16, 0, SB_INVALID},
         {2, 0, 16, SB_BF16, 0, SB_INVALID},      {2, 1, 16, 4, 0, SB_INVALID},
         {2, 1, 16, SB_BF16, NAN, SB_INVALID},    {2, 1, 8, SB_BF16, 0, SB_UNSUPPORTED},
-        {2, 1, 136, SB_BF16, 0, SB_UNSUPPORTED}, {2, 1, 20, SB_BF16, 0, SB_UNSUPPORTED},
+        {2, 1, 264, SB_BF16, 0, SB_UNSUPPORTED}, {2, 1, 20, SB_BF16, 0, SB_UNSUPPORTED},
     };
     const sb_kernels *cpu = sb_kernels_cpu();
     (void)state;
@@ -318,10 +335,11 @@ static void test_fill_and_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),     cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_blind_rows),     cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_reference_rows), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_fill_and_copy),
+        cmocka_unit_test(test_odd_shapes),         cmocka_unit_test(test_wide_heads),
+        cmocka_unit_test(test_large_scores),       cmocka_unit_test(test_blind_rows),
+        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_reference_rows),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_fill_and_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

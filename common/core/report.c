@@ -21,7 +21,7 @@ const column_spec report_first_columns[] = {
     {"bench", COLUMN_TEXT, false, "the program"},
     {"variant", COLUMN_TEXT, true, "the variant measured"},
     {"status", COLUMN_TEXT, true, "ok, fail (wrong result, no speeds), oom (no memory) or skip (unsupported)"},
-    {"reason", COLUMN_TEXT, false, "why the status is not ok"},
+    {"reason", COLUMN_TEXT, false, "why the status is not ok, or what an ok row lacks"},
     {0},
 };
 const column_spec report_last_columns[] = {

@@ -104,5 +104,5 @@ void report_table_row(const row *w)
             number_text(w->cells[i], s->kind, text, sizeof text);
         printf("  %*s", column_width(s), text);
     }
-    printf("\n");
+    printf("%s%s\n", *w->reason ? "  " : "", w->reason);
 }

@@ -10,12 +10,11 @@ static bool hopper(const sb_context *ctx, const sb_attention *a)
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32;
 }
 
-/* The forward of the 16-bit Hopper kernels goes on beyond the head_dim that everything else takes. */
-enum { WIDEST_FORWARD = 256 };
-static bool forward_only(const sb_context *ctx, const sb_attention *a)
+/* The most columns; the forward of the 16-bit Hopper kernels goes on alone beyond what everything else takes. */
+enum { WIDEST = 128, WIDEST_FORWARD = 256 };
+static int widest_forward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) && (a->dtype == SB_BF16 || a->dtype == SB_FP16) && a->head_dim > SB_HEAD_DIM_MAX &&
-           a->head_dim <= WIDEST_FORWARD && a->head_dim % SB_HEAD_DIM_STEP == 0;
+    return hopper(ctx, a) && (a->dtype == SB_BF16 || a->dtype == SB_FP16) ? WIDEST_FORWARD : WIDEST;
 }
 
 enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };
@@ -42,7 +41,7 @@ static sb_status check_tensors(const sb_attention *a, int count, bool pointers)
     return pointers && !a->lse ? sb_error(SB_INVALID, "lse is NULL") : SB_OK;
 }
 
-static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool pointers)
+static sb_status check(sb_context *ctx, const sb_attention *a, int widest, int tensors, bool pointers)
 {
     sb_status s = sb_attention_check(a);
     if (s != SB_OK)
@@ -50,6 +49,8 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool
     if (ctx->cc_major < 8)
         return sb_error(SB_UNSUPPORTED, "flash needs compute capability 8.0 or later, this device has %d.%d",
                         ctx->cc_major, ctx->cc_minor);
+    if (a->head_dim > widest)
+        return sb_error(SB_UNSUPPORTED, "head_dim %d is above %d, the most that this flash takes", a->head_dim, widest);
     const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
     if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");
@@ -58,24 +59,32 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool
 
 sb_status flash_supported(sb_context *ctx, const sb_attention *a)
 {
-    return check(ctx, a, ALL_TENSORS, false);
-}
-
-static sb_status supported(sb_context *ctx, const sb_attention *a)
-{
-    if (forward_only(ctx, a))
-        return sb_error(SB_UNSUPPORTED, "head_dim %d has a forward here, but no backward", a->head_dim);
-    return flash_supported(ctx, a);
+    return check(ctx, a, WIDEST, a->forward_only ? FORWARD_TENSORS : ALL_TENSORS, false);
 }
 
 sb_status flash_check_forward(sb_context *ctx, const sb_attention *a)
 {
-    return check(ctx, a, FORWARD_TENSORS, true);
+    return check(ctx, a, WIDEST, FORWARD_TENSORS, true);
 }
 
 sb_status flash_check_backward(sb_context *ctx, const sb_attention *a)
 {
-    return check(ctx, a, ALL_TENSORS, true);
+    return check(ctx, a, WIDEST, ALL_TENSORS, true);
+}
+
+/* What is wrong with a width that has a forward is that it has no backward. */
+static sb_status check_backward(sb_context *ctx, const sb_attention *a, bool pointers)
+{
+    if (a->head_dim > WIDEST && check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, false) == SB_OK)
+        return sb_error(SB_UNSUPPORTED, "head_dim %d has a forward here, but no backward", a->head_dim);
+    return check(ctx, a, WIDEST, ALL_TENSORS, pointers);
+}
+
+static sb_status supported(sb_context *ctx, const sb_attention *a)
+{
+    if (a->forward_only)
+        return check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, false);
+    return check_backward(ctx, a, false);
 }
 
 static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
@@ -96,10 +105,7 @@ static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    sb_attention known = *a; /* all but its head_dim is checked as ever */
-    if (forward_only(ctx, a))
-        known.head_dim = SB_HEAD_DIM_MAX;
-    const sb_status st = flash_check_forward(ctx, &known);
+    const sb_status st = check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, true);
     if (st)
         return st;
     return hopper(ctx, a) ? flash_sm90_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
@@ -107,7 +113,7 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 
 static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status st = flash_check_backward(ctx, a);
+    const sb_status st = check_backward(ctx, a, true);
     if (st)
         return st;
     return hopper(ctx, a) ? flash_sm90_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);

@@ -3,6 +3,7 @@
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/vector.cuh"
+#include "kernels/internal.h"
 
 #include <math.h>
 
@@ -11,8 +12,9 @@ namespace
 
 constexpr int ROWS_AT_ONCE = 256; /* samples of one launch */
 constexpr int WARPS = 16;         /* of a block that computes one sample */
-constexpr int LANE_ELEMENTS = 4;  /* of a row held by each of 32 lanes: head_dim is 128 at most */
+constexpr int LANE_ELEMENTS = 8;  /* of a row held by each of 32 lanes */
 constexpr int MAX_D = 32 * LANE_ELEMENTS;
+static_assert(MAX_D >= SB_HEAD_DIM_MAX, "a row does not fit in the lanes");
 
 /* Workspace of one call. */
 struct scratch {

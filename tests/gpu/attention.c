@@ -85,13 +85,14 @@ static const char *surroundings(const runner *r, const problem *p, const buffers
         if (!guarded_intact(r, &b->tensor[tensor]))
             wrong = "bytes around a tensor were written";
         device_download(r->dev, after, b->tensor[tensor].data, t->bytes);
-        if (is_output(tensor)) {
+        if (is_output(tensor))
             memcpy(x->bytes[tensor], after, t->bytes);
-            for (size_t row = 0; row < t->rows; row++)
-                memset(after + problem_row_at(p, tensor, row), 0xff, row_bytes);
-        }
+        for (size_t row = 0; is_written(p, tensor) && row < t->rows; row++)
+            memset(after + problem_row_at(p, tensor, row), 0xff, row_bytes);
         if (memcmp(after, t->host, t->bytes) != 0)
-            wrong = is_output(tensor) ? "bytes between the rows of an output were written" : "an input was written";
+            wrong = is_written(p, tensor) ? "bytes between the rows of an output were written"
+                    : is_output(tensor)   ? "forward alone wrote a gradient"
+                                          : "an input was written";
         free(after);
     }
     if (!guarded_intact(r, &b->lse) || (b->saved.bytes > 0 && !guarded_intact(r, &b->saved)))
@@ -100,12 +101,12 @@ static const char *surroundings(const runner *r, const problem *p, const buffers
     return wrong;
 }
 
-/* Forward and backward on fresh buffers; NULL, or what went wrong. */
+/* Forward, and backward where there is one, on fresh buffers; NULL, or what went wrong. */
 static const char *run_once(const runner *r, const problem *p, const sb_attention_op *op, bool deterministic, result *x)
 {
     buffers b = buffers_create(r, p, op, deterministic);
     const char *wrong = pass(r, &b, op->forward_workspace(r->ctx, &b.a), op->forward);
-    if (!wrong)
+    if (!wrong && !p->a.forward_only)
         wrong = pass(r, &b, op->backward_workspace(r->ctx, &b.a), op->backward);
     if (!wrong)
         wrong = surroundings(r, p, &b, x);
@@ -218,8 +219,19 @@ static void count(runner *r, const problem *p, const char *op, bool ok, const do
     tally *t = runner_tally(r, op, case_dtype_names[p->a.dtype]);
     t->passed += ok;
     t->failed += !ok;
+    t->forward_only += p->a.forward_only;
     for (int tensor = T_O; errors && p->c->values == VALUES_NORMAL && tensor < T_COUNT; tensor++)
         t->worst = fmax(t->worst, errors[tensor]);
+}
+
+/* Asks for both passes, then for forward alone. */
+static bool is_supported(const runner *r, problem *p, const sb_attention_op *op)
+{
+    p->a.forward_only = false;
+    if (op->supported(r->ctx, &p->a) == SB_OK)
+        return true;
+    p->a.forward_only = true;
+    return op->supported(r->ctx, &p->a) == SB_OK;
 }
 
 void run_attention(runner *r, problem *p, const char *wanted)
@@ -244,7 +256,7 @@ void run_attention(runner *r, problem *p, const char *wanted)
         if (!is_wanted(wanted, op->name) && !(is_baseline && wanted && judge_is_flash(wanted)))
             continue;
         phase_set("%s %s %s", op->name, case_dtype_names[p->a.dtype], p->c->name);
-        if (op->supported(r->ctx, &p->a) != SB_OK) {
+        if (!is_supported(r, p, op)) {
             tally *t = runner_tally(r, op->name, case_dtype_names[p->a.dtype]);
             t->skipped++;
             snprintf(t->skip_reason, sizeof t->skip_reason, "%.200s", sb_last_message());

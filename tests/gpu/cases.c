@@ -113,6 +113,37 @@ static void add_unequal_lengths(list *l)
         }
 }
 
+/* head_dim above 128, where some ops have a forward alone: lengths at the edges of tiles of 128 queries and 64 keys. */
+static void add_wide_heads(list *l)
+{
+    static const int dims[] = {136, 192, 256};
+    static const int pairs[][2] = {{1, 1}, {63, 63}, {65, 65}, {129, 129}, {257, 191}, {65, 257}, {1, 300}, {300, 1}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+            for (int causal = 0; causal < 2; causal++) {
+                test_case c = one_head(pairs[k][0], pairs[k][1], dims[i], causal);
+                c.heads = k % 2 ? 6 : 2;
+                c.heads_kv = 2;
+                c.layout = (case_layout)((i + k) % 3);
+                c.repeats = k == 4 && causal;
+                c.small = k == 3 && causal;
+                add(l, c);
+            }
+        test_case c = one_head(257, 257, dims[i], true); /* more tiles than multiprocessors */
+        c.batch = 2;
+        c.heads = 40;
+        c.heads_kv = 20;
+        c.repeats = dims[i] == 256;
+        add(l, c);
+    }
+    for (int values = VALUES_PEAKED; values <= VALUES_IDENTICAL; values++) {
+        test_case c = one_head(257, 257, 256, values % 2);
+        c.values = (case_values)values;
+        add(l, c);
+    }
+    add(l, one_head(1023, 1023, 256, true));
+}
+
 /* Rows of scores that unfused's softmax holds in ever more registers, and at last not at all. Increasing values keep the
  * probabilities of the longest out of fp16's subnormal numbers. */
 static void add_long_rows(list *l)
@@ -174,6 +205,7 @@ test_case *cases_create(int *n)
     add_head_dims(&l);
     add_many_heads(&l);
     add_unequal_lengths(&l);
+    add_wide_heads(&l);
     add_long_rows(&l);
     add_heads_and_layouts(&l);
     add_values(&l);

@@ -17,7 +17,7 @@ extern const char *const tensor_names[T_COUNT];
 
 typedef struct problem {
     const test_case *c;
-    sb_attention a; /* shapes and strides; no pointers */
+    sb_attention a; /* shapes and strides; no pointers. forward_only: as the op under test has it */
     struct problem_tensor {
         size_t offset;       /* of the sb_tensor in sb_attention */
         size_t rows;         /* B * heads * seq, each of head_dim elements */
@@ -30,6 +30,12 @@ typedef struct problem {
     double largest_score; /* max |scale q . k| */
     double rms[T_COUNT];
 } problem;
+
+/* Does the op under test write it? Forward alone has no gradients. */
+static inline bool is_written(const problem *p, int tensor)
+{
+    return p->a.forward_only ? tensor == T_O : is_output(tensor);
+}
 
 /* Draws the inputs; no expected values yet. */
 problem *problem_create(const test_case *c);

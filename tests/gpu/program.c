@@ -128,6 +128,8 @@ int runner_close(runner *r, const char *worst)
         printf("%-18s %-10s %7d %7d %7d", t->op, t->dtype, t->passed, t->failed, t->skipped);
         if (t->worst > 0)
             printf("  %.2e", t->worst);
+        if (t->forward_only)
+            printf("  %d of forward alone", t->forward_only);
         if (t->skipped)
             printf("  skipped: %s", t->skip_reason);
         putchar('\n');

@@ -8,7 +8,8 @@
 typedef struct tally {
     char op[32], dtype[16];
     int passed, failed, skipped;
-    double worst; /* rel_l2 of the worst output */
+    int forward_only; /* of those passed or failed, the ones without a backward */
+    double worst;     /* rel_l2 of the worst output */
     char skip_reason[256];
 } tally;
 

@@ -61,7 +61,7 @@ layout plan(const sb_attention *a)
 int wide_split(const sb_attention *a, int query_blocks, const int *clusters)
 {
     const int64_t jobs = (int64_t)a->batch * a->heads_kv * ((a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS);
-    return a->deterministic ? 1 : choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
+    return choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
 }
 
 /* Whether the narrow kernel runs: unless jobs are long, or so few that sharing them among several blocks is faster. Times are
@@ -111,11 +111,11 @@ sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
                        (unsigned)((int64_t)a->batch * a->heads * l.blocks), 256, 0, 1, stream, p);
 }
 
-template <class T, int PLANES, int D, int BM>
-sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+template <class T, int PLANES, int D, int BM, bool LATE>
+sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], int split,
                       const flash_backward_options *options, cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, D, BM>;
+    using mem = backward_memory<PLANES, D, BM, LATE>;
     using M = typename memory_type<T, PLANES>::type;
     char *const w = (char *)a->workspace;
     backward_params p = {};
@@ -140,8 +140,6 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     p.query_blocks = l.blocks;
-    p.from_last = options->walk ? options->walk < 0 : p.turn != nullptr;
-    p.alternate = options->alternate;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     /* heads whose Q, dO and dQ sums fit in about two thirds of L2 are walked together */
     const int64_t head_bytes = (int64_t)a->seq_q * p.group * (2 * a->head_dim * (int)sizeof(M) + l.padded_dim * 4);
@@ -149,9 +147,8 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
                   all = (int64_t)a->batch * a->heads_kv;
     p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
 
-    const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
-    const int *const clusters = count_clusters(ctx, (const void *)kernel, BACKWARD_THREADS, mem::BYTES);
-    const int split = wide_split(a, l.blocks, clusters);
+    const auto kernel =
+        a->causal ? flash_backward<T, PLANES, D, BM, true, LATE> : flash_backward<T, PLANES, D, BM, false, LATE>;
     return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
                        mem::BYTES, split, stream, p);
 }
@@ -160,9 +157,10 @@ template <class T, int PLANES, int D, int BM>
 sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
               const flash_backward_options *options, cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, D, BM>;
+    using mem = backward_memory<PLANES, D, BM, false>;
     using M = typename memory_type<T, PLANES>::type;
-    const auto any = flash_backward<T, PLANES, D, BM, true>; /* to count clusters: one block an SM, as all have */
+    const auto any =
+        flash_backward<T, PLANES, D, BM, true, false>; /* to count clusters: one block an SM, as all have */
     const int *const clusters = count_clusters(ctx, (const void *)any, BACKWARD_THREADS, mem::BYTES);
     const bool narrow = options->kernel == FLASH_BACKWARD_CHOSEN ? prefers_narrow(ctx, a, l, clusters)
                                                                  : options->kernel == FLASH_BACKWARD_NARROW;
@@ -171,8 +169,15 @@ sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_
     sb_status st = prepare<M, mem::DP>(ctx, a, l, sums, turns, stream);
     if (st || options->passes == 1)
         return st;
-    st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
-                : launch_wide<T, PLANES, D, BM>(ctx, a, l, in, options, stream);
+    /* the few steps of a cluster's blocks do not make up for a longer way in and out */
+    constexpr bool CAN_BE_LATE = PLANES == 1 && D > 64;
+    const int split = wide_split(a, l.blocks, clusters);
+    if (narrow)
+        st = flash_backward_narrow_launch(ctx, a, l, options, stream);
+    else if (CAN_BE_LATE && split == 1)
+        st = launch_wide<T, PLANES, D, BM, CAN_BE_LATE>(a, l, in, split, options, stream);
+    else
+        st = launch_wide<T, PLANES, D, BM, false>(a, l, in, split, options, stream);
     return st || options->passes == 2 || !sums ? st : finish<M, mem::DP, BM>(a, l, stream);
 }
 

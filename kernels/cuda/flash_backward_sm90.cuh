@@ -43,10 +43,10 @@
 namespace flash_sm90
 {
 
-template <class T, int PLANES, int D, int BM, bool CAUSAL>
+template <class T, int PLANES, int D, int BM, bool CAUSAL, bool LATE>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p)
 {
-    using mem = backward_memory<PLANES, D, BM>;
+    using mem = backward_memory<PLANES, D, BM, LATE>;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         } else if (p.turn && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* turns start at zero */
             if (threadIdx.x == 32)
-                backward_watch<mem, BM, CAUSAL>(p, block);
+                backward_watch<mem>(p, block);
             else if (threadIdx.x > 32)
-                backward_report<mem, BM, CAUSAL>(p, block, threadIdx.x / 32 - 2);
+                backward_report<mem>(p, block, threadIdx.x / 32 - 2);
         }
         if (cluster_size() > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
@@ -83,10 +83,10 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     }
 
     registers_raise<240>();
-    backward_keys<T, PLANES, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
+    backward_keys<T, PLANES, D, BM, CAUSAL, LATE> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* zeroed sums */
     if (keys.steps > 0) {
-        if constexpr (mem::LATE_DQ)
+        if constexpr (LATE)
             keys.run_late_dq();
         else
             keys.run_together();

@@ -9,9 +9,9 @@ namespace flash_sm90
 
 enum { DS_BARRIER = 1, START_BARRIER = 2 /* and 3 */ };
 
-template <class T, int PLANES, int D, int BM, bool CAUSAL>
+template <class T, int PLANES, int D, int BM, bool CAUSAL, bool LATE>
 struct backward_keys {
-    using mem = backward_memory<PLANES, D, BM>;
+    using mem = backward_memory<PLANES, D, BM, LATE>;
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
     using tile_ds = typename mem::tile_ds;
@@ -184,10 +184,9 @@ struct backward_keys {
      * ptxas keeps products asynchronous only if every path to a wait has the same groups under way. */
     __device__ __forceinline__ void run_late_dq()
     {
-        static_assert(mem::LATE_DQ, "three slots");
         uint32_t operand[1][BM / 4];
         int step = 0, left = steps;
-        if (p.alternate && wg == 1 && left > 1)
+        if (wg == 1 && left > 1)
             named_arrive(START_BARRIER, 256);
         start_scores(0);
         start_dp(0);
@@ -207,8 +206,7 @@ struct backward_keys {
             if (--left == 0)
                 break;
 
-            if (p.alternate)
-                named_sync(START_BARRIER + wg, 256);
+            named_sync(START_BARRIER + wg, 256);
             start_scores(step + 1);
             wgmma_wait<1>(); /* dV */
             pin(dp);
@@ -220,7 +218,7 @@ struct backward_keys {
                 mbarrier_wait(block.ds_full(step - 1), block.parity(step - 1));
             start_dq(dq, step > 0 ? step - 1 : 1); /* in the first step of nothing, and not added */
             start_dk(operand, step);
-            if (p.alternate && !(wg == 1 && left == 1))
+            if (!(wg == 1 && left == 1))
                 named_arrive(START_BARRIER + 1 - wg, 256);
             wgmma_wait<1>(); /* S, dQ */
             pin(s);

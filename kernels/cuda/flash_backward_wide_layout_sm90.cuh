@@ -19,15 +19,13 @@ struct backward_params {
     uint32_t *turn; /* (B, H, query blocks) how many key tiles have added; NULL: any order */
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
-    int from_last; /* steps walk each head from its last query block to the first, else from the diagonal on */
-    int alternate; /* the key groups start the products of a step in turns */
     float scale, scale_log2;
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
- * after the other; a cluster shares these steps. */
+ * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head. */
 struct backward_job {
-    int b, h_kv, key_tile, query_begin, first, steps;
+    int b, h_kv, key_tile, query_begin, first, stride, steps;
 };
 
 /* One of its steps: the first query, and which query block among all. */
@@ -35,12 +33,13 @@ struct backward_step {
     int first_query, place;
 };
 
-/* D: columns that products have; tiles in shared memory are padded to DP. */
-template <int PLANES, int D, int BM>
+/* D: columns that products have; tiles in shared memory are padded to DP. LATE: dQ is a step late, else both key groups
+ * meet in every step. */
+template <int PLANES, int D, int BM, bool LATE>
 struct backward_memory {
     static constexpr int DP = D <= 64 ? 64 : 128;
-    static constexpr bool LATE_DQ = PLANES == 1 && D > 64; /* else both key groups meet in every step */
-    static constexpr int STAGES = LATE_DQ ? 3 : 2;         /* of Q and of dS */
+    static constexpr int STAGES = LATE ? 3 : 2; /* of Q and of dS */
+    static_assert(!LATE || (PLANES == 1 && D > 64), "else neither shared memory nor registers are enough");
     using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
     using tile_q = tile<PLANES, BM, DP>;
     using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
@@ -131,18 +130,21 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = cluster_size();
     const int first_head = number / (p.section * p.key_tiles) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads_kv - first_head);
-    const int in_section = number - first_head * p.key_tiles, tile_index = in_section / section_heads;
-    const int head = first_head + in_section - tile_index * section_heads;
-    /* causal: the first is the longest. In turns from the diagonal on: the shortest (see flash_backward_sm90.cuh). */
-    const int key_tile = CAUSAL && p.turn && !p.from_last ? p.key_tiles - 1 - tile_index : tile_index;
+    const int in_section = number - first_head * p.key_tiles,
+              key_tile = in_section / section_heads; /* causal: the first is the longest */
+    const int head = first_head + in_section - key_tile * section_heads;
     /* causal: query i sees keys j <= i + Sk - Sq */
     const int query_begin = CAUSAL ? min(max(key_tile * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
-    const int all = (p.query_blocks - query_begin) * p.group, first = all * rank / split;
+    const int of_head = p.query_blocks - query_begin, all = of_head * p.group;
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.key_tile = key_tile, job.query_begin = query_begin;
-    job.first = first, job.steps = all * (rank + 1) / split - first;
+    if (p.turn)
+        job.first = rank, job.stride = split, job.steps = (of_head - rank + split - 1) / split * p.group;
+    else
+        job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
-/* Where a job's step is: query head among all, and query block counted in the order of walking. */
+/* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on,
+ * in turns from the last query back. */
 struct backward_walk {
     int head, u;
     __device__ __forceinline__ void begin(const backward_params &p, const volatile backward_job &job)
@@ -152,12 +154,13 @@ struct backward_walk {
     }
     __device__ __forceinline__ void next(const backward_params &p, const volatile backward_job &job)
     {
-        if (++u == p.query_blocks)
-            u = job.query_begin, head++;
+        u += job.stride;
+        if (u >= p.query_blocks)
+            u = job.query_begin + (p.turn ? job.first : 0), head++;
     }
     __device__ __forceinline__ int block(const backward_params &p, const volatile backward_job &job) const
     {
-        return p.from_last ? job.query_begin + p.query_blocks - 1 - u : u;
+        return p.turn ? job.query_begin + p.query_blocks - 1 - u : u;
     }
     __device__ __forceinline__ int place(const backward_params &p, const volatile backward_job &job) const
     {

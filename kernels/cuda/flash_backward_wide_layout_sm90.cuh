@@ -51,10 +51,10 @@ struct backward_memory {
     static constexpr int LSE = DS + STAGES * tile_ds::BYTES;
     static constexpr int DELTA = LSE + STAGES * BM * 4;
     static constexpr int JOB = DELTA + BACKWARD_DO_STAGES * BM * 4;
-    static constexpr int STEP = JOB + (int)sizeof(backward_job);
+    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + 4 * (int)sizeof(backward_step);
     static constexpr int BYTES = BARRIERS + (4 * STAGES + 2 * BACKWARD_DO_STAGES + 3 * BACKWARD_TURNS) * 8;
-    static_assert(BYTES <= 227 << 10, "what a block may have");
+    static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
     static constexpr int MERGE_DK = 0, MERGE_DV = BACKWARD_KEYS * MERGE_PITCH * 4;

@@ -9,10 +9,12 @@
  * into rows.
  *
  * Above head_dim 64, 16-bit, dQ is a step late and the two groups meet only at mbarriers, so neither waits for the
- * other's dS: one may be a step ahead, and its exponentials then run under the other's products. In a group, too, the
- * next scores, dQ and dK run under exponentials and additions (flash_backward_wide_keys_sm90.cuh). Elsewhere both
- * groups meet in every step: fp32 has no shared memory for a third slot of dS and its sums wait for each product
- * anyway, and 128 queries leave no registers for the products of two steps.
+ * other's dS: one may be a step ahead, and its exponentials then run under the other's products. They start the scores,
+ * dQ and dK of a step in turns; groups that drift freely mix their products, which takes a tenth longer. In a group,
+ * too, the next scores, dQ and dK run under exponentials and additions (flash_backward_wide_keys_sm90.cuh). Elsewhere
+ * both groups meet in every step (LATE false): fp32 has no shared memory for a third slot of dS and its sums wait for
+ * each product anyway, 128 queries leave no registers for the products of two steps, and the blocks of a cluster have
+ * too few steps to make up for a longer way in and out.
  *
  * Tiles (query rows BM): head_dim above 64: 64, fp32 32; else 128, fp32 64.
  * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory and dQ have 64 or 128.
@@ -28,10 +30,12 @@
  * Deterministic mode: the adders of one query block take turns in the order in which their blocks start, so that no
  * block waits for one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as
  * in flash_backward_narrow_sm90.cuh: each tile stays a step behind the one before, the later ones are shorter, and
- * the longest start first. (The other way, p.from_last 0: from the diagonal on, the last key tile first. Each then
- * meets a query block two steps after the one before it, but the longest blocks start last and the chip waits for
- * them.) Waiting and giving on are done by idle warps of the first group. No clusters then: a block that starts in
- * the middle would only wait. */
+ * the longest start first. (From the diagonal on, the last key tile first, each would meet a query block two steps
+ * after the one before it, but the longest blocks start last and the chip waits for them: 1 % slower at S 16384, 3 to
+ * 6 % at S 2048.) Waiting and giving on are done by idle warps of the first group. The blocks of a cluster take every
+ * split-th step: with ranges, each would begin where another block of the tile before ends. They start together, wait
+ * for each other only when they merge, and otherwise only for tiles of clusters that started before; so the first
+ * cluster that is not done can always go on. */
 #ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_SM90_CUH
 

@@ -177,8 +177,8 @@ struct backward_keys {
     }
 
     /* All steps, 16-bit. From one dS to the next, with the products under way while the group waits or computes:
-     *   dS(j) | issue S(j+1), wait dV(j) | store dS(j) | issue dQ(j-1), dK(j) | wait S(j+1), dQ(j-1) | add dQ(j-1) |
-     *   issue dP(j+1) | P(j+1) | wait dK(j), issue dV(j+1) | wait dP(j+1)
+     *   dS(j) | its turn: issue S(j+1), wait dV(j) | store dS(j) | issue dQ(j-1), dK(j) | the other's turn:
+     *   wait S(j+1), dQ(j-1) | add dQ(j-1) | issue dP(j+1) | P(j+1) | wait dK(j), issue dV(j+1) | wait dP(j+1)
      * dQ is a step late, so that the other group's dS is there without waiting for it. P and dS share the registers of
      * an operand; at D 128 that of dV is also in the way of dS, which waits for it. The loop's exit is in its middle:
      * ptxas keeps products asynchronous only if every path to a wait has the same groups under way. */

@@ -111,11 +111,11 @@ sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
                        (unsigned)((int64_t)a->batch * a->heads * l.blocks), 256, 0, 1, stream, p);
 }
 
-template <class T, int PLANES, int D, int BM, bool LATE>
+template <class T, int PLANES, int D, int BM>
 sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], int split,
                       const flash_backward_options *options, cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, D, BM, LATE>;
+    using mem = backward_memory<PLANES, D, BM>;
     using M = typename memory_type<T, PLANES>::type;
     char *const w = (char *)a->workspace;
     backward_params p = {};
@@ -147,8 +147,7 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
                   all = (int64_t)a->batch * a->heads_kv;
     p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
 
-    const auto kernel =
-        a->causal ? flash_backward<T, PLANES, D, BM, true, LATE> : flash_backward<T, PLANES, D, BM, false, LATE>;
+    const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
     return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
                        mem::BYTES, split, stream, p);
 }
@@ -157,10 +156,9 @@ template <class T, int PLANES, int D, int BM>
 sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
               const flash_backward_options *options, cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, D, BM, false>;
+    using mem = backward_memory<PLANES, D, BM>;
     using M = typename memory_type<T, PLANES>::type;
-    const auto any =
-        flash_backward<T, PLANES, D, BM, true, false>; /* to count clusters: one block an SM, as all have */
+    const auto any = flash_backward<T, PLANES, D, BM, true>; /* to count clusters: one block an SM, as all have */
     const int *const clusters = count_clusters(ctx, (const void *)any, BACKWARD_THREADS, mem::BYTES);
     const bool narrow = options->kernel == FLASH_BACKWARD_CHOSEN ? prefers_narrow(ctx, a, l, clusters)
                                                                  : options->kernel == FLASH_BACKWARD_NARROW;
@@ -169,15 +167,8 @@ sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_
     sb_status st = prepare<M, mem::DP>(ctx, a, l, sums, turns, stream);
     if (st || options->passes == 1)
         return st;
-    /* the few steps of a cluster's blocks do not make up for a longer way in and out */
-    constexpr bool CAN_BE_LATE = PLANES == 1 && D > 64;
-    const int split = wide_split(a, l.blocks, clusters);
-    if (narrow)
-        st = flash_backward_narrow_launch(ctx, a, l, options, stream);
-    else if (CAN_BE_LATE && split == 1)
-        st = launch_wide<T, PLANES, D, BM, CAN_BE_LATE>(a, l, in, split, options, stream);
-    else
-        st = launch_wide<T, PLANES, D, BM, false>(a, l, in, split, options, stream);
+    st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
+                : launch_wide<T, PLANES, D, BM>(a, l, in, wide_split(a, l.blocks, clusters), options, stream);
     return st || options->passes == 2 || !sums ? st : finish<M, mem::DP, BM>(a, l, stream);
 }
 

@@ -8,17 +8,12 @@
  * dQ^T = K^T dS^T. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later kernel turns
  * into rows.
  *
- * Above head_dim 64, 16-bit, dQ is a step late and the two groups meet only at mbarriers, so neither waits for the
- * other's dS: one may be a step ahead, and its exponentials then run under the other's products. They start the scores,
- * dQ and dK of a step in turns; groups that drift freely mix their products, which takes a tenth longer. In a group,
- * too, the next scores, dQ and dK run under exponentials and additions (flash_backward_wide_keys_sm90.cuh). Elsewhere
- * both groups meet in every step (LATE false): fp32 has no shared memory for a third slot of dS and its sums wait for
- * each product anyway, 128 queries leave no registers for the products of two steps, and the blocks of a cluster have
- * too few steps to make up for a longer way in and out.
+ * The two groups meet in every step, when both halves of dS are there. (With dQ a step late they can drift apart or
+ * take turns, which gained 1 % at S 16384 and lost 1.5 to 5 % elsewhere.)
  *
  * Tiles (query rows BM): head_dim above 64: 64, fp32 32; else 128, fp32 64.
  * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory and dQ have 64 or 128.
- * Shared memory, bytes, D 128: K 32K, V 32K, Q 3 x 16K, dO 2 x 16K, dS 3 x 16K = 192K (fp32: 64+64+32+32+32 = 224K).
+ * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K).
  * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ^T 32, P or dS as operand 16 = 208 of 240.
  * Bounds, a step of 64 queries at D 128: products 5 x 2 x 64 x 128 x 128 at 4096 FLOP a clock = 2560 clocks; shared
  * memory 304 KB (S 64, dP 64, dV 32, dK 32, dQ 64, dS 16, loads 32) at 128 B a clock = 2430. D 96: 2048 clocks, D 80:
@@ -47,10 +42,10 @@
 namespace flash_sm90
 {
 
-template <class T, int PLANES, int D, int BM, bool CAUSAL, bool LATE>
+template <class T, int PLANES, int D, int BM, bool CAUSAL>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p)
 {
-    using mem = backward_memory<PLANES, D, BM, LATE>;
+    using mem = backward_memory<PLANES, D, BM>;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
@@ -87,14 +82,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     }
 
     registers_raise<240>();
-    backward_keys<T, PLANES, D, BM, CAUSAL, LATE> keys(p, block, warpgroup - 1);
+    backward_keys<T, PLANES, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* zeroed sums */
-    if (keys.steps > 0) {
-        if constexpr (LATE)
-            keys.run_late_dq();
-        else
-            keys.run_together();
-    }
+    keys.run();
     store_key_rows<typename memory_type<T, PLANES>::type>(p, keys, block.base, smem);
 }
 

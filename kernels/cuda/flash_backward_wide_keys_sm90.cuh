@@ -7,11 +7,11 @@
 namespace flash_sm90
 {
 
-enum { DS_BARRIER = 1, START_BARRIER = 2 /* and 3 */ };
+enum { DS_BARRIER = 1 };
 
-template <class T, int PLANES, int D, int BM, bool CAUSAL, bool LATE>
+template <class T, int PLANES, int D, int BM, bool CAUSAL>
 struct backward_keys {
-    using mem = backward_memory<PLANES, D, BM, LATE>;
+    using mem = backward_memory<PLANES, D, BM>;
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
     using tile_ds = typename mem::tile_ds;
@@ -62,7 +62,7 @@ struct backward_keys {
     }
     __device__ __forceinline__ void start_dp(int step)
     {
-        mbarrier_wait(block.do_full(step), block.do_parity(step));
+        mbarrier_wait(block.do_full(step), block.parity(step));
         wgmma_fence();
         mma_columns<T, tile_kv, tile_q, D, BM>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
         wgmma_commit();
@@ -153,14 +153,6 @@ struct backward_keys {
         }
     }
 
-    /* ... when the slot is free, and tells the other group. */
-    __device__ __forceinline__ void give_ds(const uint32_t (&ds)[1][BM / 4], int step)
-    {
-        mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
-        store_ds(ds, step);
-        __syncwarp();
-        arrive(block.ds_full(step));
-    }
     __device__ __forceinline__ void start_dv(uint32_t (&prob)[1][BM / 4], int step)
     {
         pin(prob[0]);
@@ -176,82 +168,8 @@ struct backward_keys {
         wgmma_commit();
     }
 
-    /* All steps, 16-bit. From one dS to the next, with the products under way while the group waits or computes:
-     *   dS(j) | its turn: issue S(j+1), wait dV(j) | store dS(j) | issue dQ(j-1), dK(j) | the other's turn:
-     *   wait S(j+1), dQ(j-1) | add dQ(j-1) | issue dP(j+1) | P(j+1) | wait dK(j), issue dV(j+1) | wait dP(j+1)
-     * dQ is a step late, so that the other group's dS is there without waiting for it. P and dS share the registers of
-     * an operand; at D 128 that of dV is also in the way of dS, which waits for it. The loop's exit is in its middle:
-     * ptxas keeps products asynchronous only if every path to a wait has the same groups under way. */
-    __device__ __forceinline__ void run_late_dq()
-    {
-        uint32_t operand[1][BM / 4];
-        int step = 0, left = steps;
-        if (wg == 1 && left > 1)
-            named_arrive(START_BARRIER, 256);
-        start_scores(0);
-        start_dp(0);
-        wgmma_wait<1>();
-        pin(s);
-        for (;;) {
-            probabilities(step);
-            wgmma_wait<1>(); /* dK of the step before */
-            pin(s);
-            if (step > 0)
-                arrive(block.q_empty(step - 1));
-            to_operand<T, 1, BM / 4>(operand, s);
-            start_dv(operand, step);
-            wgmma_wait<(D < 128)>(); /* dP; at D 128 also dV */
-            pin(dp);
-            gradient(step);
-            if (--left == 0)
-                break;
-
-            named_sync(START_BARRIER + wg, 256);
-            start_scores(step + 1);
-            wgmma_wait<1>(); /* dV */
-            pin(dp);
-            arrive(block.do_empty(step));
-            to_operand<T, 1, BM / 4>(operand, dp);
-            give_ds(operand, step);
-            float dq[DQ_N / 2];
-            if (step > 0)
-                mbarrier_wait(block.ds_full(step - 1), block.parity(step - 1));
-            start_dq(dq, step > 0 ? step - 1 : 1); /* in the first step of nothing, and not added */
-            start_dk(operand, step);
-            if (!(wg == 1 && left == 1))
-                named_arrive(START_BARRIER + 1 - wg, 256);
-            wgmma_wait<1>(); /* S, dQ */
-            pin(s);
-            pin(dq);
-            if (step > 0) {
-                arrive(block.ds_empty(step - 1));
-                add_dq(dq, step - 1);
-            }
-            step++;
-            start_dp(step);
-        }
-        wgmma_wait<0>();
-        pin(dp);
-        to_operand<T, 1, BM / 4>(operand, dp);
-        give_ds(operand, step);
-        start_dk(operand, step);
-        wgmma_wait<0>();
-        pin(dk);
-        pin(dv);
-#pragma unroll 1
-        for (int back = step > 0; back >= 0; back--) {
-            const int late = step - back;
-            float dq[DQ_N / 2];
-            mbarrier_wait(block.ds_full(late), block.parity(late));
-            start_dq(dq, late);
-            wgmma_wait<0>();
-            pin(dq);
-            add_dq(dq, late);
-        }
-    }
-
-    /* All steps, when both groups meet in each. */
-    __device__ __forceinline__ void run_together()
+    /* All steps. */
+    __device__ __forceinline__ void run()
     {
         for (int step = 0; step < steps; step++) {
             uint32_t prob[PLANES][BM / 4], ds[PLANES][BM / 4];

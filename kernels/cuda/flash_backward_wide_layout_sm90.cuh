@@ -9,7 +9,7 @@ namespace flash_sm90
 {
 
 constexpr int BACKWARD_KEYS = 128, BACKWARD_THREADS = 384;
-constexpr int BACKWARD_DO_STAGES = 2, BACKWARD_TURNS = 4;
+constexpr int BACKWARD_STAGES = 2, BACKWARD_TURNS = 4; /* of Q, dO and dS; of turns asked for */
 
 struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
@@ -33,27 +33,24 @@ struct backward_step {
     int first_query, place;
 };
 
-/* D: columns that products have; tiles in shared memory are padded to DP. LATE: dQ is a step late, else both key groups
- * meet in every step. */
-template <int PLANES, int D, int BM, bool LATE>
+/* D: columns that products have; tiles in shared memory are padded to DP. */
+template <int PLANES, int D, int BM>
 struct backward_memory {
     static constexpr int DP = D <= 64 ? 64 : 128;
-    static constexpr int STAGES = LATE ? 3 : 2; /* of Q and of dS */
-    static_assert(!LATE || (PLANES == 1 && D > 64), "else neither shared memory nor registers are enough");
     using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
     using tile_q = tile<PLANES, BM, DP>;
     using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
     static constexpr int K = 0;
     static constexpr int V = K + tile_kv::BYTES;
     static constexpr int Q = V + tile_kv::BYTES;
-    static constexpr int DO = Q + STAGES * tile_q::BYTES;
-    static constexpr int DS = DO + BACKWARD_DO_STAGES * tile_q::BYTES;
-    static constexpr int LSE = DS + STAGES * tile_ds::BYTES;
-    static constexpr int DELTA = LSE + STAGES * BM * 4;
-    static constexpr int JOB = DELTA + BACKWARD_DO_STAGES * BM * 4;
+    static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
+    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
+    static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + 4 * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + (4 * STAGES + 2 * BACKWARD_DO_STAGES + 3 * BACKWARD_TURNS) * 8;
+    static constexpr int BYTES = BARRIERS + (4 * BACKWARD_STAGES + 3 * BACKWARD_TURNS) * 8;
     static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
@@ -74,30 +71,26 @@ struct backward_block {
         return ((volatile backward_step *)(smem + MEM::STEP))[step % 4];
     }
     __device__ uint32_t barrier(int n) const { return base + MEM::BARRIERS + 8 * n; }
-    /* of Q and dS */
-    __device__ static unsigned slot(unsigned step) { return step % MEM::STAGES; }
-    __device__ static uint32_t parity(unsigned step) { return step / MEM::STAGES % 2; }
-    __device__ uint32_t slot_barrier(unsigned step, int kind) const { return barrier(kind * MEM::STAGES + slot(step)); }
+    __device__ static unsigned slot(unsigned step) { return step % BACKWARD_STAGES; }
+    __device__ static uint32_t parity(unsigned step) { return step / BACKWARD_STAGES % 2; }
+    __device__ uint32_t slot_barrier(unsigned step, int kind) const
+    {
+        return barrier(kind * BACKWARD_STAGES + slot(step));
+    }
     __device__ uint32_t q_full(unsigned step) const { return slot_barrier(step, 0); }
     __device__ uint32_t q_empty(unsigned step) const { return slot_barrier(step, 1); }
-    __device__ uint32_t ds_full(unsigned step) const { return slot_barrier(step, 2); }
-    __device__ uint32_t ds_empty(unsigned step) const { return slot_barrier(step, 3); }
+    __device__ uint32_t do_full(unsigned step) const { return slot_barrier(step, 2); }
+    __device__ uint32_t do_empty(unsigned step) const { return slot_barrier(step, 3); }
     __device__ uint32_t q_tile(unsigned step) const { return base + MEM::Q + slot(step) * MEM::tile_q::BYTES; }
+    __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
     __device__ static int lse(unsigned step) { return MEM::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
-    /* of dO */
-    __device__ static unsigned do_slot(unsigned step) { return step % BACKWARD_DO_STAGES; }
-    __device__ static uint32_t do_parity(unsigned step) { return step / BACKWARD_DO_STAGES % 2; }
-    __device__ uint32_t do_barrier(int n) const { return barrier(4 * MEM::STAGES + n); }
-    __device__ uint32_t do_full(unsigned step) const { return do_barrier(do_slot(step)); }
-    __device__ uint32_t do_empty(unsigned step) const { return do_barrier(BACKWARD_DO_STAGES + do_slot(step)); }
-    __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + do_slot(step) * MEM::tile_q::BYTES; }
-    __device__ static int delta(unsigned step) { return MEM::DELTA + do_slot(step) * MEM::tile_q::ROWS * 4; }
+    __device__ static int delta(unsigned step) { return MEM::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
     /* of turns */
     __device__ static uint32_t turn_parity(unsigned step) { return step / BACKWARD_TURNS % 2; }
     __device__ uint32_t turn_barrier(unsigned step, int kind) const
     {
-        return do_barrier(2 * BACKWARD_DO_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
+        return barrier(4 * BACKWARD_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
     }
     __device__ uint32_t turn_here(unsigned step) const { return turn_barrier(step, 0); }
     __device__ uint32_t added(unsigned step) const { return turn_barrier(step, 1); }
@@ -106,13 +99,9 @@ struct backward_block {
     /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. */
     __device__ void init_barriers() const
     {
-        for (int step = 0; step < MEM::STAGES; step++) {
+        for (int step = 0; step < BACKWARD_STAGES; step++) {
             mbarrier_init(q_full(step), 1);
             mbarrier_init(q_empty(step), 8);
-            mbarrier_init(ds_full(step), 8);
-            mbarrier_init(ds_empty(step), 8);
-        }
-        for (int step = 0; step < BACKWARD_DO_STAGES; step++) {
             mbarrier_init(do_full(step), 1);
             mbarrier_init(do_empty(step), 8);
         }

@@ -31,7 +31,7 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta and zeroed sums */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
-        mbarrier_wait(block.do_empty(step), block.do_parity(step) ^ 1);
+        mbarrier_wait(block.do_empty(step), block.parity(step) ^ 1);
         mbarrier_expect(block.do_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,

@@ -61,7 +61,7 @@ layout plan(const sb_attention *a)
 int wide_split(const sb_attention *a, int query_blocks, const int *clusters)
 {
     const int64_t jobs = (int64_t)a->batch * a->heads_kv * ((a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS);
-    return a->deterministic ? 1 : choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
+    return choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
 }
 
 /* Whether the narrow kernel runs: unless jobs are long, or so few that sharing them among several blocks is faster. Times are
@@ -112,7 +112,7 @@ sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
 }
 
 template <class T, int PLANES, int D, int BM>
-sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], int split,
                       const flash_backward_options *options, cudaStream_t stream)
 {
     using mem = backward_memory<PLANES, D, BM>;
@@ -140,8 +140,6 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     p.query_blocks = l.blocks;
-    p.from_last = options->walk ? options->walk < 0 : p.turn != nullptr;
-    p.alternate = options->alternate;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     /* heads whose Q, dO and dQ sums fit in about two thirds of L2 are walked together */
     const int64_t head_bytes = (int64_t)a->seq_q * p.group * (2 * a->head_dim * (int)sizeof(M) + l.padded_dim * 4);
@@ -150,8 +148,6 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
-    const int *const clusters = count_clusters(ctx, (const void *)kernel, BACKWARD_THREADS, mem::BYTES);
-    const int split = wide_split(a, l.blocks, clusters);
     return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
                        mem::BYTES, split, stream, p);
 }
@@ -172,7 +168,7 @@ sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_
     if (st || options->passes == 1)
         return st;
     st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
-                : launch_wide<T, PLANES, D, BM>(ctx, a, l, in, options, stream);
+                : launch_wide<T, PLANES, D, BM>(a, l, in, wide_split(a, l.blocks, clusters), options, stream);
     return st || options->passes == 2 || !sums ? st : finish<M, mem::DP, BM>(a, l, stream);
 }
 

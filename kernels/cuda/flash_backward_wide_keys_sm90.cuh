@@ -3,11 +3,12 @@
 #define STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
 
 #include "kernels/cuda/flash_backward_wide_products_sm90.cuh"
+#include "kernels/cuda/store_sm90.cuh"
 
 namespace flash_sm90
 {
 
-enum { DS_BARRIER = 1, START_BARRIER = 2 /* and 3 */ };
+enum { DS_BARRIER = 1 };
 
 template <class T, int PLANES, int D, int BM, bool CAUSAL>
 struct backward_keys {
@@ -16,7 +17,7 @@ struct backward_keys {
     using tile_q = typename mem::tile_q;
     using tile_ds = typename mem::tile_ds;
     static constexpr int COLUMNS = D;
-    static constexpr int DQ_N = mem::DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
+    static constexpr int DQ_N = mem::DQ_N;
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps;
@@ -62,7 +63,7 @@ struct backward_keys {
     }
     __device__ __forceinline__ void start_dp(int step)
     {
-        mbarrier_wait(block.do_full(step), block.do_parity(step));
+        mbarrier_wait(block.do_full(step), block.parity(step));
         wgmma_fence();
         mma_columns<T, tile_kv, tile_q, D, BM>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
         wgmma_commit();
@@ -135,32 +136,67 @@ struct backward_keys {
         fence_async_proxy();
     }
 
-    /* A step's share of dQ to the sums, when its turn has come. Rows of d past head_dim are left out. */
+    /* Of dQ, the warp's 16 rows of d and the group's queries: whether any is below head_dim; where they lie. */
+    __device__ __forceinline__ bool adds() const
+    {
+        return (mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim;
+    }
+    __device__ __forceinline__ float *sums(int step) const
+    {
+        return p.dq_sum + ((int64_t)block.step_slot(step).place * 8 + wg * 4 + warp) * (mem::DQ_BYTES / 4);
+    }
+    /* Waits until what the warp added before `step` has left its place; in turns until it has arrived, and says so. */
+    __device__ __forceinline__ void finish_adding(int step)
+    {
+        if constexpr (mem::BULK)
+            if (lane() == 0) {
+                if (!p.turn) {
+                    tma_store_wait_read();
+                } else if (step > 0) {
+                    tma_store_wait();
+                    fence_async_proxy_global();
+                    mbarrier_arrive(block.added(step - 1));
+                }
+            }
+    }
+    /* A step's share of dQ to the sums, when its turn has come. */
     __device__ __forceinline__ void add_dq(const float (&dq)[DQ_N / 2], int step)
     {
-        if (p.turn)
-            mbarrier_wait(block.turn_here(step), block.turn_parity(step));
-        if ((mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
-            float *const sum = p.dq_sum + ((int64_t)block.step_slot(step).place * 2 + wg) * (DQ_N / 2 * 128) +
-                               (warp * 32 + lane_asked()) * 4;
+        if constexpr (mem::BULK) {
+            __syncwarp(); /* its place is free */
+            if (adds()) {
+                const uint32_t place = block.base + mem::DQ + (wg * 4 + warp) * mem::DQ_BYTES;
+                const int l = lane();
 #pragma unroll
-            for (int j = 0; j < DQ_N / 8; j++)
-                add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-        }
-        if (p.turn) {
-            __syncwarp(); /* this warp has added */
-            arrive(block.added(step));
+                for (int j = 0; j < DQ_N / 8; j++)
+                    store_shared4(place + j * 512 + l * 16, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+                fence_async_proxy();
+                __syncwarp();
+                if (l == 0) {
+                    if (p.turn) {
+                        mbarrier_wait(block.turn_here(step), block.turn_parity(step));
+                        fence_async_proxy_global();
+                    }
+                    bulk_add(sums(step), place, mem::DQ_BYTES);
+                    tma_store_commit();
+                }
+            }
+        } else {
+            if (p.turn)
+                mbarrier_wait(block.turn_here(step), block.turn_parity(step));
+            if (adds()) {
+                float *const sum = sums(step) + lane() * 4;
+#pragma unroll
+                for (int j = 0; j < DQ_N / 8; j++)
+                    add_global4(sum + j * 128, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+            }
+            if (p.turn) {
+                __syncwarp(); /* this warp has added */
+                arrive(block.added(step));
+            }
         }
     }
 
-    /* ... when the slot is free, and tells the other group. */
-    __device__ __forceinline__ void give_ds(const uint32_t (&ds)[1][BM / 4], int step)
-    {
-        mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
-        store_ds(ds, step);
-        __syncwarp();
-        arrive(block.ds_full(step));
-    }
     __device__ __forceinline__ void start_dv(uint32_t (&prob)[1][BM / 4], int step)
     {
         pin(prob[0]);
@@ -176,84 +212,8 @@ struct backward_keys {
         wgmma_commit();
     }
 
-    /* All steps, 16-bit. From one dS to the next, with the products under way while the group waits or computes:
-     *   dS(j) | issue S(j+1), wait dV(j) | store dS(j) | issue dQ(j-1), dK(j) | wait S(j+1), dQ(j-1) | add dQ(j-1) |
-     *   issue dP(j+1) | P(j+1) | wait dK(j), issue dV(j+1) | wait dP(j+1)
-     * dQ is a step late, so that the other group's dS is there without waiting for it. P and dS share the registers of
-     * an operand; at D 128 that of dV is also in the way of dS, which waits for it. The loop's exit is in its middle:
-     * ptxas keeps products asynchronous only if every path to a wait has the same groups under way. */
-    __device__ __forceinline__ void run_late_dq()
-    {
-        static_assert(mem::LATE_DQ, "three slots");
-        uint32_t operand[1][BM / 4];
-        int step = 0, left = steps;
-        if (p.alternate && wg == 1 && left > 1)
-            named_arrive(START_BARRIER, 256);
-        start_scores(0);
-        start_dp(0);
-        wgmma_wait<1>();
-        pin(s);
-        for (;;) {
-            probabilities(step);
-            wgmma_wait<1>(); /* dK of the step before */
-            pin(s);
-            if (step > 0)
-                arrive(block.q_empty(step - 1));
-            to_operand<T, 1, BM / 4>(operand, s);
-            start_dv(operand, step);
-            wgmma_wait<(D < 128)>(); /* dP; at D 128 also dV */
-            pin(dp);
-            gradient(step);
-            if (--left == 0)
-                break;
-
-            if (p.alternate)
-                named_sync(START_BARRIER + wg, 256);
-            start_scores(step + 1);
-            wgmma_wait<1>(); /* dV */
-            pin(dp);
-            arrive(block.do_empty(step));
-            to_operand<T, 1, BM / 4>(operand, dp);
-            give_ds(operand, step);
-            float dq[DQ_N / 2];
-            if (step > 0)
-                mbarrier_wait(block.ds_full(step - 1), block.parity(step - 1));
-            start_dq(dq, step > 0 ? step - 1 : 1); /* in the first step of nothing, and not added */
-            start_dk(operand, step);
-            if (p.alternate && !(wg == 1 && left == 1))
-                named_arrive(START_BARRIER + 1 - wg, 256);
-            wgmma_wait<1>(); /* S, dQ */
-            pin(s);
-            pin(dq);
-            if (step > 0) {
-                arrive(block.ds_empty(step - 1));
-                add_dq(dq, step - 1);
-            }
-            step++;
-            start_dp(step);
-        }
-        wgmma_wait<0>();
-        pin(dp);
-        to_operand<T, 1, BM / 4>(operand, dp);
-        give_ds(operand, step);
-        start_dk(operand, step);
-        wgmma_wait<0>();
-        pin(dk);
-        pin(dv);
-#pragma unroll 1
-        for (int back = step > 0; back >= 0; back--) {
-            const int late = step - back;
-            float dq[DQ_N / 2];
-            mbarrier_wait(block.ds_full(late), block.parity(late));
-            start_dq(dq, late);
-            wgmma_wait<0>();
-            pin(dq);
-            add_dq(dq, late);
-        }
-    }
-
-    /* All steps, when both groups meet in each. */
-    __device__ __forceinline__ void run_together()
+    /* All steps. */
+    __device__ __forceinline__ void run()
     {
         for (int step = 0; step < steps; step++) {
             uint32_t prob[PLANES][BM / 4], ds[PLANES][BM / 4];
@@ -280,6 +240,7 @@ struct backward_keys {
             start_dq(dq, step);
             if constexpr (PLANES == 1) {
                 start_dk(ds, step);
+                finish_adding(step);
                 wgmma_wait<1>();
                 pin(dv);
             } else {
@@ -294,6 +255,9 @@ struct backward_keys {
             }
             arrive(block.q_empty(step));
         }
+        finish_adding(steps);
+        if (mem::BULK && lane() == 0)
+            tma_store_wait();
     }
 };
 

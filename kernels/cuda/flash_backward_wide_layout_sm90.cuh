@@ -9,25 +9,23 @@ namespace flash_sm90
 {
 
 constexpr int BACKWARD_KEYS = 128, BACKWARD_THREADS = 384;
-constexpr int BACKWARD_DO_STAGES = 2, BACKWARD_TURNS = 4;
+constexpr int BACKWARD_STAGES = 2, BACKWARD_TURNS = 4; /* of Q, dO and dS; of turns asked for */
 
 struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
     void *dk, *dv; /* (B, Hkv, Sk, D) */
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
-    float *dq_sum;  /* (B, H, query blocks, 2 groups, fragment order) */
+    float *dq_sum;  /* (B, H, query blocks, 2 groups, 4 warps, fragment order) */
     uint32_t *turn; /* (B, H, query blocks) how many key tiles have added; NULL: any order */
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
-    int from_last; /* steps walk each head from its last query block to the first, else from the diagonal on */
-    int alternate; /* the key groups start the products of a step in turns */
     float scale, scale_log2;
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
- * after the other; a cluster shares these steps. */
+ * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head. */
 struct backward_job {
-    int b, h_kv, key_tile, query_begin, first, steps;
+    int b, h_kv, key_tile, query_begin, first, stride, steps;
 };
 
 /* One of its steps: the first query, and which query block among all. */
@@ -39,23 +37,25 @@ struct backward_step {
 template <int PLANES, int D, int BM>
 struct backward_memory {
     static constexpr int DP = D <= 64 ? 64 : 128;
-    static constexpr bool LATE_DQ = PLANES == 1 && D > 64; /* else both key groups meet in every step */
-    static constexpr int STAGES = LATE_DQ ? 3 : 2;         /* of Q and of dS */
     using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
     using tile_q = tile<PLANES, BM, DP>;
     using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
     static constexpr int K = 0;
     static constexpr int V = K + tile_kv::BYTES;
     static constexpr int Q = V + tile_kv::BYTES;
-    static constexpr int DO = Q + STAGES * tile_q::BYTES;
-    static constexpr int DS = DO + BACKWARD_DO_STAGES * tile_q::BYTES;
-    static constexpr int LSE = DS + STAGES * tile_ds::BYTES;
-    static constexpr int DELTA = LSE + STAGES * BM * 4;
-    static constexpr int JOB = DELTA + BACKWARD_DO_STAGES * BM * 4;
-    static constexpr int STEP = JOB + (int)sizeof(backward_job);
+    static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr bool BULK = PLANES == 1;            /* dQ is added in bulk, by way of a place for each warp */
+    static constexpr int DQ_N = DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
+    static constexpr int DQ_BYTES = DQ_N * 16 * 4;       /* a warp's */
+    static constexpr int DQ = DS + BACKWARD_STAGES * tile_ds::BYTES;
+    static constexpr int LSE = DQ + (BULK ? 8 * DQ_BYTES : 0);
+    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
+    static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
+    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + 4 * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + (4 * STAGES + 2 * BACKWARD_DO_STAGES + 3 * BACKWARD_TURNS) * 8;
-    static_assert(BYTES <= 227 << 10, "what a block may have");
+    static constexpr int BYTES = BARRIERS + (4 * BACKWARD_STAGES + 3 * BACKWARD_TURNS) * 8;
+    static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
     static constexpr int MERGE_DK = 0, MERGE_DV = BACKWARD_KEYS * MERGE_PITCH * 4;
@@ -75,30 +75,26 @@ struct backward_block {
         return ((volatile backward_step *)(smem + MEM::STEP))[step % 4];
     }
     __device__ uint32_t barrier(int n) const { return base + MEM::BARRIERS + 8 * n; }
-    /* of Q and dS */
-    __device__ static unsigned slot(unsigned step) { return step % MEM::STAGES; }
-    __device__ static uint32_t parity(unsigned step) { return step / MEM::STAGES % 2; }
-    __device__ uint32_t slot_barrier(unsigned step, int kind) const { return barrier(kind * MEM::STAGES + slot(step)); }
+    __device__ static unsigned slot(unsigned step) { return step % BACKWARD_STAGES; }
+    __device__ static uint32_t parity(unsigned step) { return step / BACKWARD_STAGES % 2; }
+    __device__ uint32_t slot_barrier(unsigned step, int kind) const
+    {
+        return barrier(kind * BACKWARD_STAGES + slot(step));
+    }
     __device__ uint32_t q_full(unsigned step) const { return slot_barrier(step, 0); }
     __device__ uint32_t q_empty(unsigned step) const { return slot_barrier(step, 1); }
-    __device__ uint32_t ds_full(unsigned step) const { return slot_barrier(step, 2); }
-    __device__ uint32_t ds_empty(unsigned step) const { return slot_barrier(step, 3); }
+    __device__ uint32_t do_full(unsigned step) const { return slot_barrier(step, 2); }
+    __device__ uint32_t do_empty(unsigned step) const { return slot_barrier(step, 3); }
     __device__ uint32_t q_tile(unsigned step) const { return base + MEM::Q + slot(step) * MEM::tile_q::BYTES; }
+    __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
     __device__ static int lse(unsigned step) { return MEM::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
-    /* of dO */
-    __device__ static unsigned do_slot(unsigned step) { return step % BACKWARD_DO_STAGES; }
-    __device__ static uint32_t do_parity(unsigned step) { return step / BACKWARD_DO_STAGES % 2; }
-    __device__ uint32_t do_barrier(int n) const { return barrier(4 * MEM::STAGES + n); }
-    __device__ uint32_t do_full(unsigned step) const { return do_barrier(do_slot(step)); }
-    __device__ uint32_t do_empty(unsigned step) const { return do_barrier(BACKWARD_DO_STAGES + do_slot(step)); }
-    __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + do_slot(step) * MEM::tile_q::BYTES; }
-    __device__ static int delta(unsigned step) { return MEM::DELTA + do_slot(step) * MEM::tile_q::ROWS * 4; }
+    __device__ static int delta(unsigned step) { return MEM::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
     /* of turns */
     __device__ static uint32_t turn_parity(unsigned step) { return step / BACKWARD_TURNS % 2; }
     __device__ uint32_t turn_barrier(unsigned step, int kind) const
     {
-        return do_barrier(2 * BACKWARD_DO_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
+        return barrier(4 * BACKWARD_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
     }
     __device__ uint32_t turn_here(unsigned step) const { return turn_barrier(step, 0); }
     __device__ uint32_t added(unsigned step) const { return turn_barrier(step, 1); }
@@ -107,13 +103,9 @@ struct backward_block {
     /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. */
     __device__ void init_barriers() const
     {
-        for (int step = 0; step < MEM::STAGES; step++) {
+        for (int step = 0; step < BACKWARD_STAGES; step++) {
             mbarrier_init(q_full(step), 1);
             mbarrier_init(q_empty(step), 8);
-            mbarrier_init(ds_full(step), 8);
-            mbarrier_init(ds_empty(step), 8);
-        }
-        for (int step = 0; step < BACKWARD_DO_STAGES; step++) {
             mbarrier_init(do_full(step), 1);
             mbarrier_init(do_empty(step), 8);
         }
@@ -131,18 +123,21 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = cluster_size();
     const int first_head = number / (p.section * p.key_tiles) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads_kv - first_head);
-    const int in_section = number - first_head * p.key_tiles, tile_index = in_section / section_heads;
-    const int head = first_head + in_section - tile_index * section_heads;
-    /* causal: the first is the longest. In turns from the diagonal on: the shortest (see flash_backward_sm90.cuh). */
-    const int key_tile = CAUSAL && p.turn && !p.from_last ? p.key_tiles - 1 - tile_index : tile_index;
+    const int in_section = number - first_head * p.key_tiles,
+              key_tile = in_section / section_heads; /* causal: the first is the longest */
+    const int head = first_head + in_section - key_tile * section_heads;
     /* causal: query i sees keys j <= i + Sk - Sq */
     const int query_begin = CAUSAL ? min(max(key_tile * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
-    const int all = (p.query_blocks - query_begin) * p.group, first = all * rank / split;
+    const int of_head = p.query_blocks - query_begin, all = of_head * p.group;
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.key_tile = key_tile, job.query_begin = query_begin;
-    job.first = first, job.steps = all * (rank + 1) / split - first;
+    if (p.turn)
+        job.first = rank, job.stride = split, job.steps = (of_head - rank + split - 1) / split * p.group;
+    else
+        job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
-/* Where a job's step is: query head among all, and query block counted in the order of walking. */
+/* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on,
+ * in turns from the last query back. */
 struct backward_walk {
     int head, u;
     __device__ __forceinline__ void begin(const backward_params &p, const volatile backward_job &job)
@@ -152,12 +147,13 @@ struct backward_walk {
     }
     __device__ __forceinline__ void next(const backward_params &p, const volatile backward_job &job)
     {
-        if (++u == p.query_blocks)
-            u = job.query_begin, head++;
+        u += job.stride;
+        if (u >= p.query_blocks)
+            u = job.query_begin + (p.turn ? job.first : 0), head++;
     }
     __device__ __forceinline__ int block(const backward_params &p, const volatile backward_job &job) const
     {
-        return p.from_last ? job.query_begin + p.query_blocks - 1 - u : u;
+        return p.turn ? job.query_begin + p.query_blocks - 1 - u : u;
     }
     __device__ __forceinline__ int place(const backward_params &p, const volatile backward_job &job) const
     {

@@ -31,7 +31,7 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta and zeroed sums */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
-        mbarrier_wait(block.do_empty(step), block.do_parity(step) ^ 1);
+        mbarrier_wait(block.do_empty(step), block.parity(step) ^ 1);
         mbarrier_expect(block.do_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
@@ -42,22 +42,12 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     }
 }
 
-/* ---- turns: asking and telling take as long as a step, so each has a thread of its own ---- */
-
-/* How many key tiles add to the query block of this step before the block's own. */
-template <int BM, bool CAUSAL>
-__device__ __forceinline__ uint32_t backward_turn(const backward_params &p, const volatile backward_job &job,
-                                                  const backward_walk &at)
-{
-    if (!CAUSAL || p.from_last)
-        return job.key_tile;
-    const int last_query = at.block(p, job) * BM + BM - 1;
-    return min(p.key_tiles - 1, (last_query + p.seq_k - p.seq_q) / BACKWARD_KEYS) - job.key_tile;
-}
+/* ---- turns: asking and telling take as long as a step, so each has a thread of its own. The key tiles
+ * add to a query block in ascending order ---- */
 
 /* Tells the key groups when the turn of each of their steps has come, at most BACKWARD_TURNS steps ahead of what has
  * been given on. */
-template <class MEM, int BM, bool CAUSAL>
+template <class MEM>
 __device__ __forceinline__ void backward_watch(const backward_params &p, backward_block<MEM> block)
 {
     const volatile backward_job &job = block.job();
@@ -66,10 +56,9 @@ __device__ __forceinline__ void backward_watch(const backward_params &p, backwar
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        const uint32_t turn = backward_turn<BM, CAUSAL>(p, job, walk);
         const uint32_t *const now = p.turn + walk.place(p, job);
         mbarrier_wait(block.reported(step), block.turn_parity(step) ^ 1);
-        while (load_acquire(now) != turn)
+        while (load_acquire(now) != (uint32_t)job.key_tile)
             __nanosleep(20);
         mbarrier_arrive(block.turn_here(step));
         walk.next(p, job);
@@ -77,7 +66,7 @@ __device__ __forceinline__ void backward_watch(const backward_params &p, backwar
 }
 
 /* Gives the turn of every second step on, once what was added is there for whoever has it next. */
-template <class MEM, int BM, bool CAUSAL>
+template <class MEM>
 __device__ __forceinline__ void backward_report(const backward_params &p, backward_block<MEM> block, int odd)
 {
     const volatile backward_job &job = block.job();
@@ -87,9 +76,8 @@ __device__ __forceinline__ void backward_report(const backward_params &p, backwa
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         if (step % 2 == odd) {
-            const uint32_t next = backward_turn<BM, CAUSAL>(p, job, walk) + 1;
             mbarrier_wait(block.added(step), block.turn_parity(step));
-            store_release(p.turn + walk.place(p, job), next);
+            store_release(p.turn + walk.place(p, job), job.key_tile + 1);
             mbarrier_arrive(block.reported(step));
         }
         walk.next(p, job);

@@ -8,7 +8,7 @@
 namespace flash_sm90
 {
 
-enum { ROWS_BARRIER = 4 /* and 5 */ };
+enum { ROWS_BARRIER = 2 /* and 3 */ };
 
 /* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first use. */
 template <class MEM, class OUT, int DP, int SPLIT>

@@ -29,12 +29,10 @@ typedef enum flash_backward_kernel {
 } flash_backward_kernel;
 typedef struct flash_backward_options {
     flash_backward_kernel kernel;
-    int section;   /* key/value heads walked together */
-    int blocks;    /* of the narrow kernel, at most; fewer blocks take more jobs each */
-    int turns;     /* narrow kernel, adders of dq: 1 in turns, -1 in any order unless deterministic, 0 as chosen */
-    int passes;    /* 1: the pass before the main kernel alone, 2: that and the main kernel (dq is not written) */
-    int walk;      /* wide kernel, query blocks: 1 from the diagonal on, -1 from the last one back, 0 as chosen */
-    int alternate; /* wide kernel, 16-bit above head_dim 64: 1 when its key groups start their products in turns */
+    int section; /* key/value heads walked together */
+    int blocks;  /* of the narrow kernel, at most; fewer blocks take more jobs each */
+    int turns;   /* narrow kernel, adders of dq: 1 in turns, -1 in any order unless deterministic, 0 as chosen */
+    int passes;  /* 1: the pass before the main kernel alone, 2: that and the main kernel (dq is not written) */
 } flash_backward_options;
 sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, const flash_backward_options *options,
                                    void *stream);

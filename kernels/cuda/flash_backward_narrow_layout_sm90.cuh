@@ -15,7 +15,7 @@ constexpr int NARROW_STAGES = 4; /* of Q, dO and dS */
 struct narrow_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
     CUtensorMap dk_map, dv_map, dq_map; /* boxes of 16 keys, of 64 queries */
-    float *dq_sum;                      /* (B, H, block_stride, 4 warps, 16 x 64 in fragment order) */
+    float *dq_sum;                      /* (B, H, block_stride, 64 x 64 in fragment order) */
     uint32_t *turn;                     /* (B, H, block_stride) how many key tiles have added; NULL: any order */
     unsigned *next_job;                 /* jobs given out, without the first of each block when in any order */
     int batch, heads, heads_kv, group, seq_q, seq_k;

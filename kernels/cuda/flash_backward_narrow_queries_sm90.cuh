@@ -47,7 +47,7 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (
             float4 x[4];
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                x[j] = __ldcg((const float4 *)(others + (half / 4 + j) * 128));
+                x[j] = __ldcg((const float4 *)(others + (half / 4 + j) * 512));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 float *const to = dq + half + 4 * j;
@@ -83,7 +83,7 @@ __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block 
     const int thread = threadIdx.x % 128, last_query = i * NARROW_ROWS + NARROW_ROWS - 1 + p.seq_k - p.seq_q;
     const int last_tile = CAUSAL ? min(last_query / NARROW_KEYS, p.key_tiles - 1) : p.key_tiles - 1;
     const bool last = p.turn && key_tile == last_tile;
-    float *const sum = p.dq_sum + place * (NARROW_ROWS * 64) + thread / 32 * 1024 + thread % 32 * 4;
+    float *const sum = p.dq_sum + place * (NARROW_ROWS * 64) + thread * 4;
     if (p.turn)
         mbarrier_wait(block.turn_here(step), block.step_parity(step));
     if (last) {
@@ -95,11 +95,11 @@ __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block 
     if (!p.turn || (key_tile > 0 && !last)) {
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            add_global4(sum + j * 128, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
     } else if (!last) { /* the first */
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            *(float4 *)(sum + j * 128) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+            *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
     }
     if (p.turn)
         narrow_tell(block, step, last ? -1 : place, key_tile + 1);

@@ -1,7 +1,7 @@
 /* What comes before and after the main kernel of the Hopper backward: small passes over memory.
  *
  * Before: delta = rowsum(dO O), lse in base 2, zeroed sums; reads 2 and writes at least 1 tensor. After: the fp32 sums of
- * dQ, which lie in the order of the products' fragments, warp by warp, to rows of the tensor; reads and writes one. */
+ * dQ, which lie in the order of the products' fragments, to rows of the tensor; reads and writes one. */
 #ifndef STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
 
@@ -107,13 +107,12 @@ __global__ void __launch_bounds__(256) flash_backward_finish(const finish_params
     const int block = blockIdx.x % p.query_blocks;
     const int64_t bh = blockIdx.x / p.query_blocks;
     const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const float4 *const from =
-        (const float4 *)p.dq_sum + ((int64_t)blockIdx.x * 8 + threadIdx.x / 32) * (DQ_N / 8 * 32) + lane;
+    const float4 *const from = (const float4 *)p.dq_sum + ((int64_t)blockIdx.x * 2 + wg) * (DQ_N / 8 * 128) + thread;
     const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4,
               q0 = (DP == 128 ? 0 : wg * (BM / 2)) + 2 * (lane % 4);
 #pragma unroll
     for (int j = 0; j < DQ_N / 8; j++) {
-        const float4 x = from[j * 32];
+        const float4 x = from[j * 128];
         float *const to = rows + (q0 + 8 * j) * PITCH + d;
         to[0] = x.x, to[PITCH] = x.y, to[8] = x.z, to[PITCH + 8] = x.w;
     }

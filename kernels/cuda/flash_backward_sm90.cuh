@@ -5,35 +5,32 @@
  * A block owns 128 keys of one key/value head (two consumer warpgroups of 64), walks the query blocks of every query
  * head of its group and keeps dK and dV in registers. Everything is computed transposed, S^T = K Q^T and dP^T = V dO^T,
  * so that P^T and dS^T are already operands in registers for dV and dK; only dS passes through shared memory, for
- * dQ^T = K^T dS^T. dQ is added to an fp32 buffer in fragment order, which a later kernel turns into rows: 16-bit by
- * way of shared memory, from where a warp's 4 KB leave as one bulk reduction, for vector reductions by all threads took
- * 15 % of the time; fp32 has no shared memory left for that.
+ * dQ^T = K^T dS^T. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later kernel turns
+ * into rows.
  *
  * The two groups meet in every step, when both halves of dS are there. (With dQ a step late they can drift apart or
  * take turns, which gained 1 % at S 16384 and lost 1.5 to 5 % elsewhere.)
  *
  * Tiles (query rows BM): head_dim above 64: 64, fp32 32; else 128, fp32 64.
  * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory and dQ have 64 or 128.
- * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K, dQ 32K = 192K (fp32: 64+64+32+32+32 =
- * 224K).
+ * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K).
  * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ^T 32, P or dS as operand 16 = 208 of 240.
  * Bounds, a step of 64 queries at D 128: products 5 x 2 x 64 x 128 x 128 at 4096 FLOP a clock = 2560 clocks; shared
- * memory 368 KB (S 64, dP 64, dV 32, dK 32, dQ 64 and 64 on its way out, dS 16, loads 32) at 128 B a clock = 2940. D 96:
- * products 2048 clocks, D 80: 1792, as the half of dQ past d = 64 still has 64 rows.
+ * memory 304 KB (S 64, dP 64, dV 32, dK 32, dQ 64, dS 16, loads 32) at 128 B a clock = 2430. D 96: 2048 clocks, D 80:
+ * 1792, as the half of dQ past d = 64 still has 64 rows.
  *
  * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
  * distributed shared memory, in a fixed order.
  *
  * Deterministic mode: the adders of one query block take turns in the order in which their blocks start, so that no
  * block waits for one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as
- * in flash_backward_narrow_sm90.cuh: each tile stays a step or two behind the one before, the later ones are shorter,
- * and the longest start first. (From the diagonal on, the last key tile first, each would meet a query block two steps
+ * in flash_backward_narrow_sm90.cuh: each tile stays a step behind the one before, the later ones are shorter, and
+ * the longest start first. (From the diagonal on, the last key tile first, each would meet a query block two steps
  * after the one before it, but the longest blocks start last and the chip waits for them: 1 % slower at S 16384, 3 to
- * 6 % at S 2048.) Waiting and giving on are done by idle warps of the first group; that bulk reductions have arrived is
- * known, and told, when a step later the next ones are due. The blocks of a cluster take every split-th step: with
- * ranges, each would begin where another block of the tile before ends. They start together, wait for each other only
- * when they merge, and otherwise only for tiles of clusters that started before; so the first cluster that is not done
- * can always go on. */
+ * 6 % at S 2048.) Waiting and giving on are done by idle warps of the first group. The blocks of a cluster take every
+ * split-th step: with ranges, each would begin where another block of the tile before ends. They start together, wait
+ * for each other only when they merge, and otherwise only for tiles of clusters that started before; so the first
+ * cluster that is not done can always go on. */
 #ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_SM90_CUH
 

@@ -3,7 +3,6 @@
 #define STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
 
 #include "kernels/cuda/flash_backward_wide_products_sm90.cuh"
-#include "kernels/cuda/store_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -17,7 +16,7 @@ struct backward_keys {
     using tile_q = typename mem::tile_q;
     using tile_ds = typename mem::tile_ds;
     static constexpr int COLUMNS = D;
-    static constexpr int DQ_N = mem::DQ_N;
+    static constexpr int DQ_N = mem::DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps;
@@ -136,64 +135,21 @@ struct backward_keys {
         fence_async_proxy();
     }
 
-    /* Of dQ, the warp's 16 rows of d and the group's queries: whether any is below head_dim; where they lie. */
-    __device__ __forceinline__ bool adds() const
-    {
-        return (mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim;
-    }
-    __device__ __forceinline__ float *sums(int step) const
-    {
-        return p.dq_sum + ((int64_t)block.step_slot(step).place * 8 + wg * 4 + warp) * (mem::DQ_BYTES / 4);
-    }
-    /* Waits until what the warp added before `step` has left its place; in turns until it has arrived, and says so. */
-    __device__ __forceinline__ void finish_adding(int step)
-    {
-        if constexpr (mem::BULK)
-            if (lane() == 0) {
-                if (!p.turn) {
-                    tma_store_wait_read();
-                } else if (step > 0) {
-                    tma_store_wait();
-                    fence_async_proxy_global();
-                    mbarrier_arrive(block.added(step - 1));
-                }
-            }
-    }
-    /* A step's share of dQ to the sums, when its turn has come. */
+    /* A step's share of dQ to the sums, when its turn has come. Rows of d past head_dim are left out. */
     __device__ __forceinline__ void add_dq(const float (&dq)[DQ_N / 2], int step)
     {
-        if constexpr (mem::BULK) {
-            __syncwarp(); /* its place is free */
-            if (adds()) {
-                const uint32_t place = block.base + mem::DQ + (wg * 4 + warp) * mem::DQ_BYTES;
-                const int l = lane();
+        if (p.turn)
+            mbarrier_wait(block.turn_here(step), block.turn_parity(step));
+        if ((mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
+            float *const sum = p.dq_sum + ((int64_t)block.step_slot(step).place * 2 + wg) * (DQ_N / 2 * 128) +
+                               (warp * 32 + lane_asked()) * 4;
 #pragma unroll
-                for (int j = 0; j < DQ_N / 8; j++)
-                    store_shared4(place + j * 512 + l * 16, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-                fence_async_proxy();
-                __syncwarp();
-                if (l == 0) {
-                    if (p.turn) {
-                        mbarrier_wait(block.turn_here(step), block.turn_parity(step));
-                        fence_async_proxy_global();
-                    }
-                    bulk_add(sums(step), place, mem::DQ_BYTES);
-                    tma_store_commit();
-                }
-            }
-        } else {
-            if (p.turn)
-                mbarrier_wait(block.turn_here(step), block.turn_parity(step));
-            if (adds()) {
-                float *const sum = sums(step) + lane() * 4;
-#pragma unroll
-                for (int j = 0; j < DQ_N / 8; j++)
-                    add_global4(sum + j * 128, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-            }
-            if (p.turn) {
-                __syncwarp(); /* this warp has added */
-                arrive(block.added(step));
-            }
+            for (int j = 0; j < DQ_N / 8; j++)
+                add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        }
+        if (p.turn) {
+            __syncwarp(); /* this warp has added */
+            arrive(block.added(step));
         }
     }
 
@@ -240,7 +196,6 @@ struct backward_keys {
             start_dq(dq, step);
             if constexpr (PLANES == 1) {
                 start_dk(ds, step);
-                finish_adding(step);
                 wgmma_wait<1>();
                 pin(dv);
             } else {
@@ -255,9 +210,6 @@ struct backward_keys {
             }
             arrive(block.q_empty(step));
         }
-        finish_adding(steps);
-        if (mem::BULK && lane() == 0)
-            tma_store_wait();
     }
 };
 

@@ -15,7 +15,7 @@ struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
     void *dk, *dv; /* (B, Hkv, Sk, D) */
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
-    float *dq_sum;  /* (B, H, query blocks, 2 groups, 4 warps, fragment order) */
+    float *dq_sum;  /* (B, H, query blocks, 2 groups, fragment order) */
     uint32_t *turn; /* (B, H, query blocks) how many key tiles have added; NULL: any order */
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
@@ -45,11 +45,7 @@ struct backward_memory {
     static constexpr int Q = V + tile_kv::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
-    static constexpr bool BULK = PLANES == 1;            /* dQ is added in bulk, by way of a place for each warp */
-    static constexpr int DQ_N = DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
-    static constexpr int DQ_BYTES = DQ_N * 16 * 4;       /* a warp's */
-    static constexpr int DQ = DS + BACKWARD_STAGES * tile_ds::BYTES;
-    static constexpr int LSE = DQ + (BULK ? 8 * DQ_BYTES : 0);
+    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
     static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
     static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;

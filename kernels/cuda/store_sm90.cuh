@@ -43,19 +43,6 @@ __device__ __forceinline__ void tma_store_commit()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-/* Adds `bytes` of floats in shared memory to as many in global memory, both 16-byte aligned; completes as stores do, and
- * the same holds for its writers. */
-__device__ __forceinline__ void bulk_add(float *to, uint32_t from, int bytes)
-{
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
-                 "r"(bytes)
-                 : "memory");
-}
-/* Four floats to shared memory. */
-__device__ __forceinline__ void store_shared4(uint32_t addr, float a, float b, float c, float d)
-{
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(addr), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
-}
 /* Until shared memory may be written again. */
 __device__ __forceinline__ void tma_store_wait_read()
 {
@@ -65,12 +52,6 @@ __device__ __forceinline__ void tma_store_wait_read()
 __device__ __forceinline__ void tma_store_wait()
 {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-
-/* Between bulk operations on global memory and the flags that tell other blocks of them, on both sides. */
-__device__ __forceinline__ void fence_async_proxy_global()
-{
-    asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 /* ---- a flag in global memory, between blocks ---- */

@@ -20,7 +20,7 @@ struct flash_backward_layout {
  * after, three trips of the fp32 sums through memory; but along many key tiles one that is late makes all others late. */
 static inline bool flash_backward_in_turns(const sb_attention *a, const flash_backward_options *options)
 {
-    return a->deterministic || options->turns > 0 || (options->turns == 0 && a->seq_k <= 1024);
+    return a->deterministic || options->turns > 0 || (options->turns == 0 && a->seq_k <= 2048);
 }
 
 /* The main kernel of flash_backward_narrow_sm90.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */

@@ -192,22 +192,20 @@ struct narrow_keys {
                           pack(T(), x[4 * j + 6] * scale, x[4 * j + 7] * scale));
         fence_async_proxy();
         __syncwarp();
-        if (lane() == 0)
-            tma_store_4d(corner, map, 0, key, h_kv, b);
+        tma_store_4d_by_warp(corner, map, 0, key, h_kv, b);
     }
     __device__ __forceinline__ void end_job(unsigned n)
     {
         volatile narrow_job *const job = block.job_slot(n);
-        const int key = job->key_first + group * 64 + warp() * 16, h_kv = job->h_kv, b = job->b;
-        const uint32_t corner = block.base + mem::OUT + (group * 64 + warp() * 16) * ROW_BYTES;
-        if (lane() == 0)
-            tma_store_wait_read(); /* of the job before */
+        const int w = uniform(warp()), key = uniform(job->key_first) + group * 64 + w * 16;
+        const int h_kv = uniform(job->h_kv), b = uniform(job->b);
+        const uint32_t corner = block.base + mem::OUT + (group * 64 + w * 16) * ROW_BYTES;
+        tma_store_wait_read(); /* of the job before */
         __syncwarp();
         arrive(block.kv_empty(n));
         store_rows(dv, 1, corner + mem::tile_kv::BYTES, &p.dv_map, key, h_kv, b);
         store_rows(dk, p.scale, corner, &p.dk_map, key, h_kv, b);
-        if (lane() == 0)
-            tma_store_commit();
+        tma_store_commit();
     }
 
     __device__ __forceinline__ void run()
@@ -265,8 +263,7 @@ struct narrow_keys {
             end_job(n - 1);
         }
         end_job(n - 1);
-        if (lane() == 0)
-            tma_store_wait();
+        tma_store_wait();
     }
 };
 

@@ -2,7 +2,7 @@
 #ifndef STEPBENCH_FLASH_BACKWARD_NARROW_LAYOUT_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_NARROW_LAYOUT_SM90_CUH
 
-#include "kernels/cuda/flash_backward_lane_sm90.cuh"
+#include "kernels/cuda/flash_lane_sm90.cuh"
 #include "kernels/cuda/flash_sm90.cuh"
 #include "kernels/cuda/store_sm90.cuh"
 

@@ -12,7 +12,6 @@ namespace flash_sm90
 template <class T>
 __device__ __forceinline__ void narrow_mma_dq(float (&dq)[32], uint32_t k_tile, uint32_t ds_tile)
 {
-    asm volatile("" : "+r"(k_tile)); /* eight descriptors a job would not fit in the registers */
     const uint64_t a = wgmma_descriptor(k_tile, 16), b = wgmma_descriptor(ds_tile, 16);
 #pragma unroll
     for (int k = 0; k < NARROW_KEYS / 16; k++)
@@ -25,9 +24,10 @@ enum { QUERY_BARRIER = 1 };
 /* The query group has added a step: notes it for the thread that gives the turn on. */
 __device__ __forceinline__ void narrow_tell(narrow_block block, unsigned step, int64_t place, int next)
 {
-    if (threadIdx.x % 128 == 0) {
+    if (uniform(threadIdx.x % 128 / 32) == 0) {
         mbarrier_wait(block.reported(step), block.step_parity(step) ^ 1);
-        block.report(step)->place = place, block.report(step)->next = next;
+        if (threadIdx.x % 32 == 0)
+            block.report(step)->place = place, block.report(step)->next = next;
     }
     __syncwarp(); /* this warp has added */
     if (threadIdx.x % 32 == 0)
@@ -67,8 +67,8 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (
     }
     fence_async_proxy();
     named_sync(QUERY_BARRIER, 128);
-    if (threadIdx.x % 128 == 0) {
-        tma_store_4d(slot, &p.dq_map, 0, query, h, b);
+    if (uniform(warp) == 0) {
+        tma_store_4d_by_warp(slot, &p.dq_map, 0, query, h, b);
         tma_store_commit();
         tma_store_wait_read();
     }
@@ -116,14 +116,14 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
         if (uniform(job->b) < 0)
             break;
         const int begin = uniform(job->query_begin);
-        int h = job->h_kv * p.group, i = p.query_blocks - 1;
+        const int b = uniform(job->b), key_tile = uniform(job->key_first) / NARROW_KEYS;
+        int h = uniform(job->h_kv) * p.group, i = p.query_blocks - 1;
         for (int left = (p.query_blocks - begin) * p.group; left > 0; left--, step++) {
             float dq[32];
             mbarrier_wait(block.ds_full(step), block.step_parity(step));
             wgmma_fence();
             narrow_mma_dq<T>(dq, block.k_tile(n), block.ds_tile(step));
             wgmma_commit();
-            const int b = job->b, key_tile = job->key_first / NARROW_KEYS;
             const int64_t place = ((int64_t)b * p.heads + h) * p.block_stride + i;
             wgmma_wait<0>();
             pin(dq);
@@ -139,8 +139,7 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
         narrow_tell(block, step, -1, -1);
         narrow_tell(block, step + 1, -1, -1);
     }
-    if (thread == 0)
-        tma_store_wait();
+    tma_store_wait();
 }
 
 /* ---- turns: asking and telling take as long as a step, so each has a thread of its own ---- */

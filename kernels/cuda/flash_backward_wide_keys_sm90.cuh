@@ -57,14 +57,14 @@ struct backward_keys {
     {
         mbarrier_wait(block.q_full(step), block.parity(step));
         wgmma_fence();
-        mma_columns<T, tile_kv, tile_q, D, BM>(s, block.base + mem::K + wg * 64 * ROW_BYTES, block.q_tile(step));
+        mma_abt<T, tile_kv, tile_q, BM, D>(s, block.base + mem::K + wg * 64 * ROW_BYTES, block.q_tile(step));
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dp(int step)
     {
         mbarrier_wait(block.do_full(step), block.parity(step));
         wgmma_fence();
-        mma_columns<T, tile_kv, tile_q, D, BM>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
+        mma_abt<T, tile_kv, tile_q, BM, D>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dq(float (&dq)[DQ_N / 2], int step)
@@ -157,14 +157,14 @@ struct backward_keys {
     {
         pin(prob[0]);
         wgmma_fence();
-        mma_keys<T, tile_q, D>(dv, prob, block.do_tile(step));
+        mma_rs<T, tile_q, D>(dv, prob, block.do_tile(step), 1);
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dk(uint32_t (&ds)[1][BM / 4], int step)
     {
         pin(ds[0]);
         wgmma_fence();
-        mma_keys<T, tile_q, D>(dk, ds, block.q_tile(step));
+        mma_rs<T, tile_q, D>(dk, ds, block.q_tile(step), 1);
         wgmma_commit();
     }
 

@@ -5,6 +5,8 @@ namespace flash_sm90
 {
 
 static const forward_instance items[] = {
+    make_forward_instance<__nv_bfloat16, 1, 80, 96, 3, false>(),
+    make_forward_instance<__nv_bfloat16, 1, 96, 96, 3, false>(),
     make_forward_instance<__nv_bfloat16, 1, 80, 128, 2, false>(),
     make_forward_instance<__nv_bfloat16, 1, 96, 128, 2, false>(),
     make_forward_instance<__nv_bfloat16, 1, 128, 128, 2, true>(),

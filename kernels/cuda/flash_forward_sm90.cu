@@ -18,8 +18,8 @@ static int groups_for(const sb_context *ctx, const sb_attention *a)
     const int64_t heads = (int64_t)a->batch * a->heads;
     if (a->head_dim <= 128 && heads * ((a->seq_q + 63) / 64) * MAX_SPLIT <= ctx->sm_count)
         return 1; /* few rows: tiles of 64 */
-    /* softmax-bound: a third group to hide it, unless its rows would leave the chip idle */
-    if (a->head_dim <= 64 && a->dtype != SB_FP32 && heads * ((a->seq_q + 191) / 192) >= ctx->sm_count)
+    /* a third group to hide the softmax, unless its rows would leave the chip idle */
+    if (a->head_dim <= 96 && a->dtype != SB_FP32 && heads * ((a->seq_q + 191) / 192) >= ctx->sm_count)
         return 3;
     return 2;
 }

@@ -1,23 +1,24 @@
 /* FlashAttention forward for Hopper: the kernel. Launched by flash_forward_sm90.cu.
  *
- * Tile: consumer warpgroups of 64 query rows each: two a block, three at D <= 64 when there are tiles enough, one when
- * there are very few; key blocks of BN = 128 (64 for fp32 at D > 64 and for D 256).
+ * Tile: consumer warpgroups of 64 query rows each: two a block, three at D <= 96 when there are tiles enough, one when
+ * there are very few; key blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
  * D is the number of columns computed, 16 to 256; in shared memory a tile has whole panels of 64, which TMA fills up with
  * zeros that no product reads.
- * Shared memory, bytes, D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
- * and 96 as D 128; D 256: Q 64K, K and V 2 x 32K each = 192K; D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each
- * = 112K; one group, D 128: Q 16K, K and V 3 x 32K each = 208K (fp32: Q 32K).
- * Registers of a consumer thread, D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 256: 32, 16, 128; fp32:
- * 32, 32, 64 and 64 for one block's P V; D 64: 128, of 160 with three groups.
+ * Shared memory, bytes: D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
+ * and 96 as D 128, with three groups Q 48K, K and V 2 x 24K each = 144K; D 256: Q 64K, K and V 2 x 32K each = 192K;
+ * D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each = 112K; one group, D 128: Q 16K, K and V 3 x 32K each = 208K
+ * (fp32: Q 32K).
+ * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 256: 32, 16, 128; fp32:
+ * 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48, 24, 48.
  *
  * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
  * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the
  * softmax of j while P V runs, then rescales O if a maximum has moved. The groups take turns at issuing, so that one's
  * softmax runs under the others' products. A group passes the blocks that none of its rows sees.
  *
- * At D 80 to 128 Q is an operand from registers: that spares shared memory a third of what scores read, and so power,
- * which bounds long sequences. Numbers that steer a loop are told to be the same in every lane (uniform): otherwise ptxas
- * takes the loop for a divergent one and moves every descriptor to uniform registers again before each product.
+ * At D 80 to 128, with two groups, Q is an operand from registers: that spares shared memory a third of what scores read,
+ * and so power, which bounds long sequences. Numbers that steer a loop are told to be the same in every lane (uniform):
+ * otherwise ptxas takes the loop for a divergent one and moves every descriptor to uniform registers before each product.
  *
  * Many tiles: blocks stay and take one after the other, so that the next tile's loads run under this one's end.
  * Few tiles: a cluster of blocks shares one tile, each takes a range of its keys, and they merge their partial O, max
@@ -29,7 +30,7 @@
 #include "kernels/cuda/flash_forward_loads_sm90.cuh"
 #include "kernels/cuda/flash_forward_merge_sm90.cuh"
 #include "kernels/cuda/flash_forward_softmax_sm90.cuh"
-#include "kernels/cuda/flash_backward_lane_sm90.cuh"
+#include "kernels/cuda/flash_lane_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using mem = forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
-    constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= 128;
+    constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= 128 && GROUPS < 3;
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
     extern __shared__ __align__(1024) unsigned char smem[];

@@ -31,6 +31,17 @@ __device__ __forceinline__ void tma_store_4d(uint32_t src, const CUtensorMap *ma
                  "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
                  : "memory");
 }
+/* The same by one thread of a warp, all of which call it. No branch: ptxas takes a loop for a divergent one, and keeps
+ * nothing of it in uniform registers, when one lane alone stores within it. */
+__device__ __forceinline__ void tma_store_4d_by_warp(uint32_t src, const CUtensorMap *map, int d, int s, int h, int b)
+{
+    asm volatile(
+        "{\n.reg .pred chosen;\n"
+        "elect.sync _|chosen, 0xffffffff;\n"
+        "@chosen cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];\n}\n" ::"l"(map),
+        "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
+        : "memory");
+}
 /* The same of a 2-D tensor (x, y). */
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, uint32_t src, int x, int y)
 {

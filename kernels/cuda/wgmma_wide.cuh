@@ -1,4 +1,4 @@
-/* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 80, 160, 192, 200
+/* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 96, 160, 192, 200
  * or 256, both operands from shared memory, and with N = 16, 80, 96 or 256, A from registers. Fragments and descriptors are
  * as that header says. */
 #ifndef STEPBENCH_WGMMA_WIDE_CUH
@@ -46,7 +46,7 @@ namespace sm90
                  "%" #a_ ", %" #b_ ", p, 1, 1, 0, %" #major_ ";\n}\n"                                            \
                  : WGMMA_SUMS_##n                                                                                \
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TB))
-#define WGMMA_WIDE_80(TYPE) WGMMA_WIDE(TYPE, 80, 40, 40, 41, 42, 43)
+#define WGMMA_WIDE_96(TYPE) WGMMA_WIDE(TYPE, 96, 48, 48, 49, 50, 51)
 #define WGMMA_WIDE_160(TYPE) WGMMA_WIDE(TYPE, 160, 80, 80, 81, 82, 83)
 #define WGMMA_WIDE_192(TYPE) WGMMA_WIDE(TYPE, 192, 96, 96, 97, 98, 99)
 #define WGMMA_WIDE_200(TYPE) WGMMA_WIDE(TYPE, 200, 100, 100, 101, 102, 103)
@@ -70,11 +70,11 @@ template <class T, int N, int TB>
 __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
 {
     constexpr bool BF16 = is_bf16<T>::value;
-    if constexpr (N == 80) {
+    if constexpr (N == 96) {
         if constexpr (BF16)
-            WGMMA_WIDE_80("bf16");
+            WGMMA_WIDE_96("bf16");
         else
-            WGMMA_WIDE_80("f16");
+            WGMMA_WIDE_96("f16");
     } else if constexpr (N <= 128) {
         wgmma<T, N, 0, TB>(d, a, b, accumulate);
     } else if constexpr (N == 160) {

@@ -127,7 +127,7 @@ void pytorch_section(FILE *out, const char *dir)
     table *calls = open_result(dir, "bench_flash_calls.csv");
     if (theirs && ours) {
         fprintf(out, "## Next to PyTorch on this machine\n\n"
-                     "Causal attention, the same shapes, measured in the same run. Ratio: PyTorch's time / ours, so "
+                     "Causal attention, the same shapes, the newest row of either side. Ratio: PyTorch's time / ours, so "
                      "above 1 ours is\nfaster; mean is the geometric mean over the shapes. Its `eager` stands "
                      "beside our unfused, `compile` beside fused,\nthe rest beside flash.\n\n");
         values benches = table_values(theirs, "bench");

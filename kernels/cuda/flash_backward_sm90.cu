@@ -64,20 +64,22 @@ int wide_split(const sb_attention *a, int query_blocks, const int *clusters)
     return choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
 }
 
-/* Whether the narrow kernel runs: unless jobs are so few that sharing them among several blocks is faster. Times are in
- * steps of the wide kernel, 128 queries. Measured on an H200: starting a job takes 3 steps there and 1.3 here, where a step
- * takes 0.98. */
+/* Whether the narrow kernel runs: unless jobs are so few that sharing them among several blocks is faster, or one head alone
+ * has more of them than there are multiprocessors: all start at its last queries and add to the same dQ at once (6 to 8 %
+ * slower there on an H200). Times are in steps of the wide kernel, 128 queries. Measured: starting a job takes 3 steps there
+ * and 1.3 here, where a step takes 0.98. */
 bool prefers_narrow(const sb_context *ctx, const sb_attention *a, const layout &l, const int *clusters)
 {
     if (a->dtype == SB_FP32 || a->head_dim > 64)
         return false;
-    const double jobs = (double)a->batch * a->heads_kv * ((a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS);
+    const int key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
+    const double jobs = (double)a->batch * a->heads_kv * key_tiles;
     const double steps = (double)l.blocks * (a->heads / a->heads_kv), work = jobs * steps * (a->causal ? 0.5 : 1.0);
     const int split = wide_split(a, l.blocks, clusters);
     const int at_once = clusters[split == 8 ? 3 : split / 2];
     const double wide = fmax(3 + steps / split, (3 * jobs + work / split) / at_once);
     const double narrow = 1.3 + fmax(0.98 * steps, (1.3 * jobs + 0.98 * work) / ctx->sm_count);
-    return a->deterministic || narrow <= wide;
+    return a->deterministic || (narrow <= wide && key_tiles <= ctx->sm_count);
 }
 
 template <class M, int DP>

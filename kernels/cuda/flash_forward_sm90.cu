@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/flash_forward_launch_sm90.cuh"
+#include "kernels/cuda/flash_forward_layout_sm90.cuh"
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/cuda/launch_sm90.cuh"
 #include "kernels/cuda/planes.cuh"
@@ -59,8 +59,9 @@ static int split_for(sb_context *ctx, const sb_attention *a, const forward_insta
     return choose_split((int64_t)tiles * a->batch * a->heads, longest, a->causal, 4, clusters);
 }
 
-sb_status forward_launch(sb_context *ctx, const sb_attention *a, const forward_instance *x, int split, int section,
-                         const sb_tensor (&in)[3], cudaStream_t stream)
+/* in: q, k and v, or their planes. split: blocks that share a tile, 1 unless the instance has clusters. */
+static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_instance *x, int split,
+                        const sb_tensor (&in)[3], cudaStream_t stream)
 {
     const int rows = 64 * x->groups, planes = a->dtype == SB_FP32 ? 2 : 1;
     const sb_dtype type = a->dtype == SB_FP16 ? SB_FP16 : SB_BF16;
@@ -82,26 +83,25 @@ sb_status forward_launch(sb_context *ctx, const sb_attention *a, const forward_i
 
     /* heads whose K and V fit in about half of L2 are walked together */
     const int64_t kv_bytes = (int64_t)2 * a->seq_k * a->head_dim * (a->dtype == SB_FP32 ? 4 : 2);
-    const int64_t fit = section > 0 ? section : (int64_t)(32 << 20) / kv_bytes * p.group;
+    const int64_t fit = (int64_t)(32 << 20) / kv_bytes * p.group;
     const int64_t all = (int64_t)a->batch * a->heads, jobs = all * p.tiles;
-    p.section = (int)(fit < p.group && section <= 0 ? p.group : fit < all ? fit : all);
+    p.section = (int)(fit < p.group ? p.group : fit < all ? fit : all);
 
     const unsigned grid = (unsigned)(split > 1 ? jobs * split : jobs < ctx->sm_count ? jobs : ctx->sm_count);
     return launch_sm90("flash forward (Hopper)", kernel_of(x, a), grid, 128 * (x->groups + 1), x->bytes, split, stream,
                        p);
 }
 
-static sb_status run(sb_context *ctx, const sb_attention *a, const flash_forward_options *options,
-                     const sb_tensor (&in)[3], cudaStream_t stream)
+static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&in)[3], cudaStream_t stream)
 {
     const forward_list &list = list_for(a);
-    const int groups = options->groups > 0 ? options->groups : groups_for(ctx, a);
-    const forward_instance *const shared = find(list, a->head_dim, groups, true), *const alone = find(list, a->head_dim,
-                                                                                                      groups, false);
+    const int groups = groups_for(ctx, a);
+    const forward_instance *const shared = find(list, a->head_dim, groups, true);
+    const forward_instance *const alone = find(list, a->head_dim, groups, false);
     if (!alone)
         return sb_error(SB_UNSUPPORTED, "no forward of %d warpgroups for head_dim %d", groups, a->head_dim);
     const int split = shared ? split_for(ctx, a, shared) : 1;
-    return forward_launch(ctx, a, split > 1 ? shared : alone, split, options->section, in, stream);
+    return launch(ctx, a, split > 1 ? shared : alone, split, in, stream);
 }
 
 } // namespace flash_sm90
@@ -117,13 +117,12 @@ extern "C" size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attenti
            2 * planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
 }
 
-extern "C" sb_status flash_sm90_forward_with(sb_context *ctx, const sb_attention *a,
-                                             const flash_forward_options *options, void *stream)
+extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[3] = {a->q, a->k, a->v};
-        return run(ctx, a, options, in, s);
+        return run(ctx, a, in, s);
     }
     const sb_status room = sb_workspace_check(a, flash_sm90_forward_workspace(ctx, a));
     if (room)
@@ -138,11 +137,5 @@ extern "C" sb_status flash_sm90_forward_with(sb_context *ctx, const sb_attention
         return st;
     const sb_tensor in[3] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
                              planes_view(&t[2], a->head_dim)};
-    return run(ctx, a, options, in, s);
-}
-
-extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream)
-{
-    const flash_forward_options chosen = {};
-    return flash_sm90_forward_with(ctx, a, &chosen, stream);
+    return run(ctx, a, in, s);
 }

@@ -13,14 +13,6 @@ size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a);
 sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream);
 sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream);
 
-/* How the forward runs, for tests and for timing one way beside another; all zeros is what flash_sm90_forward does. */
-typedef struct flash_forward_options {
-    int groups;  /* warpgroups of 64 query rows a block: 1 (head_dim <= 128), 2, 3 (head_dim <= 96, 16-bit) */
-    int section; /* heads walked together */
-} flash_forward_options;
-sb_status flash_sm90_forward_with(sb_context *ctx, const sb_attention *a, const flash_forward_options *options,
-                                  void *stream);
-
 /* How the backward runs, for tests and for timing one way beside another; all zeros is what flash_sm90_backward does. */
 typedef enum flash_backward_kernel {
     FLASH_BACKWARD_CHOSEN = 0, /* by shape */

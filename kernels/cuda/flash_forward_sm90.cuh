@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 };
                 /* A wait on each side of a branch: one behind the softmax ptxas moves in front of it. (fp32 has no
                  * registers for more than one way to O.) */
-                if (PLANES > 1 || moved) {
+                if (moved) {
                     values_are_there();
 #pragma unroll
                     for (int i = 0; i < D / 2; i++)

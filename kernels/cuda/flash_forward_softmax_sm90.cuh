@@ -34,10 +34,12 @@ __device__ __forceinline__ bool softmax_block(float (&s)[BN / 2], row_state &row
             top2 = fmaxf(top2, fmaxf(s[4 * j + 4 + 2 * r], s[4 * j + 4 + 2 * r + 1]));
         }
         top = fmaxf(rows.max[r], quad_max(fmaxf(top, top2)));
-        if (LAZY ? (top - rows.max[r]) * c > LAZY_LIMIT /* not when both are -inf */ : top > rows.max[r])
-            moved = true;
-        else
-            top = rows.max[r];
+        if constexpr (LAZY) {
+            if ((top - rows.max[r]) * c > LAZY_LIMIT) /* not when both are -inf */
+                moved = true;
+            else
+                top = rows.max[r];
+        }
         const float finite_top = top == -INFINITY ? 0.f : top, shift = finite_top * c; /* no keys so far: exp2(-inf) */
         /* the difference first: a fused multiply-add would leave the product's rounding, a factor not quite 1 while the
          * maximum stays, and a drift over many blocks */
@@ -54,7 +56,7 @@ __device__ __forceinline__ bool softmax_block(float (&s)[BN / 2], row_state &row
             }
         rows.sum[r] = rows.sum[r] * factor[r] + sum;
     }
-    return __any_sync(~0u, moved);
+    return LAZY ? __any_sync(~0u, moved) : true;
 }
 
 /* Keys at or past the limit of a row get -inf. limit[r] counts from this thread's first column of the block. */

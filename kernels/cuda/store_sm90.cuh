@@ -24,15 +24,9 @@ __device__ __forceinline__ void load_matrix4(uint32_t addr, uint32_t (&r)[4])
 }
 
 /* One box of shared memory to a 4-D tensor (d, s, h, b); what lies outside the tensor is not written. The writers of the
- * box must have called fence_async_proxy, and this thread must know that they have. */
-__device__ __forceinline__ void tma_store_4d(uint32_t src, const CUtensorMap *map, int d, int s, int h, int b)
-{
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-                 "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
-                 : "memory");
-}
-/* The same by one thread of a warp, all of which call it. No branch: ptxas takes a loop for a divergent one, and keeps
- * nothing of it in uniform registers, when one lane alone stores within it. */
+ * box must have called fence_async_proxy, and this warp must know that they have. All of a warp call it, one thread stores;
+ * without a branch, for ptxas takes a loop for a divergent one, and keeps nothing of it in uniform registers, when one lane
+ * alone stores within it. */
 __device__ __forceinline__ void tma_store_4d_by_warp(uint32_t src, const CUtensorMap *map, int d, int s, int h, int b)
 {
     asm volatile(
@@ -42,7 +36,7 @@ __device__ __forceinline__ void tma_store_4d_by_warp(uint32_t src, const CUtenso
         "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
         : "memory");
 }
-/* The same of a 2-D tensor (x, y). */
+/* The same of a 2-D tensor (x, y), by the one thread that calls it. */
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, uint32_t src, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(src),

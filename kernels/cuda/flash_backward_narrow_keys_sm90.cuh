@@ -7,6 +7,7 @@
 #define STEPBENCH_FLASH_BACKWARD_NARROW_KEYS_SM90_CUH
 
 #include "kernels/cuda/flash_backward_narrow_layout_sm90.cuh"
+#include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -91,33 +92,20 @@ struct narrow_keys {
     /* P of the step, in s and as operand; a score that a query must not see gives 0. */
     __device__ __forceinline__ void probabilities()
     {
-        const float *const lse2 = (const float *)(block.smem + block.lse(step)) + 2 * column();
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float4 l = *(const float4 *)(lse2 + 16 * j);
-            const float pair[4] = {l.x, l.y, l.z, l.w};
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                s[8 * j + e] = exp2_approx(fmaf(s[8 * j + e], p.scale_log2, -pair[e / 4 * 2 + e % 2]));
-        }
+        scores_to_probabilities(s, (const float *)(block.smem + block.lse(step)) + 2 * column(), p.scale_log2);
         if (i * NARROW_ROWS < mask_below)
             mask();
         to_operand<T, 1, 16>(prob, s);
     }
     __device__ __forceinline__ void mask()
     {
-        int limit[2]; /* queries before this one, counted from the thread's first, do not see key row r */
+        int limit[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int key = block.job_slot(n)->key_first + group * 64 + warp() * 16 + lane() / 4 + 8 * r;
             limit[r] = key >= p.seq_k ? NARROW_ROWS : CAUSAL ? key - p.seq_k + p.seq_q - i * NARROW_ROWS - column() : 0;
         }
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (8 * j + (e & 1) < limit[e >> 1])
-                    s[4 * j + e] = 0;
+        mask_queries(s, limit);
     }
     __device__ __forceinline__ void start_dv(int accumulate)
     {
@@ -130,24 +118,14 @@ struct narrow_keys {
     /* dS of the step, as operand. */
     __device__ __forceinline__ void gradient()
     {
-        const float *const delta = (const float *)(block.smem + block.delta(step)) + 2 * column();
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float4 d = *(const float4 *)(delta + 16 * j);
-            const float pair[4] = {d.x, d.y, d.z, d.w};
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                dp[8 * j + e] = s[8 * j + e] * (dp[8 * j + e] - pair[e / 4 * 2 + e % 2]);
-        }
+        to_score_gradient(dp, s, (const float *)(block.smem + block.delta(step)) + 2 * column());
         to_operand<T, 1, 16>(ds, dp);
     }
-    /* ... to dS[query][key] by transposing stores: a lane's row and chunk of each 16-query step. */
+    /* ... to dS[query][key] by transposing stores. */
     __device__ __forceinline__ void store_ds(unsigned step, bool zero)
     {
         mbarrier_wait(block.ds_empty(step), block.step_parity(step) ^ 1);
-        const uint32_t to = block.ds_tile(step) + group * mem::tile_ds::PANEL_BYTES +
-                            (lane() / 16 * 8 + lane() % 8) * ROW_BYTES +
-                            ((2 * warp() + lane() / 8 % 2) ^ lane() % 8) * 16;
+        const uint32_t to = block.ds_tile(step) + group * mem::tile_ds::PANEL_BYTES + transposed_place(warp(), lane());
 #pragma unroll
         for (int k = 0; k < 4; k++)
             store_matrix4_transposed(to + k * 16 * ROW_BYTES, zero ? 0 : ds[0][4 * k], zero ? 0 : ds[0][4 * k + 1],

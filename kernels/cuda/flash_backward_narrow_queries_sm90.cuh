@@ -4,6 +4,7 @@
 #define STEPBENCH_FLASH_BACKWARD_NARROW_QUERIES_SM90_CUH
 
 #include "kernels/cuda/flash_backward_narrow_layout_sm90.cuh"
+#include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -56,7 +57,7 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (
         }
     }
     /* rows of the fragments are columns of the tensor */
-    const uint32_t place = slot + (lane / 16 * 8 + lane % 8) * ROW_BYTES + ((2 * warp + lane / 8 % 2) ^ lane % 8) * 16;
+    const uint32_t place = slot + transposed_place(warp, lane);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t x[4];

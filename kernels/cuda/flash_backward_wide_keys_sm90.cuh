@@ -2,6 +2,7 @@
 #ifndef STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
 
+#include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
 #include "kernels/cuda/flash_backward_wide_products_sm90.cuh"
 
 namespace flash_sm90
@@ -79,53 +80,30 @@ struct backward_keys {
     /* s: scores to P; a score that a query must not see gives 0. */
     __device__ __forceinline__ void probabilities(int step)
     {
-        const float *const lse2 = (const float *)(block.smem + block.lse(step)) + 2 * column();
-#pragma unroll
-        for (int j = 0; j < BM / 16; j++) {
-            const float4 l = *(const float4 *)(lse2 + 16 * j);
-            const float pair[4] = {l.x, l.y, l.z, l.w};
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                s[8 * j + e] = exp2_approx(fmaf(s[8 * j + e], p.scale_log2, -pair[e / 4 * 2 + e % 2]));
-        }
+        scores_to_probabilities(s, (const float *)(block.smem + block.lse(step)) + 2 * column(), p.scale_log2);
         const int first_query = block.step_slot(step).first_query, end = job().key_tile * BACKWARD_KEYS + BACKWARD_KEYS;
         if (end > p.seq_k || (CAUSAL && end - 1 > first_query + p.seq_k - p.seq_q))
             mask(first_query);
     }
     __device__ __forceinline__ void mask(int first_query)
     {
-        int limit[2]; /* queries before this one, counted from the thread's first, do not see key row r */
+        int limit[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int k = key() + 8 * r;
             limit[r] = k >= p.seq_k ? BM : CAUSAL ? k - p.seq_k + p.seq_q - first_query - column() : 0;
         }
-#pragma unroll
-        for (int j = 0; j < BM / 8; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (8 * j + (e & 1) < limit[e >> 1])
-                    s[4 * j + e] = 0;
+        mask_queries(s, limit);
     }
     /* dp: to dS. */
     __device__ __forceinline__ void gradient(int step)
     {
-        const float *const delta = (const float *)(block.smem + block.delta(step)) + 2 * column();
-#pragma unroll
-        for (int j = 0; j < BM / 16; j++) {
-            const float4 d = *(const float4 *)(delta + 16 * j);
-            const float pair[4] = {d.x, d.y, d.z, d.w};
-#pragma unroll
-            for (int e = 0; e < 8; e++)
-                dp[8 * j + e] = s[8 * j + e] * (dp[8 * j + e] - pair[e / 4 * 2 + e % 2]);
-        }
+        to_score_gradient(dp, s, (const float *)(block.smem + block.delta(step)) + 2 * column());
     }
-    /* dS^T fragments to dS[query][key] by transposing stores: a lane's row and 16-byte chunk of each 16-query step. */
+    /* dS^T fragments to dS[query][key] by transposing stores. */
     __device__ __forceinline__ void store_ds(const uint32_t (&ds)[PLANES][BM / 4], int step)
     {
-        const int l = lane_asked();
-        const uint32_t to = block.ds_tile(step) + wg * tile_ds::PANEL_BYTES + (l / 16 * 8 + l % 8) * ROW_BYTES +
-                            ((2 * warp + l / 8 % 2) ^ l % 8) * 16;
+        const uint32_t to = block.ds_tile(step) + wg * tile_ds::PANEL_BYTES + transposed_place(warp, lane_asked());
 #pragma unroll
         for (int plane = 0; plane < PLANES; plane++)
 #pragma unroll

@@ -17,8 +17,8 @@ typedef struct attention_bench { /* session.user */
     attention_oracle oracle;
 } attention_bench;
 
-/* Compares o, lse, dq, dk and dv (o and lse with a.forward_only) of a case whose step has run. Sets the case's errors; false when one is out of bounds
- * (the row is `fail`) or the oracle had no memory. */
+/* Compares o, lse, dq, dk and dv (o and lse with a.forward_only) of a case whose step has run. Sets the case's errors;
+ * false when one is out of bounds (the row is `fail`) or the oracle had no memory. */
 bool attention_verify(attention_case *ac);
 void attention_oracle_clear(attention_oracle *o);
 

@@ -220,8 +220,5 @@ int main(int argc, char **argv)
 {
     const session_hooks hooks = {start, run, finish, estimate_bytes};
     launch_default_ranks(option_table, "2,4,6,8");
-    /* One communicator at a time, so that an order among several is not wanted. NCCL keeps it with two more waits and
-     * an event for each call, and in a graph those are nodes on two branches that every call joins. */
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 0);
     return launch_main(&info, &hooks, argc, argv);
 }

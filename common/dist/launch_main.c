@@ -112,7 +112,6 @@ static void share(void *user, void *data, size_t bytes)
 static void set_environment(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* fewer hardware queues make streams wait for one another */
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);   /* several communicators of a rank: in the order of the host */
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);      /* loading a kernel late can wait for a collective in flight */
 }
 

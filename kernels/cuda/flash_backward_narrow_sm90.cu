@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/flash_backward_choice.h"
 #include "kernels/cuda/flash_backward_layout.h"
 #include "kernels/cuda/launch_sm90.cuh"
 #include "kernels/cuda/tma.h"
@@ -44,13 +45,9 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
     p.query_blocks = (a->seq_q + NARROW_ROWS - 1) / NARROW_ROWS, p.block_stride = l.rows / NARROW_ROWS;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
 
-    /* A section of heads makes about two jobs for each block: what it reads and adds to is then still in L2 when the
-     * next key tile of a head comes (about 20 MB), and its long jobs are done when the chip runs out of short ones. Long
-     * rows of adders in turns get four, so that a tile and the next one of its head begin farther apart. */
-    const int all = a->batch * a->heads_kv, waves = p.turn && p.key_tiles > 8 ? 4 : 2;
-    const int section =
-        options->section > 0 ? options->section : waves * ((ctx->sm_count + p.key_tiles - 1) / p.key_tiles);
-    p.section = section < all ? section : all, p.sections = all / p.section;
+    const int all = a->batch * a->heads_kv, section = options->section;
+    p.section = section <= 0 ? flash_backward_narrow_section(a, ctx->sm_count, p.turn) : section < all ? section : all;
+    p.sections = all / p.section;
     p.jobs = p.key_tiles * all;
 
     const int most = options->blocks > 0 ? options->blocks : ctx->sm_count;

@@ -1,7 +1,8 @@
 /* What comes before and after the main kernel of the Hopper backward: small passes over memory.
  *
- * Before: delta = rowsum(dO O), lse in base 2, zeroed sums; reads 2 and writes at least 1 tensor. After: the fp32 sums of
- * dQ, which lie in the order of the products' fragments, to rows of the tensor; reads and writes one. */
+ * Before: delta = rowsum(dO O), lse in base 2, zeroed sums unless their first adder stores; reads 2 and writes at most 1
+ * tensor. After: the fp32 sums of dQ, which lie in the order of the products' fragments, to rows of the tensor; reads as
+ * many as there are, adds them in that order, and writes one. */
 #ifndef STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
 
@@ -18,7 +19,7 @@ struct prepare_params {
     const float *lse;    /* (B, H, Sq) */
     float *lse2, *delta; /* (B*H, rows in fragment_order): past Sq +inf and 0, so that P and dS are 0 there */
     float4 *zero;
-    int64_t zero_count; /* float4 to clear: dQ sums and counters */
+    int64_t zero_count; /* float4 to clear: dQ sums, if they are added to, and counters */
     sb_tensor dq;       /* data NULL, or where rows that see no key get zeros, for no key tile comes to them */
     int batch, heads, seq_q, rows, head_dim;
 };
@@ -88,38 +89,77 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
     }
 }
 
-/* ---- after: one block a query block ---- */
+/* ---- after ---- */
 struct finish_params {
     const float *dq_sum;
     void *dq;
     int64_t dq_stride_b, dq_stride_h, dq_stride_s;
+    int64_t sum_stride;        /* float4 from one sum to the next */
+    int sums;                  /* as in backward_params */
+    int key_tiles, keys_ahead; /* query i sees keys up to i + keys_ahead, all if that is past the last */
     int heads, seq_q, head_dim, query_blocks;
     float scale;
 };
 
-template <class M, int DP, int BM>
-__global__ void __launch_bounds__(256) flash_backward_finish(const finish_params p)
+/* One sum: a block for each query block. MANY: problems with several sums have few query blocks, so each has a block for every
+ * fragment of 4 that a thread has of it, 4 or 8. All loads of a thread are under way before the first use, 8 sums at once;
+ * ptxas leaves them so if it need not make room for more than two blocks a multiprocessor. */
+template <bool MANY, int DP, int BM>
+struct finish_shape {
+    static constexpr int FRAGMENTS = (DP == 128 ? BM : BM / 2) / 8; /* of a thread in a query block */
+    static constexpr int OWN = MANY ? 1 : FRAGMENTS, PIECES = FRAGMENTS / OWN, AT_ONCE = MANY ? 8 : 1;
+};
+
+/* How many of its sums a query block has: only those that a key tile has stored to. */
+template <int BM>
+__device__ __forceinline__ int finish_sums(const finish_params &p, int block)
 {
-    constexpr int DQ_N = DP == 128 ? BM : BM / 2, PITCH = DP + 4;
-    __shared__ float rows[BM * PITCH];
+    const int keys = block * BM + BM + p.keys_ahead;
+    return p.sums ? min(p.sums, min(max(keys + 127, 0) / 128, p.key_tiles)) : 1;
+}
+
+template <class M, bool MANY, int DP, int BM>
+__global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_params p)
+{
+    using shape = finish_shape<MANY, DP, BM>;
+    constexpr int PITCH = DP + 4, GROUP_ROWS = 8 * shape::OWN, ROWS = (DP == 128 ? 1 : 2) * GROUP_ROWS;
+    __shared__ float rows[ROWS * PITCH];
     wait_for_previous_kernel();
     let_next_kernel_start();
-    const int block = blockIdx.x % p.query_blocks;
-    const int64_t bh = blockIdx.x / p.query_blocks;
+    const int place = blockIdx.x / shape::PIECES, piece = blockIdx.x % shape::PIECES;
+    const int block = place % p.query_blocks, bh = place / p.query_blocks;
     const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const float4 *const from = (const float4 *)p.dq_sum + ((int64_t)blockIdx.x * 2 + wg) * (DQ_N / 8 * 128) + thread;
-    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4,
-              q0 = (DP == 128 ? 0 : wg * (BM / 2)) + 2 * (lane % 4);
+    const float4 *const from =
+        (const float4 *)p.dq_sum + (((int64_t)place * 2 + wg) * shape::FRAGMENTS + piece * shape::OWN) * 128 + thread;
+    const int sums = finish_sums<BM>(p, block);
+    float4 sum[shape::OWN] = {};
+#pragma unroll 1
+    for (int first = 0; first < sums; first += shape::AT_ONCE) {
+        float4 x[shape::AT_ONCE][shape::OWN];
 #pragma unroll
-    for (int j = 0; j < DQ_N / 8; j++) {
-        const float4 x = from[j * 128];
+        for (int n = 0; n < shape::AT_ONCE; n++) /* without a branch: past the last sum that one again */
+#pragma unroll
+            for (int j = 0; j < shape::OWN; j++)
+                x[n][j] = from[min(first + n, sums - 1) * p.sum_stride + j * 128];
+#pragma unroll
+        for (int n = 0; n < shape::AT_ONCE; n++)
+#pragma unroll
+            for (int j = 0; j < shape::OWN; j++)
+                if (first + n < sums)
+                    sum[j].x += x[n][j].x, sum[j].y += x[n][j].y, sum[j].z += x[n][j].z, sum[j].w += x[n][j].w;
+    }
+    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4,
+              q0 = (DP == 128 ? 0 : wg * GROUP_ROWS) + 2 * (lane % 4);
+#pragma unroll
+    for (int j = 0; j < shape::OWN; j++) {
         float *const to = rows + (q0 + 8 * j) * PITCH + d;
-        to[0] = x.x, to[PITCH] = x.y, to[8] = x.z, to[PITCH + 8] = x.w;
+        to[0] = sum[j].x, to[PITCH] = sum[j].y, to[8] = sum[j].z, to[PITCH + 8] = sum[j].w;
     }
     __syncthreads();
     M *const head = (M *)p.dq + bh / p.heads * p.dq_stride_b + bh % p.heads * p.dq_stride_h;
-    for (int unit = threadIdx.x; unit < BM * (DP / 4); unit += 256) {
-        const int q = unit / (DP / 4), e = unit % (DP / 4) * 4, i = block * BM + q;
+    for (int unit = threadIdx.x; unit < ROWS * (DP / 4); unit += 256) {
+        const int q = unit / (DP / 4), e = unit % (DP / 4) * 4;
+        const int i = block * BM + q / GROUP_ROWS * (BM / 2) + piece * GROUP_ROWS + q % GROUP_ROWS;
         if (i >= p.seq_q || e >= p.head_dim)
             continue;
         const float4 x = *(const float4 *)(rows + q * PITCH + e);

@@ -1,12 +1,12 @@
-/* Host side of the Hopper backward: workspace, which main kernel runs, the passes before and after it, and the launch of
- * the kernel that takes every shape. */
+/* Host side of the Hopper backward: workspace, the passes before and after the main kernel, and the launch of the one that
+ * takes every shape. */
 #include "kernels/cuda/flash_backward_sm90.cuh"
 
 #include <cuda_runtime.h>
-#include <math.h>
 
 #include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/flash_backward_choice.h"
 #include "kernels/cuda/flash_backward_layout.h"
 #include "kernels/cuda/flash_backward_passes_sm90.cuh"
 #include "kernels/cuda/flash_sm90.h"
@@ -17,35 +17,33 @@
 
 using namespace flash_sm90;
 
+static_assert(FLASH_BACKWARD_KEYS == BACKWARD_KEYS, "key tiles are counted alike");
+
 namespace
 {
 
 using layout = flash_backward_layout;
-
-/* Query rows a step of the wide kernel, as its tiles need them. */
-int step_rows(const sb_attention *a)
-{
-    return (a->head_dim <= 64 ? 128 : 64) / (a->dtype == SB_FP32 ? 2 : 1);
-}
 
 size_t aligned(size_t n)
 {
     return (n + 255) / 256 * 256;
 }
 
-layout plan(const sb_attention *a)
+/* With `sums` sums of dQ. */
+layout plan(const sb_attention *a, int sums)
 {
-    const int bm = step_rows(a);
+    const int bm = flash_backward_step_rows(a);
     const size_t heads = (size_t)a->batch * a->heads;
     layout l = {};
     l.blocks = (a->seq_q + bm - 1) / bm;
     l.rows = l.blocks * bm;
-    l.padded_dim = a->head_dim <= 64 ? 64 : 128;
+    l.padded_dim = flash_backward_padded_dim(a);
+    l.sums = sums;
     l.delta = aligned(heads * l.rows * 4);
     l.dq_sum = l.delta + aligned(heads * l.rows * 4);
-    l.next_job = l.dq_sum + aligned(heads * l.rows * l.padded_dim * 4);
+    l.next_job = l.dq_sum + aligned(sums * heads * l.rows * l.padded_dim * 4);
     l.turn = l.next_job + aligned(4);
-    l.turn_end = l.turn + aligned(heads * l.blocks * 2 * 4);
+    l.turn_end = l.turn + aligned(heads * l.blocks * (sums > 2 ? sums : 2) * 4);
     l.bytes = l.turn_end;
     if (a->dtype == SB_FP32) {
         const size_t q = planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
@@ -57,41 +55,31 @@ layout plan(const sb_attention *a)
     return l;
 }
 
-/* Blocks that share a key tile in the wide kernel. */
-int wide_split(const sb_attention *a, int query_blocks, const int *clusters)
+flash_backward_choice choose(sb_context *ctx, const sb_attention *a, const flash_backward_options *options)
 {
-    const int64_t jobs = (int64_t)a->batch * a->heads_kv * ((a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS);
-    return choose_split(jobs, query_blocks * (a->heads / a->heads_kv), a->causal, 3, clusters);
-}
-
-/* Whether the narrow kernel runs: unless jobs are so few that sharing them among several blocks is faster, or one head alone
- * has more of them than there are multiprocessors: all start at its last queries and add to the same dQ at once (6 to 8 %
- * slower there on an H200). Times are in steps of the wide kernel, 128 queries. Measured: starting a job takes 3 steps there
- * and 1.3 here, where a step takes 0.98. */
-bool prefers_narrow(const sb_context *ctx, const sb_attention *a, const layout &l, const int *clusters)
-{
-    if (a->dtype == SB_FP32 || a->head_dim > 64)
-        return false;
-    const int key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
-    const double jobs = (double)a->batch * a->heads_kv * key_tiles;
-    const double steps = (double)l.blocks * (a->heads / a->heads_kv), work = jobs * steps * (a->causal ? 0.5 : 1.0);
-    const int split = wide_split(a, l.blocks, clusters);
-    const int at_once = clusters[split == 8 ? 3 : split / 2];
-    const double wide = fmax(3 + steps / split, (3 * jobs + work / split) / at_once);
-    const double narrow = 1.3 + fmax(0.98 * steps, (1.3 * jobs + 0.98 * work) / ctx->sm_count);
-    return a->deterministic || (narrow <= wide && key_tiles <= ctx->sm_count);
+    const auto any =
+        flash_backward<__nv_bfloat16, 1, 128, 64, true>; /* to count clusters: one block an SM, as all have */
+    const int *const clusters =
+        count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<1, 128, 64>::BYTES);
+    flash_backward_choice c = flash_backward_choose(a, ctx->sm_count, clusters);
+    if (options->kernel != FLASH_BACKWARD_CHOSEN) /* `sums` stays: the workspace is that of the chosen kernel */
+        c.narrow = options->kernel == FLASH_BACKWARD_NARROW;
+    if (options->sums > 0 && a->deterministic)
+        c.sums = options->sums < flash_backward_key_tiles(a) ? options->sums : flash_backward_key_tiles(a);
+    return c;
 }
 
 template <class M, int DP>
-sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool sums, bool turns, cudaStream_t stream)
+sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool zero_sums, bool zero_turns,
+                  bool zero_rows, cudaStream_t stream)
 {
     char *const w = (char *)a->workspace;
     prepare_params p = {};
     p.o = a->o, p.d_o = a->d_o, p.lse = a->lse;
     p.lse2 = (float *)(w + l.lse2), p.delta = (float *)(w + l.delta);
-    const size_t zero = sums ? l.dq_sum : l.next_job;
-    p.zero = (float4 *)(w + zero), p.zero_count = (int64_t)((turns ? l.turn_end : l.turn) - zero) / 16;
-    if (!sums)
+    const size_t zero = zero_sums ? l.dq_sum : l.next_job;
+    p.zero = (float4 *)(w + zero), p.zero_count = (int64_t)((zero_turns ? l.turn_end : l.turn) - zero) / 16;
+    if (zero_rows)
         p.dq = a->dq;
     p.batch = a->batch, p.heads = a->heads, p.seq_q = a->seq_q;
     p.rows = l.rows, p.head_dim = a->head_dim;
@@ -101,16 +89,25 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     return launch_sm90("flash backward, prepare", flash_backward_prepare<M, DP>, blocks, 256, 0, 1, stream, p);
 }
 
-template <class M, int DP, int BM>
+template <class M, bool MANY, int DP, int BM>
 sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
 {
     finish_params p = {};
     p.dq_sum = (float *)((char *)a->workspace + l.dq_sum), p.dq = a->dq.data;
     p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
+    p.sums = a->deterministic ? l.sums : 0, p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (DP / 4);
+    p.key_tiles = flash_backward_key_tiles(a), p.keys_ahead = a->causal ? a->seq_k - a->seq_q : a->seq_k;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
-    return launch_sm90("flash backward, finish", flash_backward_finish<M, DP, BM>,
-                       (unsigned)((int64_t)a->batch * a->heads * l.blocks), 256, 0, 1, stream, p);
+    return launch_sm90("flash backward, finish", flash_backward_finish<M, MANY, DP, BM>,
+                       (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MANY, DP, BM>::PIECES), 256, 0,
+                       1, stream, p);
+}
+
+/* Whether the wide kernel's key tiles wait for each other. */
+bool in_turns(const sb_attention *a, const layout &l)
+{
+    return a->deterministic && l.sums < flash_backward_key_tiles(a);
 }
 
 template <class T, int PLANES, int D, int BM>
@@ -118,7 +115,6 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
                       const flash_backward_options *options, cudaStream_t stream)
 {
     using mem = backward_memory<PLANES, D, BM>;
-    using M = typename memory_type<T, PLANES>::type;
     char *const w = (char *)a->workspace;
     backward_params p = {};
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
@@ -137,17 +133,17 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.dk_stride_b = a->dk.stride_b, p.dk_stride_h = a->dk.stride_h, p.dk_stride_s = a->dk.stride_s;
     p.dv_stride_b = a->dv.stride_b, p.dv_stride_h = a->dv.stride_h, p.dv_stride_s = a->dv.stride_s;
     p.dq_sum = (float *)(w + l.dq_sum);
-    p.turn = a->deterministic ? (uint32_t *)(w + l.turn) : nullptr;
+    p.key_tiles = flash_backward_key_tiles(a);
+    p.sums = a->deterministic ? l.sums : 0;
+    p.turn = in_turns(a, l) ? (uint32_t *)(w + l.turn) : nullptr;
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
-    p.key_tiles = (a->seq_k + BACKWARD_KEYS - 1) / BACKWARD_KEYS;
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
-    /* heads whose Q, dO and dQ sums fit in about two thirds of L2 are walked together */
-    const int64_t head_bytes = (int64_t)a->seq_q * p.group * (2 * a->head_dim * (int)sizeof(M) + l.padded_dim * 4);
-    const int64_t fit = options->section > 0 ? options->section : (int64_t)(40 << 20) / head_bytes,
-                  all = (int64_t)a->batch * a->heads_kv;
-    p.section = (int)(fit < 1 ? 1 : fit < all ? fit : all);
+    const int64_t all = (int64_t)a->batch * a->heads_kv;
+    p.section = options->section <= 0    ? flash_backward_wide_section(a)
+                : options->section < all ? options->section
+                                         : (int)all;
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
     return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
@@ -155,46 +151,51 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
 }
 
 template <class T, int PLANES, int D, int BM>
-sb_status run(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-              const flash_backward_options *options, cudaStream_t stream)
+sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
+              const sb_tensor (&in)[4], const flash_backward_options *options, cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, D, BM>;
     using M = typename memory_type<T, PLANES>::type;
-    const auto any = flash_backward<T, PLANES, D, BM, true>; /* to count clusters: one block an SM, as all have */
-    const int *const clusters = count_clusters(ctx, (const void *)any, BACKWARD_THREADS, mem::BYTES);
-    const bool narrow = options->kernel == FLASH_BACKWARD_CHOSEN ? prefers_narrow(ctx, a, l, clusters)
-                                                                 : options->kernel == FLASH_BACKWARD_NARROW;
+    constexpr int DP = backward_memory<PLANES, D, BM>::DP;
     /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
-    const bool turns = narrow ? flash_backward_in_turns(a, options) : a->deterministic, sums = !(narrow && turns);
-    sb_status st = prepare<M, mem::DP>(ctx, a, l, sums, turns, stream);
+    const bool alone = c.narrow && flash_backward_in_turns(a, options);
+    sb_status st = prepare<M, DP>(ctx, a, l, !alone && (c.narrow || !a->deterministic),
+                                  c.narrow ? alone : in_turns(a, l), alone, stream);
     if (st || options->passes == 1)
         return st;
-    st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
-                : launch_wide<T, PLANES, D, BM>(a, l, in, wide_split(a, l.blocks, clusters), options, stream);
-    return st || options->passes == 2 || !sums ? st : finish<M, mem::DP, BM>(a, l, stream);
+    st = c.narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
+                  : launch_wide<T, PLANES, D, BM>(a, l, in, c.split, options, stream);
+    if (st || options->passes == 2 || alone)
+        return st;
+    return l.sums > 1 ? finish<M, true, DP, BM>(a, l, stream) : finish<M, false, DP, BM>(a, l, stream);
 }
 
 template <class T, int PLANES>
-sb_status dispatch(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-                   const flash_backward_options *options, cudaStream_t stream)
+sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
+                   const sb_tensor (&in)[4], const flash_backward_options *options, cudaStream_t stream)
 {
     if (a->head_dim <= 64)
-        return run<T, PLANES, 64, 128 / PLANES>(ctx, a, l, in, options, stream);
+        return run<T, PLANES, 64, 128 / PLANES>(ctx, a, c, l, in, options, stream);
     if constexpr (PLANES == 1) {
         if (a->head_dim <= 80)
-            return run<T, PLANES, 80, 64>(ctx, a, l, in, options, stream);
+            return run<T, PLANES, 80, 64>(ctx, a, c, l, in, options, stream);
         if (a->head_dim <= 96)
-            return run<T, PLANES, 96, 64>(ctx, a, l, in, options, stream);
+            return run<T, PLANES, 96, 64>(ctx, a, c, l, in, options, stream);
     }
-    return run<T, PLANES, 128, 64 / PLANES>(ctx, a, l, in, options, stream);
+    return run<T, PLANES, 128, 64 / PLANES>(ctx, a, c, l, in, options, stream);
 }
 
 } // namespace
 
 extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    (void)ctx;
-    return plan(a).bytes;
+    const flash_backward_options chosen = {};
+    return flash_sm90_backward_workspace_with(ctx, a, &chosen);
+}
+
+extern "C" size_t flash_sm90_backward_workspace_with(sb_context *ctx, const sb_attention *a,
+                                                     const flash_backward_options *options)
+{
+    return plan(a, a->deterministic ? choose(ctx, a, options).sums : 1).bytes;
 }
 
 extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -206,7 +207,8 @@ extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a,
 extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a,
                                               const flash_backward_options *options, void *stream)
 {
-    const layout l = plan(a);
+    const flash_backward_choice c = choose(ctx, a, options);
+    const layout l = plan(a, c.sums);
     sb_status st = sb_workspace_check(a, l.bytes);
     if (st)
         return st;
@@ -215,8 +217,8 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};
-        return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, l, in, options, s)
-                                   : dispatch<__half, 1>(ctx, a, l, in, options, s);
+        return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, c, l, in, options, s)
+                                   : dispatch<__half, 1>(ctx, a, c, l, in, options, s);
     }
     char *const w = (char *)a->workspace;
     const planes_tensor t[4] = {{a->q, w + l.planes[0], a->heads, a->seq_q},
@@ -227,5 +229,5 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
         return st;
     const sb_tensor in[4] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
                              planes_view(&t[2], a->head_dim), planes_view(&t[3], a->head_dim)};
-    return dispatch<__nv_bfloat16, 2>(ctx, a, l, in, options, s);
+    return dispatch<__nv_bfloat16, 2>(ctx, a, c, l, in, options, s);
 }

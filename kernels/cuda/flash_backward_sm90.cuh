@@ -22,15 +22,21 @@
  * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
  * distributed shared memory, in a fixed order.
  *
- * Deterministic mode: the adders of one query block take turns in the order in which their blocks start, so that no
- * block waits for one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as
- * in flash_backward_narrow_sm90.cuh: each tile stays a step behind the one before, the later ones are shorter, and
- * the longest start first. (From the diagonal on, the last key tile first, each would meet a query block two steps
- * after the one before it, but the longest blocks start last and the chip waits for them: 1 % slower at S 16384, 3 to
- * 6 % at S 2048.) Waiting and giving on are done by idle warps of the first group. The blocks of a cluster take every
- * split-th step: with ranges, each would begin where another block of the tile before ends. They start together, wait
- * for each other only when they merge, and otherwise only for tiles of clusters that started before; so the first
- * cluster that is not done can always go on. */
+ * Deterministic mode: key tile t adds to sum t % sums of dQ, in turns, and the kernel after adds the sums up in their
+ * order. The first adder of a query block stores, so that nothing need be zero before; it is tile t < sums, and when that
+ * sees no query of a block, no later one does.
+ *
+ * The adders of one query block of a sum take turns in the order in which their blocks start, so that no block waits for
+ * one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as in
+ * flash_backward_narrow_sm90.cuh: each tile of a sum stays a step behind the one before, the later ones are shorter (by
+ * more, the more sums there are: hence every sums-th tile and not ranges of them), and the longest start first. (From the
+ * diagonal on, the last key tile first, each would meet a query block two steps after the one before it, but the longest
+ * blocks start last and the chip waits for them: 1 % slower at S 16384, 3 to 6 % at S 2048.) Waiting and giving on are done
+ * by idle warps of the first group. The blocks of a cluster take every split-th step: with ranges, each would begin where
+ * another block of the tile before ends. They start together, wait for each other only when they merge, and otherwise only
+ * for tiles of clusters that started before; so the first cluster that is not done can always go on. A problem has several
+ * sums where its heads are too few to fill the chip; with one for each key tile there are no turns, and blocks walk as in
+ * the default mode. flash_backward_choice.c says how many. */
 #ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_SM90_CUH
 
@@ -83,7 +89,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
 
     registers_raise<240>();
     backward_keys<T, PLANES, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
-    wait_for_previous_kernel(); /* zeroed sums */
+    wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
     store_key_rows<typename memory_type<T, PLANES>::type>(p, keys, block.base, smem);
 }

@@ -113,17 +113,24 @@ struct backward_keys {
         fence_async_proxy();
     }
 
-    /* A step's share of dQ to the sums, when its turn has come. Rows of d past head_dim are left out. */
+    /* A step's share of dQ to its sum, when its turn has come. Rows of d past head_dim are left out. */
     __device__ __forceinline__ void add_dq(const float (&dq)[DQ_N / 2], int step)
     {
         if (p.turn)
             mbarrier_wait(block.turn_here(step), block.turn_parity(step));
         if ((mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
-            float *const sum = p.dq_sum + ((int64_t)block.step_slot(step).place * 2 + wg) * (DQ_N / 2 * 128) +
+            const int place = block.step_slot(step).place;
+            float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + wg) * (DQ_N / 2 * 128) +
                                (warp * 32 + lane_asked()) * 4;
+            if (place < 0) { /* the first to come */
 #pragma unroll
-            for (int j = 0; j < DQ_N / 8; j++)
-                add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+                for (int j = 0; j < DQ_N / 8; j++)
+                    *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+            } else {
+#pragma unroll
+                for (int j = 0; j < DQ_N / 8; j++)
+                    add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+            }
         }
         if (p.turn) {
             __syncwarp(); /* this warp has added */

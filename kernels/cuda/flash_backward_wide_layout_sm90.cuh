@@ -15,20 +15,24 @@ struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
     void *dk, *dv; /* (B, Hkv, Sk, D) */
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
-    float *dq_sum;  /* (B, H, query blocks, 2 groups, fragment order) */
-    uint32_t *turn; /* (B, H, query blocks) how many key tiles have added; NULL: any order */
+    float *dq_sum;  /* (sums, B, H, query blocks, 2 groups, fragment order) */
+    uint32_t *turn; /* (sums, B, H, query blocks) how many key tiles have added; NULL: any order */
+    int sums;       /* key tile t adds to sum t % sums, the first stores; 0: all add to one that starts as zeros */
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
     float scale, scale_log2;
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
- * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head. */
+ * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head.
+ * `sum_begin` is the number of query blocks in the sums before its own, `turn` how many tiles add to that one before it
+ * (1 if nobody stores). */
 struct backward_job {
-    int b, h_kv, key_tile, query_begin, first, stride, steps;
+    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, turn;
 };
 
-/* One of its steps: the first query, and which query block among all. */
+/* One of its steps: the first query, and which query block among those of all sums, or ~ that if the step's dQ is stored
+ * there and not added. */
 struct backward_step {
     int first_query, place;
 };
@@ -126,6 +130,11 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int query_begin = CAUSAL ? min(max(key_tile * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
     const int of_head = p.query_blocks - query_begin, all = of_head * p.group;
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.key_tile = key_tile, job.query_begin = query_begin;
+    job.sum_begin = 0, job.turn = 1;
+    if (p.sums) {
+        job.turn = key_tile / p.sums;
+        job.sum_begin = (key_tile - job.turn * p.sums) * p.batch * p.heads * p.query_blocks;
+    }
     if (p.turn)
         job.first = rank, job.stride = split, job.steps = (of_head - rank + split - 1) / split * p.group;
     else
@@ -153,7 +162,7 @@ struct backward_walk {
     }
     __device__ __forceinline__ int place(const backward_params &p, const volatile backward_job &job) const
     {
-        return head * p.query_blocks + block(p, job);
+        return job.sum_begin + head * p.query_blocks + block(p, job);
     }
 };
 

@@ -23,13 +23,14 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     for (int step = 0; step < steps; step++) {
         const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads;
         mbarrier_wait(block.q_empty(step), block.parity(step) ^ 1);
-        block.step_slot(step).first_query = row, block.step_slot(step).place = walk.place(p, job);
+        block.step_slot(step).first_query = row,
+        block.step_slot(step).place = job.turn ? walk.place(p, job) : ~walk.place(p, job);
         mbarrier_expect(block.q_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
                                job.b, p.batch);
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
-        wait_for_previous_kernel(); /* lse2, delta and zeroed sums */
+        wait_for_previous_kernel(); /* lse2, delta */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
         mbarrier_wait(block.do_empty(step), block.parity(step) ^ 1);
         mbarrier_expect(block.do_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
@@ -43,7 +44,7 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
 }
 
 /* ---- turns: asking and telling take as long as a step, so each has a thread of its own. The key tiles
- * add to a query block in ascending order ---- */
+ * of a sum add to a query block in ascending order ---- */
 
 /* Tells the key groups when the turn of each of their steps has come, at most BACKWARD_TURNS steps ahead of what has
  * been given on. */
@@ -58,7 +59,7 @@ __device__ __forceinline__ void backward_watch(const backward_params &p, backwar
     for (int step = 0; step < steps; step++) {
         const uint32_t *const now = p.turn + walk.place(p, job);
         mbarrier_wait(block.reported(step), block.turn_parity(step) ^ 1);
-        while (load_acquire(now) != (uint32_t)job.key_tile)
+        while (load_acquire(now) != (uint32_t)job.turn)
             __nanosleep(20);
         mbarrier_arrive(block.turn_here(step));
         walk.next(p, job);
@@ -77,7 +78,7 @@ __device__ __forceinline__ void backward_report(const backward_params &p, backwa
     for (int step = 0; step < steps; step++) {
         if (step % 2 == odd) {
             mbarrier_wait(block.added(step), block.turn_parity(step));
-            store_release(p.turn + walk.place(p, job), job.key_tile + 1);
+            store_release(p.turn + walk.place(p, job), job.turn + 1);
             mbarrier_arrive(block.reported(step));
         }
         walk.next(p, job);

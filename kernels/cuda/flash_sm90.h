@@ -25,7 +25,11 @@ typedef struct flash_backward_options {
     int blocks;  /* of the narrow kernel, at most; fewer blocks take more jobs each */
     int turns;   /* narrow kernel, adders of dq: 1 in turns, -1 in any order unless deterministic, 0 as chosen */
     int passes;  /* 1: the pass before the main kernel alone, 2: that and the main kernel (dq is not written) */
+    int sums;    /* wide kernel, deterministic: sums of dQ, at most one a key tile; 0 as chosen */
 } flash_backward_options;
+/* Workspace with any options of the same `sums`; with 0 it is that of flash_sm90_backward_workspace. */
+size_t flash_sm90_backward_workspace_with(sb_context *ctx, const sb_attention *a,
+                                          const flash_backward_options *options);
 sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, const flash_backward_options *options,
                                    void *stream);
 

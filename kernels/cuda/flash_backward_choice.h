@@ -1,0 +1,33 @@
+/* Which main kernel of the Hopper backward a problem gets, and how that runs: by short models of their times. */
+#ifndef STEPBENCH_FLASH_BACKWARD_CHOICE_H
+#define STEPBENCH_FLASH_BACKWARD_CHOICE_H
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FLASH_BACKWARD_KEYS = 128 }; /* keys of a tile in both kernels */
+
+typedef struct flash_backward_choice {
+    bool narrow;
+    int split, sums; /* wide kernel: blocks that share a key tile; sums of dQ, more than one only if deterministic */
+} flash_backward_choice;
+
+/* `sms` multiprocessors; `clusters`: see count_clusters. */
+flash_backward_choice flash_backward_choose(const sb_attention *a, int sms, const int *clusters);
+
+int flash_backward_key_tiles(const sb_attention *a);
+/* Query rows a step of the wide kernel, as its tiles need them. */
+int flash_backward_step_rows(const sb_attention *a);
+/* Columns that dQ sums have. */
+int flash_backward_padded_dim(const sb_attention *a);
+/* Key/value heads that the kernels walk together. */
+int flash_backward_wide_section(const sb_attention *a);
+int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_turns);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

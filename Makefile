@@ -216,6 +216,7 @@ $(BUILD)/report: $(REPORT_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program)
 $(TESTS): %: %.c.o $(TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program,$(CMOCKA_LIBS))
+$(BUILD)/tests/test_flash_choice: $(call object,tests/gpu/cases.c)
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program)
 

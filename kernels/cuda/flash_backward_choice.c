@@ -1,4 +1,4 @@
-/* Models of the times of both main kernels of the Hopper backward, in steps of the wide one. */
+/* Models of the times of the main kernels of the Hopper backward, in steps of the wide one. */
 #include "kernels/cuda/flash_backward_choice.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ int flash_backward_step_rows(const sb_attention *a)
 
 int flash_backward_padded_dim(const sb_attention *a)
 {
-    return a->head_dim <= 64 ? 64 : 128;
+    const int d = a->head_dim;
+    return d <= 64 ? 64 : a->dtype == SB_FP32 || d > 96 ? 128 : d > 80 ? 96 : 80;
 }
 
 /* Their Q, dO and dQ sums fit in about two thirds of L2. */
@@ -107,18 +108,29 @@ static double narrow_time(const sb_attention *a, const work *w, int sms)
     return time + 0.45 * row_behind(w->key_tiles, sms, flash_backward_narrow_section(a, sms, true));
 }
 
+/* Measured: a step takes 0.94, starting a job half a step more. When causal, the second tile of a pair starts where the first
+ * does, two steps before it has a key to see. */
+static double pair_time(const sb_attention *a, const work *w, int sms)
+{
+    const double wasted = a->causal ? w->jobs * (a->heads / a->heads_kv) : 0;
+    return fmax(3.5 + 0.94 * w->steps, (3.5 * w->jobs + 0.94 * (w->sum + wasted)) / sms);
+}
+
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of
  * them than there are multiprocessors: all start at its last queries and add to the same dQ at once (6 to 8 % slower there on
- * an H200). In turns they do not. */
+ * an H200). In turns they do not. The pair kernel, if it is faster: not for jobs that several blocks share, nor in turns. */
 flash_backward_choice flash_backward_choose(const sb_attention *a, int sms, const int *clusters)
 {
-    flash_backward_choice choice = {0};
+    flash_backward_choice choice = {.kernel = FLASH_BACKWARD_WIDE};
     const work w = measure(a);
     const double wide = wide_time(a, &w, clusters, &choice);
-    if (a->dtype == SB_FP32 || a->head_dim > 64)
+    if (a->dtype == SB_FP32)
         return choice;
-    choice.narrow = narrow_time(a, &w, sms) <= wide && (a->deterministic || w.key_tiles <= sms);
-    if (choice.narrow)
-        choice.sums = 1;
+    if (a->head_dim > 64) {
+        if (!a->deterministic && choice.split == 1 && clusters[1] > 0 && pair_time(a, &w, sms) < wide)
+            choice.kernel = FLASH_BACKWARD_PAIR;
+    } else if (narrow_time(a, &w, sms) <= wide && (a->deterministic || w.key_tiles <= sms)) {
+        choice.kernel = FLASH_BACKWARD_NARROW, choice.sums = 1;
+    }
     return choice;
 }

@@ -2,16 +2,16 @@
 #ifndef STEPBENCH_FLASH_BACKWARD_CHOICE_H
 #define STEPBENCH_FLASH_BACKWARD_CHOICE_H
 
-#include "kernels/kernels.h"
+#include "kernels/cuda/flash_sm90.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { FLASH_BACKWARD_KEYS = 128 }; /* keys of a tile in both kernels */
+enum { FLASH_BACKWARD_KEYS = 128 }; /* keys of a tile in every kernel */
 
 typedef struct flash_backward_choice {
-    bool narrow;
+    flash_backward_kernel kernel;
     int split, sums; /* wide kernel: blocks that share a key tile; sums of dQ, more than one only if deterministic */
 } flash_backward_choice;
 

@@ -6,7 +6,7 @@
 #ifndef STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
 
-#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/cuda/flash_backward_wide_layout_sm90.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_sm90
@@ -102,12 +102,39 @@ struct finish_params {
 };
 
 /* One sum: a block for each query block. MANY: problems with several sums have few query blocks, so each has a block for every
- * fragment of 4 that a thread has of it, 4 or 8. All loads of a thread are under way before the first use, 8 sums at once;
+ * fragment of 4 that a thread has of it, 4 to 8. All loads of a thread are under way before the first use, 8 sums at once;
  * ptxas leaves them so if it need not make room for more than two blocks a multiprocessor. */
-template <bool MANY, int DP, int BM>
+template <class MEM, bool MANY>
 struct finish_shape {
-    static constexpr int FRAGMENTS = (DP == 128 ? BM : BM / 2) / 8; /* of a thread in a query block */
+    static constexpr bool TRANSPOSED = !MEM::DQ_ROWS, BY_D = MEM::DP == 128; /* what a group has: see backward_memory */
+    static constexpr int QUERIES = MEM::tile_q::ROWS, FRAGMENTS = MEM::DQ / 4; /* of a thread in a query block */
     static constexpr int OWN = MANY ? 1 : FRAGMENTS, PIECES = FRAGMENTS / OWN, AT_ONCE = MANY ? 8 : 1;
+    /* what a block gathers: queries and columns of d, in the order of the groups that have them */
+    static constexpr int SPAN = 8 * OWN; /* of a group, along its fragments */
+    static constexpr int ROWS = !TRANSPOSED ? QUERIES : BY_D ? SPAN : 2 * SPAN;
+    static constexpr int COLUMNS = TRANSPOSED ? MEM::DP : 2 * SPAN, PITCH = COLUMNS + 4;
+
+    __device__ static int query(int row, int piece)
+    {
+        return TRANSPOSED ? row / SPAN * (QUERIES / 2) + piece * SPAN + row % SPAN : row;
+    }
+    __device__ static int d(int column, int piece)
+    {
+        return TRANSPOSED ? column : column / SPAN * (MEM::COLUMNS / 2) + piece * SPAN + column % SPAN;
+    }
+    /* The j-th fragment of a thread: two neighbours along the columns of the product, and eight rows further down. */
+    __device__ static void gather(float *rows, const float4 &x, int wg, int warp, int lane, int j)
+    {
+        const int m = warp * 16 + lane / 4, n = 8 * j + 2 * (lane % 4);
+        if (TRANSPOSED) {
+            float *const to = rows + ((BY_D ? 0 : wg * SPAN) + n) * PITCH + (BY_D ? wg * 64 : 0) + m;
+            to[0] = x.x, to[PITCH] = x.y, to[8] = x.z, to[PITCH + 8] = x.w;
+        } else {
+            float *const to = rows + m * PITCH + wg * SPAN + n;
+            store_pair(to, x.x, x.y);
+            store_pair(to + 8 * PITCH, x.z, x.w);
+        }
+    }
 };
 
 /* How many of its sums a query block has: only those that a key tile has stored to. */
@@ -118,20 +145,19 @@ __device__ __forceinline__ int finish_sums(const finish_params &p, int block)
     return p.sums ? min(p.sums, min(max(keys + 127, 0) / 128, p.key_tiles)) : 1;
 }
 
-template <class M, bool MANY, int DP, int BM>
+template <class M, class MEM, bool MANY>
 __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_params p)
 {
-    using shape = finish_shape<MANY, DP, BM>;
-    constexpr int PITCH = DP + 4, GROUP_ROWS = 8 * shape::OWN, ROWS = (DP == 128 ? 1 : 2) * GROUP_ROWS;
-    __shared__ float rows[ROWS * PITCH];
+    using shape = finish_shape<MEM, MANY>;
+    __shared__ float rows[shape::ROWS * shape::PITCH];
     wait_for_previous_kernel();
     let_next_kernel_start();
     const int place = blockIdx.x / shape::PIECES, piece = blockIdx.x % shape::PIECES;
     const int block = place % p.query_blocks, bh = place / p.query_blocks;
-    const int wg = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const int wg = threadIdx.x / 128, thread = threadIdx.x % 128;
     const float4 *const from =
         (const float4 *)p.dq_sum + (((int64_t)place * 2 + wg) * shape::FRAGMENTS + piece * shape::OWN) * 128 + thread;
-    const int sums = finish_sums<BM>(p, block);
+    const int sums = finish_sums<shape::QUERIES>(p, block);
     float4 sum[shape::OWN] = {};
 #pragma unroll 1
     for (int first = 0; first < sums; first += shape::AT_ONCE) {
@@ -148,23 +174,19 @@ __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_par
                 if (first + n < sums)
                     sum[j].x += x[n][j].x, sum[j].y += x[n][j].y, sum[j].z += x[n][j].z, sum[j].w += x[n][j].w;
     }
-    const int d = (DP == 128 ? wg * 64 : 0) + warp * 16 + lane / 4,
-              q0 = (DP == 128 ? 0 : wg * GROUP_ROWS) + 2 * (lane % 4);
 #pragma unroll
-    for (int j = 0; j < shape::OWN; j++) {
-        float *const to = rows + (q0 + 8 * j) * PITCH + d;
-        to[0] = sum[j].x, to[PITCH] = sum[j].y, to[8] = sum[j].z, to[PITCH + 8] = sum[j].w;
-    }
+    for (int j = 0; j < shape::OWN; j++)
+        shape::gather(rows, sum[j], wg, thread / 32, thread % 32, j);
     __syncthreads();
     M *const head = (M *)p.dq + bh / p.heads * p.dq_stride_b + bh % p.heads * p.dq_stride_h;
-    for (int unit = threadIdx.x; unit < ROWS * (DP / 4); unit += 256) {
-        const int q = unit / (DP / 4), e = unit % (DP / 4) * 4;
-        const int i = block * BM + q / GROUP_ROWS * (BM / 2) + piece * GROUP_ROWS + q % GROUP_ROWS;
-        if (i >= p.seq_q || e >= p.head_dim)
+    for (int unit = threadIdx.x; unit < shape::ROWS * (shape::COLUMNS / 4); unit += 256) {
+        const int row = unit / (shape::COLUMNS / 4), column = unit % (shape::COLUMNS / 4) * 4;
+        const int i = block * shape::QUERIES + shape::query(row, piece), d = shape::d(column, piece);
+        if (i >= p.seq_q || d >= p.head_dim)
             continue;
-        const float4 x = *(const float4 *)(rows + q * PITCH + e);
-        store_pair(head + i * p.dq_stride_s + e, x.x * p.scale, x.y * p.scale);
-        store_pair(head + i * p.dq_stride_s + e + 2, x.z * p.scale, x.w * p.scale);
+        const float4 x = *(const float4 *)(rows + row * shape::PITCH + column);
+        store_pair(head + i * p.dq_stride_s + d, x.x * p.scale, x.y * p.scale);
+        store_pair(head + i * p.dq_stride_s + d + 2, x.z * p.scale, x.w * p.scale);
     }
 }
 

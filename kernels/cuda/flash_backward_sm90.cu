@@ -8,6 +8,7 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/flash_backward_choice.h"
 #include "kernels/cuda/flash_backward_layout.h"
+#include "kernels/cuda/flash_backward_pair_layout_sm90.cuh"
 #include "kernels/cuda/flash_backward_passes_sm90.cuh"
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/cuda/launch_sm90.cuh"
@@ -63,7 +64,7 @@ flash_backward_choice choose(sb_context *ctx, const sb_attention *a, const flash
         count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<1, 128, 64>::BYTES);
     flash_backward_choice c = flash_backward_choose(a, ctx->sm_count, clusters);
     if (options->kernel != FLASH_BACKWARD_CHOSEN) /* `sums` stays: the workspace is that of the chosen kernel */
-        c.narrow = options->kernel == FLASH_BACKWARD_NARROW;
+        c.kernel = options->kernel;
     if (options->sums > 0 && a->deterministic)
         c.sums = options->sums < flash_backward_key_tiles(a) ? options->sums : flash_backward_key_tiles(a);
     return c;
@@ -89,19 +90,19 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     return launch_sm90("flash backward, prepare", flash_backward_prepare<M, DP>, blocks, 256, 0, 1, stream, p);
 }
 
-template <class M, bool MANY, int DP, int BM>
+template <class M, class MEM, bool MANY>
 sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
 {
     finish_params p = {};
     p.dq_sum = (float *)((char *)a->workspace + l.dq_sum), p.dq = a->dq.data;
     p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
-    p.sums = a->deterministic ? l.sums : 0, p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (DP / 4);
+    p.sums = a->deterministic ? l.sums : 0, p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (l.padded_dim / 4);
     p.key_tiles = flash_backward_key_tiles(a), p.keys_ahead = a->causal ? a->seq_k - a->seq_q : a->seq_k;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
-    return launch_sm90("flash backward, finish", flash_backward_finish<M, MANY, DP, BM>,
-                       (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MANY, DP, BM>::PIECES), 256, 0,
-                       1, stream, p);
+    return launch_sm90("flash backward, finish", flash_backward_finish<M, MEM, MANY>,
+                       (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, MANY>::PIECES), 256, 0, 1,
+                       stream, p);
 }
 
 /* Whether the wide kernel's key tiles wait for each other. */
@@ -110,8 +111,9 @@ bool in_turns(const sb_attention *a, const layout &l)
     return a->deterministic && l.sums < flash_backward_key_tiles(a);
 }
 
+/* The wide kernel, or the one for pairs, which has the same parameters. */
 template <class T, int PLANES, int D, int BM>
-sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], int split,
+sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], const flash_backward_choice &c,
                       const flash_backward_options *options, cudaStream_t stream)
 {
     using mem = backward_memory<PLANES, D, BM>;
@@ -144,10 +146,12 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.section = options->section <= 0    ? flash_backward_wide_section(a)
                 : options->section < all ? options->section
                                          : (int)all;
+    if (c.kernel == FLASH_BACKWARD_PAIR)
+        return flash_backward_pair_launch(p, a, stream);
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
-    return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * split), BACKWARD_THREADS,
-                       mem::BYTES, split, stream, p);
+    return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * c.split), BACKWARD_THREADS,
+                       mem::BYTES, c.split, stream, p);
 }
 
 template <class T, int PLANES, int D, int BM>
@@ -155,18 +159,18 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
               const sb_tensor (&in)[4], const flash_backward_options *options, cudaStream_t stream)
 {
     using M = typename memory_type<T, PLANES>::type;
-    constexpr int DP = backward_memory<PLANES, D, BM>::DP;
+    using mem = backward_memory<PLANES, D, BM>;
     /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
-    const bool alone = c.narrow && flash_backward_in_turns(a, options);
-    sb_status st = prepare<M, DP>(ctx, a, l, !alone && (c.narrow || !a->deterministic),
-                                  c.narrow ? alone : in_turns(a, l), alone, stream);
+    const bool narrow = c.kernel == FLASH_BACKWARD_NARROW, alone = narrow && flash_backward_in_turns(a, options);
+    sb_status st = prepare<M, mem::DP>(ctx, a, l, !alone && (narrow || !a->deterministic),
+                                       narrow ? alone : in_turns(a, l), alone, stream);
     if (st || options->passes == 1)
         return st;
-    st = c.narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
-                  : launch_wide<T, PLANES, D, BM>(a, l, in, c.split, options, stream);
+    st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
+                : launch_wide<T, PLANES, D, BM>(a, l, in, c, options, stream);
     if (st || options->passes == 2 || alone)
         return st;
-    return l.sums > 1 ? finish<M, true, DP, BM>(a, l, stream) : finish<M, false, DP, BM>(a, l, stream);
+    return l.sums > 1 ? finish<M, mem, true>(a, l, stream) : finish<M, mem, false>(a, l, stream);
 }
 
 template <class T, int PLANES>
@@ -214,6 +218,9 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
         return st;
     if (options->kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
+    if (options->kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32 || a->deterministic))
+        return sb_error(SB_UNSUPPORTED,
+                        "the pair backward takes 16-bit tensors of head_dim above 64, not deterministic");
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};

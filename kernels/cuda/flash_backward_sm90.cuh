@@ -5,19 +5,21 @@
  * A block owns 128 keys of one key/value head (two consumer warpgroups of 64), walks the query blocks of every query
  * head of its group and keeps dK and dV in registers. Everything is computed transposed, S^T = K Q^T and dP^T = V dO^T,
  * so that P^T and dS^T are already operands in registers for dV and dK; only dS passes through shared memory, for
- * dQ^T = K^T dS^T. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later kernel turns
- * into rows.
+ * dQ = dS K. Each group has a half of dQ: of the columns of d if a step has 64 queries, else it computes dQ^T = K^T dS^T and
+ * has 64 rows of d or half of the queries. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later
+ * kernel turns into rows.
  *
  * The two groups meet in every step, when both halves of dS are there. (With dQ a step late they can drift apart or
  * take turns, which gained 1 % at S 16384 and lost 1.5 to 5 % elsewhere.)
  *
  * Tiles (query rows BM): head_dim above 64: 64, fp32 32; else 128, fp32 64.
- * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory and dQ have 64 or 128.
- * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K).
- * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ^T 32, P or dS as operand 16 = 208 of 240.
+ * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory have 64 or 128.
+ * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K); D 80
+ * and 96 16K more, the second half of K once more so that it begins a panel.
+ * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P or dS as operand 16 = 208 of 240.
  * Bounds, a step of 64 queries at D 128: products 5 x 2 x 64 x 128 x 128 at 4096 FLOP a clock = 2560 clocks; shared
- * memory 304 KB (S 64, dP 64, dV 32, dK 32, dQ 64, dS 16, loads 32) at 128 B a clock = 2430. D 96: 2048 clocks, D 80:
- * 1792, as the half of dQ past d = 64 still has 64 rows.
+ * memory 304 KB (S 64, dP 64, dV 32, dK 32, dQ 64, dS 16, loads 32) at 128 B a clock = 2430. D 96: 1920 clocks, D 80:
+ * 1600.
  *
  * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
  * distributed shared memory, in a fixed order.
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         tma_prefetch(&p.do_map);
         block.init_barriers();
         mbarrier_init_fence();
-        find_job<BM, CAUSAL>(p, block.job());
+        find_job<1, BM, CAUSAL>(p, block.job());
     }
     __syncthreads();
     let_next_kernel_start();
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0 && block.job().steps > 0) {
-            backward_load<mem, BM>(p, block);
+            backward_load(p, block, backward_second_k<mem>());
         } else if (p.turn && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* turns start at zero */
             if (threadIdx.x == 32)

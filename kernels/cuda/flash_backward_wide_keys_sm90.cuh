@@ -17,7 +17,6 @@ struct backward_keys {
     using tile_q = typename mem::tile_q;
     using tile_ds = typename mem::tile_ds;
     static constexpr int COLUMNS = D;
-    static constexpr int DQ_N = mem::DP == 128 ? BM : BM / 2; /* queries of a group's share of dQ^T */
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps;
@@ -50,8 +49,7 @@ struct backward_keys {
     }
     __device__ __forceinline__ static void arrive(uint32_t barrier)
     {
-        if (lane() == 0)
-            mbarrier_arrive(barrier);
+        mbarrier_arrive_by_warp(barrier);
     }
 
     __device__ __forceinline__ void start_scores(int step)
@@ -68,12 +66,16 @@ struct backward_keys {
         mma_abt<T, tile_kv, tile_q, BM, D>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
         wgmma_commit();
     }
-    __device__ __forceinline__ void start_dq(float (&dq)[DQ_N / 2], int step)
+    __device__ __forceinline__ void start_dq(float (&dq)[mem::DQ], int step)
     {
-        constexpr bool BY_D = mem::DP == 128; /* a group has 64 rows of d, else half of the queries */
         wgmma_fence();
-        mma_dq<T, tile_kv, tile_ds, DQ_N>(dq, block.base + mem::K + (BY_D ? wg * tile_kv::PANEL_BYTES : 0),
-                                          block.ds_tile(step) + (BY_D ? 0 : wg * (BM / 2) * ROW_BYTES));
+        if constexpr (mem::DQ_ROWS) {
+            mma_dq_rows<T, tile_ds, D / 2>(dq, block.ds_tile(step), block.base + (wg == 0 ? mem::K : mem::K2), 0);
+        } else {
+            constexpr bool BY_D = mem::DP == 128; /* a group has 64 rows of d, else half of the queries */
+            mma_dq<T, tile_kv, tile_ds, 2 * mem::DQ>(dq, block.base + mem::K + (BY_D ? wg * tile_kv::PANEL_BYTES : 0),
+                                                     block.ds_tile(step) + (BY_D ? 0 : wg * (BM / 2) * ROW_BYTES));
+        }
         wgmma_commit();
     }
 
@@ -110,25 +112,24 @@ struct backward_keys {
             for (int k = 0; k < BM / 16; k++)
                 store_matrix4_transposed(to + plane * tile_ds::PLANE_BYTES + k * 16 * ROW_BYTES, ds[plane][4 * k],
                                          ds[plane][4 * k + 1], ds[plane][4 * k + 2], ds[plane][4 * k + 3]);
-        fence_async_proxy();
     }
 
-    /* A step's share of dQ to its sum, when its turn has come. Rows of d past head_dim are left out. */
-    __device__ __forceinline__ void add_dq(const float (&dq)[DQ_N / 2], int step)
+    /* A step's share of dQ to its sum, when its turn has come. Rows of d of dQ^T past head_dim are left out. */
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step)
     {
         if (p.turn)
             mbarrier_wait(block.turn_here(step), block.turn_parity(step));
-        if ((mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
+        if (mem::DQ_ROWS || (mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
             const int place = block.step_slot(step).place;
-            float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + wg) * (DQ_N / 2 * 128) +
+            float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + wg) * (mem::DQ * 128) +
                                (warp * 32 + lane_asked()) * 4;
             if (place < 0) { /* the first to come */
 #pragma unroll
-                for (int j = 0; j < DQ_N / 8; j++)
+                for (int j = 0; j < mem::DQ / 4; j++)
                     *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
             } else {
 #pragma unroll
-                for (int j = 0; j < DQ_N / 8; j++)
+                for (int j = 0; j < mem::DQ / 4; j++)
                     add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
             }
         }
@@ -158,7 +159,7 @@ struct backward_keys {
     {
         for (int step = 0; step < steps; step++) {
             uint32_t prob[PLANES][BM / 4], ds[PLANES][BM / 4];
-            float dq[DQ_N / 2];
+            float dq[mem::DQ];
             start_scores(step);
             start_dp(step);
             wgmma_wait<1>();
@@ -170,6 +171,7 @@ struct backward_keys {
             gradient(step);
             to_operand<T, PLANES, BM / 4>(ds, dp);
             store_ds(ds, step);
+            fence_async_proxy();
 #pragma unroll
             for (int plane = 0; plane < PLANES; plane++)
                 pin(prob[plane]), pin(ds[plane]);

@@ -40,7 +40,7 @@ struct backward_step {
 /* D: columns that products have; tiles in shared memory are padded to DP. */
 template <int PLANES, int D, int BM>
 struct backward_memory {
-    static constexpr int DP = D <= 64 ? 64 : 128;
+    static constexpr int COLUMNS = D, DP = D <= 64 ? 64 : 128;
     using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
     using tile_q = tile<PLANES, BM, DP>;
     using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
@@ -49,7 +49,14 @@ struct backward_memory {
     static constexpr int Q = V + tile_kv::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
-    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
+    /* dQ of a group: all queries of a step, and half of d, if both fit; else dQ^T, 64 rows of d, or half of the queries */
+    static constexpr bool DQ_ROWS = PLANES == 1 && DP == 128;
+    static constexpr int DQ = (DQ_ROWS ? D / 2 : DP == 128 ? BM : BM / 2) / 2; /* accumulators of a thread */
+    /* K as the second group's dQ needs it: from half of d on, which is a panel of K or a tile of its own */
+    static constexpr bool HAS_K2 = DQ_ROWS && D < 128;
+    using tile_k2 = tile<1, BACKWARD_KEYS, 64>;
+    static constexpr int K2 = HAS_K2 ? DS + BACKWARD_STAGES * tile_ds::BYTES : K + tile_kv::PANEL_BYTES;
+    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES + (HAS_K2 ? tile_k2::BYTES : 0);
     static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
     static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
@@ -117,26 +124,31 @@ struct backward_block {
     }
 };
 
-template <int BM, bool CAUSAL>
+/* TILES: key tiles of a job, one that a cluster shares or one for each block of it. */
+template <int TILES, int BM, bool CAUSAL>
 __device__ __forceinline__ void find_job(const backward_params &p, volatile backward_job &job)
 {
-    const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = cluster_size();
-    const int first_head = number / (p.section * p.key_tiles) * p.section;
+    const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = TILES == 1 ? cluster_size() : 1;
+    const int of_head = (p.key_tiles + TILES - 1) / TILES, first_head = number / (p.section * of_head) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads_kv - first_head);
-    const int in_section = number - first_head * p.key_tiles,
-              key_tile = in_section / section_heads; /* causal: the first is the longest */
-    const int head = first_head + in_section - key_tile * section_heads;
+    const int in_section = number - first_head * of_head,
+              first_tile = in_section / section_heads * TILES; /* causal: the first is the longest */
+    const int head = first_head + in_section - first_tile / TILES * section_heads;
     /* causal: query i sees keys j <= i + Sk - Sq */
-    const int query_begin = CAUSAL ? min(max(key_tile * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
-    const int of_head = p.query_blocks - query_begin, all = of_head * p.group;
+    const int query_begin =
+        CAUSAL ? min(max(first_tile * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
+    const int blocks = p.query_blocks - query_begin, all = blocks * p.group;
+    const int key_tile = TILES == 1 ? first_tile : first_tile + rank;
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.key_tile = key_tile, job.query_begin = query_begin;
     job.sum_begin = 0, job.turn = 1;
     if (p.sums) {
         job.turn = key_tile / p.sums;
         job.sum_begin = (key_tile - job.turn * p.sums) * p.batch * p.heads * p.query_blocks;
     }
-    if (p.turn)
-        job.first = rank, job.stride = split, job.steps = (of_head - rank + split - 1) / split * p.group;
+    if (TILES > 1)
+        job.first = 0, job.stride = 1, job.steps = all;
+    else if (p.turn)
+        job.first = rank, job.stride = split, job.steps = (blocks - rank + split - 1) / split * p.group;
     else
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }

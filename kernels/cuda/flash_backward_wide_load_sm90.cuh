@@ -8,24 +8,37 @@
 namespace flash_sm90
 {
 
-/* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q and V with the first dO. Q, K, V and dO are
- * older than the kernel ahead, which waited for them before this one could start. */
-template <class MEM, int BM>
-__device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block)
+/* What else the first step needs: K from half of d on, for the second group's dQ. */
+template <class MEM>
+struct backward_second_k {
+    static constexpr int BYTES = MEM::HAS_K2 ? MEM::tile_k2::BYTES : 0;
+    __device__ __forceinline__ void operator()(const backward_params &p, backward_block<MEM> block, uint32_t bar) const
+    {
+        const volatile backward_job &job = block.job();
+        if (MEM::HAS_K2)
+            tma_load_4d(block.base + MEM::K2, &p.k_map, bar, MEM::COLUMNS / 2, job.key_tile * BACKWARD_KEYS, job.h_kv,
+                        job.b);
+    }
+};
+
+/* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q, V and what `more` loads with the first dO. Q, K, V
+ * and dO are older than the kernel ahead, which waited for them before this one could start. */
+template <class MEM, class MORE>
+__device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more)
 {
     using tile_kv = typename MEM::tile_kv;
     using tile_q = typename MEM::tile_q;
+    constexpr int BM = tile_q::ROWS, BYTES = tile_q::BYTES + BM * 4;
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
     backward_walk walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads;
+        const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
         mbarrier_wait(block.q_empty(step), block.parity(step) ^ 1);
-        block.step_slot(step).first_query = row,
-        block.step_slot(step).place = job.turn ? walk.place(p, job) : ~walk.place(p, job);
-        mbarrier_expect(block.q_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
+        block.step_slot(step).first_query = row, block.step_slot(step).place = job.turn ? place : ~place;
+        mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
                                job.b, p.batch);
@@ -33,12 +46,14 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         wait_for_previous_kernel(); /* lse2, delta */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
         mbarrier_wait(block.do_empty(step), block.parity(step) ^ 1);
-        mbarrier_expect(block.do_full(step), tile_q::BYTES + BM * 4 + (step == 0 ? tile_kv::BYTES : 0));
+        mbarrier_expect(block.do_full(step), BYTES + (step == 0 ? tile_kv::BYTES + MORE::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
                                job.b, p.batch);
         load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), row, h, job.b, p.batch);
         tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), row, walk.head);
+        if (step == 0)
+            more(p, block, block.do_full(0));
         walk.next(p, job);
     }
 }

@@ -1,4 +1,4 @@
-/* The product of the wide backward that flash_sm90.cuh has not. */
+/* The products of the wide backward that flash_sm90.cuh has not. */
 #ifndef STEPBENCH_FLASH_BACKWARD_WIDE_PRODUCTS_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_WIDE_PRODUCTS_SM90_CUH
 
@@ -20,6 +20,17 @@ __device__ __forceinline__ void mma_dq(float (&dq)[N / 2], uint32_t k_addr, uint
             const int b = plane_b(p) * TDS::PLANE_BYTES + k / 4 * TDS::PANEL_BYTES + k % 4 * 32;
             wgmma<T, N, 1, 0>(dq, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
+}
+
+/* dQ of a group: 64 queries times N columns of d from k_addr on, within a panel; A = dS, B = K read transposed. */
+template <class T, class TDS, int N>
+__device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr, uint32_t k_addr, int accumulate)
+{
+    const uint64_t a0 = wgmma_descriptor(ds_addr, 16), b0 = wgmma_descriptor(k_addr, 16);
+#pragma unroll
+    for (int k = 0; k < BACKWARD_KEYS / 16; k++)
+        wgmma_any<T, N, 1>(dq, a0 + ((k / 4 * TDS::PANEL_BYTES + k % 4 * 32) >> 4), b0 + (k * 16 * ROW_BYTES >> 4),
+                           accumulate | k);
 }
 
 } // namespace flash_sm90

@@ -92,21 +92,31 @@ __device__ __forceinline__ void store_warp_rows(const backward_params &p, const 
     }
 }
 
+/* dK and dV of a group that nobody shares with it. */
+template <class OUT, class KEYS>
+__device__ __forceinline__ void store_own_rows(const backward_params &p, const KEYS &keys)
+{
+    const volatile backward_job &job = keys.job();
+    named_sync(ROWS_BARRIER + keys.wg, 128); /* V is the group's own, and it has no products under way */
+    store_warp_rows(p, keys, keys.dv, 1, (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h, p.dv_stride_s);
+    store_warp_rows(p, keys, keys.dk, p.scale, (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h,
+                    p.dk_stride_s);
+}
+
 template <class OUT, class KEYS>
 __device__ __forceinline__ void store_key_rows(const backward_params &p, const KEYS &keys, uint32_t base,
                                                unsigned char *smem)
 {
     using mem = typename KEYS::mem;
-    const volatile backward_job &job = keys.job();
-    OUT *const dk_head = (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h;
-    OUT *const dv_head = (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h;
-    const int split = cluster_size(), rank = cluster_rank(), key_first = job.key_tile * BACKWARD_KEYS;
+    const int split = cluster_size(), rank = cluster_rank();
     if (split == 1) {
-        named_sync(ROWS_BARRIER + keys.wg, 128); /* V is the group's own, and it has no products under way */
-        store_warp_rows(p, keys, keys.dv, 1, dv_head, p.dv_stride_s);
-        store_warp_rows(p, keys, keys.dk, p.scale, dk_head, p.dk_stride_s);
+        store_own_rows<OUT>(p, keys);
         return;
     }
+    const volatile backward_job &job = keys.job();
+    const int key_first = job.key_tile * BACKWARD_KEYS;
+    OUT *const dk_head = (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h;
+    OUT *const dv_head = (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h;
 
     /* merge: every block leaves its partial sums, then finishes its share of the rows */
     named_sync(DS_BARRIER, 256); /* the other group may still read the tiles */

@@ -17,7 +17,8 @@ sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stre
 typedef enum flash_backward_kernel {
     FLASH_BACKWARD_CHOSEN = 0, /* by shape */
     FLASH_BACKWARD_WIDE,       /* flash_backward_sm90.cuh, which takes every shape */
-    FLASH_BACKWARD_NARROW      /* flash_backward_narrow_sm90.cuh: head_dim <= 64, 16-bit */
+    FLASH_BACKWARD_NARROW,     /* flash_backward_narrow_sm90.cuh: head_dim <= 64, 16-bit */
+    FLASH_BACKWARD_PAIR        /* flash_backward_pair_sm90.cuh: above that, 16-bit, not deterministic */
 } flash_backward_kernel;
 typedef struct flash_backward_options {
     flash_backward_kernel kernel;

@@ -33,6 +33,24 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
+/* By one lane of a warp, all of which call it. Without a branch, for ptxas takes a loop that ends in one for a divergent one,
+ * and keeps nothing of it in uniform registers. */
+__device__ __forceinline__ void mbarrier_arrive_by_warp(uint32_t bar)
+{
+    asm volatile("{\n.reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "@chosen mbarrier.arrive.shared::cta.b64 _, [%0];\n}\n" ::"r"(bar)
+                 : "memory");
+}
+/* The same at a barrier of another block of the cluster: bar is an address that cluster_map gave. What this thread knows to be
+ * done before it is done for whoever waits there. */
+__device__ __forceinline__ void mbarrier_arrive_remote_by_warp(uint32_t bar)
+{
+    asm volatile("{\n.reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "@chosen mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n}\n" ::"r"(bar)
+                 : "memory");
+}
 __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity)
 {
     asm volatile("{\n"
@@ -67,6 +85,15 @@ __device__ __forceinline__ void tma_load_2d(uint32_t dst, const CUtensorMap *map
                  " [%0], [%1, {%3, %4}], [%2];" ::"r"(dst),
                  "l"(map), "r"(bar), "r"(x), "r"(y)
                  : "memory");
+}
+/* Shared memory to shared memory of another block of the cluster: dst and bar are addresses that cluster_map gave, bytes a
+ * multiple of 16. Completes on bar there. */
+__device__ __forceinline__ void copy_to_block(uint32_t dst, uint32_t src, uint32_t bytes, uint32_t bar)
+{
+    asm volatile(
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst),
+        "r"(src), "r"(bytes), "r"(bar)
+        : "memory");
 }
 /* Ordinary shared-memory writes before it are seen by wgmma and TMA after it. */
 __device__ __forceinline__ void fence_async_proxy()

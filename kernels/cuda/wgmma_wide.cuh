@@ -1,5 +1,5 @@
-/* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 96, 160, 192, 200
- * or 256, both operands from shared memory, and with N = 16, 80, 96 or 256, A from registers. Fragments and descriptors are
+/* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 40, 48, 96, 160,
+ * 192, 200 or 256, both operands from shared memory, and with N = 16, 80, 96 or 256, A from registers. Fragments and descriptors are
  * as that header says. */
 #ifndef STEPBENCH_WGMMA_WIDE_CUH
 #define STEPBENCH_WGMMA_WIDE_CUH
@@ -17,6 +17,8 @@ namespace sm90
     "+f"(d[10 * t]), "+f"(d[10 * t + 1]), "+f"(d[10 * t + 2]), "+f"(d[10 * t + 3]), "+f"(d[10 * t + 4]),         \
     "+f"(d[10 * t + 5]), "+f"(d[10 * t + 6]), "+f"(d[10 * t + 7]), "+f"(d[10 * t + 8]), "+f"(d[10 * t + 9])
 
+#define WGMMA_NAMES_20 WGMMA_TEN_NAMES() ", " WGMMA_TEN_NAMES(1)
+#define WGMMA_NAMES_24 WGMMA_NAMES_20 ", %20, %21, %22, %23"
 #define WGMMA_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define WGMMA_NAMES_40 WGMMA_TEN_NAMES() ", " WGMMA_TEN_NAMES(1) ", " WGMMA_TEN_NAMES(2) ", " WGMMA_TEN_NAMES(3)
 #define WGMMA_NAMES_48 WGMMA_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
@@ -27,6 +29,8 @@ namespace sm90
 #define WGMMA_NAMES_128 WGMMA_NAMES_100 ", " WGMMA_TEN_NAMES(10) ", " WGMMA_TEN_NAMES(11) \
     ", %120, %121, %122, %123, %124, %125, %126, %127"
 
+#define WGMMA_SUMS_20 WGMMA_TEN_SUMS(0), WGMMA_TEN_SUMS(1)
+#define WGMMA_SUMS_24 WGMMA_SUMS_20, "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
 #define WGMMA_SUMS_8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
 #define WGMMA_SUMS_40 WGMMA_TEN_SUMS(0), WGMMA_TEN_SUMS(1), WGMMA_TEN_SUMS(2), WGMMA_TEN_SUMS(3)
 #define WGMMA_SUMS_48 WGMMA_SUMS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
@@ -46,6 +50,8 @@ namespace sm90
                  "%" #a_ ", %" #b_ ", p, 1, 1, 0, %" #major_ ";\n}\n"                                            \
                  : WGMMA_SUMS_##n                                                                                \
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TB))
+#define WGMMA_WIDE_40(TYPE) WGMMA_WIDE(TYPE, 40, 20, 20, 21, 22, 23)
+#define WGMMA_WIDE_48(TYPE) WGMMA_WIDE(TYPE, 48, 24, 24, 25, 26, 27)
 #define WGMMA_WIDE_96(TYPE) WGMMA_WIDE(TYPE, 96, 48, 48, 49, 50, 51)
 #define WGMMA_WIDE_160(TYPE) WGMMA_WIDE(TYPE, 160, 80, 80, 81, 82, 83)
 #define WGMMA_WIDE_192(TYPE) WGMMA_WIDE(TYPE, 192, 96, 96, 97, 98, 99)
@@ -70,7 +76,17 @@ template <class T, int N, int TB>
 __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
 {
     constexpr bool BF16 = is_bf16<T>::value;
-    if constexpr (N == 96) {
+    if constexpr (N == 40) {
+        if constexpr (BF16)
+            WGMMA_WIDE_40("bf16");
+        else
+            WGMMA_WIDE_40("f16");
+    } else if constexpr (N == 48) {
+        if constexpr (BF16)
+            WGMMA_WIDE_48("bf16");
+        else
+            WGMMA_WIDE_48("f16");
+    } else if constexpr (N == 96) {
         if constexpr (BF16)
             WGMMA_WIDE_96("bf16");
         else

@@ -99,6 +99,28 @@ static void add_many_heads(list *l)
         }
 }
 
+/* Heads and steps enough for the Hopper backward that pairs key tiles: even and odd numbers of tiles, which are full or end
+ * in the first tile of a pair or in the second, diagonals at different places of them, and every width that it has. */
+static void add_paired_tiles(list *l)
+{
+    static const struct {
+        int seq_q, seq_k, head_dim, heads_kv;
+        bool causal;
+    } shapes[] = {{2700, 2700, 128, 14, true}, {2816, 2816, 80, 14, true}, {2850, 2750, 96, 14, true},
+                  {2750, 2850, 104, 14, true}, {193, 257, 128, 46, false}, {130, 384, 96, 46, false},
+                  {129, 129, 80, 46, false},   {257, 200, 88, 46, false}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, shapes[i].causal);
+        c.batch = c.causal ? 1 : 3;
+        c.heads_kv = shapes[i].heads_kv;
+        c.heads = c.heads_kv * (c.causal ? 2 : 4);
+        c.layout = (case_layout)(i % 3);
+        c.repeats = i == 5;
+        c.small = shapes[i].seq_q == 129;
+        add(l, c);
+    }
+}
+
 static void add_unequal_lengths(list *l)
 {
     static const int pairs[][2] = {{65, 257}, {257, 65}, {1, 300},    {300, 1},   {64, 128},
@@ -204,6 +226,7 @@ test_case *cases_create(int *n)
     add_sequence_lengths(&l);
     add_head_dims(&l);
     add_many_heads(&l);
+    add_paired_tiles(&l);
     add_unequal_lengths(&l);
     add_wide_heads(&l);
     add_long_rows(&l);

@@ -9,7 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ZONE_BYTES = 256, REPEATS = 20, FEW_REPEATS = 2, MAX_THREADS = 32, LINE = 100, INDENT = 19 };
+enum {
+    ZONE_BYTES = 256,
+    REPEATS = 20,
+    FEW_REPEATS = 2,
+    MAX_REPEATS = 100000,
+    MAX_THREADS = 32,
+    LINE = 100,
+    INDENT = 19
+};
 
 /* ---- options ---- */
 
@@ -43,6 +51,7 @@ static void usage(FILE *to, const char *program, const char *const *ops, const c
     fprintf(to, "  --dtype NAME     ");
     print_names(to, INDENT, dtypes);
     fputs("  --case TEXT      only cases whose name contains TEXT\n"
+          "  --repeats N      calls that must agree in every bit, where a case asks for repeats (default: 20)\n"
           "  --list           print the names of the cases and stop\n"
           "  --device NAME    cuda (default), or cpu: the CPU backend through the same checks\n",
           to);
@@ -81,6 +90,12 @@ arguments arguments_parse(int argc, char **argv, const char *const *ops, const c
             x.dtype = one_of(option, value, dtypes);
         } else if (strcmp(option, "--device") == 0) {
             x.kind = one_of(option, value, devices) == devices[0] ? DEVICE_CUDA : DEVICE_CPU;
+        } else if (strcmp(option, "--repeats") == 0) {
+            char *end = NULL;
+            const long n = value ? strtol(value, &end, 10) : 0;
+            if (n < 2 || n > MAX_REPEATS || *end)
+                die(EXIT_CODE_USAGE, "--repeats %s: allowed are 2 to %d", value ? value : "(nothing)", MAX_REPEATS);
+            x.repeats = (int)n;
         } else if (strcmp(option, "--case") == 0) {
             if (!value)
                 die(EXIT_CODE_USAGE, "--case needs a part of a case's name; --list prints the names");
@@ -110,7 +125,9 @@ runner runner_open(const arguments *x, const char *program)
                 .kernels = x->kind == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu(),
                 .program = program,
                 .zone_bytes = x->small ? 0 : ZONE_BYTES,
-                .repeats = x->small || x->kind == DEVICE_CPU ? FEW_REPEATS : REPEATS,
+                .repeats = x->repeats                          ? x->repeats
+                           : x->small || x->kind == DEVICE_CPU ? FEW_REPEATS
+                                                               : REPEATS,
                 .extra_options = x->kind == DEVICE_CUDA ? x->small ? " --small" : ""
                                  : x->small             ? " --small --device cpu"
                                                         : " --device cpu"};

@@ -8,6 +8,7 @@
 typedef struct arguments {
     bool small, list;
     device_kind kind;
+    int repeats; /* 0: as many as the run is meant for */
     const char *op, *dtype, *name; /* NULL: all; name is a part of a case's name */
 } arguments;
 

@@ -1,0 +1,105 @@
+/* A key group of the pair backward: 64 keys, their dK and dV, and every second step's dQ; see
+ * flash_backward_pair_sm90.cuh. */
+#ifndef STEPBENCH_FLASH_BACKWARD_PAIR_KEYS_SM90_CUH
+#define STEPBENCH_FLASH_BACKWARD_PAIR_KEYS_SM90_CUH
+
+#include "kernels/cuda/flash_backward_pair_layout_sm90.cuh"
+#include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
+
+namespace flash_sm90
+{
+
+template <class T, int D, bool CAUSAL>
+struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
+    using keys = backward_keys<T, 1, D, PAIR_ROWS, CAUSAL>;
+    using mem = typename keys::mem;
+    using tile_ds = typename keys::tile_ds;
+    using keys::arrive, keys::dk, keys::dp, keys::dv, keys::p, keys::s, keys::steps, keys::warp, keys::wg;
+    const pair_block<D> block;
+    const int rank;
+    const uint32_t peer; /* where the other block's shared memory begins */
+
+    __device__ __forceinline__ pair_keys(const backward_params &params, pair_block<D> shared, int group)
+        : keys(params, shared, group), block(shared), rank(uniform(cluster_rank())),
+          peer(uniform(cluster_map(shared.base, rank ^ 1)))
+    {
+    }
+
+    /* dQ of a step: 64 queries, this block's half of d, the keys of both blocks. */
+    __device__ __forceinline__ void start_dq(float (&dq)[mem::DQ], unsigned step)
+    {
+        mbarrier_wait(block.ds_full(step), block.parity(step));
+        wgmma_fence();
+        mma_dq_rows<T, tile_ds, D / 2>(dq, block.ds_tile(step), block.own_k(rank), 0);
+        mma_dq_rows<T, tile_ds, D / 2>(dq, block.peer_ds(step), block.base + pair_memory<D>::PEER_K, 1);
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void release_ds(unsigned step)
+    {
+        arrive(block.ds_empty(step));
+        mbarrier_arrive_remote_by_warp(peer + (block.ds_empty(step) - block.base));
+    }
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step)
+    {
+        float *const sum = p.dq_sum + ((int64_t)block.step_slot(step).place * 2 + rank) * (mem::DQ * 128) +
+                           (warp * 32 + lane_asked()) * 4;
+#pragma unroll
+        for (int j = 0; j < mem::DQ / 4; j++)
+            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+    }
+
+    /* All steps. */
+    __device__ __forceinline__ void run()
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++)
+            dk[i] = dv[i] = 0;
+        for (unsigned step = 0; step < (unsigned)steps; step++) {
+            uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
+            this->start_scores(step);
+            this->start_dp(step);
+            wgmma_wait<1>();
+            pin(s);
+            this->probabilities(step);
+            to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
+            wgmma_wait<0>();
+            pin(dp);
+            this->gradient(step);
+            to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
+            mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
+            this->store_ds(ds, step);
+            __syncwarp();
+            arrive(block.ds_stored(step));
+            this->start_dv(prob, step);
+            if (step > 0 && (step - 1) % 2 == wg) {
+                float dq[mem::DQ];
+                start_dq(dq, step - 1);
+                this->start_dk(ds, step);
+                wgmma_wait<1>();
+                pin(dv);
+                pin(dq);
+                arrive(block.do_empty(step));
+                release_ds(step - 1);
+                add_dq(dq, step - 1);
+            } else {
+                this->start_dk(ds, step);
+                wgmma_wait<1>();
+                pin(dv);
+                arrive(block.do_empty(step));
+            }
+            wgmma_wait<0>();
+            pin(dk);
+            arrive(block.q_empty(step));
+        }
+        if (steps > 0 && (steps - 1) % 2 == wg) {
+            float dq[mem::DQ];
+            start_dq(dq, steps - 1);
+            wgmma_wait<0>();
+            pin(dq);
+            add_dq(dq, steps - 1);
+        }
+    }
+};
+
+} // namespace flash_sm90
+#endif

@@ -1,0 +1,104 @@
+/* FlashAttention backward for Hopper, 16-bit, head_dim above 64, long sequences: the wide kernel's work with half of its
+ * additions to dQ. Launched by flash_backward_pair_sm90.cu; products and notation are those of flash_backward_sm90.cuh.
+ *
+ * What bounds the wide kernel is adding dQ: 32 KB a step of 64 queries and 128 keys. All multiprocessors together add at
+ * most 3.8 TB/s to L2, one alone 50 GB/s, and a warp that adds is held up until its additions are on the way. So two blocks
+ * of a cluster take 256 keys, 128 each, against the same queries, send each other their dS, and each multiplies the dS of
+ * both with its own half of d of all 256 keys: 16 KB of additions a step for each.
+ *
+ * dQ of a step is computed while the next one's dS is, so that nobody waits for the other block; by one key group, then by the
+ * other, so that one adds while the other computes.
+ * A fence between ordinary and asynchronous writes holds up a thread until its additions are done. So the key groups only say
+ * that they have stored dS; a thread of the first warpgroup, which never adds, does the fence, and sends.
+ *
+ * Shared memory, bytes, D 128: the wide kernel's 161K, K of the other block 16K, its dS 2 x 16K = 209K; D 80 and 96 16K more
+ * for the second half of K.
+ * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P and dS as operands 32 = 224 of 240.
+ * Bounds, a step of a block at D 128: products 2560 clocks as before; shared memory 336 KB (as before, and dS out and in 32)
+ * = 2690. */
+#ifndef STEPBENCH_FLASH_BACKWARD_PAIR_SM90_CUH
+#define STEPBENCH_FLASH_BACKWARD_PAIR_SM90_CUH
+
+#include "kernels/cuda/flash_backward_pair_keys_sm90.cuh"
+#include "kernels/cuda/flash_backward_wide_load_sm90.cuh"
+#include "kernels/cuda/flash_backward_wide_rows_sm90.cuh"
+
+namespace flash_sm90
+{
+
+/* What else the first step needs: this block's half of d of both blocks' K, for dQ. */
+template <int D>
+struct pair_more {
+    using mem = pair_memory<D>;
+    static constexpr int BYTES = mem::tile_half::BYTES * (mem::HAS_K2 ? 2 : 1);
+    __device__ __forceinline__ void operator()(const backward_params &p, pair_block<D> block, uint32_t bar) const
+    {
+        const volatile backward_job &job = block.job();
+        const int rank = cluster_rank(), d = rank * (D / 2), tile = job.key_tile;
+        if (mem::HAS_K2)
+            tma_load_4d(block.base + mem::K2, &p.k_map, bar, d, tile * BACKWARD_KEYS, job.h_kv, job.b);
+        tma_load_4d(block.base + mem::PEER_K, &p.k_map, bar, d, (tile ^ 1) * BACKWARD_KEYS, job.h_kv, job.b);
+    }
+};
+
+/* One thread: each step's dS, when all have stored it, to the other block. It may write there as soon as the key groups here
+ * could store: they waited until dQ had read the slot in both blocks. */
+template <int D>
+__device__ __forceinline__ void pair_send(pair_block<D> block)
+{
+    constexpr int BYTES = pair_memory<D>::tile_ds::BYTES;
+    const int steps = block.job().steps;
+    const uint32_t peer = cluster_map(block.base, cluster_rank() ^ 1);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        const uint32_t full = block.ds_full(step);
+        mbarrier_wait(block.ds_stored(step), block.parity(step));
+        fence_async_proxy();
+        mbarrier_expect(full, BYTES); /* of the other block's */
+        copy_to_block(peer + (block.peer_ds(step) - block.base), block.ds_tile(step), BYTES,
+                      peer + (full - block.base));
+    }
+}
+
+template <class T, int D, bool CAUSAL>
+__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const __grid_constant__ backward_params p)
+{
+    extern __shared__ __align__(1024) unsigned char smem[];
+    const typename pair_block<D>::wide wide = {smem_u32(smem), smem};
+    const pair_block<D> block = wide;
+    const int warpgroup = uniform(threadIdx.x / 128);
+
+    if (threadIdx.x == 0) {
+        tma_prefetch(&p.k_map);
+        tma_prefetch(&p.q_map);
+        tma_prefetch(&p.v_map);
+        tma_prefetch(&p.do_map);
+        block.init_barriers();
+        block.init_pair_barriers();
+        mbarrier_init_fence();
+        find_job<2, PAIR_ROWS, CAUSAL>(p, block.job());
+    }
+    cluster_sync();
+    let_next_kernel_start();
+
+    if (warpgroup == 0) {
+        registers_lower<24>();
+        if (threadIdx.x == 0)
+            backward_load(p, wide, pair_more<D>());
+        else if (threadIdx.x == 32)
+            pair_send(block);
+        __syncwarp();
+        cluster_sync(); /* a block's shared memory must outlive what the other one sends */
+        return;
+    }
+
+    registers_raise<240>();
+    pair_keys<T, D, CAUSAL> keys(p, block, warpgroup - 1);
+    wait_for_previous_kernel(); /* zeroed sums */
+    keys.run();
+    store_own_rows<T>(p, keys);
+    cluster_sync();
+}
+
+} // namespace flash_sm90
+#endif

@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
             forward_produce<mem, BN, CAUSAL>(p, bar, base, job_number, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
-            cluster_sync();
-            cluster_sync();
+            cluster_wait();
+            cluster_wait();
         }
         return;
     }

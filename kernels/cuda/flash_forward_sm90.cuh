@@ -1,15 +1,16 @@
 /* FlashAttention forward for Hopper: the kernel. Launched by flash_forward_sm90.cu.
  *
- * Tile: consumer warpgroups of 64 query rows each: two a block, three at D <= 96 when there are tiles enough, one when
- * there are very few; key blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
+ * Tile: one, two or (D <= 96) three consumer warpgroups of 64 query rows each, as the host's model of their times says; key
+ * blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
  * D is the number of columns computed, 16 to 256; in shared memory a tile has whole panels of 64, which TMA fills up with
  * zeros that no product reads.
  * Shared memory, bytes: D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
  * and 96 as D 128, with three groups Q 48K, K and V 2 x 24K each = 144K; D 256: Q 64K, K and V 2 x 32K each = 192K;
  * D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each = 112K; one group, D 128: Q 16K, K and V 3 x 32K each = 208K
  * (fp32: Q 32K).
- * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 256: 32, 16, 128; fp32:
- * 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48, 24, 48.
+ * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 64: 64, two sets of 32, 32;
+ * D 256: 32, 16, 128; fp32: 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48,
+ * 24, 48.
  *
  * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
  * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the
@@ -157,16 +158,16 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         }
         wgmma_commit();
     };
-    auto issue_values = [&](auto &sum, const operands &p_operands, int accumulate) {
+    auto issue_values = [&](auto &sum, const operands &from, int accumulate) {
         mbarrier_wait(bar.v_full(v.slot), v.parity);
         wgmma_fence();
-        mma_rs<T, tile_kv, D>(sum, p_operands, base + mem::V + v.slot * tile_kv::BYTES, accumulate);
+        mma_rs<T, tile_kv, D>(sum, from, base + mem::V + v.slot * tile_kv::BYTES, accumulate);
         wgmma_commit();
     };
-    auto pin_operands = [&](operands &p_operands) {
+    auto pin_operands = [&](operands &x) {
 #pragma unroll
         for (int i = 0; i < PLANES; i++)
-            pin(p_operands[i]);
+            pin(x[i]);
     };
     auto scores_to_probabilities = [&](const forward_job &job, int j) {
         const int row = job.row_first + row_local;

@@ -24,19 +24,26 @@ const int *count_clusters(sb_context *ctx, const void *kernel, int threads, int 
     return ctx->clusters;
 }
 
+double split_time(int64_t jobs, int longest, bool causal, double first, double later, int split, int at_once)
+{
+    const double each = (double)longest / split, fall = causal ? each / (double)jobs : 0;
+    double time = 0;
+    for (int64_t i = 0; i < jobs; i += 2 * at_once) {
+        const int64_t next = i + at_once;
+        double pair = each - fall * (double)i;
+        if (next < jobs) /* the first of the second round follows the last of the first, and so on: all end together */
+            pair = fmax(pair, later + 2 * each - fall * (double)(2 * next - 1));
+        time += (i == 0 ? first : later) + pair;
+    }
+    return time;
+}
+
 int choose_split(int64_t jobs, int longest, bool causal, double fixed, const int *clusters)
 {
-    const double work = (double)jobs * longest * (causal ? 0.5 : 1.0);
     int best = 1;
     double best_time = INFINITY;
     for (int i = 0; i < 4 && (1 << i) <= longest && clusters[i] > 0; i++) {
-        const double split = 1 << i, at_once = clusters[i];
-        double time = fixed + longest / split;
-        if ((double)jobs > at_once) {
-            /* the first of a second round follows the last of the first; and the sum has to fit */
-            const double next = longest * (causal ? 1 - at_once / (double)jobs : 1.0);
-            time = fmax(time, fmax(2 * (fixed + next / split), ((double)jobs * fixed + work / split) / at_once));
-        }
+        const double time = split_time(jobs, longest, causal, fixed, fixed + 1, 1 << i, clusters[i]);
         if (time < best_time)
             best = 1 << i, best_time = time;
     }

@@ -34,8 +34,11 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
         mma_dq_rows<T, tile_ds, D / 2>(dq, block.peer_ds(step), block.base + pair_memory<D>::PEER_K, 1);
         wgmma_commit();
     }
+    /* For the step after the next one, if there is one: a block may exit when nothing more comes to it. */
     __device__ __forceinline__ void release_ds(unsigned step)
     {
+        if (step + 2 >= (unsigned)steps)
+            return;
         arrive(block.ds_empty(step));
         mbarrier_arrive_remote_by_warp(peer + (block.ds_empty(step) - block.base));
     }

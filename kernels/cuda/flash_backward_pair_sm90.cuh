@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
         else if (threadIdx.x == 32)
             pair_send(block);
         __syncwarp();
-        cluster_sync(); /* a block's shared memory must outlive what the other one sends */
+        cluster_wait();
         return;
     }
 
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
     wait_for_previous_kernel(); /* zeroed sums */
     keys.run();
     store_own_rows<T>(p, keys);
-    cluster_sync();
+    cluster_wait(); /* the other block has all that was sent from here: its last dQ waited for it */
 }
 
 } // namespace flash_sm90

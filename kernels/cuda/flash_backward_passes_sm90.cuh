@@ -36,17 +36,17 @@ __device__ __forceinline__ float dot16(const uint4 &x, const uint4 &y)
     return sum;
 }
 
-/* How a warp shares rows: 16 bytes a lane, four rows a lane under way at once. */
-template <class M, int DP>
+/* How a warp shares rows: 16 bytes a lane, DEPTH rows a lane under way at once. */
+template <class M, int DP, int DEPTH>
 struct prepare_shape {
-    static constexpr int LANES = DP * (int)sizeof(M) / 16, ROWS = 32 / LANES, DEPTH = 4, CHUNK = ROWS * DEPTH;
+    static constexpr int LANES = DP * (int)sizeof(M) / 16, ROWS = 32 / LANES, CHUNK = ROWS * DEPTH;
 };
 
 /* M: type in memory. Rows of a head are a multiple of CHUNK. */
-template <class M, int DP>
+template <class M, int DP, int DEPTH>
 __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p)
 {
-    using shape = prepare_shape<M, DP>;
+    using shape = prepare_shape<M, DP, DEPTH>;
     wait_for_previous_kernel();
     let_next_kernel_start();
     const uint32_t threads = gridDim.x * blockDim.x, id = blockIdx.x * blockDim.x + threadIdx.x;
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
         const int i0 = first - bh * p.rows + lane / shape::LANES;
         const M *const o = (const M *)p.o.data + b * p.o.stride_b + h * p.o.stride_h + d;
         const M *const d_o = (const M *)p.d_o.data + b * p.d_o.stride_b + h * p.d_o.stride_h + d;
-        uint4 x[shape::DEPTH] = {}, y[shape::DEPTH] = {};
-        float lse[shape::DEPTH];
+        uint4 x[DEPTH] = {}, y[DEPTH] = {};
+        float lse[DEPTH];
 #pragma unroll
-        for (int u = 0; u < shape::DEPTH; u++) {
+        for (int u = 0; u < DEPTH; u++) {
             const int i = i0 + u * shape::ROWS;
             lse[u] = i < p.seq_q ? p.lse[(int64_t)bh * p.seq_q + i] : -INFINITY;
             if (i < p.seq_q && d < p.head_dim) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
             }
         }
 #pragma unroll
-        for (int u = 0; u < shape::DEPTH; u++) {
+        for (int u = 0; u < DEPTH; u++) {
             float sum = dot16<M>(x[u], y[u]);
 #pragma unroll
             for (int n = shape::LANES / 2; n; n /= 2)

@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         }
         if (cluster_size() > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
-            cluster_sync();
-            cluster_sync();
+            cluster_wait();
+            cluster_wait();
         }
         return;
     }

@@ -10,10 +10,11 @@ namespace flash_sm90
 
 enum { ROWS_BARRIER = 2 /* and 3 */ };
 
-/* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first use. */
+/* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first
+ * use. Returns a number that depends on each of them. */
 template <class MEM, class OUT, int DP, int SPLIT>
-__device__ __forceinline__ void merge_key_rows(uint32_t part_addr, int rank, OUT *head, int64_t stride_s, int key_first,
-                                               int seq_k, int head_dim, float scale)
+__device__ __forceinline__ float merge_key_rows(uint32_t part_addr, int rank, OUT *head, int64_t stride_s,
+                                                int key_first, int seq_k, int head_dim, float scale)
 {
     constexpr int SHARE = BACKWARD_KEYS / SPLIT, UNITS = SHARE * (DP / 4) / 256; /* units of 4 columns a thread */
     static_assert(UNITS * 256 == SHARE * (DP / 4), "whole units");
@@ -26,6 +27,7 @@ __device__ __forceinline__ void merge_key_rows(uint32_t part_addr, int rank, OUT
         for (int n = 0; n < SPLIT; n++)
             part[u][n] = cluster_load4(cluster_map(part_addr + (row * MEM::MERGE_PITCH + d) * 4, n));
     }
+    float read = 0;
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
         const int unit = u * 256 + thread, d = unit % (DP / 4) * 4;
@@ -34,11 +36,13 @@ __device__ __forceinline__ void merge_key_rows(uint32_t part_addr, int rank, OUT
 #pragma unroll
         for (int n = 1; n < SPLIT; n++)
             x.x += part[u][n].x, x.y += part[u][n].y, x.z += part[u][n].z, x.w += part[u][n].w;
+        read += (x.x + x.y) + (x.z + x.w);
         if (i >= seq_k || d >= head_dim)
             continue;
         store_pair(head + i * stride_s + d, x.x * scale, x.y * scale);
         store_pair(head + i * stride_s + d + 2, x.z * scale, x.w * scale);
     }
+    return read;
 }
 
 /* Accumulators of a warp, 16 keys, to rows of a 16-bit tensor: by way of the warp's rows of V, so that whole lines leave.
@@ -131,21 +135,24 @@ __device__ __forceinline__ void store_key_rows(const backward_params &p, const K
             store_pair(part_dv + 8 * j, keys.dv[4 * j + 2 * r], keys.dv[4 * j + 2 * r + 1]);
         }
     }
-    cluster_sync();
+    cluster_sync_shared();
     auto merge = [&](auto blocks) {
         constexpr int SPLIT = decltype(blocks)::value;
-        merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DK, rank, dk_head, p.dk_stride_s, key_first, p.seq_k,
-                                                 p.head_dim, p.scale);
-        merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DV, rank, dv_head, p.dv_stride_s, key_first, p.seq_k,
-                                                 p.head_dim, 1);
+        return merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DK, rank, dk_head, p.dk_stride_s, key_first,
+                                                        p.seq_k, p.head_dim, p.scale) +
+               merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DV, rank, dv_head, p.dv_stride_s, key_first,
+                                                        p.seq_k, p.head_dim, 1);
     };
+    float read = 0;
     if (split == 2)
-        merge(constant<2>());
+        read = merge(constant<2>());
     if (split == 4)
-        merge(constant<4>());
+        read = merge(constant<4>());
     if (split == 8)
-        merge(constant<8>());
-    cluster_sync();
+        read = merge(constant<8>());
+    constexpr int AFTER = 2 * mem::MERGE_DV; /* no one reads here */
+    static_assert(AFTER + BACKWARD_THREADS * 4 <= mem::LSE, "a word for each thread behind the merge");
+    cluster_leave(base + AFTER + threadIdx.x * 4, read);
 }
 
 } // namespace flash_sm90

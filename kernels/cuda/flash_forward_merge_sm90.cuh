@@ -23,9 +23,10 @@ struct merge_target {
 };
 
 /* This block's share of a tile's rows from the partial results of all SPLIT blocks. Every load is issued before the
- * first is used: distributed shared memory answers in about a microsecond, however many ask. */
+ * first is used: distributed shared memory answers in about a microsecond, however many ask. Returns a number that depends on
+ * each of them. */
 template <class MEM, class OUT, int D, int GROUPS, int SPLIT>
-__device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_target &t)
+__device__ __forceinline__ float merge_rows(uint32_t base, int rank, const merge_target &t)
 {
     constexpr int SHARE = MEM::ROWS / SPLIT, UNITS = SHARE * (D / 4) / (128 * GROUPS); /* units of 4 columns a thread */
     static_assert(UNITS * 128 * GROUPS == SHARE * (D / 4), "whole units");
@@ -42,6 +43,7 @@ __device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_
             part[u][n] = cluster_load4(cluster_map(base + MEM::K + (row * MEM::MERGE_PITCH + d) * 4, n));
         }
     }
+    float read = 0;
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
         const int unit = u * 128 * GROUPS + thread, d = unit % (D / 4) * 4;
@@ -58,6 +60,7 @@ __device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_
             total += w * sum[u][n];
             o.x += w * part[u][n].x, o.y += w * part[u][n].y, o.z += w * part[u][n].z, o.w += w * part[u][n].w;
         }
+        read += total + (o.x + o.y) + (o.z + o.w);
         if (i >= t.seq_q || d >= t.head_dim)
             continue;
         const float inverse = total > 0 ? 1 / total : 0;
@@ -67,6 +70,7 @@ __device__ __forceinline__ void merge_rows(uint32_t base, int rank, const merge_
         if (d == 0)
             t.lse[i] = total > 0 ? most * t.scale + logf(total) : -INFINITY;
     }
+    return read;
 }
 
 /* What the two rows of a thread, row and row + 8, are multiplied by in the end; writes their lse. */
@@ -116,15 +120,16 @@ __device__ __forceinline__ void merge_cluster(unsigned char *smem, int split, in
         if (lane % 4 == 0)
             part_max[i] = rows.max[r], part_sum[i] = rows.sum[r];
     }
-    cluster_sync();
+    cluster_sync_shared();
     const uint32_t base = smem_u32(smem);
+    float read = 0;
     if (split == 2)
-        merge_rows<MEM, OUT, D, GROUPS, 2>(base, rank, t);
+        read = merge_rows<MEM, OUT, D, GROUPS, 2>(base, rank, t);
     if (split == 4)
-        merge_rows<MEM, OUT, D, GROUPS, 4>(base, rank, t);
+        read = merge_rows<MEM, OUT, D, GROUPS, 4>(base, rank, t);
     if (split == 8)
-        merge_rows<MEM, OUT, D, GROUPS, 8>(base, rank, t);
-    cluster_sync();
+        read = merge_rows<MEM, OUT, D, GROUPS, 8>(base, rank, t);
+    cluster_leave(base + MEM::Q + threadIdx.x * 4, read); /* no one needs Q any more */
 }
 
 } // namespace flash_sm90

@@ -1,5 +1,6 @@
 /* Host side of the Hopper forward: which instance, how many blocks share a tile, tensor maps, launch. */
 #include <cuda_runtime.h>
+#include <math.h>
 
 #include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/context.h"
@@ -12,30 +13,6 @@
 
 namespace flash_sm90
 {
-
-static int groups_for(const sb_context *ctx, const sb_attention *a)
-{
-    const int64_t heads = (int64_t)a->batch * a->heads;
-    if (a->head_dim <= 128 && heads * ((a->seq_q + 63) / 64) * MAX_SPLIT <= ctx->sm_count)
-        return 1; /* few rows: tiles of 64 */
-    /* a third group to hide the softmax, unless its rows would leave the chip idle */
-    if (a->head_dim <= 96 && a->dtype != SB_FP32 && heads * ((a->seq_q + 191) / 192) >= ctx->sm_count)
-        return 3;
-    return 2;
-}
-
-/* The narrowest instance that has the columns; with clusters if asked. NULL: none. */
-static const forward_instance *find(const forward_list &list, int columns, int groups, bool clusters)
-{
-    const forward_instance *best = nullptr;
-    for (int i = 0; i < list.n; i++) {
-        const forward_instance *const x = &list.items[i];
-        if (x->columns >= columns && x->groups == groups && (x->clusters || !clusters) &&
-            (!best || x->columns < best->columns))
-            best = x;
-    }
-    return best;
-}
 
 static const forward_list &list_for(const sb_attention *a)
 {
@@ -51,15 +28,56 @@ static void (*kernel_of(const forward_instance *x, const sb_attention *a))(forwa
     return a->causal ? x->causal : x->full;
 }
 
-static int split_for(sb_context *ctx, const sb_attention *a, const forward_instance *x)
+static int key_blocks(const sb_attention *a, const forward_instance *x)
 {
-    const int tiles = (a->seq_q + 64 * x->groups - 1) / (64 * x->groups);
-    const int longest = (a->seq_k + x->keys - 1) / x->keys; /* key blocks */
-    const int *const clusters = count_clusters(ctx, (const void *)kernel_of(x, a), 128 * (x->groups + 1), x->bytes);
-    return choose_split((int64_t)tiles * a->batch * a->heads, longest, a->causal, 4, clusters);
+    return (a->seq_k + x->keys - 1) / x->keys;
 }
 
-/* in: q, k and v, or their planes. split: blocks that share a tile, 1 unless the instance has clusters. */
+/* The time of a step of the kernel's loop, in those of two groups at D 64: 128 rows by 128 keys. More rows hide a softmax
+ * better and load keys less often; fewer give more multiprocessors work. This and the constants below fit one head of S 2048 to
+ * 65536 on an H200, forced to several of these choices, within about 10 %. */
+static double step_time(const forward_instance *x)
+{
+    static const double rows[] = {0, 0.58, 0.68, 0.85};
+    return rows[x->groups] + x->columns * x->keys / (200.0 * 128);
+}
+
+/* In and out of a tile: a cluster merges, and the next one is launched when it has left; a block alone stays, and the loads of
+ * its next tile run under the end of the one before. */
+static double time_for(const sb_attention *a, const forward_instance *x, int split, int at_once)
+{
+    const int64_t tiles = (int64_t)a->batch * a->heads * ((a->seq_q + 64 * x->groups - 1) / (64 * x->groups));
+    const double first = split == 1 ? x->groups + 1 : 2 * x->groups, later = split == 1 ? 2 : x->groups + 3;
+    return step_time(x) * split_time(tiles, key_blocks(a, x), a->causal, first, later, split, at_once);
+}
+
+struct forward_choice {
+    const forward_instance *instance; /* NULL: none has the columns */
+    int split;                        /* blocks that share a tile */
+};
+
+/* Instances are listed by columns, so of equals the narrowest is first. */
+static forward_choice choose(sb_context *ctx, const sb_attention *a)
+{
+    const forward_list &list = list_for(a);
+    forward_choice best = {};
+    double best_time = INFINITY;
+    for (int i = 0; i < list.n; i++) {
+        const forward_instance *const x = &list.items[i];
+        if (x->columns < a->head_dim)
+            continue;
+        const int *const clusters = count_clusters(ctx, (const void *)kernel_of(x, a), 128 * (x->groups + 1), x->bytes);
+        const int most = x->clusters ? 4 : 1, blocks = key_blocks(a, x);
+        for (int n = 0; n < most && (n == 0 || 1 << n <= blocks) && clusters[n] > 0; n++) {
+            const double time = time_for(a, x, 1 << n, clusters[n]);
+            if (time < best_time)
+                best = {x, 1 << n}, best_time = time;
+        }
+    }
+    return best;
+}
+
+/* in: q, k and v, or their planes. split: blocks that share a tile. */
 static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_instance *x, int split,
                         const sb_tensor (&in)[3], cudaStream_t stream)
 {
@@ -94,14 +112,10 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
 
 static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&in)[3], cudaStream_t stream)
 {
-    const forward_list &list = list_for(a);
-    const int groups = groups_for(ctx, a);
-    const forward_instance *const shared = find(list, a->head_dim, groups, true);
-    const forward_instance *const alone = find(list, a->head_dim, groups, false);
-    if (!alone)
-        return sb_error(SB_UNSUPPORTED, "no forward of %d warpgroups for head_dim %d", groups, a->head_dim);
-    const int split = shared ? split_for(ctx, a, shared) : 1;
-    return launch(ctx, a, split > 1 ? shared : alone, split, in, stream);
+    const forward_choice choice = choose(ctx, a);
+    if (!choice.instance)
+        return sb_error(SB_UNSUPPORTED, "no forward for head_dim %d", a->head_dim);
+    return launch(ctx, a, choice.instance, choice.split, in, stream);
 }
 
 } // namespace flash_sm90

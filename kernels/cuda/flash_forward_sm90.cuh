@@ -1,15 +1,16 @@
 /* FlashAttention forward for Hopper: the kernel. Launched by flash_forward_sm90.cu.
  *
- * Tile: consumer warpgroups of 64 query rows each: two a block, three at D <= 96 when there are tiles enough, one when
- * there are very few; key blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
+ * Tile: one, two or (D <= 96) three consumer warpgroups of 64 query rows each, as the host's model of their times says; key
+ * blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
  * D is the number of columns computed, 16 to 256; in shared memory a tile has whole panels of 64, which TMA fills up with
  * zeros that no product reads.
  * Shared memory, bytes: D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
  * and 96 as D 128, with three groups Q 48K, K and V 2 x 24K each = 144K; D 256: Q 64K, K and V 2 x 32K each = 192K;
  * D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each = 112K; one group, D 128: Q 16K, K and V 3 x 32K each = 208K
  * (fp32: Q 32K).
- * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 256: 32, 16, 128; fp32:
- * 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48, 24, 48.
+ * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 64: 64, two sets of 32, 32;
+ * D 256: 32, 16, 128; fp32: 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48,
+ * 24, 48.
  *
  * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
  * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the
@@ -42,6 +43,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
     constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= 128 && GROUPS < 3;
+    /* Operands of P in two sets by turns: one is written while P V reads the other, so that the conversions run among the
+     * exponentials and not behind them. (3.5 to 5 % at D 64. With less room in registers, so everywhere else, ptxas puts a
+     * wait behind each product instead.) */
+    constexpr bool TWO_SETS = PLANES == 1 && D <= 64 && GROUPS < 3;
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -62,8 +67,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
             forward_produce<mem, BN, CAUSAL>(p, bar, base, job_number, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
-            cluster_sync();
-            cluster_sync();
+            cluster_wait();
+            cluster_wait();
         }
         return;
     }
@@ -119,7 +124,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using out = typename memory_type<T, PLANES>::type;
     float s[BN / 2], o[D / 2], factor[2], inverse[2];
     float part[PLANES == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
-    uint32_t prob[PLANES][BN / 4];
+    using operands = uint32_t[PLANES][BN / 4];
+    operands prob, next_prob; /* next_prob: if TWO_SETS */
     uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
     row_state rows;
 
@@ -152,16 +158,16 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         }
         wgmma_commit();
     };
-    auto issue_values = [&](auto &sum, int accumulate) {
+    auto issue_values = [&](auto &sum, const operands &from, int accumulate) {
         mbarrier_wait(bar.v_full(v.slot), v.parity);
         wgmma_fence();
-        mma_rs<T, tile_kv, D>(sum, prob, base + mem::V + v.slot * tile_kv::BYTES, accumulate);
+        mma_rs<T, tile_kv, D>(sum, from, base + mem::V + v.slot * tile_kv::BYTES, accumulate);
         wgmma_commit();
     };
-    auto pin_operands = [&] {
+    auto pin_operands = [&](operands &x) {
 #pragma unroll
         for (int i = 0; i < PLANES; i++)
-            pin(prob[i]);
+            pin(x[i]);
     };
     auto scores_to_probabilities = [&](const forward_job &job, int j) {
         const int row = job.row_first + row_local;
@@ -217,16 +223,17 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 scores_to_probabilities(job, last - 1);
                 to_operand<T, PLANES, BN / 4>(prob, s);
             }
-            for (int j = last - 2; j >= job.block_begin; j--) {
+            /* Scores of block j under P V of block j + 1, whose P is in `from`; leaves P of block j in `to`. */
+            auto step = [&](int j, operands &from, operands &to) {
                 mbarrier_wait(bar.k_full(k.slot), k.parity);
                 take_turn();
-                pin_operands();
+                pin_operands(from);
                 pin(o);
                 issue_scores();
                 if constexpr (PLANES == 1)
-                    issue_values(o, 1);
+                    issue_values(o, from, 1);
                 else
-                    issue_values(part, 0);
+                    issue_values(part, from, 0);
                 pass_turn();
                 wgmma_wait<1>();
                 pin(s);
@@ -238,8 +245,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                         pin(o);
                     else
                         pin(part);
-                    pin_operands();
+                    pin_operands(from);
                 };
+                if constexpr (TWO_SETS)
+                    to_operand<T, PLANES, BN / 4>(to, s);
                 /* A wait on each side of a branch: one behind the softmax ptxas moves in front of it. (fp32 has no
                  * registers for more than one way to O.) */
                 if (moved) {
@@ -251,14 +260,31 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     values_are_there();
                 }
                 release_v();
-                to_operand<T, PLANES, BN / 4>(prob, s);
+                if constexpr (!TWO_SETS)
+                    to_operand<T, PLANES, BN / 4>(to, s);
+            };
+            int j = last - 2;
+            if constexpr (TWO_SETS) {
+                for (; j > job.block_begin; j -= 2) {
+                    step(j, prob, next_prob);
+                    step(j - 1, next_prob, prob);
+                }
+                if (j == job.block_begin) {
+                    step(j, prob, next_prob);
+#pragma unroll
+                    for (int i = 0; i < BN / 4; i++)
+                        prob[0][i] = next_prob[0][i];
+                }
+            } else {
+                for (; j >= job.block_begin; j--)
+                    step(j, prob, prob);
             }
             if constexpr (!Q_REGISTERS)
                 release_q();
             if (last > job.block_begin) {
-                pin_operands();
+                pin_operands(prob);
                 pin(o);
-                issue_values(o, 1);
+                issue_values(o, prob, 1);
                 wgmma_wait<0>();
                 pin(o);
                 release_v();

@@ -124,12 +124,39 @@ __device__ __forceinline__ uint32_t cluster_size()
     asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
     return n;
 }
-/* Waits for every thread of the cluster that has not exited. */
+/* Waits for every thread of the cluster that has not exited; what they have done in memory before is visible after it. */
 __device__ __forceinline__ void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::
                      : "memory");
+}
+/* For threads that have nothing to show: releases nothing. */
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+/* Shows what this thread has done with its own block's shared memory, and not what it has done with global memory. A fence
+ * and a relaxed arrival release as arrive.release does, but this fence holds for objects in shared::cta alone (PTX ISA 8.6,
+ * membar/fence), so it waits for no more than the SM: arrive.release is a MEMBAR.ALL.GPU, which waits half a microsecond
+ * until stores and additions under way have reached L2. */
+__device__ __forceinline__ void cluster_sync_shared()
+{
+    asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+    cluster_wait();
+}
+/* Before a block may exit: until the others of the cluster have read what they want of its shared memory. `read` depends on
+ * everything that this thread has read of theirs. Nobody writes there any more, so there is nothing to order but the end of
+ * the reads, and a relaxed arrival alone might overtake loads whose values nobody asked for yet. The fence above does not
+ * order them, for their objects are not in this block's memory (PTX ISA 9.4 has one that does). So the thread stores, to
+ * `note` in its own shared memory, a word made of what it read, and releases that: a store that is visible has its value, and
+ * so had the loads. */
+__device__ __forceinline__ void cluster_leave(uint32_t note, float read)
+{
+    asm volatile("st.volatile.shared::cta.f32 [%0], %1;" ::"r"(note), "f"(read) : "memory");
+    cluster_sync_shared();
 }
 /* Address of the same shared-memory place in the block of that rank. */
 __device__ __forceinline__ uint32_t cluster_map(uint32_t addr, uint32_t rank)

@@ -69,14 +69,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
     const int warpgroup = uniform(threadIdx.x / 128);
 
     if (threadIdx.x == 0) {
-        tma_prefetch(&p.k_map);
-        tma_prefetch(&p.q_map);
-        tma_prefetch(&p.v_map);
-        tma_prefetch(&p.do_map);
-        block.init_barriers();
         block.init_pair_barriers();
-        mbarrier_init_fence();
-        find_job<2, PAIR_ROWS, CAUSAL>(p, block.job());
+        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL>(p, wide);
     }
     cluster_sync();
     let_next_kernel_start();

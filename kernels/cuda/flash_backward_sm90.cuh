@@ -58,15 +58,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
 
-    if (threadIdx.x == 0) {
-        tma_prefetch(&p.k_map);
-        tma_prefetch(&p.q_map);
-        tma_prefetch(&p.v_map);
-        tma_prefetch(&p.do_map);
-        block.init_barriers();
-        mbarrier_init_fence();
-        find_job<1, BM, CAUSAL>(p, block.job());
-    }
+    if (threadIdx.x == 0)
+        backward_begin<1, mem, CAUSAL>(p, block);
     __syncthreads();
     let_next_kernel_start();
 

@@ -8,6 +8,19 @@
 namespace flash_sm90
 {
 
+/* One thread, first of all: barriers, and what the block does. TILES: see find_job. */
+template <int TILES, class MEM, bool CAUSAL>
+__device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block)
+{
+    tma_prefetch(&p.k_map);
+    tma_prefetch(&p.q_map);
+    tma_prefetch(&p.v_map);
+    tma_prefetch(&p.do_map);
+    block.init_barriers();
+    mbarrier_init_fence();
+    find_job<TILES, MEM::tile_q::ROWS, CAUSAL>(p, block.job());
+}
+
 /* What else the first step needs: K from half of d on, for the second group's dQ. */
 template <class MEM>
 struct backward_second_k {

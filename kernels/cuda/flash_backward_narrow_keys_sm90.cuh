@@ -32,11 +32,7 @@ struct narrow_keys {
 
     __device__ __forceinline__ static int lane() { return threadIdx.x % 32; }
     __device__ __forceinline__ static int warp() { return threadIdx.x % 128 / 32; }
-    __device__ __forceinline__ static void arrive(uint32_t barrier)
-    {
-        if (lane() == 0)
-            mbarrier_arrive(barrier);
-    }
+    __device__ __forceinline__ static void arrive(uint32_t barrier) { mbarrier_arrive_by_warp(barrier); }
     /* First query of each pair that this thread holds. */
     __device__ __forceinline__ static int column() { return 2 * (lane() % 4); }
     /* This lane's place for ldmatrix and stmatrix in 16 rows of a panel from `corner` on: a row's 16-byte chunk `chunk`
@@ -131,7 +127,6 @@ struct narrow_keys {
             store_matrix4_transposed(to + k * 16 * ROW_BYTES, zero ? 0 : ds[0][4 * k], zero ? 0 : ds[0][4 * k + 1],
                                      zero ? 0 : ds[0][4 * k + 2], zero ? 0 : ds[0][4 * k + 3]);
         fence_async_proxy();
-        __syncwarp();
         arrive(block.ds_full(step));
     }
     /* After a fence; to be committed. */
@@ -179,7 +174,6 @@ struct narrow_keys {
         const int h_kv = uniform(job->h_kv), b = uniform(job->b);
         const uint32_t corner = block.base + mem::OUT + (group * 64 + w * 16) * ROW_BYTES;
         tma_store_wait_read(); /* of the job before */
-        __syncwarp();
         arrive(block.kv_empty(n));
         store_rows(dv, 1, corner + mem::tile_kv::BYTES, &p.dv_map, key, h_kv, b);
         store_rows(dk, p.scale, corner, &p.dk_map, key, h_kv, b);

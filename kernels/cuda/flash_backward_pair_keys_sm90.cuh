@@ -42,10 +42,9 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
         arrive(block.ds_empty(step));
         mbarrier_arrive_remote_by_warp(peer + (block.ds_empty(step) - block.base));
     }
-    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step)
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int place)
     {
-        float *const sum = p.dq_sum + ((int64_t)block.step_slot(step).place * 2 + rank) * (mem::DQ * 128) +
-                           (warp * 32 + lane_asked()) * 4;
+        float *const sum = p.dq_sum + ((int64_t)place * 2 + rank) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
 #pragma unroll
         for (int j = 0; j < mem::DQ / 4; j++)
             add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
@@ -57,13 +56,16 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
             dk[i] = dv[i] = 0;
+        const int begin = uniform(this->job().query_begin);
+        int u = begin, place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + begin;
+        int place_before = 0;
         for (unsigned step = 0; step < (unsigned)steps; step++) {
             uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
             this->start_scores(step);
             this->start_dp(step);
             wgmma_wait<1>();
             pin(s);
-            this->probabilities(step);
+            this->probabilities(step, u * PAIR_ROWS);
             to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
             wgmma_wait<0>();
             pin(dp);
@@ -71,7 +73,6 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
             mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
             this->store_ds(ds, step);
-            __syncwarp();
             arrive(block.ds_stored(step));
             this->start_dv(prob, step);
             if (step > 0 && (step - 1) % 2 == wg) {
@@ -83,7 +84,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
                 pin(dq);
                 arrive(block.do_empty(step));
                 release_ds(step - 1);
-                add_dq(dq, step - 1);
+                add_dq(dq, place_before);
             } else {
                 this->start_dk(ds, step);
                 wgmma_wait<1>();
@@ -93,13 +94,16 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             wgmma_wait<0>();
             pin(dk);
             arrive(block.q_empty(step));
+            place_before = place++;
+            if (++u == p.query_blocks)
+                u = begin, place += begin; /* the next query head */
         }
         if (steps > 0 && (steps - 1) % 2 == wg) {
             float dq[mem::DQ];
             start_dq(dq, steps - 1);
             wgmma_wait<0>();
             pin(dq);
-            add_dq(dq, steps - 1);
+            add_dq(dq, place_before);
         }
     }
 };

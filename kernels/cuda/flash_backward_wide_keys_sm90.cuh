@@ -80,10 +80,10 @@ struct backward_keys {
     }
 
     /* s: scores to P; a score that a query must not see gives 0. */
-    __device__ __forceinline__ void probabilities(int step)
+    __device__ __forceinline__ void probabilities(int step, int first_query)
     {
         scores_to_probabilities(s, (const float *)(block.smem + block.lse(step)) + 2 * column(), p.scale_log2);
-        const int first_query = block.step_slot(step).first_query, end = job().key_tile * BACKWARD_KEYS + BACKWARD_KEYS;
+        const int end = job().key_tile * BACKWARD_KEYS + BACKWARD_KEYS;
         if (end > p.seq_k || (CAUSAL && end - 1 > first_query + p.seq_k - p.seq_q))
             mask(first_query);
     }
@@ -133,10 +133,8 @@ struct backward_keys {
                     add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
             }
         }
-        if (p.turn) {
-            __syncwarp(); /* this warp has added */
-            arrive(block.added(step));
-        }
+        if (p.turn)
+            arrive(block.added(step)); /* this warp has added */
     }
 
     __device__ __forceinline__ void start_dv(uint32_t (&prob)[1][BM / 4], int step)
@@ -164,7 +162,7 @@ struct backward_keys {
             start_dp(step);
             wgmma_wait<1>();
             pin(s);
-            probabilities(step);
+            probabilities(step, block.step_slot(step).first_query);
             to_operand<T, PLANES, BM / 4>(prob, s);
             wgmma_wait<0>();
             pin(dp);

@@ -116,6 +116,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         v.next();
     };
     auto release_q = [&] {
+        __syncwarp(); /* Q in registers: every lane has read its own */
         if (leader)
             mbarrier_arrive(bar.q_empty(q.slot));
         q.next();

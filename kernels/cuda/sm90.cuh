@@ -33,10 +33,11 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-/* By one lane of a warp, all of which call it. Without a branch, for ptxas takes a loop that ends in one for a divergent one,
+/* By one lane of a warp, all of which call it and are done with what they have read or written before. Without a branch, for ptxas takes a loop that ends in one for a divergent one,
  * and keeps nothing of it in uniform registers. */
 __device__ __forceinline__ void mbarrier_arrive_by_warp(uint32_t bar)
 {
+    __syncwarp(); /* elect waits for the other lanes, but does not order their reads */
     asm volatile("{\n.reg .pred chosen;\n"
                  "elect.sync _|chosen, 0xffffffff;\n"
                  "@chosen mbarrier.arrive.shared::cta.b64 _, [%0];\n}\n" ::"r"(bar)
@@ -46,6 +47,7 @@ __device__ __forceinline__ void mbarrier_arrive_by_warp(uint32_t bar)
  * done before it is done for whoever waits there. */
 __device__ __forceinline__ void mbarrier_arrive_remote_by_warp(uint32_t bar)
 {
+    __syncwarp();
     asm volatile("{\n.reg .pred chosen;\n"
                  "elect.sync _|chosen, 0xffffffff;\n"
                  "@chosen mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n}\n" ::"r"(bar)

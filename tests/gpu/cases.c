@@ -110,17 +110,17 @@ static void add_many_heads(list *l)
 static void add_paired_tiles(list *l)
 {
     static const struct {
-        int seq_q, seq_k, head_dim, heads_kv;
+        int seq_q, seq_k, head_dim, heads_kv, group;
         bool causal;
-    } shapes[] = {{3100, 3100, 128, 14, true}, {3100, 3200, 80, 14, true}, {193, 257, 128, 44, false},
-                  {130, 384, 96, 44, false},   {129, 129, 80, 66, false},  {257, 200, 88, 66, false}};
+    } shapes[] = {{3100, 3100, 128, 14, 1, true}, {3900, 4000, 96, 9, 1, true}, {193, 257, 128, 44, 4, false},
+                  {130, 384, 96, 44, 5, false},   {193, 129, 80, 66, 7, false}, {129, 129, 104, 66, 4, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, shapes[i].causal);
         c.heads_kv = shapes[i].heads_kv;
-        c.heads = c.heads_kv * (c.causal ? 1 : 4);
+        c.heads = c.heads_kv * shapes[i].group;
         c.layout = (case_layout)(i % 3);
         c.repeats = i == 3;
-        c.small = shapes[i].seq_q == 129;
+        c.small = shapes[i].head_dim == 104;
         add_to(l, c, SB_FP16);
     }
 }

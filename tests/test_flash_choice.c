@@ -2,9 +2,11 @@
  * test_gpu meet every one of them. */
 #include "tests/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #ifdef HAVE_CUDA
+#include "kernels/cuda/cluster_split.h"
 #include "kernels/cuda/flash_backward_choice.h"
 #include "tests/gpu/cases.h"
 
@@ -70,6 +72,20 @@ static void one_head(void **state)
             }
 }
 
+/* The sum over rounds that split_time makes, and the average that it takes where there are many, meet. */
+static void rounds_become_an_average(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int split = 1, i = 0; split <= 8; split *= 2, i++) {
+            const int64_t many = 64 * (int64_t)clusters[i];
+            const double sum = split_time(many, 100, causal, 4, 5, split, clusters[i]),
+                         average = split_time(many + 1, 100, causal, 4, 5, split, clusters[i]);
+            assert_true(fabs(average / sum - 1) < 0.02);
+            assert_true(split_time(1, 100, causal, 4, 5, split, clusters[i]) == 4 + 100.0 / split);
+        }
+}
+
 /* Every kernel, and the wide one whole, shared and with several sums, serves some case of test_gpu. */
 static void cases_meet_every_kernel(void **state)
 {
@@ -104,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(long_rows_of_many_heads),
                                        cmocka_unit_test(short_rows_of_many_heads), cmocka_unit_test(one_head),
+                                       cmocka_unit_test(rounds_become_an_average),
                                        cmocka_unit_test(cases_meet_every_kernel)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

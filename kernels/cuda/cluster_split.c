@@ -26,7 +26,10 @@ const int *count_clusters(sb_context *ctx, const void *kernel, int threads, int 
 
 double split_time(int64_t jobs, int longest, bool causal, double first, double later, int split, int at_once)
 {
+    const int64_t many = 64 * (int64_t)at_once; /* so many rounds are level */
     const double each = (double)longest / split, fall = causal ? each / (double)jobs : 0;
+    if (jobs > many)
+        return first - later + (double)jobs * (later + (causal ? each / 2 : each)) / at_once;
     double time = 0;
     for (int64_t i = 0; i < jobs; i += 2 * at_once) {
         const int64_t next = i + at_once;

@@ -24,6 +24,9 @@ report *sample_report(const options *o, const char *path, bool resume);
 /* Writes case `index` with a value in every column, and a reason with commas and quotes when the status is not ok. */
 void sample_row(report *r, const options *o, size_t index, row_status status);
 
+/* The main of a program whose subject this build has not: one test, which is skipped. */
+int skip_program(void);
+
 /* For setup and teardown of a test or group: *state is the path of a new folder, removed with all that is in it. */
 int folder_create(void **state);
 int folder_remove(void **state);

@@ -1,4 +1,4 @@
-/* What the two main kernels of the Hopper backward share on the host: where things lie in the workspace. */
+/* What the main kernels of the Hopper backward share on the host: where things lie in the workspace. */
 #ifndef STEPBENCH_FLASH_BACKWARD_LAYOUT_H
 #define STEPBENCH_FLASH_BACKWARD_LAYOUT_H
 
@@ -8,7 +8,7 @@
 
 /* Offsets are 256-byte aligned; all but `planes` are the same whichever kernel runs. */
 struct flash_backward_layout {
-    int rows, blocks, padded_dim; /* rows of lse2 and delta of a head; query blocks; 64 or 128 */
+    int rows, blocks, padded_dim; /* rows of lse2 and delta of a head; query blocks; columns of dQ's sums */
     int sums;                     /* of dQ, one after the other; several only for the wide kernel, if deterministic */
     size_t lse2, delta, dq_sum;
     size_t next_job, turn, turn_end; /* one number; one for each query block of each sum, at least two. Zeros before */

@@ -106,7 +106,7 @@ struct finish_params {
  * ptxas leaves them so if it need not make room for more than two blocks a multiprocessor. */
 template <class MEM, bool MANY>
 struct finish_shape {
-    static constexpr bool TRANSPOSED = !MEM::DQ_ROWS, BY_D = MEM::DP == 128; /* what a group has: see backward_memory */
+    static constexpr bool TRANSPOSED = !MEM::DQ_ROWS, BY_D = MEM::DQ_BY_D; /* what a group has: see backward_memory */
     static constexpr int QUERIES = MEM::tile_q::ROWS, FRAGMENTS = MEM::DQ / 4; /* of a thread in a query block */
     static constexpr int OWN = MANY ? 1 : FRAGMENTS, PIECES = FRAGMENTS / OWN, AT_ONCE = MANY ? 8 : 1;
     /* what a block gathers: queries and columns of d, in the order of the groups that have them */

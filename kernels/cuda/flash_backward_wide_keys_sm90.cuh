@@ -16,7 +16,6 @@ struct backward_keys {
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
     using tile_ds = typename mem::tile_ds;
-    static constexpr int COLUMNS = D;
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps;
@@ -72,9 +71,9 @@ struct backward_keys {
         if constexpr (mem::DQ_ROWS) {
             mma_dq_rows<T, tile_ds, D / 2>(dq, block.ds_tile(step), block.base + (wg == 0 ? mem::K : mem::K2), 0);
         } else {
-            constexpr bool BY_D = mem::DP == 128; /* a group has 64 rows of d, else half of the queries */
-            mma_dq<T, tile_kv, tile_ds, 2 * mem::DQ>(dq, block.base + mem::K + (BY_D ? wg * tile_kv::PANEL_BYTES : 0),
-                                                     block.ds_tile(step) + (BY_D ? 0 : wg * (BM / 2) * ROW_BYTES));
+            mma_dq<T, tile_kv, tile_ds, 2 * mem::DQ>(
+                dq, block.base + mem::K + (mem::DQ_BY_D ? wg * tile_kv::PANEL_BYTES : 0),
+                block.ds_tile(step) + (mem::DQ_BY_D ? 0 : wg * (BM / 2) * ROW_BYTES));
         }
         wgmma_commit();
     }
@@ -119,7 +118,7 @@ struct backward_keys {
     {
         if (p.turn)
             mbarrier_wait(block.turn_here(step), block.turn_parity(step));
-        if (mem::DQ_ROWS || (mem::DP == 128 ? wg * 64 : 0) + warp * 16 < p.head_dim) {
+        if (mem::DQ_ROWS || (mem::DQ_BY_D ? wg * 64 : 0) + warp * 16 < p.head_dim) {
             const int place = block.step_slot(step).place;
             float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + wg) * (mem::DQ * 128) +
                                (warp * 32 + lane_asked()) * 4;

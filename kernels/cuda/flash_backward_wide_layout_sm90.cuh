@@ -50,8 +50,8 @@ struct backward_memory {
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
     /* dQ of a group: all queries of a step, and half of d, if both fit; else dQ^T, 64 rows of d, or half of the queries */
-    static constexpr bool DQ_ROWS = PLANES == 1 && DP == 128;
-    static constexpr int DQ = (DQ_ROWS ? D / 2 : DP == 128 ? BM : BM / 2) / 2; /* accumulators of a thread */
+    static constexpr bool DQ_BY_D = DP == 128, DQ_ROWS = PLANES == 1 && DQ_BY_D;
+    static constexpr int DQ = (DQ_ROWS ? D / 2 : DQ_BY_D ? BM : BM / 2) / 2; /* accumulators of a thread */
     /* K as the second group's dQ needs it: from half of d on, which is a panel of K or a tile of its own */
     static constexpr bool HAS_K2 = DQ_ROWS && D < 128;
     using tile_k2 = tile<1, BACKWARD_KEYS, 64>;

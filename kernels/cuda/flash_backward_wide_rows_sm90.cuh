@@ -49,13 +49,13 @@ __device__ __forceinline__ float merge_key_rows(uint32_t part_addr, int rank, OU
  * Fragments alone would write 16 bytes of each of eight rows at a time. */
 template <class KEYS, class T>
 __device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
-                                                const float (&x)[KEYS::COLUMNS / 2], float scale, T *head,
+                                                const float (&x)[KEYS::mem::COLUMNS / 2], float scale, T *head,
                                                 int64_t stride_s)
 {
     using mem = typename KEYS::mem;
     const int lane = lane_asked(), corner = mem::V + (keys.wg * 64 + keys.warp * 16) * ROW_BYTES;
 #pragma unroll
-    for (int j = 0; j < KEYS::COLUMNS / 8; j += 2)
+    for (int j = 0; j < KEYS::mem::COLUMNS / 8; j += 2)
         store_matrix4(keys.block.base + corner + j / 8 * mem::tile_kv::PANEL_BYTES + lane % 16 * ROW_BYTES +
                           ((j % 8 + lane / 16) ^ lane % 8) * 16,
                       pack(T(), x[4 * j] * scale, x[4 * j + 1] * scale),
@@ -80,7 +80,7 @@ __device__ __forceinline__ void store_warp_rows(const backward_params &p, const 
 /* Accumulators of a thread to rows of an fp32 tensor. */
 template <class KEYS>
 __device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
-                                                const float (&x)[KEYS::COLUMNS / 2], float scale, float *head,
+                                                const float (&x)[KEYS::mem::COLUMNS / 2], float scale, float *head,
                                                 int64_t stride_s)
 {
 #pragma unroll
@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_warp_rows(const backward_params &p, const 
         if (row >= p.seq_k)
             continue;
 #pragma unroll
-        for (int j = 0; j < KEYS::COLUMNS / 8; j++)
+        for (int j = 0; j < KEYS::mem::COLUMNS / 8; j++)
             if (8 * j < p.head_dim)
                 store_pair(head + row * stride_s + 8 * j + keys.column(), x[4 * j + 2 * r] * scale,
                            x[4 * j + 2 * r + 1] * scale);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void store_key_rows(const backward_params &p, const K
                                keys.column(),
                      *const part_dv = part_dk + mem::MERGE_DV / 4;
 #pragma unroll
-        for (int j = 0; j < KEYS::COLUMNS / 8; j++) {
+        for (int j = 0; j < KEYS::mem::COLUMNS / 8; j++) {
             store_pair(part_dk + 8 * j, keys.dk[4 * j + 2 * r], keys.dk[4 * j + 2 * r + 1]);
             store_pair(part_dv + 8 * j, keys.dv[4 * j + 2 * r], keys.dv[4 * j + 2 * r + 1]);
         }

@@ -136,6 +136,14 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N])
                  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB))
 
+/* One of these, of the type T. */
+#define WGMMA_TYPED(INSTRUCTION)                                                                                 \
+    do {                                                                                                         \
+        if constexpr (is_bf16<T>::value)                                                                         \
+            INSTRUCTION("bf16");                                                                                 \
+        else                                                                                                     \
+            INSTRUCTION("f16");                                                                                  \
+    } while (0)
 /* clang-format on */
 
 template <class T>
@@ -152,21 +160,12 @@ template <class T, int N, int TA, int TB>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
 {
     static_assert(N == 32 || N == 64 || N == 128, "no such wgmma here");
-    if constexpr (is_bf16<T>::value) {
-        if constexpr (N == 32)
-            WGMMA_SS_32("bf16");
-        else if constexpr (N == 64)
-            WGMMA_SS_64("bf16");
-        else
-            WGMMA_SS_128("bf16");
-    } else {
-        if constexpr (N == 32)
-            WGMMA_SS_32("f16");
-        else if constexpr (N == 64)
-            WGMMA_SS_64("f16");
-        else
-            WGMMA_SS_128("f16");
-    }
+    if constexpr (N == 32)
+        WGMMA_TYPED(WGMMA_SS_32);
+    else if constexpr (N == 64)
+        WGMMA_TYPED(WGMMA_SS_64);
+    else
+        WGMMA_TYPED(WGMMA_SS_128);
 }
 
 /* A from registers, B from shared memory. */
@@ -174,21 +173,12 @@ template <class T, int N, int TB>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate)
 {
     static_assert(N == 32 || N == 64 || N == 128, "no such wgmma here");
-    if constexpr (is_bf16<T>::value) {
-        if constexpr (N == 32)
-            WGMMA_RS_32("bf16");
-        else if constexpr (N == 64)
-            WGMMA_RS_64("bf16");
-        else
-            WGMMA_RS_128("bf16");
-    } else {
-        if constexpr (N == 32)
-            WGMMA_RS_32("f16");
-        else if constexpr (N == 64)
-            WGMMA_RS_64("f16");
-        else
-            WGMMA_RS_128("f16");
-    }
+    if constexpr (N == 32)
+        WGMMA_TYPED(WGMMA_RS_32);
+    else if constexpr (N == 64)
+        WGMMA_TYPED(WGMMA_RS_64);
+    else
+        WGMMA_TYPED(WGMMA_RS_128);
 }
 
 } // namespace sm90

@@ -75,45 +75,23 @@ namespace sm90
 template <class T, int N, int TB>
 __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
 {
-    constexpr bool BF16 = is_bf16<T>::value;
     if constexpr (N == 40) {
-        if constexpr (BF16)
-            WGMMA_WIDE_40("bf16");
-        else
-            WGMMA_WIDE_40("f16");
+        WGMMA_TYPED(WGMMA_WIDE_40);
     } else if constexpr (N == 48) {
-        if constexpr (BF16)
-            WGMMA_WIDE_48("bf16");
-        else
-            WGMMA_WIDE_48("f16");
+        WGMMA_TYPED(WGMMA_WIDE_48);
     } else if constexpr (N == 96) {
-        if constexpr (BF16)
-            WGMMA_WIDE_96("bf16");
-        else
-            WGMMA_WIDE_96("f16");
+        WGMMA_TYPED(WGMMA_WIDE_96);
     } else if constexpr (N <= 128) {
         wgmma<T, N, 0, TB>(d, a, b, accumulate);
     } else if constexpr (N == 160) {
-        if constexpr (BF16)
-            WGMMA_WIDE_160("bf16");
-        else
-            WGMMA_WIDE_160("f16");
+        WGMMA_TYPED(WGMMA_WIDE_160);
     } else if constexpr (N == 192) {
-        if constexpr (BF16)
-            WGMMA_WIDE_192("bf16");
-        else
-            WGMMA_WIDE_192("f16");
+        WGMMA_TYPED(WGMMA_WIDE_192);
     } else if constexpr (N == 200) {
-        if constexpr (BF16)
-            WGMMA_WIDE_200("bf16");
-        else
-            WGMMA_WIDE_200("f16");
+        WGMMA_TYPED(WGMMA_WIDE_200);
     } else {
         static_assert(N == 256, "no such wgmma here");
-        if constexpr (BF16)
-            WGMMA_WIDE_256("bf16");
-        else
-            WGMMA_WIDE_256("f16");
+        WGMMA_TYPED(WGMMA_WIDE_256);
     }
 }
 
@@ -121,30 +99,17 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_
 template <class T, int N, int TB>
 __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate)
 {
-    constexpr bool BF16 = is_bf16<T>::value;
     if constexpr (N == 32 || N == 64 || N == 128) {
         wgmma<T, N, TB>(d, a, b, accumulate);
     } else if constexpr (N == 16) {
-        if constexpr (BF16)
-            WGMMA_WIDE_RS_16("bf16");
-        else
-            WGMMA_WIDE_RS_16("f16");
+        WGMMA_TYPED(WGMMA_WIDE_RS_16);
     } else if constexpr (N == 80) {
-        if constexpr (BF16)
-            WGMMA_WIDE_RS_80("bf16");
-        else
-            WGMMA_WIDE_RS_80("f16");
+        WGMMA_TYPED(WGMMA_WIDE_RS_80);
     } else if constexpr (N == 96) {
-        if constexpr (BF16)
-            WGMMA_WIDE_RS_96("bf16");
-        else
-            WGMMA_WIDE_RS_96("f16");
+        WGMMA_TYPED(WGMMA_WIDE_RS_96);
     } else {
         static_assert(N == 256, "no such wgmma here");
-        if constexpr (BF16)
-            WGMMA_WIDE_RS_256("bf16");
-        else
-            WGMMA_WIDE_RS_256("f16");
+        WGMMA_TYPED(WGMMA_WIDE_RS_256);
     }
 }
 

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
         block.init_pair_barriers();
         backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL>(p, wide);
     }
-    cluster_sync();
+    cluster_sync_shared();
     let_next_kernel_start();
 
     if (warpgroup == 0) {

@@ -33,8 +33,8 @@ __device__ __forceinline__ void mbarrier_arrive(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-/* By one lane of a warp, all of which call it and are done with what they have read or written before. Without a branch, for ptxas takes a loop that ends in one for a divergent one,
- * and keeps nothing of it in uniform registers. */
+/* By one lane of a warp, all of which call it and are done with what they have read or written before. Without a branch, for
+ * ptxas takes a loop that ends in one for a divergent one, and keeps nothing of it in uniform registers. */
 __device__ __forceinline__ void mbarrier_arrive_by_warp(uint32_t bar)
 {
     __syncwarp(); /* elect waits for the other lanes, but does not order their reads */
@@ -43,14 +43,15 @@ __device__ __forceinline__ void mbarrier_arrive_by_warp(uint32_t bar)
                  "@chosen mbarrier.arrive.shared::cta.b64 _, [%0];\n}\n" ::"r"(bar)
                  : "memory");
 }
-/* The same at a barrier of another block of the cluster: bar is an address that cluster_map gave. What this thread knows to be
- * done before it is done for whoever waits there. */
+/* The same at a barrier of another block of the cluster: bar is an address that cluster_map gave. Only for what products have
+ * read: relaxed, it shows nothing that this thread has written, and reads that wgmma_wait has waited for cannot be overtaken.
+ * (A release to the cluster is a MEMBAR.ALL.GPU, half a microsecond at best.) */
 __device__ __forceinline__ void mbarrier_arrive_remote_by_warp(uint32_t bar)
 {
     __syncwarp();
     asm volatile("{\n.reg .pred chosen;\n"
                  "elect.sync _|chosen, 0xffffffff;\n"
-                 "@chosen mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n}\n" ::"r"(bar)
+                 "@chosen mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];\n}\n" ::"r"(bar)
                  : "memory");
 }
 __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity)

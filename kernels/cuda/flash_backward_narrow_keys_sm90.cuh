@@ -19,6 +19,7 @@ struct narrow_keys {
     const narrow_block block;
     const int group; /* 0: keys 0 to 63 of the tile, 1: 64 to 127 */
     float s[32], dp[32], dk[32], dv[32];
+    query_numbers<32> lse2, delta;
     uint32_t v[4][4], prob[1][16], ds[1][16];
     unsigned n, step;   /* this job and this step, counted over the life of the block */
     int i, begin, left; /* query block of the step; first that this group does not pass; steps left of the job */
@@ -88,7 +89,8 @@ struct narrow_keys {
     /* P of the step, in s and as operand; a score that a query must not see gives 0. */
     __device__ __forceinline__ void probabilities()
     {
-        scores_to_probabilities(s, (const float *)(block.smem + block.lse(step)) + 2 * column(), p.scale_log2);
+        scores_to_exponents(s, lse2, p.scale_log2);
+        exponentials(s);
         if (i * NARROW_ROWS < mask_below)
             mask();
         to_operand<T, 1, 16>(prob, s);
@@ -114,7 +116,7 @@ struct narrow_keys {
     /* dS of the step, as operand. */
     __device__ __forceinline__ void gradient()
     {
-        to_score_gradient(dp, s, (const float *)(block.smem + block.delta(step)) + 2 * column());
+        to_score_gradient(dp, s, delta);
         to_operand<T, 1, 16>(ds, dp);
     }
     /* ... to dS[query][key] by transposing stores. */
@@ -190,12 +192,14 @@ struct narrow_keys {
             int accumulate = 0; /* a job's first products are not added to anything */
             unsigned before = step;
             for (;;) {
+                lse2.load((const float *)(block.smem + block.lse(step)) + 2 * column());
                 wgmma_wait<1>(); /* S; dV of the step before */
                 pin(s);
                 if (accumulate)
                     arrive(block.do_empty(before));
                 probabilities();
                 start_dv(accumulate);
+                delta.load((const float *)(block.smem + block.delta(step)) + 2 * column());
                 wgmma_wait<1>(); /* dP; dK of the step before */
                 pin(dp);
                 if (accumulate)

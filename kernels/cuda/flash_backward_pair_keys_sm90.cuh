@@ -63,10 +63,12 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
             this->start_scores(step);
             this->start_dp(step);
+            this->load_lse(step);
             wgmma_wait<1>();
             pin(s);
             this->probabilities(step, u * PAIR_ROWS);
             to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
+            pin(prob[0]); /* not later, when dP is waited for */
             wgmma_wait<0>();
             pin(dp);
             this->gradient(step);

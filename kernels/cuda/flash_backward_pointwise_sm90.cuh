@@ -9,18 +9,40 @@
 namespace flash_sm90
 {
 
-/* s: scores to P. */
+/* lse2 or delta of a thread's queries. Loaded before the wait for the product that they belong to they are there in time: among
+ * products, which read shared memory as fast as it goes, a load takes hundreds of clocks. */
 template <int N>
-__device__ __forceinline__ void scores_to_probabilities(float (&s)[N], const float *lse2, float scale_log2)
+struct query_numbers {
+    float4 x[N / 8];
+
+    __device__ __forceinline__ void load(const float *from)
+    {
+#pragma unroll
+        for (int j = 0; j < N / 8; j++)
+            x[j] = *(const float4 *)(from + 16 * j);
+    }
+    /* For the i-th accumulator. */
+    __device__ __forceinline__ float of(int i) const
+    {
+        const float pair[4] = {x[i / 8].x, x[i / 8].y, x[i / 8].z, x[i / 8].w};
+        return pair[i % 8 / 4 * 2 + i % 2];
+    }
+};
+
+/* s: scores to P, in two parts: lse2 is not needed after the first. */
+template <int N>
+__device__ __forceinline__ void scores_to_exponents(float (&s)[N], const query_numbers<N> &lse2, float scale_log2)
 {
 #pragma unroll
-    for (int j = 0; j < N / 8; j++) {
-        const float4 l = *(const float4 *)(lse2 + 16 * j);
-        const float pair[4] = {l.x, l.y, l.z, l.w};
+    for (int i = 0; i < N; i++)
+        s[i] = fmaf(s[i], scale_log2, -lse2.of(i));
+}
+template <int N>
+__device__ __forceinline__ void exponentials(float (&s)[N])
+{
 #pragma unroll
-        for (int e = 0; e < 8; e++)
-            s[8 * j + e] = exp2_approx(fmaf(s[8 * j + e], scale_log2, -pair[e / 4 * 2 + e % 2]));
-    }
+    for (int i = 0; i < N; i++)
+        s[i] = exp2_approx(s[i]);
 }
 
 /* Queries before limit[r], counted from the thread's first, do not see its key r: their P is 0. */
@@ -37,16 +59,11 @@ __device__ __forceinline__ void mask_queries(float (&s)[N], const int (&limit)[2
 
 /* dp: to dS = P (dP - delta). */
 template <int N>
-__device__ __forceinline__ void to_score_gradient(float (&dp)[N], const float (&p)[N], const float *delta)
+__device__ __forceinline__ void to_score_gradient(float (&dp)[N], const float (&p)[N], const query_numbers<N> &delta)
 {
 #pragma unroll
-    for (int j = 0; j < N / 8; j++) {
-        const float4 d = *(const float4 *)(delta + 16 * j);
-        const float pair[4] = {d.x, d.y, d.z, d.w};
-#pragma unroll
-        for (int e = 0; e < 8; e++)
-            dp[8 * j + e] = p[8 * j + e] * (dp[8 * j + e] - pair[e / 4 * 2 + e % 2]);
-    }
+    for (int i = 0; i < N; i++)
+        dp[i] = p[i] * (dp[i] - delta.of(i));
 }
 
 /* Where a lane's row and 16-byte chunk lie when a warp's 16 columns of 16 rows go to a panel by transposing stores. */

@@ -1,4 +1,5 @@
 /* One attention problem through every op: right within the bounds, nothing else written, the same on every run. */
+#include "tests/gpu/forced_kernels.h"
 #include "tests/gpu/judge.h"
 
 #include "common/core/check.h"
@@ -234,10 +235,38 @@ static bool is_supported(const runner *r, problem *p, const sb_attention_op *op)
     return op->supported(r->ctx, &p->a) == SB_OK;
 }
 
+/* What the unfused op was wrong by, if it was right. */
+typedef struct baseline {
+    bool known;
+    double errors[T_COUNT];
+} baseline;
+
+static void run_op(runner *r, problem *p, const sb_attention_op *op, const char *wanted, baseline *unfused)
+{
+    const bool is_baseline = strcmp(op->name, "unfused") == 0;
+    const bool rule_applies = judge_is_flash(op->name) && unfused->known && sb_dtype_bytes(p->a.dtype) == 2;
+    double errors[T_COUNT] = {0};
+    if (!is_wanted(wanted, op->name) && !(is_baseline && wanted && judge_is_flash(wanted)))
+        return;
+    phase_set("%s %s %s", op->name, case_dtype_names[p->a.dtype], p->c->name);
+    if (!is_supported(r, p, op)) {
+        tally *t = runner_tally(r, op->name, case_dtype_names[p->a.dtype]);
+        t->skipped++;
+        snprintf(t->skip_reason, sizeof t->skip_reason, "%.200s", sb_last_message());
+        return;
+    }
+    const bool ok = test_op(r, p, op, rule_applies ? unfused->errors : NULL, errors);
+    if (is_baseline) {
+        memcpy(unfused->errors, errors, sizeof errors);
+        unfused->known = ok;
+    }
+    if (is_wanted(wanted, op->name))
+        count(r, p, op->name, ok, errors);
+}
+
 void run_attention(runner *r, problem *p, const char *wanted)
 {
-    double unfused[T_COUNT] = {0};
-    bool have_unfused = false;
+    baseline unfused = {0};
     if (problem_cpu_affordable(p)) {
         problem_finish(p);
         if (is_wanted(wanted, "reference") && r->kernels != sb_kernels_cpu())
@@ -249,25 +278,8 @@ void run_attention(runner *r, problem *p, const char *wanted)
         ask_reference(r, p, out, p->lse);
         problem_finish(p);
     }
-    for (const sb_attention_op *op = r->kernels->attention; op->name; op++) {
-        const bool is_baseline = strcmp(op->name, "unfused") == 0;
-        const bool rule_applies = judge_is_flash(op->name) && have_unfused && sb_dtype_bytes(p->a.dtype) == 2;
-        double errors[T_COUNT] = {0};
-        if (!is_wanted(wanted, op->name) && !(is_baseline && wanted && judge_is_flash(wanted)))
-            continue;
-        phase_set("%s %s %s", op->name, case_dtype_names[p->a.dtype], p->c->name);
-        if (!is_supported(r, p, op)) {
-            tally *t = runner_tally(r, op->name, case_dtype_names[p->a.dtype]);
-            t->skipped++;
-            snprintf(t->skip_reason, sizeof t->skip_reason, "%.200s", sb_last_message());
-            continue;
-        }
-        const bool ok = test_op(r, p, op, rule_applies ? unfused : NULL, errors);
-        if (is_baseline) {
-            memcpy(unfused, errors, sizeof unfused);
-            have_unfused = ok;
-        }
-        if (is_wanted(wanted, op->name))
-            count(r, p, op->name, ok, errors);
-    }
+    for (const sb_attention_op *op = r->kernels->attention; op->name; op++)
+        run_op(r, p, op, wanted, &unfused);
+    for (const sb_attention_op *op = forced_kernels; op->name && r->kernels != sb_kernels_cpu(); op++)
+        run_op(r, p, op, wanted, &unfused);
 }

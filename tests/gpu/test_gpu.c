@@ -1,6 +1,6 @@
 /* Attention and the basic ops of CUDA against the CPU's fp64 reference: odd shapes, masks, head groups, layouts, hard
- * values, dtypes; nothing written outside of the outputs; the same bits on every run. Prints a line for each failure
- * and a table.
+ * values, dtypes; nothing written outside of the outputs; the same bits on every run. flash_wide, _narrow and _pair are the
+ * backward kernels that flash chooses from on Hopper. Prints a line for each failure and a table.
  *
  * Run: build/tests/gpu/test_gpu [--small] [--op NAME] [--dtype NAME] [--case TEXT] [--list] [--device cuda|cpu]
  * Exit code 0, 2 for bad input, 3 when a case failed, 77 when there is no GPU. */
@@ -55,8 +55,9 @@ static void run_cases(runner *r, const arguments *x, const test_case *cases, int
 
 int main(int argc, char **argv)
 {
-    static const char *const ops[] = {"unfused", "fused",       "flash", "flash_portable", "reference",
-                                      "gemm",    "fill_normal", "copy",  "nothing",        NULL};
+    static const char *const ops[] = {"unfused",      "fused",      "flash",     "flash_portable", "flash_wide",
+                                      "flash_narrow", "flash_pair", "reference", "gemm",           "fill_normal",
+                                      "copy",         "nothing",    NULL};
     static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32", "bytes", NULL};
     program_name_set(argv[0]);
     const arguments x = arguments_parse(argc, argv, ops, dtypes);

@@ -1,0 +1,11 @@
+/* The main kernels of the Hopper flash backward as ops of their own, whatever the choice by shape would be: so every case
+ * tests each of them that takes it, small cases for compute-sanitizer among them. */
+#ifndef STEPBENCH_TESTS_GPU_FORCED_KERNELS_H
+#define STEPBENCH_TESTS_GPU_FORCED_KERNELS_H
+
+#include "kernels/kernels.h"
+
+/* "flash_wide", "flash_narrow", "flash_pair"; the table ends with a NULL name, at once in a build without CUDA. */
+extern const sb_attention_op forced_kernels[];
+
+#endif

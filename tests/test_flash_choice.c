@@ -27,7 +27,13 @@ static sb_attention problem(int batch, int heads, int heads_kv, int seq, int hea
 static flash_backward_choice choice(sb_attention a, bool deterministic)
 {
     a.deterministic = deterministic;
-    return flash_backward_choose(&a, sms, clusters);
+    return flash_backward_choose(&a, FLASH_BACKWARD_CHOSEN, sms, clusters);
+}
+
+static flash_backward_choice forced(sb_attention a, flash_backward_kernel kernel)
+{
+    a.deterministic = true;
+    return flash_backward_choose(&a, kernel, sms, clusters);
 }
 
 static void long_rows_of_many_heads(void **state)
@@ -37,7 +43,7 @@ static void long_rows_of_many_heads(void **state)
                        fp32 = problem(1, 16, 16, 16384, 128, true, SB_FP32),
                        narrow = problem(1, 16, 16, 16384, 64, true, SB_FP16);
     assert_int_equal(choice(wide, false).kernel, FLASH_BACKWARD_PAIR);
-    assert_int_equal(choice(wide, true).kernel, FLASH_BACKWARD_WIDE);
+    assert_int_equal(choice(wide, true).kernel, FLASH_BACKWARD_PAIR);
     assert_int_equal(choice(fp32, false).kernel, FLASH_BACKWARD_WIDE);
     assert_int_equal(choice(narrow, false).kernel, FLASH_BACKWARD_NARROW);
     assert_int_equal(choice(narrow, true).kernel, FLASH_BACKWARD_NARROW);
@@ -53,6 +59,10 @@ static void short_rows_of_many_heads(void **state)
     assert_int_equal(choice(problem(8, 16, 16, 2048, 96, false, SB_FP16), false).kernel, FLASH_BACKWARD_PAIR);
     assert_int_equal(choice(problem(8, 16, 16, 8192, 80, true, SB_FP16), false).kernel, FLASH_BACKWARD_WIDE);
     assert_int_equal(choice(problem(4, 25, 25, 1024, 64, true, SB_BF16), false).kernel, FLASH_BACKWARD_NARROW);
+    for (int d = 80; d <= 128; d += 16) {
+        assert_int_equal(choice(problem(8, 16, 16, 2048, d, true, SB_BF16), true).kernel, FLASH_BACKWARD_WIDE);
+        assert_int_equal(choice(problem(8, 16, 16, 2048, d, true, SB_BF16), true).sums, 1);
+    }
 }
 
 /* Few key tiles are shared by clusters, and by several sums of dQ in turns. */
@@ -72,6 +82,36 @@ static void one_head(void **state)
             }
 }
 
+/* With more key tiles than multiprocessors nobody shares one. In turns pairs then have several sums, too. */
+static void one_long_head(void **state)
+{
+    (void)state;
+    for (int seq = 32768; seq <= 65536; seq *= 2)
+        for (int d = 80; d <= 128; d += 16) {
+            const sb_attention a = problem(1, 1, 1, seq, d, true, SB_BF16);
+            for (int deterministic = 0; deterministic < 2; deterministic++)
+                assert_int_equal(choice(a, deterministic).kernel, FLASH_BACKWARD_PAIR);
+            assert_int_equal(choice(a, true).sums, seq == 32768 ? 4 : 2);
+        }
+}
+
+/* A kernel that is asked for runs as suits it best, and has no more sums than adders. */
+static void asked_for(void **state)
+{
+    (void)state;
+    const sb_attention a = problem(1, 1, 1, 1024, 128, true, SB_BF16),
+                       many = problem(2, 9, 3, 1100, 128, false, SB_FP16);
+    const flash_backward_choice wide = forced(a, FLASH_BACKWARD_WIDE), pair = forced(a, FLASH_BACKWARD_PAIR),
+                                narrow = forced(a, FLASH_BACKWARD_NARROW);
+    assert_true(wide.kernel == FLASH_BACKWARD_WIDE && wide.split > 1 && wide.sums == 8);
+    assert_true(pair.kernel == FLASH_BACKWARD_PAIR && pair.sums == 4);
+    assert_true(narrow.kernel == FLASH_BACKWARD_NARROW && narrow.sums == 1);
+    assert_int_equal(flash_backward_choose(&a, FLASH_BACKWARD_PAIR, sms, clusters).sums, 1); /* not deterministic */
+    assert_int_equal(flash_backward_most_sums(&many, FLASH_BACKWARD_WIDE), 9);
+    assert_int_equal(flash_backward_most_sums(&many, FLASH_BACKWARD_PAIR), 5);
+    assert_int_equal(flash_backward_most_sums(&many, FLASH_BACKWARD_NARROW), 1);
+}
+
 /* The sum over rounds that split_time makes, and the average that it takes where there are many, meet. */
 static void rounds_become_an_average(void **state)
 {
@@ -86,11 +126,11 @@ static void rounds_become_an_average(void **state)
         }
 }
 
-/* Every kernel, and the wide one whole, shared and with several sums, serves some case of test_gpu. */
+/* Every kernel, the wide one whole, shared and with several sums, and pairs in turns, serves some case of test_gpu. */
 static void cases_meet_every_kernel(void **state)
 {
     (void)state;
-    enum { ONE_BLOCK, SHARED, SUMS, NARROW, PAIR, KINDS };
+    enum { ONE_BLOCK, SHARED, SUMS, NARROW, PAIR, PAIR_TURNS, KINDS };
     int met[KINDS][SB_FP32 + 1] = {0}, n;
     test_case *const cases = cases_create(&n);
     for (int i = 0; i < n; i++)
@@ -101,8 +141,9 @@ static void cases_meet_every_kernel(void **state)
             if (t->head_dim > 128 || t->dtype == SB_TF32)
                 continue;
             const flash_backward_choice c = choice(a, deterministic);
+            const bool turns = deterministic && c.sums < flash_backward_most_sums(&a, c.kernel);
             met[c.kernel == FLASH_BACKWARD_NARROW ? NARROW
-                : c.kernel == FLASH_BACKWARD_PAIR ? PAIR
+                : c.kernel == FLASH_BACKWARD_PAIR ? (turns ? PAIR_TURNS : PAIR)
                 : c.sums > 1                      ? SUMS
                 : c.split > 1                     ? SHARED
                                                   : ONE_BLOCK][t->dtype]++;
@@ -111,7 +152,7 @@ static void cases_meet_every_kernel(void **state)
     for (int kind = 0; kind < KINDS; kind++) {
         assert_true(met[kind][SB_BF16] > 0);
         assert_true(met[kind][SB_FP16] > 0);
-        assert_true(kind == NARROW || kind == PAIR || met[kind][SB_FP32] > 0);
+        assert_true(kind == NARROW || kind >= PAIR || met[kind][SB_FP32] > 0);
     }
     assert_true(met[PAIR][SB_BF16] >= 6); /* each width, causal or not */
 }
@@ -119,7 +160,10 @@ static void cases_meet_every_kernel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(long_rows_of_many_heads),
-                                       cmocka_unit_test(short_rows_of_many_heads), cmocka_unit_test(one_head),
+                                       cmocka_unit_test(short_rows_of_many_heads),
+                                       cmocka_unit_test(one_head),
+                                       cmocka_unit_test(one_long_head),
+                                       cmocka_unit_test(asked_for),
                                        cmocka_unit_test(rounds_become_an_average),
                                        cmocka_unit_test(cases_meet_every_kernel)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,18 @@
 
 #include "kernels/cuda/cluster_split.h"
 
+/* What the models know from an H200, in steps of the wide kernel: what starting a job takes, a step, and in turns giving one
+ * on. A hand-over of the wide kernel is by a simulation of the turns that gives the measured times of one sum; that of pairs
+ * is taken to be the same: half as many bytes to wait for, and the same way through L2. */
+static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* of its longer ones */, WIDE_HAND_OVER = 0.7;
+static const double PAIR_START = 3.5, PAIR_HAND_OVER = 0.7;
+static const double NARROW_START = 1.3, NARROW_STEP = 0.98, NARROW_HAND_OVER = 0.45;
+/* Where there is less to add, a step of a pair gains less. */
+static double pair_step(int head_dim)
+{
+    return head_dim <= 80 ? 0.98 : head_dim <= 96 ? 0.95 : 0.94;
+}
+
 /* The parts of a problem that the models need. */
 typedef struct work {
     int key_tiles, query_blocks;
@@ -14,6 +26,12 @@ typedef struct work {
 int flash_backward_key_tiles(const sb_attention *a)
 {
     return (a->seq_k + FLASH_BACKWARD_KEYS - 1) / FLASH_BACKWARD_KEYS;
+}
+
+int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel)
+{
+    const int key_tiles = flash_backward_key_tiles(a);
+    return kernel == FLASH_BACKWARD_NARROW ? 1 : kernel == FLASH_BACKWARD_PAIR ? (key_tiles + 1) / 2 : key_tiles;
 }
 
 int flash_backward_step_rows(const sb_attention *a)
@@ -57,82 +75,84 @@ static work measure(const sb_attention *a)
     return w;
 }
 
-/* How many others of its head add to a query block while the first of `at_once` key tiles does. */
-static int row_behind(int key_tiles, int at_once, int section)
+/* How many others of its head's `adders` (key tiles, or pairs) add to a query block while the first of `at_once` does. */
+static int row_behind(int adders, int at_once, int section)
 {
-    const int row = at_once / section < key_tiles ? at_once / section : key_tiles;
+    const int row = at_once / section < adders ? at_once / section : adders;
     return row > 1 ? row - 1 : 0;
 }
 
-/* Deterministic: how many sums of dQ are best, and the steps they cost. The key tiles of a head that run at once add to a
- * query block one after the other, and the last of them is late by a hand-over for each before it: 0.7 of a step, by a
- * simulation of the turns that gives the measured times of one sum. With n sums these rows are n times shorter, and with one
- * for each key tile nobody waits. But the pass after reads each of them at about 3.5 TB/s: in the time of a step 256 query
- * blocks of 32 KB, fp32 750 of 16 KB. When causal, early query blocks have fewer than n. The pass itself, which the narrow
- * kernel does not need in turns, is a step. */
-static double choose_sums(const sb_attention *a, const work *w, int at_once, int *sums)
+/* Deterministic: how many sums of dQ are best, and the steps they cost. The adders of a head that run at once add to a query
+ * block one after the other, and the last of them is late by a hand-over for each before it. With n sums these rows are n
+ * times shorter, and with one for each adder nobody waits. But the pass after reads each of them at about 3.5 TB/s: in the
+ * time of a step 256 query blocks of 32 KB, fp32 750 of 16 KB. When causal, early query blocks have fewer than n. The pass
+ * itself, which the narrow kernel does not need in turns, is a step. */
+static double choose_sums(const sb_attention *a, const work *w, double hand_over, int at_once,
+                          flash_backward_choice *choice)
 {
-    const double hand_over = 0.7, read_in_a_step = a->dtype == SB_FP32 ? 750 : 256;
+    const double read_in_a_step = a->dtype == SB_FP32 ? 750 : 256;
     const int64_t most_bytes = 64 << 20;
-    const int behind = row_behind(w->key_tiles, at_once, flash_backward_wide_section(a));
+    const int adders = flash_backward_most_sums(a, choice->kernel);
+    const int behind = row_behind(adders, at_once, flash_backward_wide_section(a));
     const double blocks = (double)a->batch * a->heads * w->query_blocks;
     const double bytes = blocks * flash_backward_step_rows(a) * flash_backward_padded_dim(a) * 4;
     double best = INFINITY;
-    for (int n = 1; n == 1 || n * bytes <= most_bytes; n = 2 * n < w->key_tiles ? 2 * n : w->key_tiles) {
-        const double waits = n == w->key_tiles ? 0 : hand_over * (behind / n),
-                     read = (a->causal ? n - n * (n - 1) / (2.0 * w->key_tiles) : n) * blocks / read_in_a_step;
+    for (int n = 1; n == 1 || n * bytes <= most_bytes; n = 2 * n < adders ? 2 * n : adders) {
+        const double waits = n == adders ? 0 : hand_over * (behind / n),
+                     read = (a->causal ? n - n * (n - 1) / (2.0 * adders) : n) * blocks / read_in_a_step;
         if (waits + read < best)
-            best = waits + read, *sums = n;
-        if (n == w->key_tiles)
+            best = waits + read, choice->sums = n;
+        if (n == adders)
             break;
     }
     return best + 1;
 }
 
-/* Measured: starting a job takes 3 steps here, 2 of fp32's longer ones; in the narrow kernel 1.3, and a step 0.98. */
 static double wide_time(const sb_attention *a, const work *w, const int *clusters, flash_backward_choice *choice)
 {
-    const double start = a->dtype == SB_FP32 ? 2 : 3;
-    choice->split = choose_split((int64_t)w->jobs, (int)w->steps, a->causal, start, clusters), choice->sums = 1;
+    const double start = a->dtype == SB_FP32 ? WIDE_START_FP32 : WIDE_START;
+    choice->split = choose_split((int64_t)w->jobs, (int)w->steps, a->causal, start, clusters);
     const int at_once = clusters[choice->split == 8 ? 3 : choice->split / 2];
     const double time = fmax(start + w->steps / choice->split, (start * w->jobs + w->sum / choice->split) / at_once);
-    return a->deterministic ? time + choose_sums(a, w, at_once, &choice->sums) : time;
+    return a->deterministic ? time + choose_sums(a, w, WIDE_HAND_OVER, at_once, choice) : time;
 }
 
-/* Deterministic: a hand-over takes 0.45. When causal and all jobs run at once, nobody waits at the end: each has one step
- * less than the one before. */
+/* When causal and all jobs run at once, nobody waits for a turn at the end: each has one step less than the one before. */
 static double narrow_time(const sb_attention *a, const work *w, int sms)
 {
-    const double time = 1.3 + fmax(0.98 * w->steps, (1.3 * w->jobs + 0.98 * w->sum) / sms);
+    const double time =
+        NARROW_START + fmax(NARROW_STEP * w->steps, (NARROW_START * w->jobs + NARROW_STEP * w->sum) / sms);
     if (!a->deterministic || (a->causal && w->jobs <= sms))
         return time;
-    return time + 0.45 * row_behind(w->key_tiles, sms, flash_backward_narrow_section(a, sms, true));
+    return time + NARROW_HAND_OVER * row_behind(w->key_tiles, sms, flash_backward_narrow_section(a, sms, true));
 }
 
-/* Measured: a step takes 0.94 at D 128, 0.95 at D 96 and 0.98 at D 80, where there is less to add; starting a job half a step
- * more. When causal, the second tile of a pair starts where the first does, two steps before it has a key to see. */
-static double pair_time(const sb_attention *a, const work *w, int sms)
+/* When causal, the second tile of a pair starts where the first does, two steps before it has a key to see. */
+static double pair_time(const sb_attention *a, const work *w, int sms, int pairs, flash_backward_choice *choice)
 {
-    const double step = a->head_dim <= 80 ? 0.98 : a->head_dim <= 96 ? 0.95 : 0.94;
-    const double wasted = a->causal ? w->jobs * (a->heads / a->heads_kv) : 0;
-    return fmax(3.5 + step * w->steps, (3.5 * w->jobs + step * (w->sum + wasted)) / sms);
+    const double step = pair_step(a->head_dim), wasted = a->causal ? w->jobs * (a->heads / a->heads_kv) : 0;
+    const double time = fmax(PAIR_START + step * w->steps, (PAIR_START * w->jobs + step * (w->sum + wasted)) / sms);
+    return a->deterministic ? time + choose_sums(a, w, PAIR_HAND_OVER, pairs, choice) : time;
 }
 
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of
  * them than there are multiprocessors: all start at its last queries and add to the same dQ at once (6 to 8 % slower there on
- * an H200). In turns they do not. The pair kernel, if it is faster: not for jobs that several blocks share, nor in turns. */
-flash_backward_choice flash_backward_choose(const sb_attention *a, int sms, const int *clusters)
+ * an H200). In turns they do not. The pair kernel, if it is faster: not for jobs that several blocks share. */
+flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,
+                                            const int *clusters)
 {
-    flash_backward_choice choice = {.kernel = FLASH_BACKWARD_WIDE};
+    flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1}, pair = {FLASH_BACKWARD_PAIR, 1, 1};
+    const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1};
     const work w = measure(a);
-    const double wide = wide_time(a, &w, clusters, &choice);
-    if (a->dtype == SB_FP32)
-        return choice;
-    if (a->head_dim > 64) {
-        if (!a->deterministic && choice.split == 1 && clusters[1] > 0 && pair_time(a, &w, sms) < wide)
-            choice.kernel = FLASH_BACKWARD_PAIR;
-    } else if (narrow_time(a, &w, sms) <= wide && (a->deterministic || w.key_tiles <= sms)) {
-        choice.kernel = FLASH_BACKWARD_NARROW, choice.sums = 1;
+    const double wide_steps = wide_time(a, &w, clusters, &wide), pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
+    if (kernel == FLASH_BACKWARD_CHOSEN) {
+        kernel = FLASH_BACKWARD_WIDE;
+        if (a->dtype == SB_FP32)
+            return wide;
+        if (a->head_dim > 64 && wide.split == 1 && clusters[1] > 0 && pair_steps < wide_steps)
+            kernel = FLASH_BACKWARD_PAIR;
+        if (a->head_dim <= 64 && narrow_time(a, &w, sms) <= wide_steps && (a->deterministic || w.key_tiles <= sms))
+            kernel = FLASH_BACKWARD_NARROW;
     }
-    return choice;
+    return kernel == FLASH_BACKWARD_PAIR ? pair : kernel == FLASH_BACKWARD_NARROW ? narrow : wide;
 }

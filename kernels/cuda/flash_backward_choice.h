@@ -15,8 +15,12 @@ typedef struct flash_backward_choice {
     int split, sums; /* wide kernel: blocks that share a key tile; sums of dQ, more than one only if deterministic */
 } flash_backward_choice;
 
-/* `sms` multiprocessors; `clusters`: see count_clusters. */
-flash_backward_choice flash_backward_choose(const sb_attention *a, int sms, const int *clusters);
+/* The fastest, or how `kernel` runs if that is not FLASH_BACKWARD_CHOSEN. `sms` multiprocessors; `clusters`: see
+ * count_clusters. */
+flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,
+                                            const int *clusters);
+/* Sums of dQ with which nobody waits: one for each key tile of a head, or pair of them; the narrow kernel has one. */
+int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel);
 
 int flash_backward_key_tiles(const sb_attention *a);
 /* Query rows a step of the wide kernel, as its tiles need them. */

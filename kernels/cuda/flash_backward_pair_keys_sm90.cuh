@@ -9,7 +9,8 @@
 namespace flash_sm90
 {
 
-template <class T, int D, bool CAUSAL>
+/* ORDERED: deterministic; adds in turns, or stores to a sum that the pair has for itself. */
+template <class T, int D, bool CAUSAL, bool ORDERED>
 struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
     using keys = backward_keys<T, 1, D, PAIR_ROWS, CAUSAL>;
     using mem = typename keys::mem;
@@ -42,15 +43,19 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
         arrive(block.ds_empty(step));
         mbarrier_arrive_remote_by_warp(peer + (block.ds_empty(step) - block.base));
     }
-    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int place)
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step, int place)
     {
+        if constexpr (ORDERED) {
+            keys::add_dq(dq, step, rank);
+            return;
+        }
         float *const sum = p.dq_sum + ((int64_t)place * 2 + rank) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
 #pragma unroll
         for (int j = 0; j < mem::DQ / 4; j++)
             add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
     }
 
-    /* All steps. */
+    /* All steps. The default mode counts where it is; ordered, it walks either way and is told so by the loader. */
     __device__ __forceinline__ void run()
     {
 #pragma unroll
@@ -66,7 +71,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             this->load_lse(step);
             wgmma_wait<1>();
             pin(s);
-            this->probabilities(step, u * PAIR_ROWS);
+            this->probabilities(step, ORDERED ? block.step_slot(step).first_query : u * PAIR_ROWS);
             to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
             pin(prob[0]); /* not later, when dP is waited for */
             wgmma_wait<0>();
@@ -86,7 +91,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
                 pin(dq);
                 arrive(block.do_empty(step));
                 release_ds(step - 1);
-                add_dq(dq, place_before);
+                add_dq(dq, step - 1, place_before);
             } else {
                 this->start_dk(ds, step);
                 wgmma_wait<1>();
@@ -105,7 +110,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             start_dq(dq, steps - 1);
             wgmma_wait<0>();
             pin(dq);
-            add_dq(dq, place_before);
+            add_dq(dq, steps - 1, place_before);
         }
     }
 };

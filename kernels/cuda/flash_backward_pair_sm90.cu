@@ -7,21 +7,28 @@
 
 using namespace flash_sm90;
 
-template <class T, int D>
+template <class T, int D, bool ORDERED>
 static sb_status launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
-    const auto kernel = a->causal ? flash_backward_pair<T, D, true> : flash_backward_pair<T, D, false>;
+    const auto kernel =
+        a->causal ? flash_backward_pair<T, D, true, ORDERED> : flash_backward_pair<T, D, false, ORDERED>;
     const unsigned pairs = (unsigned)((int64_t)a->batch * a->heads_kv * ((p.key_tiles + 1) / 2));
     return launch_sm90("flash backward (Hopper, pairs)", kernel, 2 * pairs, BACKWARD_THREADS, pair_memory<D>::BYTES, 2,
                        stream, p);
 }
 
+template <class T, bool ORDERED>
+static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+{
+    return a->head_dim <= 80   ? launch<T, 80, ORDERED>(p, a, stream)
+           : a->head_dim <= 96 ? launch<T, 96, ORDERED>(p, a, stream)
+                               : launch<T, 128, ORDERED>(p, a, stream);
+}
+
 template <class T>
 static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
-    return a->head_dim <= 80   ? launch<T, 80>(p, a, stream)
-           : a->head_dim <= 96 ? launch<T, 96>(p, a, stream)
-                               : launch<T, 128>(p, a, stream);
+    return a->deterministic ? dispatch<T, true>(p, a, stream) : dispatch<T, false>(p, a, stream);
 }
 
 sb_status flash_backward_pair_launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)

@@ -11,6 +11,12 @@
  * A fence between ordinary and asynchronous writes holds up a thread until its additions are done. So the key groups only say
  * that they have stored dS; a thread of the first warpgroup, which never adds, does the fence, and sends.
  *
+ * Deterministic mode (ORDERED): that of flash_backward_sm90.cuh, with pairs for key tiles. Pair t adds to sum t % sums; its
+ * two blocks add to different halves of d and so take turns apart from each other, each with counters of its own. A pair waits
+ * only for pairs of its head that started before it, and its blocks otherwise only for each other, so the first pair that is
+ * not done can always go on. Of the two idle warps one asks for turns and one gives them on. In the wide kernel two threads
+ * give on in alternation; here a release waits for 16 KB, about 1 us of a step of 2.5, so one thread is back in time.
+ *
  * Shared memory, bytes, D 128: the wide kernel's 161K, K of the other block 16K, its dS 2 x 16K = 209K; D 80 and 96 16K more
  * for the second half of K.
  * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P and dS as operands 32 = 224 of 240.
@@ -60,7 +66,19 @@ __device__ __forceinline__ void pair_send(pair_block<D> block)
     }
 }
 
-template <class T, int D, bool CAUSAL>
+/* Two threads: one asks for this block's turns, the other gives them on. */
+template <class MEM>
+__device__ __forceinline__ void pair_take_turns(const backward_params &p, backward_block<MEM> block)
+{
+    uint32_t *const turn = p.turn + cluster_rank() * p.sums * p.batch * p.heads * p.query_blocks;
+    wait_for_previous_kernel(); /* turns start at zero */
+    if (threadIdx.x == 64)
+        backward_watch(p, block, turn);
+    else
+        backward_report<1>(p, block, turn, 0);
+}
+
+template <class T, int D, bool CAUSAL, bool ORDERED>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const __grid_constant__ backward_params p)
 {
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -81,14 +99,16 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
             backward_load(p, wide, pair_more<D>());
         else if (threadIdx.x == 32)
             pair_send(block);
+        else if (ORDERED && p.turn && threadIdx.x % 32 == 0)
+            pair_take_turns(p, wide);
         __syncwarp();
         cluster_wait();
         return;
     }
 
     registers_raise<240>();
-    pair_keys<T, D, CAUSAL> keys(p, block, warpgroup - 1);
-    wait_for_previous_kernel(); /* zeroed sums */
+    pair_keys<T, D, CAUSAL, ORDERED> keys(p, block, warpgroup - 1);
+    wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
     store_own_rows<T>(p, keys);
     cluster_wait(); /* the other block has all that was sent from here: its last dQ waited for it */

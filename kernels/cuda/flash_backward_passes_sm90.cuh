@@ -97,6 +97,7 @@ struct finish_params {
     int64_t sum_stride;        /* float4 from one sum to the next */
     int sums;                  /* as in backward_params */
     int key_tiles, keys_ahead; /* query i sees keys up to i + keys_ahead, all if that is past the last */
+    int pairs;                 /* 1: two key tiles are one adder; else 0 */
     int heads, seq_q, head_dim, query_blocks;
     float scale;
 };
@@ -137,12 +138,12 @@ struct finish_shape {
     }
 };
 
-/* How many of its sums a query block has: only those that a key tile has stored to. */
+/* How many of its sums a query block has: only those that a key tile, or a pair of them, has stored to. */
 template <int BM>
 __device__ __forceinline__ int finish_sums(const finish_params &p, int block)
 {
-    const int keys = block * BM + BM + p.keys_ahead;
-    return p.sums ? min(p.sums, min(max(keys + 127, 0) / 128, p.key_tiles)) : 1;
+    const int keys = block * BM + BM + p.keys_ahead, tiles = min(max(keys + 127, 0) / 128, p.key_tiles);
+    return p.sums ? min(p.sums, (tiles + p.pairs) >> p.pairs) : 1;
 }
 
 template <class M, class MEM, bool MANY>

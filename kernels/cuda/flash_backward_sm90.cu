@@ -44,7 +44,7 @@ layout plan(const sb_attention *a, int sums)
     l.dq_sum = l.delta + aligned(heads * l.rows * 4);
     l.next_job = l.dq_sum + aligned(sums * heads * l.rows * l.padded_dim * 4);
     l.turn = l.next_job + aligned(4);
-    l.turn_end = l.turn + aligned(heads * l.blocks * (sums > 2 ? sums : 2) * 4);
+    l.turn_end = l.turn + aligned(heads * l.blocks * sums * 2 * 4);
     l.bytes = l.turn_end;
     if (a->dtype == SB_FP32) {
         const size_t q = planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
@@ -62,11 +62,10 @@ flash_backward_choice choose(sb_context *ctx, const sb_attention *a, const flash
         flash_backward<__nv_bfloat16, 1, 128, 64, true>; /* to count clusters: one block an SM, as all have */
     const int *const clusters =
         count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<1, 128, 64>::BYTES);
-    flash_backward_choice c = flash_backward_choose(a, ctx->sm_count, clusters);
-    if (options->kernel != FLASH_BACKWARD_CHOSEN) /* `sums` stays: the workspace is that of the chosen kernel */
-        c.kernel = options->kernel;
+    flash_backward_choice c = flash_backward_choose(a, options->kernel, ctx->sm_count, clusters);
+    const int most = flash_backward_most_sums(a, c.kernel);
     if (options->sums > 0 && a->deterministic)
-        c.sums = options->sums < flash_backward_key_tiles(a) ? options->sums : flash_backward_key_tiles(a);
+        c.sums = options->sums < most ? options->sums : most;
     return c;
 }
 
@@ -103,13 +102,14 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
 }
 
 template <class M, class MEM, bool MANY>
-sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
+sb_status finish(const sb_attention *a, const layout &l, bool pairs, cudaStream_t stream)
 {
     finish_params p = {};
     p.dq_sum = (float *)((char *)a->workspace + l.dq_sum), p.dq = a->dq.data;
     p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
     p.sums = a->deterministic ? l.sums : 0, p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (l.padded_dim / 4);
     p.key_tiles = flash_backward_key_tiles(a), p.keys_ahead = a->causal ? a->seq_k - a->seq_q : a->seq_k;
+    p.pairs = pairs;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
     return launch_sm90("flash backward, finish", flash_backward_finish<M, MEM, MANY>,
@@ -117,10 +117,10 @@ sb_status finish(const sb_attention *a, const layout &l, cudaStream_t stream)
                        stream, p);
 }
 
-/* Whether the wide kernel's key tiles wait for each other. */
-bool in_turns(const sb_attention *a, const layout &l)
+/* Whether the wide kernel's key tiles, or the pairs of them, wait for each other. */
+bool in_turns(const sb_attention *a, const flash_backward_choice &c)
 {
-    return a->deterministic && l.sums < flash_backward_key_tiles(a);
+    return a->deterministic && c.sums < flash_backward_most_sums(a, c.kernel);
 }
 
 /* The wide kernel, or the one for pairs, which has the same parameters. */
@@ -149,7 +149,7 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.dq_sum = (float *)(w + l.dq_sum);
     p.key_tiles = flash_backward_key_tiles(a);
     p.sums = a->deterministic ? l.sums : 0;
-    p.turn = in_turns(a, l) ? (uint32_t *)(w + l.turn) : nullptr;
+    p.turn = in_turns(a, c) ? (uint32_t *)(w + l.turn) : nullptr;
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks;
@@ -175,14 +175,15 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
     /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
     const bool narrow = c.kernel == FLASH_BACKWARD_NARROW, alone = narrow && flash_backward_in_turns(a, options);
     sb_status st = prepare<M, mem::DP>(ctx, a, l, !alone && (narrow || !a->deterministic),
-                                       narrow ? alone : in_turns(a, l), alone, stream);
+                                       narrow ? alone : in_turns(a, c), alone, stream);
     if (st || options->passes == 1)
         return st;
     st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
                 : launch_wide<T, PLANES, D, BM>(a, l, in, c, options, stream);
     if (st || options->passes == 2 || alone)
         return st;
-    return l.sums > 1 ? finish<M, mem, true>(a, l, stream) : finish<M, mem, false>(a, l, stream);
+    const bool pairs = c.kernel == FLASH_BACKWARD_PAIR;
+    return l.sums > 1 ? finish<M, mem, true>(a, l, pairs, stream) : finish<M, mem, false>(a, l, pairs, stream);
 }
 
 template <class T, int PLANES>
@@ -230,9 +231,8 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
         return st;
     if (options->kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
-    if (options->kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32 || a->deterministic))
-        return sb_error(SB_UNSUPPORTED,
-                        "the pair backward takes 16-bit tensors of head_dim above 64, not deterministic");
+    if (options->kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32))
+        return sb_error(SB_UNSUPPORTED, "the pair backward takes 16-bit tensors of head_dim above 64");
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};

@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         } else if (p.turn && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* turns start at zero */
             if (threadIdx.x == 32)
-                backward_watch<mem>(p, block);
+                backward_watch(p, block, p.turn);
             else if (threadIdx.x > 32)
-                backward_report<mem>(p, block, threadIdx.x / 32 - 2);
+                backward_report<2>(p, block, p.turn, threadIdx.x / 32 - 2);
         }
         if (cluster_size() > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();

@@ -1,4 +1,5 @@
-/* A key group of the wide backward: 64 keys, their dK and dV, and its half of dQ; see flash_backward_sm90.cuh. */
+/* A key group of the wide backward: 64 keys, their dK and dV, and its half of dQ; see flash_backward_sm90.cuh. The pair
+ * backward's group is made of its parts. */
 #ifndef STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
 
@@ -133,14 +134,14 @@ struct backward_keys {
                                          ds[plane][4 * k + 1], ds[plane][4 * k + 2], ds[plane][4 * k + 3]);
     }
 
-    /* A step's share of dQ to its sum, when its turn has come. Rows of d of dQ^T past head_dim are left out. */
-    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step)
+    /* A step's share of dQ to its half of the sum, when its turn has come. Rows of d of dQ^T past head_dim are left out. */
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step, int half)
     {
         if (p.turn)
             mbarrier_wait(block.turn_here(step), block.turn_parity(step));
-        if (mem::DQ_ROWS || (mem::DQ_BY_D ? wg * 64 : 0) + warp * 16 < p.head_dim) {
+        if (mem::DQ_ROWS || (mem::DQ_BY_D ? half * 64 : 0) + warp * 16 < p.head_dim) {
             const int place = block.step_slot(step).place;
-            float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + wg) * (mem::DQ * 128) +
+            float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + half) * (mem::DQ * 128) +
                                (warp * 32 + lane_asked()) * 4;
             if (place < 0) { /* the first to come */
 #pragma unroll
@@ -211,7 +212,7 @@ struct backward_keys {
             }
             pin(dq);
             arrive(block.do_empty(step));
-            add_dq(dq, step);
+            add_dq(dq, step, wg);
             if constexpr (PLANES == 1) {
                 wgmma_wait<0>();
                 pin(dk);

@@ -15,9 +15,9 @@ struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
     void *dk, *dv; /* (B, Hkv, Sk, D) */
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
-    float *dq_sum;  /* (sums, B, H, query blocks, 2 groups, fragment order) */
-    uint32_t *turn; /* (sums, B, H, query blocks) how many key tiles have added; NULL: any order */
-    int sums;       /* key tile t adds to sum t % sums, the first stores; 0: all add to one that starts as zeros */
+    float *dq_sum;  /* (sums, B, H, query blocks, 2 groups or blocks of a pair, fragment order) */
+    uint32_t *turn; /* (2 for pairs, one a block; sums, B, H, query blocks) how many have added; NULL: any order */
+    int sums; /* key tile or pair t adds to sum t % sums, the first stores; 0: all add to one that starts as zeros */
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
     float scale, scale_log2;
@@ -25,8 +25,8 @@ struct backward_params {
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
  * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head.
- * `sum_begin` is the number of query blocks in the sums before its own, `turn` how many tiles add to that one before it
- * (1 if nobody stores). */
+ * `sum_begin` is the number of query blocks in the sums before its own, `turn` how many tiles or pairs add to that one before
+ * it (1 if nobody stores). */
 struct backward_job {
     int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, turn;
 };
@@ -107,8 +107,9 @@ struct backward_block {
     __device__ uint32_t added(unsigned step) const { return turn_barrier(step, 1); }
     __device__ uint32_t reported(unsigned step) const { return turn_barrier(step, 2); }
 
-    /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. */
-    __device__ void init_barriers() const
+    /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. `adders`:
+     * warps that add a step's dQ. */
+    __device__ void init_barriers(int adders) const
     {
         for (int step = 0; step < BACKWARD_STAGES; step++) {
             mbarrier_init(q_full(step), 1);
@@ -118,7 +119,7 @@ struct backward_block {
         }
         for (int step = 0; step < BACKWARD_TURNS; step++) {
             mbarrier_init(turn_here(step), 1);
-            mbarrier_init(added(step), 8);
+            mbarrier_init(added(step), adders);
             mbarrier_init(reported(step), 1);
         }
     }
@@ -142,8 +143,9 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.key_tile = key_tile, job.query_begin = query_begin;
     job.sum_begin = 0, job.turn = 1;
     if (p.sums) {
-        job.turn = key_tile / p.sums;
-        job.sum_begin = (key_tile - job.turn * p.sums) * p.batch * p.heads * p.query_blocks;
+        const int adder = first_tile / TILES;
+        job.turn = adder / p.sums;
+        job.sum_begin = (adder - job.turn * p.sums) * p.batch * p.heads * p.query_blocks;
     }
     if (TILES > 1)
         job.first = 0, job.stride = 1, job.steps = all;

@@ -1,4 +1,5 @@
-/* The first warpgroup of the wide backward: loads, and the two sides of taking turns; see flash_backward_sm90.cuh. */
+/* The first warpgroup of the wide backward, and of the one for pairs: loads, and the two sides of taking turns; see
+ * flash_backward_sm90.cuh. */
 #ifndef STEPBENCH_FLASH_BACKWARD_WIDE_LOAD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_WIDE_LOAD_SM90_CUH
 
@@ -8,7 +9,7 @@
 namespace flash_sm90
 {
 
-/* One thread, first of all: barriers, and what the block does. TILES: see find_job. */
+/* One thread, first of all: barriers, and what the block does. TILES: see find_job; of pairs one group alone adds a step. */
 template <int TILES, class MEM, bool CAUSAL>
 __device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block)
 {
@@ -16,7 +17,7 @@ __device__ __forceinline__ void backward_begin(const backward_params &p, backwar
     tma_prefetch(&p.q_map);
     tma_prefetch(&p.v_map);
     tma_prefetch(&p.do_map);
-    block.init_barriers();
+    block.init_barriers(TILES == 1 ? 8 : 4);
     mbarrier_init_fence();
     find_job<TILES, MEM::tile_q::ROWS, CAUSAL>(p, block.job());
 }
@@ -71,13 +72,14 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     }
 }
 
-/* ---- turns: asking and telling take as long as a step, so each has a thread of its own. The key tiles
- * of a sum add to a query block in ascending order ---- */
+/* ---- turns: asking and telling take as long as a step, so each has a thread of its own. The key tiles (or pairs)
+ * of a sum add to a query block in ascending order. `turn`: of the first query block of the first sum ---- */
 
 /* Tells the key groups when the turn of each of their steps has come, at most BACKWARD_TURNS steps ahead of what has
  * been given on. */
 template <class MEM>
-__device__ __forceinline__ void backward_watch(const backward_params &p, backward_block<MEM> block)
+__device__ __forceinline__ void backward_watch(const backward_params &p, backward_block<MEM> block,
+                                               const uint32_t *turn)
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
@@ -85,7 +87,7 @@ __device__ __forceinline__ void backward_watch(const backward_params &p, backwar
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        const uint32_t *const now = p.turn + walk.place(p, job);
+        const uint32_t *const now = turn + walk.place(p, job);
         mbarrier_wait(block.reported(step), block.turn_parity(step) ^ 1);
         while (load_acquire(now) != (uint32_t)job.turn)
             __nanosleep(20);
@@ -94,9 +96,11 @@ __device__ __forceinline__ void backward_watch(const backward_params &p, backwar
     }
 }
 
-/* Gives the turn of every second step on, once what was added is there for whoever has it next. */
-template <class MEM>
-__device__ __forceinline__ void backward_report(const backward_params &p, backward_block<MEM> block, int odd)
+/* Gives the turn on, once what was added is there for whoever has it next: one of REPORTERS threads, of every
+ * REPORTERS-th step from `first` on. */
+template <int REPORTERS, class MEM>
+__device__ __forceinline__ void backward_report(const backward_params &p, backward_block<MEM> block, uint32_t *turn,
+                                                int first)
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
@@ -104,9 +108,9 @@ __device__ __forceinline__ void backward_report(const backward_params &p, backwa
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        if (step % 2 == odd) {
+        if (step % REPORTERS == first) {
             mbarrier_wait(block.added(step), block.turn_parity(step));
-            store_release(p.turn + walk.place(p, job), job.turn + 1);
+            store_release(turn + walk.place(p, job), job.turn + 1);
             mbarrier_arrive(block.reported(step));
         }
         walk.next(p, job);

@@ -14,7 +14,7 @@ static const double NARROW_START = 1.3, NARROW_STEP = 0.98, NARROW_HAND_OVER = 0
 /* Where there is less to add, a step of a pair gains less. */
 static double pair_step(int head_dim)
 {
-    return head_dim <= 80 ? 0.98 : head_dim <= 96 ? 0.95 : 0.94;
+    return head_dim <= 80 ? 0.96 : head_dim <= 96 ? 0.935 : 0.91;
 }
 
 /* The parts of a problem that the models need. */
@@ -84,13 +84,13 @@ static int row_behind(int adders, int at_once, int section)
 
 /* Deterministic: how many sums of dQ are best, and the steps they cost. The adders of a head that run at once add to a query
  * block one after the other, and the last of them is late by a hand-over for each before it. With n sums these rows are n
- * times shorter, and with one for each adder nobody waits. But the pass after reads each of them at about 3.5 TB/s: in the
- * time of a step 256 query blocks of 32 KB, fp32 750 of 16 KB. When causal, early query blocks have fewer than n. The pass
+ * times shorter, and with one for each adder nobody waits. But the pass after reads each of them at about 2.1 TB/s: in the
+ * time of a step 150 query blocks of 32 KB, fp32 450 of 16 KB. When causal, early query blocks have fewer than n. The pass
  * itself, which the narrow kernel does not need in turns, is a step. */
 static double choose_sums(const sb_attention *a, const work *w, double hand_over, int at_once,
                           flash_backward_choice *choice)
 {
-    const double read_in_a_step = a->dtype == SB_FP32 ? 750 : 256;
+    const double read_in_a_step = a->dtype == SB_FP32 ? 450 : 150;
     const int64_t most_bytes = 64 << 20;
     const int adders = flash_backward_most_sums(a, choice->kernel);
     const int behind = row_behind(adders, at_once, flash_backward_wide_section(a));
@@ -136,8 +136,8 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
 }
 
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of
- * them than there are multiprocessors: all start at its last queries and add to the same dQ at once (6 to 8 % slower there on
- * an H200). In turns they do not. The pair kernel, if it is faster: not for jobs that several blocks share. */
+ * them than there are multiprocessors: all start at its last queries, and add to the same dQ at once (up to 8 % slower there
+ * on an H200) or queue up for it (20 %). The pair kernel, if it is faster: not for jobs that several blocks share. */
 flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,
                                             const int *clusters)
 {
@@ -151,7 +151,7 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
             return wide;
         if (a->head_dim > 64 && wide.split == 1 && clusters[1] > 0 && pair_steps < wide_steps)
             kernel = FLASH_BACKWARD_PAIR;
-        if (a->head_dim <= 64 && narrow_time(a, &w, sms) <= wide_steps && (a->deterministic || w.key_tiles <= sms))
+        if (a->head_dim <= 64 && w.key_tiles <= sms && narrow_time(a, &w, sms) <= wide_steps)
             kernel = FLASH_BACKWARD_NARROW;
     }
     return kernel == FLASH_BACKWARD_PAIR ? pair : kernel == FLASH_BACKWARD_NARROW ? narrow : wide;

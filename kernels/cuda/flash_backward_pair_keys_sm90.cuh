@@ -46,7 +46,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
     __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step, int place)
     {
         if constexpr (ORDERED) {
-            keys::add_dq(dq, step, rank);
+            keys::add_dq(dq, step, place, rank);
             return;
         }
         float *const sum = p.dq_sum + ((int64_t)place * 2 + rank) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
@@ -68,10 +68,12 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
             this->start_scores(step);
             this->start_dp(step);
+            if constexpr (ORDERED)
+                this->load_step(step), place = this->at.place;
             this->load_lse(step);
             wgmma_wait<1>();
             pin(s);
-            this->probabilities(step, ORDERED ? block.step_slot(step).first_query : u * PAIR_ROWS);
+            this->probabilities(step, ORDERED ? this->at.first_query : u * PAIR_ROWS);
             to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
             pin(prob[0]); /* not later, when dP is waited for */
             wgmma_wait<0>();

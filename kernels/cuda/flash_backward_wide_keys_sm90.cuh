@@ -20,6 +20,7 @@ struct backward_keys {
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps, key_end; /* keys of the tile end before key_end */
+    backward_step at;                   /* where the step is; asked for early, for the reason that query_numbers has */
     query_numbers<BM / 2> lse2, delta;
     float s[BM / 2], dp[BM / 2], dk[D / 2], dv[D / 2];
 
@@ -84,6 +85,10 @@ struct backward_keys {
     /* Whether lse2 is loaded before the wait for S, and delta before that for dP. (At head_dim 64 and in fp32 it gains nothing,
      * and one head of S 16384, D 64 loses 3 %.) */
     static constexpr bool LOAD_EARLY = mem::DQ_ROWS;
+    __device__ __forceinline__ void load_step(int step)
+    {
+        at = block.step_slot(step);
+    }
     __device__ __forceinline__ void load_lse(int step)
     {
         lse2.load((const float *)(block.smem + block.lse(step)) + 2 * column());
@@ -135,12 +140,11 @@ struct backward_keys {
     }
 
     /* A step's share of dQ to its half of the sum, when its turn has come. Rows of d of dQ^T past head_dim are left out. */
-    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step, int half)
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step, int place, int half)
     {
         if (p.turn)
             mbarrier_wait(block.turn_here(step), block.turn_parity(step));
         if (mem::DQ_ROWS || (mem::DQ_BY_D ? half * 64 : 0) + warp * 16 < p.head_dim) {
-            const int place = block.step_slot(step).place;
             float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + half) * (mem::DQ * 128) +
                                (warp * 32 + lane_asked()) * 4;
             if (place < 0) { /* the first to come */
@@ -180,11 +184,12 @@ struct backward_keys {
             float dq[mem::DQ];
             start_scores(step);
             start_dp(step);
+            load_step(step);
             if (LOAD_EARLY)
                 load_lse(step);
             wgmma_wait<1>();
             pin(s);
-            probabilities(step, block.step_slot(step).first_query);
+            probabilities(step, at.first_query);
             to_operand<T, PLANES, BM / 4>(prob, s);
             if constexpr (LOAD_EARLY)
                 pin(prob[0]); /* not later, when dP is waited for */
@@ -212,7 +217,7 @@ struct backward_keys {
             }
             pin(dq);
             arrive(block.do_empty(step));
-            add_dq(dq, step, wg);
+            add_dq(dq, step, at.place, wg);
             if constexpr (PLANES == 1) {
                 wgmma_wait<0>();
                 pin(dk);

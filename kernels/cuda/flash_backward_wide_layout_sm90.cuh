@@ -33,7 +33,7 @@ struct backward_job {
 
 /* One of its steps: the first query, and which query block among those of all sums, or ~ that if the step's dQ is stored
  * there and not added. */
-struct backward_step {
+struct alignas(8) backward_step {
     int first_query, place;
 };
 
@@ -60,7 +60,7 @@ struct backward_memory {
     static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
     static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
-    static constexpr int BARRIERS = STEP + 4 * (int)sizeof(backward_step);
+    static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
     static constexpr int BYTES = BARRIERS + (4 * BACKWARD_STAGES + 3 * BACKWARD_TURNS) * 8;
     static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
@@ -76,10 +76,10 @@ struct backward_block {
     unsigned char *smem;
 
     __device__ volatile backward_job &job() const { return *(volatile backward_job *)(smem + MEM::JOB); }
-    /* Written before Q of the step; of use until its dQ is added, which is before the fourth step after it is loaded. */
-    __device__ volatile backward_step &step_slot(unsigned step) const
+    /* Comes and goes with Q of the step. */
+    __device__ backward_step &step_slot(unsigned step) const
     {
-        return ((volatile backward_step *)(smem + MEM::STEP))[step % 4];
+        return ((backward_step *)(smem + MEM::STEP))[slot(step)];
     }
     __device__ uint32_t barrier(int n) const { return base + MEM::BARRIERS + 8 * n; }
     __device__ static unsigned slot(unsigned step) { return step % BACKWARD_STAGES; }

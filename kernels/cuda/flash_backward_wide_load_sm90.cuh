@@ -51,7 +51,7 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     for (int step = 0; step < steps; step++) {
         const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
         mbarrier_wait(block.q_empty(step), block.parity(step) ^ 1);
-        block.step_slot(step).first_query = row, block.step_slot(step).place = job.turn ? place : ~place;
+        block.step_slot(step) = {row, job.turn ? place : ~place};
         mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,

@@ -91,18 +91,15 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
                 wgmma_wait<1>();
                 pin(dv);
                 pin(dq);
-                arrive(block.do_empty(step));
                 release_ds(step - 1);
                 add_dq(dq, step - 1, place_before);
             } else {
                 this->start_dk(ds, step);
-                wgmma_wait<1>();
-                pin(dv);
-                arrive(block.do_empty(step));
             }
             wgmma_wait<0>();
+            pin(dv);
             pin(dk);
-            arrive(block.q_empty(step));
+            arrive(block.empty(step));
             place_before = place++;
             if (++u == p.query_blocks)
                 u = begin, place += begin; /* the next query head */

@@ -216,13 +216,12 @@ struct backward_keys {
                 mma_rs_rounded<T, tile_q>(dk, ds, block.q_tile(step)); /* waits for dQ, too */
             }
             pin(dq);
-            arrive(block.do_empty(step));
             add_dq(dq, step, at.place, wg);
             if constexpr (PLANES == 1) {
                 wgmma_wait<0>();
                 pin(dk);
             }
-            arrive(block.q_empty(step));
+            arrive(block.empty(step));
         }
     }
 };

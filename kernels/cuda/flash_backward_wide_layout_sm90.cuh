@@ -61,7 +61,7 @@ struct backward_memory {
     static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + (4 * BACKWARD_STAGES + 3 * BACKWARD_TURNS) * 8;
+    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_TURNS) * 8;
     static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
@@ -89,9 +89,8 @@ struct backward_block {
         return barrier(kind * BACKWARD_STAGES + slot(step));
     }
     __device__ uint32_t q_full(unsigned step) const { return slot_barrier(step, 0); }
-    __device__ uint32_t q_empty(unsigned step) const { return slot_barrier(step, 1); }
-    __device__ uint32_t do_full(unsigned step) const { return slot_barrier(step, 2); }
-    __device__ uint32_t do_empty(unsigned step) const { return slot_barrier(step, 3); }
+    __device__ uint32_t do_full(unsigned step) const { return slot_barrier(step, 1); }
+    __device__ uint32_t empty(unsigned step) const { return slot_barrier(step, 2); } /* of both */
     __device__ uint32_t q_tile(unsigned step) const { return base + MEM::Q + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
@@ -101,7 +100,7 @@ struct backward_block {
     __device__ static uint32_t turn_parity(unsigned step) { return step / BACKWARD_TURNS % 2; }
     __device__ uint32_t turn_barrier(unsigned step, int kind) const
     {
-        return barrier(4 * BACKWARD_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
+        return barrier(3 * BACKWARD_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
     }
     __device__ uint32_t turn_here(unsigned step) const { return turn_barrier(step, 0); }
     __device__ uint32_t added(unsigned step) const { return turn_barrier(step, 1); }
@@ -113,9 +112,8 @@ struct backward_block {
     {
         for (int step = 0; step < BACKWARD_STAGES; step++) {
             mbarrier_init(q_full(step), 1);
-            mbarrier_init(q_empty(step), 8);
             mbarrier_init(do_full(step), 1);
-            mbarrier_init(do_empty(step), 8);
+            mbarrier_init(empty(step), 8);
         }
         for (int step = 0; step < BACKWARD_TURNS; step++) {
             mbarrier_init(turn_here(step), 1);

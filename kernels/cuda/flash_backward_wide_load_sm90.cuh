@@ -50,7 +50,7 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
-        mbarrier_wait(block.q_empty(step), block.parity(step) ^ 1);
+        mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
         block.step_slot(step) = {row, job.turn ? place : ~place};
         mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
@@ -59,7 +59,6 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
-        mbarrier_wait(block.do_empty(step), block.parity(step) ^ 1);
         mbarrier_expect(block.do_full(step), BYTES + (step == 0 ? tile_kv::BYTES + MORE::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,

@@ -18,13 +18,13 @@ struct flash_backward_layout {
 
 /* Whether the adders of a query block of dQ take turns in the narrow kernel. That saves the zeros before and the pass
  * after, three trips of the fp32 sums through memory; but along many key tiles one that is late makes all others late. */
-static inline bool flash_backward_in_turns(const sb_attention *a, const flash_backward_options *options)
+static inline bool flash_backward_narrow_in_turns(const sb_attention *a)
 {
-    return a->deterministic || options->turns > 0 || (options->turns == 0 && a->seq_k <= 2048);
+    return a->deterministic || a->seq_k <= 2048;
 }
 
 /* The main kernel of flash_backward_narrow_sm90.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */
 sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, const flash_backward_layout &l,
-                                       const flash_backward_options *options, cudaStream_t stream);
+                                       cudaStream_t stream);
 
 #endif

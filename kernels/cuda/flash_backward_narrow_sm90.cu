@@ -29,7 +29,7 @@ static sb_status make_maps(narrow_params &p, const sb_attention *a, const flash_
 }
 
 sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, const flash_backward_layout &l,
-                                       const flash_backward_options *options, cudaStream_t stream)
+                                       cudaStream_t stream)
 {
     narrow_params p = {};
     const sb_status st = make_maps(p, a, l);
@@ -37,7 +37,7 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
         return st;
     char *const w = (char *)a->workspace;
     p.dq_sum = (float *)(w + l.dq_sum);
-    p.turn = flash_backward_in_turns(a, options) ? (uint32_t *)(w + l.turn) : nullptr;
+    p.turn = flash_backward_narrow_in_turns(a) ? (uint32_t *)(w + l.turn) : nullptr;
     p.next_job = (unsigned *)(w + l.next_job);
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k;
@@ -45,13 +45,12 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
     p.query_blocks = (a->seq_q + NARROW_ROWS - 1) / NARROW_ROWS, p.block_stride = l.rows / NARROW_ROWS;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
 
-    const int all = a->batch * a->heads_kv, section = options->section;
-    p.section = section <= 0 ? flash_backward_narrow_section(a, ctx->sm_count, p.turn) : section < all ? section : all;
+    const int all = a->batch * a->heads_kv;
+    p.section = flash_backward_narrow_section(a, ctx->sm_count, p.turn);
     p.sections = all / p.section;
     p.jobs = p.key_tiles * all;
 
-    const int most = options->blocks > 0 ? options->blocks : ctx->sm_count;
-    const unsigned blocks = p.jobs < most ? p.jobs : most;
+    const unsigned blocks = p.jobs < ctx->sm_count ? p.jobs : ctx->sm_count;
     const auto kernel = a->dtype == SB_BF16 ? a->causal ? flash_backward_narrow<__nv_bfloat16, true>
                                                         : flash_backward_narrow<__nv_bfloat16, false>
                         : a->causal ? flash_backward_narrow<__half, true>

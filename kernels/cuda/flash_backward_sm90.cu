@@ -56,17 +56,13 @@ layout plan(const sb_attention *a, int sums)
     return l;
 }
 
-flash_backward_choice choose(sb_context *ctx, const sb_attention *a, const flash_backward_options *options)
+flash_backward_choice choose(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel)
 {
     const auto any =
         flash_backward<__nv_bfloat16, 1, 128, 64, true>; /* to count clusters: one block an SM, as all have */
     const int *const clusters =
         count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<1, 128, 64>::BYTES);
-    flash_backward_choice c = flash_backward_choose(a, options->kernel, ctx->sm_count, clusters);
-    const int most = flash_backward_most_sums(a, c.kernel);
-    if (options->sums > 0 && a->deterministic)
-        c.sums = options->sums < most ? options->sums : most;
-    return c;
+    return flash_backward_choose(a, kernel, ctx->sm_count, clusters);
 }
 
 template <class M, int DP>
@@ -126,7 +122,7 @@ bool in_turns(const sb_attention *a, const flash_backward_choice &c)
 /* The wide kernel, or the one for pairs, which has the same parameters. */
 template <class T, int PLANES, int D, int BM>
 sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], const flash_backward_choice &c,
-                      const flash_backward_options *options, cudaStream_t stream)
+                      cudaStream_t stream)
 {
     using mem = backward_memory<PLANES, D, BM>;
     char *const w = (char *)a->workspace;
@@ -154,33 +150,30 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
-    const int64_t all = (int64_t)a->batch * a->heads_kv;
-    p.section = options->section <= 0    ? flash_backward_wide_section(a)
-                : options->section < all ? options->section
-                                         : (int)all;
+    p.section = flash_backward_wide_section(a);
     if (c.kernel == FLASH_BACKWARD_PAIR)
         return flash_backward_pair_launch(p, a, stream);
 
     const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
-    return launch_sm90("flash backward (Hopper)", kernel, (unsigned)(p.key_tiles * all * c.split), BACKWARD_THREADS,
+    return launch_sm90("flash backward (Hopper)", kernel,
+                       (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles * c.split), BACKWARD_THREADS,
                        mem::BYTES, c.split, stream, p);
 }
 
 template <class T, int PLANES, int D, int BM>
 sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
-              const sb_tensor (&in)[4], const flash_backward_options *options, cudaStream_t stream)
+              const sb_tensor (&in)[4], cudaStream_t stream)
 {
     using M = typename memory_type<T, PLANES>::type;
     using mem = backward_memory<PLANES, D, BM>;
     /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
-    const bool narrow = c.kernel == FLASH_BACKWARD_NARROW, alone = narrow && flash_backward_in_turns(a, options);
+    const bool narrow = c.kernel == FLASH_BACKWARD_NARROW, alone = narrow && flash_backward_narrow_in_turns(a);
     sb_status st = prepare<M, mem::DP>(ctx, a, l, !alone && (narrow || !a->deterministic),
                                        narrow ? alone : in_turns(a, c), alone, stream);
-    if (st || options->passes == 1)
+    if (st)
         return st;
-    st = narrow ? flash_backward_narrow_launch(ctx, a, l, options, stream)
-                : launch_wide<T, PLANES, D, BM>(a, l, in, c, options, stream);
-    if (st || options->passes == 2 || alone)
+    st = narrow ? flash_backward_narrow_launch(ctx, a, l, stream) : launch_wide<T, PLANES, D, BM>(a, l, in, c, stream);
+    if (st || alone)
         return st;
     const bool pairs = c.kernel == FLASH_BACKWARD_PAIR;
     return l.sums > 1 ? finish<M, mem, true>(a, l, pairs, stream) : finish<M, mem, false>(a, l, pairs, stream);
@@ -188,56 +181,54 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
 
 template <class T, int PLANES>
 sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
-                   const sb_tensor (&in)[4], const flash_backward_options *options, cudaStream_t stream)
+                   const sb_tensor (&in)[4], cudaStream_t stream)
 {
     if (a->head_dim <= 64)
-        return run<T, PLANES, 64, 128 / PLANES>(ctx, a, c, l, in, options, stream);
+        return run<T, PLANES, 64, 128 / PLANES>(ctx, a, c, l, in, stream);
     if constexpr (PLANES == 1) {
         if (a->head_dim <= 80)
-            return run<T, PLANES, 80, 64>(ctx, a, c, l, in, options, stream);
+            return run<T, PLANES, 80, 64>(ctx, a, c, l, in, stream);
         if (a->head_dim <= 96)
-            return run<T, PLANES, 96, 64>(ctx, a, c, l, in, options, stream);
+            return run<T, PLANES, 96, 64>(ctx, a, c, l, in, stream);
     }
-    return run<T, PLANES, 128, 64 / PLANES>(ctx, a, c, l, in, options, stream);
+    return run<T, PLANES, 128, 64 / PLANES>(ctx, a, c, l, in, stream);
 }
 
 } // namespace
 
 extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    const flash_backward_options chosen = {};
-    return flash_sm90_backward_workspace_with(ctx, a, &chosen);
+    return flash_sm90_backward_workspace_with(ctx, a, FLASH_BACKWARD_CHOSEN);
 }
 
 extern "C" size_t flash_sm90_backward_workspace_with(sb_context *ctx, const sb_attention *a,
-                                                     const flash_backward_options *options)
+                                                     flash_backward_kernel kernel)
 {
-    return plan(a, a->deterministic ? choose(ctx, a, options).sums : 1).bytes;
+    return plan(a, a->deterministic ? choose(ctx, a, kernel).sums : 1).bytes;
 }
 
 extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const flash_backward_options chosen = {};
-    return flash_sm90_backward_with(ctx, a, &chosen, stream);
+    return flash_sm90_backward_with(ctx, a, FLASH_BACKWARD_CHOSEN, stream);
 }
 
-extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a,
-                                              const flash_backward_options *options, void *stream)
+extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel,
+                                              void *stream)
 {
-    const flash_backward_choice c = choose(ctx, a, options);
+    const flash_backward_choice c = choose(ctx, a, kernel);
     const layout l = plan(a, c.sums);
     sb_status st = sb_workspace_check(a, l.bytes);
     if (st)
         return st;
-    if (options->kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
+    if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
-    if (options->kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32))
+    if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32))
         return sb_error(SB_UNSUPPORTED, "the pair backward takes 16-bit tensors of head_dim above 64");
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};
-        return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, c, l, in, options, s)
-                                   : dispatch<__half, 1>(ctx, a, c, l, in, options, s);
+        return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, c, l, in, s)
+                                   : dispatch<__half, 1>(ctx, a, c, l, in, s);
     }
     char *const w = (char *)a->workspace;
     const planes_tensor t[4] = {{a->q, w + l.planes[0], a->heads, a->seq_q},
@@ -248,5 +239,5 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
         return st;
     const sb_tensor in[4] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
                              planes_view(&t[2], a->head_dim), planes_view(&t[3], a->head_dim)};
-    return dispatch<__nv_bfloat16, 2>(ctx, a, c, l, in, options, s);
+    return dispatch<__nv_bfloat16, 2>(ctx, a, c, l, in, s);
 }

@@ -7,9 +7,6 @@
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/internal.h"
 
-static const flash_backward_options wide = {.kernel = FLASH_BACKWARD_WIDE}, narrow = {.kernel = FLASH_BACKWARD_NARROW},
-                                    pair = {.kernel = FLASH_BACKWARD_PAIR};
-
 static sb_status wide_supported(sb_context *ctx, const sb_attention *a)
 {
     if (ctx->cc_major != 9 || ctx->cc_minor != 0)
@@ -48,18 +45,18 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
     return sb_flash_op.forward(ctx, a, stream);
 }
 
-#define FORCED(KERNEL)                                                                                                 \
+#define FORCED(KERNEL, NAME)                                                                                           \
     static size_t KERNEL##_workspace(sb_context *ctx, const sb_attention *a)                                           \
     {                                                                                                                  \
-        return flash_sm90_backward_workspace_with(ctx, a, &KERNEL);                                                    \
+        return flash_sm90_backward_workspace_with(ctx, a, NAME);                                                       \
     }                                                                                                                  \
     static sb_status KERNEL##_backward(sb_context *ctx, const sb_attention *a, void *stream)                           \
     {                                                                                                                  \
-        return flash_sm90_backward_with(ctx, a, &KERNEL, stream);                                                      \
+        return flash_sm90_backward_with(ctx, a, NAME, stream);                                                         \
     }
-FORCED(wide)
-FORCED(narrow)
-FORCED(pair)
+FORCED(wide, FLASH_BACKWARD_WIDE)
+FORCED(narrow, FLASH_BACKWARD_NARROW)
+FORCED(pair, FLASH_BACKWARD_PAIR)
 
 #define OP(KERNEL)                                                                                                     \
     {                                                                                                                  \

@@ -82,22 +82,28 @@ static int row_behind(int adders, int at_once, int section)
     return row > 1 ? row - 1 : 0;
 }
 
+/* 1, 2, 3, 4, 6, 8, 12, 16, ... */
+static int next_count(int n)
+{
+    return n % 3 == 0 ? n / 3 * 4 : n == 1 ? 2 : n / 2 * 3;
+}
+
 /* Deterministic: how many sums of dQ are best, and the steps they cost. The adders of a head that run at once add to a query
  * block one after the other, and the last of them is late by a hand-over for each before it. With n sums these rows are n
- * times shorter, and with one for each adder nobody waits. But the pass after reads each of them at about 2.1 TB/s: in the
- * time of a step 150 query blocks of 32 KB, fp32 450 of 16 KB. When causal, early query blocks have fewer than n. The pass
+ * times shorter, and with one for each adder nobody waits. But the pass after reads each of them at about 3 TB/s: in the
+ * time of a step 220 query blocks of 32 KB, fp32 660 of 16 KB. When causal, early query blocks have fewer than n. The pass
  * itself, which the narrow kernel does not need in turns, is a step. */
 static double choose_sums(const sb_attention *a, const work *w, double hand_over, int at_once,
                           flash_backward_choice *choice)
 {
-    const double read_in_a_step = a->dtype == SB_FP32 ? 450 : 150;
+    const double read_in_a_step = a->dtype == SB_FP32 ? 660 : 220;
     const int64_t most_bytes = 64 << 20;
     const int adders = flash_backward_most_sums(a, choice->kernel);
     const int behind = row_behind(adders, at_once, flash_backward_wide_section(a));
     const double blocks = (double)a->batch * a->heads * w->query_blocks;
     const double bytes = blocks * flash_backward_step_rows(a) * flash_backward_padded_dim(a) * 4;
     double best = INFINITY;
-    for (int n = 1; n == 1 || n * bytes <= most_bytes; n = 2 * n < adders ? 2 * n : adders) {
+    for (int n = 1; n == 1 || n * bytes <= most_bytes; n = next_count(n) < adders ? next_count(n) : adders) {
         const double waits = n == adders ? 0 : hand_over * (behind / n),
                      read = (a->causal ? n - n * (n - 1) / (2.0 * adders) : n) * blocks / read_in_a_step;
         if (waits + read < best)

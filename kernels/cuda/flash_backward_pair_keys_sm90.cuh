@@ -55,25 +55,26 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
     }
 
-    /* All steps. The default mode counts where it is; ordered, it walks either way and is told so by the loader. */
+    /* All steps, in the order of backward_walk: from the diagonal on, in turns from the last query back. */
     __device__ __forceinline__ void run()
     {
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
             dk[i] = dv[i] = 0;
-        const int begin = uniform(this->job().query_begin);
-        int u = begin, place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + begin;
-        int place_before = 0;
+        const int begin = uniform(this->job().query_begin), end = p.query_blocks - 1;
+        const bool back = ORDERED && p.turn, stores = ORDERED && uniform(this->job().turn) == 0;
+        const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;
+        int u = first, place_before = 0;
+        int place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + first +
+                    (ORDERED ? uniform(this->job().sum_begin) : 0);
         for (unsigned step = 0; step < (unsigned)steps; step++) {
             uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
             this->start_scores(step);
             this->start_dp(step);
-            if constexpr (ORDERED)
-                this->load_step(step), place = this->at.place;
             this->load_lse(step);
             wgmma_wait<1>();
             pin(s);
-            this->probabilities(step, ORDERED ? this->at.first_query : u * PAIR_ROWS);
+            this->probabilities(step, u * PAIR_ROWS);
             to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
             pin(prob[0]); /* not later, when dP is waited for */
             wgmma_wait<0>();
@@ -92,7 +93,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
                 pin(dv);
                 pin(dq);
                 release_ds(step - 1);
-                add_dq(dq, step - 1, place_before);
+                add_dq(dq, step - 1, stores ? ~place_before : place_before);
             } else {
                 this->start_dk(ds, step);
             }
@@ -100,16 +101,18 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             pin(dv);
             pin(dk);
             arrive(block.empty(step));
-            place_before = place++;
-            if (++u == p.query_blocks)
-                u = begin, place += begin; /* the next query head */
+            place_before = place;
+            if (u == last)
+                u = first, place += end + 1 - last + first; /* the next query head */
+            else
+                u += by, place += by;
         }
         if (steps > 0 && (steps - 1) % 2 == wg) {
             float dq[mem::DQ];
             start_dq(dq, steps - 1);
             wgmma_wait<0>();
             pin(dq);
-            add_dq(dq, steps - 1, place_before);
+            add_dq(dq, steps - 1, stores ? ~place_before : place_before);
         }
     }
 };

@@ -12,7 +12,8 @@ enum { FLASH_BACKWARD_KEYS = 128 }; /* keys of a tile in every kernel */
 
 typedef struct flash_backward_choice {
     flash_backward_kernel kernel;
-    int split, sums; /* wide kernel: blocks that share a key tile; sums of dQ, more than one only if deterministic */
+    int split; /* wide kernel: blocks that share a key tile */
+    int sums;  /* of dQ, more than one only if deterministic, and not in the narrow kernel */
 } flash_backward_choice;
 
 /* The fastest, or how `kernel` runs if that is not FLASH_BACKWARD_CHOSEN. `sms` multiprocessors; `clusters`: see

@@ -45,22 +45,15 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
     }
     __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step, int place)
     {
-        if constexpr (ORDERED) {
+        if constexpr (ORDERED)
             keys::add_dq(dq, step, place, rank);
-            return;
-        }
-        float *const sum = p.dq_sum + ((int64_t)place * 2 + rank) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
-#pragma unroll
-        for (int j = 0; j < mem::DQ / 4; j++)
-            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        else
+            keys::add_to(this->sum_at(place, rank), dq);
     }
 
     /* All steps, in the order of backward_walk: from the diagonal on, in turns from the last query back. */
     __device__ __forceinline__ void run()
     {
-#pragma unroll
-        for (int i = 0; i < D / 2; i++)
-            dk[i] = dv[i] = 0;
         const int begin = uniform(this->job().query_begin), end = p.query_blocks - 1;
         const bool back = ORDERED && p.turn, stores = ORDERED && uniform(this->job().turn) == 0;
         const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;

@@ -139,22 +139,30 @@ struct backward_keys {
                                          ds[plane][4 * k + 1], ds[plane][4 * k + 2], ds[plane][4 * k + 3]);
     }
 
+    /* Where this thread's part of a query block's dQ lies, and an addition to it. */
+    __device__ __forceinline__ float *sum_at(int place, int half) const
+    {
+        return p.dq_sum + ((int64_t)place * 2 + half) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
+    }
+    __device__ __forceinline__ static void add_to(float *sum, const float (&dq)[mem::DQ])
+    {
+#pragma unroll
+        for (int j = 0; j < mem::DQ / 4; j++)
+            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+    }
     /* A step's share of dQ to its half of the sum, when its turn has come. Rows of d of dQ^T past head_dim are left out. */
     __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step, int place, int half)
     {
         if (p.turn)
             mbarrier_wait(block.turn_here(step), block.turn_parity(step));
         if (mem::DQ_ROWS || (mem::DQ_BY_D ? half * 64 : 0) + warp * 16 < p.head_dim) {
-            float *const sum = p.dq_sum + ((int64_t)(place < 0 ? ~place : place) * 2 + half) * (mem::DQ * 128) +
-                               (warp * 32 + lane_asked()) * 4;
+            float *const sum = sum_at(place < 0 ? ~place : place, half);
             if (place < 0) { /* the first to come */
 #pragma unroll
                 for (int j = 0; j < mem::DQ / 4; j++)
                     *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
             } else {
-#pragma unroll
-                for (int j = 0; j < mem::DQ / 4; j++)
-                    add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+                add_to(sum, dq);
             }
         }
         if (p.turn)

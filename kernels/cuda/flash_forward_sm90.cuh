@@ -194,7 +194,6 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         mbarrier_wait(bar.q_full(q.slot), q.parity);
         if constexpr (Q_REGISTERS) {
             load_queries<tile_q>(query, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES);
-            __syncwarp();
             release_q();
         }
     };

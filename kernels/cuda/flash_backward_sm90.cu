@@ -196,6 +196,15 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 } // namespace
 
+extern "C" sb_status flash_sm90_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
+{
+    if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
+        return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
+    if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32))
+        return sb_error(SB_UNSUPPORTED, "the pair backward takes 16-bit tensors of head_dim above 64");
+    return SB_OK;
+}
+
 extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a)
 {
     return flash_sm90_backward_workspace_with(ctx, a, FLASH_BACKWARD_CHOSEN);
@@ -218,12 +227,8 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
     const flash_backward_choice c = choose(ctx, a, kernel);
     const layout l = plan(a, c.sums);
     sb_status st = sb_workspace_check(a, l.bytes);
-    if (st)
+    if (st || (st = flash_sm90_backward_takes(a, kernel)))
         return st;
-    if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
-        return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
-    if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32))
-        return sb_error(SB_UNSUPPORTED, "the pair backward takes 16-bit tensors of head_dim above 64");
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};

@@ -20,6 +20,8 @@ typedef enum flash_backward_kernel {
     FLASH_BACKWARD_NARROW,     /* flash_backward_narrow_sm90.cuh: head_dim <= 64, 16-bit */
     FLASH_BACKWARD_PAIR        /* flash_backward_pair_sm90.cuh: above that, 16-bit */
 } flash_backward_kernel;
+/* SB_OK, or SB_UNSUPPORTED where `kernel` does not take this dtype and head_dim. */
+sb_status flash_sm90_backward_takes(const sb_attention *a, flash_backward_kernel kernel);
 /* With the one that is asked for, for tests; FLASH_BACKWARD_CHOSEN is what flash_sm90_backward does. The workspace is that of
  * the same kernel. */
 size_t flash_sm90_backward_workspace_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel);

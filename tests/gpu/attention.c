@@ -280,6 +280,6 @@ void run_attention(runner *r, problem *p, const char *wanted)
     }
     for (const sb_attention_op *op = r->kernels->attention; op->name; op++)
         run_op(r, p, op, wanted, &unfused);
-    for (const sb_attention_op *op = forced_kernels; op->name && r->kernels != sb_kernels_cpu(); op++)
+    for (const sb_attention_op *op = forced_kernels(); op->name && r->kernels != sb_kernels_cpu(); op++)
         run_op(r, p, op, wanted, &unfused);
 }

@@ -1,4 +1,4 @@
-/* See forced_kernels.h. Forward is that of "flash". */
+/* See forced_kernels.h. */
 #include "tests/gpu/forced_kernels.h"
 
 #ifdef HAVE_CUDA
@@ -7,64 +7,50 @@
 #include "kernels/cuda/flash_sm90.h"
 #include "kernels/internal.h"
 
-static sb_status wide_supported(sb_context *ctx, const sb_attention *a)
+static sb_status supported(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel)
 {
     if (ctx->cc_major != 9 || ctx->cc_minor != 0)
         return sb_error(SB_UNSUPPORTED, "this kernel needs compute capability 9.0");
     if (a->forward_only || a->dtype == SB_TF32)
         return sb_error(SB_UNSUPPORTED, "a backward kernel of bf16, fp16 and fp32");
-    return sb_flash_op.supported(ctx, a);
+    const sb_status status = flash_sm90_backward_takes(a, kernel);
+    return status != SB_OK ? status : sb_flash_op.supported(ctx, a);
 }
 
-static sb_status narrow_supported(sb_context *ctx, const sb_attention *a)
-{
-    if (a->dtype == SB_FP32 || a->head_dim > 64)
-        return sb_error(SB_UNSUPPORTED, "this kernel takes 16-bit tensors of head_dim 64 or less");
-    return wide_supported(ctx, a);
-}
-
-static sb_status pair_supported(sb_context *ctx, const sb_attention *a)
-{
-    if (a->dtype == SB_FP32 || a->head_dim <= 64)
-        return sb_error(SB_UNSUPPORTED, "this kernel takes 16-bit tensors of head_dim above 64");
-    return wide_supported(ctx, a);
-}
-
-static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
-{
-    return sb_flash_op.saved_bytes(ctx, a);
-}
-
-static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
-{
-    return sb_flash_op.forward_workspace(ctx, a);
-}
-
-static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
-{
-    return sb_flash_op.forward(ctx, a, stream);
-}
-
-#define FORCED(KERNEL, NAME)                                                                                           \
-    static size_t KERNEL##_workspace(sb_context *ctx, const sb_attention *a)                                           \
+#define FORCED(NAME, KERNEL)                                                                                           \
+    static sb_status NAME##_supported(sb_context *ctx, const sb_attention *a)                                          \
     {                                                                                                                  \
-        return flash_sm90_backward_workspace_with(ctx, a, NAME);                                                       \
+        return supported(ctx, a, KERNEL);                                                                              \
     }                                                                                                                  \
-    static sb_status KERNEL##_backward(sb_context *ctx, const sb_attention *a, void *stream)                           \
+    static size_t NAME##_workspace(sb_context *ctx, const sb_attention *a)                                             \
     {                                                                                                                  \
-        return flash_sm90_backward_with(ctx, a, NAME, stream);                                                         \
+        return flash_sm90_backward_workspace_with(ctx, a, KERNEL);                                                     \
+    }                                                                                                                  \
+    static sb_status NAME##_backward(sb_context *ctx, const sb_attention *a, void *stream)                             \
+    {                                                                                                                  \
+        return flash_sm90_backward_with(ctx, a, KERNEL, stream);                                                       \
+    }                                                                                                                  \
+    static sb_attention_op NAME##_op(void)                                                                             \
+    {                                                                                                                  \
+        sb_attention_op op = sb_flash_op;                                                                              \
+        op.name = "flash_" #NAME, op.summary = "the " #NAME " backward of flash on Hopper";                            \
+        op.supported = NAME##_supported, op.backward_workspace = NAME##_workspace, op.backward = NAME##_backward;      \
+        return op;                                                                                                     \
     }
 FORCED(wide, FLASH_BACKWARD_WIDE)
 FORCED(narrow, FLASH_BACKWARD_NARROW)
 FORCED(pair, FLASH_BACKWARD_PAIR)
 
-#define OP(KERNEL)                                                                                                     \
-    {                                                                                                                  \
-        .name = "flash_" #KERNEL, .summary = "the " #KERNEL " backward of flash on Hopper",                            \
-        .supported = KERNEL##_supported, .saved_bytes = saved_bytes, .forward_workspace = forward_workspace,           \
-        .backward_workspace = KERNEL##_workspace, .forward = forward, .backward = KERNEL##_backward                    \
-    }
-const sb_attention_op forced_kernels[] = {OP(wide), OP(narrow), OP(pair), {0}};
+const sb_attention_op *forced_kernels(void)
+{
+    static sb_attention_op ops[4]; /* the last has no name */
+    ops[0] = wide_op(), ops[1] = narrow_op(), ops[2] = pair_op();
+    return ops;
+}
 #else
-const sb_attention_op forced_kernels[] = {{0}};
+const sb_attention_op *forced_kernels(void)
+{
+    static const sb_attention_op none;
+    return &none;
+}
 #endif

@@ -5,7 +5,8 @@
 
 #include "kernels/kernels.h"
 
-/* "flash_wide", "flash_narrow", "flash_pair"; the table ends with a NULL name, at once in a build without CUDA. */
-extern const sb_attention_op forced_kernels[];
+/* "flash_wide", "flash_narrow", "flash_pair", whose forward is that of "flash"; the table ends with a NULL name, at once in a
+ * build without CUDA. */
+const sb_attention_op *forced_kernels(void);
 
 #endif

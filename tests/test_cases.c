@@ -64,6 +64,30 @@ static void small_benches(void **state)
     options_free(o);
 }
 
+/* Values that are compared follow each other, wherever their option stands in the table. */
+static void adjacent_values(void **state)
+{
+    (void)state;
+    static const option_spec own[] = {
+        {"exact", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0,1", NULL, 0, 1, NULL, "", "whether"},
+        {"seq", OPTION_INT, OPTION_LIST, "1,2", NULL, 1, 9, NULL, "", "how many"},
+        {0}};
+    static const variant_spec variants[] = {{"a", "first"}, {"b", "second"}, {0}};
+    const bench_info bench = {.name = "bench_small", .summary = "Small?", .options = own, .variants = variants};
+    static const char *const expected[] = {
+        "exact=0 seq=1 variant=a", "exact=0 seq=1 variant=b", "exact=1 seq=1 variant=a", "exact=1 seq=1 variant=b",
+        "exact=0 seq=2 variant=a", "exact=0 seq=2 variant=b", "exact=1 seq=2 variant=a", "exact=1 seq=2 variant=b"};
+    char msg[256], *argv[] = {"x"};
+    options *o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    assert_int_equal(cases_count(o), 8);
+    for (size_t i = 0; i < 8; i++) {
+        bench_case *c = case_at(o, i);
+        assert_string_equal(case_key(c), expected[i]);
+        case_free(c);
+    }
+    options_free(o);
+}
+
 static bool seq_is_for_fast(const char *option, const char *variant)
 {
     return strcmp(option, "seq") != 0 || strcmp(variant, "fast") == 0;
@@ -141,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sweep),
         cmocka_unit_test(small_benches),
+        cmocka_unit_test(adjacent_values),
         cmocka_unit_test(sweep_of_unlike_variants),
         cmocka_unit_test(lists_of_other_variants_do_not_multiply),
     };

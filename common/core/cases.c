@@ -1,6 +1,6 @@
 /* The sweep: a combination is a mixed-radix number whose digits pick a value of each parameter that means something to
- * the variant, the last parameter fastest. The variant is the fastest digit of all, or with bench_info.applies the
- * slowest one. */
+ * the variant, the last parameter fastest, and faster than these those that are OPTION_ADJACENT. The variant is the fastest
+ * digit of all, or with bench_info.applies the slowest one. */
 #include "common/core/error.h"
 #include "common/core/options_internal.h"
 
@@ -96,13 +96,16 @@ bench_case *case_at(const options *o, size_t index)
     c->picked = xcalloc(o->params_n, sizeof *c->picked);
     c->variant = take_variant(o, &index);
     const char **texts = xcalloc(o->params_n, sizeof *texts);
-    for (size_t i = o->params_n; i-- > 0;) {
-        const option_values *values = &o->params[i]->values;
-        bool means = param_applies(o, i, c->variant);
-        c->picked[i] = means ? &values->v[index % values->n] : &nothing;
-        texts[i] = c->picked[i]->text;
-        index /= means ? values->n : 1;
-    }
+    for (int adjacent = 1; adjacent >= 0; adjacent--)
+        for (size_t i = o->params_n; i-- > 0;) {
+            if (((o->params[i]->spec.flags & OPTION_ADJACENT) != 0) != adjacent)
+                continue;
+            const option_values *values = &o->params[i]->values;
+            bool means = param_applies(o, i, c->variant);
+            c->picked[i] = means ? &values->v[index % values->n] : &nothing;
+            texts[i] = c->picked[i]->text;
+            index /= means ? values->n : 1;
+        }
     c->key = case_key_of(o, texts, c->variant);
     free(texts);
     return c;

@@ -17,8 +17,9 @@ typedef enum option_kind {
 } option_kind;
 
 enum option_flags {
-    OPTION_LIST = 1, /* takes a,b,c and lo:hi, lo:hi:+step, lo:hi:*factor; is swept; is a CSV column */
-    OPTION_PARAM = 2 /* single value that is still part of a case: a CSV column */
+    OPTION_LIST = 1,    /* takes a,b,c and lo:hi, lo:hi:+step, lo:hi:*factor; is swept; is a CSV column */
+    OPTION_PARAM = 2,   /* single value that is still part of a case: a CSV column */
+    OPTION_ADJACENT = 4 /* a list whose values are compared: cases that differ in it alone follow each other */
 };
 
 typedef struct option_spec {
@@ -94,7 +95,8 @@ const char *option_text_at(const options *o, const char *name, size_t i);
 char *options_describe(const options *o);
 const char *options_command_line(const options *o);
 
-/* ---- cases: the product of all list options in table order, the last option fastest, variants innermost ---- */
+/* ---- cases: the product of all list options in table order, the last option fastest, adjacent ones faster, variants
+ * innermost ---- */
 typedef struct bench_case bench_case;
 size_t cases_count(const options *o);                /* cases x chosen variants that they apply to */
 bench_case *case_at(const options *o, size_t index); /* caller frees with case_free */

@@ -91,11 +91,29 @@ static void one_long_head(void **state)
             const sb_attention a = problem(1, 1, 1, seq, d, true, SB_BF16);
             for (int deterministic = 0; deterministic < 2; deterministic++)
                 assert_int_equal(choice(a, deterministic).kernel, FLASH_BACKWARD_PAIR);
-            assert_int_equal(choice(a, true).sums, seq == 32768 ? 4 : d == 80 ? 3 : 2);
+            assert_int_equal(choice(a, true).sums, seq == 65536 && d == 80 ? 3 : 2);
+            assert_int_equal(choice(a, true).early, seq == 32768 ? clusters[1] : 0); /* Q, dO and sums of half of L2 */
         }
     const sb_attention few_columns = problem(1, 1, 1, 65536, 64, true, SB_BF16);
     for (int deterministic = 0; deterministic < 2; deterministic++)
         assert_int_equal(choice(few_columns, deterministic).kernel, FLASH_BACKWARD_WIDE);
+}
+
+/* When causal, the first round starts at the diagonal where that saves sums: not if one sum, or one for each adder, is best. */
+static void early_adders(void **state)
+{
+    (void)state;
+    for (int seq = 1024; seq <= 16384; seq *= 2)
+        for (int d = 64; d <= 128; d += 64) {
+            const sb_attention a = problem(1, 1, 1, seq, d, true, SB_BF16),
+                               full = problem(1, 1, 1, seq, d, false, SB_BF16);
+            const flash_backward_choice c = choice(a, true);
+            assert_int_equal(c.early, seq < 8192 ? 0 : clusters[c.split / 2]);
+            assert_true(c.early_sums < c.sums && (c.early > 0) == (c.early_sums > 0));
+            assert_int_equal(choice(full, true).early, 0);
+            assert_int_equal(choice(a, false).early, 0);
+        }
+    assert_int_equal(choice(problem(1, 16, 16, 4096, 128, true, SB_BF16), true).early, 0);
 }
 
 /* A kernel that is asked for runs as suits it best, and has no more sums than adders. */
@@ -129,11 +147,12 @@ static void rounds_become_an_average(void **state)
         }
 }
 
-/* Every kernel, the wide one whole, shared and with several sums, and pairs in turns, serves some case of test_gpu. */
+/* Every kernel, the wide one whole, shared, with several sums, and with early adders in turns, and pairs in turns, serves some
+ * case of test_gpu. Pairs with early adders are long: there they are asked for. */
 static void cases_meet_every_kernel(void **state)
 {
     (void)state;
-    enum { ONE_BLOCK, SHARED, SUMS, NARROW, PAIR, PAIR_TURNS, KINDS };
+    enum { ONE_BLOCK, SHARED, SUMS, EARLY, NARROW, PAIR, PAIR_TURNS, PAIR_EARLY, KINDS };
     int met[KINDS][SB_FP32 + 1] = {0}, n;
     test_case *const cases = cases_create(&n);
     for (int i = 0; i < n; i++)
@@ -147,9 +166,13 @@ static void cases_meet_every_kernel(void **state)
             const bool turns = deterministic && c.sums < flash_backward_most_sums(&a, c.kernel);
             met[c.kernel == FLASH_BACKWARD_NARROW ? NARROW
                 : c.kernel == FLASH_BACKWARD_PAIR ? (turns ? PAIR_TURNS : PAIR)
+                : c.early > 0                     ? EARLY
                 : c.sums > 1                      ? SUMS
                 : c.split > 1                     ? SHARED
                                                   : ONE_BLOCK][t->dtype]++;
+            const flash_backward_choice pair = forced(a, FLASH_BACKWARD_PAIR);
+            met[PAIR_EARLY][t->dtype] += deterministic && a.head_dim > 64 && pair.early > 0 &&
+                                         pair.sums < flash_backward_most_sums(&a, FLASH_BACKWARD_PAIR);
         }
     free(cases);
     for (int kind = 0; kind < KINDS; kind++) {
@@ -166,6 +189,7 @@ int main(void)
                                        cmocka_unit_test(short_rows_of_many_heads),
                                        cmocka_unit_test(one_head),
                                        cmocka_unit_test(one_long_head),
+                                       cmocka_unit_test(early_adders),
                                        cmocka_unit_test(asked_for),
                                        cmocka_unit_test(rounds_become_an_average),
                                        cmocka_unit_test(cases_meet_every_kernel)};

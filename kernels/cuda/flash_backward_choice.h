@@ -14,6 +14,9 @@ typedef struct flash_backward_choice {
     flash_backward_kernel kernel;
     int split; /* wide kernel: blocks that share a key tile */
     int sums;  /* of dQ, more than one only if deterministic, and not in the narrow kernel */
+    /* of its adders (key tiles of a head, or pairs of them) the first `early` share the first `early_sums` sums, and the
+     * others the rest */
+    int early, early_sums;
 } flash_backward_choice;
 
 /* The fastest, or how `kernel` runs if that is not FLASH_BACKWARD_CHOSEN. `sms` multiprocessors; `clusters`: see
@@ -28,6 +31,8 @@ int flash_backward_key_tiles(const sb_attention *a);
 int flash_backward_step_rows(const sb_attention *a);
 /* Columns that dQ sums have. */
 int flash_backward_padded_dim(const sb_attention *a);
+/* Bytes of Q, dO and `sums` sums of dQ of a key/value head. */
+int64_t flash_backward_query_bytes(const sb_attention *a, int sums);
 /* Key/value heads that the kernels walk together. */
 int flash_backward_wide_section(const sb_attention *a);
 int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_turns);

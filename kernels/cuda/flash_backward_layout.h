@@ -9,7 +9,6 @@
 /* Offsets are 256-byte aligned; all but `planes` are the same whichever kernel runs. */
 struct flash_backward_layout {
     int rows, blocks, padded_dim; /* rows of lse2 and delta of a head; query blocks; columns of dQ's sums */
-    int sums; /* of dQ, one after the other; several only if deterministic, not in the narrow kernel */
     size_t lse2, delta, dq_sum;
     size_t next_job, turn, turn_end; /* one number; two for each query block of each sum. Zeros before */
     size_t planes[4];                /* q, k, v, d_o; fp32 only */

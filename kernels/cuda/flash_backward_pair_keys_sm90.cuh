@@ -51,11 +51,12 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             keys::add_to(this->sum_at(place, rank), dq);
     }
 
-    /* All steps, in the order of backward_walk: from the diagonal on, in turns from the last query back. */
+    /* All steps, in the order of backward_walk. */
     __device__ __forceinline__ void run()
     {
         const int begin = uniform(this->job().query_begin), end = p.query_blocks - 1;
-        const bool back = ORDERED && p.turn, stores = ORDERED && uniform(this->job().turn) == 0;
+        const bool back = ORDERED && p.turn && uniform(this->job().adder) >= p.early;
+        const int stores_before = ORDERED ? uniform(this->job().stores_before) : 0;
         const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;
         int u = first, place_before = 0;
         int place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + first +
@@ -86,7 +87,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
                 pin(dv);
                 pin(dq);
                 release_ds(step - 1);
-                add_dq(dq, step - 1, stores ? ~place_before : place_before);
+                add_dq(dq, step - 1, place_before);
             } else {
                 this->start_dk(ds, step);
             }
@@ -94,7 +95,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             pin(dv);
             pin(dk);
             arrive(block.empty(step));
-            place_before = place;
+            place_before = u < stores_before ? ~place : place;
             if (u == last)
                 u = first, place += end + 1 - last + first; /* the next query head */
             else
@@ -105,7 +106,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             start_dq(dq, steps - 1);
             wgmma_wait<0>();
             pin(dq);
-            add_dq(dq, steps - 1, stores ? ~place_before : place_before);
+            add_dq(dq, steps - 1, place_before);
         }
     }
 };

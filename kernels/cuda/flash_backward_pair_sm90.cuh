@@ -11,8 +11,8 @@
  * A fence between ordinary and asynchronous writes holds up a thread until its additions are done. So the key groups only say
  * that they have stored dS; a thread of the first warpgroup, which never adds, does the fence, and sends.
  *
- * Deterministic mode (ORDERED): that of flash_backward_sm90.cuh, with pairs for key tiles. Pair t adds to sum t % sums; its
- * two blocks add to different halves of d and so take turns apart from each other, each with counters of its own. A pair waits
+ * Deterministic mode (ORDERED): that of flash_backward_sm90.cuh, with pairs for key tiles. The two blocks of a pair add to
+ * different halves of d and so take turns apart from each other, each with counters of its own. A pair waits
  * only for pairs of its head that started before it, and its blocks otherwise only for each other, so the first pair that is
  * not done can always go on. Of the two idle warps one asks for turns and one gives them on. In the wide kernel two threads
  * give on in alternation; here a release waits for 16 KB, about 1 us of a step of 2.5, so one thread is back in time.
@@ -73,9 +73,9 @@ __device__ __forceinline__ void pair_take_turns(const backward_params &p, backwa
     uint32_t *const turn = p.turn + cluster_rank() * p.sums * p.batch * p.heads * p.query_blocks;
     wait_for_previous_kernel(); /* turns start at zero */
     if (threadIdx.x == 64)
-        backward_watch(p, block, turn);
+        backward_watch<2>(p, block, turn);
     else
-        backward_report<1>(p, block, turn, 0);
+        backward_report<2, 1>(p, block, turn, 0);
 }
 
 template <class T, int D, bool CAUSAL, bool ORDERED>
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0)
-            backward_load(p, wide, pair_more<D>());
+            backward_load<2>(p, wide, pair_more<D>());
         else if (threadIdx.x == 32)
             pair_send(block);
         else if (ORDERED && p.turn && threadIdx.x % 32 == 0)

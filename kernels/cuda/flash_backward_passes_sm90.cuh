@@ -94,22 +94,27 @@ struct finish_params {
     const float *dq_sum;
     void *dq;
     int64_t dq_stride_b, dq_stride_h, dq_stride_s;
-    int64_t sum_stride;        /* float4 from one sum to the next */
-    int sums;                  /* as in backward_params */
-    int key_tiles, keys_ahead; /* query i sees keys up to i + keys_ahead, all if that is past the last */
-    int pairs;                 /* 1: two key tiles are one adder; else 0 */
+    int64_t sum_stride;          /* float4 from one sum to the next */
+    int sums, early, early_sums; /* as in backward_params */
+    int key_tiles, keys_ahead;   /* query i sees keys up to i + keys_ahead, all if that is past the last */
+    int pairs;                   /* 1: two key tiles are one adder; else 0 */
     int heads, seq_q, head_dim, query_blocks;
     float scale;
 };
 
-/* One sum: a block for each query block. MANY: problems with several sums have few query blocks, so each has a block for every
- * fragment of 4 that a thread has of it, 4 to 8. All loads of a thread are under way before the first use, 8 sums at once;
- * ptxas leaves them so if it need not make room for more than two blocks a multiprocessor. */
-template <class MEM, bool MANY>
+/* One sum: a block for each query block. Problems with several sums have few query blocks, so each has a block for every
+ * fragment of 4 that a thread has of it, 4 to 8, or for two or four of them, so that a thread has about 8 loads under way.
+ * AT_ONCE: sums that are loaded before the first of them is used; ptxas leaves it so if it need not make room for more than two
+ * blocks a multiprocessor. */
+template <class MEM, int AT_ONCE>
 struct finish_shape {
     static constexpr bool TRANSPOSED = !MEM::DQ_ROWS, BY_D = MEM::DQ_BY_D; /* what a group has: see backward_memory */
     static constexpr int QUERIES = MEM::tile_q::ROWS, FRAGMENTS = MEM::DQ / 4; /* of a thread in a query block */
-    static constexpr int OWN = MANY ? 1 : FRAGMENTS, PIECES = FRAGMENTS / OWN, AT_ONCE = MANY ? 8 : 1;
+    static constexpr int own(int most)
+    {
+        return most >= FRAGMENTS ? FRAGMENTS : FRAGMENTS % most ? own(most - 1) : most;
+    }
+    static constexpr int OWN = own(8 / AT_ONCE), PIECES = FRAGMENTS / OWN;
     /* what a block gathers: queries and columns of d, in the order of the groups that have them */
     static constexpr int SPAN = 8 * OWN; /* of a group, along its fragments */
     static constexpr int ROWS = !TRANSPOSED ? QUERIES : BY_D ? SPAN : 2 * SPAN;
@@ -138,18 +143,20 @@ struct finish_shape {
     }
 };
 
-/* How many of its sums a query block has: only those that a key tile, or a pair of them, has stored to. */
+/* How many of its sums a query block has, the first ones: only those that an adder has stored to. */
 template <int BM>
 __device__ __forceinline__ int finish_sums(const finish_params &p, int block)
 {
-    const int keys = block * BM + BM + p.keys_ahead, tiles = min(max(keys + 127, 0) / 128, p.key_tiles);
-    return p.sums ? min(p.sums, (tiles + p.pairs) >> p.pairs) : 1;
+    const int adders = (tiles_seen<BM>(block, p.keys_ahead, p.key_tiles) + p.pairs) >> p.pairs;
+    if (p.sums == 0)
+        return 1;
+    return min(adders, p.early_sums) + min(max(adders - p.early, 0), p.sums - p.early_sums);
 }
 
-template <class M, class MEM, bool MANY>
+template <class M, class MEM, int AT_ONCE>
 __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_params p)
 {
-    using shape = finish_shape<MEM, MANY>;
+    using shape = finish_shape<MEM, AT_ONCE>;
     __shared__ float rows[shape::ROWS * shape::PITCH];
     wait_for_previous_kernel();
     let_next_kernel_start();
@@ -161,15 +168,15 @@ __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_par
     const int sums = finish_sums<shape::QUERIES>(p, block);
     float4 sum[shape::OWN] = {};
 #pragma unroll 1
-    for (int first = 0; first < sums; first += shape::AT_ONCE) {
-        float4 x[shape::AT_ONCE][shape::OWN];
+    for (int first = 0; first < sums; first += AT_ONCE) {
+        float4 x[AT_ONCE][shape::OWN];
 #pragma unroll
-        for (int n = 0; n < shape::AT_ONCE; n++) /* without a branch: past the last sum that one again */
+        for (int n = 0; n < AT_ONCE; n++) /* without a branch: past the last sum that one again */
 #pragma unroll
             for (int j = 0; j < shape::OWN; j++)
                 x[n][j] = from[min(first + n, sums - 1) * p.sum_stride + j * 128];
 #pragma unroll
-        for (int n = 0; n < shape::AT_ONCE; n++)
+        for (int n = 0; n < AT_ONCE; n++)
 #pragma unroll
             for (int j = 0; j < shape::OWN; j++)
                 if (first + n < sums)

@@ -39,7 +39,6 @@ layout plan(const sb_attention *a, int sums)
     l.blocks = (a->seq_q + bm - 1) / bm;
     l.rows = l.blocks * bm;
     l.padded_dim = flash_backward_padded_dim(a);
-    l.sums = sums;
     l.delta = aligned(heads * l.rows * 4);
     l.dq_sum = l.delta + aligned(heads * l.rows * 4);
     l.next_job = l.dq_sum + aligned(sums * heads * l.rows * l.padded_dim * 4);
@@ -97,20 +96,21 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
                        (unsigned)(deep < most ? deep : most), 256, 0, 1, stream, p);
 }
 
-template <class M, class MEM, bool MANY>
-sb_status finish(const sb_attention *a, const layout &l, bool pairs, cudaStream_t stream)
+template <class M, class MEM, int AT_ONCE>
+sb_status finish(const sb_attention *a, const layout &l, const flash_backward_choice &c, cudaStream_t stream)
 {
     finish_params p = {};
     p.dq_sum = (float *)((char *)a->workspace + l.dq_sum), p.dq = a->dq.data;
     p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
-    p.sums = a->deterministic ? l.sums : 0, p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (l.padded_dim / 4);
+    p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
+    p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (l.padded_dim / 4);
     p.key_tiles = flash_backward_key_tiles(a), p.keys_ahead = a->causal ? a->seq_k - a->seq_q : a->seq_k;
-    p.pairs = pairs;
+    p.pairs = c.kernel == FLASH_BACKWARD_PAIR;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
-    return launch_sm90("flash backward, finish", flash_backward_finish<M, MEM, MANY>,
-                       (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, MANY>::PIECES), 256, 0, 1,
-                       stream, p);
+    return launch_sm90("flash backward, finish", flash_backward_finish<M, MEM, AT_ONCE>,
+                       (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, AT_ONCE>::PIECES), 256, 0,
+                       1, stream, p);
 }
 
 /* Whether the wide kernel's key tiles, or the pairs of them, wait for each other. */
@@ -144,7 +144,7 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.dv_stride_b = a->dv.stride_b, p.dv_stride_h = a->dv.stride_h, p.dv_stride_s = a->dv.stride_s;
     p.dq_sum = (float *)(w + l.dq_sum);
     p.key_tiles = flash_backward_key_tiles(a);
-    p.sums = a->deterministic ? l.sums : 0;
+    p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
     p.turn = in_turns(a, c) ? (uint32_t *)(w + l.turn) : nullptr;
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
@@ -175,8 +175,10 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
     st = narrow ? flash_backward_narrow_launch(ctx, a, l, stream) : launch_wide<T, PLANES, D, BM>(a, l, in, c, stream);
     if (st || alone)
         return st;
-    const bool pairs = c.kernel == FLASH_BACKWARD_PAIR;
-    return l.sums > 1 ? finish<M, mem, true>(a, l, pairs, stream) : finish<M, mem, false>(a, l, pairs, stream);
+    return c.sums == 1   ? finish<M, mem, 1>(a, l, c, stream)
+           : c.sums == 2 ? finish<M, mem, 2>(a, l, c, stream)
+           : c.sums <= 4 ? finish<M, mem, 4>(a, l, c, stream)
+                         : finish<M, mem, 8>(a, l, c, stream);
 }
 
 template <class T, int PLANES>

@@ -24,21 +24,24 @@
  * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
  * distributed shared memory, in a fixed order.
  *
- * Deterministic mode: key tile t adds to sum t % sums of dQ, in turns, and the kernel after adds the sums up in their
- * order. The first adder of a query block stores, so that nothing need be zero before; it is tile t < sums, and when that
- * sees no query of a block, no later one does.
+ * Deterministic mode: the key tiles of a head add to one of several sums of dQ, in turns, and the kernel after adds the sums up
+ * in their order. The first adder of a query block stores, so that nothing need be zero before. flash_backward_turns.c says how
+ * many sums there are; with one for each key tile there are no turns, and blocks walk as in the default mode.
  *
- * The adders of one query block of a sum take turns in the order in which their blocks start, so that no block waits for
- * one that can't run. Blocks walk from the last query to the diagonal, the first key tile first, as in
- * flash_backward_narrow_sm90.cuh: each tile of a sum stays a step behind the one before, the later ones are shorter (by
- * more, the more sums there are: hence every sums-th tile and not ranges of them), and the longest start first. (From the
- * diagonal on, the last key tile first, each would meet a query block two steps after the one before it, but the longest
- * blocks start last and the chip waits for them: 1 % slower at S 16384, 3 to 6 % at S 2048.) Waiting and giving on are done
- * by idle warps of the first group. The blocks of a cluster take every split-th step: with ranges, each would begin where
- * another block of the tile before ends. They start together, wait for each other only when they merge, and otherwise only
- * for tiles of clusters that started before; so the first cluster that is not done can always go on. A problem has several
- * sums where its heads are too few to fill the chip; with one for each key tile there are no turns, and blocks walk as in
- * the default mode. flash_backward_choice.c says how many. */
+ * The adders of one query block of a sum take turns in the order in which their blocks start, so that no block waits for one
+ * that can't run. Waiting and giving on are done by idle warps of the first group. The blocks of a cluster take every split-th
+ * step: with ranges, each would begin where another block of the tile before ends. They start together, wait for each other
+ * only when they merge, and otherwise only for tiles of clusters that started before; so the first cluster that is not done can
+ * always go on.
+ *
+ * Late adders walk from the last query to the diagonal, the first key tile first: each tile of a sum stays behind the one
+ * before, the later ones are shorter (by more, the more sums there are: hence every n-th tile and not ranges of them), and the
+ * longest start first. But all of a first round start at the same query, and so the last one of a row is late by a hand-over,
+ * 1.75 us, for each before it. Many heads have short rows. For few heads and causal, the first round are early adders, as many
+ * tiles of a head as run at once: they walk from the diagonal on, the last tile first. All start together, but each at a
+ * diagonal of its own, so that it comes to every query block a tile's steps after the one ahead of it, which has added by then.
+ * They have sums of their own, since the last queries, where late adders begin, are where they end; late adders start as they
+ * end, one after the other, and so are apart, too. (If all tiles were early ones, the longest would start last.) */
 #ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
 #define STEPBENCH_FLASH_BACKWARD_SM90_CUH
 
@@ -66,13 +69,13 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0 && block.job().steps > 0) {
-            backward_load(p, block, backward_second_k<mem>());
+            backward_load<1>(p, block, backward_second_k<mem>());
         } else if (p.turn && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* turns start at zero */
             if (threadIdx.x == 32)
-                backward_watch(p, block, p.turn);
+                backward_watch<1>(p, block, p.turn);
             else if (threadIdx.x > 32)
-                backward_report<2>(p, block, p.turn, threadIdx.x / 32 - 2);
+                backward_report<1, 2>(p, block, p.turn, threadIdx.x / 32 - 2);
         }
         if (cluster_size() > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();

@@ -17,7 +17,10 @@ struct backward_params {
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
     float *dq_sum;  /* (sums, B, H, query blocks, 2 groups or blocks of a pair, fragment order) */
     uint32_t *turn; /* (2 for pairs, one a block; sums, B, H, query blocks) how many have added; NULL: any order */
-    int sums; /* key tile or pair t adds to sum t % sums, the first stores; 0: all add to one that starts as zeros */
+    int sums; /* of dQ, to which the first adder of a query block stores; 0: all add to one that starts as zeros */
+    /* An adder is a key tile, or a pair of them. Adder t of a head adds to sum t % early_sums if it is one of the first
+     * `early`, else to sum (t - early) % (sums - early_sums) of the rest. */
+    int early, early_sums;
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
     float scale, scale_log2;
@@ -25,10 +28,11 @@ struct backward_params {
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
  * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head.
- * `sum_begin` is the number of query blocks in the sums before its own, `turn` how many tiles or pairs add to that one before
- * it (1 if nobody stores). */
+ * `sum_begin` is the number of query blocks in the sums before its own. `adder`: the tile or pair that it is of its head. It
+ * stores its dQ of query blocks before `stores_before`, and adds it to those from there on. `turn`: of a late adder, how many
+ * others add to its sum before it. */
 struct backward_job {
-    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, turn;
+    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, adder, stores_before, turn;
 };
 
 /* One of its steps: the first query, and which query block among those of all sums, or ~ that if the step's dQ is stored
@@ -123,6 +127,14 @@ struct backward_block {
     }
 };
 
+/* Key tiles of which some query of a block of BM sees a key; query i sees keys up to i + keys_ahead. */
+template <int BM>
+__device__ __forceinline__ int tiles_seen(int block, int keys_ahead, int key_tiles)
+{
+    const int keys = block * BM + BM + keys_ahead;
+    return min(max(keys + BACKWARD_KEYS - 1, 0) / BACKWARD_KEYS, key_tiles);
+}
+
 /* TILES: key tiles of a job, one that a cluster shares or one for each block of it. */
 template <int TILES, int BM, bool CAUSAL>
 __device__ __forceinline__ void find_job(const backward_params &p, volatile backward_job &job)
@@ -130,21 +142,27 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = TILES == 1 ? cluster_size() : 1;
     const int of_head = (p.key_tiles + TILES - 1) / TILES, first_head = number / (p.section * of_head) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads_kv - first_head);
-    const int in_section = number - first_head * of_head,
-              first_tile = in_section / section_heads * TILES; /* causal: the first is the longest */
-    const int head = first_head + in_section - first_tile / TILES * section_heads;
+    const int in_section = number - first_head * of_head, nth = in_section / section_heads;
+    const int head = first_head + in_section - nth * section_heads;
+    const int adder = nth < p.early ? p.early - 1 - nth : nth; /* causal: the first is the longest */
     /* causal: query i sees keys j <= i + Sk - Sq */
-    const int query_begin =
-        CAUSAL ? min(max(first_tile * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
-    const int blocks = p.query_blocks - query_begin, all = blocks * p.group;
-    const int key_tile = TILES == 1 ? first_tile : first_tile + rank;
-    job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.key_tile = key_tile, job.query_begin = query_begin;
-    job.sum_begin = 0, job.turn = 1;
-    if (p.sums) {
-        const int adder = first_tile / TILES;
-        job.turn = adder / p.sums;
-        job.sum_begin = (adder - job.turn * p.sums) * p.batch * p.heads * p.query_blocks;
+    auto begin_of = [&](int adder) {
+        return CAUSAL ? min(max(adder * TILES * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
+    };
+    const int query_begin = begin_of(adder), blocks = p.query_blocks - query_begin, all = blocks * p.group;
+    job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.query_begin = query_begin;
+    job.adder = adder, job.key_tile = adder * TILES + (TILES == 1 ? 0 : rank);
+    int sum = 0, turn = 0, stores_before = 0;
+    if (p.sums && adder < p.early) { /* the last of a sum that sees a block is its first adder */
+        const int behind = adder + p.early_sums;
+        sum = adder % p.early_sums;
+        stores_before = behind < p.early ? begin_of(behind) : p.query_blocks;
+    } else if (p.sums) {
+        turn = (adder - p.early) / (p.sums - p.early_sums);
+        sum = adder - p.early - turn * (p.sums - p.early_sums) + p.early_sums;
+        stores_before = turn == 0 ? p.query_blocks : 0;
     }
+    job.sum_begin = sum * p.batch * p.heads * p.query_blocks, job.turn = turn, job.stores_before = stores_before;
     if (TILES > 1)
         job.first = 0, job.stride = 1, job.steps = all;
     else if (p.turn)
@@ -153,8 +171,9 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
-/* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on,
- * in turns from the last query back. */
+/* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on, but
+ * late adders in turns from the last query back. TILES: see find_job. */
+template <int TILES, int BM>
 struct backward_walk {
     int head, u;
     __device__ __forceinline__ void begin(const backward_params &p, const volatile backward_job &job)
@@ -170,11 +189,19 @@ struct backward_walk {
     }
     __device__ __forceinline__ int block(const backward_params &p, const volatile backward_job &job) const
     {
-        return p.turn ? job.query_begin + p.query_blocks - 1 - u : u;
+        return p.turn && job.adder >= p.early ? job.query_begin + p.query_blocks - 1 - u : u;
     }
     __device__ __forceinline__ int place(const backward_params &p, const volatile backward_job &job) const
     {
         return job.sum_begin + head * p.query_blocks + block(p, job);
+    }
+    /* How many have added to the sum there when its turn comes: of early adders those behind it that see the block. */
+    __device__ __forceinline__ int turn(const backward_params &p, const volatile backward_job &job) const
+    {
+        if (job.adder >= p.early)
+            return job.turn;
+        const int seen = (tiles_seen<BM>(u, p.seq_k - p.seq_q, p.key_tiles) + TILES - 1) / TILES;
+        return (min(seen, p.early) - 1 - job.adder) / p.early_sums;
     }
 };
 

@@ -37,7 +37,7 @@ struct backward_second_k {
 
 /* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q, V and what `more` loads with the first dO. Q, K, V
  * and dO are older than the kernel ahead, which waited for them before this one could start. */
-template <class MEM, class MORE>
+template <int TILES, class MEM, class MORE>
 __device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more)
 {
     using tile_kv = typename MEM::tile_kv;
@@ -45,13 +45,13 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     constexpr int BM = tile_q::ROWS, BYTES = tile_q::BYTES + BM * 4;
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk walk;
+    backward_walk<TILES, BM> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        const int row = walk.block(p, job) * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
+        const int at = walk.block(p, job), row = at * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
         mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
-        block.step_slot(step) = {row, job.turn ? place : ~place};
+        block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
         mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
@@ -71,24 +71,24 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     }
 }
 
-/* ---- turns: asking and telling take as long as a step, so each has a thread of its own. The key tiles (or pairs)
- * of a sum add to a query block in ascending order. `turn`: of the first query block of the first sum ---- */
+/* ---- turns: asking and telling take as long as a step, so each has a thread of its own. `turn`: of the first query block of
+ * the first sum ---- */
 
 /* Tells the key groups when the turn of each of their steps has come, at most BACKWARD_TURNS steps ahead of what has
  * been given on. */
-template <class MEM>
+template <int TILES, class MEM>
 __device__ __forceinline__ void backward_watch(const backward_params &p, backward_block<MEM> block,
                                                const uint32_t *turn)
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk walk;
+    backward_walk<TILES, MEM::tile_q::ROWS> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        const uint32_t *const now = turn + walk.place(p, job);
+        const uint32_t *const now = turn + walk.place(p, job), mine = walk.turn(p, job);
         mbarrier_wait(block.reported(step), block.turn_parity(step) ^ 1);
-        while (load_acquire(now) != (uint32_t)job.turn)
+        while (load_acquire(now) != mine)
             __nanosleep(20);
         mbarrier_arrive(block.turn_here(step));
         walk.next(p, job);
@@ -97,19 +97,19 @@ __device__ __forceinline__ void backward_watch(const backward_params &p, backwar
 
 /* Gives the turn on, once what was added is there for whoever has it next: one of REPORTERS threads, of every
  * REPORTERS-th step from `first` on. */
-template <int REPORTERS, class MEM>
+template <int TILES, int REPORTERS, class MEM>
 __device__ __forceinline__ void backward_report(const backward_params &p, backward_block<MEM> block, uint32_t *turn,
                                                 int first)
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk walk;
+    backward_walk<TILES, MEM::tile_q::ROWS> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         if (step % REPORTERS == first) {
             mbarrier_wait(block.added(step), block.turn_parity(step));
-            store_release(turn + walk.place(p, job), job.turn + 1);
+            store_release(turn + walk.place(p, job), walk.turn(p, job) + 1);
             mbarrier_arrive(block.reported(step));
         }
         walk.next(p, job);

@@ -30,7 +30,7 @@ __device__ __forceinline__ void narrow_tell(narrow_block block, unsigned step, i
         if (threadIdx.x % 32 == 0)
             block.report(step)->place = place, block.report(step)->next = next;
     }
-    __syncwarp(); /* this warp has added */
+    __syncwarp(); /* this warp has added; the lane that wrote arrives */
     if (threadIdx.x % 32 == 0)
         mbarrier_arrive(block.added(step));
 }

@@ -51,7 +51,8 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     for (int step = 0; step < steps; step++) {
         const int at = walk.block(p, job), row = at * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
         mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
-        block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
+        if (TILES == 1) /* pairs count for themselves */
+            block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
         mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/flash_backward_narrow_layout_sm90.cuh"
 #include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
+#include "kernels/cuda/flash_rows_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -67,8 +68,8 @@ struct narrow_keys {
     __device__ __forceinline__ void begin_job()
     {
         volatile narrow_job *const job = block.job_slot(n);
-        const int first_key = uniform(job->key_first) + group * 64, offset = p.seq_k - p.seq_q;
-        begin = uniform(job->query_begin);
+        const int first_key = read_uniform(job->key_first) + group * 64, offset = p.seq_k - p.seq_q;
+        begin = read_uniform(job->query_begin);
         passes = CAUSAL && group == 1 && begin + 1 < p.query_blocks &&
                  first_key > begin * NARROW_ROWS + NARROW_ROWS - 1 + offset;
         begin += passes;
@@ -97,10 +98,11 @@ struct narrow_keys {
     }
     __device__ __forceinline__ void mask()
     {
+        const int first_key = read_uniform(block.job_slot(n)->key_first);
         int limit[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const int key = block.job_slot(n)->key_first + group * 64 + warp() * 16 + lane() / 4 + 8 * r;
+            const int key = first_key + group * 64 + warp() * 16 + lane() / 4 + 8 * r;
             limit[r] = key >= p.seq_k ? NARROW_ROWS : CAUSAL ? key - p.seq_k + p.seq_q - i * NARROW_ROWS - column() : 0;
         }
         mask_queries(s, limit);
@@ -158,13 +160,7 @@ struct narrow_keys {
     __device__ __forceinline__ void store_rows(const float (&x)[32], float scale, uint32_t corner,
                                                const CUtensorMap *map, int key, int h_kv, int b)
     {
-        const int l = lane_asked();
-#pragma unroll
-        for (int j = 0; j < 8; j += 2)
-            store_matrix4(place(corner, l, j), pack(T(), x[4 * j] * scale, x[4 * j + 1] * scale),
-                          pack(T(), x[4 * j + 2] * scale, x[4 * j + 3] * scale),
-                          pack(T(), x[4 * j + 4] * scale, x[4 * j + 5] * scale),
-                          pack(T(), x[4 * j + 6] * scale, x[4 * j + 7] * scale));
+        store_warp_rows16<T, 64, mem::tile_kv::PANEL_BYTES>(corner, x, scale, scale, lane_asked());
         fence_async_proxy();
         __syncwarp();
         tma_store_4d_by_warp(corner, map, 0, key, h_kv, b);
@@ -172,8 +168,8 @@ struct narrow_keys {
     __device__ __forceinline__ void end_job(unsigned n)
     {
         volatile narrow_job *const job = block.job_slot(n);
-        const int w = uniform(warp()), key = uniform(job->key_first) + group * 64 + w * 16;
-        const int h_kv = uniform(job->h_kv), b = uniform(job->b);
+        const int w = uniform(warp()), key = read_uniform(job->key_first) + group * 64 + w * 16;
+        const int h_kv = read_uniform(job->h_kv), b = read_uniform(job->b);
         const uint32_t corner = block.base + mem::OUT + (group * 64 + w * 16) * ROW_BYTES;
         tma_store_wait_read(); /* of the job before */
         arrive(block.kv_empty(n));
@@ -185,7 +181,7 @@ struct narrow_keys {
     __device__ __forceinline__ void run()
     {
         mbarrier_wait(block.kv_full(0), 0);
-        if (uniform(block.job_slot(0)->b) < 0)
+        if (read_uniform(block.job_slot(0)->b) < 0)
             return; /* others were faster */
         begin_job();
         for (;;) {
@@ -233,7 +229,7 @@ struct narrow_keys {
             arrive(block.q_empty(now));
             n++;
             mbarrier_wait(block.kv_full(n), block.job_parity(n));
-            if (uniform(block.job_slot(n)->b) < 0)
+            if (read_uniform(block.job_slot(n)->b) < 0)
                 break;
             begin_job();
             end_job(n - 1);

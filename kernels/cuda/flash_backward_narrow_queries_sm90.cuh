@@ -114,11 +114,11 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
     for (unsigned n = 0;; n++) {
         mbarrier_wait(block.kv_full(n), block.job_parity(n));
         volatile narrow_job *const job = block.job_slot(n);
-        if (uniform(job->b) < 0)
+        if (read_uniform(job->b) < 0)
             break;
-        const int begin = uniform(job->query_begin);
-        const int b = uniform(job->b), key_tile = uniform(job->key_first) / NARROW_KEYS;
-        int h = uniform(job->h_kv) * p.group, i = p.query_blocks - 1;
+        const int begin = read_uniform(job->query_begin);
+        const int b = read_uniform(job->b), key_tile = read_uniform(job->key_first) / NARROW_KEYS;
+        int h = read_uniform(job->h_kv) * p.group, i = p.query_blocks - 1;
         for (int left = (p.query_blocks - begin) * p.group; left > 0; left--, step++) {
             float dq[32];
             mbarrier_wait(block.ds_full(step), block.step_parity(step));

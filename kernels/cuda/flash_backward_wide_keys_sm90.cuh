@@ -87,7 +87,8 @@ struct backward_keys {
     static constexpr bool LOAD_EARLY = mem::DQ_ROWS;
     __device__ __forceinline__ void load_step(int step)
     {
-        at = block.step_slot(step);
+        const volatile backward_step &slot = block.step_slot(step);
+        at = {read_uniform(slot.first_query), read_uniform(slot.place)};
     }
     __device__ __forceinline__ void load_lse(int step)
     {

@@ -3,7 +3,7 @@
 #define STEPBENCH_FLASH_BACKWARD_WIDE_ROWS_SM90_CUH
 
 #include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
-#include "kernels/cuda/store_sm90.cuh"
+#include "kernels/cuda/flash_rows_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -54,14 +54,7 @@ __device__ __forceinline__ void store_warp_rows(const backward_params &p, const 
 {
     using mem = typename KEYS::mem;
     const int lane = lane_asked(), corner = mem::V + (keys.wg * 64 + keys.warp * 16) * ROW_BYTES;
-#pragma unroll
-    for (int j = 0; j < KEYS::mem::COLUMNS / 8; j += 2)
-        store_matrix4(keys.block.base + corner + j / 8 * mem::tile_kv::PANEL_BYTES + lane % 16 * ROW_BYTES +
-                          ((j % 8 + lane / 16) ^ lane % 8) * 16,
-                      pack(T(), x[4 * j] * scale, x[4 * j + 1] * scale),
-                      pack(T(), x[4 * j + 2] * scale, x[4 * j + 3] * scale),
-                      pack(T(), x[4 * j + 4] * scale, x[4 * j + 5] * scale),
-                      pack(T(), x[4 * j + 6] * scale, x[4 * j + 7] * scale));
+    store_warp_rows16<T, mem::COLUMNS, mem::tile_kv::PANEL_BYTES>(keys.block.base + corner, x, scale, scale, lane);
     __syncwarp();
     const int first = keys.block.job().key_tile * BACKWARD_KEYS + keys.wg * 64 + keys.warp * 16;
 #pragma unroll

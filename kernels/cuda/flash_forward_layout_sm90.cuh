@@ -10,6 +10,7 @@ namespace flash_sm90
 
 struct forward_params {
     CUtensorMap q_map, k_map, v_map;
+    CUtensorMap o_map;                          /* boxes of 16 rows; 16-bit only */
     void *o;                                    /* (B, H, Sq, D) */
     int64_t o_stride_b, o_stride_h, o_stride_s; /* elements */
     float *lse;                                 /* (B, H, Sq) */
@@ -18,6 +19,11 @@ struct forward_params {
     unsigned *next_job; /* two zeros: jobs given out beyond the first of each block; blocks done */
     int section;        /* heads walked together, so that their K and V stay in L2 */
     float scale, scale_log2;
+};
+
+/* One row tile of one head, and the key blocks this block walks for it; bh < 0: there are no more. */
+struct forward_job {
+    int bh, b, h, h_kv, row_first, block_begin, block_end;
 };
 
 /* D: columns that are computed; a tile keeps whole panels of 64. GROUPS: consumer warpgroups, each 64 query rows of the
@@ -34,8 +40,8 @@ struct forward_memory {
     static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
     static constexpr int V = K + STAGES * tile_kv::BYTES;
     static constexpr int BARRIERS = V + STAGES * tile_kv::BYTES;
-    static constexpr int JOB = BARRIERS + 160; /* numbers of this job and the next */
-    static constexpr int BYTES = JOB + 8;
+    static constexpr int JOBS = BARRIERS + 160; /* this one and the next */
+    static constexpr int BYTES = JOBS + 2 * (int)sizeof(forward_job);
     /* merge of a cluster, over K and V: partial O with padded rows, then max and sum */
     static constexpr int MERGE_PITCH = D + 8; /* floats */
     static constexpr int MERGE_MAX = K + ROWS * MERGE_PITCH * 4;
@@ -56,11 +62,6 @@ struct forward_barriers {
     __device__ uint32_t v_empty(int s) const { return base + 136 + 8 * s; }
 };
 
-/* One row tile of one head, and the key blocks this block walks for it. */
-struct forward_job {
-    int bh, b, h, h_kv, row_first, block_begin, block_end;
-};
-
 /* Key blocks that the ROWS rows from row on see. */
 template <int ROWS, int BN, bool CAUSAL>
 __device__ __forceinline__ int forward_blocks(const forward_params &p, int row)
@@ -73,7 +74,10 @@ __device__ __forceinline__ int forward_blocks(const forward_params &p, int row)
 template <int ROWS, int BN, bool CAUSAL>
 __device__ __forceinline__ forward_job forward_decode(const forward_params &p, int number, int split, int rank)
 {
-    forward_job job;
+    forward_job job = {};
+    job.bh = -1;
+    if (number >= p.batch * p.heads * p.tiles)
+        return job;
     const int first_head = number / (p.section * p.tiles) * p.section;
     const int section_heads = min(p.section, p.batch * p.heads - first_head);
     const int in_section = number - first_head * p.tiles;

@@ -33,21 +33,22 @@ __device__ __forceinline__ void forward_init(const forward_params &p, const forw
 /* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
 template <class MEM, int BN, bool CAUSAL>
 __device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
-                                                volatile int *job_number, int split, int rank)
+                                                volatile forward_job *slots, int split, int rank)
 {
     using tile_q = typename MEM::tile_q;
     using tile_kv = typename MEM::tile_kv;
-    const int jobs = p.batch * p.heads * p.tiles;
     ring<MEM::Q_STAGES> q;
     ring<MEM::STAGES> k, v;
     ring<2> turn;
     for (int number = blockIdx.x / split;; turn.next()) {
-        mbarrier_wait(bar.job_empty(turn.slot), turn.parity ^ 1);
-        job_number[turn.slot] = number;
-        mbarrier_arrive(bar.job_full(turn.slot));
-        if (number >= jobs)
-            break;
         const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL>(p, number, split, rank);
+        mbarrier_wait(bar.job_empty(turn.slot), turn.parity ^ 1);
+        volatile forward_job &slot = slots[turn.slot];
+        slot.bh = job.bh, slot.b = job.b, slot.h = job.h, slot.row_first = job.row_first;
+        slot.block_begin = job.block_begin, slot.block_end = job.block_end;
+        mbarrier_arrive(bar.job_full(turn.slot));
+        if (job.bh < 0)
+            break;
         wait_for_previous_kernel(); /* only now: what came before ran under its end */
         if (job.block_begin < job.block_end) {
             mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
@@ -73,7 +74,7 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
             }
         }
         /* not earlier: whoever asks late takes the shorter job. A cluster has one job. */
-        number = split > 1 ? jobs : gridDim.x + (int)atomicAdd(p.next_job, 1);
+        number = split > 1 ? INT_MAX : gridDim.x + (int)atomicAdd(p.next_job, 1);
     }
     if (split == 1 && atomicAdd(p.next_job + 1, 1) == gridDim.x - 1) { /* the last one leaves them zero */
         p.next_job[0] = 0;

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/flash_forward_layout_sm90.cuh"
 #include "kernels/cuda/flash_forward_softmax_sm90.cuh"
+#include "kernels/cuda/flash_rows_sm90.cuh"
 
 namespace flash_sm90
 {
@@ -100,6 +101,22 @@ __device__ __forceinline__ void store_rows(const merge_target &t, const float (&
                 store_pair((OUT *)t.o + i * t.stride_s + 8 * j + column, o[4 * j + 2 * r] * inverse[r],
                            o[4 * j + 2 * r + 1] * inverse[r]);
     }
+}
+
+/* A warp's 16 rows of O by way of its rows of a tile of Q, which nobody reads any more, so that whole lines leave, and while
+ * the next tile is computed: fragments alone are 4 bytes a lane. first: the warp's first row; rows: address of its first row in
+ * shared memory. The stores are this warp's next group. */
+template <class T, class TILE, int D>
+__device__ __forceinline__ void store_tile_rows(uint32_t rows, const CUtensorMap *map, const float (&o)[D / 2],
+                                                const float (&inverse)[2], int first, int h, int b)
+{
+    store_warp_rows16<T, D, TILE::PANEL_BYTES>(rows, o, inverse[0], inverse[1], threadIdx.x % 32);
+    fence_async_proxy();
+    __syncwarp();
+#pragma unroll
+    for (int panel = 0; panel < (D + 63) / 64; panel++)
+        tma_store_4d_by_warp(rows + panel * TILE::PANEL_BYTES, map, panel * 64, first, h, b);
+    tma_store_commit();
 }
 
 /* The rows of a tile by all blocks of a cluster. */

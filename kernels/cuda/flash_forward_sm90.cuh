@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using mem = forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
-    constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= 128 && GROUPS < 3;
+    constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
+    constexpr bool TILE_STORES = PLANES == 1 && mem::Q_STAGES == 2; /* O leaves by way of Q: see store_tile_rows */
     /* Operands of P in two sets by turns: one is written while P V reads the other, so that the conversions run among the
      * exponentials and not behind them. (3.5 to 5 % at D 64. With less room in registers, so everywhere else, ptxas puts a
      * wait behind each product instead.) */
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const forward_barriers bar = {base + mem::BARRIERS};
     const int warpgroup = uniform(threadIdx.x / 128);
     const int split = CLUSTERS ? cluster_size() : 1, rank = CLUSTERS ? cluster_rank() : 0;
-    volatile int *const job_number = (volatile int *)(smem + mem::JOB);
+    volatile forward_job *const job_slots = (volatile forward_job *)(smem + mem::JOBS);
 
     if (threadIdx.x == 0)
         forward_init<mem, GROUPS>(p, bar);
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            forward_produce<mem, BN, CAUSAL>(p, bar, base, job_number, split, rank);
+            forward_produce<mem, BN, CAUSAL>(p, bar, base, job_slots, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
             cluster_wait();
@@ -78,7 +79,6 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const int row_local = wg * 64 + warp * 16 + lane / 4; /* and + 8 */
     const int column = 2 * (lane % 4);
     const int offset = p.seq_k - p.seq_q; /* causal: query i sees keys j <= i + offset */
-    const int jobs = p.batch * p.heads * p.tiles;
     const bool leader = lane == 0;
     const float c = p.scale_log2;
 
@@ -88,14 +88,18 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     ring<mem::Q_STAGES> q;
     ring<mem::STAGES> k, v;
     ring<2> turn;
-    auto next_number = [&] {
+    auto next_job = [&] {
         mbarrier_wait(bar.job_full(turn.slot), turn.parity);
-        const int number = uniform(job_number[turn.slot]);
+        const volatile forward_job &slot = job_slots[turn.slot];
+        forward_job job = {};
+        job.bh = read_uniform(slot.bh), job.b = read_uniform(slot.b), job.h = read_uniform(slot.h);
+        job.row_first = read_uniform(slot.row_first);
+        job.block_begin = read_uniform(slot.block_begin), job.block_end = read_uniform(slot.block_end);
         __syncwarp();
         if (leader)
             mbarrier_arrive(bar.job_empty(turn.slot));
         turn.next();
-        return number;
+        return job;
     };
     auto take_turn = [&] {
         if (GROUPS > 1)
@@ -129,8 +133,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     operands prob, next_prob; /* next_prob: if TWO_SETS */
     uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
     row_state rows;
+    bool leaving = false; /* if TILE_STORES: O of the tile before, from the other slot of Q */
 
-    auto decode = [&](int number) { return forward_decode<mem::ROWS, BN, CAUSAL>(p, number, split, rank); };
     /* End of the blocks that a row of this group sees. */
     auto own_end = [&](const forward_job &job) {
         const int row = job.row_first + wg * 64;
@@ -192,14 +196,22 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     };
     auto wait_for_queries = [&] {
         mbarrier_wait(bar.q_full(q.slot), q.parity);
-        if constexpr (Q_REGISTERS) {
+        if constexpr (Q_REGISTERS)
             load_queries<tile_q>(query, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES);
+        if constexpr (TILE_STORES) {
+            if (leaving) {
+                tma_store_wait_read();
+                __syncwarp();
+                if (leader)
+                    mbarrier_arrive(bar.q_empty(q.slot ^ 1));
+            }
+            leaving = true;
+        } else if constexpr (Q_REGISTERS) {
             release_q();
         }
     };
 
-    for (int number = next_number(); number < jobs; number = next_number()) {
-        const forward_job job = decode(number);
+    for (forward_job job = next_job(); job.bh >= 0; job = next_job()) {
         const int last = own_end(job), row = job.row_first + row_local;
         start_rows();
         if (job.block_begin < job.block_end) {
@@ -279,7 +291,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 for (; j >= job.block_begin; j--)
                     step(j, prob, prob);
             }
-            if constexpr (!Q_REGISTERS)
+            if constexpr (!Q_REGISTERS && !TILE_STORES)
                 release_q();
             if (last > job.block_begin) {
                 pin_operands(prob);
@@ -300,8 +312,19 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
             }
         }
         finish_rows(target_of(job), rows, row, inverse);
+        if constexpr (TILE_STORES) {
+            if (job.block_begin < job.block_end) {
+                const int first = uniform(wg * 64 + warp * 16);
+                store_tile_rows<T, tile_q, D>(base + mem::Q + q.slot * tile_q::BYTES + first * ROW_BYTES, &p.o_map, o,
+                                              inverse, job.row_first + first, job.h, job.b);
+                q.next();
+                continue;
+            }
+        }
         store_rows<out, D>(target_of(job), o, inverse, row);
     }
+    if (TILE_STORES)
+        tma_store_wait_read(); /* the block's shared memory must outlive them */
     if (GROUPS > 1 && wg == 0)
         named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
 }

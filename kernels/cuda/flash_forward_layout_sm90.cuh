@@ -26,16 +26,18 @@ struct forward_job {
     int bh, b, h, h_kv, row_first, block_begin, block_end;
 };
 
-/* D: columns that are computed; a tile keeps whole panels of 64. GROUPS: consumer warpgroups, each 64 query rows of the
+/* D: columns that are computed; a tile keeps whole panels. GROUPS: consumer warpgroups, each 64 query rows of the
  * block. */
 template <int PLANES, int D, int BN, int GROUPS, bool CLUSTERS>
 struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
-    static constexpr int STAGES = GROUPS == 1 ? 3 : 2; /* of K and V; one group alone hides less of a load */
+    /* three groups at D 80 and 96: panels of 32 columns leave room for a third stage */
+    static constexpr int PANEL = GROUPS == 3 && D > 64 ? 32 : 64;
+    static constexpr int STAGES = GROUPS == 1 || PANEL == 32 ? 3 : 2; /* of K and V; one group hides less of a load */
     using tile_q = tile<PLANES, ROWS, (D + 63) / 64 * 64>;
-    using tile_kv = tile<PLANES, BN, (D + 63) / 64 * 64>;
+    using tile_kv = tile<PLANES, BN, (D + PANEL - 1) / PANEL * PANEL, PANEL>;
     /* two query tiles where they fit, so that the next tile's is there when this one's ends */
-    static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * STAGES * tile_kv::BYTES <= 200 << 10 ? 2 : 1;
+    static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * STAGES * tile_kv::BYTES <= 204 << 10 ? 2 : 1;
     static constexpr int Q = 0;
     static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
     static constexpr int V = K + STAGES * tile_kv::BYTES;
@@ -93,6 +95,7 @@ __device__ __forceinline__ forward_job forward_decode(const forward_params &p, i
 /* An instance of the kernel as the host sees it. */
 struct forward_instance {
     int columns, groups, keys; /* D, GROUPS and BN */
+    int panel;                 /* columns in a panel of K and V */
     int bytes;                 /* shared memory */
     bool clusters;
     void (*full)(forward_params), (*causal)(forward_params);

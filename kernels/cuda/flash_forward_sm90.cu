@@ -86,8 +86,10 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
     forward_params p = {};
     sb_status st;
     if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * planes, a->heads, a->seq_q, a->head_dim, rows)) ||
-        (st = tma_map_tensor(&p.k_map, type, &in[1], a->batch * planes, a->heads_kv, a->seq_k, a->head_dim, x->keys)) ||
-        (st = tma_map_tensor(&p.v_map, type, &in[2], a->batch * planes, a->heads_kv, a->seq_k, a->head_dim, x->keys)) ||
+        (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * planes, a->heads_kv, a->seq_k, a->head_dim, x->keys,
+                             x->panel)) ||
+        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * planes, a->heads_kv, a->seq_k, a->head_dim, x->keys,
+                             x->panel)) ||
         (planes == 1 && (st = tma_map_tensor(&p.o_map, type, &a->o, a->batch, a->heads, a->seq_q, a->head_dim, 16))))
         return st;
     p.o = a->o.data;

@@ -154,10 +154,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         const uint32_t k_addr = base + mem::K + k.slot * tile_kv::BYTES;
         wgmma_fence();
         if constexpr (Q_REGISTERS) {
-            const uint64_t b0 = wgmma_descriptor(k_addr, 16);
+            const uint64_t b0 = tile_kv::descriptor(k_addr, 16);
 #pragma unroll
             for (int i = 0; i < D / 16; i++)
-                wgmma_any<T, BN, 0>(s, query[i], b0 + ((i / 4 * tile_kv::PANEL_BYTES + i % 4 * 32) >> 4), i != 0);
+                wgmma_any<T, BN, 0>(s, query[i], b0 + (tile_kv::step(i) >> 4), i != 0);
         } else {
             mma_abt<T, tile_q, tile_kv, BN, D>(s, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES, k_addr);
         }
@@ -335,6 +335,7 @@ forward_instance make_forward_instance()
     return {D,
             GROUPS,
             BN,
+            forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>::PANEL,
             forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>::BYTES,
             CLUSTERS,
             flash_forward<T, PLANES, D, BN, GROUPS, false, CLUSTERS>,

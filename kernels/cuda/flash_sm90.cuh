@@ -25,14 +25,23 @@ struct constant {
     static constexpr int value = N;
 };
 
-/* A tile of ROWS rows and DP columns, PLANES planes: [plane][panel of 64 columns][row][64], 128-byte swizzle. */
-template <int PLANES_, int ROWS_, int COLS_>
+/* A tile of ROWS rows and COLS columns, PLANES planes: [plane][panel][row][columns of a panel], 64 of them with 128-byte
+ * swizzle, or 32 with 64-byte swizzle. */
+template <int PLANES_, int ROWS_, int COLS_, int PANEL_ = 64>
 struct tile {
-    static constexpr int PLANES = PLANES_, ROWS = ROWS_, COLS = COLS_;
-    static constexpr int PANEL_BYTES = ROWS * ROW_BYTES;
-    static constexpr int PLANE_BYTES = COLS / 64 * PANEL_BYTES;
+    static constexpr int PLANES = PLANES_, ROWS = ROWS_, COLS = COLS_, PANEL = PANEL_, PANEL_ROW = PANEL * 2;
+    static constexpr int PANEL_BYTES = ROWS * PANEL_ROW;
+    static constexpr int PLANE_BYTES = COLS / PANEL * PANEL_BYTES;
     static constexpr int BYTES = PLANES * PLANE_BYTES;
-    static_assert(COLS % 64 == 0 && PANEL_BYTES % 1024 == 0, "swizzle atoms are 8 rows of 128 bytes");
+    static_assert(COLS % PANEL == 0 && PANEL_BYTES % 1024 == 0, "swizzle atoms are 8 rows of a panel");
+
+    /* panels_apart: see wgmma_descriptor */
+    __device__ static uint64_t descriptor(uint32_t addr, uint32_t panels_apart)
+    {
+        return PANEL == 64 ? wgmma_descriptor(addr, panels_apart) : wgmma_descriptor_64(addr, panels_apart);
+    }
+    /* Of the k-th step of 16 columns, from a descriptor's on. */
+    __device__ static constexpr int step(int k) { return k / (PANEL / 16) * PANEL_BYTES + k % (PANEL / 16) * 32; }
 };
 
 /* Which planes product number i multiplies: hi hi, hi lo, lo hi. */
@@ -54,13 +63,13 @@ template <class T, class TA, class TB, int N, int COLS = TA::COLS>
 __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint32_t b_addr)
 {
     static_assert(COLS % 16 == 0 && COLS <= TA::COLS && COLS <= TB::COLS, "whole steps of 16 columns");
-    const uint64_t a0 = wgmma_descriptor(a_addr, 16), b0 = wgmma_descriptor(b_addr, 16);
+    const uint64_t a0 = TA::descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, 16);
 #pragma unroll
     for (int p = 0; p < products<TA::PLANES>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < COLS / 16; k++) {
-            const int a = plane_a(p) * TA::PLANE_BYTES + k / 4 * TA::PANEL_BYTES + k % 4 * 32;
-            const int b = plane_b(p) * TB::PLANE_BYTES + k / 4 * TB::PANEL_BYTES + k % 4 * 32;
+            const int a = plane_a(p) * TA::PLANE_BYTES + TA::step(k);
+            const int b = plane_b(p) * TB::PLANE_BYTES + TB::step(k);
             wgmma_any<T, N, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
 }
@@ -71,13 +80,14 @@ template <class T, class TB, int N>
 __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB::PLANES][TB::ROWS / 4],
                                        uint32_t b_addr, int accumulate)
 {
-    const uint64_t b0 = wgmma_descriptor(b_addr, TB::PANEL_BYTES);
+    const uint64_t b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
 #pragma unroll
     for (int p = 0; p < products<TB::PLANES>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < TB::ROWS / 16; k++)
             wgmma_any<T, N, 1>(d, &a[plane_a(p)][4 * k],
-                               b0 + ((plane_b(p) * TB::PLANE_BYTES + k * 16 * ROW_BYTES) >> 4), accumulate | (p + k));
+                               b0 + ((plane_b(p) * TB::PLANE_BYTES + k * 16 * TB::PANEL_ROW) >> 4),
+                               accumulate | (p + k));
 }
 
 /* A sum over thousands of MMAs, as accurate as fp32 addition. The tensor cores cut off, rather than round, what does not
@@ -180,8 +190,9 @@ __device__ __forceinline__ void load_tile(uint32_t dst, const CUtensorMap *map, 
 #pragma unroll
     for (int p = 0; p < TILE::PLANES; p++)
 #pragma unroll
-        for (int c = 0; c < TILE::COLS / 64; c++)
-            tma_load_4d(dst + p * TILE::PLANE_BYTES + c * TILE::PANEL_BYTES, map, bar, c * 64, row, h, b + p * batch);
+        for (int c = 0; c < TILE::COLS / TILE::PANEL; c++)
+            tma_load_4d(dst + p * TILE::PLANE_BYTES + c * TILE::PANEL_BYTES, map, bar, c * TILE::PANEL, row, h,
+                        b + p * batch);
 }
 
 /* A ring of shared-memory stages: slot and the parity its barriers are waited on with. */

@@ -87,13 +87,12 @@ struct operand_ring {
     }
 };
 
-/* Narrow panels have rows of 64 bytes, so that 8 of them are 512 bytes apart, and the 64-byte swizzle. */
+/* Narrow panels have rows of 64 bytes. */
 template <class S>
 __device__ __forceinline__ uint64_t descriptor_of_b(uint32_t address)
 {
     if constexpr (S::B_ROWS && S::PANEL_COLUMNS == 32)
-        return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(S::PANEL_BYTES >> 4) << 16 |
-               (uint64_t)(512 >> 4) << 32 | 2ull << 62;
+        return wgmma_descriptor_64(address, S::PANEL_BYTES);
     else
         return wgmma_descriptor(address, S::B_ROWS ? S::PANEL_BYTES : 16);
 }

@@ -42,14 +42,28 @@ static CUtensorMapDataType type_of(sb_dtype dtype)
     return dtype == SB_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
 }
 
+/* Rows of a box that are 128 or 64 bytes long have the swizzle of that length. */
+static CUtensorMapSwizzle swizzle_of(int columns)
+{
+    return columns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+           : columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                           : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
+
 sb_status tma_map_tensor(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, int batch, int heads, int seq,
                          int head_dim, int rows)
+{
+    return tma_map_panels(map, dtype, t, batch, heads, seq, head_dim, rows, 64);
+}
+
+sb_status tma_map_panels(CUtensorMap *map, sb_dtype dtype, const sb_tensor *t, int batch, int heads, int seq,
+                         int head_dim, int rows, int columns)
 {
     const cuuint64_t extent[4] = {(cuuint64_t)head_dim, (cuuint64_t)seq, (cuuint64_t)heads, (cuuint64_t)batch};
     const cuuint64_t stride_bytes[3] = {2 * (cuuint64_t)t->stride_s, 2 * (cuuint64_t)t->stride_h,
                                         2 * (cuuint64_t)t->stride_b};
-    const cuuint32_t box[4] = {64, (cuuint32_t)rows, 1, 1};
-    return encode(map, type_of(dtype), 4, t->data, extent, stride_bytes, box, CU_TENSOR_MAP_SWIZZLE_128B);
+    const cuuint32_t box[4] = {(cuuint32_t)columns, (cuuint32_t)rows, 1, 1};
+    return encode(map, type_of(dtype), 4, t->data, extent, stride_bytes, box, swizzle_of(columns));
 }
 
 sb_status tma_map_matrix(CUtensorMap *map, sb_dtype dtype, const void *data, int64_t rows, int64_t columns, int64_t ld,
@@ -58,10 +72,7 @@ sb_status tma_map_matrix(CUtensorMap *map, sb_dtype dtype, const void *data, int
     const cuuint64_t extent[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
     const cuuint64_t stride_bytes[1] = {2 * (cuuint64_t)ld};
     const cuuint32_t box[2] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows};
-    const CUtensorMapSwizzle swizzle = box_columns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                       : box_columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                           : CU_TENSOR_MAP_SWIZZLE_NONE;
-    return encode(map, type_of(dtype), 2, (void *)data, extent, stride_bytes, box, swizzle);
+    return encode(map, type_of(dtype), 2, (void *)data, extent, stride_bytes, box, swizzle_of(box_columns));
 }
 
 sb_status tma_map_rows(CUtensorMap *map, const float *data, int64_t rows, int64_t columns, int width)

@@ -26,6 +26,12 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t smem_addr, uint32_
     return (uint64_t)((smem_addr & 0x3FFFF) >> 4) | (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            1ull << 62;
 }
+/* The same with 64-byte swizzle: panels have 32 elements in a row, and 8 rows are 512 bytes apart. */
+__device__ __forceinline__ uint64_t wgmma_descriptor_64(uint32_t smem_addr, uint32_t panel_bytes)
+{
+    return (uint64_t)((smem_addr & 0x3FFFF) >> 4) | (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(512 >> 4) << 32 |
+           2ull << 62;
+}
 
 __device__ __forceinline__ void wgmma_fence()
 {

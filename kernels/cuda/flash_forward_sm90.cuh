@@ -2,26 +2,29 @@
  *
  * Tile: one, two or (D <= 96) three consumer warpgroups of 64 query rows each, as the host's model of their times says; key
  * blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
- * D is the number of columns computed, 16 to 256; in shared memory a tile has whole panels of 64, which TMA fills up with
- * zeros that no product reads.
+ * D is the number of columns computed, 16 to 256; in shared memory a tile has whole panels of 64, K and V of three groups at
+ * D 80 and 96 of 32, which TMA fills up with zeros that no product reads.
  * Shared memory, bytes: D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
- * and 96 as D 128, with three groups Q 48K, K and V 2 x 24K each = 144K; D 256: Q 64K, K and V 2 x 32K each = 192K;
- * D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each = 112K; one group, D 128: Q 16K, K and V 3 x 32K each = 208K
- * (fp32: Q 32K).
+ * and 96 as D 128, with three groups Q 2 x 48K, K and V 3 x 18K each in panels of 32 columns = 204K; D 256: Q 64K, K and V
+ * 2 x 32K each = 192K; D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each = 112K; one group, D 128: Q 16K, K and V
+ * 3 x 32K each = 208K (fp32: Q 32K).
  * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 64: 64, two sets of 32, 32;
  * D 256: 32, 16, 128; fp32: 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48,
- * 24, 48.
+ * 24, 48, D 80: 48, 24, 40, 20.
  *
  * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
  * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the
  * softmax of j while P V runs, then rescales O if a maximum has moved. The groups take turns at issuing, so that one's
  * softmax runs under the others' products. A group passes the blocks that none of its rows sees.
  *
- * At D 80 to 128, with two groups, Q is an operand from registers: that spares shared memory a third of what scores read,
- * and so power, which bounds long sequences. Numbers that steer a loop are told to be the same in every lane (uniform):
- * otherwise ptxas takes the loop for a divergent one and moves every descriptor to uniform registers before each product.
+ * At D 80 to 128, with two groups, and with three at D 80, Q is an operand from registers: that spares shared memory a third
+ * of what scores read, and so power, which bounds long sequences. Numbers that steer a loop are told to be the same in every
+ * lane (uniform): otherwise ptxas takes the loop for a divergent one and moves every descriptor to uniform registers before
+ * each product.
  *
- * Many tiles: blocks stay and take one after the other, so that the next tile's loads run under this one's end.
+ * Many tiles: blocks stay and take one after the other, so that the next tile's loads run under this one's end. The producer
+ * decodes them, whose divisions nobody waits for, and O leaves by TMA from the rows of Q that it came from, while the next
+ * tile is computed; the slot of Q is given back after that.
  * Few tiles: a cluster of blocks shares one tile, each takes a range of its keys, and they merge their partial O, max
  * and sum through distributed shared memory: results are the same on every run. D 256 does without: its partial O is
  * larger than K and V, and its tiles are long enough. */
@@ -133,7 +136,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     operands prob, next_prob; /* next_prob: if TWO_SETS */
     uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
     row_state rows;
-    bool leaving = false; /* if TILE_STORES: O of the tile before, from the other slot of Q */
+    bool leaving = false; /* if TILE_STORES: O of the tile before leaves from the other slot of Q */
 
     /* End of the blocks that a row of this group sees. */
     auto own_end = [&](const forward_job &job) {

@@ -95,18 +95,27 @@ static const struct entry {
       {"state_bytes", "of which state", "bytes"}}},
 };
 
-/* Whose row is shown where a bench has several variants, and it has one. */
-static const char *const shown_variants[][2] = {{"bench_allreduce", "all-reduce"},
-                                                {"bench_ddp_naive", "naive"},
-                                                {"bench_ddp_flat", "flat"},
-                                                {"bench_zero1", "zero1"}};
+/* What the row that is shown has where rows of a bench differ in kind, if there is one. */
+static const char *const shown_only[][3] = {
+    {"bench_flash", "deterministic", "0"},        {"bench_flash", "dtype", "bf16"},
+    {"bench_allreduce", "variant", "all-reduce"}, {"bench_ddp_naive", "variant", "naive"},
+    {"bench_ddp_flat", "variant", "flat"},        {"bench_zero1", "variant", "zero1"}};
 
-static size_t newest_ok(const table *t, const char *variant)
+static bool is_shown(const table *t, size_t row, const char *bench)
+{
+    bool is = strcmp(table_text(t, row, "status"), "ok") == 0;
+    for (size_t i = 0; i < sizeof shown_only / sizeof *shown_only; i++)
+        if (strcmp(shown_only[i][0], bench) == 0)
+            is = is && strcmp(table_text(t, row, shown_only[i][1]), shown_only[i][2]) == 0;
+    return is;
+}
+
+/* bench: of those that is_shown; NULL: of all that are ok. */
+static size_t newest_ok(const table *t, const char *bench)
 {
     size_t newest = NO_ROW;
     for (size_t i = 0; i < t->n; i++)
-        if (strcmp(table_text(t, i, "status"), "ok") == 0 &&
-            (!variant || strcmp(table_text(t, i, "variant"), variant) == 0) &&
+        if (is_shown(t, i, bench ? bench : "") &&
             (newest == NO_ROW || strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) > 0 ||
              (strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) == 0 && t->rows[i] > t->rows[newest])))
             newest = i;
@@ -115,10 +124,7 @@ static size_t newest_ok(const table *t, const char *variant)
 
 static size_t shown_row(const table *t, const char *bench)
 {
-    size_t row = NO_ROW;
-    for (size_t i = 0; i < sizeof shown_variants / sizeof *shown_variants; i++)
-        if (strcmp(shown_variants[i][0], bench) == 0)
-            row = newest_ok(t, shown_variants[i][1]);
+    const size_t row = newest_ok(t, bench);
     return row == NO_ROW ? newest_ok(t, NULL) : row;
 }
 

@@ -7,8 +7,9 @@
 #include "kernels/cuda/flash_backward_turns.h"
 
 /* What the models know from an H200, in steps of the wide kernel: what starting a job takes, a step, and in turns giving one
- * on: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside the same without turns); for pairs, with half
- * as many bytes to wait for and the same way through L2, about the same. */
+ * on: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside the same without turns), fewer of fp32's longer
+ * steps; for pairs, with half as many bytes to wait for and the same way through L2, about the same. The narrow kernel loses 5
+ * to 8 % in turns however many adders a head has at once, and more where they are many (S 16384: 9 % with 16 heads, 21 with 4). */
 static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* of its longer ones */, WIDE_HAND_OVER = 0.74,
                     WIDE_HAND_OVER_FP32 = 0.4;
 static const double PAIR_START = 3.5, PAIR_HAND_OVER = 0.7;

@@ -147,8 +147,8 @@ static void rounds_become_an_average(void **state)
         }
 }
 
-/* Every kernel, the wide one whole, shared, with several sums, and with early adders in turns, and pairs in turns, serves some
- * case of test_gpu. Pairs with early adders are long: there they are asked for. */
+/* Every kernel, the wide one whole, shared, with several sums, and with early adders, and pairs in turns, with early adders or
+ * without, serves some case of test_gpu. */
 static void cases_meet_every_kernel(void **state)
 {
     (void)state;
@@ -165,14 +165,13 @@ static void cases_meet_every_kernel(void **state)
             const flash_backward_choice c = choice(a, deterministic);
             const bool turns = deterministic && c.sums < flash_backward_most_sums(&a, c.kernel);
             met[c.kernel == FLASH_BACKWARD_NARROW ? NARROW
-                : c.kernel == FLASH_BACKWARD_PAIR ? (turns ? PAIR_TURNS : PAIR)
+                : c.kernel == FLASH_BACKWARD_PAIR ? (c.early > 0 ? PAIR_EARLY
+                                                     : turns     ? PAIR_TURNS
+                                                                 : PAIR)
                 : c.early > 0                     ? EARLY
                 : c.sums > 1                      ? SUMS
                 : c.split > 1                     ? SHARED
                                                   : ONE_BLOCK][t->dtype]++;
-            const flash_backward_choice pair = forced(a, FLASH_BACKWARD_PAIR);
-            met[PAIR_EARLY][t->dtype] += deterministic && a.head_dim > 64 && pair.early > 0 &&
-                                         pair.sums < flash_backward_most_sums(&a, FLASH_BACKWARD_PAIR);
         }
     free(cases);
     for (int kind = 0; kind < KINDS; kind++) {

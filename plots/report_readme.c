@@ -110,12 +110,12 @@ static bool is_shown(const table *t, size_t row, const char *bench)
     return is;
 }
 
-/* bench: of those that is_shown; NULL: of all that are ok. */
+/* Of those that is_shown; bench "": of all that are ok. */
 static size_t newest_ok(const table *t, const char *bench)
 {
     size_t newest = NO_ROW;
     for (size_t i = 0; i < t->n; i++)
-        if (is_shown(t, i, bench ? bench : "") &&
+        if (is_shown(t, i, bench) &&
             (newest == NO_ROW || strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) > 0 ||
              (strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) == 0 && t->rows[i] > t->rows[newest])))
             newest = i;
@@ -125,7 +125,7 @@ static size_t newest_ok(const table *t, const char *bench)
 static size_t shown_row(const table *t, const char *bench)
 {
     const size_t row = newest_ok(t, bench);
-    return row == NO_ROW ? newest_ok(t, NULL) : row;
+    return row == NO_ROW ? newest_ok(t, "") : row;
 }
 
 /* Makes *list "a, b" of what it has not got yet. */

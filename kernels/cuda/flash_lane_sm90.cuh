@@ -11,9 +11,9 @@ __device__ __forceinline__ int uniform(int x)
     return __shfl_sync(~0u, x, 0);
 }
 
-/* A number in shared memory that another thread will overwrite when this warp gives it back. One lane reads it, the one that
- * arrives: what other lanes had read before that would be ordered by a warp barrier alone, and ptxas makes nothing of one where
- * a warp has not diverged, so that compute-sanitizer would call it a race. */
+/* A number in shared memory that another thread will overwrite when this warp gives it back. One lane reads it, which is also
+ * the one that arrives (elect.sync chooses it on Hopper): what other lanes had read before that would be ordered by a warp
+ * barrier alone, and ptxas makes nothing of one where a warp has not diverged, so that compute-sanitizer would call it a race. */
 __device__ __forceinline__ int read_uniform(const volatile int &x)
 {
     int number = 0;

@@ -105,7 +105,6 @@ COMPILE_CC := $(strip $(CXX) -std=c++17 -D_GNU_SOURCE -I. -include $(BUILD)/conf
               -Wextra $(WERROR) $(SANITIZERS) $(CXXFLAGS))
 COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 -lineinfo -Xptxas -v -Xcompiler -fPIC,-Wall -I. \
               -include $(BUILD)/config.h $(NVCCFLAGS))
-# Hopper kernels use wgmma and TMA, which exist for sm_90a alone; the others for every architecture asked for.
 GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
@@ -128,11 +127,12 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-COMMON_C := $(wildcard common/*/*.c) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+COMMON_C := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
+kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
-KERNEL_C  += $(wildcard kernels/cuda/*.c)
-KERNEL_CU := $(wildcard kernels/cuda/*.cu)
+KERNEL_C  += $(call kernels_of,c)
+KERNEL_CU := $(call kernels_of,cu)
 PTXAS_OK  := $(BUILD)/ptxas/ok
 else
 KERNEL_C  += kernels/cuda_absent.c
@@ -143,12 +143,12 @@ KERNEL_O := $(call object,$(KERNEL_C) $(KERNEL_CU))
 
 # Beside the programs, whose names start with bench_ or test_, lie the helpers that every one of them is linked with.
 BENCHES    := $(patsubst bench/%.c,$(BIN)/%,$(wildcard bench/bench_*.c))
-BENCH_O    := $(call object,$(filter-out bench/bench_%,$(wildcard bench/*.c)))
-TESTS      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/test_*.c))
-TEST_O     := $(call object,$(filter-out tests/test_%,$(wildcard tests/*.c)))
+BENCH_O    := $(call object,$(wildcard bench/*/*.c))
+TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/%,$(wildcard tests/*/test_*.c)))
+TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
-GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)) tests/model_values.c)
-REPORT_O   := $(call object,$(wildcard plots/*.c))
+GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)) tests/support/model_values.c)
+REPORT_O   := $(call object,$(wildcard plots/*.c common/report/*.c common/report/*/*.c))
 PROGRAMS   := $(BENCHES) $(if $(REPORT_O),$(BUILD)/report)
 
 all: $(PROGRAMS)
@@ -174,16 +174,18 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
-$(BUILD)/common/device/timeline_cupti.c.o: EXTRA := $(CUPTI_CFLAGS)
-$(BUILD)/common/dist/comm_nccl.c.o: EXTRA := $(NCCL_CFLAGS)
-$(BUILD)/common/dist/comm_gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
+$(BUILD)/common/profile/cupti.c.o: EXTRA := $(CUPTI_CFLAGS)
+$(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
+$(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 
 # What ptxas says of registers and spills is kept in a file; anything else it or nvcc says is shown.
-ptxas_log = $(BUILD)/ptxas/$(notdir $*).txt
+ptxas_log = $(BUILD)/ptxas/$(subst /,.,$(patsubst kernels/cuda/%,%,$*)).txt
+# Hopper kernels use wgmma and TMA, which exist for sm_90a alone: those below a folder hopper/. The others are built for
+# every architecture asked for.
 $(BUILD)/%.cu.o: %.cu $(BUILD)/nvcc.flags
 	@mkdir -p $(@D) $(BUILD)/ptxas
 	$(call say,NVCC,$<)
-	$(Q)$(COMPILE_CU) $(if $(filter %_sm90,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
+	$(Q)$(COMPILE_CU) $(if $(findstring /hopper/,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
 	    2>$(ptxas_log) || { cat $(ptxas_log) >&2; exit 1; }
 	@grep -vE '^ptxas info |bytes stack frame|^$$' $(ptxas_log) >&2 || true
 
@@ -191,18 +193,18 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/nvcc.flags
 $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
 	@bash $(SCRIPTS)/check_ptxas.sh kernels/cuda/spill_free.txt \
-	    $(patsubst kernels/cuda/%.cu,$(BUILD)/ptxas/%.txt,$(KERNEL_CU))
+	    $(foreach k,$(patsubst kernels/cuda/%.cu,%,$(KERNEL_CU)),$(BUILD)/ptxas/$(subst /,.,$(k)).txt)
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
-           $(call object,$(wildcard bench/*.c plots/*.c tests/*.c tests/gpu/*.c)))
+           $(REPORT_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c)))
 
 # ---- link ----
 
 # One archive for every program: each takes from it only what it uses.
 $(BUILD)/stepbench.a: $(COMMON_O) $(KERNEL_O) $(BUILD)/members.flags $(PTXAS_OK)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $(COMMON_O) $(KERNEL_O)
+	$(Q)$(AR) qcs $@ $(COMMON_O) $(KERNEL_O) # q: members of different rooms may share a name
 
 define link_program
 	@mkdir -p $(@D)
@@ -216,7 +218,7 @@ $(BUILD)/report: $(REPORT_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program)
 $(TESTS): %: %.c.o $(TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program,$(CMOCKA_LIBS))
-$(BUILD)/tests/test_flash_choice: $(call object,tests/gpu/cases.c)
+$(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c)
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program)
 
@@ -242,13 +244,14 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
-tsan-tests: $(addprefix $(BUILD)/tests/,test_cpu_stream test_launch test_comm test_timeline test_peer test_parallel)
+tsan-tests: $(addprefix $(BUILD)/tests/,stream/test_cpu_stream launch/test_launch comm/test_comm profile/test_timeline \
+            comm/test_peer parallel/test_parallel)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.
-MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,test_model test_model_modes test_model_update))
+MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update))
 run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 	@MODEL_TESTS='$(MODEL_TESTS)' HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
 

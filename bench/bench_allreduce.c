@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collective.h"
+#include "bench/collective/collective.h"
 #include "common/core/error.h"
 
 static option_spec option_table[] = {

@@ -12,7 +12,7 @@
  * in S. Limits: one head, no dropout, no mask but the causal one. */
 #include <math.h>
 
-#include "bench/attention_case.h"
+#include "bench/attention/case.h"
 
 static const option_spec option_table[] = {
     {"batch", OPTION_INT, OPTION_LIST, "8", "2", 1, 4096, NULL, "sequences", "batch size"},

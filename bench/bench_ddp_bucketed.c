@@ -4,7 +4,7 @@
  * 100 and 1000 MB (of 2^20 bytes) beside backward; (b) the overhead as a formula of bucket size, and the best size.
  * All-reduces of this very run give its o and w.
  *
- * One row is one model, context, precision, dtype of sums and bucket size; ddp.h says what is measured, against
+ * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/ddp.h says what is measured, against
  * what.
  * Run: ./bench_ddp_bucketed                                 xl, contexts of 128 and 512, fp32 and bf16, 4 sizes
  *      ./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40
@@ -13,7 +13,7 @@
  * Expect: a flat curve from 1 to 100 MB on NVLink, where o is some 20 us; the last bucket is what 1000 MB cannot
  * hide.
  * Limits: two sizes differ only where their intervals (exposed_lo_ms, exposed_hi_ms) do not meet. */
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), DDP_BUCKET_MB("1,10,100,1000", "0.01,0.1,1"), {0}};
 

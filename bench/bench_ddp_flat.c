@@ -4,13 +4,13 @@
  * after backward. Here gradients lie side by side in memory, so flat copies nothing; flat-copy is the handout's,
  * which concatenates them into a second buffer and splits that again.
  *
- * One row is one model, context, precision, dtype of sums and strategy; ddp.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
  * Run: ./bench_ddp_flat                                     xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_flat --device cpu --ranks 2,4
  * Expect: flat saves the launches of bench_ddp_naive; flat-copy costs four passes over the gradients more than flat.
  * Limits: flat-copy holds the gradients twice; peak_bytes does not count the copy, device_used_bytes does. */
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
 

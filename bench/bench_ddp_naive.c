@@ -4,14 +4,14 @@
  * all-reduce for every parameter tensor once backward is over; forward, backward, communication and optimizer apart.
  * naive-grouped makes one launch of the 435 calls.
  *
- * One row is one model, context, precision, dtype of sums and strategy; ddp.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
  * Run: ./bench_ddp_naive                                    xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_naive --device cpu --ranks 2,4
  * Expect: nothing is hidden: tail_ms is near comm_alone_ms, contention_ms near 0; naive-grouped saves a few us a
  * tensor.
  * Limits: one communicator, ring or whatever NCCL chooses; see bench_allreduce for the collectives themselves. */
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
 

@@ -3,7 +3,7 @@
  * The `ddp_overlap_individual_parameters_benchmarking` problem of Stanford's CS336, assignment 2: an all-reduce for
  * each parameter tensor, beside the rest of backward.
  *
- * One row is one model, context, precision, dtype of sums and strategy; ddp.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
  * Run: ./bench_ddp_overlap                                  xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_overlap --update after,buckets,backward  what earlier updates add
  *      ./bench_ddp_overlap --max-ctas 0,4,8,16              collectives that leave more of the GPU to backward
@@ -11,7 +11,7 @@
  * Expect: all but the tail hides where backward lasts longer than communication; with few tokens and fp32 sums it
  * does not. What remains is then contention: collectives and backward share the GPU.
  * Limits: on the CPU communication has no processor of its own, unless there are more of those than ranks. */
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), {0}};
 

@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/attention_case.h"
+#include "bench/attention/case.h"
 #include "common/core/csv.h"
-#include "common/device/ceiling.h"
+#include "common/session/ceiling.h"
 
 static const option_spec option_table[] = {
     {"batch", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "sequences", "batch size"},

@@ -18,11 +18,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/memory_row.h"
-#include "bench/model_case.h"
+#include "bench/memory/row.h"
+#include "bench/model/case.h"
 #include "common/core/error.h"
-#include "common/device/watchdog.h"
-#include "common/model/snapshot.h"
+#include "common/session/watchdog.h"
+#include "common/train/snapshot.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("2.7b", "tiny", "128,256,512", "16,32", "fp32,bf16", "forward,train-step"),
@@ -106,7 +106,7 @@ static const bench_info info = {
     .notes =
         "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that\n"
         "it runs by: exact, tensor by tensor. Two steps run, and their walk is compared with the plan. The closed\n"
-        "form (formulas_memory.h) knows shapes, flags and what ops want as workspace; it does not see the plan.\n"
+        "form (formulas/memory.h) knows shapes, flags and what ops want as workspace; it does not see the plan.\n"
         "Memory of the CUDA context and of libraries is in none of the columns but driver_step_bytes, in part.",
     .examples = "./bench_memory --size 2.7b --seq 512 --top 5\n"
                 "./bench_memory --size xl --seq 512 --recompute none,selective,attn,mlp,block --mode train-step\n"

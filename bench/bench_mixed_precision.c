@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/mixed.h"
-#include "bench/model_case.h"
+#include "bench/mixed/mixed.h"
+#include "bench/model/case.h"
 
 /* ---- what can be asked ---- */
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/roofline.h"
+#include "bench/roofline/roofline.h"
 #include "common/core/error.h"
 
 enum { LAUNCHES = 100 }; /* empty kernels of one sample */

@@ -5,7 +5,7 @@
  * what a compiler gives (--variant all: an eager framework's ops, fused kernels, the step as one CUDA graph).
  *
  * One row is one model, shape, policy, mode and fusion level. Steps are timed one by one, each waited for; tokens_per_s
- * and MFU come from the median step. MFU = FLOPs of the model / time / peak; formulas_model.h has the conventions.
+ * and MFU come from the median step. MFU = FLOPs of the model / time / peak; formulas/model.h has the conventions.
  * Run: ./bench_transformer                                        the default grid
  *      ./bench_transformer --size xl --seq 512 --precision bf16   one model
  *      ./bench_transformer --size small --warmup 0,1,2,5          what warm-up does
@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/model_case.h"
+#include "bench/model/case.h"
 #include "common/core/stats.h"
 #include "common/core/error.h"
-#include "common/device/ceiling.h"
-#include "common/device/nvtx.h"
-#include "common/device/watchdog.h"
+#include "common/session/ceiling.h"
+#include "common/profile/nvtx.h"
+#include "common/session/watchdog.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),

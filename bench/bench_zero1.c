@@ -6,7 +6,7 @@
  * broadcast. zero1 is that of the paper (Rajbhandari et al., 2020): a reduce-scatter for each bucket and an
  * all-gather under the next forward. unsharded is bucketed data parallelism with all of AdamW on every rank.
  *
- * One row is one model, context, precision, dtype of sums and way of synchronising; ddp.h says what is measured.
+ * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/ddp.h says what is measured.
  * Run: ./bench_zero1                                        xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1
  *      ./bench_zero1 --device cpu --ranks 2,4
@@ -16,7 +16,7 @@
  * moment. */
 #include <stdlib.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), DDP_BUCKET_MB("25", "0.1"), {0}};
 

@@ -4,8 +4,8 @@
  * allocates: workspaces are the caller's. Ops are asynchronous on CUDA unless said otherwise.
  * Shapes: batch B, query heads H, key/value heads Hkv (H a multiple of Hkv; query head h reads head h / (H/Hkv)),
  * seq_q Sq, seq_k Sk, head_dim D. */
-#ifndef STEPBENCH_KERNELS_H
-#define STEPBENCH_KERNELS_H
+#ifndef STEPBENCH_KERNELS_KERNELS_H
+#define STEPBENCH_KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

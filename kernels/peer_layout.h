@@ -1,5 +1,5 @@
 /* Where a packet of an all-reduce between peers lies, and when its place may be written again; see peer.h. The kernels
- * and the host's emulation of them (tests/test_peer.c) share this arithmetic.
+ * and the host's emulation of them (tests/comm/test_peer.c) share this arithmetic.
  *
  * A message is cut into packets of 12 bytes. A packet travels with the number of its call, the epoch, in one access of
  * 16 bytes; whoever waits for it polls its own mailbox until the epoch is there. A mailbox has two halves, for even and

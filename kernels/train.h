@@ -28,7 +28,7 @@ typedef struct sb_matmul {
     const void *c; /* NULL: nothing is added; may be d, then ldc == ldd */
     void *d;
     /* SB_FP32 only. false: fused multiply-adds, no tensor cores. true: each product as several of 16-bit parts on tensor
-     * cores, with an error at the level of fp32 (kernels/cuda/NOTES.md says how large). */
+     * cores, with an error at the level of fp32 (docs/kernels/log.md says how large). */
     bool split;
     void *workspace;
     size_t workspace_bytes; /* less than matmul_workspace says: SB_NO_MEMORY for split, fewer algorithms otherwise */

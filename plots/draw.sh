@@ -51,7 +51,7 @@ draw() {
         for assignment in "$@"; do echo "$assignment"; done
     } >"$work/variables.gp"
     for format in svg png; do
-        if gnuplot -e "format = '$format'; output = '$work/figure'; load '$work/variables.gp'" "$plots/$script" \
+        if gnuplot -e "format = '$format'; output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$script" \
             >"$work/log" 2>&1 && [ -s "$work/figure" ]; then
             mv "$work/figure" "$out/$name.$format"
             drawn=$((drawn + 1))
@@ -299,8 +299,8 @@ if [ -s "$allreduce" ]; then
     done
 fi
 
-# shellcheck source=plots/draw_ddp.sh
-. "$plots/draw_ddp.sh"
+# shellcheck source=plots/figures/ddp.sh
+. "$plots/figures/ddp.sh"
 
 # Recorded steps of data parallelism: a file a recording, from the simplest strategy to the best, then any others.
 set --

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/ddp.h"
+#include "common/report/sections.h"
 
 static const char usage[] =
     "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md\n"

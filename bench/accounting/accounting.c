@@ -1,5 +1,5 @@
 /* What the questions of bench_accounting share; see accounting.h. */
-#include "bench/accounting.h"
+#include "bench/accounting/accounting.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/formulas_model.h"
+#include "common/formulas/model.h"
 #include "common/model/config.h"
 
 /* ---- derivations ---- */

@@ -1,9 +1,9 @@
 /* What the files of bench_accounting share: a row being computed, its derivation line by line, and texts of numbers. */
-#ifndef STEPBENCH_BENCH_ACCOUNTING_H
-#define STEPBENCH_BENCH_ACCOUNTING_H
+#ifndef STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
+#define STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 
-#include "common/core/formulas_accounting.h"
-#include "common/device/session.h"
+#include "common/formulas/accounting.h"
+#include "common/session/session.h"
 #include "common/model/config.h"
 
 typedef struct accounting {

@@ -1,6 +1,6 @@
 /* Parts (c) and (d) of communication_accounting: from which batch on a block of FSDP and tensor parallelism is bound by
  * compute, and what each way to lower that batch is worth. */
-#include "bench/accounting.h"
+#include "bench/accounting/accounting.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Parts (a) and (b) of communication_accounting: how many devices hold the state of a training run, alone and under
  * FSDP. */
-#include "bench/accounting.h"
+#include "bench/accounting/accounting.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Data parallelism of GPUs: tokens that hide the gradients' all-reduce, the best bucket, and memory and traffic of DDP,
  * ZeRO and FSDP. */
-#include "bench/accounting.h"
+#include "bench/accounting/accounting.h"
 
 #include <math.h>
 #include <string.h>

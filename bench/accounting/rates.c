@@ -1,7 +1,7 @@
 /* The rates C and W that bench_accounting divides by: those of the options, or what other benches stored of this
  * machine. C is the best bf16 matrix product of bench_roofline. W is the best bus bandwidth of the newest run of
  * bench_allreduce, else the slowest pair of the newest GPU-to-GPU copies of bench_roofline: a ring is no faster. */
-#include "bench/accounting.h"
+#include "bench/accounting/accounting.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/device/ceiling.h"
+#include "common/session/ceiling.h"
 
 static bool has(const csv *c, size_t row, const char *column, const char *wanted)
 {

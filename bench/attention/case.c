@@ -1,15 +1,15 @@
-/* One attention problem: setup, one step, timing. See attention_case.h. */
-#include "bench/attention_case.h"
+/* One attention problem: setup, one step, timing. See case.h. */
+#include "bench/attention/case.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/attention_verify.h"
+#include "bench/attention/verify.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/device/nvtx.h"
+#include "common/profile/nvtx.h"
 
 static attention_bench *bench_of(const attention_case *ac)
 {

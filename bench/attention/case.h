@@ -3,9 +3,9 @@
 #ifndef STEPBENCH_BENCH_ATTENTION_CASE_H
 #define STEPBENCH_BENCH_ATTENTION_CASE_H
 
-#include "common/core/formulas.h"
+#include "common/formulas/attention.h"
 #include "common/core/stats.h"
-#include "common/device/session.h"
+#include "common/session/session.h"
 #include "kernels/kernels.h"
 
 typedef enum attention_part { ATTENTION_FORWARD = 1, ATTENTION_BACKWARD = 2, ATTENTION_BOTH = 3 } attention_part;

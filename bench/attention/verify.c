@@ -1,5 +1,5 @@
-/* Checks the attention benches' outputs against the fp64 oracle on sampled rows. See attention_verify.h. */
-#include "bench/attention_verify.h"
+/* Checks the attention benches' outputs against the fp64 oracle on sampled rows. See verify.h. */
+#include "bench/attention/verify.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef STEPBENCH_BENCH_ATTENTION_VERIFY_H
 #define STEPBENCH_BENCH_ATTENTION_VERIFY_H
 
-#include "bench/attention_case.h"
+#include "bench/attention/case.h"
 
 /* The oracle's answer for the last case, kept because every variant of a case has the same inputs. */
 typedef struct attention_oracle {

@@ -1,5 +1,5 @@
 /* A case of bench_allreduce: what the ranks agree on, verification, and the statistics over ranks. */
-#include "bench/collective.h"
+#include "bench/collective/collective.h"
 
 #include <math.h>
 #include <stdio.h>

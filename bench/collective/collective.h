@@ -1,13 +1,13 @@
 /* One case of bench_allreduce on one rank: its buffers, its data, its op, its clock. What is agreed between ranks is in
  * collective.c; nothing else of it knows the others. */
-#ifndef STEPBENCH_BENCH_COLLECTIVE_H
-#define STEPBENCH_BENCH_COLLECTIVE_H
+#ifndef STEPBENCH_BENCH_COLLECTIVE_COLLECTIVE_H
+#define STEPBENCH_BENCH_COLLECTIVE_COLLECTIVE_H
 
-#include "common/core/formulas_collective.h"
+#include "common/formulas/collective.h"
 #include "common/core/stats.h"
-#include "common/device/session.h"
-#include "common/dist/comm.h"
-#include "common/dist/peer.h"
+#include "common/session/session.h"
+#include "common/comm/comm.h"
+#include "common/comm/peer.h"
 
 enum { COLLECTIVE_PERIOD = 4099 }; /* elements after which inputs repeat: a prime, so that no slice starts alike */
 
@@ -23,7 +23,7 @@ typedef struct collective {
     comm_dtype t;
     bool in_place, graph, member;
     bool lead_in;               /* an unmeasured replay before each that is measured */
-    size_t count;               /* as in comm.h */
+    size_t count;               /* as in comm/comm.h */
     size_t send_n, recv_n;      /* elements */
     double bytes;               /* of the op: what bandwidth counts */
     void *send, *recv;          /* in place: both in one buffer */
@@ -36,13 +36,13 @@ typedef struct collective {
 /* Runs the case and fills the row; every rank of the job calls it, members or not. */
 void collective_run(collective *k);
 
-/* ---- data (collective_data.c): whole numbers, exact in 8 bits of mantissa also when summed over all ranks ---- */
+/* ---- data (data.c): whole numbers, exact in 8 bits of mantissa also when summed over all ranks ---- */
 
 bool collective_allocate(collective *k, size_t *asked_bytes); /* false: no memory for so much */
 void collective_fill(collective *k);                          /* this rank's input; NaN or nonsense elsewhere */
 size_t collective_wrong(collective *k);                       /* elements of the result that are not exact */
 
-/* ---- time (collective_time.c) ---- */
+/* ---- time (time.c) ---- */
 
 void collective_enqueue(collective *k, int calls);
 void collective_wait(collective *k);                    /* until all that is enqueued is done */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collective.h"
+#include "bench/collective/collective.h"
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 

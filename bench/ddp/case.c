@@ -1,5 +1,5 @@
 /* Options of a case of data parallelism, and what its ranks agree on; see ddp.h. */
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 #include <math.h>
 #include <stdio.h>

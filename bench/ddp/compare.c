@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/numeric.h"
 
 /* Both round each of n - 1 additions to the precision u of the gradients, in another order: their sums differ by

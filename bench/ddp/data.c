@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/device/watchdog.h"
+#include "common/session/watchdog.h"
 
 /* ---- tokens ---- */
 

@@ -1,16 +1,16 @@
 /* What the benches of data parallelism share: they are one driver, and differ by their variants and by defaults of
- * options. A case is a model, a number of ranks and a strategy of common/dist/parallel.h (its variant). It is
- * checked on a slice (ddp_verify.c), then timed (ddp_time.c) with its own twin, which does the same without
+ * options. A case is a model, a number of ranks and a strategy of common/parallel/parallel.h (its variant). It is
+ * checked on a slice (verify.c), then timed (time.c) with its own twin, which does the same without
  * communication.
  *
  * Every rank of the job runs every function here, unless it says otherwise; those that are no members of a case only
  * take part in exchanges. */
-#ifndef STEPBENCH_BENCH_DDP_H
-#define STEPBENCH_BENCH_DDP_H
+#ifndef STEPBENCH_BENCH_DDP_DDP_H
+#define STEPBENCH_BENCH_DDP_DDP_H
 
-#include "bench/model_case.h"
+#include "bench/model/case.h"
 #include "common/core/stats.h"
-#include "common/dist/parallel.h"
+#include "common/parallel/parallel.h"
 
 /* clang-format off */
 #define DDP_OPTIONS(update)                                                                                            \
@@ -126,7 +126,7 @@ double ddp_most(const ddp_case *k, const char *name, double mine); /* of the mem
 /* main of a bench. Sets defaults in its table of options. */
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv);
 
-/* ---- a model on all ranks with a strategy (ddp_rig.c, ddp_tune.c, ddp_data.c) ---- */
+/* ---- a model on all ranks with a strategy (replica/replica.c, tune.c, data.c) ---- */
 
 typedef struct ddp_rig {
     launch *l;
@@ -202,7 +202,7 @@ typedef struct ddp_memo {
     ddp_outcome *outcomes;
     size_t outcome_count;
     ddp_reference reference;
-    struct ddp_choices *choices; /* of algorithms, by kind of model (ddp_tune.c) */
+    struct ddp_choices *choices; /* of algorithms, by kind of model (tune.c) */
     size_t choices_count;
     ddp_fit *fits;
     size_t fit_count;
@@ -213,12 +213,12 @@ ddp_memo *ddp_memo_of(const session *s);
 void ddp_outcomes_free(ddp_memo *m);
 void ddp_choices_free(ddp_memo *m);
 
-/* ---- verification (ddp_verify.c, ddp_reference.c, ddp_compare.c) ---- */
+/* ---- verification (verify.c, reference.c, compare.c) ---- */
 
 /* Before anything is timed; false after making the row `fail` (or skip, oom). */
 bool ddp_verify(ddp_case *k);
 
-/* ---- measuring (ddp_time.c) ---- */
+/* ---- measuring (time.c) ---- */
 
 typedef struct ddp_measured {
     samples full, twin;                    /* ms of the slowest rank, in the order of steps */
@@ -235,10 +235,10 @@ typedef struct ddp_measured {
 bool ddp_measure(ddp_case *k, ddp_rig *r, double free_before, ddp_measured *m);
 void ddp_measured_free(ddp_measured *m);
 
-/* Records a step and writes it down (ddp_timeline.c); measure before it, for launches are slower once something records. */
+/* Records a step and writes it down (timeline.c); measure before it, for launches are slower once something records. */
 void ddp_record(ddp_case *k, ddp_rig *r);
 
-/* ---- rows (ddp_row.c, ddp_fit.c, ddp_memory.c) ---- */
+/* ---- rows (row.c, fit.c, memory.c) ---- */
 
 void ddp_fill_row(ddp_case *k, const ddp_rig *r, const ddp_measured *m);
 

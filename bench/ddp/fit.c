@@ -1,14 +1,14 @@
 /* The model of buckets: what an all-reduce costs per call and per byte on these ranks, fitted to measurements of this
- * run, and what that predicts for a case; see ddp.h and formulas_accounting.h. */
+ * run, and what that predicts for a case; see ddp.h and formulas/accounting.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/core/formulas_accounting.h"
-#include "common/device/watchdog.h"
+#include "common/formulas/accounting.h"
+#include "common/session/watchdog.h"
 
 enum { SIZES_MAX = 13, CALLS_MAX = 20 };
 

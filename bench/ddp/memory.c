@@ -3,7 +3,7 @@
  * they are first wanted. */
 #include <math.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 
 static double resident(const trainer_memory *m, memory_kind kind)
 {

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/device/watchdog.h"
+#include "common/session/watchdog.h"
 #include "common/model/dtypes.h"
 
 void ddp_reference_clear(ddp_reference *r)

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/core/formulas.h"
+#include "common/formulas/attention.h"
 #include "common/core/rng.h"
 
 enum { RESAMPLES = 2000 };

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/device/nvtx.h"
-#include "common/device/watchdog.h"
+#include "common/profile/nvtx.h"
+#include "common/session/watchdog.h"
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
 

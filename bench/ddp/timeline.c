@@ -1,5 +1,5 @@
 /* A recorded step of a case: what ran when on which stream of each rank, as files to draw and as how much of the
- * communication ran beside compute; see ddp.h and common/device/timeline.h. */
+ * communication ran beside compute; see ddp.h and common/profile/timeline.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/device/timeline.h"
-#include "common/device/timer.h"
+#include "common/profile/timeline.h"
+#include "common/session/timer.h"
 
 /* The next forward hides what zero1 gathers, so that one step would not show it. */
 static int steps_of(const ddp_case *k)

@@ -1,18 +1,18 @@
 /* The check of a case before it is timed, on a slice of its model: the sums of gradients and three updates on all
- * its ranks against one rank that does everything itself (ddp_reference.c), and the ranks against each other; see
+ * its ranks against one rank that does everything itself (reference.c), and the ranks against each other; see
  * ddp.h. The ranks start from different parameters, so that what makes them equal is checked, too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/device/nvtx.h"
+#include "common/profile/nvtx.h"
 #include "common/model/dtypes.h"
 
 enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_BUCKETS = 4 };
-static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see ddp_compare.c */
+static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see compare.c */
 
 /* ---- what is remembered ---- */
 

@@ -1,5 +1,5 @@
-/* Who holds what when; see memory_timeline.h. */
-#include "bench/memory_timeline.h"
+/* Who holds what when; see history.h. */
+#include "bench/memory/history.h"
 
 #include <stdio.h>
 #include <stdlib.h>

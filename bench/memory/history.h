@@ -1,9 +1,9 @@
 /* The memory of a trainer's step as a list of allocations and releases: what lies outside the arena, then the events of
  * the arena's plan; what is held after each of them; and the files that show it. */
-#ifndef STEPBENCH_BENCH_MEMORY_TIMELINE_H
-#define STEPBENCH_BENCH_MEMORY_TIMELINE_H
+#ifndef STEPBENCH_BENCH_MEMORY_HISTORY_H
+#define STEPBENCH_BENCH_MEMORY_HISTORY_H
 
-#include "common/model/trainer.h"
+#include "common/train/trainer.h"
 
 typedef struct timeline {
     arena_event *events;

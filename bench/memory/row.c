@@ -1,14 +1,14 @@
-/* What was held next to what was predicted, as columns; see memory_row.h. */
-#include "bench/memory_row.h"
+/* What was held next to what was predicted, as columns; see row.h. */
+#include "bench/memory/row.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/model_case.h"
+#include "bench/model/case.h"
 #include "common/core/error.h"
-#include "common/model/memory_step.h"
+#include "common/train/memory_step.h"
 
 static void fill_kinds(row *w, const char *prefix, const int64_t held[MEMORY_KINDS])
 {

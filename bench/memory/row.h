@@ -2,8 +2,8 @@
 #ifndef STEPBENCH_BENCH_MEMORY_ROW_H
 #define STEPBENCH_BENCH_MEMORY_ROW_H
 
-#include "bench/memory_timeline.h"
-#include "common/device/session.h"
+#include "bench/memory/history.h"
+#include "common/session/session.h"
 
 /* Fills peaks, kinds, predictions, sizes and the largest allocation; prints the --top largest under the name. Returns by how many
  * percent the closed form misses the phase that it misses most. */

@@ -2,7 +2,7 @@
  * The model is the course's: fc1 (no bias), ReLU, LayerNorm, fc2 (no bias), here with cross-entropy behind it, forward
  * and backward by the engine of common/model/autocast.h. Dtypes are read off the tensors that ran. Their values are
  * compared with the same model in double on the host. */
-#include "bench/mixed.h"
+#include "bench/mixed/mixed.h"
 
 #include <math.h>
 #include <stdlib.h>

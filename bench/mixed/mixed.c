@@ -1,5 +1,5 @@
 /* Small ops on tensors of any dtype; see mixed.h. */
-#include "bench/mixed.h"
+#include "bench/mixed/mixed.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* What the files of bench_mixed_precision share: a row being measured, and small ops on tensors of any dtype. */
-#ifndef STEPBENCH_BENCH_MIXED_H
-#define STEPBENCH_BENCH_MIXED_H
+#ifndef STEPBENCH_BENCH_MIXED_MIXED_H
+#define STEPBENCH_BENCH_MIXED_MIXED_H
 
-#include "common/device/session.h"
+#include "common/session/session.h"
 #include "kernels/kernels.h"
 
 typedef struct mixed {

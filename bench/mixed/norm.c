@@ -5,7 +5,7 @@
  *
  * Layout: x is (d, ROWS), so that a term of all sums is a contiguous row. Row 0 of the batch is zero: only eps keeps it
  * from 0/0. */
-#include "bench/mixed.h"
+#include "bench/mixed/mixed.h"
 
 #include <math.h>
 #include <stdlib.h>

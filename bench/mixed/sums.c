@@ -4,7 +4,7 @@
  * trace is read back.
  *
  * Every sum of the trace must have every bit of the host's, and the last one those of PyTorch's where it is known. */
-#include "bench/mixed.h"
+#include "bench/mixed/mixed.h"
 
 #include <inttypes.h>
 #include <math.h>

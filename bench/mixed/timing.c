@@ -1,17 +1,17 @@
 /* The benchmarking_mixed_precision problem, part (c): how much faster is a model in lower precision? Forward, backward
  * and AdamW of one policy, and its speed-up over fp32 without tensor cores at the same shape. */
-#include "bench/mixed.h"
+#include "bench/mixed/mixed.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/model_case.h"
+#include "bench/model/case.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/device/nvtx.h"
-#include "common/device/watchdog.h"
+#include "common/profile/nvtx.h"
+#include "common/session/watchdog.h"
 
 static const char *const phases[] = {"fwd", "bwd", "opt", "step"};
 enum { PHASES = sizeof phases / sizeof *phases };

@@ -1,5 +1,5 @@
-/* Options of a case as a trainer's, and the context and the trainer that a case runs on; see model_case.h. */
-#include "bench/model_case.h"
+/* Options of a case as a trainer's, and the context and the trainer that a case runs on; see case.h. */
+#include "bench/model/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/core/formulas.h"
-#include "common/device/nvtx.h"
-#include "common/model/memory_step.h"
+#include "common/formulas/attention.h"
+#include "common/profile/nvtx.h"
+#include "common/train/memory_step.h"
 
 /* ---- dimensions ---- */
 

@@ -3,10 +3,10 @@
 #ifndef STEPBENCH_BENCH_MODEL_CASE_H
 #define STEPBENCH_BENCH_MODEL_CASE_H
 
-#include "common/core/formulas_model.h"
-#include "common/core/options.h"
-#include "common/device/session.h"
-#include "common/model/trainer.h"
+#include "common/formulas/model.h"
+#include "common/options/options.h"
+#include "common/session/session.h"
+#include "common/train/trainer.h"
 #include "kernels/kernels.h"
 
 /* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size has it.

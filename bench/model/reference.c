@@ -1,5 +1,5 @@
-/* Running the reference step and keeping its tensors on the host; see model_reference.h. */
-#include "bench/model_reference.h"
+/* Running the reference step and keeping its tensors on the host; see reference.h. */
+#include "bench/model/reference.h"
 
 #include <math.h>
 #include <stdio.h>

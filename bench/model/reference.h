@@ -1,8 +1,8 @@
-/* The plain fp32 step that a slice of a model is compared with; of model_verify.c alone. */
+/* The plain fp32 step that a slice of a model is compared with; of verify.c alone. */
 #ifndef STEPBENCH_BENCH_MODEL_REFERENCE_H
 #define STEPBENCH_BENCH_MODEL_REFERENCE_H
 
-#include "bench/model_case.h"
+#include "bench/model/case.h"
 
 typedef struct reference {
     char key[256]; /* "": none is held */

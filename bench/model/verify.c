@@ -1,13 +1,13 @@
-/* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see model_case.h.
+/* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see case.h.
  * Both have the same parameters and tokens, which depend on the seed alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/model_reference.h"
+#include "bench/model/reference.h"
 #include "common/core/error.h"
-#include "common/device/nvtx.h"
+#include "common/profile/nvtx.h"
 
 enum {
     SLICE_LAYERS = 2,

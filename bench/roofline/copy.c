@@ -1,5 +1,5 @@
 /* Copies inside a device's memory and between GPUs; see roofline.h. */
-#include "bench/roofline.h"
+#include "bench/roofline/roofline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/device/nvtx.h"
+#include "common/profile/nvtx.h"
 
 bool roofline_ok(roofline *r, sb_status status)
 {

@@ -1,12 +1,12 @@
 /* Matrix products: checked against fp64, then timed; see roofline.h. */
-#include "bench/roofline.h"
+#include "bench/roofline/roofline.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/check.h"
 #include "common/core/error.h"
-#include "common/core/formulas.h"
+#include "common/formulas/attention.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 

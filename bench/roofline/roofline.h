@@ -1,8 +1,8 @@
 /* What the files of bench_roofline share: its state, timing into a row, matrix products and copies. */
-#ifndef STEPBENCH_BENCH_ROOFLINE_H
-#define STEPBENCH_BENCH_ROOFLINE_H
+#ifndef STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
+#define STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
 
-#include "common/device/session.h"
+#include "common/session/session.h"
 #include "kernels/kernels.h"
 
 enum { ROOFLINE_GPUS = 64 };

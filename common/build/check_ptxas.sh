@@ -30,7 +30,7 @@ awk -v list="$list" '
                 }
             }
     }
-    FILENAME ~ /_sm90\.txt$/ && /Potential Performance Loss|wgmma.*serializ/ {
+    FILENAME ~ /(^|[\/.])hopper\./ && /Potential Performance Loss|wgmma.*serializ/ {
         printf "%s: %s\n", FILENAME, $0
         bad = 1
     }

@@ -29,12 +29,7 @@ includes() {
         grep -vE "include[[:blank:]]*\"($2)"
 }
 
-rule 'common/core knows no device: it includes common/core only' < <(includes common/core 'common/core/')
-rule 'common/device includes common/core and common/device only' < <(includes common/device 'common/(core|device)/')
-rule 'common/model knows kernels, not communication' < <(includes common/model 'common/(core|device|model)/|kernels/')
-rule 'common/dist knows ranges and streams, no model' \
-    < <(includes common/dist 'common/(core|device|dist)/|kernels/(peer|types)\.h')
-rule 'kernels include kernels/, common/core/numeric.h and rng.h only' \
+rule 'kernels include kernels/, common/core/numeric.h and common/core/rng.h only' \
     < <(includes kernels 'kernels/|common/core/(numeric|rng)\.h')
 rule 'nothing outside bench/ includes bench/' \
     < <(sources common kernels plots tests | xargs -r grep -nE '#[[:blank:]]*include[[:blank:]]*"bench/' /dev/null)

@@ -1,12 +1,12 @@
 /* The front of the communicators: checks, numbers and names each op, and hands it to the backend; see comm.h. */
-#include "common/dist/comm.h"
+#include "common/comm/comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/dist/comm_internal.h"
+#include "common/comm/internal.h"
 
 static const char *const op_names[] = {[COMM_ALL_REDUCE] = "all_reduce",
                                        [COMM_REDUCE_SCATTER] = "reduce_scatter",

@@ -3,12 +3,12 @@
  * the op itself). Ops of one communicator must be enqueued in the same order, with the same arguments, on all its ranks.
  *
  * A wrong argument is a bug and dies. An op that fails (a peer has died, the library reports an error) ends the job, see
- * launch.h; so the ops return nothing. Sums of fp32, bf16 and fp16 round after each addition, in the same order in every
+ * launch/launch.h; so the ops return nothing. Sums of fp32, bf16 and fp16 round after each addition, in the same order in every
  * run; those of two ranks do not depend on the order at all. Every rank gets the same bits. */
-#ifndef STEPBENCH_DIST_COMM_H
-#define STEPBENCH_DIST_COMM_H
+#ifndef STEPBENCH_COMM_COMM_H
+#define STEPBENCH_COMM_COMM_H
 
-#include "common/dist/launch.h"
+#include "common/launch/launch.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/device/timeline.h"
-#include "common/device/timer.h"
-#include "common/dist/comm_internal.h"
-#include "common/dist/cpu_stream.h"
+#include "common/profile/timeline.h"
+#include "common/session/timer.h"
+#include "common/comm/internal.h"
+#include "common/stream/cpu_stream.h"
 
 typedef struct gloo_state {
     gloo_link *link; /* NULL on a rank that is no member */

@@ -19,7 +19,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include "common/core/numeric.h"
-#include "common/dist/comm_internal.h"
+#include "common/comm/internal.h"
 
 namespace
 {

@@ -1,12 +1,12 @@
-/* What a backend of comm.h fills in; only common/dist/comm*.c and comm_gloo.cc include it. */
-#ifndef STEPBENCH_DIST_COMM_INTERNAL_H
-#define STEPBENCH_DIST_COMM_INTERNAL_H
+/* What a backend of comm.h fills in; only common/dist/comm*.c and gloo.cc include it. */
+#ifndef STEPBENCH_COMM_INTERNAL_H
+#define STEPBENCH_COMM_INTERNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/dist/comm.h"
+#include "common/comm/comm.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -13,8 +13,8 @@
 #include <nccl.h>
 
 #include "common/core/error.h"
-#include "common/device/timer.h"
-#include "common/dist/comm_internal.h"
+#include "common/session/timer.h"
+#include "common/comm/internal.h"
 
 enum { MARKS = 256 };
 /* An event costs the host as much as a small op, and keeps the next one waiting: ops that follow one another faster

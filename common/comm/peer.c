@@ -1,5 +1,5 @@
 /* The mailboxes of ranks that reach each other's memory; see peer.h. */
-#include "common/dist/peer.h"
+#include "common/comm/peer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

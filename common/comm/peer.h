@@ -1,10 +1,10 @@
 /* Our own all-reduce between GPUs of one host, for small tensors: see kernels/peer.h. What is here opens the mailboxes of
  * the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job ends. */
-#ifndef STEPBENCH_DIST_PEER_H
-#define STEPBENCH_DIST_PEER_H
+#ifndef STEPBENCH_COMM_PEER_H
+#define STEPBENCH_COMM_PEER_H
 
 #include "common/device/device.h"
-#include "common/dist/comm.h"
+#include "common/comm/comm.h"
 #include "kernels/peer.h"
 
 typedef struct peers peers;

@@ -1,5 +1,5 @@
 /* The CPU as a device: host memory, no stream, and events that are readings of the host's clock. */
-#include "common/device/device_internal.h"
+#include "common/device/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/device/host.h"
-#include "common/device/timer.h"
+#include "common/session/timer.h"
 
 struct device_event {
     double seconds;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/device/device_internal.h"
+#include "common/device/internal.h"
 
 /* Left free on the GPU: kernels loaded later and libraries' own buffers need some, and can't report a lack of it as
  * clearly as an allocation can. */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/device/device_internal.h"
+#include "common/device/internal.h"
 
 #ifdef HAVE_CUDA
 /* Of a driver without NVML: a GPU's node of Linux, of the Windows subsystem, or of Jetson. */

@@ -1,6 +1,6 @@
-/* What a kind of device fills in. Only device.c, device_<kind>.c and machine.c know this. */
-#ifndef STEPBENCH_DEVICE_DEVICE_INTERNAL_H
-#define STEPBENCH_DEVICE_DEVICE_INTERNAL_H
+/* What a kind of device fills in. Only device.c, device_<kind>.c and session/machine.c know this. */
+#ifndef STEPBENCH_DEVICE_INTERNAL_H
+#define STEPBENCH_DEVICE_INTERNAL_H
 
 #include "common/device/clocks.h"
 #include "common/device/device.h"

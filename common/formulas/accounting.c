@@ -1,5 +1,5 @@
-/* Closed forms of memory and communication; see formulas_accounting.h. */
-#include "common/core/formulas_accounting.h"
+/* Closed forms of memory and communication; see accounting.h. */
+#include "common/formulas/accounting.h"
 
 #include <math.h>
 #include <string.h>

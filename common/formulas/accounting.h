@@ -7,8 +7,8 @@
  * device can send. The third is of GPUs behind a switch: W is the bus bandwidth of a collective, and
  * w = W n / (2 (n - 1)) is the bytes of an all-reduce of n ranks over its time.
  * Times are seconds, sizes bytes. INFINITY: no batch, or no number of devices, is enough. */
-#ifndef STEPBENCH_CORE_FORMULAS_ACCOUNTING_H
-#define STEPBENCH_CORE_FORMULAS_ACCOUNTING_H
+#ifndef STEPBENCH_FORMULAS_ACCOUNTING_H
+#define STEPBENCH_FORMULAS_ACCOUNTING_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* FLOPs and bytes; the only place that computes them. */
-#include "common/core/formulas.h"
+#include "common/formulas/attention.h"
 
 double gemm_flops(int64_t m, int64_t n, int64_t k)
 {

@@ -1,6 +1,6 @@
 /* The one place that computes FLOPs and bytes. Units in the names; every formula is in the README. */
-#ifndef STEPBENCH_CORE_FORMULAS_H
-#define STEPBENCH_CORE_FORMULAS_H
+#ifndef STEPBENCH_FORMULAS_ATTENTION_H
+#define STEPBENCH_FORMULAS_ATTENTION_H
 
 #include <stdbool.h>
 #include <stdint.h>

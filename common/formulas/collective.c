@@ -1,5 +1,5 @@
-/* Bandwidth of collectives; see formulas_collective.h. */
-#include "common/core/formulas_collective.h"
+/* Bandwidth of collectives; see collective.h. */
+#include "common/formulas/collective.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* The worst moments of a step; see formulas_memory.h. Each function below goes through the ops of one part of a step and
+/* The worst moments of a step; see memory.h. Each function below goes through the ops of one part of a step and
  * says, as sums of tensors, what is held while the op runs; the largest of them is the peak. */
 #include <stddef.h>
 
-#include "common/core/formulas_memory_internal.h"
+#include "common/formulas/memory_internal.h"
 
 int64_t memory_total(const memory_bytes *b)
 {

@@ -10,10 +10,10 @@
  *   log-sum-exp of each query, or the S x S matrix              4 T H, or what the op says
  * that is 8 d + 3 F elements of a token where kv = d. The head keeps its input, its norm and the logits, whose gradient
  * takes their place. */
-#ifndef STEPBENCH_CORE_FORMULAS_MEMORY_H
-#define STEPBENCH_CORE_FORMULAS_MEMORY_H
+#ifndef STEPBENCH_FORMULAS_MEMORY_H
+#define STEPBENCH_FORMULAS_MEMORY_H
 
-#include "common/core/formulas_model.h"
+#include "common/formulas/model.h"
 
 typedef struct memory_bytes {
     int64_t param, master, moment1, moment2, grad;

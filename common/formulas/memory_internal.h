@@ -1,9 +1,9 @@
 /* What the two files of the closed form share: the tensors of a block, and the moments at which something is held. Not
  * part of the API. */
-#ifndef STEPBENCH_CORE_FORMULAS_MEMORY_INTERNAL_H
-#define STEPBENCH_CORE_FORMULAS_MEMORY_INTERNAL_H
+#ifndef STEPBENCH_FORMULAS_MEMORY_INTERNAL_H
+#define STEPBENCH_FORMULAS_MEMORY_INTERNAL_H
 
-#include "common/core/formulas_memory.h"
+#include "common/formulas/memory.h"
 
 /* Bytes of each. */
 typedef struct tensors {

@@ -1,5 +1,5 @@
-/* FLOPs of a transformer's step and the peaks they are compared with; see formulas_model.h. */
-#include "common/core/formulas_model.h"
+/* FLOPs of a transformer's step and the peaks they are compared with; see model.h. */
+#include "common/formulas/model.h"
 
 #include <math.h>
 #include <string.h>

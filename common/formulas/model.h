@@ -5,8 +5,8 @@
  * Two conventions are in use for attention. `full` counts every pair of tokens, as PaLM (Chowdhery et al., 2022,
  * appendix B) and torchtitan do; `causal` counts the half that the mask leaves, as Megatron-LM and llm.c do. Neither
  * counts norms, RoPE, SwiGLU's pointwise part, softmax, the embedding's look-up or the optimizer. */
-#ifndef STEPBENCH_CORE_FORMULAS_MODEL_H
-#define STEPBENCH_CORE_FORMULAS_MODEL_H
+#ifndef STEPBENCH_FORMULAS_MODEL_H
+#define STEPBENCH_FORMULAS_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

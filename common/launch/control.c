@@ -1,5 +1,5 @@
-/* Framing on a non-blocking socket; see wire.h. */
-#include "common/dist/wire.h"
+/* Framing on a non-blocking socket; see control.h. */
+#include "common/launch/control.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Messages of the control channel, over any stream socket: a head, then bytes. Ranks talk to the hub only, so every
  * channel has a rank at one end and the hub at the other. All hosts are little-endian and run the same binary. */
-#ifndef STEPBENCH_DIST_WIRE_H
-#define STEPBENCH_DIST_WIRE_H
+#ifndef STEPBENCH_LAUNCH_CONTROL_H
+#define STEPBENCH_LAUNCH_CONTROL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* The hub: joining, exchanging, watching, ending; see hub.h. One loop over non-blocking channels, so that a rank that
+/* The hub: joining, exchanging, watching, ending; see coordinator.h. One loop over non-blocking channels, so that a rank that
  * is stopped or slow to read holds up nobody. */
-#include "common/dist/hub_internal.h"
+#include "common/launch/coordinator_internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/device/timer.h"
+#include "common/session/timer.h"
 
 static const double report_grace_s = 0.5, exit_grace_s = 1;
 

@@ -1,14 +1,14 @@
 /* The hub of a job: the one place that knows all ranks. It lets them join, exchanges small data between them, watches
  * that they live and get on, and ends all of them when one can't. It runs in the launcher, which is no rank, or on a
  * thread of rank 0 where somebody else (mpirun, srun, torchrun) started the ranks. */
-#ifndef STEPBENCH_DIST_HUB_H
-#define STEPBENCH_DIST_HUB_H
+#ifndef STEPBENCH_LAUNCH_COORDINATOR_H
+#define STEPBENCH_LAUNCH_COORDINATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/dist/status.h"
+#include "common/launch/status.h"
 
 typedef struct hub hub;
 

@@ -1,9 +1,9 @@
-/* What the files of hub.h share; no other file includes it. */
-#ifndef STEPBENCH_DIST_HUB_INTERNAL_H
-#define STEPBENCH_DIST_HUB_INTERNAL_H
+/* What the files of coordinator.h share; no other file includes it. */
+#ifndef STEPBENCH_LAUNCH_COORDINATOR_INTERNAL_H
+#define STEPBENCH_LAUNCH_COORDINATOR_INTERNAL_H
 
-#include "common/dist/hub.h"
-#include "common/dist/wire.h"
+#include "common/launch/coordinator.h"
+#include "common/launch/control.h"
 
 enum { MORE_STRANGERS = 64, TEXT_BYTES = 4096 };
 typedef struct member { /* one connection; a rank once it has said hello */

@@ -1,11 +1,11 @@
-/* Joining a job: ranks say who they are, and all must agree on what they run; see hub.h. */
+/* Joining a job: ranks say who they are, and all must agree on what they run; see coordinator.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/device/timer.h"
-#include "common/dist/hub_internal.h"
+#include "common/session/timer.h"
+#include "common/launch/coordinator_internal.h"
 
 /* The first "name=value" in which two texts of options differ. */
 static void first_difference(const char *a, const char *b, char *out, size_t out_bytes)

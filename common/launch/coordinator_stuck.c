@@ -1,8 +1,8 @@
-/* Does the job stand still, and which rank is to blame? See hub.h. It does when one rank's process does not run, or when
+/* Does the job stand still, and which rank is to blame? See coordinator.h. It does when one rank's process does not run, or when
  * none gets on but those that wait for the others; a single rank that works for long holds up nobody but itself. Most
  * ranks of a job that stands still wait for one another: to blame is one that does not run, else the one that has
  * enqueued the fewest collectives, for the others are in the next one. */
-#include "common/dist/hub.h"
+#include "common/launch/coordinator.h"
 
 #include <stdio.h>
 #include <string.h>

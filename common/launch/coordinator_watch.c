@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/device/timer.h"
-#include "common/dist/hub_internal.h"
+#include "common/session/timer.h"
+#include "common/launch/coordinator_internal.h"
 
 void hub_look(hub *h, int rank)
 {

@@ -1,5 +1,5 @@
-/* Rank discovery; see launch_env.h. */
-#include "common/dist/launch_env.h"
+/* Rank discovery; see env.h. */
+#include "common/launch/env.h"
 
 #include <errno.h>
 #include <stdio.h>

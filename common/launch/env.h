@@ -1,8 +1,8 @@
 /* Who started this process, and which rank is it? Read from the environment alone, in this order: our own launcher,
  * torchrun (RANK, WORLD_SIZE), Open MPI, PMI (MPICH, Intel MPI), a Slurm step; else nobody: then this process starts the
  * ranks. None of these libraries is needed. */
-#ifndef STEPBENCH_DIST_LAUNCH_ENV_H
-#define STEPBENCH_DIST_LAUNCH_ENV_H
+#ifndef STEPBENCH_LAUNCH_ENV_H
+#define STEPBENCH_LAUNCH_ENV_H
 
 #include <stdbool.h>
 #include <stddef.h>

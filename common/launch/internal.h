@@ -1,13 +1,13 @@
 /* What the files of launch.h share; no other file includes it. */
-#ifndef STEPBENCH_DIST_LAUNCH_INTERNAL_H
-#define STEPBENCH_DIST_LAUNCH_INTERNAL_H
+#ifndef STEPBENCH_LAUNCH_INTERNAL_H
+#define STEPBENCH_LAUNCH_INTERNAL_H
 
 #include <pthread.h>
 
-#include "common/dist/hub.h"
-#include "common/dist/launch.h"
-#include "common/dist/launch_env.h"
-#include "common/dist/wire.h"
+#include "common/launch/coordinator.h"
+#include "common/launch/launch.h"
+#include "common/launch/env.h"
+#include "common/launch/control.h"
 
 enum { LAUNCH_CALLBACKS = 32 };
 

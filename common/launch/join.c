@@ -13,8 +13,8 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/device/timer.h"
-#include "common/dist/launch_internal.h"
+#include "common/session/timer.h"
+#include "common/launch/internal.h"
 
 /* ---- who this is ---- */
 

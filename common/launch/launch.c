@@ -1,5 +1,5 @@
 /* A rank's exchanges with the others, its status and its failures; see launch.h. */
-#include "common/dist/launch.h"
+#include "common/launch/launch.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/dist/launch_internal.h"
+#include "common/launch/internal.h"
 
 int launch_rank(const launch *l)
 {

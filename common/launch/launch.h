@@ -1,15 +1,15 @@
 /* Several processes as the ranks of one job. The same binary starts them itself, one for each GPU (./bench_x --ranks 4),
- * or is started by mpirun, srun, torchrun or by hand, on one host or several; launch_env.h says how it knows. Every rank
+ * or is started by mpirun, srun, torchrun or by hand, on one host or several; env.h says how it knows. Every rank
  * runs the same cases in the same order; rank 0 writes the rows.
  *
- * Ranks are joined to a hub (hub.h) by a control channel, which is for small things: agreement, addresses, samples, the
- * news that the job ends. It is as fast as a socket, some 50 us an exchange. Tensors go through comm.h.
+ * Ranks are joined to a hub (coordinator.h) by a control channel, which is for small things: agreement, addresses, samples, the
+ * news that the job ends. It is as fast as a socket, some 50 us an exchange. Tensors go through comm/comm.h.
  *
  * When a rank dies, its process, host or connection, all others end within seconds, with exit code 5 and a sentence that
  * names it, its phase and its last collective. When none gets on for --timeout, the same names the rank that holds the
  * others up. A rank that ends itself with a message takes the others with it, at its own exit code. */
-#ifndef STEPBENCH_DIST_LAUNCH_H
-#define STEPBENCH_DIST_LAUNCH_H
+#ifndef STEPBENCH_LAUNCH_LAUNCH_H
+#define STEPBENCH_LAUNCH_LAUNCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #ifdef __cplusplus
 extern "C" {
 #else
-#include "common/device/session.h"
+#include "common/session/session.h"
 
 /* main of such a bench; its options have LAUNCH_RANKS. Starts the ranks, or is one of them. */
 int launch_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/dist/launch_internal.h"
+#include "common/launch/internal.h"
 
 static bool on_cpu(const options *o)
 {

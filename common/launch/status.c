@@ -1,5 +1,5 @@
 /* A rank's status in shared memory; see status.h. */
-#include "common/dist/status.h"
+#include "common/launch/status.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* What a rank is doing, for whoever watches it: its phase, its last collective, and counters that move with it. Ranks
  * that were started here keep it in memory shared with the launcher, so that it can be read even when the rank is
  * stopped or dead; others send it. */
-#ifndef STEPBENCH_DIST_STATUS_H
-#define STEPBENCH_DIST_STATUS_H
+#ifndef STEPBENCH_LAUNCH_STATUS_H
+#define STEPBENCH_LAUNCH_STATUS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/device/timer.h"
-#include "common/dist/launch_internal.h"
+#include "common/session/timer.h"
+#include "common/launch/internal.h"
 
 static struct addrinfo *look_up(const char *host, int port, int family, char *why, size_t why_bytes)
 {

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/device/timer.h"
-#include "common/device/watchdog.h"
-#include "common/dist/launch_internal.h"
+#include "common/session/timer.h"
+#include "common/session/watchdog.h"
+#include "common/launch/internal.h"
 
 /* ---- the end that comes from outside ---- */
 

@@ -1,6 +1,6 @@
 /* Reading parsed options by name. Asking for one that does not exist is a bug and dies. */
 #include "common/core/error.h"
-#include "common/core/options_internal.h"
+#include "common/options/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

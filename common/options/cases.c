@@ -2,7 +2,7 @@
  * the variant, the last parameter fastest, and faster than these those that are OPTION_ADJACENT. The variant is the fastest
  * digit of all, or with bench_info.applies the slowest one. */
 #include "common/core/error.h"
-#include "common/core/options_internal.h"
+#include "common/options/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

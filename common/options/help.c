@@ -1,7 +1,7 @@
 /* What --help, --list, --list-options and --version print; everything comes from the tables. */
 #include "common/core/build_info.h"
-#include "common/core/options_internal.h"
-#include "common/core/report.h"
+#include "common/options/internal.h"
+#include "common/rows/rows.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* What the option files share among themselves; no other file includes it. */
-#ifndef STEPBENCH_CORE_OPTIONS_INTERNAL_H
-#define STEPBENCH_CORE_OPTIONS_INTERNAL_H
+#ifndef STEPBENCH_OPTIONS_INTERNAL_H
+#define STEPBENCH_OPTIONS_INTERNAL_H
 
-#include "common/core/options.h"
+#include "common/options/options.h"
 
 #include <stdio.h>
 

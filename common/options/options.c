@@ -1,6 +1,6 @@
 /* The parser: merges the bench's table with the common one, reads argv, fills in defaults, validates. */
 #include "common/core/error.h"
-#include "common/core/options_internal.h"
+#include "common/options/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

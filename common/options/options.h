@@ -1,7 +1,7 @@
 /* Options declared once. One table of option_spec yields the parser, --help (defaults, units, ranges), --list-options,
  * validation, the sweep of cases and the parameter columns of the CSV. Nothing here touches a device. */
-#ifndef STEPBENCH_CORE_OPTIONS_H
-#define STEPBENCH_CORE_OPTIONS_H
+#ifndef STEPBENCH_OPTIONS_OPTIONS_H
+#define STEPBENCH_OPTIONS_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* From the text of one option to its values: numbers with suffixes, ranges, lists, words, and what is allowed. */
 #include "common/core/error.h"
-#include "common/core/options_internal.h"
+#include "common/options/internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* One all-reduce for each bucket of neighbouring tensors, as soon as the last of its gradients is ready. */
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 static void cut(parallel_plan *plan, const index_space *s, int64_t cap)
 {

@@ -1,5 +1,5 @@
 /* Cutting the index space; see buckets.h. */
-#include "common/dist/buckets.h"
+#include "common/parallel/buckets.h"
 
 #include <stddef.h>
 #include <stdlib.h>

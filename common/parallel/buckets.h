@@ -1,12 +1,12 @@
-/* How the index space of a model (params.h) is cut for data parallelism: buckets, which travel as one collective each, and
+/* How the index space of a model (model/params.h) is cut for data parallelism: buckets, which travel as one collective each, and
  * what of it a rank updates. Plain arithmetic; it is the same on every rank, and needs no model, only where tensors start.
  *
  * Gradients get ready from index 0 on. A bucket is closed at the end of the last tensor that fits in `bucket_bytes`; a
  * larger tensor is a bucket of its own. Where buckets are cut in equal slices for the ranks, their ends are moved down to
  * a multiple of BUCKET_ALIGNMENT x ranks: what is left of the last tensor belongs to the next bucket, and the index space
  * itself must be a multiple of that. */
-#ifndef STEPBENCH_DIST_BUCKETS_H
-#define STEPBENCH_DIST_BUCKETS_H
+#ifndef STEPBENCH_PARALLEL_BUCKETS_H
+#define STEPBENCH_PARALLEL_BUCKETS_H
 
 #include <stdbool.h>
 #include <stdint.h>

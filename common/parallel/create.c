@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 static const int64_t update_elements = 16 << 20; /* less keeps a GPU's memory busy for a few launches' time alone */
 

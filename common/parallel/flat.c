@@ -1,6 +1,6 @@
 /* One all-reduce for all gradients, after backward: in place, since they lie side by side; or on a second buffer, into
  * which every tensor is copied before and from which it is copied back, as where each tensor has memory of its own. */
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 static void cut(parallel_plan *plan, const index_space *s, int64_t cap)
 {

@@ -3,11 +3,11 @@
  *
  * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
  * units of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
-#ifndef STEPBENCH_DIST_PARALLEL_INTERNAL_H
-#define STEPBENCH_DIST_PARALLEL_INTERNAL_H
+#ifndef STEPBENCH_PARALLEL_INTERNAL_H
+#define STEPBENCH_PARALLEL_INTERNAL_H
 
-#include "common/dist/parallel.h"
-#include "common/dist/stream.h"
+#include "common/parallel/parallel.h"
+#include "common/stream/stream.h"
 
 enum { PRODUCERS = 8 /* streams that may make the gradients of one step */ };
 

@@ -1,5 +1,5 @@
 /* One all-reduce for each tensor, after backward; or all of them in one group, which is one launch. */
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 static void cut(parallel_plan *plan, const index_space *s, int64_t cap)
 {

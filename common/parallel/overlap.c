@@ -1,5 +1,5 @@
 /* One all-reduce for each tensor, as soon as its gradient is ready. */
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 static void cut(parallel_plan *plan, const index_space *s, int64_t cap)
 {

@@ -1,5 +1,5 @@
 /* What all strategies share: which gradients are ready, and every edge between the streams of a step; see
- * parallel_internal.h. An edge is an event of its own, recorded behind what must be over and waited for by what must
+ * internal.h. An edge is an event of its own, recorded behind what must be over and waited for by what must
  * not begin before; since one host thread enqueues a step in order, an event is never recorded again before its waiters
  * are enqueued. */
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/dist/cpu_stream.h"
-#include "common/dist/parallel_internal.h"
+#include "common/stream/cpu_stream.h"
+#include "common/parallel/internal.h"
 
 /* ---- edges ---- */
 

@@ -1,5 +1,5 @@
 /* Data parallelism of a training step: which gradients travel when, who updates which parameters, and what waits for
- * what. A strategy is a table entry (ddp_naive.c, ddp_flat.c, ddp_overlap.c, ddp_bucketed.c, zero1.c); what they share is
+ * what. A strategy is a table entry (naive.c, flat.c, overlap.c, bucketed.c, zero1.c); what they share is
  * in parallel.c. Neither knows a transformer: a model is an index space, arenas over it, a compute stream and a way to
  * update a range. The same code runs on GPUs over NCCL and on CPU threads over Gloo.
  *
@@ -13,12 +13,12 @@
  *   parallel_update                                 after the last op of backward
  *
  * Gradients are summed, not averaged: the model scales its loss by 1/ranks (trainer_options.ranks). */
-#ifndef STEPBENCH_DIST_PARALLEL_H
-#define STEPBENCH_DIST_PARALLEL_H
+#ifndef STEPBENCH_PARALLEL_PARALLEL_H
+#define STEPBENCH_PARALLEL_PARALLEL_H
 
 #include "common/device/device.h"
-#include "common/dist/buckets.h"
-#include "common/dist/comm.h"
+#include "common/parallel/buckets.h"
+#include "common/comm/comm.h"
 
 /* When AdamW runs on what has been summed. */
 typedef enum update_order {

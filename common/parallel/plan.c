@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 const parallel_strategy_info parallel_strategies[] = {
     {"naive", "an all-reduce for each tensor, after backward"},

@@ -4,7 +4,7 @@
  * zero1: a part is a slice of every bucket. Its gradients alone are summed (half the bytes of an all-reduce), and the
  * parameters are gathered on a second communicator in the order in which the next forward needs them, hidden under it:
  * the last bucket, which holds the embedding, is the first. */
-#include "common/dist/parallel_internal.h"
+#include "common/parallel/internal.h"
 
 /* ---- whole tensors ---- */
 

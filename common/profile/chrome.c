@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/device/timeline_internal.h"
+#include "common/profile/internal.h"
 
 enum { STREAMS_MAX = 12 };
 

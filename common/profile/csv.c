@@ -11,7 +11,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/device/timeline_internal.h"
+#include "common/profile/internal.h"
 
 enum { ROWS_MAX = 2000, STEPS = 1600, NAMES = 16 }; /* rows of one rank; a figure is some 1600 pixels wide */
 

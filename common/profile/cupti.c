@@ -19,7 +19,7 @@
 #include <time.h>
 
 #include "common/core/error.h"
-#include "common/device/timeline_internal.h"
+#include "common/profile/internal.h"
 
 /* 8 MiB are some 35,000 kernels; a further buffer is made when one is full. */
 static const size_t buffer_bytes = (size_t)8 << 20;
@@ -302,7 +302,7 @@ bool timeline_cupti_stop(span_list *out, char *why, size_t why_bytes)
 #else
 #include <stdio.h>
 
-#include "common/device/timeline_internal.h"
+#include "common/profile/internal.h"
 
 bool timeline_cupti_start(char *why, size_t why_bytes)
 {

@@ -1,8 +1,8 @@
 /* What the files of timeline.h share; nothing else includes it. */
-#ifndef STEPBENCH_DEVICE_TIMELINE_INTERNAL_H
-#define STEPBENCH_DEVICE_TIMELINE_INTERNAL_H
+#ifndef STEPBENCH_PROFILE_INTERNAL_H
+#define STEPBENCH_PROFILE_INTERNAL_H
 
-#include "common/device/timeline.h"
+#include "common/profile/timeline.h"
 
 typedef struct span_list { /* while recording, times are host_seconds() * 1e6 */
     timed_span *v;

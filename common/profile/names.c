@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/device/timeline_internal.h"
+#include "common/profile/internal.h"
 
 enum { NAME_BYTES = 96 };
 
@@ -56,7 +56,7 @@ static bool starts(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* NCCL names kernels like ncclDevKernel_AllReduce_Sum_bf16_RING_LL, and our files are called like comm.h's ops. */
+/* NCCL names kernels like ncclDevKernel_AllReduce_Sum_bf16_RING_LL, and our files are called like comm/comm.h's ops. */
 static const char *collective(const char *kernel, const char *base)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* NVTX ranges, or nothing without the header, and the timeline's; see nvtx.h. */
-#include "common/device/nvtx.h"
+#include "common/profile/nvtx.h"
 
-#include "common/device/timeline.h"
+#include "common/profile/timeline.h"
 
 #ifdef HAVE_NVTX
 #include <nvtx3/nvToolsExt.h>

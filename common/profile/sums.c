@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/device/timeline_internal.h"
+#include "common/profile/internal.h"
 
 static int by_start(const void *a, const void *b)
 {

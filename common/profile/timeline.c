@@ -1,6 +1,6 @@
 /* Recording; see timeline.h. Spans of the host are kept in one list under a lock; those of a GPU come from
- * timeline_cupti.c. */
-#include "common/device/timeline.h"
+ * cupti.c. */
+#include "common/profile/timeline.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/device/timeline_internal.h"
-#include "common/device/timer.h"
+#include "common/profile/internal.h"
+#include "common/session/timer.h"
 
 enum { RANGES_MAX = 32, RANGE_NAME = 48 };
 

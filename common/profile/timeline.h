@@ -1,6 +1,6 @@
 /* What ran when on which stream: the proof that communication hides behind compute. On a GPU every kernel, copy and
  * memset of this process is recorded by CUPTI's activity interface, also those of CUDA graphs, so no profiler and none
- * of its permissions are needed. On the CPU the ranges of nvtx.h are compute and the ops of comm.h are communication.
+ * of its permissions are needed. On the CPU the ranges of nvtx.h are compute and the ops of comm/comm.h are communication.
  *
  *   timeline_start(d, why, sizeof why)      one or two warm-up steps, from = host_seconds(), the step, wait for it
  *   t = timeline_stop(d, why, sizeof why)
@@ -10,8 +10,8 @@
  * watches are slower. GPUs stamp the times; CUPTI interpolates them to CLOCK_MONOTONIC, the clock of host_seconds(),
  * which all processes of a host share. So the timelines of its ranks line up by timeline_rebase with one time, as well
  * as CUPTI interpolates; within a GPU the order is the GPU's own. */
-#ifndef STEPBENCH_DEVICE_TIMELINE_H
-#define STEPBENCH_DEVICE_TIMELINE_H
+#ifndef STEPBENCH_PROFILE_TIMELINE_H
+#define STEPBENCH_PROFILE_TIMELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

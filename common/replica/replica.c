@@ -1,12 +1,12 @@
-/* A model on every rank with its strategy: made, tuned alike, stepped, freed; see ddp.h. */
+/* A model on every rank with its strategy: made, tuned alike, stepped, freed; see bench/ddp/ddp.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp.h"
+#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
-#include "common/device/nvtx.h"
-#include "common/device/watchdog.h"
+#include "common/profile/nvtx.h"
+#include "common/session/watchdog.h"
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 

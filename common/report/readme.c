@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 typedef struct shown_column {
     const char *column, *what, *unit; /* unit "bytes" becomes MiB or GiB */

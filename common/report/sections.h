@@ -1,10 +1,10 @@
 /* The parts of a machine's report.md, and the little they share. A part whose CSV is not there writes nothing. */
-#ifndef STEPBENCH_PLOTS_REPORT_PARTS_H
-#define STEPBENCH_PLOTS_REPORT_PARTS_H
+#ifndef STEPBENCH_REPORT_SECTIONS_H
+#define STEPBENCH_REPORT_SECTIONS_H
 
 #include <stdio.h>
 
-#include "plots/report_table.h"
+#include "common/report/table.h"
 
 #define MIB 1048576.0
 #define GIB 1073741824.0

@@ -1,5 +1,5 @@
-/* Newest rows, selections and slices of a CSV; see report_table.h. */
-#include "plots/report_table.h"
+/* Newest rows, selections and slices of a CSV; see table.h. */
+#include "common/report/table.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -4,8 +4,8 @@
  * A case is bench, variant, device and the parameters. The parameters are the columns between `reason` and the first
  * measured one, which ends in _ms, _us, _s, _bytes, _gib, _gb_s, _tflops, _pct or _mhz. A file without `reason` (the
  * times of PyTorch) has its parameters from the first column on. */
-#ifndef STEPBENCH_PLOTS_REPORT_TABLE_H
-#define STEPBENCH_PLOTS_REPORT_TABLE_H
+#ifndef STEPBENCH_REPORT_TABLE_H
+#define STEPBENCH_REPORT_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
-/* What the rows of a table are called in titles and lists; see report_table.h. */
+/* What the rows of a table are called in titles and lists; see table.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_table.h"
+#include "common/report/table.h"
 
 /* Rows of variants that the parameter means nothing to have no value of it and do not count. */
 static bool alike(const table *t, const char *column)

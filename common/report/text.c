@@ -1,5 +1,5 @@
-/* Numbers, grids and figures in Markdown; see report_parts.h. */
-#include "plots/report_parts.h"
+/* Numbers, grids and figures in Markdown; see sections.h. */
+#include "common/report/sections.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The table on stdout: the parameters that vary, variant, status, then the columns meant for the console. */
-#include "common/core/options_internal.h"
-#include "common/core/report_internal.h"
+#include "common/options/internal.h"
+#include "common/rows/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Appending to a CSV so that nothing is ever lost. The file is opened for each row: one that was moved or deleted
  * during a run, by a checkout for example, starts anew instead of swallowing rows. */
 #include "common/core/error.h"
-#include "common/core/report_internal.h"
+#include "common/rows/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* What the report files share among themselves; no other file includes it. */
-#ifndef STEPBENCH_CORE_REPORT_INTERNAL_H
-#define STEPBENCH_CORE_REPORT_INTERNAL_H
+#ifndef STEPBENCH_ROWS_INTERNAL_H
+#define STEPBENCH_ROWS_INTERNAL_H
 
-#include "common/core/report.h"
+#include "common/rows/rows.h"
 
 typedef struct kept_row { /* a finished case found by --resume */
     char *key;

@@ -1,5 +1,5 @@
 /* How far a sweep is: one line on stderr that is written over, on a terminal only. */
-#include "common/core/report.h"
+#include "common/rows/rows.h"
 
 #include <stdio.h>
 #include <sys/ioctl.h>

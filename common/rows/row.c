@@ -2,7 +2,7 @@
 #include "common/core/build_info.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/core/report_internal.h"
+#include "common/rows/internal.h"
 
 #include <inttypes.h>
 #include <math.h>

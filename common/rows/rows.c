@@ -1,10 +1,10 @@
 /* A run's report: opening, what earlier runs left, closing. */
-#include "common/core/report.h"
+#include "common/rows/rows.h"
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/core/options_internal.h"
-#include "common/core/report_internal.h"
+#include "common/options/internal.h"
+#include "common/rows/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
  * has one where it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
  * _gb_s (1e9) _tflops _pct _mhz. */
-#ifndef STEPBENCH_CORE_REPORT_H
-#define STEPBENCH_CORE_REPORT_H
+#ifndef STEPBENCH_ROWS_ROWS_H
+#define STEPBENCH_ROWS_ROWS_H
 
-#include "common/core/options.h"
+#include "common/options/options.h"
 
 enum { REPORT_SCHEMA = 1, REPORT_METHOD = 1 };
 

@@ -1,5 +1,5 @@
 /* Looks up measured ceilings; see ceiling.h. */
-#include "common/device/ceiling.h"
+#include "common/session/ceiling.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What bench_roofline measured on this machine, for other benches to take their share of. */
-#ifndef STEPBENCH_DEVICE_CEILING_H
-#define STEPBENCH_DEVICE_CEILING_H
+#ifndef STEPBENCH_SESSION_CEILING_H
+#define STEPBENCH_SESSION_CEILING_H
 
 /* The best `ok` row of <results_dir>/bench_roofline.csv; NAN when it was never measured. `dtype` is the precision of
  * the products: what runs fp32 as split bf16 on tensor cores has a third of the bf16 ceiling, not the fp32 one. */

@@ -1,5 +1,5 @@
 /* The machine's short name and the report of what it is; see machine.h. */
-#include "common/device/machine.h"
+#include "common/session/machine.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 #include "common/core/build_info.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/device/device_internal.h"
+#include "common/device/internal.h"
 #include "common/device/host.h"
 
 #if defined(HAVE_NCCL) && __has_include(<nccl.h>) /* it may be in a folder that only the collectives are told of */

@@ -1,8 +1,8 @@
 /* What the numbers were measured on. Kept beside them; never the whole environment. */
-#ifndef STEPBENCH_DEVICE_MACHINE_H
-#define STEPBENCH_DEVICE_MACHINE_H
+#ifndef STEPBENCH_SESSION_MACHINE_H
+#define STEPBENCH_SESSION_MACHINE_H
 
-#include "common/core/options.h"
+#include "common/options/options.h"
 #include "common/device/device.h"
 
 /* "h200-x1", "rtx-4090-x2", "cpu-xeon-platinum-8480-x2": results/<slug>/. Never empty; [a-z0-9-] only. */

@@ -1,14 +1,14 @@
 /* From argv to the exit code of a bench; see session.h. */
-#include "common/device/session.h"
+#include "common/session/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/device/machine.h"
-#include "common/device/nvtx.h"
-#include "common/device/watchdog.h"
+#include "common/session/machine.h"
+#include "common/profile/nvtx.h"
+#include "common/session/watchdog.h"
 
 static const double gib = 1024.0 * 1024 * 1024;
 

@@ -1,13 +1,13 @@
 /* What every bench does around its own measurement: options, device, machine report, rows, resume, progress,
  * watchdog. A bench is a bench_info table and one function. */
-#ifndef STEPBENCH_DEVICE_SESSION_H
-#define STEPBENCH_DEVICE_SESSION_H
+#ifndef STEPBENCH_SESSION_SESSION_H
+#define STEPBENCH_SESSION_SESSION_H
 
-#include "common/core/options.h"
-#include "common/core/report.h"
+#include "common/options/options.h"
+#include "common/rows/rows.h"
 #include "common/device/device.h"
 #include "common/device/memory.h"
-#include "common/device/timer.h"
+#include "common/session/timer.h"
 
 /* This process as one of several that run the same cases together (common/dist makes it so). The rows are rank 0's: the
  * others neither print nor write. Whether a case still has to run is rank 0's to say. */

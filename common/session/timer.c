@@ -1,13 +1,13 @@
 /* Timing; see timer.h. Samples are queued ahead of the device, so that the host's launch of one sample hides behind
  * the run of the one before; a call too short for that is captured many times into a graph. */
-#include "common/device/timer.h"
+#include "common/session/timer.h"
 
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/core/error.h"
-#include "common/device/watchdog.h"
+#include "common/session/watchdog.h"
 
 enum { QUEUE_MAX = 16, GRAPH_CALLS_MIN = 10, GRAPH_CALLS_MAX = 200, SAMPLES_MIN = 3 };
 static const double graph_below_ms = 0.05, graph_replay_ms = 1, lead_below_ms = 10;

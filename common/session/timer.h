@@ -1,7 +1,7 @@
 /* The one place that times. Device events around one call, or a CUDA graph of many calls replayed when one call is
  * short enough that host launches would be measured, or the host's monotonic clock on the CPU. */
-#ifndef STEPBENCH_DEVICE_TIMER_H
-#define STEPBENCH_DEVICE_TIMER_H
+#ifndef STEPBENCH_SESSION_TIMER_H
+#define STEPBENCH_SESSION_TIMER_H
 
 #include "common/core/stats.h"
 #include "common/device/device.h"

@@ -1,6 +1,6 @@
 /* The watchdog thread; see watchdog.h. Signal handlers only leave a note for it: a mask would not do, because threads
  * that libraries started before main would still take the signal. */
-#include "common/device/watchdog.h"
+#include "common/session/watchdog.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/core/report.h"
-#include "common/device/timer.h"
+#include "common/rows/rows.h"
+#include "common/session/timer.h"
 
 static pthread_t thread;
 static pthread_mutex_t row_lock = PTHREAD_MUTEX_INITIALIZER;

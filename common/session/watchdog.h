@@ -1,7 +1,7 @@
 /* A thread that ends the program when nothing moves any more (exit 5), or when it is asked to stop by SIGINT or
  * SIGTERM (exit 130, 143). Rows written before that stay on disk, and a row being written is finished first. */
-#ifndef STEPBENCH_DEVICE_WATCHDOG_H
-#define STEPBENCH_DEVICE_WATCHDOG_H
+#ifndef STEPBENCH_SESSION_WATCHDOG_H
+#define STEPBENCH_SESSION_WATCHDOG_H
 
 void watchdog_start(double timeout_s); /* 0: signals only */
 void watchdog_stop(void);

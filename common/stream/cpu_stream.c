@@ -1,6 +1,6 @@
 /* Worker threads as streams; see cpu_stream.h. A record makes a mark of its own, shared by the event and by whoever
  * waits for it: an event recorded again therefore never lets go an earlier waiter, nor holds it longer. */
-#include "common/dist/cpu_stream.h"
+#include "common/stream/cpu_stream.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/device/timeline.h"
-#include "common/device/timer.h"
+#include "common/profile/timeline.h"
+#include "common/session/timer.h"
 
 /* ---- marks ---- */
 

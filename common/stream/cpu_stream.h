@@ -3,8 +3,8 @@
  * CPU too, and a missing event is a data race that a tool can see.
  *
  * A NULL stream is the calling thread: its work runs at once, a record is done at once, a wait blocks the caller. */
-#ifndef STEPBENCH_DIST_CPU_STREAM_H
-#define STEPBENCH_DIST_CPU_STREAM_H
+#ifndef STEPBENCH_STREAM_CPU_STREAM_H
+#define STEPBENCH_STREAM_CPU_STREAM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Either kind of stream behind one name; see stream.h. */
-#include "common/dist/stream.h"
+#include "common/stream/stream.h"
 
-#include "common/dist/cpu_stream.h"
+#include "common/stream/cpu_stream.h"
 
 static bool on_cpu(const device *d)
 {

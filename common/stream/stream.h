@@ -1,14 +1,14 @@
-/* Streams and events of data parallelism, alike on both devices: those of device.h on a GPU, worker threads
+/* Streams and events of data parallelism, alike on both devices: those of device/device.h on a GPU, worker threads
  * (cpu_stream.h) on a CPU, where the device's own stream is NULL: the calling thread. A strategy written against these
  * overlaps on both, with one event for each edge. */
-#ifndef STEPBENCH_DIST_STREAM_H
-#define STEPBENCH_DIST_STREAM_H
+#ifndef STEPBENCH_STREAM_STREAM_H
+#define STEPBENCH_STREAM_STREAM_H
 
 #include "common/device/device.h"
 
 typedef struct dist_event dist_event;
 
-/* A stream for comm.h's ops, for device_stream_* on a GPU and for cpu_stream_* on a CPU. */
+/* A stream for comm/comm.h's ops, for device_stream_* on a GPU and for cpu_stream_* on a CPU. */
 void *dist_stream_create(device *d, stream_priority p, const char *name);
 void dist_stream_destroy(device *d, void *stream);
 

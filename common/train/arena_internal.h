@@ -1,8 +1,8 @@
 /* What arena.c notes and arena_plan.c places. Not part of the API. */
-#ifndef STEPBENCH_MODEL_ARENA_INTERNAL_H
-#define STEPBENCH_MODEL_ARENA_INTERNAL_H
+#ifndef STEPBENCH_TRAIN_ARENA_INTERNAL_H
+#define STEPBENCH_TRAIN_ARENA_INTERNAL_H
 
-#include "common/model/arena.h"
+#include "common/train/arena.h"
 
 enum { ARENA_ALIGNMENT = 256 };
 

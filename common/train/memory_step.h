@@ -1,9 +1,9 @@
-/* A trainer's options as the closed form of common/core/formulas_memory.h wants them. */
-#ifndef STEPBENCH_MODEL_MEMORY_STEP_H
-#define STEPBENCH_MODEL_MEMORY_STEP_H
+/* A trainer's options as the closed form of common/formulas/memory.h wants them. */
+#ifndef STEPBENCH_TRAIN_MEMORY_STEP_H
+#define STEPBENCH_TRAIN_MEMORY_STEP_H
 
-#include "common/core/formulas_memory.h"
-#include "common/model/trainer.h"
+#include "common/formulas/memory.h"
+#include "common/train/trainer.h"
 
 /* Shapes, bytes and flags from the options; workspaces from the ops themselves, which are asked for each call of a step.
  * The attention op must exist and support the shape. */

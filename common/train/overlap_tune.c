@@ -1,6 +1,6 @@
 /* Which way of overlap is fastest, measured on the step itself before its first use. */
-#include "common/device/timer.h"
-#include "common/model/step_internal.h"
+#include "common/session/timer.h"
+#include "common/train/step_internal.h"
 
 enum { WAYS = 3, ROUNDS = 2 };
 static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */

@@ -4,7 +4,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/model/step_internal.h"
+#include "common/train/step_internal.h"
 
 /* The same algorithm serves both: shape, dtypes and layout are equal. */
 static bool same(const sb_matmul *a, const sb_matmul *b)

@@ -3,11 +3,11 @@
  * One walk of a step is a sequence of the calls below. While the arena plans, they take and drop memory and note
  * products, and launch nothing; later walks make the same calls and launch. The first failure is kept in `status`, and
  * nothing is launched after it. */
-#ifndef STEPBENCH_MODEL_STEP_INTERNAL_H
-#define STEPBENCH_MODEL_STEP_INTERNAL_H
+#ifndef STEPBENCH_TRAIN_STEP_INTERNAL_H
+#define STEPBENCH_TRAIN_STEP_INTERNAL_H
 
 #include "common/core/stats.h"
-#include "common/model/trainer.h"
+#include "common/train/trainer.h"
 
 enum { PRODUCTS_MAX = 48, RIVALS = 2, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
 

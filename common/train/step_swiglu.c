@@ -1,6 +1,6 @@
 /* SwiGLU within the matrix product ahead of it, where the backend can: forward with gate's and up's, backward with the one
  * that makes its gradient. */
-#include "common/model/step_internal.h"
+#include "common/train/step_internal.h"
 
 static sb_swiglu_matmul shape_of(const trainer_options *o)
 {

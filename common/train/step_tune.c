@@ -7,8 +7,8 @@
 
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/device/timer.h"
-#include "common/model/step_internal.h"
+#include "common/session/timer.h"
+#include "common/train/step_internal.h"
 
 enum { ROUNDS = 2 };
 static const double shortest_step_ms = 15,

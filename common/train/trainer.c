@@ -1,9 +1,9 @@
 /* Walking a training step, replaying it as a graph, and what one learns of it. */
-#include "common/model/trainer.h"
+#include "common/train/trainer.h"
 
 #include "common/core/error.h"
-#include "common/device/nvtx.h"
-#include "common/model/step_internal.h"
+#include "common/profile/nvtx.h"
+#include "common/train/step_internal.h"
 
 /* ---- the walk ---- */
 

@@ -1,11 +1,11 @@
 /* One GPU's (or the CPU's) training step: a transformer, its memory, forward, backward and AdamW, enqueued as eager ops
  * or replayed as one CUDA graph. The benches and the strategies of data parallelism drive this. */
-#ifndef STEPBENCH_MODEL_TRAINER_H
-#define STEPBENCH_MODEL_TRAINER_H
+#ifndef STEPBENCH_TRAIN_TRAINER_H
+#define STEPBENCH_TRAIN_TRAINER_H
 
 #include "common/device/device.h"
 #include "common/device/memory.h"
-#include "common/model/arena.h"
+#include "common/train/arena.h"
 #include "common/model/config.h"
 #include "common/model/params.h"
 #include "common/model/precision.h"

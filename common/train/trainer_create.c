@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/model/step_internal.h"
+#include "common/train/step_internal.h"
 
 static bool refuse(char *why, size_t bytes, const char *reason)
 {

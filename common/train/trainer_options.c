@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/model/trainer.h"
+#include "common/train/trainer.h"
 
 static int parse(const char *name, const char *const names[], int n, const char *what)
 {

@@ -1,4 +1,4 @@
-/* The CPU backend's table: every op of kernels.h in fp32, synchronous, on one thread beyond what the BLAS uses. */
+/* The CPU backend's table: every op of kernels/kernels.h in fp32, synchronous, on one thread beyond what the BLAS uses. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
 

@@ -1,6 +1,6 @@
 /* What the files of the CPU backend share: conversion between tensors and fp32 rows, one GEMM, and the ops in the table. */
-#ifndef STEPBENCH_KERNELS_CPU_H
-#define STEPBENCH_KERNELS_CPU_H
+#ifndef STEPBENCH_KERNELS_CPU_CPU_H
+#define STEPBENCH_KERNELS_CPU_CPU_H
 
 #include "kernels/internal.h"
 

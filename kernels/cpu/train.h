@@ -1,6 +1,6 @@
 /* The training ops of the CPU backend, in the order of sb_train_ops. */
-#ifndef STEPBENCH_CPU_TRAIN_H
-#define STEPBENCH_CPU_TRAIN_H
+#ifndef STEPBENCH_KERNELS_CPU_TRAIN_H
+#define STEPBENCH_KERNELS_CPU_TRAIN_H
 
 #include "kernels/kernels.h"
 

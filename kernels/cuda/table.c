@@ -1,9 +1,9 @@
 /* The CUDA backend's table of ops. */
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/flash.h"
+#include "kernels/cuda/runtime/backend.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/attention/flash.h"
 #include "kernels/cuda/train.h"
-#include "kernels/cuda/unfused.h"
+#include "kernels/cuda/attention/unfused.h"
 
 enum { ATTENTION_OPS = 4 };
 

@@ -1,6 +1,6 @@
 /* The benches of data parallelism from outside, on CPU ranks over Gloo: every strategy is checked on 2, 3 and 4
  * ranks and ends with the same parameters, planted errors make rows fail, and columns agree with each other. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "tests/ranks.h"
+#include "tests/support/ranks.h"
 
 #define WHERE "--device cpu --machine test-x1 --quiet --csv rows.csv --warmup 1 "
 #define TINY "--layers 1 --d-model 32 --vocab 64 --seq 8 "
@@ -22,7 +22,7 @@ static char *bench_path(const char *name)
 {
     char folder[sizeof here];
     snprintf(folder, sizeof folder, "%s", here);
-    for (int up = 0; up < 3; up++) {
+    for (int up = 0; up < 4; up++) {
         char *path = xasprintf("%s/%s", folder, name);
         if (access(path, X_OK) == 0)
             return path;

@@ -1,5 +1,5 @@
 /* bench_mixed_precision from outside, on the CPU: sums bit for bit, dtypes under autocast, norms, speed-ups. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static char *bench_path(void)
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(length > 0);
     self[length] = '\0';
-    for (int up = 0; up < 3; up++) {
+    for (int up = 0; up < 4; up++) {
         *strrchr(self, '/') = '\0';
         char *path = xasprintf("%s/bench_mixed_precision", self);
         if (access(path, X_OK) == 0)

@@ -1,7 +1,7 @@
 /* Collectives on 1, 2, 3 and 4 CPU ranks over Gloo, each in a process of its own: every op, dtype, in place and not, odd
  * counts, several communicators and streams at once; a rank killed or stopped in the middle of an op; two network
  * namespaces as two hosts. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -16,10 +16,10 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "common/dist/comm.h"
-#include "common/dist/cpu_stream.h"
-#include "common/dist/stream.h"
-#include "tests/ranks.h"
+#include "common/comm/comm.h"
+#include "common/stream/cpu_stream.h"
+#include "common/stream/stream.h"
+#include "tests/support/ranks.h"
 
 /* ---- what the ranks run ---- */
 

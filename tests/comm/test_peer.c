@@ -1,15 +1,15 @@
-/* The all-reduce between peers without a GPU: its protocol, emulated (peer_machine.h) with slow ranks and fast ones; a
+/* The all-reduce between peers without a GPU: its protocol, emulated (tests/support/peer_machine.h) with slow ranks and fast ones; a
  * planted mistake; its sizes; and how it is refused. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/dist/peer.h"
+#include "common/comm/peer.h"
 #include "kernels/peer_layout.h"
-#include "tests/peer_machine.h"
-#include "tests/ranks.h"
+#include "tests/support/peer_machine.h"
+#include "tests/support/ranks.h"
 
 /* ---- the protocol ---- */
 

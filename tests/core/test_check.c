@@ -1,5 +1,5 @@
 /* The checker: what is correctly rounded passes, every planted error is caught. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/check.h"
 #include "common/core/numeric.h"

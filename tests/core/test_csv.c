@@ -1,5 +1,5 @@
 /* The CSV reader: RFC 4180, comments, torn rows; and that quoting and reading are inverse. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/csv.h"
 #include "common/core/error.h"

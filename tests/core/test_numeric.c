@@ -1,5 +1,5 @@
 /* fp32 in two halves: nothing is lost, and the upper half is the nearest bf16. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/numeric.h"
 

@@ -1,5 +1,5 @@
 /* Random numbers and 16-bit floats: published vectors, independence of order, moments, exhaustive rounding. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/numeric.h"
 #include "common/core/rng.h"

@@ -1,5 +1,5 @@
 /* Statistics: nearest-rank quantiles, even counts, ties, one and no sample. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/stats.h"
 

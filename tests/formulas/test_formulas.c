@@ -1,7 +1,7 @@
 /* FLOPs and bytes: known values, and the pair count against counting. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
-#include "common/core/formulas.h"
+#include "common/formulas/attention.h"
 
 static double counted_pairs(const attention_shape *s)
 {

@@ -1,11 +1,11 @@
 /* The accounting of memory and communication: the handout's answers to the digit, and every closed form against what it
  * is the closed form of: counting devices, bisection, a grid of meshes. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "common/core/formulas_accounting.h"
+#include "common/formulas/accounting.h"
 
 /* The model and the TPUs of the handout. */
 static const ffn_stack xxl = {.d_model = 16384, .d_ff = 53248, .blocks = 126, .matrices = 2};

@@ -1,11 +1,11 @@
 /* The accounting of data parallelism: tokens that hide gradients, buckets against a queue of them, and memory and
  * traffic of DDP, ZeRO and FSDP as papers have them. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "common/core/formulas_accounting.h"
+#include "common/formulas/accounting.h"
 #include "common/model/config.h"
 
 static const double gib = 1024.0 * 1024 * 1024;

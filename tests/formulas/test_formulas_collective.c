@@ -1,7 +1,7 @@
 /* Bandwidth of collectives: the factors of nccl-tests, gigabytes of 1e9, and sizes that say their unit. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
-#include "common/core/formulas_collective.h"
+#include "common/formulas/collective.h"
 
 static void factors(void **state)
 {

@@ -1,14 +1,14 @@
 /* The closed form of a step's memory: known numbers, and every phase of many real steps on the CPU backend, to the byte. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/formulas_memory.h"
+#include "common/formulas/memory.h"
 #include "common/core/rng.h"
 #include "common/device/memory.h"
-#include "common/model/memory_step.h"
+#include "common/train/memory_step.h"
 
 enum { CASES = 600 };
 static const double gib = 1024.0 * 1024 * 1024;

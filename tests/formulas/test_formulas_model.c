@@ -1,9 +1,9 @@
 /* FLOPs of a transformer's step: the figures that the course's sizes must have, both conventions, and known peaks. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 
-#include "common/core/formulas_model.h"
+#include "common/formulas/model.h"
 
 static const struct size {
     const char *name;

@@ -2,9 +2,9 @@
 #include "tests/gpu/forced_kernels.h"
 
 #ifdef HAVE_CUDA
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/flash.h"
-#include "kernels/cuda/flash_sm90.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/attention/flash.h"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
 static sb_status supported(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel)

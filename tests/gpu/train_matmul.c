@@ -5,7 +5,7 @@
 #include <cublasLt.h>
 #endif
 
-#include "kernels/cuda/matmul_own.h"
+#include "kernels/cuda/matmul/own.h"
 #include "tests/gpu/train_ops.h"
 #include "tests/gpu/train_run.h"
 

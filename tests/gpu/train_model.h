@@ -4,7 +4,7 @@
 #define STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
 
 #include "tests/gpu/program.h"
-#include "tests/model_values.h"
+#include "tests/support/model_values.h"
 
 #define MODEL_OP "trainer" /* what --op calls it; --dtype takes the name of a policy */
 

@@ -3,8 +3,8 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "tests/attention_problem.h"
-#include "tests/test.h"
+#include "tests/support/attention_problem.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* Which main kernel of the Hopper flash backward a problem gets, on an H200 that is only described, and that the cases of
  * test_gpu meet every one of them. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #ifdef HAVE_CUDA
-#include "kernels/cuda/cluster_split.h"
-#include "kernels/cuda/flash_backward_choice.h"
+#include "kernels/cuda/hopper/cluster_split.h"
+#include "kernels/cuda/attention/hopper/backward/choice.h"
 #include "tests/gpu/cases.h"
 
 static const int sms = 132, clusters[4] = {132, 66, 30, 15};

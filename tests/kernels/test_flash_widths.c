@@ -1,12 +1,12 @@
 /* Which head_dim the CUDA flash ops say they take, on devices that are only described: no GPU is needed to refuse. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 
 #include "kernels/kernels.h"
 
 #ifdef HAVE_CUDA
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 static sb_attention of_width(int head_dim, sb_dtype dtype, bool forward_only)
 {

@@ -1,8 +1,8 @@
 /* The CPU ops and the fp64 reference against tensors made with PyTorch (golden/make_golden.py, which documents the
  * format). A missing file is a failure. The folder can be given as the argument; the default fits the project's root. */
 #include "common/core/error.h"
-#include "tests/attention_problem.h"
-#include "tests/test.h"
+#include "tests/support/attention_problem.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
 #include <stdio.h>

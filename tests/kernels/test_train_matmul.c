@@ -1,6 +1,6 @@
 /* The CPU's matmul against double sums: every layout, dtype and output dtype over odd shapes with gaps between rows,
  * with and without an addend; and its tuning. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"

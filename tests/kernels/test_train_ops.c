@@ -1,6 +1,6 @@
 /* RMSNorm, RoPE and SwiGLU of the CPU against formulas in double: every dtype, odd sizes, outputs on inputs where the
  * header allows it, and each backward against finite differences of the forward formula. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include "common/core/error.h"
 

@@ -1,6 +1,6 @@
 /* The optimizer on the CPU: gradient statistics, the dynamics of the loss scale, clipping, and AdamW in every
  * combination of dtypes and masters against one step in double after another. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"

@@ -1,6 +1,6 @@
 /* The pieces of the CPU: every pointwise op with every spread of b, in place and between dtypes; sums and maxima along
  * rows and down columns. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include "common/core/error.h"
 

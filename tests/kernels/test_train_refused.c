@@ -1,6 +1,6 @@
 /* Arguments that the training ops refuse, each with its sentence. Every check starts from arguments that are accepted,
  * with one of them made wrong. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include <math.h>
 

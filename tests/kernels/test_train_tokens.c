@@ -1,5 +1,5 @@
 /* Embedding and cross-entropy of the CPU against formulas in double and finite differences. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include "common/core/error.h"
 #include "common/core/rng.h"

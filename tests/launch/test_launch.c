@@ -1,6 +1,6 @@
 /* Several ranks around a toy bench: started by the program itself and by hand, and everything that can go wrong with
  * them: each must end all ranks in time, with the right exit code, a sentence that names the rank, and the rows kept. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/device/watchdog.h"
-#include "common/dist/hub.h"
-#include "common/dist/launch.h"
-#include "common/dist/launch_env.h"
-#include "tests/ranks.h"
+#include "common/session/watchdog.h"
+#include "common/launch/coordinator.h"
+#include "common/launch/launch.h"
+#include "common/launch/env.h"
+#include "tests/support/ranks.h"
 
 /* ---- the toy: at n 2 the victim meets its variant's fate ---- */
 

@@ -1,5 +1,5 @@
 /* The autocast engine on the CPU backend: which op runs in which dtype, gradients against finite differences. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The named models, the index space of their parameters, initial values, and the precision policies. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/model/params.h"
 #include "common/model/precision.h"

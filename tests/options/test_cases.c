@@ -1,5 +1,5 @@
 /* The sweep: order and keys of the cases, benches with few options, variants with options of their own. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Options: what is accepted, what is refused and in which words, and that help, parser and table agree. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
-#include "common/core/options_internal.h"
+#include "common/options/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* Cutting an index space in buckets and in parts that ranks own: plain arithmetic, on spaces by hand and at random. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/dist/buckets.h"
+#include "common/parallel/buckets.h"
 
 /* ---- spaces ---- */
 

@@ -1,7 +1,7 @@
 /* The strategies of data parallelism on CPU ranks over Gloo, each in a process of its own: the course's toy models
  * against a single process, and a step without a model, whose numbers say whether anything came too early, too late or
  * twice. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
-#include "common/dist/parallel.h"
-#include "tests/ranks.h"
-#include "tests/synthetic_step.h"
-#include "tests/toy_model.h"
+#include "common/parallel/parallel.h"
+#include "tests/support/ranks.h"
+#include "tests/support/synthetic_step.h"
+#include "tests/support/toy_model.h"
 
 /* ---- what the ranks run ---- */
 

@@ -1,5 +1,5 @@
 /* Timelines of streams: the arithmetic of intervals, names of kernels, and what is recorded on the CPU. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "common/core/rng.h"
-#include "common/device/device_internal.h"
-#include "common/device/nvtx.h"
-#include "common/device/timeline_internal.h"
-#include "common/device/timer.h"
-#include "common/dist/cpu_stream.h"
+#include "common/device/internal.h"
+#include "common/profile/nvtx.h"
+#include "common/profile/internal.h"
+#include "common/session/timer.h"
+#include "common/stream/cpu_stream.h"
 
 #define SPAN(lane, start, end)                                                                                         \
     {                                                                                                                  \

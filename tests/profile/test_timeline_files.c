@@ -1,6 +1,6 @@
 /* The files of timelines: rows and comments of the CSV, that the trace is JSON, what is joined, several ranks on one
  * file, and a recording of two ranks over Gloo with communication after compute and beside it. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,12 +13,12 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/device/nvtx.h"
-#include "common/device/timeline.h"
-#include "common/device/timer.h"
-#include "common/dist/comm.h"
-#include "common/dist/cpu_stream.h"
-#include "tests/ranks.h"
+#include "common/profile/nvtx.h"
+#include "common/profile/timeline.h"
+#include "common/session/timer.h"
+#include "common/comm/comm.h"
+#include "common/stream/cpu_stream.h"
+#include "tests/support/ranks.h"
 
 /* ---- a checker of JSON ---- */
 

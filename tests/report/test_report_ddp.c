@@ -1,6 +1,6 @@
 /* Data parallelism in the report: strategies from five files in one table, what is said of their order and of bucket
  * sizes, ZeRO-1's memory, PyTorch beside them, and the file that the figures are drawn from. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +124,7 @@ static void run(const char *arguments)
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(length > 0);
     self[length] = '\0';
-    for (int up = 0; up < 2; up++)
+    for (int up = 0; up < 3; up++)
         *strrchr(self, '/') = '\0';
     char *command = xasprintf("'%s/report' %s >/dev/null", self, arguments);
     const int status = system(command);

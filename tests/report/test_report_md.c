@@ -1,5 +1,5 @@
 /* The report program from outside: newest rows and selections, report.md, and the README's table. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static char *run(int *status, const char *arguments)
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(length > 0);
     self[length] = '\0';
-    for (int up = 0; up < 2; up++)
+    for (int up = 0; up < 3; up++)
         *strrchr(self, '/') = '\0';
     char *command = xasprintf("'%s/report' %s 2>&1", self, arguments);
     FILE *out = popen(command, "r");

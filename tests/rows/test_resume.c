@@ -1,9 +1,9 @@
 /* A sweep that is killed with SIGKILL keeps its rows, and --resume does the rest: each case has exactly one row. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/core/report.h"
+#include "common/rows/rows.h"
 
 #include <signal.h>
 #include <stdio.h>

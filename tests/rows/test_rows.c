@@ -1,9 +1,9 @@
 /* Rows: columns, missing values, what a status does, the table on stdout, exit codes. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/core/report.h"
+#include "common/rows/rows.h"
 
 #include <math.h>
 #include <stdio.h>

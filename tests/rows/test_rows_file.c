@@ -1,5 +1,5 @@
 /* The CSV file across runs: other files in the way, torn lines, several writers, what --resume finds. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/csv.h"
 #include "common/core/error.h"

@@ -19,9 +19,9 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/device/ceiling.h"
-#include "common/device/machine.h"
-#include "common/device/session.h"
+#include "common/session/ceiling.h"
+#include "common/session/machine.h"
+#include "common/session/session.h"
 
 /* ---- the toy: each variant has its fate ---- */
 

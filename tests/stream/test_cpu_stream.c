@@ -1,5 +1,5 @@
 /* Streams and events of the CPU: order within a stream, events between them, what a record and a wait refer to. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/dist/cpu_stream.h"
+#include "common/stream/cpu_stream.h"
 
 enum { STEPS = 200 };
 

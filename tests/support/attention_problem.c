@@ -1,10 +1,10 @@
 /* See attention_problem.h. */
-#include "tests/attention_problem.h"
+#include "tests/support/attention_problem.h"
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* An attention problem for tests: tensors in guarded buffers of any layout, the fp64 reference, and a run of an op that
  * fails the test on a wrong result, an element left unwritten, or a byte touched outside of the outputs. */
-#ifndef STEPBENCH_TESTS_ATTENTION_PROBLEM_H
-#define STEPBENCH_TESTS_ATTENTION_PROBLEM_H
+#ifndef STEPBENCH_TESTS_SUPPORT_ATTENTION_PROBLEM_H
+#define STEPBENCH_TESTS_SUPPORT_ATTENTION_PROBLEM_H
 
 #include "common/core/check.h"
 #include "kernels/kernels.h"

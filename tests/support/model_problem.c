@@ -1,9 +1,9 @@
 /* See model_problem.h. */
-#include "tests/model_problem.h"
+#include "tests/support/model_problem.h"
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
 #include <math.h>

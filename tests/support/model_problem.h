@@ -1,9 +1,9 @@
 /* A training step for tests: a device (the CPU, or with STEPBENCH_TEST_DEVICE=cuda the first GPU), small models, the
  * golden models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
-#ifndef STEPBENCH_TESTS_MODEL_PROBLEM_H
-#define STEPBENCH_TESTS_MODEL_PROBLEM_H
+#ifndef STEPBENCH_TESTS_SUPPORT_MODEL_PROBLEM_H
+#define STEPBENCH_TESTS_SUPPORT_MODEL_PROBLEM_H
 
-#include "tests/model_values.h"
+#include "tests/support/model_values.h"
 
 extern model_bed bed;
 /* For setup and teardown of a group; teardown fails when a trainer left memory behind. */

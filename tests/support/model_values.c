@@ -1,5 +1,5 @@
 /* See model_values.h. */
-#include "tests/model_values.h"
+#include "tests/support/model_values.h"
 
 #include "common/core/error.h"
 #include "common/core/rng.h"

@@ -1,9 +1,9 @@
 /* What tests of the training step share that need no framework: what a trainer stands on, its tensors as one array, tokens
  * for it, and how far two such arrays are apart. */
-#ifndef STEPBENCH_TESTS_MODEL_VALUES_H
-#define STEPBENCH_TESTS_MODEL_VALUES_H
+#ifndef STEPBENCH_TESTS_SUPPORT_MODEL_VALUES_H
+#define STEPBENCH_TESTS_SUPPORT_MODEL_VALUES_H
 
-#include "common/model/trainer.h"
+#include "common/train/trainer.h"
 
 typedef struct model_bed { /* what trainers stand on */
     device *dev;

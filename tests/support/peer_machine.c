@@ -1,7 +1,7 @@
 /* See peer_machine.h. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
-#include "tests/peer_machine.h"
+#include "tests/support/peer_machine.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* See ranks.h. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
-#include "tests/ranks.h"
+#include "tests/support/ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>

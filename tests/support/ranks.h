@@ -1,7 +1,7 @@
 /* For tests of several ranks: runs this very program as another one (its main looks at argv[0]), with an environment of
  * its own, in the current folder. */
-#ifndef STEPBENCH_TESTS_RANKS_H
-#define STEPBENCH_TESTS_RANKS_H
+#ifndef STEPBENCH_TESTS_SUPPORT_RANKS_H
+#define STEPBENCH_TESTS_SUPPORT_RANKS_H
 
 #include <sys/types.h>
 

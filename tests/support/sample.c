@@ -1,5 +1,5 @@
 /* The sample bench and the temporary folder; see test.h. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/error.h"
 

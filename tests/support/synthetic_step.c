@@ -1,5 +1,5 @@
 /* See synthetic_step.h. */
-#include "tests/synthetic_step.h"
+#include "tests/support/synthetic_step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
-#include "common/dist/cpu_stream.h"
+#include "common/stream/cpu_stream.h"
 
 /* ---- values ---- */
 
@@ -146,7 +146,7 @@ static void run(synthetic *s, void *stream, void (*fn)(void *), int64_t first, i
     cpu_stream_run(stream, fn, &(task){s, first, count, 0, s->steps, delay_us}, sizeof(task));
 }
 
-/* ---- the model's side of parallel.h ---- */
+/* ---- the model's side of parallel/parallel.h ---- */
 
 static void model_begin(void *user, void *stream)
 {

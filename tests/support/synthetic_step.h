@@ -2,11 +2,11 @@
  * producers on several streams write, readers check the parameters that they see, an update adds the gradient to the
  * parameter, and every element counts its updates. Whatever comes too early or too late is a wrong number, or a data
  * race. The arenas are of 16 and 32 bits, in either way; all values are exact in both. */
-#ifndef STEPBENCH_TESTS_SYNTHETIC_STEP_H
-#define STEPBENCH_TESTS_SYNTHETIC_STEP_H
+#ifndef STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
+#define STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
 
-#include "common/dist/parallel.h"
-#include "common/dist/stream.h"
+#include "common/parallel/parallel.h"
+#include "common/stream/stream.h"
 
 enum { SYNTHETIC_SIDES = 2, SYNTHETIC_TENSORS = 11 };
 

@@ -1,6 +1,6 @@
 /* cmocka with the headers it wants first, and the sample bench and folder that the tests of common/core share. */
-#ifndef STEPBENCH_TESTS_TEST_H
-#define STEPBENCH_TESTS_TEST_H
+#ifndef STEPBENCH_TESTS_SUPPORT_TEST_H
+#define STEPBENCH_TESTS_SUPPORT_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/core/report.h"
+#include "common/rows/rows.h"
 
 /* Lists (seq, head-dim, dtype, ...), single values, --iters in place of the common one, variants plain and fast. */
 extern const bench_info sample_bench;

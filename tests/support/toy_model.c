@@ -1,5 +1,5 @@
 /* See toy_model.h. */
-#include "tests/toy_model.h"
+#include "tests/support/toy_model.h"
 
 #include <math.h>
 #include <stdlib.h>

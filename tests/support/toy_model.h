@@ -2,13 +2,13 @@
  * them, where the second layer has a bias that is not trained, and beside them a vector of 2 that is not; or, tied,
  * 10-10-50-10-50-5 where the fourth matrix is the second. What is not trained has no index. The loss is the mean
  * squared error over all samples, so that gradients of parts of them are to be added. */
-#ifndef STEPBENCH_TESTS_TOY_MODEL_H
-#define STEPBENCH_TESTS_TOY_MODEL_H
+#ifndef STEPBENCH_TESTS_SUPPORT_TOY_MODEL_H
+#define STEPBENCH_TESTS_SUPPORT_TOY_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/dist/buckets.h"
+#include "common/parallel/buckets.h"
 
 enum { TOY_LAYERS = 5, TOY_TENSORS = 4, TOY_SAMPLES = 20, TOY_IN = 10, TOY_OUT = 5, TOY_WIDEST = 50 };
 

@@ -1,5 +1,5 @@
 /* See train_problem.h. */
-#include "tests/train_problem.h"
+#include "tests/support/train_problem.h"
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"

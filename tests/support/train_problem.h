@@ -1,9 +1,9 @@
 /* What the tests of the training ops share: guarded arrays of any dtype, and comparison with doubles. */
-#ifndef STEPBENCH_TESTS_TRAIN_PROBLEM_H
-#define STEPBENCH_TESTS_TRAIN_PROBLEM_H
+#ifndef STEPBENCH_TESTS_SUPPORT_TRAIN_PROBLEM_H
+#define STEPBENCH_TESTS_SUPPORT_TRAIN_PROBLEM_H
 
 #include "kernels/kernels.h"
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 /* n elements between two guards. */
 typedef struct array {

@@ -1,9 +1,9 @@
 /* The walks of planned memory: the timeline adds up, pointers lie in the block, and a walk repeats its plan or dies.
  * Where the planner puts things is the matter of test_arena_plan.c. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/error.h"
-#include "common/model/arena.h"
+#include "common/train/arena.h"
 
 #include <stdio.h>
 #include <stdlib.h>

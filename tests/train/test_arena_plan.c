@@ -1,10 +1,10 @@
 /* Where the planner puts tensors: no two share a byte at the same time, and the block is hardly larger than what lives at
  * once in walks like those of a transformer's step. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/model/arena.h"
+#include "common/train/arena.h"
 
 #include <stdlib.h>
 #include <string.h>

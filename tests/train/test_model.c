@@ -1,7 +1,7 @@
 /* The training step against PyTorch (golden/make_golden_model.py says what is in the files) and against finite
  * differences of its own loss. The folder of the files can be given as the argument. */
-#include "tests/model_problem.h"
-#include "tests/test.h"
+#include "tests/support/model_problem.h"
+#include "tests/support/test.h"
 
 #include "common/core/rng.h"
 

@@ -1,6 +1,6 @@
 /* A training step's memory timeline, its callbacks and times, and the options that it refuses. */
-#include "tests/model_problem.h"
-#include "tests/test.h"
+#include "tests/support/model_problem.h"
+#include "tests/support/test.h"
 
 #include <string.h>
 

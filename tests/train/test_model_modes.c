@@ -1,7 +1,7 @@
 /* What the options of a training step may change, and what they must not: recomputation, streams and shared memory leave
  * every bit as it is; eager ops round more often; every policy learns. */
-#include "tests/model_problem.h"
-#include "tests/test.h"
+#include "tests/support/model_problem.h"
+#include "tests/support/test.h"
 
 #include <math.h>
 #include <stdio.h>

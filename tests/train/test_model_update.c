@@ -1,7 +1,7 @@
 /* What updates parameters: the learning rate, the loss scale, clipping, the optimizer alone; and parameters written and
  * read back. */
-#include "tests/model_problem.h"
-#include "tests/test.h"
+#include "tests/support/model_problem.h"
+#include "tests/support/test.h"
 
 #include "common/core/rng.h"
 

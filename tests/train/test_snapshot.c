@@ -1,5 +1,5 @@
 /* The file for PyTorch's memory viewer: its bytes, and what python3's own pickle reads from it. */
-#include "tests/test.h"
+#include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "common/core/error.h"
-#include "common/model/snapshot.h"
+#include "common/train/snapshot.h"
 
 /* Reads the file as the viewer does, checks what it takes for granted, prints what it would draw. */
 static const char reader[] =

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 #define GB 1e9
 #define MB 1e6

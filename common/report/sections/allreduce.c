@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 /* How a row was made, in the order of the columns. */
 static const struct {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 static const char *const own[] = {"one-shot", "two-shot"};
 enum { OWN = sizeof own / sizeof *own };

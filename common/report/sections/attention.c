@@ -1,7 +1,7 @@
 /* bench_attention in the report: what stands out, and the table of the course. */
 #include <stdlib.h>
 
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
 

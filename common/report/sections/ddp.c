@@ -1,12 +1,12 @@
 /* Data parallelism in the report: strategies side by side, whether each beats the one before it, and PyTorch's steps.
- * Buckets and ZeRO-1 have parts of their own (report_ddp_buckets.c, report_zero1.c). */
+ * Buckets and ZeRO-1 have parts of their own (ddp_buckets.c, zero1.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/ddp.h"
+#include "common/report/sections.h"
 
 /* The course's strategies in the order in which each should cost no more than the one before it. */
 static const char *const chain[] = {"naive", "flat", "overlap", "bucketed"};

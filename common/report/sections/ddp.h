@@ -1,11 +1,11 @@
 /* The benches of data parallelism, which have a CSV each: their rows as one list, PyTorch's beside them, and the parts of
  * the section that is made of them. */
-#ifndef STEPBENCH_PLOTS_REPORT_DDP_H
-#define STEPBENCH_PLOTS_REPORT_DDP_H
+#ifndef STEPBENCH_REPORT_SECTIONS_DDP_H
+#define STEPBENCH_REPORT_SECTIONS_DDP_H
 
 #include <stdio.h>
 
-#include "plots/report_table.h"
+#include "common/report/table.h"
 
 enum { DDP_FILES = 5 };
 

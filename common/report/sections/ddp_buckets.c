@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/ddp.h"
+#include "common/report/sections.h"
 
 enum { MAX_SIZES = 64 };
 

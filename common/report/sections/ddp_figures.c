@@ -1,4 +1,4 @@
-/* The rows of data parallelism as one tidy CSV, which the figures are drawn from; see report_ddp.h. */
+/* The rows of data parallelism as one tidy CSV, which the figures are drawn from; see ddp.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
+#include "common/report/sections/ddp.h"
 
 /* In the order of a bench's CSV, so that a table made of the file knows what its parameters are: what tells rows apart
  * stands before the first measured column. Of the rest bucket sizes and options are in the label already. */

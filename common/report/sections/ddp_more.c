@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/ddp.h"
+#include "common/report/sections.h"
 
 /* ---- over ranks ---- */
 

@@ -1,12 +1,12 @@
-/* What rows of data parallelism are called, and their numbers as text; see report_ddp.h. */
+/* What rows of data parallelism are called, and their numbers as text; see ddp.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
+#include "common/report/sections/ddp.h"
 
-/* What AdamW does by default differs between the benches (bench/ddp.h). */
+/* What AdamW does by default differs between the benches (bench/ddp/ddp.h). */
 static const char *default_update(const char *variant)
 {
     return strncmp(variant, "naive", 5) == 0 || strncmp(variant, "flat", 4) == 0 ? "after" : "buckets";

@@ -1,8 +1,8 @@
-/* PyTorch's row for one of ours; see report_ddp.h. */
+/* PyTorch's row for one of ours; see ddp.h. */
 #include <math.h>
 #include <string.h>
 
-#include "plots/report_ddp.h"
+#include "common/report/sections/ddp.h"
 
 static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
 {

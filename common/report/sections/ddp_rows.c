@@ -1,5 +1,5 @@
-/* The rows of five benches as one list in an order for reading; see report_ddp.h. */
-#include "plots/report_ddp.h"
+/* The rows of five benches as one list in an order for reading; see ddp.h. */
+#include "common/report/sections/ddp.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "common/core/error.h"
 #include "common/model/config.h"
 #include "common/model/precision.h"
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 static const char *const files[DDP_FILES] = {"bench_ddp_naive.csv", "bench_ddp_flat.csv", "bench_ddp_overlap.csv",
                                              "bench_ddp_bucketed.csv", "bench_zero1.csv"};

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 /* A cell of a Markdown table may hold neither '|' nor a line break. */
 static void print_escaped(FILE *out, const char *text)

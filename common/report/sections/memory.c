@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_model_peers.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/model_peers.h"
+#include "common/report/sections.h"
 
 static const char *const axes[] = {"seq", "precision", "mode", NULL};
 

@@ -1,12 +1,12 @@
-/* Finding PyTorch's row for one of ours; see report_model_peers.h. */
-#include "plots/report_model_peers.h"
+/* Finding PyTorch's row for one of ours; see model_peers.h. */
+#include "common/report/sections/model_peers.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 const model_peer model_peers[MODEL_PEERS] = {{"eager", "naive", "eager, naive attention"},
                                              {"eager", "sdpa", "eager, SDPA"},

@@ -1,8 +1,8 @@
 /* Training steps of PyTorch on the same machine, beside rows of a bench of ours. */
-#ifndef STEPBENCH_PLOTS_REPORT_MODEL_PEERS_H
-#define STEPBENCH_PLOTS_REPORT_MODEL_PEERS_H
+#ifndef STEPBENCH_REPORT_SECTIONS_MODEL_PEERS_H
+#define STEPBENCH_REPORT_SECTIONS_MODEL_PEERS_H
 
-#include "plots/report_table.h"
+#include "common/report/table.h"
 
 enum { MODEL_PEERS = 4 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 static csv *open_published(const char *dir, const char *name)
 {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 /* What does the same work as an implementation of the other side. */
 static const char *our_variant(const char *impl)

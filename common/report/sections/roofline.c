@@ -1,7 +1,7 @@
 /* bench_roofline in the report: the ceilings of the machine. */
 #include <string.h>
 
-#include "plots/report_parts.h"
+#include "common/report/sections.h"
 
 static table *rows_of(const table *t, const char *variant)
 {

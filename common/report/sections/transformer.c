@@ -5,8 +5,8 @@
 
 #include "common/core/error.h"
 #include "common/model/config.h"
-#include "plots/report_model_peers.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/model_peers.h"
+#include "common/report/sections.h"
 
 static const char *const axes[] = {"size", "seq", "precision", NULL};
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "plots/report_ddp.h"
-#include "plots/report_parts.h"
+#include "common/report/sections/ddp.h"
+#include "common/report/sections.h"
 
 static const char *const ways[] = {"unsharded", "zero1", "zero1-broadcast"};
 enum { WAYS = sizeof ways / sizeof *ways };

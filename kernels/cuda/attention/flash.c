@@ -1,8 +1,8 @@
 /* "flash": the Hopper kernels on compute capability 9.0 for bf16, fp16 and fp32, the portable ones otherwise. */
-#include "kernels/cuda/flash.h"
+#include "kernels/cuda/attention/flash.h"
 
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/flash_sm90.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
 static bool hopper(const sb_context *ctx, const sb_attention *a)

@@ -1,6 +1,6 @@
 /* FlashAttention on CUDA: "flash" picks the Hopper kernels where they apply and the portable ones elsewhere. */
-#ifndef STEPBENCH_FLASH_H
-#define STEPBENCH_FLASH_H
+#ifndef STEPBENCH_CUDA_ATTENTION_FLASH_H
+#define STEPBENCH_CUDA_ATTENTION_FLASH_H
 
 #include "kernels/kernels.h"
 

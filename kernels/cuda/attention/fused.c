@@ -1,7 +1,7 @@
 /* Attention with the softmax fused: the same cuBLAS products as unfused, and one kernel for scale, mask and softmax in
  * place (one for its gradient), which is what a compiler makes of the eager code. */
-#include "kernels/cuda/scores.h"
-#include "kernels/cuda/unfused.h"
+#include "kernels/cuda/attention/scores.h"
+#include "kernels/cuda/attention/unfused.h"
 
 static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
 {

@@ -1,8 +1,8 @@
 /* The oracle on the GPU: attention of chosen rows in fp64, from the definition. A query row needs only itself and the
  * keys. A key row needs the log-sum-exp and delta = dO . O of every query row, which a tiled kernel computes first. */
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/runtime/backend.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/vector.cuh"
 #include "kernels/internal.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Layout of the score matrix and the cuBLAS products around it. */
-#include "kernels/cuda/scores.h"
+#include "kernels/cuda/attention/scores.h"
 
 #include <limits.h>
 

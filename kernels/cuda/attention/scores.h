@@ -3,10 +3,10 @@
  *
  * Layout, also of `saved` (which holds P = softmax(S)): (B, H, Sq, pitch) in the tensor dtype, pitch = Sk rounded up to
  * 8 elements so that rows stay 16-byte aligned. Elements Sk..pitch-1 of a row are padding that no result depends on. */
-#ifndef STEPBENCH_SCORES_H
-#define STEPBENCH_SCORES_H
+#ifndef STEPBENCH_CUDA_ATTENTION_SCORES_H
+#define STEPBENCH_CUDA_ATTENTION_SCORES_H
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #ifdef __cplusplus
 extern "C" {

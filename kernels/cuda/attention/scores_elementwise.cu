@@ -1,7 +1,7 @@
 /* The passes of unfused attention that touch each element of the score matrix once: scale, mask, masked fill. Every
  * thread moves several independent 16-byte vectors, enough in flight to fill the memory system. */
-#include "kernels/cuda/scores.h"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/attention/scores.h"
+#include "kernels/cuda/primitives/vector.cuh"
 
 namespace
 {

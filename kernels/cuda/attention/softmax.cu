@@ -1,8 +1,8 @@
 /* Softmax over the rows of the score matrix, with scale and causal mask, and its gradient: what fused attention runs as
  * one kernel each, and unfused with scale 1 and no mask. One block a row. A row that fits stays in registers, so that
  * memory is read once and written once; a longer one is read twice, the second time mostly from L2. */
-#include "kernels/cuda/scores.h"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/attention/scores.h"
+#include "kernels/cuda/primitives/vector.cuh"
 
 namespace
 {

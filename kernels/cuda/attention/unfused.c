@@ -1,7 +1,7 @@
 /* Attention as an eager framework runs it: every step is a kernel of its own that reads and writes the whole S x S
  * matrix, out of place, and the causal mask is a boolean matrix in memory. */
-#include "kernels/cuda/scores.h"
-#include "kernels/cuda/unfused.h"
+#include "kernels/cuda/attention/scores.h"
+#include "kernels/cuda/attention/unfused.h"
 
 #include <math.h>
 

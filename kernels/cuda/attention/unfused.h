@@ -1,6 +1,6 @@
 /* The two attention ops that keep the matrix of scores in memory. */
-#ifndef STEPBENCH_UNFUSED_H
-#define STEPBENCH_UNFUSED_H
+#ifndef STEPBENCH_CUDA_ATTENTION_UNFUSED_H
+#define STEPBENCH_CUDA_ATTENTION_UNFUSED_H
 
 #include "kernels/kernels.h"
 

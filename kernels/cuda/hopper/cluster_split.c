@@ -1,4 +1,4 @@
-#include "kernels/cuda/cluster_split.h"
+#include "kernels/cuda/hopper/cluster_split.h"
 
 #include <cuda_runtime.h>
 #include <math.h>

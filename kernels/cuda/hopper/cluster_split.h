@@ -1,8 +1,8 @@
 /* How many thread blocks, as a cluster, should share one tile of a kernel that runs one block an SM. */
-#ifndef STEPBENCH_CLUSTER_SPLIT_H
-#define STEPBENCH_CLUSTER_SPLIT_H
+#ifndef STEPBENCH_CUDA_HOPPER_CLUSTER_SPLIT_H
+#define STEPBENCH_CUDA_HOPPER_CLUSTER_SPLIT_H
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,10 +1,10 @@
 /* Launching a Hopper kernel: large shared memory, clusters, and starting before the kernel ahead has ended. */
-#ifndef STEPBENCH_LAUNCH_SM90_CUH
-#define STEPBENCH_LAUNCH_SM90_CUH
+#ifndef STEPBENCH_CUDA_HOPPER_LAUNCH_CUH
+#define STEPBENCH_CUDA_HOPPER_LAUNCH_CUH
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 /* The kernel may be launched before the one ahead of it has ended: it must wait itself (wait_for_previous_kernel). */
 template <class PARAMS>

@@ -1,7 +1,7 @@
 /* Hopper's own instructions as small functions: mbarrier, TMA, named barriers, clusters, register reallocation.
  * The warpgroup MMA is in wgmma.cuh. Everything here needs sm_90a. */
-#ifndef STEPBENCH_SM90_CUH
-#define STEPBENCH_SM90_CUH
+#ifndef STEPBENCH_CUDA_HOPPER_PTX_CUH
+#define STEPBENCH_CUDA_HOPPER_PTX_CUH
 
 #include <cuda.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* The way out of a Hopper kernel: fragments to swizzled shared memory by stmatrix, from there to a tensor by TMA, and
  * flags for other blocks. */
-#ifndef STEPBENCH_STORE_SM90_CUH
-#define STEPBENCH_STORE_SM90_CUH
+#ifndef STEPBENCH_CUDA_HOPPER_STORE_CUH
+#define STEPBENCH_CUDA_HOPPER_STORE_CUH
 
-#include "kernels/cuda/sm90.cuh"
+#include "kernels/cuda/hopper/ptx.cuh"
 
 namespace sm90
 {

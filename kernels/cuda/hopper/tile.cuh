@@ -4,11 +4,11 @@
  * fp32 mode (PLANES = 2): x = hi + lo with hi = bf16(x), lo = bf16(x - hi), kept as two bf16 planes; a product is
  * hi hi + hi lo + lo hi in fp32 accumulators. The dropped lo lo term is 2^-18 of the product, the rounding of lo the
  * same: relative L2 error near 8e-6, against 3e-3 for plain bf16. */
-#ifndef STEPBENCH_FLASH_SM90_CUH
-#define STEPBENCH_FLASH_SM90_CUH
+#ifndef STEPBENCH_CUDA_HOPPER_TILE_CUH
+#define STEPBENCH_CUDA_HOPPER_TILE_CUH
 
-#include "kernels/cuda/sm90.cuh"
-#include "kernels/cuda/wgmma_wide.cuh"
+#include "kernels/cuda/hopper/ptx.cuh"
+#include "kernels/cuda/hopper/wgmma_wide.cuh"
 
 namespace flash_sm90
 {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/tma.h"
+#include "kernels/cuda/hopper/tma.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 /* Tensor maps for the copy engine (TMA) of Hopper and later. */
-#ifndef STEPBENCH_TMA_H
-#define STEPBENCH_TMA_H
+#ifndef STEPBENCH_CUDA_HOPPER_TMA_H
+#define STEPBENCH_CUDA_HOPPER_TMA_H
 
 #include <cuda.h>
 

@@ -1,6 +1,6 @@
 /* What a lane knows of itself and of its warp, told to the compiler. */
-#ifndef STEPBENCH_FLASH_LANE_SM90_CUH
-#define STEPBENCH_FLASH_LANE_SM90_CUH
+#ifndef STEPBENCH_CUDA_HOPPER_WARP_CUH
+#define STEPBENCH_CUDA_HOPPER_WARP_CUH
 
 namespace flash_sm90
 {

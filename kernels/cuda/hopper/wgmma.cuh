@@ -9,8 +9,8 @@
  * K-major, rows are M or N and the panel runs along k: k16 steps advance 32 bytes inside the panel;
  * MN-major ("transposed"), rows are k and the panel runs along M or N: k16 steps advance 16 rows = 2048 bytes.
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". */
-#ifndef STEPBENCH_WGMMA_CUH
-#define STEPBENCH_WGMMA_CUH
+#ifndef STEPBENCH_CUDA_HOPPER_WGMMA_CUH
+#define STEPBENCH_CUDA_HOPPER_WGMMA_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

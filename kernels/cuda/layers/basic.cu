@@ -1,7 +1,7 @@
 /* Small ops: normal random numbers, a copy at memory bandwidth, and a kernel that does nothing. */
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/runtime/backend.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/vector.cuh"
 
 namespace
 {

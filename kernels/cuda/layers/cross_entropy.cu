@@ -6,9 +6,9 @@
  * element of a 16-bit dtype takes 18 instructions of the 27 that 4 bytes at 4.2 TB/s leave time for.
  * A vocabulary that is no multiple of a vector leaves rows unaligned: the elements before the first whole vector of a
  * row and behind its last are held one a thread. A target outside the vocabulary gives the loss NaN. */
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/packed.cuh"
-#include "kernels/cuda/reduction.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/packed.cuh"
+#include "kernels/cuda/primitives/reduction.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

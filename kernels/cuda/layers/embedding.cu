@@ -1,11 +1,11 @@
 /* Rows of a table by id, and the gradient of the table. Bound by memory: forward reads and writes each row of out
  * once; backward reads d_out once and writes the whole d_table once, most of which is zeros.
  *
- * Backward sorts the tokens by id (token_sort.cuh). Then a warp writes a tile of a row of d_table with the sum of the
+ * Backward sorts the tokens by id (primitives/token_sort.cuh). Then a warp writes a tile of a row of d_table with the sum of the
  * tokens of its id, or with zeros; an id of many tokens is summed by a whole block. All sums are fp32, in an order
  * fixed by the ids. */
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/token_sort.cuh"
+#include "kernels/cuda/primitives/row_chunks.cuh"
+#include "kernels/cuda/primitives/token_sort.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

@@ -4,8 +4,8 @@
  * elements (8 or 16 bytes) where fp32 meets a 16-bit dtype. A thread loads its UNITS units before it computes; the
  * operation is chosen once a thread, by a switch that all threads take alike. Arrays that are contiguous throughout
  * count as one long row. What has no units (rows of odd length or alignment, bf16 beside fp16) goes by elements. */
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/packed.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

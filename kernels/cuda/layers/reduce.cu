@@ -5,9 +5,9 @@
  * enough parts to fill the chip, each leaves one partial a column, and a second kernel adds those in order. All sums
  * are fp32.
  * Loads are 16 bytes where alignment allows, else single elements: V is the number of elements in a load. */
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/packed.cuh"
-#include "kernels/cuda/reduction.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/packed.cuh"
+#include "kernels/cuda/primitives/reduction.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

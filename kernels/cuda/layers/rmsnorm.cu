@@ -2,7 +2,7 @@
  * written once; a row stays in the registers of a group of warps between the sum of its squares and the output. Rows
  * that are not 16-byte aligned, or too long for that, go element by element and are read twice, the second time from a
  * cache. */
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

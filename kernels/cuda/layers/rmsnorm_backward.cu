@@ -5,7 +5,7 @@
  * the same columns, whose dweight it sums in registers; at the end a block adds its groups up and writes one partial
  * sum a column, and a second kernel adds those up. The order of all sums is fixed by the shape and the number of SMs.
  * Rows that are not 16-byte aligned, or too long for registers, take two plain passes instead. */
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

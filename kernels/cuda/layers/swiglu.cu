@@ -1,8 +1,8 @@
 /* h = silu(gate) up and its gradients. One pass over memory: forward reads 2 and writes 1 element per element of h,
  * backward reads 3 and writes 2, or 3 where h is wanted again. A block does a tile of one row; a thread loads all its
  * chunks before it stores any, since outputs may lie on inputs. */
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/swiglu_math.cuh"
+#include "kernels/cuda/primitives/row_chunks.cuh"
+#include "kernels/cuda/primitives/swiglu_math.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

@@ -1,6 +1,6 @@
 /* C = A B^T by cuBLAS: the ceiling that bench_roofline measures. */
-#include "kernels/cuda/backend.h"
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/backend.h"
+#include "kernels/cuda/runtime/context.h"
 
 sb_status sb_cuda_gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
                        void *stream)

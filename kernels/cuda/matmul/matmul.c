@@ -1,12 +1,12 @@
 /* D = op(A) op(B) + C by cuBLASLt, or by a 16-bit kernel of our own where that was chosen: one look-up of the shape's
  * plan and one call. Adding C costs its bytes, no launch, so a residual stream or a gradient that accumulates is fused.
- * Sums are fp32; split fp32 is in matmul_split.c. */
-#include "kernels/cuda/matmul.h"
+ * Sums are fp32; split fp32 is in split_products.c. */
+#include "kernels/cuda/matmul/matmul.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/cuda/matmul16_sm90.h"
+#include "kernels/cuda/matmul/hopper/matmul16.h"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

@@ -1,8 +1,8 @@
 /* What the files of the CUDA matmul share. Not part of the API. */
-#ifndef STEPBENCH_CUDA_MATMUL_H
-#define STEPBENCH_CUDA_MATMUL_H
+#ifndef STEPBENCH_CUDA_MATMUL_MATMUL_H
+#define STEPBENCH_CUDA_MATMUL_MATMUL_H
 
-#include "kernels/cuda/matmul_plan.h"
+#include "kernels/cuda/matmul/plan.h"
 
 /* The cuBLASLt products that a call is made of: one, or those of a split. They share one algorithm once tuned. */
 enum { MATMUL_MAX_PLANS = 3 };

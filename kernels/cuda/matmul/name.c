@@ -1,6 +1,6 @@
 /* The name of an algorithm. cuBLASLt's enumerations are part of the ABI and only grow; the newer values are in no
  * older header, so they are spelled here by number. */
-#include "kernels/cuda/matmul_plan.h"
+#include "kernels/cuda/matmul/plan.h"
 
 #include <stdio.h>
 

@@ -1,13 +1,13 @@
 /* Algorithms of our own kernels: which ones there are for a shape. A choice from a file may hold any bytes, so what is
  * accepted is what would be proposed here and now, on this GPU. */
-#include "kernels/cuda/matmul_own.h"
+#include "kernels/cuda/matmul/own.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/cuda/matmul16_sm90.h"
-#include "kernels/cuda/matmul_fp32_sm90.h"
-#include "kernels/cuda/matmul_plan.h"
+#include "kernels/cuda/matmul/hopper/matmul16.h"
+#include "kernels/cuda/matmul/hopper/matmul_fp32.h"
+#include "kernels/cuda/matmul/plan.h"
 
 /* A cluster's tile has 256 rows: below half of that most of its work would be lost. Rows of the result are whole units,
  * too: the engine that stores it writes 16 bytes at a time, also behind the end of a row. */

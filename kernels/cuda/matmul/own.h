@@ -12,7 +12,7 @@ typedef struct matmul_own {
     int64_t value; /* at least 1 */
 } matmul_own;
 
-#define MATMUL_OWN_FP32 0x32337066206e776full /* "own fp32": matmul_fp32_sm90.h; the value is the blocks of a cluster */
-#define MATMUL_OWN_16 0x666c6168206e776full   /* "own half": matmul16_sm90.h; the value is the columns of a tile */
+#define MATMUL_OWN_FP32 0x32337066206e776full /* "own fp32": matmul/hopper/matmul_fp32.h; the value is the blocks of a cluster */
+#define MATMUL_OWN_16 0x666c6168206e776full   /* "own half": matmul/hopper/matmul16.h; the value is the columns of a tile */
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <cublasLt.h>
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,7 +28,7 @@ typedef struct matmul_shape {
     int device_scalars; /* alpha and beta lie in device memory */
     int align_a, align_b, align_c, align_d;
     int workspace_kib;
-    int own; /* by matmul_fp32_sm90.h alone: there are no descriptors */
+    int own; /* by matmul/hopper/matmul_fp32.h alone: there are no descriptors */
 } matmul_shape;
 
 typedef struct matmul_plan {
@@ -61,16 +61,16 @@ int matmul_plan_candidates(sb_context *ctx, matmul_plan *plan, cublasLtMatmulAlg
 /* Whether the algorithm is for this kind of plan, runs here, fits the workspace and gives the same bits every time with
  * fp32 sums. */
 bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmulAlgo_t *algorithm);
-/* Whether an algorithm may split k; see matmul_plan.c. */
+/* Whether an algorithm may split k; see plan.c. */
 bool matmul_plan_may_split(const matmul_plan *plan);
 sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_operands *o, void *stream);
 
-/* Algorithms of our own kernels, see matmul_own.h. Those that can run the shape here, best guess first; how many. */
+/* Algorithms of our own kernels, see own.h. Those that can run the shape here, best guess first; how many. */
 int matmul_own_candidates(sb_context *ctx, const matmul_shape *shape, cublasLtMatmulAlgo_t out[MATMUL_MAX_OWN]);
 /* Whether the algorithm is one of them. */
 bool matmul_own_accepts(sb_context *ctx, const matmul_shape *shape, const cublasLtMatmulAlgo_t *algorithm);
 bool matmul_is_own(const cublasLtMatmulAlgo_t *algorithm);
-/* Blocks of a cluster of matmul_fp32_sm90.h, columns of a tile of matmul16_sm90.h; 0 where the algorithm is another's. */
+/* Blocks of a cluster of matmul/hopper/matmul_fp32.h, columns of a tile of matmul/hopper/matmul16.h; 0 where the algorithm is another's. */
 int matmul_own_cluster(const cublasLtMatmulAlgo_t *algorithm);
 int matmul_own_columns(const cublasLtMatmulAlgo_t *algorithm);
 

@@ -4,12 +4,12 @@
  * the L2's size come from there the second time. Both operands share a launch, blocks in proportion to their elements.
  * A thread takes units of four elements along a row, so that a warp reads 512 contiguous bytes and writes 256 to each
  * plane, and has four of them in flight. The largest magnitude is a maximum of integers: the same in any order. */
-#include "kernels/cuda/split.h"
+#include "kernels/cuda/matmul/split_fp16.h"
 
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 namespace
 {

@@ -3,8 +3,8 @@
  * rounding error of hi, in the same range. hi and lo hold x to 2^-23 of itself, down to 2^-28 of the largest; below
  * that to 2^-50 of the largest. An infinity or NaN makes lo a NaN. Ootomo and Yokota, "Recovering single precision
  * accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance" (2022). */
-#ifndef STEPBENCH_CUDA_SPLIT_H
-#define STEPBENCH_CUDA_SPLIT_H
+#ifndef STEPBENCH_CUDA_MATMUL_SPLIT_FP16_H
+#define STEPBENCH_CUDA_MATMUL_SPLIT_FP16_H
 
 #include "kernels/kernels.h"
 
@@ -21,7 +21,7 @@ typedef struct split_operand {
     void *hi, *lo;
 } split_operand;
 
-/* What the products of the planes are multiplied by, in device memory; see matmul_split.c. Where both scales together
+/* What the products of the planes are multiplied by, in device memory; see split_products.c. Where both scales together
  * are too large for a normal alpha_small, each gives up half of the excess. */
 typedef struct split_scalars {
     float alpha_small; /* 2^-11 / (scale of A x scale of B): hi lo + lo hi */

@@ -1,21 +1,21 @@
 /* fp32-level products on tensor cores. On Hopper one kernel of our own does small ones in a single launch
- * (matmul_fp32_sm90.h), where each row of the operands is whole units of 16 bytes. Else cuBLASLt does, on operands split
+ * (matmul/hopper/matmul_fp32.h), where each row of the operands is whole units of 16 bytes. Else cuBLASLt does, on operands split
  * beforehand; the rest of this file is about that.
  *
- * Each operand becomes two fp16 planes (split.h), and
+ * Each operand becomes two fp16 planes (split_fp16.h), and
  *     A B = 1/(sA sB) (hi hi + (hi lo + lo hi) / 2^11),
  * where lo lo is left out: at most 2^-22 of a product. The two small terms are one product over 2k, the planes lying
  * beside or below each other, [hi lo] of A and [lo hi] of B; hi hi follows and adds to it in fp32. It takes the time of
- * three 16-bit products, of two passes over the operands (split.cu) and of D read and written once a run.
+ * three 16-bit products, of two passes over the operands (split_fp16.cu) and of D read and written once a run.
  *
  * Tensor cores cut off what does not fit when they add to an accumulator, about 2^-25 of it a step of 16 in k and
  * always towards zero. So hi hi is summed in runs of at most 1280 of k, each added to D by the epilogue, which rounds
  * to nearest. In an emulation the relative L2 error is 0.9e-6 to 1.7e-6 for N(0,1) operands of k 768 to 12800, where a
  * chain of fp32 multiply-adds has 0.5e-6 to 2.2e-6; it is the same for elements of 1e-9 to 1e-3 in one matrix, and 4e-6
  * to 8e-6 where no product is negative. The small terms need no runs: their error counts 2^-11. */
-#include "kernels/cuda/matmul.h"
-#include "kernels/cuda/matmul_fp32_sm90.h"
-#include "kernels/cuda/split.h"
+#include "kernels/cuda/matmul/matmul.h"
+#include "kernels/cuda/matmul/hopper/matmul_fp32.h"
+#include "kernels/cuda/matmul/split_fp16.h"
 #include "kernels/train_check.h"
 
 #include <limits.h>

@@ -2,7 +2,7 @@
  * clusters start and end a round together, so that a last round of few tiles takes as long as a full one: 4096 x 6400
  * of h are 12.1 rounds forward and would cost 13. The columns of such a round go to narrower tiles,
  * in a launch of their own that starts where the first one's blocks end. */
-#include "kernels/cuda/swiglu_matmul_sm90.h"
+#include "kernels/cuda/matmul/hopper/swiglu_matmul.h"
 
 enum { STEP = 64, CLUSTER_ROWS = 256 };
 

@@ -11,7 +11,7 @@
  * than the fastest of short batches. So for a large product the first one stays unless another is much faster; whoever
  * has a whole step to run can race it against its rivals there. The best of our own is the first of them if it is near:
  * it gains on the library's as the clock falls. */
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/matmul/matmul.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  * contiguous lines of every stream. A thread starts the loads of QUADS quads before it uses any. Blocks come and go,
  * one piece each, which evens out what far and near memory costs an SM; only where the caller bounds their number do
  * they stay and take further pieces. */
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/packed.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

@@ -5,9 +5,9 @@
  * Blocks leave one partial each; a second kernel adds these in a fixed order. There are several times more blocks than
  * fit on the chip, so that those on SMs farther from memory do not set the time. A partial is NaN exactly where an
  * element is not finite: squares may overflow to infinity, but no sum of them becomes a NaN. */
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/packed.cuh"
-#include "kernels/cuda/reduction.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/packed.cuh"
+#include "kernels/cuda/primitives/reduction.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

@@ -3,8 +3,8 @@
  *
  * In every fragment g = lane / 4 and q = lane % 4. A 16x8 accumulator c[4] holds (row, column)
  * (g, 2q) (g, 2q+1) (g+8, 2q) (g+8, 2q+1). */
-#ifndef STEPBENCH_MMA_CUH
-#define STEPBENCH_MMA_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_MMA_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_MMA_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

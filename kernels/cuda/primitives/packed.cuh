@@ -1,9 +1,9 @@
 /* E elements in one access of 8 or 16 bytes, held packed and computed on as fp32. Where streams of different dtypes run
  * side by side, all use the same E: neighbouring threads then touch neighbouring bytes of each. */
-#ifndef STEPBENCH_PACKED_CUH
-#define STEPBENCH_PACKED_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_PACKED_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_PACKED_CUH
 
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/primitives/vector.cuh"
 
 __device__ __forceinline__ float to_float(float x)
 {

@@ -1,7 +1,7 @@
 /* Reductions over a warp and a block, in an order that depends on the block's size alone: the same values give the same
  * bits. */
-#ifndef STEPBENCH_REDUCTION_CUH
-#define STEPBENCH_REDUCTION_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH
 
 struct add_op {
     static __device__ __forceinline__ float identity() { return 0.0f; }

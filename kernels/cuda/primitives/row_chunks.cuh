@@ -1,12 +1,12 @@
 /* What kernels over the rows of a matrix share: runs of elements that are one load or store, tiles of a row, groups of
  * warps that own a row, and the host's check of alignment. */
-#ifndef STEPBENCH_ROWS_CUH
-#define STEPBENCH_ROWS_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_ROW_CHUNKS_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_ROW_CHUNKS_CUH
 
 #include <initializer_list>
 
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/vector.cuh"
 
 /* N neighbouring elements, packed as they lie in memory. One element where rows are not aligned; otherwise as many as
  * fill 16 bytes of some tensor, which are 8 or 32 bytes of another that goes along with it. */

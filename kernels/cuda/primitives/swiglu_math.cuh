@@ -1,7 +1,7 @@
 /* SwiGLU of one element: h = silu(gate) up, silu(x) = x sigmoid(x), and its gradients. Every kernel that makes h uses
  * these, so that h made again has the same bits. */
-#ifndef STEPBENCH_SWIGLU_MATH_CUH
-#define STEPBENCH_SWIGLU_MATH_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_SWIGLU_MATH_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_SWIGLU_MATH_CUH
 
 #include <type_traits>
 

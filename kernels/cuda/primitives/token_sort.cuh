@@ -6,13 +6,13 @@
  * `first` maps an id to the place of its first token. It is not initialized where no token has the id, so an entry
  * counts only if the token at that place has that id: the sparse set of Briggs and Torczon, "An efficient
  * representation for sparse sets" (1993). */
-#ifndef STEPBENCH_TOKEN_SORT_CUH
-#define STEPBENCH_TOKEN_SORT_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_TOKEN_SORT_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_TOKEN_SORT_CUH
 
 #include <limits.h>
 #include <type_traits>
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 constexpr int SORT_DIRECT = 4096; /* up to here comparing all pairs takes less time than the launches that avoid it */
 constexpr int SORT_BIN_BITS = 10, SORT_BINS = 1 << SORT_BIN_BITS;

@@ -1,6 +1,6 @@
 /* 16-byte vectors of tensor elements: one load or store each, held packed in four registers, computed on as fp32. */
-#ifndef STEPBENCH_VECTOR_CUH
-#define STEPBENCH_VECTOR_CUH
+#ifndef STEPBENCH_CUDA_PRIMITIVES_VECTOR_CUH
+#define STEPBENCH_CUDA_PRIMITIVES_VECTOR_CUH
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

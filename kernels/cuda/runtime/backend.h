@@ -1,6 +1,6 @@
 /* The ops of the CUDA backend that are not attention, in the order of sb_kernels. */
-#ifndef STEPBENCH_CUDA_BACKEND_H
-#define STEPBENCH_CUDA_BACKEND_H
+#ifndef STEPBENCH_CUDA_RUNTIME_BACKEND_H
+#define STEPBENCH_CUDA_RUNTIME_BACKEND_H
 
 #include "kernels/kernels.h"
 

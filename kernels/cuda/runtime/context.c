@@ -1,5 +1,5 @@
 /* Creates and destroys the CUDA context, and turns CUDA and cuBLAS errors into sb_status. */
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The CUDA context: what the ops ask of their device, its cuBLAS handle, and errors as sb_status. Not part of the API. */
-#ifndef STEPBENCH_CUDA_CONTEXT_H
-#define STEPBENCH_CUDA_CONTEXT_H
+#ifndef STEPBENCH_CUDA_RUNTIME_CONTEXT_H
+#define STEPBENCH_CUDA_RUNTIME_CONTEXT_H
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -19,9 +19,9 @@ struct sb_context {
     cublasHandle_t cublas;
     void *cublas_workspace; /* our own: cuBLAS then allocates nothing inside an op or a stream capture */
     size_t cublas_workspace_bytes;
-    int clusters[4]; /* see cluster_split.h; 0: not asked yet */
+    int clusters[4]; /* see hopper/cluster_split.h; 0: not asked yet */
     unsigned *zeros; /* 64 device words for kernels that hand out work; every kernel leaves them zero */
-    struct matmul_plans *matmul_plans; /* see matmul_plan.h; NULL: no matmul yet */
+    struct matmul_plans *matmul_plans; /* see matmul/plan.h; NULL: no matmul yet */
 };
 
 sb_status sb_cuda_create(int ordinal, sb_context **out);

@@ -1,6 +1,6 @@
 /* Host interface of the Hopper kernels (compute capability 9.0): bf16, fp16, and fp32 as split bf16. */
-#ifndef STEPBENCH_FLASH_SM90_H
-#define STEPBENCH_FLASH_SM90_H
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
 
 #include "kernels/kernels.h"
 
@@ -16,9 +16,9 @@ sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stre
 /* The backward's main kernels. */
 typedef enum flash_backward_kernel {
     FLASH_BACKWARD_CHOSEN = 0, /* by shape */
-    FLASH_BACKWARD_WIDE,       /* flash_backward_sm90.cuh, which takes every shape */
-    FLASH_BACKWARD_NARROW,     /* flash_backward_narrow_sm90.cuh: head_dim <= 64, 16-bit */
-    FLASH_BACKWARD_PAIR        /* flash_backward_pair_sm90.cuh: above that, 16-bit */
+    FLASH_BACKWARD_WIDE,       /* backward/wide.cuh, which takes every shape */
+    FLASH_BACKWARD_NARROW,     /* backward/narrow.cuh: head_dim <= 64, 16-bit */
+    FLASH_BACKWARD_PAIR        /* backward/pair.cuh: above that, 16-bit */
 } flash_backward_kernel;
 /* SB_OK, or SB_UNSUPPORTED where `kernel` does not take this dtype and head_dim. */
 sb_status flash_sm90_backward_takes(const sb_attention *a, flash_backward_kernel kernel);

@@ -1,9 +1,9 @@
 /* Rows of a result on the way out of a Hopper flash kernel: accumulators of a warp to a swizzled tile. */
-#ifndef STEPBENCH_FLASH_ROWS_SM90_CUH
-#define STEPBENCH_FLASH_ROWS_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_ROWS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_ROWS_CUH
 
-#include "kernels/cuda/flash_sm90.cuh"
-#include "kernels/cuda/store_sm90.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 
 namespace flash_sm90
 {

@@ -1,11 +1,11 @@
-#include "kernels/cuda/planes.cuh"
+#include "kernels/cuda/attention/hopper/split_bf16.cuh"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/launch_sm90.cuh"
-#include "kernels/cuda/sm90.cuh"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/hopper/launch.cuh"
+#include "kernels/cuda/hopper/ptx.cuh"
 
 namespace
 {

@@ -1,6 +1,6 @@
 /* fp32 tensors as two bf16 planes, hi = bf16(x) and lo = bf16(x - hi), each rounded to nearest. */
-#ifndef STEPBENCH_PLANES_CUH
-#define STEPBENCH_PLANES_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_SPLIT_BF16_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_SPLIT_BF16_CUH
 
 #include "kernels/kernels.h"
 

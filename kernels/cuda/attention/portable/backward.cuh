@@ -4,10 +4,10 @@
  *   backward_q  a block owns queries and walks over the keys, for dQ
  * backward_kv computes S^T = K Q^T and dP^T = V dO^T: their accumulators are then the A operands of dV and dK.
  * The walked tiles have two stages: the next one arrives while this one is used. */
-#ifndef STEPBENCH_FLASH_PORTABLE_BACKWARD_CUH
-#define STEPBENCH_FLASH_PORTABLE_BACKWARD_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_BACKWARD_CUH
+#define STEPBENCH_CUDA_ATTENTION_PORTABLE_BACKWARD_CUH
 
-#include "kernels/cuda/flash_portable_tile.cuh"
+#include "kernels/cuda/attention/portable/tile.cuh"
 
 namespace flash_portable
 {

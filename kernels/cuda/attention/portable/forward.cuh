@@ -1,9 +1,9 @@
 /* FlashAttention-2 forward on mma.sync. A block owns MT x 16 queries for each warp and walks over the keys it sees, BK
  * at a time, with an online softmax; the next K tile arrives while P V is computed, the next V tile during Q K^T. */
-#ifndef STEPBENCH_FLASH_PORTABLE_FORWARD_CUH
-#define STEPBENCH_FLASH_PORTABLE_FORWARD_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_FORWARD_CUH
+#define STEPBENCH_CUDA_ATTENTION_PORTABLE_FORWARD_CUH
 
-#include "kernels/cuda/flash_portable_tile.cuh"
+#include "kernels/cuda/attention/portable/tile.cuh"
 
 namespace flash_portable
 {

@@ -1,5 +1,5 @@
 /* The flash_portable kernels for fp16. */
-#include "kernels/cuda/flash_portable_launch.cuh"
+#include "kernels/cuda/attention/portable/launch.cuh"
 
 namespace flash_portable
 {

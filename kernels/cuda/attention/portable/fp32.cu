@@ -1,5 +1,5 @@
 /* The flash_portable kernels for fp32: products of split bf16, fp32-level error. */
-#include "kernels/cuda/flash_portable_launch.cuh"
+#include "kernels/cuda/attention/portable/launch.cuh"
 
 namespace flash_portable
 {

@@ -1,13 +1,13 @@
 /* Tile shapes and launches of the flash_portable kernels for one policy; each flash_portable_<dtype>.cu makes its
  * table of functions from it. */
-#ifndef STEPBENCH_FLASH_PORTABLE_LAUNCH_CUH
-#define STEPBENCH_FLASH_PORTABLE_LAUNCH_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH
+#define STEPBENCH_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH
 
 #include <atomic>
 
-#include "kernels/cuda/flash_portable.h"
-#include "kernels/cuda/flash_portable_backward.cuh"
-#include "kernels/cuda/flash_portable_forward.cuh"
+#include "kernels/cuda/attention/portable/portable.h"
+#include "kernels/cuda/attention/portable/backward.cuh"
+#include "kernels/cuda/attention/portable/forward.cuh"
 
 namespace flash_portable
 {

@@ -8,10 +8,10 @@
  *   load_b_kn   the same from a tile stored [k][n]
  *   acc_to_a    A from kstep / 8 neighbouring 16x8 accumulators
  * The order of k inside a kstep is the policy's own: load_a agrees with load_b_nk, acc_to_a with load_b_kn. */
-#ifndef STEPBENCH_FLASH_PORTABLE_POLICY_CUH
-#define STEPBENCH_FLASH_PORTABLE_POLICY_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
+#define STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
 
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/primitives/mma.cuh"
 
 namespace flash_portable
 {

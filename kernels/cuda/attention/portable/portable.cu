@@ -1,8 +1,8 @@
 /* The op "flash_portable": FlashAttention-2 on mma.sync, for every dtype and every GPU from sm_80 up. Always
  * deterministic. */
-#include "kernels/cuda/flash_portable.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/flash.h"
+#include "kernels/cuda/attention/portable/portable.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/attention/flash.h"
 #include "kernels/internal.h"
 
 namespace

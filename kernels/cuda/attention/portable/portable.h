@@ -1,6 +1,6 @@
 /* Between the op flash_portable and its kernels: one table of launchers a dtype. */
-#ifndef STEPBENCH_FLASH_PORTABLE_H
-#define STEPBENCH_FLASH_PORTABLE_H
+#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_PORTABLE_H
+#define STEPBENCH_CUDA_ATTENTION_PORTABLE_PORTABLE_H
 
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
 /* The flash_portable kernels for tf32: fp32 in memory, tf32 products. */
-#include "kernels/cuda/flash_portable_launch.cuh"
+#include "kernels/cuda/attention/portable/launch.cuh"
 
 namespace flash_portable
 {

@@ -1,11 +1,11 @@
 /* What the three flash_portable kernels share: moving tiles between global and shared memory, the two matrix products
  * over tiles, and the mask.
  *
- * A warp owns MT x 16 rows of its block's A tile. Accumulators are acc[MT][N / 8][4], laid out as in mma.cuh. */
-#ifndef STEPBENCH_FLASH_PORTABLE_TILE_CUH
-#define STEPBENCH_FLASH_PORTABLE_TILE_CUH
+ * A warp owns MT x 16 rows of its block's A tile. Accumulators are acc[MT][N / 8][4], laid out as in primitives/mma.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_TILE_CUH
+#define STEPBENCH_CUDA_ATTENTION_PORTABLE_TILE_CUH
 
-#include "kernels/cuda/flash_portable_policy.cuh"
+#include "kernels/cuda/attention/portable/policy.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_portable

@@ -1,7 +1,7 @@
 /* The plain 16-bit matmul for Hopper: what it can run, maps, launch. */
-#include "kernels/cuda/matmul16_sm90.h"
+#include "kernels/cuda/matmul/hopper/matmul16.h"
 
-#include "kernels/cuda/matmul16_launch.cuh"
+#include "kernels/cuda/matmul/hopper/matmul16_launch.cuh"
 
 using namespace matmul16;
 

@@ -1,5 +1,5 @@
 /* D = A B + C with bf16 or fp16 operands on Hopper, and with SwiGLU or its gradients in place of "+ C": the kernel.
- * Launched by matmul16_sm90.cu and swiglu_matmul_sm90.cu.
+ * Launched by matmul16.cu and swiglu_matmul.cu.
  *
  * Tile: 128 rows and N columns of B, half the rows to each of two consumer warpgroups: wgmma 64 x N x 16. For forward
  * SwiGLU B is N/2 rows of gate's weight and the same N/2 of up's, so that a thread has gate and up of one element.
@@ -15,12 +15,12 @@
  * about 45 for addresses and a chunk, of 240. What waits when the kernel's last products end is exposed: 2 to 3 us.
  *
  * Each cluster takes every so-many-th tile, so that lists differ by one at most. T 4096, d 1600, F 6400: 12.1 rounds
- * forward, 6.1 backward; swiglu_matmul_plan.c says what becomes of a round that is nearly empty. */
-#ifndef STEPBENCH_MATMUL16_SM90_CUH
-#define STEPBENCH_MATMUL16_SM90_CUH
+ * forward, 6.1 backward; matmul/swiglu_plan.c says what becomes of a round that is nearly empty. */
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
 
-#include "kernels/cuda/matmul16_result.cuh"
-#include "kernels/cuda/wgmma_wide.cuh"
+#include "kernels/cuda/matmul/hopper/matmul16_result.cuh"
+#include "kernels/cuda/hopper/wgmma_wide.cuh"
 
 namespace matmul16
 {

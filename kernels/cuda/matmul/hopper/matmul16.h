@@ -1,8 +1,8 @@
-/* D = A op(B) + C in bf16 or fp16 by a kernel of our own for Hopper: see matmul16_sm90.cuh. Not part of the API. */
-#ifndef STEPBENCH_MATMUL16_SM90_H
-#define STEPBENCH_MATMUL16_SM90_H
+/* D = A op(B) + C in bf16 or fp16 by a kernel of our own for Hopper: see matmul16.cuh. Not part of the API. */
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_H
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_H
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #ifdef __cplusplus
 extern "C" {

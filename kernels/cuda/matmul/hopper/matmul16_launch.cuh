@@ -1,14 +1,14 @@
 /* Host side that every kind of the 16-bit matmul for Hopper shares: what is common to all maps, the order of tiles, the
  * launch. */
-#ifndef STEPBENCH_MATMUL16_LAUNCH_CUH
-#define STEPBENCH_MATMUL16_LAUNCH_CUH
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAUNCH_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAUNCH_CUH
 
 #include <algorithm>
 
-#include "kernels/cuda/cluster_split.h"
-#include "kernels/cuda/launch_sm90.cuh"
-#include "kernels/cuda/matmul16_sm90.cuh"
-#include "kernels/cuda/tma.h"
+#include "kernels/cuda/hopper/cluster_split.h"
+#include "kernels/cuda/hopper/launch.cuh"
+#include "kernels/cuda/matmul/hopper/matmul16.cuh"
+#include "kernels/cuda/hopper/tma.h"
 
 namespace matmul16
 {

@@ -1,9 +1,9 @@
 /* The 16-bit matmul for Hopper: tiles, what lies where in shared memory, the order of tiles, parameters. */
-#ifndef STEPBENCH_MATMUL16_LAYOUT_CUH
-#define STEPBENCH_MATMUL16_LAYOUT_CUH
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
 
-#include "kernels/cuda/flash_sm90.cuh"
-#include "kernels/cuda/sm90.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
+#include "kernels/cuda/hopper/ptx.cuh"
 
 namespace matmul16
 {
@@ -62,7 +62,7 @@ struct tile {
     static_assert(CHUNK == 40 || SLOT_BYTES % 512 == 0, "swizzle atoms of 64-byte rows are 512 bytes");
     static_assert(SLOT_BYTES % 128 == 0 && ARRIVED + 16 * WARPS <= BYTES && BYTES <= SMEM_LIMIT, "fits");
 
-    /* Where in a slot the pair of a lane lies (wgmma.cuh says which pairs it has): at(place_of(lane), j, half) is row
+    /* Where in a slot the pair of a lane lies (hopper/wgmma.cuh says which pairs it has): at(place_of(lane), j, half) is row
      * lane / 4 + 8 half, columns 8 j + 2 (lane % 4) and the next. */
     static __device__ __forceinline__ int place_of(int lane)
     {

@@ -2,18 +2,18 @@
  * products of the next tile run. A warp does its 16 rows by itself: it computes on a chunk in its own slots, and one
  * lane stores them by TMA, which clips what lies outside the matrices. Where a chunk reads memory too (gate and up in
  * backward, C), it comes into the same slots ahead of time, and the result goes out from where the operand came in. */
-#ifndef STEPBENCH_MATMUL16_RESULT_CUH
-#define STEPBENCH_MATMUL16_RESULT_CUH
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_RESULT_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_RESULT_CUH
 
-#include "kernels/cuda/matmul16_layout.cuh"
-#include "kernels/cuda/swiglu_math.cuh"
-#include "kernels/cuda/store_sm90.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/matmul/hopper/matmul16_layout.cuh"
+#include "kernels/cuda/primitives/swiglu_math.cuh"
+#include "kernels/cuda/hopper/store.cuh"
+#include "kernels/cuda/primitives/vector.cuh"
 
 namespace matmul16
 {
 
-/* What waits to be stored of a tile: accumulators (wgmma.cuh says which) rounded to pairs, or as they are. */
+/* What waits to be stored of a tile: accumulators (hopper/wgmma.cuh says which) rounded to pairs, or as they are. */
 template <class T, class S>
 __device__ __forceinline__ void keep_sums(uint32_t (&waiting)[S::WAITING], const float (&d)[S::N / 2])
 {

@@ -1,12 +1,12 @@
 /* Host side of the fp32 matmul for Hopper: what it can run, how many blocks share tiles, launch. */
-#include "kernels/cuda/matmul_fp32_sm90.h"
+#include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 
 #include <algorithm>
 #include <climits>
 
-#include "kernels/cuda/cluster_split.h"
-#include "kernels/cuda/launch_sm90.cuh"
-#include "kernels/cuda/matmul_fp32_sm90.cuh"
+#include "kernels/cuda/hopper/cluster_split.h"
+#include "kernels/cuda/hopper/launch.cuh"
+#include "kernels/cuda/matmul/hopper/matmul_fp32.cuh"
 
 using namespace matmul_fp32;
 

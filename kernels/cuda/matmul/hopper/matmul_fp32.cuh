@@ -1,4 +1,4 @@
-/* D = op(A) op(B) + C, fp32 in memory, on Hopper's fp16 tensor cores: the kernel. Launched by matmul_fp32_sm90.cu.
+/* D = op(A) op(B) + C, fp32 in memory, on Hopper's fp16 tensor cores: the kernel. Launched by matmul_fp32.cu.
  *
  * Each operand becomes hi + lo, hi = fp16(x s), lo = fp16(x s - hi), inside the kernel; a product is
  * lo hi + hi lo + hi hi. The dropped lo lo is 2^-22 of a product and lo's rounding the same. The scale s is a power of
@@ -19,13 +19,13 @@
  * Balance: the blocks of a cluster share a list of tiles, laid end to end and cut into equal ranges of steps. Where a
  * cut goes through a tile, the blocks that have parts of it leave them in shared memory, and each adds up some rows of
  * all parts, in the order of k: the same bits every time, no workspace, no counter. */
-#ifndef STEPBENCH_MATMUL_FP32_SM90_CUH
-#define STEPBENCH_MATMUL_FP32_SM90_CUH
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CUH
 
-#include "kernels/cuda/matmul_fp32_convert.cuh"
-#include "kernels/cuda/matmul_fp32_result.cuh"
-#include "kernels/cuda/sm90.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/matmul/hopper/matmul_fp32_convert.cuh"
+#include "kernels/cuda/matmul/hopper/matmul_fp32_result.cuh"
+#include "kernels/cuda/hopper/ptx.cuh"
+#include "kernels/cuda/hopper/wgmma.cuh"
 
 namespace matmul_fp32
 {

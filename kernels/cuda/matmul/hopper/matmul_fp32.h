@@ -1,9 +1,9 @@
-/* D = op(A) op(B) + C at fp32 level on Hopper's tensor cores, one launch, no workspace: see matmul_fp32_sm90.cuh.
+/* D = op(A) op(B) + C at fp32 level on Hopper's tensor cores, one launch, no workspace: see matmul_fp32.cuh.
  * Not part of the API. */
-#ifndef STEPBENCH_MATMUL_FP32_SM90_H
-#define STEPBENCH_MATMUL_FP32_SM90_H
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_H
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_H
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,10 +1,10 @@
 /* The fp32 matmul for Hopper: from floats in memory to scaled pairs of fp16 in shared memory. */
-#ifndef STEPBENCH_MATMUL_FP32_CONVERT_CUH
-#define STEPBENCH_MATMUL_FP32_CONVERT_CUH
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CONVERT_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CONVERT_CUH
 
 #include <cuda_fp16.h>
 
-#include "kernels/cuda/matmul_fp32_layout.cuh"
+#include "kernels/cuda/matmul/hopper/matmul_fp32_layout.cuh"
 
 namespace matmul_fp32
 {

@@ -1,16 +1,16 @@
 /* The fp32 matmul for Hopper: from sums in registers to D, at once or through partial sums of a cluster's blocks. */
-#ifndef STEPBENCH_MATMUL_FP32_RESULT_CUH
-#define STEPBENCH_MATMUL_FP32_RESULT_CUH
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_RESULT_CUH
+#define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_RESULT_CUH
 
-#include "kernels/cuda/matmul_fp32_layout.cuh"
-#include "kernels/cuda/sm90.cuh"
+#include "kernels/cuda/matmul/hopper/matmul_fp32_layout.cuh"
+#include "kernels/cuda/hopper/ptx.cuh"
 
 namespace matmul_fp32
 {
 
 using namespace sm90;
 
-/* A thread's share of a whole tile, from its first row and column on (wgmma.cuh says which they are). C is read before
+/* A thread's share of a whole tile, from its first row and column on (hopper/wgmma.cuh says which they are). C is read before
  * anything is written, or at the tile's edge before each few are: C may be D, so that a load waits for stores ahead. */
 __device__ __forceinline__ void store_tile(float (&sum)[TILE / 2], const params &p, int row, int column)
 {

@@ -1,8 +1,8 @@
 /* The matmul with SwiGLU at its end on Hopper: what it can run, maps, launches. */
-#include "kernels/cuda/swiglu_matmul_sm90.h"
+#include "kernels/cuda/matmul/hopper/swiglu_matmul.h"
 
-#include "kernels/cuda/matmul16_launch.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/matmul/hopper/matmul16_launch.cuh"
+#include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
 

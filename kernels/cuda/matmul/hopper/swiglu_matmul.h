@@ -1,8 +1,8 @@
 /* The matmul with SwiGLU at its end: how its columns are cut into tiles. Not part of the API. */
-#ifndef STEPBENCH_SWIGLU_MATMUL_SM90_H
-#define STEPBENCH_SWIGLU_MATMUL_SM90_H
+#ifndef STEPBENCH_CUDA_MATMUL_HOPPER_SWIGLU_MATMUL_H
+#define STEPBENCH_CUDA_MATMUL_HOPPER_SWIGLU_MATMUL_H
 
-#include "kernels/cuda/context.h"
+#include "kernels/cuda/runtime/context.h"
 
 #ifdef __cplusplus
 extern "C" {

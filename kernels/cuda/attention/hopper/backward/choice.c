@@ -1,10 +1,10 @@
 /* Models of the times of the main kernels of the Hopper backward, in steps of the wide one. */
-#include "kernels/cuda/flash_backward_choice.h"
+#include "kernels/cuda/attention/hopper/backward/choice.h"
 
 #include <math.h>
 
-#include "kernels/cuda/cluster_split.h"
-#include "kernels/cuda/flash_backward_turns.h"
+#include "kernels/cuda/hopper/cluster_split.h"
+#include "kernels/cuda/attention/hopper/backward/order.h"
 
 /* What the models know from an H200, in steps of the wide kernel: what starting a job takes, a step, and in turns giving one
  * on: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside the same without turns), fewer of fp32's longer

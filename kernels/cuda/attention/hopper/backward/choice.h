@@ -1,8 +1,8 @@
 /* Which main kernel of the Hopper backward a problem gets, and how that runs: by short models of their times. */
-#ifndef STEPBENCH_FLASH_BACKWARD_CHOICE_H
-#define STEPBENCH_FLASH_BACKWARD_CHOICE_H
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_CHOICE_H
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_CHOICE_H
 
-#include "kernels/cuda/flash_sm90.h"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
 
 #ifdef __cplusplus
 extern "C" {

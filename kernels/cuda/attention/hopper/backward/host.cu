@@ -1,19 +1,19 @@
 /* Host side of the Hopper backward: workspace, the passes before and after the main kernel, and the launch of the one that
  * takes every shape. */
-#include "kernels/cuda/flash_backward_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide.cuh"
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/cluster_split.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/flash_backward_choice.h"
-#include "kernels/cuda/flash_backward_layout.h"
-#include "kernels/cuda/flash_backward_pair_layout_sm90.cuh"
-#include "kernels/cuda/flash_backward_passes_sm90.cuh"
-#include "kernels/cuda/flash_sm90.h"
-#include "kernels/cuda/launch_sm90.cuh"
-#include "kernels/cuda/planes.cuh"
-#include "kernels/cuda/tma.h"
+#include "kernels/cuda/hopper/cluster_split.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/attention/hopper/backward/choice.h"
+#include "kernels/cuda/attention/hopper/backward/layout.h"
+#include "kernels/cuda/attention/hopper/backward/pair_layout.cuh"
+#include "kernels/cuda/attention/hopper/backward/passes.cuh"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
+#include "kernels/cuda/hopper/launch.cuh"
+#include "kernels/cuda/attention/hopper/split_bf16.cuh"
+#include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
 using namespace flash_sm90;

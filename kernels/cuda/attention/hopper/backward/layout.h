@@ -1,10 +1,10 @@
 /* What the main kernels of the Hopper backward share on the host: where things lie in the workspace. */
-#ifndef STEPBENCH_FLASH_BACKWARD_LAYOUT_H
-#define STEPBENCH_FLASH_BACKWARD_LAYOUT_H
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/flash_sm90.h"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
 
 /* Offsets are 256-byte aligned; all but `planes` are the same whichever kernel runs. */
 struct flash_backward_layout {
@@ -22,7 +22,7 @@ static inline bool flash_backward_narrow_in_turns(const sb_attention *a)
     return a->deterministic || a->seq_k <= 2048;
 }
 
-/* The main kernel of flash_backward_narrow_sm90.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */
+/* The main kernel of narrow.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */
 sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, const flash_backward_layout &l,
                                        cudaStream_t stream);
 

@@ -1,12 +1,12 @@
 /* Host side of the Hopper backward's main kernel for head_dim <= 64: tensor maps, order of the jobs, launch. */
-#include "kernels/cuda/flash_backward_narrow_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/narrow.cuh"
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/flash_backward_choice.h"
-#include "kernels/cuda/flash_backward_layout.h"
-#include "kernels/cuda/launch_sm90.cuh"
-#include "kernels/cuda/tma.h"
+#include "kernels/cuda/attention/hopper/backward/choice.h"
+#include "kernels/cuda/attention/hopper/backward/layout.h"
+#include "kernels/cuda/hopper/launch.cuh"
+#include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
 using namespace flash_sm90;

@@ -1,5 +1,5 @@
 /* FlashAttention backward for Hopper at head_dim <= 64, 16-bit: the main kernel. Launched by
- * flash_backward_narrow_sm90.cu; the products and their notation are those of flash_backward_sm90.cuh.
+ * narrow.cu; the products and their notation are those of wide.cuh.
  *
  * Blocks stay on their multiprocessor and take jobs: 128 keys of one key/value head against every query of its group,
  * 64 queries a step, from the last query back to the diagonal. Four warpgroups, which meet only at mbarriers:
@@ -21,11 +21,11 @@
  * and no pass after. Jobs are given out in that order, so no job waits for one that nobody has taken. All jobs of a head
  * start at its last query: each stays about a step behind the one before, and when causal the later ones are shorter by
  * two. */
-#ifndef STEPBENCH_FLASH_BACKWARD_NARROW_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_NARROW_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
 
-#include "kernels/cuda/flash_backward_narrow_keys_sm90.cuh"
-#include "kernels/cuda/flash_backward_narrow_queries_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/narrow_keys.cuh"
+#include "kernels/cuda/attention/hopper/backward/narrow_queries.cuh"
 
 namespace flash_sm90
 {

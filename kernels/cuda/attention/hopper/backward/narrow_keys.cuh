@@ -1,14 +1,14 @@
-/* A key group of the narrow backward: 64 keys, their dK and dV; see flash_backward_narrow_sm90.cuh.
+/* A key group of the narrow backward: 64 keys, their dK and dV; see narrow.cuh.
  *
  * Between dS(j) and dS(j+1), with the products that are under way while it waits or computes:
  *   issue S(j+1) | store dS(j) | issue dK(j), dP(j+1) | wait S(j+1), dV(j) | P(j+1) | issue dV(j+1) | wait dK(j), dP(j+1)
  * Registers of a thread, of 208: S^T 32, dP^T 32, dK 32, dV 32, P and dS as operands 16 each, V 16. */
-#ifndef STEPBENCH_FLASH_BACKWARD_NARROW_KEYS_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_NARROW_KEYS_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_KEYS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_KEYS_CUH
 
-#include "kernels/cuda/flash_backward_narrow_layout_sm90.cuh"
-#include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
-#include "kernels/cuda/flash_rows_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/narrow_layout.cuh"
+#include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
+#include "kernels/cuda/attention/hopper/rows.cuh"
 
 namespace flash_sm90
 {

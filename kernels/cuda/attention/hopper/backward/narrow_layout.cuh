@@ -1,10 +1,10 @@
-/* The narrow backward's parameters, shared memory and jobs; see flash_backward_narrow_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_NARROW_LAYOUT_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_NARROW_LAYOUT_SM90_CUH
+/* The narrow backward's parameters, shared memory and jobs; see narrow.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_LAYOUT_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_LAYOUT_CUH
 
-#include "kernels/cuda/flash_lane_sm90.cuh"
-#include "kernels/cuda/flash_sm90.cuh"
-#include "kernels/cuda/store_sm90.cuh"
+#include "kernels/cuda/hopper/warp.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 
 namespace flash_sm90
 {

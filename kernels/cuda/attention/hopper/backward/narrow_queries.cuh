@@ -1,10 +1,10 @@
 /* The query group of the narrow backward: dQ^T = K^T dS^T of both key groups' keys, added up over the key tiles; and the
- * two sides of taking turns. See flash_backward_narrow_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_NARROW_QUERIES_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_NARROW_QUERIES_SM90_CUH
+ * two sides of taking turns. See narrow.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_QUERIES_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_QUERIES_CUH
 
-#include "kernels/cuda/flash_backward_narrow_layout_sm90.cuh"
-#include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/narrow_layout.cuh"
+#include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
 
 namespace flash_sm90
 {

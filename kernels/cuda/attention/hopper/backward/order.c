@@ -1,5 +1,5 @@
 /* The model of turns of the Hopper backward, in steps of the wide kernel. */
-#include "kernels/cuda/flash_backward_turns.h"
+#include "kernels/cuda/attention/hopper/backward/order.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* Model of the turns that the adders of dQ take in the deterministic backward: how many sums of dQ there are, and which
- * adders start where. See flash_backward_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_TURNS_H
-#define STEPBENCH_FLASH_BACKWARD_TURNS_H
+ * adders start where. See wide.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
 
-#include "kernels/cuda/flash_backward_choice.h"
+#include "kernels/cuda/attention/hopper/backward/choice.h"
 
 /* A deterministic problem as the model of turns sees it, in steps. */
 typedef struct flash_backward_turns {

@@ -1,9 +1,9 @@
 /* Host side of the Hopper backward's main kernel for pairs of blocks: launch. */
-#include "kernels/cuda/flash_backward_pair_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/pair.cuh"
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/launch_sm90.cuh"
+#include "kernels/cuda/hopper/launch.cuh"
 
 using namespace flash_sm90;
 

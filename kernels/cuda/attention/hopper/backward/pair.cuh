@@ -1,5 +1,5 @@
 /* FlashAttention backward for Hopper, 16-bit, head_dim above 64, long sequences: the wide kernel's work with half of its
- * additions to dQ. Launched by flash_backward_pair_sm90.cu; products and notation are those of flash_backward_sm90.cuh.
+ * additions to dQ. Launched by pair.cu; products and notation are those of wide.cuh.
  *
  * What bounds the wide kernel is adding dQ: 32 KB a step of 64 queries and 128 keys. All multiprocessors together add at
  * most 3.8 TB/s to L2, one alone 50 GB/s, and a warp that adds is held up until its additions are on the way. So two blocks
@@ -11,7 +11,7 @@
  * A fence between ordinary and asynchronous writes holds up a thread until its additions are done. So the key groups only say
  * that they have stored dS; a thread of the first warpgroup, which never adds, does the fence, and sends.
  *
- * Deterministic mode (ORDERED): that of flash_backward_sm90.cuh, with pairs for key tiles. The two blocks of a pair add to
+ * Deterministic mode (ORDERED): that of wide.cuh, with pairs for key tiles. The two blocks of a pair add to
  * different halves of d and so take turns apart from each other, each with counters of its own. A pair waits
  * only for pairs of its head that started before it, and its blocks otherwise only for each other, so the first pair that is
  * not done can always go on. Of the two idle warps one asks for turns and one gives them on. In the wide kernel two threads
@@ -22,12 +22,12 @@
  * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P and dS as operands 32 = 224 of 240.
  * Bounds, a step of a block at D 128: products 2560 clocks as before; shared memory 336 KB (as before, and dS out and in 32)
  * = 2690. */
-#ifndef STEPBENCH_FLASH_BACKWARD_PAIR_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_PAIR_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_CUH
 
-#include "kernels/cuda/flash_backward_pair_keys_sm90.cuh"
-#include "kernels/cuda/flash_backward_wide_load_sm90.cuh"
-#include "kernels/cuda/flash_backward_wide_rows_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/pair_keys.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_load.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_rows.cuh"
 
 namespace flash_sm90
 {

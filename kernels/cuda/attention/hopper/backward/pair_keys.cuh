@@ -1,10 +1,10 @@
 /* A key group of the pair backward: 64 keys, their dK and dV, and every second step's dQ; see
- * flash_backward_pair_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_PAIR_KEYS_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_PAIR_KEYS_SM90_CUH
+ * pair.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_KEYS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_KEYS_CUH
 
-#include "kernels/cuda/flash_backward_pair_layout_sm90.cuh"
-#include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/pair_layout.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_keys.cuh"
 
 namespace flash_sm90
 {

@@ -1,9 +1,9 @@
 /* Shared memory and barriers that a block of the pair backward has besides those of the wide one; see
- * flash_backward_pair_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_PAIR_LAYOUT_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_PAIR_LAYOUT_SM90_CUH
+ * pair.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_LAYOUT_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_LAYOUT_CUH
 
-#include "kernels/cuda/flash_backward_wide_layout_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_layout.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_sm90
@@ -59,7 +59,7 @@ struct pair_block : backward_block<backward_memory<1, D, PAIR_ROWS>> {
 
 } // namespace flash_sm90
 
-/* The main kernel of flash_backward_pair_sm90.cuh, with the wide kernel's parameters. */
+/* The main kernel of pair.cuh, with the wide kernel's parameters. */
 sb_status flash_backward_pair_launch(const flash_sm90::backward_params &p, const sb_attention *a, cudaStream_t stream);
 
 #endif

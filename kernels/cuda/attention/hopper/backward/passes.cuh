@@ -3,10 +3,10 @@
  * Before: delta = rowsum(dO O), lse in base 2, zeroed sums unless their first adder stores; reads 2 and writes at most 1
  * tensor. After: the fp32 sums of dQ, which lie in the order of the products' fragments, to rows of the tensor; reads as
  * many as there are, adds them in that order, and writes one. */
-#ifndef STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_PASSES_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
 
-#include "kernels/cuda/flash_backward_wide_layout_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_layout.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_sm90

@@ -1,10 +1,10 @@
 /* What both main kernels of the Hopper backward do with transposed scores, S^T and dP^T of 64 keys and N / 32 * 64 queries,
  * in the fragments of a thread: two keys, and pairs of queries. lse2 and delta lie in fragment_order; a thread's numbers of
  * 16 queries begin at twice its first query. */
-#ifndef STEPBENCH_FLASH_BACKWARD_POINTWISE_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_POINTWISE_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_POINTWISE_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_POINTWISE_CUH
 
-#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
 
 namespace flash_sm90
 {

@@ -1,4 +1,4 @@
-/* FlashAttention backward for Hopper: the main kernel that takes every shape. Launched by flash_backward_sm90.cu.
+/* FlashAttention backward for Hopper: the main kernel that takes every shape. Launched by host.cu.
  *
  *   P = exp2(S c - lse2)   dP = dO V^T   dS = P (dP - delta)   dV = P^T dO   dK = dS^T Q scale   dQ = dS K scale
  *
@@ -25,7 +25,7 @@
  * distributed shared memory, in a fixed order.
  *
  * Deterministic mode: the key tiles of a head add to one of several sums of dQ, in turns, and the kernel after adds the sums up
- * in their order. The first adder of a query block stores, so that nothing need be zero before. flash_backward_turns.c says how
+ * in their order. The first adder of a query block stores, so that nothing need be zero before. order.c says how
  * many sums there are; with one for each key tile there are no turns, and blocks walk as in the default mode.
  *
  * The adders of one query block of a sum take turns in the order in which their blocks start, so that no block waits for one
@@ -42,12 +42,12 @@
  * diagonal of its own, so that it comes to every query block a tile's steps after the one ahead of it, which has added by then.
  * They have sums of their own, since the last queries, where late adders begin, are where they end; late adders start as they
  * end, one after the other, and so are apart, too. (If all tiles were early ones, the longest would start last.) */
-#ifndef STEPBENCH_FLASH_BACKWARD_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
 
-#include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
-#include "kernels/cuda/flash_backward_wide_load_sm90.cuh"
-#include "kernels/cuda/flash_backward_wide_rows_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_keys.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_load.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_rows.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_sm90

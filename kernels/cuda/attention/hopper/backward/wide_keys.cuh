@@ -1,10 +1,10 @@
-/* A key group of the wide backward: 64 keys, their dK and dV, and its half of dQ; see flash_backward_sm90.cuh. The pair
+/* A key group of the wide backward: 64 keys, their dK and dV, and its half of dQ; see wide.cuh. The pair
  * backward's group is made of its parts. */
-#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_WIDE_KEYS_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_KEYS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_KEYS_CUH
 
-#include "kernels/cuda/flash_backward_pointwise_sm90.cuh"
-#include "kernels/cuda/flash_backward_wide_products_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_products.cuh"
 
 namespace flash_sm90
 {

@@ -1,9 +1,9 @@
-/* The wide backward's parameters, shared memory, barriers and steps; see flash_backward_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_LAYOUT_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_WIDE_LAYOUT_SM90_CUH
+/* The wide backward's parameters, shared memory, barriers and steps; see wide.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LAYOUT_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LAYOUT_CUH
 
-#include "kernels/cuda/flash_lane_sm90.cuh"
-#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/cuda/hopper/warp.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
 
 namespace flash_sm90
 {

@@ -1,10 +1,10 @@
 /* The first warpgroup of the wide backward, and of the one for pairs: loads, and the two sides of taking turns; see
- * flash_backward_sm90.cuh. */
-#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_LOAD_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_WIDE_LOAD_SM90_CUH
+ * wide.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LOAD_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LOAD_CUH
 
-#include "kernels/cuda/flash_backward_wide_layout_sm90.cuh"
-#include "kernels/cuda/store_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_layout.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 
 namespace flash_sm90
 {

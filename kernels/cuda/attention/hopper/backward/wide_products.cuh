@@ -1,8 +1,8 @@
-/* The products of the wide backward that flash_sm90.cuh has not. */
-#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_PRODUCTS_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_WIDE_PRODUCTS_SM90_CUH
+/* The products of the wide backward that hopper/tile.cuh has not. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_PRODUCTS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_PRODUCTS_CUH
 
-#include "kernels/cuda/flash_backward_wide_layout_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_layout.cuh"
 
 namespace flash_sm90
 {

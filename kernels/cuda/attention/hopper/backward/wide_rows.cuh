@@ -1,9 +1,9 @@
 /* The way out of the wide backward: dK and dV of a block to the tensors, summed over the blocks of a cluster. */
-#ifndef STEPBENCH_FLASH_BACKWARD_WIDE_ROWS_SM90_CUH
-#define STEPBENCH_FLASH_BACKWARD_WIDE_ROWS_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_ROWS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_ROWS_CUH
 
-#include "kernels/cuda/flash_backward_wide_keys_sm90.cuh"
-#include "kernels/cuda/flash_rows_sm90.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide_keys.cuh"
+#include "kernels/cuda/attention/hopper/rows.cuh"
 
 namespace flash_sm90
 {

@@ -1,5 +1,5 @@
 /* Instances of the Hopper forward: fp16, head_dim up to 64. */
-#include "kernels/cuda/flash_forward_sm90.cuh"
+#include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 
 namespace flash_sm90
 {

@@ -1,5 +1,5 @@
 /* Instances of the Hopper forward: fp32 as two planes of bf16. */
-#include "kernels/cuda/flash_forward_sm90.cuh"
+#include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 
 namespace flash_sm90
 {

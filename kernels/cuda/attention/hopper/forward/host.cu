@@ -2,13 +2,13 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
-#include "kernels/cuda/cluster_split.h"
-#include "kernels/cuda/context.h"
-#include "kernels/cuda/flash_forward_layout_sm90.cuh"
-#include "kernels/cuda/flash_sm90.h"
-#include "kernels/cuda/launch_sm90.cuh"
-#include "kernels/cuda/planes.cuh"
-#include "kernels/cuda/tma.h"
+#include "kernels/cuda/hopper/cluster_split.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/attention/hopper/forward/layout.cuh"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
+#include "kernels/cuda/hopper/launch.cuh"
+#include "kernels/cuda/attention/hopper/split_bf16.cuh"
+#include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
 namespace flash_sm90

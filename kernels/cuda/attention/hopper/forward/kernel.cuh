@@ -1,4 +1,4 @@
-/* FlashAttention forward for Hopper: the kernel. Launched by flash_forward_sm90.cu.
+/* FlashAttention forward for Hopper: the kernel. Launched by host.cu.
  *
  * Tile: one, two or (D <= 96) three consumer warpgroups of 64 query rows each, as the host's model of their times says; key
  * blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
@@ -28,13 +28,13 @@
  * Few tiles: a cluster of blocks shares one tile, each takes a range of its keys, and they merge their partial O, max
  * and sum through distributed shared memory: results are the same on every run. D 256 does without: its partial O is
  * larger than K and V, and its tiles are long enough. */
-#ifndef STEPBENCH_FLASH_FORWARD_SM90_CUH
-#define STEPBENCH_FLASH_FORWARD_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
 
-#include "kernels/cuda/flash_forward_loads_sm90.cuh"
-#include "kernels/cuda/flash_forward_merge_sm90.cuh"
-#include "kernels/cuda/flash_forward_softmax_sm90.cuh"
-#include "kernels/cuda/flash_lane_sm90.cuh"
+#include "kernels/cuda/attention/hopper/forward/loads.cuh"
+#include "kernels/cuda/attention/hopper/forward/merge.cuh"
+#include "kernels/cuda/attention/hopper/forward/softmax.cuh"
+#include "kernels/cuda/hopper/warp.cuh"
 
 namespace flash_sm90
 {

@@ -1,9 +1,9 @@
 /* FlashAttention forward for Hopper: parameters, shared memory, barriers and jobs of the kernel, and the list of its
  * instances that the host chooses from. */
-#ifndef STEPBENCH_FLASH_FORWARD_LAYOUT_SM90_CUH
-#define STEPBENCH_FLASH_FORWARD_LAYOUT_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH
 
-#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
 
 namespace flash_sm90
 {

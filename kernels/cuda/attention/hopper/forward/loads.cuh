@@ -1,9 +1,9 @@
 /* FlashAttention forward for Hopper: the producer, which gives out jobs and loads their tiles, and what it needs. */
-#ifndef STEPBENCH_FLASH_FORWARD_LOADS_SM90_CUH
-#define STEPBENCH_FLASH_FORWARD_LOADS_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LOADS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LOADS_CUH
 
-#include "kernels/cuda/flash_forward_layout_sm90.cuh"
-#include "kernels/cuda/store_sm90.cuh"
+#include "kernels/cuda/attention/hopper/forward/layout.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 
 namespace flash_sm90
 {

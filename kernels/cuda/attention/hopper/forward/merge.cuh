@@ -1,12 +1,12 @@
 /* FlashAttention forward for Hopper: the way out of a tile. A block that had all keys of its rows writes them; the blocks
  * of a cluster, each of which had a range of the keys, leave partial O, max and sum in shared memory, and each finishes
  * its share of the rows through distributed shared memory. The order of the merge is fixed. */
-#ifndef STEPBENCH_FLASH_FORWARD_MERGE_SM90_CUH
-#define STEPBENCH_FLASH_FORWARD_MERGE_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_MERGE_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_MERGE_CUH
 
-#include "kernels/cuda/flash_forward_layout_sm90.cuh"
-#include "kernels/cuda/flash_forward_softmax_sm90.cuh"
-#include "kernels/cuda/flash_rows_sm90.cuh"
+#include "kernels/cuda/attention/hopper/forward/layout.cuh"
+#include "kernels/cuda/attention/hopper/forward/softmax.cuh"
+#include "kernels/cuda/attention/hopper/rows.cuh"
 
 namespace flash_sm90
 {

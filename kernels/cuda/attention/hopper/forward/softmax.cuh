@@ -4,10 +4,10 @@
  * the sum. So it moves only when a row's true one exceeds it by more than 8 in log2 units; O is rarely rescaled, and
  * probabilities stay below 2^8, which neither bf16 nor fp16 minds. (As in FlashAttention-4.) (Exponentials by
  * polynomial on the FMA pipes lost at every head_dim: the notes say how much.) */
-#ifndef STEPBENCH_FLASH_FORWARD_SOFTMAX_SM90_CUH
-#define STEPBENCH_FLASH_FORWARD_SOFTMAX_SM90_CUH
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_SOFTMAX_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_SOFTMAX_CUH
 
-#include "kernels/cuda/flash_sm90.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
 
 namespace flash_sm90
 {

@@ -23,7 +23,7 @@ void ddp_set_tokens(trainer *t, uint64_t seed, int rank)
     free(ids);
 }
 
-void ddp_quiet_scale(trainer *t)
+void ddp_safe_loss_scale(trainer *t)
 {
     if (trainer_options_of(t)->precision->loss_scaling)
         trainer_set_loss_scale(t, 1024);

@@ -161,7 +161,7 @@ int ddp_odd_rank(const ddp_case *k, uint64_t checksum);
 /* Tokens of a rank's part of the global batch, drawn for each sample by its number: no matter on how many ranks. */
 void ddp_set_tokens(trainer *t, uint64_t seed, int rank);
 /* With a loss scale: one at which the gradients of the check do not overflow, since infinities can't be compared. */
-void ddp_quiet_scale(trainer *t);
+void ddp_safe_loss_scale(trainer *t);
 comm_dtype ddp_comm_dtype(sb_dtype t);
 
 /* ---- what is remembered from case to case ---- */
@@ -198,7 +198,7 @@ typedef struct ddp_fit { /* t = o + bytes / w of an all-reduce */
     double overhead_s, rate, residual_pct; /* NAN where it could not be measured */
 } ddp_fit;
 
-typedef struct ddp_memo {
+typedef struct ddp_cache {
     ddp_outcome *outcomes;
     size_t outcome_count;
     ddp_reference reference;
@@ -208,10 +208,10 @@ typedef struct ddp_memo {
     size_t fit_count;
     char *sweep; /* the case of the last row but for its bucket size, and what was measured in its first row */
     double kappa;
-} ddp_memo;
-ddp_memo *ddp_memo_of(const session *s);
-void ddp_outcomes_free(ddp_memo *m);
-void ddp_choices_free(ddp_memo *m);
+} ddp_cache;
+ddp_cache *ddp_cache_of(const session *s);
+void ddp_outcomes_free(ddp_cache *m);
+void ddp_choices_free(ddp_cache *m);
 
 /* ---- verification (verify.c, reference.c, compare.c) ---- */
 

@@ -116,7 +116,7 @@ static void measure(ddp_case *k, comm *c, ddp_fit *out)
 
 static ddp_fit *fit_of(const ddp_case *k, comm_dtype t)
 {
-    ddp_memo *m = ddp_memo_of(k->s);
+    ddp_cache *m = ddp_cache_of(k->s);
     for (size_t i = 0; i < m->fit_count; i++)
         if (m->fits[i].ranks == k->ranks && m->fits[i].dtype == t && m->fits[i].max_ctas == k->p.max_ctas)
             return &m->fits[i];
@@ -130,7 +130,7 @@ static comm_dtype wire_of(const ddp_case *k)
 
 void ddp_fit_make(ddp_case *k)
 {
-    ddp_memo *m = ddp_memo_of(k->s);
+    ddp_cache *m = ddp_cache_of(k->s);
     char why[400] = "";
     ddp_fit new = {k->ranks, k->p.max_ctas, wire_of(k), NAN, NAN, NAN};
     if (k->ranks == 1 || fit_of(k, new.dtype))
@@ -162,7 +162,7 @@ static char *sweep_key(const ddp_case *k)
 
 void ddp_fill_model(ddp_case *k, const ddp_rig *r, const ddp_measured *m)
 {
-    ddp_memo *memo = ddp_memo_of(k->s);
+    ddp_cache *memo = ddp_cache_of(k->s);
     const ddp_fit *f = fit_of(k, wire_of(k));
     if (!f)
         return;

@@ -5,7 +5,7 @@
 #include "bench/ddp/ddp.h"
 #include "common/core/error.h"
 
-ddp_memo *ddp_memo_of(const session *s)
+ddp_cache *ddp_cache_of(const session *s)
 {
     const model_bench *b = s->user;
     return b->more;
@@ -15,12 +15,12 @@ static void start(session *s)
 {
     model_start(s);
     model_bench *b = s->user;
-    b->more = xcalloc(1, sizeof(ddp_memo));
+    b->more = xcalloc(1, sizeof(ddp_cache));
 }
 
 static void finish(session *s)
 {
-    ddp_memo *m = ddp_memo_of(s);
+    ddp_cache *m = ddp_cache_of(s);
     ddp_outcomes_free(m);
     ddp_reference_clear(&m->reference);
     ddp_choices_free(m);

@@ -74,7 +74,7 @@ static bool run(ddp_case *k, trainer *t, int steps, bool reversed, float *first_
                  .first_sums = first_sums,
                  .raw = xmalloc(n * sizeof(float))};
     bool ok = true;
-    ddp_quiet_scale(t);
+    ddp_safe_loss_scale(t);
     trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
     for (int step = 0; step < steps && ok; step++)
         for (b.turn = 0; b.turn < b.ranks && ok; b.turn++) {

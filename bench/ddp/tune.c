@@ -17,7 +17,7 @@ typedef struct ddp_choices {
     sb_matmul_choice of[PRODUCTS_MAX];
 } ddp_choices;
 
-void ddp_choices_free(ddp_memo *m)
+void ddp_choices_free(ddp_cache *m)
 {
     for (size_t i = 0; i < m->choices_count; i++)
         free(m->choices[i].key);
@@ -32,7 +32,7 @@ static char *key_of(const trainer_options *o)
                      o->seq, o->precision->name, o->split, o->grad_fp32);
 }
 
-static ddp_choices *find(ddp_memo *m, const char *key)
+static ddp_choices *find(ddp_cache *m, const char *key)
 {
     for (size_t i = 0; i < m->choices_count; i++)
         if (strcmp(m->choices[i].key, key) == 0)
@@ -40,7 +40,7 @@ static ddp_choices *find(ddp_memo *m, const char *key)
     return NULL;
 }
 
-static ddp_choices *add(ddp_memo *m, const char *key)
+static ddp_choices *add(ddp_cache *m, const char *key)
 {
     m->choices = xrealloc(m->choices, (m->choices_count + 1) * sizeof *m->choices);
     ddp_choices *c = &m->choices[m->choices_count++];
@@ -85,7 +85,7 @@ static void take(const model_bench *b, const trainer *t, ddp_choices *c)
 
 bool ddp_tune(ddp_case *k, trainer *t, const trainer_options *o)
 {
-    ddp_memo *m = ddp_memo_of(k->s);
+    ddp_cache *m = ddp_cache_of(k->s);
     char *key = key_of(o), why[300] = "";
     ddp_choices *c = find(m, key);
     bool ok = true;

@@ -16,12 +16,12 @@ static const double check_eps = 1e-5; /* keeps small gradients from being magnif
 
 /* ---- what is remembered ---- */
 
-void ddp_outcomes_free(ddp_memo *m)
+void ddp_outcomes_free(ddp_cache *m)
 {
     free(m->outcomes);
 }
 
-static ddp_outcome *outcome_find(const ddp_memo *m, const char *key)
+static ddp_outcome *outcome_find(const ddp_cache *m, const char *key)
 {
     for (size_t i = 0; i < m->outcome_count; i++)
         if (strcmp(m->outcomes[i].key, key) == 0)
@@ -29,7 +29,7 @@ static ddp_outcome *outcome_find(const ddp_memo *m, const char *key)
     return NULL;
 }
 
-static ddp_outcome *outcome_keep(ddp_memo *m, const ddp_outcome *o)
+static ddp_outcome *outcome_keep(ddp_cache *m, const ddp_outcome *o)
 {
     m->outcomes = xrealloc(m->outcomes, (m->outcome_count + 1) * sizeof *m->outcomes);
     m->outcomes[m->outcome_count] = *o;
@@ -153,7 +153,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *r
 {
     const parallel_options p = slice_parallel(k, slice);
     trainer_options other = *slice;
-    ddp_reference *ref = &ddp_memo_of(k->s)->reference;
+    ddp_reference *ref = &ddp_cache_of(k->s)->reference;
     ddp_rig r;
     got g = {NULL, NULL};
     char why[400] = "";
@@ -164,7 +164,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *r
         return false;
     if (r.member) {
         ddp_set_tokens(r.t, slice->seed, launch_rank(k->l));
-        ddp_quiet_scale(r.t);
+        ddp_safe_loss_scale(r.t);
     }
     bool ran = run(k, &r, &g, out), made = true;
     if (ran && out->ok) {
@@ -185,7 +185,7 @@ bool ddp_verify(ddp_case *k)
 {
     if (!option_flag(k->s->opt, "check"))
         return true;
-    ddp_memo *m = ddp_memo_of(k->s);
+    ddp_cache *m = ddp_cache_of(k->s);
     const trainer_options slice = slice_of(&k->o);
     const parallel_options p = slice_parallel(k, &slice);
     ddp_outcome new = {.ok = true};

@@ -172,7 +172,7 @@ void connect(gloo_link *g, launch *l, exchange_store &store, int rank, int size)
     where.hostname = launch_address(l);
     auto device = gloo::transport::tcp::CreateDevice(where);
     g->context = std::make_shared<gloo::rendezvous::Context>(rank, size);
-    // The hub knows better than Gloo who is to blame, so it must be the first to lose patience.
+    // The coordinator knows better than Gloo who is to blame, so it must be the first to lose patience.
     const double patience_s = launch_timeout_s(l) > 0 ? 60 + 2 * launch_timeout_s(l) : 86400;
     g->context->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(1e3 * patience_s)));
     g->context->connectFullMesh(store, device);

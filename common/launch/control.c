@@ -38,9 +38,9 @@ static void append(channel *c, const void *data, size_t bytes)
     c->out_bytes += bytes;
 }
 
-void channel_put(channel *c, wire_kind kind, const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+void channel_put(channel *c, control_kind kind, const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
-    const wire_head head = {WIRE_MAGIC, kind, a_bytes + b_bytes};
+    const control_head head = {CONTROL_MAGIC, kind, a_bytes + b_bytes};
     if (c->fd < 0 || c->broken)
         return;
     append(c, &head, sizeof head);
@@ -88,9 +88,9 @@ void channel_fill(channel *c)
     }
 }
 
-const void *channel_next(channel *c, wire_kind *kind, size_t *bytes)
+const void *channel_next(channel *c, control_kind *kind, size_t *bytes)
 {
-    wire_head head;
+    control_head head;
     c->in_bytes -= c->in_taken;
     if (c->in_taken)
         memmove(c->in, c->in + c->in_taken, c->in_bytes);
@@ -98,7 +98,7 @@ const void *channel_next(channel *c, wire_kind *kind, size_t *bytes)
     if (c->in_bytes < sizeof head)
         return NULL;
     memcpy(&head, c->in, sizeof head);
-    if (head.magic != WIRE_MAGIC || head.bytes > WIRE_BYTES_MAX) {
+    if (head.magic != CONTROL_MAGIC || head.bytes > CONTROL_BYTES_MAX) {
         c->broken = true;
         c->in_bytes = 0;
         return NULL;

@@ -1,5 +1,5 @@
-/* Messages of the control channel, over any stream socket: a head, then bytes. Ranks talk to the hub only, so every
- * channel has a rank at one end and the hub at the other. All hosts are little-endian and run the same binary. */
+/* Messages of the control channel, over any stream socket: a head, then bytes. Ranks talk to the coordinator only, so every
+ * channel has a rank at one end and the coordinator at the other. All hosts are little-endian and run the same binary. */
 #ifndef STEPBENCH_LAUNCH_CONTROL_H
 #define STEPBENCH_LAUNCH_CONTROL_H
 
@@ -7,25 +7,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WIRE_MAGIC = 0x53424348, WIRE_VERSION = 1, WIRE_BYTES_MAX = 1 << 26 };
+enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 1, CONTROL_BYTES_MAX = 1 << 26 };
 
-typedef enum wire_kind {
-    WIRE_HELLO = 1, /* rank: a hello and the text of its options */
-    WIRE_WELCOME,   /* hub: a wire_place of each rank; all have joined */
-    WIRE_GATHER,    /* rank: what it gives, and the name of the exchange */
-    WIRE_GATHERED,  /* hub: what all ranks gave, in their order */
-    WIRE_STATUS,    /* rank: its rank_status, where hub and rank share no memory */
-    WIRE_FAIL,      /* rank: an exit code and a sentence; it can't go on */
-    WIRE_END,       /* hub: an exit code and a sentence; the job ends now */
-    WIRE_BYE        /* rank: it is done and leaves */
-} wire_kind;
+typedef enum control_kind {
+    CONTROL_HELLO = 1, /* rank: a hello and the text of its options */
+    CONTROL_WELCOME,   /* coordinator: a control_place of each rank; all have joined */
+    CONTROL_GATHER,    /* rank: what it gives, and the name of the exchange */
+    CONTROL_GATHERED,  /* coordinator: what all ranks gave, in their order */
+    CONTROL_STATUS,    /* rank: its rank_status, where coordinator and rank share no memory */
+    CONTROL_FAIL,      /* rank: an exit code and a sentence; it can't go on */
+    CONTROL_END,       /* coordinator: an exit code and a sentence; the job ends now */
+    CONTROL_BYE        /* rank: it is done and leaves */
+} control_kind;
 
-typedef struct wire_head {
+typedef struct control_head {
     uint32_t magic, kind;
     uint64_t bytes; /* after the head */
-} wire_head;
+} control_head;
 
-typedef struct wire_hello {
+typedef struct control_hello {
     uint32_t version;
     int32_t rank, size; /* as this rank was told */
     uint32_t options_bytes;
@@ -33,17 +33,17 @@ typedef struct wire_hello {
     uint64_t binary; /* hash of the program's file */
     uint64_t host;   /* differs between hosts */
     char host_name[64];
-} wire_hello;
+} control_hello;
 
-typedef struct wire_place {
+typedef struct control_place {
     uint64_t host;
-} wire_place;
+} control_place;
 
-enum { WIRE_NAME_BYTES = 32 };
-typedef struct wire_gather {
-    char name[WIRE_NAME_BYTES]; /* must be the same on all ranks */
-    uint64_t bytes;             /* that follow */
-} wire_gather;
+enum { CONTROL_NAME_BYTES = 32 };
+typedef struct control_gather {
+    char name[CONTROL_NAME_BYTES]; /* must be the same on all ranks */
+    uint64_t bytes;                /* that follow */
+} control_gather;
 
 /* One end of a channel. Nothing here blocks: what can't be sent yet waits in `out`. */
 typedef struct channel {
@@ -55,10 +55,10 @@ typedef struct channel {
 
 void channel_open(channel *c, int fd); /* takes over fd */
 void channel_close(channel *c);
-void channel_put(channel *c, wire_kind kind, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+void channel_put(channel *c, control_kind kind, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 void channel_flush(channel *c); /* sends what the socket takes */
 void channel_fill(channel *c);  /* reads what is there */
 /* The next whole message, valid until the next call; NULL: there is none yet. A stream that is none of ours breaks. */
-const void *channel_next(channel *c, wire_kind *kind, size_t *bytes);
+const void *channel_next(channel *c, control_kind *kind, size_t *bytes);
 
 #endif

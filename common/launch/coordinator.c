@@ -1,4 +1,4 @@
-/* The hub: joining, exchanging, watching, ending; see coordinator.h. One loop over non-blocking channels, so that a rank that
+/* The coordinator: joining, exchanging, watching, ending; see coordinator.h. One loop over non-blocking channels, so that a rank that
  * is stopped or slow to read holds up nobody. */
 #include "common/launch/coordinator_internal.h"
 
@@ -18,9 +18,9 @@
 
 static const double report_grace_s = 0.5, exit_grace_s = 1;
 
-hub *hub_create(const hub_options *o)
+coordinator *coordinator_create(const coordinator_options *o)
 {
-    hub *h = xcalloc(1, sizeof *h);
+    coordinator *h = xcalloc(1, sizeof *h);
     h->o = *o;
     snprintf(h->where, sizeof h->where, "%s", o->where ? o->where : "");
     h->ranks = xcalloc((unsigned long)o->ranks, sizeof *h->ranks);
@@ -31,7 +31,7 @@ hub *hub_create(const hub_options *o)
     return h;
 }
 
-void hub_member_close(member *m)
+void coordinator_member_close(member *m)
 {
     channel_close(&m->c);
     free(m->options);
@@ -39,14 +39,14 @@ void hub_member_close(member *m)
     m->options = m->given = NULL;
 }
 
-void hub_free(hub *h)
+void coordinator_free(coordinator *h)
 {
     for (int r = 0; r < h->o.ranks; r++)
         if (h->ranks[r].used)
-            hub_member_close(&h->ranks[r]);
+            coordinator_member_close(&h->ranks[r]);
     for (int i = 0; i < h->places; i++)
         if (h->strangers[i].used)
-            hub_member_close(&h->strangers[i]);
+            coordinator_member_close(&h->strangers[i]);
     if (h->listener >= 0)
         close(h->listener);
     free(h->ranks);
@@ -54,12 +54,12 @@ void hub_free(hub *h)
     free(h);
 }
 
-void hub_listen(hub *h, int fd)
+void coordinator_listen(coordinator *h, int fd)
 {
     h->listener = fd;
 }
 
-void hub_attach(hub *h, int fd)
+void coordinator_attach(coordinator *h, int fd)
 {
     for (int i = 0; i < h->places; i++)
         if (!h->strangers[i].used) {
@@ -70,16 +70,16 @@ void hub_attach(hub *h, int fd)
     close(fd); /* more connections than ranks could make: whoever it is may try again */
 }
 
-bool hub_ending(const hub *h)
+bool coordinator_ending(const coordinator *h)
 {
     return h->ending;
 }
-int hub_code(const hub *h)
+int coordinator_code(const coordinator *h)
 {
     return h->code;
 }
 
-bool hub_over(const hub *h)
+bool coordinator_over(const coordinator *h)
 {
     for (int r = 0; r < h->o.ranks; r++)
         if (!h->ranks[r].gone && !h->ranks[r].left && !(h->ending && !h->ranks[r].joined))
@@ -89,13 +89,13 @@ bool hub_over(const hub *h)
 
 /* ---- ending ---- */
 
-void hub_tell_end(member *m, int code, const char *text)
+void coordinator_tell_end(member *m, int code, const char *text)
 {
     const int32_t number = code;
-    channel_put(&m->c, WIRE_END, &number, sizeof number, text, strlen(text) + 1);
+    channel_put(&m->c, CONTROL_END, &number, sizeof number, text, strlen(text) + 1);
 }
 
-void hub_end(hub *h, int code, const char *fmt, ...)
+void coordinator_end(coordinator *h, int code, const char *fmt, ...)
 {
     char text[TEXT_BYTES];
     va_list args;
@@ -109,14 +109,15 @@ void hub_end(hub *h, int code, const char *fmt, ...)
     warn("%s", text);
     for (int r = 0; r < h->o.ranks; r++)
         if (h->ranks[r].used)
-            hub_tell_end(&h->ranks[r], code, text);
+            coordinator_tell_end(&h->ranks[r], code, text);
     for (int i = 0; i < h->places; i++)
         if (h->strangers[i].used)
-            hub_tell_end(&h->strangers[i], code, text);
+            coordinator_tell_end(&h->strangers[i], code, text);
 }
 
-static void suspect(hub *h, double grace_s, int code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static void suspect(hub *h, double grace_s, int code, const char *fmt, ...)
+static void suspect(coordinator *h, double grace_s, int code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static void suspect(coordinator *h, double grace_s, int code, const char *fmt, ...)
 {
     va_list args;
     if (h->suspicion.set)
@@ -129,22 +130,22 @@ static void suspect(hub *h, double grace_s, int code, const char *fmt, ...)
     h->suspicion.until = host_seconds() + grace_s;
 }
 
-void hub_exited(hub *h, int rank, int status)
+void coordinator_exited(coordinator *h, int rank, int status)
 {
     member *m = &h->ranks[rank];
     if (!m->left && !h->ending) {
         if (WIFSIGNALED(status))
-            hub_end(h, EXIT_CODE_TIMEOUT, "rank %d of %d was killed by signal %d (%s), %s", rank, h->o.ranks,
-                    WTERMSIG(status), strsignal(WTERMSIG(status)), hub_doing(h, rank));
+            coordinator_end(h, EXIT_CODE_TIMEOUT, "rank %d of %d was killed by signal %d (%s), %s", rank, h->o.ranks,
+                            WTERMSIG(status), strsignal(WTERMSIG(status)), coordinator_doing(h, rank));
         else
-            hub_end(h, WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_CODE_TIMEOUT,
-                    "rank %d of %d ended with exit code %d before the others, %s", rank, h->o.ranks,
-                    WEXITSTATUS(status), hub_doing(h, rank));
+            coordinator_end(h, WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_CODE_TIMEOUT,
+                            "rank %d of %d ended with exit code %d before the others, %s", rank, h->o.ranks,
+                            WEXITSTATUS(status), coordinator_doing(h, rank));
     }
     m->gone = true;
 }
 
-static void lost(hub *h, int rank)
+static void lost(coordinator *h, int rank)
 {
     member *m = &h->ranks[rank];
     if (m->gone)
@@ -152,18 +153,18 @@ static void lost(hub *h, int rank)
     channel_close(&m->c);
     if (h->o.board && !h->ending && !m->left) { /* the launcher will see how its process ended */
         suspect(h, exit_grace_s, EXIT_CODE_TIMEOUT, "rank %d of %d closed its control channel, %s", rank, h->o.ranks,
-                hub_doing(h, rank));
+                coordinator_doing(h, rank));
         return;
     }
     if (!m->left)
-        hub_end(h, EXIT_CODE_TIMEOUT, "rank %d of %d (host %s) died or lost its connection, %s", rank, h->o.ranks,
-                m->hello.host_name, hub_doing(h, rank));
+        coordinator_end(h, EXIT_CODE_TIMEOUT, "rank %d of %d (host %s) died or lost its connection, %s", rank,
+                        h->o.ranks, m->hello.host_name, coordinator_doing(h, rank));
     m->gone = !h->o.board || m->left || h->ending;
 }
 
 /* ---- exchanging ---- */
 
-static void answer_gather(hub *h)
+static void answer_gather(coordinator *h)
 {
     member *first = &h->ranks[0];
     for (int r = 0; r < h->o.ranks; r++)
@@ -171,10 +172,10 @@ static void answer_gather(hub *h)
             return;
     for (int r = 1; r < h->o.ranks; r++)
         if (memcmp(&h->ranks[r].asked, &first->asked, sizeof first->asked) != 0) {
-            hub_end(h, EXIT_CODE_FAILURE,
-                    "the ranks are out of step: rank %d is at '%s' (%llu bytes), rank 0 at '%s' (%llu)", r,
-                    h->ranks[r].asked.name, (unsigned long long)h->ranks[r].asked.bytes, first->asked.name,
-                    (unsigned long long)first->asked.bytes);
+            coordinator_end(h, EXIT_CODE_FAILURE,
+                            "the ranks are out of step: rank %d is at '%s' (%llu bytes), rank 0 at '%s' (%llu)", r,
+                            h->ranks[r].asked.name, (unsigned long long)h->ranks[r].asked.bytes, first->asked.name,
+                            (unsigned long long)first->asked.bytes);
             return;
         }
     const size_t bytes = first->asked.bytes;
@@ -185,16 +186,16 @@ static void answer_gather(hub *h)
         h->ranks[r].given = NULL;
     }
     for (int r = 0; r < h->o.ranks; r++)
-        channel_put(&h->ranks[r].c, WIRE_GATHERED, all, (size_t)h->o.ranks * bytes, NULL, 0);
+        channel_put(&h->ranks[r].c, CONTROL_GATHERED, all, (size_t)h->o.ranks * bytes, NULL, 0);
     free(all);
 }
 
-static void take_gather(hub *h, member *m, const void *data, size_t bytes)
+static void take_gather(coordinator *h, member *m, const void *data, size_t bytes)
 {
     if (bytes < sizeof m->asked || m->given)
         return;
     memcpy(&m->asked, data, sizeof m->asked);
-    m->asked.name[WIRE_NAME_BYTES - 1] = 0;
+    m->asked.name[CONTROL_NAME_BYTES - 1] = 0;
     m->asked.bytes = bytes - sizeof m->asked;
     m->given = xmalloc(m->asked.bytes);
     memcpy(m->given, (const char *)data + sizeof m->asked, m->asked.bytes);
@@ -202,40 +203,40 @@ static void take_gather(hub *h, member *m, const void *data, size_t bytes)
 }
 
 /* Somebody waits in an exchange that somebody else will never come to. */
-static void check_left(hub *h)
+static void check_left(coordinator *h)
 {
     for (int r = 0; r < h->o.ranks; r++)
         for (int k = 0; k < h->o.ranks && !h->ending; k++)
             if (h->ranks[r].left && h->ranks[k].given)
-                hub_end(h, EXIT_CODE_TIMEOUT, "rank %d of %d has left while rank %d waits for it at '%s'", r,
-                        h->o.ranks, k, h->ranks[k].asked.name);
+                coordinator_end(h, EXIT_CODE_TIMEOUT, "rank %d of %d has left while rank %d waits for it at '%s'", r,
+                                h->o.ranks, k, h->ranks[k].asked.name);
 }
 
 /* ---- the loop ---- */
 
-static void take_message(hub *h, member *m, wire_kind kind, const void *data, size_t bytes)
+static void take_message(coordinator *h, member *m, control_kind kind, const void *data, size_t bytes)
 {
     const int rank = m->hello.rank;
     int32_t code;
     switch (kind) {
-    case WIRE_GATHER: take_gather(h, m, data, bytes); break;
-    case WIRE_STATUS: hub_take_status(m, data, bytes); break;
-    case WIRE_FAIL:
+    case CONTROL_GATHER: take_gather(h, m, data, bytes); break;
+    case CONTROL_STATUS: coordinator_take_status(m, data, bytes); break;
+    case CONTROL_FAIL:
         if (bytes > sizeof code) {
             memcpy(&code, data, sizeof code);
             suspect(h, report_grace_s, code, "rank %d of %d: %.*s", rank, h->o.ranks, (int)(bytes - sizeof code),
                     (const char *)data + sizeof code);
         }
         break;
-    case WIRE_BYE: m->left = true; break;
+    case CONTROL_BYE: m->left = true; break;
     default: break;
     }
 }
 
-static void serve_rank(hub *h, int rank)
+static void serve_rank(coordinator *h, int rank)
 {
     member *m = &h->ranks[rank];
-    wire_kind kind;
+    control_kind kind;
     size_t bytes;
     if (!m->used || m->c.fd < 0)
         return;
@@ -247,30 +248,30 @@ static void serve_rank(hub *h, int rank)
         lost(h, rank);
 }
 
-static void serve_stranger(hub *h, member *m)
+static void serve_stranger(coordinator *h, member *m)
 {
-    wire_kind kind;
+    control_kind kind;
     size_t bytes;
     if (!m->used)
         return;
     channel_flush(&m->c);
     channel_fill(&m->c);
     const void *data = channel_next(&m->c, &kind, &bytes);
-    if (data && kind == WIRE_HELLO && !h->ending) {
-        hub_join(h, m, data, bytes);
+    if (data && kind == CONTROL_HELLO && !h->ending) {
+        coordinator_join(h, m, data, bytes);
     } else if (data || m->c.broken) { /* not one of ours, or gone again */
-        hub_member_close(m);
+        coordinator_member_close(m);
         m->used = false;
     }
 }
 
-static void accept_all(hub *h)
+static void accept_all(coordinator *h)
 {
     for (int fd; h->listener >= 0 && (fd = accept4(h->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-        hub_attach(h, fd);
+        coordinator_attach(h, fd);
 }
 
-static void wait_for_news(const hub *h, double wait_s)
+static void wait_for_news(const coordinator *h, double wait_s)
 {
     struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + 1, sizeof *all);
     nfds_t n = 0;
@@ -285,19 +286,19 @@ static void wait_for_news(const hub *h, double wait_s)
     free(all);
 }
 
-void hub_step(hub *h, double wait_s)
+void coordinator_step(coordinator *h, double wait_s)
 {
     wait_for_news(h, wait_s);
     const double now = host_seconds();
-    hub_forgive_gap(h, now, wait_s);
+    coordinator_forgive_gap(h, now, wait_s);
     accept_all(h);
     for (int i = 0; i < h->places; i++)
         serve_stranger(h, &h->strangers[i]);
     for (int r = 0; r < h->o.ranks; r++)
         serve_rank(h, r);
-    hub_check_joining(h, now);
+    coordinator_check_joining(h, now);
     check_left(h);
-    hub_check_stuck(h, now);
+    coordinator_check_stuck(h, now);
     if (h->suspicion.set && now > h->suspicion.until)
-        hub_end(h, h->suspicion.code, "%s", h->suspicion.text);
+        coordinator_end(h, h->suspicion.code, "%s", h->suspicion.text);
 }

@@ -1,4 +1,4 @@
-/* The hub of a job: the one place that knows all ranks. It lets them join, exchanges small data between them, watches
+/* The coordinator of a job: the one place that knows all ranks. It lets them join, exchanges small data between them, watches
  * that they live and get on, and ends all of them when one can't. It runs in the launcher, which is no rank, or on a
  * thread of rank 0 where somebody else (mpirun, srun, torchrun) started the ranks. */
 #ifndef STEPBENCH_LAUNCH_COORDINATOR_H
@@ -10,42 +10,42 @@
 
 #include "common/launch/status.h"
 
-typedef struct hub hub;
+typedef struct coordinator coordinator;
 
-typedef struct hub_options {
+typedef struct coordinator_options {
     int ranks;
     double timeout_s;   /* --timeout: of a rank that does not get on, and of one that does not join; 0: never */
     status_slot *board; /* [ranks] where ranks were started here; NULL: they send their status */
     uint64_t run_id;
     const char *where; /* of the listener, for messages: "127.0.0.1 port 21234"; NULL: none */
-} hub_options;
+} coordinator_options;
 
-hub *hub_create(const hub_options *o);
-void hub_free(hub *h);
-void hub_listen(hub *h, int fd); /* takes over a listening socket; ranks connect and say who they are */
-void hub_attach(hub *h, int fd); /* takes over the hub's end of a socket pair */
+coordinator *coordinator_create(const coordinator_options *o);
+void coordinator_free(coordinator *h);
+void coordinator_listen(coordinator *h, int fd); /* takes over a listening socket; ranks connect and say who they are */
+void coordinator_attach(coordinator *h, int fd); /* takes over the coordinator's end of a socket pair */
 
-/* Waits up to `wait_s` for news and acts on it; any number of times until hub_over. */
-void hub_step(hub *h, double wait_s);
+/* Waits up to `wait_s` for news and acts on it; any number of times until coordinator_over. */
+void coordinator_step(coordinator *h, double wait_s);
 /* The launcher's news: rank r's process is gone, with a status of waitpid. */
-void hub_exited(hub *h, int rank, int wait_status);
+void coordinator_exited(coordinator *h, int rank, int wait_status);
 /* Ends the job: all ranks are told, the sentence goes to stderr. The first call counts. */
-void hub_end(hub *h, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void coordinator_end(coordinator *h, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* "while: <phase>; last collective: ..." of a rank; valid until this thread's next call. */
-const char *hub_doing(hub *h, int rank);
+const char *coordinator_doing(coordinator *h, int rank);
 
-bool hub_ending(const hub *h); /* hub_end was called, by whomever */
-bool hub_over(const hub *h);   /* every rank has left, or its channel is closed */
-int hub_code(const hub *h);    /* exit code of the job: hub_end's, else 0 */
+bool coordinator_ending(const coordinator *h); /* coordinator_end was called, by whomever */
+bool coordinator_over(const coordinator *h);   /* every rank has left, or its channel is closed */
+int coordinator_code(const coordinator *h);    /* exit code of the job: coordinator_end's, else 0 */
 
 /* Who holds the others up? What is known of each rank at one moment; a pure function of it, for tests. */
 typedef struct rank_view {
     rank_status s;
     bool left;
-    double beat_age_s, move_age_s; /* since its counters last changed, as the hub saw it */
+    double beat_age_s, move_age_s; /* since its counters last changed, as the coordinator saw it */
 } rank_view;
 /* False when the job does not stand still; else the sentence that names the one to blame, and one line a rank. */
-bool hub_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes);
+bool coordinator_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes);
 
 #endif

@@ -9,16 +9,16 @@ enum { MORE_STRANGERS = 64, TEXT_BYTES = 4096 };
 typedef struct member { /* one connection; a rank once it has said hello */
     channel c;
     bool used, joined, left, gone; /* left: said bye; gone: its channel or process has ended */
-    wire_hello hello;
+    control_hello hello;
     char *options;
-    wire_gather asked; /* the exchange it waits in */
-    char *given;       /* NULL: none */
+    control_gather asked; /* the exchange it waits in */
+    char *given;          /* NULL: none */
     rank_view view;
     double beat_at, move_at;
 } member;
 
-struct hub {
-    hub_options o;
+struct coordinator {
+    coordinator_options o;
     char where[300];
     member *ranks, *strangers; /* [o.ranks], [places]: who has said hello, and who not yet */
     int places;
@@ -34,15 +34,15 @@ struct hub {
     } suspicion; /* ends the job unless a better reason shows up first */
 };
 
-void hub_member_close(member *m);
-void hub_tell_end(member *m, int code, const char *text);
+void coordinator_member_close(member *m);
+void coordinator_tell_end(member *m, int code, const char *text);
 /* A stranger's hello: it becomes a rank, is turned away, or ends the job. */
-void hub_join(hub *h, member *stranger, const void *data, size_t bytes);
+void coordinator_join(coordinator *h, member *stranger, const void *data, size_t bytes);
 /* Ends the job when ranks have not joined in time. */
-void hub_check_joining(hub *h, double now);
-void hub_look(hub *h, int rank); /* at its status, now */
-void hub_take_status(member *m, const void *data, size_t bytes);
-void hub_check_stuck(hub *h, double now); /* ends the job when it stands still */
-void hub_forgive_gap(hub *h, double now, double expected_s);
+void coordinator_check_joining(coordinator *h, double now);
+void coordinator_look(coordinator *h, int rank); /* at its status, now */
+void coordinator_take_status(member *m, const void *data, size_t bytes);
+void coordinator_check_stuck(coordinator *h, double now); /* ends the job when it stands still */
+void coordinator_forgive_gap(coordinator *h, double now, double expected_s);
 
 #endif

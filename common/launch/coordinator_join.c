@@ -19,23 +19,24 @@ static void first_difference(const char *a, const char *b, char *out, size_t out
 }
 
 /* False: the job has ended over it. */
-static bool agree(hub *h, const member *first, const member *m)
+static bool agree(coordinator *h, const member *first, const member *m)
 {
     const int a = first->hello.rank, b = m->hello.rank;
     char difference[512];
     if (m->hello.binary != first->hello.binary) {
-        hub_end(h, EXIT_CODE_USAGE, "rank %d (host %s) runs another build of the program than rank %d (host %s)", b,
-                m->hello.host_name, a, first->hello.host_name);
+        coordinator_end(h, EXIT_CODE_USAGE,
+                        "rank %d (host %s) runs another build of the program than rank %d (host %s)", b,
+                        m->hello.host_name, a, first->hello.host_name);
     } else if (strcmp(m->options, first->options) != 0) {
         first_difference(m->options, first->options, difference, sizeof difference);
-        hub_end(h, EXIT_CODE_USAGE, "rank %d has other options than rank %d: %s", b, a, difference);
+        coordinator_end(h, EXIT_CODE_USAGE, "rank %d has other options than rank %d: %s", b, a, difference);
     }
     return !h->ending;
 }
 
-static void welcome_all(hub *h)
+static void welcome_all(coordinator *h)
 {
-    wire_place *places = xcalloc((unsigned long)h->o.ranks, sizeof *places);
+    control_place *places = xcalloc((unsigned long)h->o.ranks, sizeof *places);
     const size_t bytes = (size_t)h->o.ranks * sizeof *places;
     const double now = host_seconds();
     for (int r = 0; r < h->o.ranks; r++) {
@@ -47,7 +48,7 @@ static void welcome_all(hub *h)
     }
     for (int r = 0; r < h->o.ranks; r++) {
         h->ranks[r].beat_at = h->ranks[r].move_at = now;
-        channel_put(&h->ranks[r].c, WIRE_WELCOME, places, bytes, NULL, 0);
+        channel_put(&h->ranks[r].c, CONTROL_WELCOME, places, bytes, NULL, 0);
     }
     h->welcomed = true;
     free(places);
@@ -55,17 +56,17 @@ static void welcome_all(hub *h)
 
 static void turn_away(member *m, int code, const char *text)
 {
-    hub_tell_end(m, code, text);
-    hub_member_close(m);
+    coordinator_tell_end(m, code, text);
+    coordinator_member_close(m);
     m->used = false;
 }
 
-void hub_join(hub *h, member *stranger, const void *data, size_t bytes)
+void coordinator_join(coordinator *h, member *stranger, const void *data, size_t bytes)
 {
-    wire_hello hello;
+    control_hello hello;
     if (bytes >= sizeof hello)
         memcpy(&hello, data, sizeof hello);
-    if (bytes < sizeof hello || hello.version != WIRE_VERSION || bytes != sizeof hello + hello.options_bytes) {
+    if (bytes < sizeof hello || hello.version != CONTROL_VERSION || bytes != sizeof hello + hello.options_bytes) {
         turn_away(stranger, EXIT_CODE_USAGE, "rank 0 runs another version of the program");
         return;
     }
@@ -77,14 +78,15 @@ void hub_join(hub *h, member *stranger, const void *data, size_t bytes)
     }
     stranger->hello = hello;
     if (hello.size != h->o.ranks || hello.rank < 0 || hello.rank >= h->o.ranks) {
-        hub_end(h, EXIT_CODE_USAGE, "a rank (host %s) was told to be rank %d of %d, but rank 0 has a job of %d ranks",
-                hello.host_name, hello.rank, hello.size, h->o.ranks);
+        coordinator_end(h, EXIT_CODE_USAGE,
+                        "a rank (host %s) was told to be rank %d of %d, but rank 0 has a job of %d ranks",
+                        hello.host_name, hello.rank, hello.size, h->o.ranks);
         return;
     }
     member *m = &h->ranks[hello.rank];
     if (m->used) {
-        hub_end(h, EXIT_CODE_USAGE, "rank %d was started twice, on hosts %s and %s", hello.rank, m->hello.host_name,
-                hello.host_name);
+        coordinator_end(h, EXIT_CODE_USAGE, "rank %d was started twice, on hosts %s and %s", hello.rank,
+                        m->hello.host_name, hello.host_name);
         return;
     }
     *m = *stranger;
@@ -100,7 +102,7 @@ void hub_join(hub *h, member *stranger, const void *data, size_t bytes)
     welcome_all(h);
 }
 
-void hub_check_joining(hub *h, double now)
+void coordinator_check_joining(coordinator *h, double now)
 {
     char missing[512] = "";
     if (h->welcomed || h->ending || !(h->o.timeout_s > 0) || now - h->since < h->o.timeout_s)
@@ -111,6 +113,7 @@ void hub_check_joining(hub *h, double now)
         if (!h->ranks[r].joined)
             snprintf(missing + used, sizeof missing - used, "%s%d", count++ ? ", " : "", r);
     }
-    hub_end(h, EXIT_CODE_TIMEOUT, "rank%s %s of %d did not join within --timeout %g s%s%s", count > 1 ? "s" : "",
-            missing, h->o.ranks, h->o.timeout_s, *h->where ? "; rank 0 listens at " : "", h->where);
+    coordinator_end(h, EXIT_CODE_TIMEOUT, "rank%s %s of %d did not join within --timeout %g s%s%s",
+                    count > 1 ? "s" : "", missing, h->o.ranks, h->o.timeout_s, *h->where ? "; rank 0 listens at " : "",
+                    h->where);
 }

@@ -54,7 +54,7 @@ static const char *manner(const rank_view *ranks, int n, int worst)
     return same_text ? "does not get on, nor do the others" : "does not get on: the ranks disagree about a collective";
 }
 
-bool hub_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes)
+bool coordinator_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes)
 {
     if (!stands_still(ranks, n, timeout_s))
         return false;

@@ -7,7 +7,7 @@
 #include "common/session/timer.h"
 #include "common/launch/coordinator_internal.h"
 
-void hub_look(hub *h, int rank)
+void coordinator_look(coordinator *h, int rank)
 {
     member *m = &h->ranks[rank];
     const double now = host_seconds();
@@ -21,7 +21,7 @@ void hub_look(hub *h, int rank)
     m->view.s = s;
 }
 
-void hub_take_status(member *m, const void *data, size_t bytes)
+void coordinator_take_status(member *m, const void *data, size_t bytes)
 {
     rank_status s;
     if (bytes != sizeof s)
@@ -35,7 +35,7 @@ void hub_take_status(member *m, const void *data, size_t bytes)
     m->view.s = s;
 }
 
-void hub_check_stuck(hub *h, double now)
+void coordinator_check_stuck(coordinator *h, double now)
 {
     char text[TEXT_BYTES];
     if (!h->welcomed || h->ending || !(h->o.timeout_s > 0))
@@ -43,19 +43,19 @@ void hub_check_stuck(hub *h, double now)
     rank_view *views = xcalloc((unsigned long)h->o.ranks, sizeof *views);
     for (int r = 0; r < h->o.ranks; r++) {
         member *m = &h->ranks[r];
-        hub_look(h, r);
+        coordinator_look(h, r);
         views[r] = m->view;
         views[r].left = m->left || m->gone;
         views[r].beat_age_s = now - m->beat_at;
         views[r].move_age_s = now - m->move_at;
     }
-    if (hub_stuck(views, h->o.ranks, h->o.timeout_s, text, sizeof text))
-        hub_end(h, EXIT_CODE_TIMEOUT, "%s", text);
+    if (coordinator_stuck(views, h->o.ranks, h->o.timeout_s, text, sizeof text))
+        coordinator_end(h, EXIT_CODE_TIMEOUT, "%s", text);
     free(views);
 }
 
-/* The hub itself was stopped (Ctrl-Z, a suspended machine), and the ranks may have been with it: that counts for none. */
-void hub_forgive_gap(hub *h, double now, double expected_s)
+/* The coordinator itself was stopped (Ctrl-Z, a suspended machine), and the ranks may have been with it: that counts for none. */
+void coordinator_forgive_gap(coordinator *h, double now, double expected_s)
 {
     const double gap = now - h->stepped - expected_s;
     h->stepped = now;
@@ -69,10 +69,10 @@ void hub_forgive_gap(hub *h, double now, double expected_s)
     }
 }
 
-const char *hub_doing(hub *h, int rank)
+const char *coordinator_doing(coordinator *h, int rank)
 {
     static _Thread_local char text[320];
-    hub_look(h, rank);
+    coordinator_look(h, rank);
     status_describe(&h->ranks[rank].view.s, text, sizeof text);
     return text;
 }

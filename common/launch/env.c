@@ -35,7 +35,7 @@ static const source sources[] = {
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
      "SLURM_LOCALID",
-     NULL, /* it says "4(x2)"; the hub counts */
+     NULL, /* it says "4(x2)"; the coordinator counts */
      "SLURM_STEP_ID",
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };

@@ -22,7 +22,7 @@ struct launch {
     char address[64];
     double timeout_s;
 
-    pthread_mutex_t lock; /* of all below but the hub */
+    pthread_mutex_t lock; /* of all below but the coordinator */
     pthread_cond_t changed;
     channel c;
     pthread_t watcher;
@@ -36,8 +36,8 @@ struct launch {
     launch_callback on_end[LAUNCH_CALLBACKS], on_watch[LAUNCH_CALLBACKS];
     int inside_watch; /* callbacks of on_watch that run now */
 
-    hub *hub; /* of rank 0 of a job that somebody else started */
-    pthread_t hub_thread;
+    coordinator *coordinator; /* of rank 0 of a job that somebody else started */
+    pthread_t coordinator_thread;
 };
 
 /* This process as a rank of the place, which is somebody's: joins the job, or dies. */
@@ -48,7 +48,7 @@ int launch_spawn(const options *o, int n, char **argv);
 
 int launch_connect(launch *l, const launch_place *place); /* to rank 0, by TCP; dies at the deadline */
 int launch_listen(const launch_place *place);             /* rank 0's socket */
-void launch_watch(launch *l);   /* starts the watcher; from here on the hub may end this process */
+void launch_watch(launch *l);   /* starts the watcher; from here on the coordinator may end this process */
 void launch_publish(launch *l); /* under the lock: the rank got on */
 void launch_join_within(pthread_t thread, double seconds);
 

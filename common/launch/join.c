@@ -1,4 +1,4 @@
-/* Becoming a rank of a job and leaving it: the control channel, saying hello, and the hub where it is rank 0's. */
+/* Becoming a rank of a job and leaving it: the control channel, saying hello, and the coordinator where it is rank 0's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -57,47 +57,47 @@ static uint64_t host_hash(void)
 static void say_hello(launch *l, const launch_place *place, const options *o)
 {
     char *text = options_describe(o);
-    wire_hello hello = {.version = WIRE_VERSION,
-                        .rank = l->rank,
-                        .size = l->size,
-                        .options_bytes = (uint32_t)strlen(text),
-                        .run_id = place->run_id,
-                        .binary = binary_hash(),
-                        .host = host_hash()};
+    control_hello hello = {.version = CONTROL_VERSION,
+                           .rank = l->rank,
+                           .size = l->size,
+                           .options_bytes = (uint32_t)strlen(text),
+                           .run_id = place->run_id,
+                           .binary = binary_hash(),
+                           .host = host_hash()};
     gethostname(hello.host_name, sizeof hello.host_name - 1);
-    channel_put(&l->c, WIRE_HELLO, &hello, sizeof hello, text, hello.options_bytes);
+    channel_put(&l->c, CONTROL_HELLO, &hello, sizeof hello, text, hello.options_bytes);
     free(text);
 }
 
 /* ---- joining and leaving ---- */
 
-static void *run_hub(void *arg)
+static void *run_coordinator(void *arg)
 {
     launch *l = arg;
     double ending = 0;
-    while (!hub_over(l->hub) && !(ending > 0 && host_seconds() - ending > 1.5)) {
-        hub_step(l->hub, 0.05);
-        if (hub_ending(l->hub) && ending == 0)
+    while (!coordinator_over(l->coordinator) && !(ending > 0 && host_seconds() - ending > 1.5)) {
+        coordinator_step(l->coordinator, 0.05);
+        if (coordinator_ending(l->coordinator) && ending == 0)
             ending = host_seconds();
     }
     return NULL;
 }
 
-/* Rank 0 of a job that somebody else started: the hub is a thread here. Returns the rank's end of its channel. */
-static int start_hub(launch *l, const launch_place *place)
+/* Rank 0 of a job that somebody else started: the coordinator is a thread here. Returns the rank's end of its channel. */
+static int start_coordinator(launch *l, const launch_place *place)
 {
     int pair[2];
     char where[300];
     snprintf(where, sizeof where, "%s port %d", place->master, place->port);
     const int listener = launch_listen(place);
-    l->hub = hub_create(
-        &(hub_options){.ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .where = where});
+    l->coordinator = coordinator_create(
+        &(coordinator_options){.ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .where = where});
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die(EXIT_CODE_FAILURE, "can't make a control channel: %s", strerror(errno));
-    hub_listen(l->hub, listener);
-    hub_attach(l->hub, pair[0]);
-    if (pthread_create(&l->hub_thread, NULL, run_hub, l) != 0)
-        die(EXIT_CODE_FAILURE, "can't start the thread of the hub");
+    coordinator_listen(l->coordinator, listener);
+    coordinator_attach(l->coordinator, pair[0]);
+    if (pthread_create(&l->coordinator_thread, NULL, run_coordinator, l) != 0)
+        die(EXIT_CODE_FAILURE, "can't start the thread of the coordinator");
     return pair[1];
 }
 
@@ -114,7 +114,7 @@ static void map_board(launch *l, int fd)
 /* Waits until all ranks have joined, and learns which of them are on this host. */
 static void await_welcome(launch *l)
 {
-    wire_kind kind;
+    control_kind kind;
     size_t bytes;
     const void *data;
     while (!(data = channel_next(&l->c, &kind, &bytes)) && !l->c.broken) {
@@ -123,21 +123,21 @@ static void await_welcome(launch *l)
         channel_flush(&l->c);
         channel_fill(&l->c);
     }
-    if (data && kind == WIRE_END && bytes > sizeof(int32_t)) {
+    if (data && kind == CONTROL_END && bytes > sizeof(int32_t)) {
         int32_t code;
         memcpy(&code, data, sizeof code);
-        /* Its own hub or launcher said it already. */
-        if (!l->hub && !l->slot)
+        /* Its own coordinator or launcher said it already. */
+        if (!l->coordinator && !l->slot)
             warn("rank %d of %d: %s", l->rank, l->size, (const char *)data + sizeof code);
         channel_close(&l->c);
-        if (l->hub) /* the others must hear of it, too */
-            launch_join_within(l->hub_thread, 2);
+        if (l->coordinator) /* the others must hear of it, too */
+            launch_join_within(l->coordinator_thread, 2);
         _exit(code);
     }
-    if (!data || kind != WIRE_WELCOME || bytes != (size_t)l->size * sizeof(wire_place))
+    if (!data || kind != CONTROL_WELCOME || bytes != (size_t)l->size * sizeof(control_place))
         die(EXIT_CODE_TIMEOUT, "rank %d of %d lost its connection to %s while the job started", l->rank, l->size,
             l->slot ? "the launcher" : "rank 0");
-    const wire_place *places = data;
+    const control_place *places = data;
     l->hosts = l->local_size = 0;
     int local_rank = 0;
     for (int r = 0; r < l->size; r++) {
@@ -168,7 +168,7 @@ launch *launch_join(const launch_place *place, const options *o)
     const bool child = place->control_fd >= 0;
     if (child)
         map_board(l, place->board_fd);
-    int fd = child ? place->control_fd : l->rank == 0 ? start_hub(l, place) : launch_connect(l, place);
+    int fd = child ? place->control_fd : l->rank == 0 ? start_coordinator(l, place) : launch_connect(l, place);
     if (l->rank == 0 && !child && strncmp(place->master, "127.", 4) != 0) { /* the address the others know it by */
         int own = launch_connect(l, place);
         close(own);
@@ -183,17 +183,17 @@ launch *launch_join(const launch_place *place, const options *o)
 void launch_leave(launch *l)
 {
     pthread_mutex_lock(&l->lock);
-    channel_put(&l->c, WIRE_BYE, NULL, 0, NULL, 0);
+    channel_put(&l->c, CONTROL_BYE, NULL, 0, NULL, 0);
     pthread_mutex_unlock(&l->lock);
-    if (l->hub) /* the others may not be done yet, and the watcher still ends this rank with them */
-        pthread_join(l->hub_thread, NULL);
+    if (l->coordinator) /* the others may not be done yet, and the watcher still ends this rank with them */
+        pthread_join(l->coordinator_thread, NULL);
     pthread_mutex_lock(&l->lock);
     l->leaving = true;
     pthread_mutex_unlock(&l->lock);
     pthread_join(l->watcher, NULL);
     channel_close(&l->c);
-    if (l->hub)
-        hub_free(l->hub);
+    if (l->coordinator)
+        coordinator_free(l->coordinator);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     free(l);

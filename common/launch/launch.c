@@ -45,7 +45,7 @@ double launch_timeout_s(const launch *l)
 
 /* ---- exchanges ---- */
 
-/* The hub ends this process, from the watcher; nobody else has anything left to do. */
+/* The coordinator ends this process, from the watcher; nobody else has anything left to do. */
 _Noreturn static void wait_for_end(launch *l, int code, const char *text)
 {
     for (int i = 0; i < 100; i++)
@@ -56,7 +56,7 @@ _Noreturn static void wait_for_end(launch *l, int code, const char *text)
 
 void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, void *all)
 {
-    wire_gather asked = {.bytes = bytes};
+    control_gather asked = {.bytes = bytes};
     snprintf(asked.name, sizeof asked.name, "%s", name);
     char *both = xmalloc(sizeof asked + bytes);
     memcpy(both, &asked, sizeof asked);
@@ -69,7 +69,7 @@ void launch_gather(launch *l, const char *name, const void *mine, size_t bytes, 
     l->answered = false;
     l->status.waiting = 1;
     launch_publish(l);
-    channel_put(&l->c, WIRE_GATHER, both, sizeof asked + bytes, NULL, 0);
+    channel_put(&l->c, CONTROL_GATHER, both, sizeof asked + bytes, NULL, 0);
     while (!l->answered)
         pthread_cond_wait(&l->changed, &l->lock);
     l->answer = NULL;
@@ -136,7 +136,7 @@ static void send_failure(launch *l, int code, const char *text)
 {
     const int32_t number = code;
     pthread_mutex_lock(&l->lock);
-    channel_put(&l->c, WIRE_FAIL, &number, sizeof number, text, strlen(text));
+    channel_put(&l->c, CONTROL_FAIL, &number, sizeof number, text, strlen(text));
     pthread_mutex_unlock(&l->lock);
 }
 

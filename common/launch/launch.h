@@ -2,7 +2,7 @@
  * or is started by mpirun, srun, torchrun or by hand, on one host or several; env.h says how it knows. Every rank
  * runs the same cases in the same order; rank 0 writes the rows.
  *
- * Ranks are joined to a hub (coordinator.h) by a control channel, which is for small things: agreement, addresses, samples, the
+ * Ranks are joined to a coordinator (coordinator.h) by a control channel, which is for small things: agreement, addresses, samples, the
  * news that the job ends. It is as fast as a socket, some 50 us an exchange. Tensors go through comm/comm.h.
  *
  * When a rank dies, its process, host or connection, all others end within seconds, with exit code 5 and a sentence that
@@ -52,12 +52,12 @@ void launch_share(launch *l, const char *name, void *data, size_t bytes, int roo
 void launch_barrier(launch *l, const char *name);
 bool launch_all(launch *l, const char *name, bool mine); /* true on every rank when it is on every rank */
 
-/* This rank can't go on: ends the job, with a better reason if the hub knows one (a peer's death, for example). */
+/* This rank can't go on: ends the job, with a better reason if the coordinator knows one (a peer's death, for example). */
 void launch_fail(launch *l, int code, const char *fmt, ...) __attribute__((noreturn, format(printf, 3, 4)));
 /* The same from a thread that must go on: returns at once. */
 void launch_report(launch *l, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Collectives, for messages and the hub: a new one ("all_reduce", 4096, "fp32", on the communicator "grads") gets the
+/* Collectives, for messages and the coordinator: a new one ("all_reduce", 4096, "fp32", on the communicator "grads") gets the
  * next number; that it is over is said by its number. */
 unsigned long launch_collective(launch *l, const char *op, size_t count, const char *dtype, const char *on);
 void launch_collective_done(launch *l, unsigned long number);

@@ -1,4 +1,4 @@
-/* The launcher: one process a rank, of this very program and with its arguments, and the hub that watches them. It never
+/* The launcher: one process a rank, of this very program and with its arguments, and the coordinator that watches them. It never
  * touches CUDA, so that a rank's trouble with a GPU is never its own. Ranks run in process groups of their own: an
  * interrupt from the terminal reaches the launcher, which ends them in order. They die with the launcher, whatever it
  * dies of. Signals go to the process ids recorded here and to nobody else. */
@@ -24,7 +24,7 @@ typedef struct children {
     int n;
     pid_t *pids; /* 0: over */
     int *codes;
-    hub *hub;
+    coordinator *coordinator;
     double ending; /* when the end was told; 0: not yet */
     bool killed;
 } children;
@@ -86,8 +86,8 @@ static void start(children *c, int board, char **argv)
         if (c->pids[r] < 0)
             die(EXIT_CODE_FAILURE, "can't start rank %d: %s", r, strerror(errno)); /* those before it die with us */
         close(pair[1]);
-        hub_attach(c->hub, pair[0]);
-        hub_step(c->hub, 0);
+        coordinator_attach(c->coordinator, pair[0]);
+        coordinator_step(c->coordinator, 0);
     }
 }
 
@@ -98,10 +98,10 @@ static bool reap(children *c)
     for (int r = 0; r < c->n; r++) {
         int status;
         if (c->pids[r] && waitpid(c->pids[r], &status, WNOHANG) == c->pids[r]) {
-            hub_step(c->hub, 0); /* its last words first */
+            coordinator_step(c->coordinator, 0); /* its last words first */
             c->pids[r] = 0;
             c->codes[r] = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-            hub_exited(c->hub, r, status);
+            coordinator_exited(c->coordinator, r, status);
         }
         any = any || c->pids[r];
     }
@@ -111,7 +111,7 @@ static bool reap(children *c)
 static void kill_late(children *c)
 {
     const double now = host_seconds();
-    if (!hub_ending(c->hub))
+    if (!coordinator_ending(c->coordinator))
         return;
     if (c->ending == 0)
         c->ending = now;
@@ -134,18 +134,18 @@ static void wake_stopped(children *c)
 static int watch(children *c)
 {
     while (reap(c)) {
-        if (caught && !hub_ending(c->hub))
-            hub_end(c->hub, 128 + caught, "stopped by %s, %s",
-                    caught == SIGINT    ? "SIGINT"
-                    : caught == SIGTERM ? "SIGTERM"
-                                        : "SIGHUP",
-                    hub_doing(c->hub, 0));
-        if (hub_ending(c->hub) && c->ending == 0)
+        if (caught && !coordinator_ending(c->coordinator))
+            coordinator_end(c->coordinator, 128 + caught, "stopped by %s, %s",
+                            caught == SIGINT    ? "SIGINT"
+                            : caught == SIGTERM ? "SIGTERM"
+                                                : "SIGHUP",
+                            coordinator_doing(c->coordinator, 0));
+        if (coordinator_ending(c->coordinator) && c->ending == 0)
             wake_stopped(c);
         kill_late(c);
-        hub_step(c->hub, 0.05);
+        coordinator_step(c->coordinator, 0.05);
     }
-    int code = hub_code(c->hub) ? hub_code(c->hub) : c->codes[0];
+    int code = coordinator_code(c->coordinator) ? coordinator_code(c->coordinator) : c->codes[0];
     for (int r = 0; r < c->n && code == 0; r++)
         code = c->codes[r];
     return code;
@@ -160,13 +160,13 @@ int launch_spawn(const options *o, int n, char **argv)
     children c = {.n = n,
                   .pids = xcalloc((unsigned long)n, sizeof *c.pids),
                   .codes = xcalloc((unsigned long)n, sizeof *c.codes),
-                  .hub =
-                      hub_create(&(hub_options){.ranks = n, .timeout_s = option_real(o, "timeout"), .board = board})};
+                  .coordinator = coordinator_create(
+                      &(coordinator_options){.ranks = n, .timeout_s = option_real(o, "timeout"), .board = board})};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaction(signals[i], &action, NULL);
     start(&c, fd, argv);
     int code = watch(&c);
-    hub_free(c.hub);
+    coordinator_free(c.coordinator);
     munmap(board, (size_t)n * sizeof *board);
     close(fd);
     free(c.pids);

@@ -1,5 +1,5 @@
 /* The thread that watches in every rank: it reads the control channel, says that the rank lives and what it does, and
- * ends the process when the hub says so or is gone. */
+ * ends the process when the coordinator says so or is gone. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,12 +39,12 @@ _Noreturn static void end_now(launch *l, int code, const char *text)
 {
     pthread_t helper;
     pthread_mutex_lock(&l->lock);
-    channel_close(&l->c); /* rank 0's own hub must not wait for it */
+    channel_close(&l->c); /* rank 0's own coordinator must not wait for it */
     pthread_mutex_unlock(&l->lock);
     if (pthread_create(&helper, NULL, let_go, l) == 0)
         launch_join_within(helper, 1);
-    if (l->hub) /* the others must hear of it first */
-        launch_join_within(l->hub_thread, 2);
+    if (l->coordinator) /* the others must hear of it first */
+        launch_join_within(l->coordinator_thread, 2);
     watchdog_end(code, text);
 }
 
@@ -60,18 +60,18 @@ static void take_answer(launch *l, const void *data, size_t bytes)
     pthread_cond_broadcast(&l->changed);
 }
 
-/* Under the lock. True when the hub ends this process: then *code says how. */
+/* Under the lock. True when the coordinator ends this process: then *code says how. */
 static bool take_messages(launch *l, int *code)
 {
-    wire_kind kind;
+    control_kind kind;
     size_t bytes;
     int32_t number;
     channel_flush(&l->c);
     channel_fill(&l->c);
     for (const void *data; (data = channel_next(&l->c, &kind, &bytes));) {
-        if (kind == WIRE_GATHERED)
+        if (kind == CONTROL_GATHERED)
             take_answer(l, data, bytes);
-        if (kind == WIRE_END && bytes >= sizeof number) {
+        if (kind == CONTROL_END && bytes >= sizeof number) {
             memcpy(&number, data, sizeof number);
             *code = number;
             return true;
@@ -108,7 +108,7 @@ static void publish(launch *l)
         status_write(l->slot, &l->status);
     l->session_beats = beats;
     if (!l->slot)
-        channel_put(&l->c, WIRE_STATUS, &l->status, sizeof l->status, NULL, 0);
+        channel_put(&l->c, CONTROL_STATUS, &l->status, sizeof l->status, NULL, 0);
 }
 
 static void *watch(void *arg)

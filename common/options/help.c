@@ -76,14 +76,14 @@ void options_print_list(const options *o, FILE *out)
     for (const variant_spec *v = o->bench->variants; v && v->name; v++)
         fprintf(out, "  %-20s %s\n", v->name, v->summary);
     fprintf(out, "%scolumns:\n", o->variant ? "\n" : "");
-    print_columns(report_first_columns, out);
+    print_columns(rows_first_columns, out);
     for (size_t i = 0; i < o->params_n; i++) {
         const option_spec *s = &o->params[i]->spec;
         fprintf(out, "  %-20s %-6s %s%s%s\n", o->columns[i], kind_names[s->kind], s->help, *s->unit ? ", in " : "",
                 s->unit);
     }
     print_columns(o->bench->columns, out);
-    print_columns(report_last_columns, out);
+    print_columns(rows_last_columns, out);
 }
 
 void options_print_table(const options *o, FILE *out)
@@ -105,5 +105,5 @@ void options_print_table(const options *o, FILE *out)
 void options_print_version(const options *o, FILE *out)
 {
     fprintf(out, "%s of stepbench, commit %s%s, results schema %d, method %d\n%s\n", o->bench->name, build_commit(),
-            build_dirty() == 1 ? " with changes" : "", REPORT_SCHEMA, REPORT_METHOD, build_describe());
+            build_dirty() == 1 ? " with changes" : "", ROWS_SCHEMA, ROWS_METHOD, build_describe());
 }

@@ -58,7 +58,7 @@ static void number_text(const char *cell, column_kind kind, char *out, size_t ou
         snprintf(out, out_bytes, "%.3e", x);
 }
 
-static void print_heading(const report *r)
+static void print_heading(const row_writer *r)
 {
     const options *o = r->o;
     printf("%s on %s (%s), machine %s\n", o->bench->name, r->device_name, r->device, r->machine);
@@ -79,7 +79,7 @@ static void print_heading(const report *r)
     printf("\n");
 }
 
-void report_table_row(const row *w)
+void console_row(const row *w)
 {
     const options *o = w->r->o;
     if (!w->r->table_started)

@@ -101,7 +101,7 @@ static void end_torn_line(int fd, const char *path, off_t size)
         write_all(fd, path, quoted ? "\"\n" : "\n", quoted ? 2 : 1);
 }
 
-void report_append(const char *path, const char *header, const char *line)
+void rows_append(const char *path, const char *header, const char *line)
 {
     struct stat info;
     make_parents(path);

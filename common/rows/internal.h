@@ -1,4 +1,4 @@
-/* What the report files share among themselves; no other file includes it. */
+/* What the files of this room share; no other file includes it. */
 #ifndef STEPBENCH_ROWS_INTERNAL_H
 #define STEPBENCH_ROWS_INTERNAL_H
 
@@ -9,7 +9,7 @@ typedef struct kept_row { /* a finished case found by --resume */
     row_status status;
 } kept_row;
 
-struct report {
+struct row_writer {
     const options *o;
     char *csv_path, *machine, *device_name, *device; /* csv_path may be NULL */
     bool quiet, table_started;
@@ -21,7 +21,7 @@ struct report {
 };
 
 struct row {
-    report *r;
+    row_writer *r;
     const bench_case *c;
     char **cells; /* [columns] as CSV text; NULL is missing */
     row_status status;
@@ -31,10 +31,10 @@ struct row {
 
 extern const char *const row_status_names[];
 
-char *report_header(const options *o); /* the header line, without its end. Caller frees. */
-/* Appends `line` (NULL: nothing) to the CSV of these columns; report_open says what happens to another file there. */
-void report_append(const char *path, const char *header, const char *line);
+char *rows_header(const options *o); /* the header line, without its end. Caller frees. */
+/* Appends `line` (NULL: nothing) to the CSV of these columns; rows_open says what happens to another file there. */
+void rows_append(const char *path, const char *header, const char *line);
 /* Shows a row in the table on stdout. */
-void report_table_row(const row *w);
+void console_row(const row *w);
 
 #endif

@@ -53,22 +53,22 @@ static void put_names(line *l, const column_spec *columns)
         put_text(l, columns->name);
 }
 
-char *report_header(const options *o)
+char *rows_header(const options *o)
 {
     line l;
     line_begin(&l);
-    put_names(&l, report_first_columns);
+    put_names(&l, rows_first_columns);
     for (size_t i = 0; i < options_param_count(o); i++)
         put_text(&l, options_param_name(o, i));
     put_names(&l, options_bench(o)->columns);
-    put_names(&l, report_last_columns);
+    put_names(&l, rows_last_columns);
     fclose(l.out);
     return l.text;
 }
 
 static char *row_line(const row *w)
 {
-    const report *r = w->r;
+    const row_writer *r = w->r;
     char utc_text[32];
     time_t now = time(NULL);
     struct tm utc;
@@ -76,8 +76,8 @@ static char *row_line(const row *w)
 
     line l;
     line_begin(&l);
-    put_real(&l, REPORT_SCHEMA);
-    put_real(&l, REPORT_METHOD);
+    put_real(&l, ROWS_SCHEMA);
+    put_real(&l, ROWS_METHOD);
     put_text(&l, options_bench(r->o)->name);
     put_text(&l, case_variant(w->c));
     put_text(&l, row_status_names[w->status]);
@@ -104,7 +104,7 @@ static char *row_line(const row *w)
 
 /* ---- filling ---- */
 
-row *row_begin(report *r, const bench_case *c)
+row *row_begin(row_writer *r, const bench_case *c)
 {
     row *w = xcalloc(1, sizeof *w);
     w->r = r;
@@ -187,7 +187,7 @@ row_status row_status_get(const row *w)
 
 void row_commit(row *w)
 {
-    report *r = w->r;
+    row_writer *r = w->r;
     const column_spec *columns = options_bench(r->o)->columns;
     for (size_t i = 0; i < r->columns && w->status != ROW_OK; i++)
         if (w->status != ROW_FAIL || strncmp(columns[i].name, "err_", 4) != 0) {
@@ -196,14 +196,14 @@ void row_commit(row *w)
         }
     if (r->csv_path) {
         char *text = row_line(w);
-        report_append(r->csv_path, r->header, text);
+        rows_append(r->csv_path, r->header, text);
         free(text);
     }
     r->rows++;
     r->fails += w->status == ROW_FAIL;
     if (!r->quiet) {
         progress_clear();
-        report_table_row(w);
+        console_row(w);
         r->table_started = true;
     }
     for (size_t i = 0; i < r->columns; i++)

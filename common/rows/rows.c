@@ -1,4 +1,4 @@
-/* A run's report: opening, what earlier runs left, closing. */
+/* A run's rows: opening, what earlier runs left, closing. */
 #include "common/rows/rows.h"
 
 #include "common/core/csv.h"
@@ -15,7 +15,7 @@
 const char *const row_status_names[] = {[ROW_OK] = "ok", [ROW_FAIL] = "fail", [ROW_OOM] = "oom", [ROW_SKIP] = "skip"};
 enum { STATUSES = sizeof row_status_names / sizeof *row_status_names };
 
-const column_spec report_first_columns[] = {
+const column_spec rows_first_columns[] = {
     {"schema", COLUMN_INT, false, "version of this file's layout"},
     {"method", COLUMN_INT, false, "version of the way of measuring; rows of different methods don't compare"},
     {"bench", COLUMN_TEXT, false, "the program"},
@@ -24,7 +24,7 @@ const column_spec report_first_columns[] = {
     {"reason", COLUMN_TEXT, false, "why the status is not ok, or what an ok row lacks"},
     {0},
 };
-const column_spec report_last_columns[] = {
+const column_spec rows_last_columns[] = {
     {"run_id", COLUMN_TEXT, false, "start of the run in UTC and its process id"},
     {"machine", COLUMN_TEXT, false, "short name of the machine"},
     {"gpu", COLUMN_TEXT, false, "name of the GPU, or of the CPU with device cpu"},
@@ -43,7 +43,7 @@ static bool cell_is(const csv *file, size_t i, const char *column, const char *v
     return cell && strcmp(cell, value) == 0;
 }
 
-static void read_kept(report *r)
+static void read_kept(row_writer *r)
 {
     csv *file = csv_read(r->csv_path);
     if (!file)
@@ -52,7 +52,7 @@ static void read_kept(report *r)
     const char **values = xcalloc(params, sizeof *values);
     r->kept = xcalloc(file->rows, sizeof *r->kept);
     for (size_t i = 0; i < file->rows; i++) {
-        if (!cell_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != REPORT_METHOD ||
+        if (!cell_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != ROWS_METHOD ||
             !cell_is(file, i, "machine", r->machine) || !cell_is(file, i, "device", r->device))
             continue;
         int status = 0;
@@ -69,10 +69,10 @@ static void read_kept(report *r)
     csv_free(file);
 }
 
-report *report_open(const options *o, const report_info *info, bool resume)
+row_writer *rows_open(const options *o, const rows_info *info, bool resume)
 {
     setvbuf(stdout, NULL, _IOLBF, 0); /* rows show at once, also in a log */
-    report *r = xcalloc(1, sizeof *r);
+    row_writer *r = xcalloc(1, sizeof *r);
     r->o = o;
     r->csv_path = info->csv_path ? xstrdup(info->csv_path) : NULL;
     r->machine = xstrdup(info->machine);
@@ -81,7 +81,7 @@ report *report_open(const options *o, const report_info *info, bool resume)
     r->quiet = info->quiet;
     for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
         r->columns++;
-    r->header = report_header(o);
+    r->header = rows_header(o);
 
     time_t now = time(NULL);
     struct tm utc;
@@ -89,14 +89,14 @@ report *report_open(const options *o, const report_info *info, bool resume)
     snprintf(r->run_id + used, sizeof r->run_id - used, "-%ld", (long)getpid());
 
     if (r->csv_path) {
-        report_append(r->csv_path, r->header, NULL);
+        rows_append(r->csv_path, r->header, NULL);
         if (resume)
             read_kept(r);
     }
     return r;
 }
 
-bool report_has(report *r, const bench_case *c)
+bool rows_has(row_writer *r, const bench_case *c)
 {
     for (size_t i = r->kept_n; i-- > 0;) /* the latest row of a case counts */
         if (strcmp(r->kept[i].key, case_key(c)) == 0) {
@@ -107,12 +107,12 @@ bool report_has(report *r, const bench_case *c)
     return false;
 }
 
-const char *report_run_id(const report *r)
+const char *rows_run_id(const row_writer *r)
 {
     return r->run_id;
 }
 
-int report_close(report *r)
+int rows_close(row_writer *r)
 {
     progress_clear();
     if (!r->quiet) {

@@ -11,35 +11,35 @@
 
 #include "common/options/options.h"
 
-enum { REPORT_SCHEMA = 1, REPORT_METHOD = 1 };
+enum { ROWS_SCHEMA = 1, ROWS_METHOD = 1 };
 
 typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
 
-typedef struct report_info { /* provenance, the same for every row of this run */
+typedef struct rows_info {   /* provenance, the same for every row of this run */
     const char *csv_path;    /* NULL: --csv none */
     const char *machine;     /* "h200-x1" */
     const char *device_name; /* "NVIDIA H200", or the CPU's name */
     const char *device;      /* "cuda" or "cpu" */
     bool quiet;              /* no console table */
-} report_info;
+} rows_info;
 
 /* The columns before the parameters and after the bench's, each ended by {0}. */
-extern const column_spec report_first_columns[], report_last_columns[];
+extern const column_spec rows_first_columns[], rows_last_columns[];
 
-typedef struct report report;
+typedef struct row_writer row_writer;
 typedef struct row row;
 
 /* Prepares the CSV for appending (creating folders; locked for each write). An existing file with other columns is
  * moved aside to <name>.<n>.csv and the move is said on stderr; a torn last line is completed by a newline. With
- * `resume`, the keys of finished rows (status ok, fail, oom, skip) are read for report_has. Dies (exit 1) when the path
+ * `resume`, the keys of finished rows (status ok, fail, oom, skip) are read for rows_has. Dies (exit 1) when the path
  * can't be written. */
-report *report_open(const options *o, const report_info *info, bool resume);
-/* A kept row of this machine and device has the case; one that is `fail` counts in report_close. */
-bool report_has(report *r, const bench_case *c);
-const char *report_run_id(const report *r); /* UTC time and pid: "20261121T090500Z-1234" */
-int report_close(report *r);                /* prints the footer; returns the worst exit code seen */
+row_writer *rows_open(const options *o, const rows_info *info, bool resume);
+/* A kept row of this machine and device has the case; one that is `fail` counts in rows_close. */
+bool rows_has(row_writer *r, const bench_case *c);
+const char *rows_run_id(const row_writer *r); /* UTC time and pid: "20261121T090500Z-1234" */
+int rows_close(row_writer *r);                /* prints the footer; returns the worst exit code seen */
 
-row *row_begin(report *r, const bench_case *c);
+row *row_begin(row_writer *r, const bench_case *c);
 void row_real(row *w, const char *column, double value); /* an unknown column dies: it is a bug. Whole in COLUMN_INT */
 void row_int(row *w, const char *column, int64_t value);
 void row_text(row *w, const char *column, const char *value);

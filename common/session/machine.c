@@ -57,7 +57,7 @@ void machine_slug(const device *d, char *out, unsigned long bytes)
     free(head);
 }
 
-/* ---- the report ---- */
+/* ---- machine.csv ---- */
 
 typedef struct facts {
     FILE *out;

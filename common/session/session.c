@@ -76,7 +76,7 @@ static row_status run_case(session *s, const session_hooks *hooks, const bench_c
     char throttle[128];
     phase_set("%s", case_key(c));
     range_push(case_key(c));
-    row *w = row_begin(s->rep, c);
+    row *w = row_begin(s->rows, c);
     device_state_note(s->dev);
     memory_failed_clear(s->mem);
     memory_peak_reset(s->mem);
@@ -103,7 +103,7 @@ static bool run_cases(session *s, const session_hooks *hooks)
     bool resume = option_flag(s->opt, "resume");
     for (size_t i = 0; i < total; i++) {
         bench_case *c = case_at(s->opt, i);
-        bool there = resume && report_has(s->rep, c);
+        bool there = resume && rows_has(s->rows, c);
         if (resume && s->peers)
             s->peers->share(s->peers->user, &there, sizeof there);
         if (!there) {
@@ -164,17 +164,17 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                                                : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
-    s.rep = report_open(o,
-                        &(report_info){.csv_path = csv,
-                                       .machine = machine,
-                                       .device_name = device_get_info(s.dev)->name,
-                                       .device = option_text(o, "device"),
-                                       .quiet = option_flag(o, "quiet") || !first},
-                        option_flag(o, "resume") && first);
+    s.rows = rows_open(o,
+                       &(rows_info){.csv_path = csv,
+                                    .machine = machine,
+                                    .device_name = device_get_info(s.dev)->name,
+                                    .device = option_text(o, "device"),
+                                    .quiet = option_flag(o, "quiet") || !first},
+                       option_flag(o, "resume") && first);
     watchdog_rows(csv);
     if (csv) {
         char *folder = folder_of(csv);
-        machine_report(s.dev, o, folder, report_run_id(s.rep));
+        machine_report(s.dev, o, folder, rows_run_id(s.rows));
         free(folder);
     }
 
@@ -184,7 +184,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     phase_set("finishing");
     if (hooks->finish)
         hooks->finish(&s);
-    int code = report_close(s.rep);
+    int code = rows_close(s.rows);
     if (csv)
         printf("results: %s\n", csv);
     watchdog_stop();

@@ -23,7 +23,7 @@ typedef struct session {
     const options *opt;
     device *dev;
     memory *mem;
-    report *rep;
+    row_writer *rows;
     timing timing;              /* from --warmup --iters --max-time --timer --l2 */
     const char *results_dir;    /* "results/h200-x1": where this machine's CSVs of other benches are */
     const char *csv_path;       /* of this run; NULL with --csv none, and of ranks other than 0 */

@@ -501,29 +501,29 @@ static void the_right_rank_is_blamed(void **state)
     (void)state;
     char text[2048];
     rank_view v[3] = {at(5, 0, 1), at(5, 0, 1), at(5, 0, 1)};
-    assert_false(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_false(coordinator_stuck(v, 3, 2, text, sizeof text));
     v[1] = at(4, 0, 3); /* did not enqueue what the others wait in */
     v[0].move_age_s = 2.9;
-    assert_false(hub_stuck(v, 3, 2, text, sizeof text)); /* rank 2 gets on */
+    assert_false(coordinator_stuck(v, 3, 2, text, sizeof text)); /* rank 2 gets on */
     v[2].move_age_s = 2.9;
-    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "rank 1 of 3 does not get on, while"));
     v[2].beat_age_s = 2.5; /* does not even run */
-    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "rank 2 of 3 does not run"));
     v[0] = v[1] = v[2] = at(5, 0, 3);
-    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "nor do the others"));
     snprintf(v[2].s.last, sizeof v[2].s.last, "all_reduce #5 of 9 fp32 on c");
-    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "disagree about a collective"));
     assert_non_null(strstr(text, "of 9 fp32"));
     for (int r = 0; r < 3; r++) /* whoever waits for the others is not stuck */
         v[r].s.waiting = r != 1;
-    assert_true(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "rank 1 of 3"));
     v[1].left = true;
-    assert_false(hub_stuck(v, 3, 2, text, sizeof text));
+    assert_false(coordinator_stuck(v, 3, 2, text, sizeof text));
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)

@@ -22,10 +22,10 @@ static void sleep_ms(long ms)
 static int sweep(const char *path, bool resume, long case_ms)
 {
     options *o = sample_options_of("--seq 1:10 --dtype bf16,fp32");
-    report *r = sample_report(o, path, resume);
+    row_writer *r = sample_rows(o, path, resume);
     for (size_t i = 0; i < cases_count(o); i++) {
         bench_case *c = case_at(o, i);
-        if (!report_has(r, c)) {
+        if (!rows_has(r, c)) {
             row *w = row_begin(r, c);
             sleep_ms(case_ms);
             row_real(w, "fwd_ms", (double)case_int(c, "seq"));
@@ -35,7 +35,7 @@ static int sweep(const char *path, bool resume, long case_ms)
         }
         case_free(c);
     }
-    int code = report_close(r);
+    int code = rows_close(r);
     options_free(o);
     return code;
 }

@@ -16,15 +16,15 @@ static void columns_and_values(void **state)
 {
     char *path = folder_path(*state, "deep/er/columns.csv"); /* folders are created */
     options *o = sample_options_of("--seq 128,256 --dtype bf16 --variant fast");
-    report *r = sample_report(o, path, false);
+    row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
     bench_case *c = case_at(o, 1);
     row *w = row_begin(r, c);
     row_state(w, 1980, "power+thermal");
     row_commit(w); /* nothing was measured */
     case_free(c);
-    char *run_id = xstrdup(report_run_id(r));
-    assert_int_equal(report_close(r), 0);
+    char *run_id = xstrdup(rows_run_id(r));
+    assert_int_equal(rows_close(r), 0);
 
     char *text = file_text(path);
     const char *header = "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
@@ -55,7 +55,7 @@ static void numbers(void **state)
 {
     char *path = folder_path(*state, "numbers.csv");
     options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
-    report *r = sample_report(o, path, false);
+    row_writer *r = sample_rows(o, path, false);
     bench_case *c = case_at(o, 0);
     row *w = row_begin(r, c);
     row_real(w, "fwd_ms", -NAN);
@@ -63,7 +63,7 @@ static void numbers(void **state)
     row_int(w, "err_fwd", -3);
     row_commit(w);
     case_free(c);
-    report_close(r);
+    rows_close(r);
     csv *t = csv_read(path);
     assert_string_equal(csv_cell(t, 0, "fwd_ms"), "nan");
     assert_string_equal(csv_cell(t, 0, "peak_bytes"), "137438953472");
@@ -77,14 +77,14 @@ static void status_and_exit_code(void **state)
 {
     char *path = folder_path(*state, "status.csv");
     options *o = sample_options_of("--seq 128,256 --dtype bf16"); /* four rows */
-    report *r = sample_report(o, path, false);
+    row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OOM);
     sample_row(r, o, 1, ROW_SKIP);
-    assert_int_equal(report_close(r), 0);
-    r = sample_report(o, path, false);
+    assert_int_equal(rows_close(r), 0);
+    r = sample_rows(o, path, false);
     sample_row(r, o, 2, ROW_FAIL);
     sample_row(r, o, 3, ROW_OK);
-    assert_int_equal(report_close(r), EXIT_CODE_VERIFY);
+    assert_int_equal(rows_close(r), EXIT_CODE_VERIFY);
 
     csv *t = csv_read(path);
     assert_int_equal(t->rows, 4);
@@ -106,9 +106,9 @@ static void without_a_file(void **state)
 {
     (void)state;
     options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
-    report *r = sample_report(o, NULL, true);
+    row_writer *r = sample_rows(o, NULL, true);
     sample_row(r, o, 0, ROW_OK);
-    assert_int_equal(report_close(r), 0);
+    assert_int_equal(rows_close(r), 0);
     options_free(o);
 }
 
@@ -122,11 +122,11 @@ static char *table_of(void **state, const char *arguments)
         options *o = sample_options_of(arguments);
         if (!freopen(path, "w", stdout))
             _exit(1);
-        report_info info = {NULL, "test-x1", "A GPU", "cpu", false};
-        report *r = report_open(o, &info, false);
+        rows_info info = {NULL, "test-x1", "A GPU", "cpu", false};
+        row_writer *r = rows_open(o, &info, false);
         for (size_t i = 0; i < cases_count(o); i++)
             sample_row(r, o, i, i == 1 ? ROW_OOM : ROW_OK);
-        report_close(r);
+        rows_close(r);
         fflush(stdout);
         _exit(0);
     }
@@ -174,21 +174,21 @@ static void open_below_a_file(void **state)
 {
     char *blocker = folder_path(*state, "blocker"), *path = folder_path(*state, "blocker/x.csv");
     file_write(blocker, "");
-    sample_report(sample_options_of(""), path, false);
+    sample_rows(sample_options_of(""), path, false);
 }
 
 static void unknown_column(void **state)
 {
     (void)state;
     options *o = sample_options_of("");
-    row_real(row_begin(sample_report(o, NULL, false), case_at(o, 0)), "bwd_ms", 1);
+    row_real(row_begin(sample_rows(o, NULL, false), case_at(o, 0)), "bwd_ms", 1);
 }
 
 static void text_in_a_number(void **state)
 {
     (void)state;
     options *o = sample_options_of("");
-    row_text(row_begin(sample_report(o, NULL, false), case_at(o, 0)), "fwd_ms", "1");
+    row_text(row_begin(sample_rows(o, NULL, false), case_at(o, 0)), "fwd_ms", "1");
 }
 
 static void fatal(void **state)

@@ -15,19 +15,19 @@ static void other_columns_are_moved_aside(void **state)
     char *second = folder_path(*state, "other.2.csv");
     options *o = sample_options_of("--seq 1 --dtype bf16 --variant fast");
     file_write(path, "a,b\n1,2\n");
-    report_close(sample_report(o, path, false));
+    rows_close(sample_rows(o, path, false));
     char *text = file_text(first);
     assert_string_equal(text, "a,b\n1,2\n");
     free(text);
     file_write(path, "schema"); /* killed while it wrote the header */
-    report *r = sample_report(o, path, false);
+    row_writer *r = sample_rows(o, path, false);
     text = file_text(second);
     assert_string_equal(text, "schema");
     free(text);
 
     assert_int_equal(unlink(path), 0); /* deleted during the run */
     sample_row(r, o, 0, ROW_OK);
-    report_close(r);
+    rows_close(r);
     csv *t = csv_read(path);
     assert_int_equal(t->rows, 1);
     csv_free(t);
@@ -42,18 +42,18 @@ static void torn_lines(void **state)
 {
     char *path = folder_path(*state, "torn.csv");
     options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
-    report *r = sample_report(o, path, false);
+    row_writer *r = sample_rows(o, path, false);
     sample_row(r, o, 0, ROW_OK);
     char *one = file_text(path);
     sample_row(r, o, 1, ROW_SKIP); /* a quoted reason */
-    report_close(r);
+    rows_close(r);
     char *two = file_text(path);
     for (size_t cut = strlen(one); cut < strlen(two); cut++) {
         char *part = xasprintf("%.*s", (int)cut, two);
         file_write(path, part);
-        r = sample_report(o, path, false);
+        r = sample_rows(o, path, false);
         sample_row(r, o, 2, ROW_OK);
-        report_close(r);
+        rows_close(r);
         csv *t = csv_read(path);
         assert_true(t->rows == 2 || t->rows == 3); /* 3: only the time stamp was cut */
         assert_int_equal(t->dropped, t->rows == 2 && cut > strlen(one));
@@ -70,10 +70,10 @@ static void torn_lines(void **state)
     free(path);
 }
 
-static bool has(report *r, const options *o, size_t index)
+static bool has(row_writer *r, const options *o, size_t index)
 {
     bench_case *c = case_at(o, index);
-    bool result = report_has(r, c);
+    bool result = rows_has(r, c);
     case_free(c);
     return result;
 }
@@ -82,39 +82,39 @@ static void resume(void **state)
 {
     char *path = folder_path(*state, "resume.csv");
     options *o = sample_options_of("--seq 128,256 --dtype bf16");
-    report *r = sample_report(o, path, true); /* nothing to resume from */
+    row_writer *r = sample_rows(o, path, true); /* nothing to resume from */
     sample_row(r, o, 0, ROW_OK);
     sample_row(r, o, 1, ROW_FAIL);
     sample_row(r, o, 2, ROW_OOM);
-    report_close(r);
+    rows_close(r);
 
-    r = sample_report(o, path, false);
+    r = sample_rows(o, path, false);
     assert_false(has(r, o, 0));
-    report_close(r);
-    r = sample_report(o, path, true);
+    rows_close(r);
+    r = sample_rows(o, path, true);
     assert_true(has(r, o, 0) && has(r, o, 2));
     assert_false(has(r, o, 3));
-    assert_int_equal(report_close(r), 0);
-    r = sample_report(o, path, true);
+    assert_int_equal(rows_close(r), 0);
+    r = sample_rows(o, path, true);
     assert_true(has(r, o, 1));
-    assert_int_equal(report_close(r), EXIT_CODE_VERIFY); /* a kept failure is still one */
-    r = sample_report(o, path, false);
+    assert_int_equal(rows_close(r), EXIT_CODE_VERIFY); /* a kept failure is still one */
+    r = sample_rows(o, path, false);
     sample_row(r, o, 1, ROW_OK);
-    report_close(r);
-    r = sample_report(o, path, true);
+    rows_close(r);
+    r = sample_rows(o, path, true);
     assert_true(has(r, o, 1));
-    assert_int_equal(report_close(r), 0); /* the latest row counts */
+    assert_int_equal(rows_close(r), 0); /* the latest row counts */
 
-    report_info info = {path, "test-x1", "GPU", "cuda", true}; /* rows of the CPU are not its own */
-    r = report_open(o, &info, true);
+    rows_info info = {path, "test-x1", "GPU", "cuda", true}; /* rows of the CPU are not its own */
+    r = rows_open(o, &info, true);
     assert_false(has(r, o, 0));
-    report_close(r);
+    rows_close(r);
     options_free(o);
     o = sample_options_of("--seq 256,512 --dtype bf16,fp16"); /* other lists: case by case */
-    r = sample_report(o, path, true);
+    r = sample_rows(o, path, true);
     assert_true(has(r, o, 0)); /* 256 bf16 plain */
     assert_false(has(r, o, 2));
-    report_close(r);
+    rows_close(r);
     options_free(o);
     free(path);
 }
@@ -129,10 +129,10 @@ static void many_writers(void **state)
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
-            report *r = sample_report(o, path, false);
+            row_writer *r = sample_rows(o, path, false);
             for (size_t k = 0; k < EACH; k++)
                 sample_row(r, o, k, ROW_OK);
-            _exit(report_close(r));
+            _exit(rows_close(r));
         }
     }
     int status;

@@ -70,13 +70,13 @@ options *sample_options_of(const char *arguments)
     return o;
 }
 
-report *sample_report(const options *o, const char *path, bool resume)
+row_writer *sample_rows(const options *o, const char *path, bool resume)
 {
-    report_info info = {path, "test-x1", "A, \"quoted\" GPU", "cpu", true};
-    return report_open(o, &info, resume);
+    rows_info info = {path, "test-x1", "A, \"quoted\" GPU", "cpu", true};
+    return rows_open(o, &info, resume);
 }
 
-void sample_row(report *r, const options *o, size_t index, row_status status)
+void sample_row(row_writer *r, const options *o, size_t index, row_status status)
 {
     bench_case *c = case_at(o, index);
     row *w = row_begin(r, c);

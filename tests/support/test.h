@@ -19,10 +19,10 @@ options *sample_parse(const char *arguments, char *msg, size_t msg_bytes);
 
 options *sample_options_of(const char *arguments); /* the same; fails the test when refused */
 
-/* A quiet report of machine test-x1, device cpu, to the CSV at path (NULL: none). */
-report *sample_report(const options *o, const char *path, bool resume);
+/* A quiet writer of rows of machine test-x1, device cpu, to the CSV at path (NULL: none). */
+row_writer *sample_rows(const options *o, const char *path, bool resume);
 /* Writes case `index` with a value in every column, and a reason with commas and quotes when the status is not ok. */
-void sample_row(report *r, const options *o, size_t index, row_status status);
+void sample_row(row_writer *r, const options *o, size_t index, row_status status);
 
 /* The main of a program whose subject this build has not: one test, which is skipped. */
 int skip_program(void);

@@ -87,7 +87,7 @@ static void check_timeline(trainer *t, size_t held_before)
     assert_true(taken >= m.allocated && taken < m.allocated + 20 * 256);
 }
 
-static void memory_timeline(void **state)
+static void memory_history(void **state)
 {
     (void)state;
     for (int i = 0; i < POLICIES; i++)
@@ -186,7 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(callbacks),
-        cmocka_unit_test(memory_timeline),
+        cmocka_unit_test(memory_history),
         cmocka_unit_test(memory_order),
         cmocka_unit_test(refusals),
     };

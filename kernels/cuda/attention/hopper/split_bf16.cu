@@ -11,7 +11,7 @@ namespace
 {
 
 struct split_params {
-    planes_tensor tensor[PLANES_MAX_TENSORS];
+    split_bf16_tensor tensor[SPLIT_BF16_MAX_TENSORS];
     int batch, head_dim;
 };
 
@@ -19,7 +19,7 @@ struct split_params {
 __global__ void split_kernel(const split_params p)
 {
     sm90::let_next_kernel_start();
-    const planes_tensor &t = p.tensor[blockIdx.y];
+    const split_bf16_tensor &t = p.tensor[blockIdx.y];
     /* 32-bit division throughout: a tensor has less than 2^32 units (of 16 bytes) */
     const uint32_t quads = p.head_dim / 4, rows = (uint32_t)p.batch * t.heads * t.seq;
     __nv_bfloat16 *const hi = (__nv_bfloat16 *)t.to, *const lo = hi + (int64_t)rows * p.head_dim;
@@ -40,7 +40,7 @@ __global__ void split_kernel(const split_params p)
 
 } // namespace
 
-sb_status planes_split(const planes_tensor *tensors, int count, int batch, int head_dim, void *stream)
+sb_status split_bf16(const split_bf16_tensor *tensors, int count, int batch, int head_dim, void *stream)
 {
     split_params p = {};
     int64_t most = 0;
@@ -56,12 +56,12 @@ sb_status planes_split(const planes_tensor *tensors, int count, int batch, int h
     return launch_sm90("split into planes", split_kernel, dim3(grid_x, count), 256, 0, 1, (cudaStream_t)stream, p);
 }
 
-size_t planes_bytes(int batch, int heads, int seq, int head_dim)
+size_t split_bf16_bytes(int batch, int heads, int seq, int head_dim)
 {
     return ((size_t)4 * batch * heads * seq * head_dim + 255) / 256 * 256;
 }
 
-sb_tensor planes_view(const planes_tensor *t, int head_dim)
+sb_tensor split_bf16_view(const split_bf16_tensor *t, int head_dim)
 {
     sb_tensor v = {t->to, (int64_t)t->heads * t->seq * head_dim, (int64_t)t->seq * head_dim, head_dim};
     return v;

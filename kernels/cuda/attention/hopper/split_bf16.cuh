@@ -4,19 +4,19 @@
 
 #include "kernels/kernels.h"
 
-enum { PLANES_MAX_TENSORS = 4 };
+enum { SPLIT_BF16_MAX_TENSORS = 4 };
 
 /* A (B, H, S, D) fp32 tensor to bf16 planes [2][B][H][S][D], contiguous. */
-struct planes_tensor {
+struct split_bf16_tensor {
     sb_tensor from;
     void *to;
     int heads, seq;
 };
-/* Up to PLANES_MAX_TENSORS tensors of the same batch and head_dim in one launch. */
-sb_status planes_split(const planes_tensor *tensors, int count, int batch, int head_dim, void *stream);
+/* Up to SPLIT_BF16_MAX_TENSORS tensors of the same batch and head_dim in one launch. */
+sb_status split_bf16(const split_bf16_tensor *tensors, int count, int batch, int head_dim, void *stream);
 /* Bytes of both planes, rounded up to 256. */
-size_t planes_bytes(int batch, int heads, int seq, int head_dim);
+size_t split_bf16_bytes(int batch, int heads, int seq, int head_dim);
 /* The planes as one (2B, H, S, D) tensor, plane p of batch b at index p*B + b. */
-sb_tensor planes_view(const planes_tensor *t, int head_dim);
+sb_tensor split_bf16_view(const split_bf16_tensor *t, int head_dim);
 
 #endif

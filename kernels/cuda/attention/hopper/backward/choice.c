@@ -94,7 +94,7 @@ static double wide_time(const sb_attention *a, const work *w, const int *cluster
     const double start = a->dtype == SB_FP32 ? WIDE_START_FP32 : WIDE_START;
     choice->split = choose_split((int64_t)w->jobs, (int)w->steps, a->causal, start, clusters);
     const int at_once = clusters[choice->split == 8 ? 3 : choice->split / 2];
-    const flash_backward_turns t = {.longest = start + w->steps / choice->split,
+    const flash_backward_order t = {.longest = start + w->steps / choice->split,
                                     .busy = (start * w->jobs + w->sum / choice->split) / at_once,
                                     .hand_over = a->dtype == SB_FP32 ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
                                     .apart = tile_steps(a) / choice->split};
@@ -116,7 +116,7 @@ static double narrow_time(const sb_attention *a, const work *w, int sms)
 static double pair_time(const sb_attention *a, const work *w, int sms, int pairs, flash_backward_choice *choice)
 {
     const double step = pair_step(a->head_dim), wasted = a->causal ? w->jobs * (a->heads / a->heads_kv) : 0;
-    const flash_backward_turns t = {.longest = PAIR_START + step * w->steps,
+    const flash_backward_order t = {.longest = PAIR_START + step * w->steps,
                                     .busy = (PAIR_START * w->jobs + step * (w->sum + wasted)) / sms,
                                     .hand_over = PAIR_HAND_OVER,
                                     .apart = 2 * tile_steps(a)};

@@ -46,8 +46,8 @@ layout plan(const sb_attention *a, int sums)
     l.turn_end = l.turn + aligned(heads * l.blocks * sums * 2 * 4);
     l.bytes = l.turn_end;
     if (a->dtype == SB_FP32) {
-        const size_t q = planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
-                     k = planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
+        const size_t q = split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
+                     k = split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
         l.planes[0] = l.bytes, l.planes[1] = l.planes[0] + q, l.planes[2] = l.planes[1] + k;
         l.planes[3] = l.planes[2] + k;
         l.bytes = l.planes[3] + q;
@@ -238,13 +238,13 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
                                    : dispatch<__half, 1>(ctx, a, c, l, in, s);
     }
     char *const w = (char *)a->workspace;
-    const planes_tensor t[4] = {{a->q, w + l.planes[0], a->heads, a->seq_q},
-                                {a->k, w + l.planes[1], a->heads_kv, a->seq_k},
-                                {a->v, w + l.planes[2], a->heads_kv, a->seq_k},
-                                {a->d_o, w + l.planes[3], a->heads, a->seq_q}};
-    if ((st = planes_split(t, 4, a->batch, a->head_dim, stream)))
+    const split_bf16_tensor t[4] = {{a->q, w + l.planes[0], a->heads, a->seq_q},
+                                    {a->k, w + l.planes[1], a->heads_kv, a->seq_k},
+                                    {a->v, w + l.planes[2], a->heads_kv, a->seq_k},
+                                    {a->d_o, w + l.planes[3], a->heads, a->seq_q}};
+    if ((st = split_bf16(t, 4, a->batch, a->head_dim, stream)))
         return st;
-    const sb_tensor in[4] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
-                             planes_view(&t[2], a->head_dim), planes_view(&t[3], a->head_dim)};
+    const sb_tensor in[4] = {split_bf16_view(&t[0], a->head_dim), split_bf16_view(&t[1], a->head_dim),
+                             split_bf16_view(&t[2], a->head_dim), split_bf16_view(&t[3], a->head_dim)};
     return dispatch<__nv_bfloat16, 2>(ctx, a, c, l, in, s);
 }

@@ -27,14 +27,14 @@ static double late(double hand_over, double apart, int row, int n)
 
 /* What the pass after needs for n sums of all adders but the first `before`: when causal, these see no query block before
  * their diagonal, and the first blocks after it have fewer than n. */
-static double read_sums(const flash_backward_turns *t, int before, int n)
+static double read_sums(const flash_backward_order *t, int before, int n)
 {
     return t->read * (t->apart > 0 ? (double)n * (t->adders - before - (n - 1) / 2.0) / t->adders : n);
 }
 
 /* All start at the last query. The last of a row is late by a hand-over for each before it, but if causal also shorter. With a
  * sum for each adder there are no turns. */
-static double start_together(const flash_backward_turns *t, int n)
+static double start_together(const flash_backward_order *t, int n)
 {
     const double read = read_sums(t, 0, n);
     if (n == t->adders)
@@ -46,18 +46,18 @@ static double start_together(const flash_backward_turns *t, int n)
 
 /* The first row starts at the diagonal, its last adder first, and so each is `apart` behind the one before it. The others
  * start as these end, again `apart`. What n sums of the first row add to the time... */
-static double start_apart(const flash_backward_turns *t, int n)
+static double start_apart(const flash_backward_order *t, int n)
 {
     return late(t->hand_over + TURN_JITTER, t->apart, t->row, n) + read_sums(t, 0, n);
 }
 /* ... and n of the others. */
-static double follow_apart(const flash_backward_turns *t, int n)
+static double follow_apart(const flash_backward_order *t, int n)
 {
     return late(t->hand_over + TURN_JITTER, t->apart, t->adders - t->row, n) + read_sums(t, t->row, n);
 }
 
 /* The best number of sums up to `most` for this many adders, of about equal ones the smallest, and its time. */
-static double fewest_steps(const flash_backward_turns *t, double (*steps)(const flash_backward_turns *, int),
+static double fewest_steps(const flash_backward_order *t, double (*steps)(const flash_backward_order *, int),
                            int adders, int most, int *sums)
 {
     double best = INFINITY;
@@ -83,7 +83,7 @@ static int most_apart(const sb_attention *a, flash_backward_kernel kernel)
 /* The time with turns and the pass after, which is a step and reads at about 3 TB/s: in the time of a step 220 query blocks of
  * 32 KB, fp32 660 of 16 KB. Only problems that would need several sums anyway start apart: one of 16 heads and S 4096 loses 8 %
  * by it. */
-double flash_backward_take_turns(const sb_attention *a, flash_backward_turns t, int at_once,
+double flash_backward_take_turns(const sb_attention *a, flash_backward_order t, int at_once,
                                  flash_backward_choice *choice)
 {
     const int64_t most_bytes = 64 << 20;

@@ -130,8 +130,8 @@ extern "C" size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attenti
     (void)ctx;
     if (a->dtype != SB_FP32)
         return 0;
-    return planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim) +
-           2 * planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
+    return split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim) +
+           2 * split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
 }
 
 extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -145,14 +145,14 @@ extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, 
     if (room)
         return room;
     char *w = (char *)a->workspace;
-    planes_tensor t[3] = {
+    split_bf16_tensor t[3] = {
         {a->q, w, a->heads, a->seq_q}, {a->k, 0, a->heads_kv, a->seq_k}, {a->v, 0, a->heads_kv, a->seq_k}};
-    t[1].to = w += planes_bytes(a->batch, a->heads, a->seq_q, a->head_dim);
-    t[2].to = w + planes_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
-    const sb_status st = planes_split(t, 3, a->batch, a->head_dim, stream);
+    t[1].to = w += split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim);
+    t[2].to = w + split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
+    const sb_status st = split_bf16(t, 3, a->batch, a->head_dim, stream);
     if (st)
         return st;
-    const sb_tensor in[3] = {planes_view(&t[0], a->head_dim), planes_view(&t[1], a->head_dim),
-                             planes_view(&t[2], a->head_dim)};
+    const sb_tensor in[3] = {split_bf16_view(&t[0], a->head_dim), split_bf16_view(&t[1], a->head_dim),
+                             split_bf16_view(&t[2], a->head_dim)};
     return run(ctx, a, in, s);
 }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Builds stepbench; `make help` prints the lines that start with two hashes.
 #
 # Objects, probe results and test programs go to $(BUILD). The benches and libstepbench.so land in the project's root,

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Sets up, builds, runs every bench, draws the figures and writes the report of this machine; ./run_all.sh --help.
 set -u
 cd "$(dirname "$0")" || exit 1
@@ -108,7 +109,7 @@ while [ $# -gt 0 ]; do
         --small) small=1 ;;
         --list)
             for name in "${benches[@]}"; do # its question is the first paragraph of its header comment
-                printf '%-12s %s\n' "$name" "$(sed -n '/^ \*$/q; s|^/\* bench_[a-z_0-9]*: *||; s|^ \* *||; p' \
+                printf '%-12s %s\n' "$name" "$(sed -n '1d; /^ \*$/q; s|^/\* bench_[a-z_0-9]*: *||; s|^ \* *||; p' \
                     "bench/bench_$name.c" | paste -sd ' ')"
             done
             exit 0

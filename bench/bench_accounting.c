@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_accounting: what do memory and communication of parallel training come to, on paper, step by step?
  *
  * The `communication_accounting` problem of Stanford's CS336, assignment 2, with every step of its derivation, the

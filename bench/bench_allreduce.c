@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_allreduce: how long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?
  *
  * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1 GB on

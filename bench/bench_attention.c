@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_attention: what does attention cost when it is written naively, and what of it goes away when it is fused?
  *
  * The `pytorch_attention` problem of Stanford's CS336, assignment 2: batch 8, one head, 100 forward and 100 backward

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_ddp_bucketed: which size of buckets hides communication best, and does a model of buckets predict it?
  *
  * The `ddp_bucketed_benchmarking` problem of Stanford's CS336, assignment 2: gradients travel in buckets of 1, 10,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_ddp_flat: what does it save to sum all gradients in one call?
  *
  * The `minimal_ddp_flat_benchmarking` problem of Stanford's CS336, assignment 2: one all-reduce over all gradients

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_ddp_naive: what does data parallelism cost that sums each gradient after backward?
  *
  * The `naive_ddp_benchmarking` problem of Stanford's CS336, assignment 2: xl on one node with two GPUs, an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_ddp_overlap: how much of communication hides when each gradient is sent as soon as it is ready?
  *
  * The `ddp_overlap_individual_parameters_benchmarking` problem of Stanford's CS336, assignment 2: an all-reduce for

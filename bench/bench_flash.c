@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_flash: how fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?
  *
  * The `flash_benchmarking` problem of Stanford's CS336, assignment 2 (batch 1, causal, S 128..65536, D 16..128), and

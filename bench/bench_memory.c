@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_memory: where does every byte of a forward and of a whole training step go?
  *
  * The `memory_profiling` problem of Stanford's CS336, assignment 2: the 2.7b model at contexts 128, 256 and 512, forward

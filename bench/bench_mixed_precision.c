@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_mixed_precision: what does low precision cost in accuracy and give in speed, and where does autocast stay fp32?
  *
  * The mixed-precision problems of Stanford's CS336, assignment 2, answered in numbers by ops that ran on the device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_roofline: what is the most this machine can do? The measured ceilings that other benches take their share of:
  * matrix products by dtype and size, copies inside memory and between GPUs, and what starting a kernel costs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_transformer: how long does a training step of a whole transformer take, and what share of the GPU does it use?
  *
  * The `benchmarking_script` problem of Stanford's CS336, assignment 2: five sizes, contexts of 128 to 1024 tokens, batch

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_zero1: what do memory and a step become when each rank holds a part of the optimizer's state?
  *
  * The `optimizer_state_sharding_accounting` problem of Stanford's CS336, assignment 2: (a) memory after

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Stands in for kernels/cuda/ in a build without CUDA. */
 #include "kernels/internal.h"
 #include "kernels/peer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What both backends share: error messages, argument checks, and the meaning of an sb_attention. Not part of the API. */
 #ifndef STEPBENCH_KERNELS_INTERNAL_H
 #define STEPBENCH_KERNELS_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The C API of the kernels: one table of ops, filled once for CUDA and once for the CPU.
  *
  * Plain C, no CUDA header needed. Every op takes a context and a stream, returns a status, never exits and never

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sizes and argument checks of the all-reduce between peers, which need no GPU; see peer.h. */
 #include "kernels/peer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* All-reduce of small tensors between GPUs of one host that reach each other's memory, without a library: every rank
  * stores packets that carry their own flag (the idea of NCCL's low-latency protocol) into mailboxes of the others, and
  * polls its own. One-shot: everyone sends everything to everyone, and adds up. Two-shot: rank j adds up slice j and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where a packet of an all-reduce between peers lies, and when its place may be written again; see peer.h. The kernels
  * and the host's emulation of them (tests/comm/test_peer.c) share this arithmetic.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Status codes, the message behind the last error of a thread, and the argument checks that every backend shares. */
 #include "kernels/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The argument checks of the matmul with SwiGLU: see train_check.h. */
 #include "kernels/train_check.h"
 

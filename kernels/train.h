@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Ops of a transformer's training step, beside attention. Part of the API: kernels.h includes it.
  *
  * Rows are tokens (T = batch x seq), row-major, columns contiguous; d = d_model, F = d_ff, V = vocabulary.

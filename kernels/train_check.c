@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Argument checks of the training ops: see train_check.h. */
 #include "kernels/train_check.h"
 

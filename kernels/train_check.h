@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The argument checks of the training ops that no device is needed for: shapes, dtypes, leading dimensions, pointers
  * that must be given, constants out of range, aliases that cannot work. Each returns SB_OK, or SB_INVALID with a
  * sentence for sb_last_message that begins with the op's name. Alignment is the CUDA backend's own matter. Not part of

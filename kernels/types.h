@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What every op of the API speaks of: status, dtypes, strided tensors, the context. */
 #ifndef STEPBENCH_KERNELS_TYPES_H
 #define STEPBENCH_KERNELS_TYPES_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Draws every figure of a machine: plots/draw.sh RESULTS_DIR [OUT_DIR]. Reads RESULTS_DIR/bench_*.csv, writes .svg and
 # .png to OUT_DIR, by default plots/<name of RESULTS_DIR>/. REPORT is the report program, by default build/report.
 set -eu

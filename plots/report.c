@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report: a machine's CSV as report.md, as the README's table, and as the tidy CSV that the figures are drawn from. */
 #include <errno.h>
 #include <stdlib.h>

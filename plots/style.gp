@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What all figures share. Reads W and H (pixels), format ("svg" or "png"), output, title, caption, and of figures over
 # the sequence length seqs (the lengths, ascending) and tics_fit (how many of them have room on the axis).
 set encoding utf8

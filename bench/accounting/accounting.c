@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the questions of bench_accounting share; see accounting.h. */
 #include "bench/accounting/accounting.h"
 

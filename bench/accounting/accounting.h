@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of bench_accounting share: a row being computed, its derivation line by line, and texts of numbers. */
 #ifndef STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 #define STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Parts (c) and (d) of communication_accounting: from which batch on a block of FSDP and tensor parallelism is bound by
  * compute, and what each way to lower that batch is worth. */
 #include "bench/accounting/accounting.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data parallelism of GPUs: tokens that hide the gradients' all-reduce, the best bucket, and memory and traffic of DDP,
  * ZeRO and FSDP. */
 #include "bench/accounting/accounting.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rates C and W that bench_accounting divides by: those of the options, or what other benches stored of this
  * machine. C is the best bf16 matrix product of bench_roofline. W is the best bus bandwidth of the newest run of
  * bench_allreduce, else the slowest pair of the newest GPU-to-GPU copies of bench_roofline: a ring is no faster. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One attention problem: setup, one step, timing. See case.h. */
 #include "bench/attention/case.h"
 

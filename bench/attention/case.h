@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the attention benches share: one attention problem on the device, set up, run once, verified against the fp64
  * oracle and timed. A bench adds its options, its columns and what it derives from the times. */
 #ifndef STEPBENCH_BENCH_ATTENTION_CASE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Checks the attention benches' outputs against the fp64 oracle on sampled rows. See verify.h. */
 #include "bench/attention/verify.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The check of an attention case: rows of its outputs against the fp64 oracle. */
 #ifndef STEPBENCH_BENCH_ATTENTION_VERIFY_H
 #define STEPBENCH_BENCH_ATTENTION_VERIFY_H

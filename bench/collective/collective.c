@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A case of bench_allreduce: what the ranks agree on, verification, and the statistics over ranks. */
 #include "bench/collective/collective.h"
 

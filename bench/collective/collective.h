@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One case of bench_allreduce on one rank: its buffers, its data, its op, its clock. What is agreed between ranks is in
  * collective.c; nothing else of it knows the others. */
 #ifndef STEPBENCH_BENCH_COLLECTIVE_COLLECTIVE_H

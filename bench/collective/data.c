@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the ranks put in and what must come out. Input i of rank r is a small whole number out of a table of
  * COLLECTIVE_PERIOD of them, so that results are compared block by block with the bits they must have. */
 #include <stdlib.h>

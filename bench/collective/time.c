@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The clock of a collective. A sample starts behind a barrier, so that no rank's lateness counts as the op's time, and
  * is one call, or as many back to back as last a millisecond: on a GPU events around them on the stream; on a CPU the
  * host's clock. A graph of them is replayed twice and the second time counts, whose launch is then hidden behind the

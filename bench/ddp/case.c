@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options of a case of data parallelism, and what its ranks agree on; see ddp.h. */
 #include "bench/ddp/ddp.h"
 

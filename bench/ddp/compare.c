@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the ranks came to in the check, against one rank that did everything itself; see ddp.h. */
 #include <math.h>
 #include <stdio.h>

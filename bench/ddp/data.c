@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What goes into a rank's model and what comes out of it: tokens, checksums; see ddp.h. */
 #include <stdlib.h>
 #include <string.h>

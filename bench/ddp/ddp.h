@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the benches of data parallelism share: they are one driver, and differ by their variants and by defaults of
  * options. A case is a model, a number of ranks and a strategy of common/parallel/parallel.h (its variant). It is
  * checked on a slice (verify.c), then timed (time.c) with its own twin, which does the same without

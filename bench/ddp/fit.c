@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The model of buckets: what an all-reduce costs per call and per byte on these ranks, fitted to measurements of this
  * run, and what that predicts for a case; see ddp.h and formulas/accounting.h. */
 #include <math.h>

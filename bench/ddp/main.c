@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main of the benches of data parallelism, and one case from its options to its row; see ddp.h. */
 #include <stdlib.h>
 #include <string.h>

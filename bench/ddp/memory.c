@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a rank holds of a model with its state whole or in parts: by the trainer's own accounting, and by the formula.
  * Everything is taken at the start here; the three points are those of a framework that takes gradients and state when
  * they are first wanted. */

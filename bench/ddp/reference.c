@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a slice must come to: one rank computes the batches of all ranks one after another, adds up their gradients
  * in the order of ranks in fp32, and updates everything itself. It knows neither communicators nor strategies.
  *

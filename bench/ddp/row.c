@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The row of a case: statistics over steps, differences between step and twin, rates; see ddp.h. */
 #include <math.h>
 #include <stdio.h>

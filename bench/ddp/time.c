@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Timing of a case: blocks of steps back to back, of the case and of its twin without communication by turns; a few
  * steps one by one for the phases; the collectives and AdamW alone. See ddp.h.
  *

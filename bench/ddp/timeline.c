@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A recorded step of a case: what ran when on which stream of each rank, as files to draw and as how much of the
  * communication ran beside compute; see ddp.h and common/profile/timeline.h. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The check of a case before it is timed, on a slice of its model: the sums of gradients and three updates on all
  * its ranks against one rank that does everything itself (reference.c), and the ranks against each other; see
  * ddp.h. The ranks start from different parameters, so that what makes them equal is checked, too. */

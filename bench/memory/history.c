@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Who holds what when; see history.h. */
 #include "bench/memory/history.h"
 

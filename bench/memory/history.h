@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The memory of a trainer's step as a list of allocations and releases: what lies outside the arena, then the events of
  * the arena's plan; what is held after each of them; and the files that show it. */
 #ifndef STEPBENCH_BENCH_MEMORY_HISTORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What was held next to what was predicted, as columns; see row.h. */
 #include "bench/memory/row.h"
 

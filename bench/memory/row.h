@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The columns of bench_memory that a timeline and the closed form give. */
 #ifndef STEPBENCH_BENCH_MEMORY_ROW_H
 #define STEPBENCH_BENCH_MEMORY_ROW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Small ops on tensors of any dtype; see mixed.h. */
 #include "bench/mixed/mixed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of bench_mixed_precision share: a row being measured, and small ops on tensors of any dtype. */
 #ifndef STEPBENCH_BENCH_MIXED_MIXED_H
 #define STEPBENCH_BENCH_MIXED_MIXED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The benchmarking_mixed_precision problem, part (b), in numbers: how do RMSNorm and LayerNorm come out when their
  * statistics are not fp32? The norm runs as an eager framework's pieces, each of which stores its result in the dtype
  * of the statistics: squares, their mean, mean + eps, the reciprocal root. `own` sums in fp32 inside one kernel, as

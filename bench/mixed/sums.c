@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The mixed_precision_accumulation problem: the same number added n times, with the sum and the addend in several
  * dtypes. Every addition is an op of its own on one-element tensors, as `s += x` is in an eager framework, so that the
  * sum is rounded to its dtype each time. Step i reads element i of a trace and writes element i + 1, and the whole

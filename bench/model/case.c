@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options of a case as a trainer's, and the context and the trainer that a case runs on; see case.h. */
 #include "bench/model/case.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the benches of the whole model share: their options, how a case becomes a trainer, and the check of a case
  * before it is timed. */
 #ifndef STEPBENCH_BENCH_MODEL_CASE_H

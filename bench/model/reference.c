@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Running the reference step and keeping its tensors on the host; see reference.h. */
 #include "bench/model/reference.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The plain fp32 step that a slice of a model is compared with; of verify.c alone. */
 #ifndef STEPBENCH_BENCH_MODEL_REFERENCE_H
 #define STEPBENCH_BENCH_MODEL_REFERENCE_H

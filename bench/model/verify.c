@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see case.h.
  * Both have the same parameters and tokens, which depend on the seed alone. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Copies inside a device's memory and between GPUs; see roofline.h. */
 #include "bench/roofline/roofline.h"
 

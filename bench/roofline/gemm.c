@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Matrix products: checked against fp64, then timed; see roofline.h. */
 #include "bench/roofline/roofline.h"
 

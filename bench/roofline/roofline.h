@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of bench_roofline share: its state, timing into a row, matrix products and copies. */
 #ifndef STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
 #define STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # usage: check_ptxas.sh spill_free.txt ptxas-log...
 # Fails when a kernel listed in spill_free.txt spills registers, when a listed pattern names no kernel, or when ptxas
 # serialized the wgmma pipeline of a Hopper kernel (its "Potential Performance Loss" warnings).

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # The rules of the tree that a grep can check; prints every breach as file:line. Ends with "lint: N rules hold" or exit 1.
 # From the environment: CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
 set -u

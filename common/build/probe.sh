@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # usage: probe.sh --inputs FILE    writes what the answers depend on; FILE is touched only when that has changed
 #        probe.sh BUILD            finds each tool and library by compiling and linking a tiny program, each alone
 # The second form writes BUILD/config.mk (for make), BUILD/config.h (HAVE_...) and BUILD/config.txt, and prints the last.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # usage: run_gpu_tests.sh --gpu-present    exits 77 with one sentence when there is no GPU
 #        run_gpu_tests.sh program...      runs each GPU test program, then its --small form under compute-sanitizer's
 #                                         memcheck and racecheck; ends with the plain line "N passed, N failed"

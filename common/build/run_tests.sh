@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # usage: run_tests.sh LOG_FOLDER [lint] cmocka-program...
 # Runs every program, prints a line for each and the whole output of those that fail, and ends with the plain line
 # "N passed, N failed" (", N skipped"). A program that dies, or hangs for ten minutes, counts as one failed test.

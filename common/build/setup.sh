@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # Installs the Debian packages that stepbench builds with, as far as they are missing and this user may; otherwise
 # prints the one command to type. Never fails: the build says what it can't do without. SETUP=0 turns it off.
 set -u

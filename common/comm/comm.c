@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The front of the communicators: checks, numbers and names each op, and hands it to the backend; see comm.h. */
 #include "common/comm/comm.h"
 

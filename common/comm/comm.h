@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Collectives between ranks on a stream: NCCL between GPUs, Gloo between CPUs. An op is enqueued and returns at once;
  * what the stream runs after it sees its result. Streams are cudaStream_t, or cpu_stream (NULL: the calling thread runs
  * the op itself). Ops of one communicator must be enqueued in the same order, with the same arguments, on all its ranks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Collectives between CPUs: Gloo's calls block, so a stream's worker makes them. */
 #ifdef HAVE_GLOO
 #include <pthread.h>

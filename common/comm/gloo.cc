@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 // Gloo behind a C face: connecting all ranks, and each op as one blocking call. Errors come back as sentences, never as
 // exceptions. Gloo has no reduce-scatter of this kind, so there is a ring here: after n-1 steps, in each of which a
 // rank passes a partial sum to the right and adds its own part to the one from the left, slice r is whole at rank r.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a backend of comm.h fills in; only common/dist/comm*.c and gloo.cc include it. */
 #ifndef STEPBENCH_COMM_INTERNAL_H
 #define STEPBENCH_COMM_INTERNAL_H

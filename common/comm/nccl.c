@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Collectives between GPUs by NCCL. Communicators are blocking: non-blocking ones start a thread for each op, which
  * takes ten times as long as a small op itself, and can't be captured in a graph. A rank that hangs inside the library
  * does not get on, which the coordinator sees; then the watcher's thread, which calls no NCCL function that waits, ends the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The mailboxes of ranks that reach each other's memory; see peer.h. */
 #include "common/comm/peer.h"
 

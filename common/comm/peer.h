@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Our own all-reduce between GPUs of one host, for small tensors: see kernels/peer.h. What is here opens the mailboxes of
  * the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job ends. */
 #ifndef STEPBENCH_COMM_PEER_H

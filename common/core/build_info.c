@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The facts the Makefile passes in; see build_info.h. */
 #include "common/core/build_info.h"
 

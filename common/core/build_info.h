@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What this binary was built from. The Makefile passes STEPBENCH_COMMIT and STEPBENCH_COMPILER (string literals) and
  * STEPBENCH_DIRTY (0 or 1) to build_info.c alone, so that a new commit recompiles one file. */
 #ifndef STEPBENCH_CORE_BUILD_INFO_H

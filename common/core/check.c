@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker; definitions of the measures in check.h. A measure that is NaN stays NaN and fails: every test asks for
  * measured <= bound, never for the opposite. */
 #include "common/core/check.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker: does `got` equal `ref` within the bound of its precision? NaN and Inf never pass where the reference is
  * finite. Compiled without any fast-math flag (a build check sees to it). */
 #ifndef STEPBENCH_CORE_CHECK_H

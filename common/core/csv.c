@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RFC-4180 reader: one pass over the whole file, cells unquoted in place. */
 #include "common/core/csv.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reading RFC-4180 CSV with '#' comment lines: used by --resume, the report and the tests. */
 #ifndef STEPBENCH_CORE_CSV_H
 #define STEPBENCH_CORE_CSV_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Messages, exit codes and the current phase; see error.h. */
 #include "common/core/error.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Exit codes, and the one way to stop with a message. No function here touches a device. */
 #ifndef STEPBENCH_CORE_ERROR_H
 #define STEPBENCH_CORE_ERROR_H

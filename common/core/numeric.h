@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* 16-bit floats on the host, round to nearest even, NaN kept; tf32 rounding; fp32 in two 16-bit halves. By integer
  * arithmetic, so that every compiler gives the same bits; inline, so that loops over them become vector code. */
 #ifndef STEPBENCH_CORE_NUMERIC_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Philox4x32-10 and what is drawn from it; the mapping of draws to counters is in rng.h. */
 #include "common/core/rng.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Counter-based random numbers: element i of stream (seed, tensor) does not depend on order, so that host and device
  * and any subset of cases draw the same data. Philox4x32-10 (Salmon et al., SC 2011, "Parallel random numbers: as easy
  * as 1, 2, 3").

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Statistics of samples; definitions in stats.h. */
 #include "common/core/stats.h"
 

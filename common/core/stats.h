@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Statistics of samples. Quantiles are nearest rank: the smallest x with at least p*n samples <= x. */
 #ifndef STEPBENCH_CORE_STATS_H
 #define STEPBENCH_CORE_STATS_H

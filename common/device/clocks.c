@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* NVML by dlopen; see clocks.h. Prototypes are those of NVML's stable C interface (nvml.h of any CUDA toolkit). */
 #include "common/device/clocks.h"
 

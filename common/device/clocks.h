@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sensors of NVIDIA GPUs through NVML, which is opened at run time: neither its header nor its library is needed to
  * build, and where it is missing every reading is unknown. */
 #ifndef STEPBENCH_DEVICE_CLOCKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU as a device: host memory, no stream, and events that are readings of the host's clock. */
 #include "common/device/internal.h"
 

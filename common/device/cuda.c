@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A GPU as a device, through the CUDA runtime's C interface. Without HAVE_CUDA this file is empty. */
 #ifdef HAVE_CUDA
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The front of the device table: is there a GPU, opening, and calls through the table. */
 #include "common/device/device.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One device behind one table: CUDA or the CPU. Knows memory, streams, events and clocks, no numerics.
  * On the CPU a stream is NULL and every call is synchronous. */
 #ifndef STEPBENCH_DEVICE_DEVICE_H

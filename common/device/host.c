@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Facts about the host from /proc and /sys; see host.h. */
 #include "common/device/host.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Facts about the host: its processor and memory. */
 #ifndef STEPBENCH_DEVICE_HOST_H
 #define STEPBENCH_DEVICE_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a kind of device fills in. Only device.c, device_<kind>.c and session/machine.c know this. */
 #ifndef STEPBENCH_DEVICE_INTERNAL_H
 #define STEPBENCH_DEVICE_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Blocks of device memory with tags; see memory.h. Sizes are rounded up to 256 bytes and counted so. Released blocks
  * are kept for an equal request but not counted: they go back to the device as soon as it has no other memory. */
 #include "common/device/memory.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Device memory with every byte accounted: current and peak of what this program holds. */
 #ifndef STEPBENCH_DEVICE_MEMORY_H
 #define STEPBENCH_DEVICE_MEMORY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Closed forms of memory and communication; see accounting.h. */
 #include "common/formulas/accounting.h"
 

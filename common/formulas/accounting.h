@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Accounting of memory and communication in data, tensor and optimizer parallelism: closed forms, no device.
  *
  * The first part answers `communication_accounting` of CS336, assignment 2, in the notation of "How to Scale Your

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FLOPs and bytes; the only place that computes them. */
 #include "common/formulas/attention.h"
 

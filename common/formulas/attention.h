@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The one place that computes FLOPs and bytes. Units in the names; every formula is in the README. */
 #ifndef STEPBENCH_FORMULAS_ATTENTION_H
 #define STEPBENCH_FORMULAS_ATTENTION_H

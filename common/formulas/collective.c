@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bandwidth of collectives; see collective.h. */
 #include "common/formulas/collective.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bandwidth of collectives, in the convention of nccl-tests, so that numbers compare: algbw is the size over the time,
  * busbw the same times a factor that makes it the rate of each rank's link in each direction for the best algorithm
  * without help of the network's switches, whatever the number of ranks. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The worst moments of a step; see memory.h. Each function below goes through the ops of one part of a step and
  * says, as sums of tensors, what is held while the op runs; the largest of them is the peak. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bytes of a transformer's training step, in closed form: what is held at its worst moments, and by what. Derived from
  * shapes and from what each op reads and writes, not from the planner of common/model, which it checks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The worst moments of backward; see memory.c. The chain of gradients of activations goes down the blocks, weight
  * gradients stay to the end of the step, and with overlap what they are made of stays until their stream has read it. */
 #include "common/formulas/memory_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the two files of the closed form share: the tensors of a block, and the moments at which something is held. Not
  * part of the API. */
 #ifndef STEPBENCH_FORMULAS_MEMORY_INTERNAL_H

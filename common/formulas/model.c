@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FLOPs of a transformer's step and the peaks they are compared with; see model.h. */
 #include "common/formulas/model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FLOPs and bytes of a transformer's training step: what MFU and HFU are computed from. The model is that of
  * common/model/config.h: four attention matrices, a SwiGLU of three, an untied head, no biases; d is d_model, kv is
  * heads_kv times head_dim, F d_ff, L layers, V vocab, S seq and T = batch S tokens.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Framing on a non-blocking socket; see control.h. */
 #include "common/launch/control.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Messages of the control channel, over any stream socket: a head, then bytes. Ranks talk to the coordinator only, so every
  * channel has a rank at one end and the coordinator at the other. All hosts are little-endian and run the same binary. */
 #ifndef STEPBENCH_LAUNCH_CONTROL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The coordinator: joining, exchanging, watching, ending; see coordinator.h. One loop over non-blocking channels, so that a rank that
  * is stopped or slow to read holds up nobody. */
 #include "common/launch/coordinator_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The coordinator of a job: the one place that knows all ranks. It lets them join, exchanges small data between them, watches
  * that they live and get on, and ends all of them when one can't. It runs in the launcher, which is no rank, or on a
  * thread of rank 0 where somebody else (mpirun, srun, torchrun) started the ranks. */

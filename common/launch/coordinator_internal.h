@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of coordinator.h share; no other file includes it. */
 #ifndef STEPBENCH_LAUNCH_COORDINATOR_INTERNAL_H
 #define STEPBENCH_LAUNCH_COORDINATOR_INTERNAL_H

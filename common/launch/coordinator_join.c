@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Joining a job: ranks say who they are, and all must agree on what they run; see coordinator.h. */
 #include <stdio.h>
 #include <stdlib.h>

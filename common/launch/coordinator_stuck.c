@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Does the job stand still, and which rank is to blame? See coordinator.h. It does when one rank's process does not run, or when
  * none gets on but those that wait for the others; a single rank that works for long holds up nobody but itself. Most
  * ranks of a job that stands still wait for one another: to blame is one that does not run, else the one that has

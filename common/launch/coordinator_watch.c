@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Watching the ranks of a job: what each is doing, since when it has not got on, and whether the job stands still. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rank discovery; see env.h. */
 #include "common/launch/env.h"
 

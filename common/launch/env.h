@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Who started this process, and which rank is it? Read from the environment alone, in this order: our own launcher,
  * torchrun (RANK, WORLD_SIZE), Open MPI, PMI (MPICH, Intel MPI), a Slurm step; else nobody: then this process starts the
  * ranks. None of these libraries is needed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of launch.h share; no other file includes it. */
 #ifndef STEPBENCH_LAUNCH_INTERNAL_H
 #define STEPBENCH_LAUNCH_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Becoming a rank of a job and leaving it: the control channel, saying hello, and the coordinator where it is rank 0's. */
 #include <errno.h>
 #include <fcntl.h>

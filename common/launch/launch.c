@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A rank's exchanges with the others, its status and its failures; see launch.h. */
 #include "common/launch/launch.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Several processes as the ranks of one job. The same binary starts them itself, one for each GPU (./bench_x --ranks 4),
  * or is started by mpirun, srun, torchrun or by hand, on one host or several; env.h says how it knows. Every rank
  * runs the same cases in the same order; rank 0 writes the rows.

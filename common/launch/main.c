@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main of a bench of several ranks: starts them, or is one of them; see launch.h. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A rank's status in shared memory; see status.h. */
 #include "common/launch/status.h"
 

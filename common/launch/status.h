@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a rank is doing, for whoever watches it: its phase, its last collective, and counters that move with it. Ranks
  * that were started here keep it in memory shared with the launcher, so that it can be read even when the rank is
  * stopped or dead; others send it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The way to rank 0 by TCP, where somebody else started the ranks. */
 #include <errno.h>
 #include <netdb.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The thread that watches in every rank: it reads the control channel, says that the rank lives and what it does, and
  * ends the process when the coordinator says so or is gone. */
 #include <poll.h>

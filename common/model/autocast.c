@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The engine: tensors, the choice of dtypes, the tape and its way back; see autocast.h. What each op computes is in
  * autocast_ops.c. */
 #include "common/model/autocast_internal.h"

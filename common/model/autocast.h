@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Automatic mixed precision as an eager framework does it: parameters stay fp32, and each op chooses by its kind in
  * which dtype it runs. Tensors know their dtype, casts are tensors of their own, and backward walks what forward did.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the two files of the autocast engine share. */
 #ifndef STEPBENCH_MODEL_AUTOCAST_INTERNAL_H
 #define STEPBENCH_MODEL_AUTOCAST_INTERNAL_H

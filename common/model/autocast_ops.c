@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Forward and backward of each op of the autocast engine, as launches of the ops in the table; see autocast.h. */
 #include "common/model/autocast_internal.h"
 

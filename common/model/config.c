@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The named models and what their dimensions say. The sizes of 2025 are those of CS336's assignment 2; xl-2026 is the
  * xl of 2026, with the dimensions that 2025 called 2.7b. */
 #include "common/model/config.h"

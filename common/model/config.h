@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The transformer of CS336: pre-norm RMSNorm, RoPE, causal multi-head attention, SwiGLU with three matrices, an untied
  * head and no biases. Its dimensions, named sizes and exact parameter count. */
 #ifndef STEPBENCH_MODEL_CONFIG_H

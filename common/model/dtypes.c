@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Names and host arrays of the dtypes; see dtypes.h. */
 #include "common/model/dtypes.h"
 

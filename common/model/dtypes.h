@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The dtypes of tensors on the host: their names, rounding to one, and arrays of floats to and from its memory. */
 #ifndef STEPBENCH_MODEL_DTYPES_H
 #define STEPBENCH_MODEL_DTYPES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The index space of the parameters, laid out once by walking the model backwards, and their initial values. */
 #include "common/model/params.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The one index space: parameters, gradients, master weights and both Adam moments are arenas over the same element
  * indices, in the order in which backward finishes gradients: lm_head, ln_final, then for each block from the last to
  * the first w2, w1, w3, ln2, o, q, k, v, ln1, and at last the embedding. A bucket or a shard is a range of it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of precision policies. */
 #include "common/model/precision.h"
 

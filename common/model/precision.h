@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Precision policies: in which dtype each part of a step lies in memory and is multiplied. */
 #ifndef STEPBENCH_MODEL_PRECISION_H
 #define STEPBENCH_MODEL_PRECISION_H

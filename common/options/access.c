@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reading parsed options by name. Asking for one that does not exist is a bug and dies. */
 #include "common/core/error.h"
 #include "common/options/internal.h"

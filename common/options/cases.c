@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The sweep: a combination is a mixed-radix number whose digits pick a value of each parameter that means something to
  * the variant, the last parameter fastest, and faster than these those that are OPTION_ADJACENT. The variant is the fastest
  * digit of all, or with bench_info.applies the slowest one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What --help, --list, --list-options and --version print; everything comes from the tables. */
 #include "common/core/build_info.h"
 #include "common/options/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the option files share among themselves; no other file includes it. */
 #ifndef STEPBENCH_OPTIONS_INTERNAL_H
 #define STEPBENCH_OPTIONS_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parser: merges the bench's table with the common one, reads argv, fills in defaults, validates. */
 #include "common/core/error.h"
 #include "common/options/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options declared once. One table of option_spec yields the parser, --help (defaults, units, ranges), --list-options,
  * validation, the sweep of cases and the parameter columns of the CSV. Nothing here touches a device. */
 #ifndef STEPBENCH_OPTIONS_OPTIONS_H

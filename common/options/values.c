@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From the text of one option to its values: numbers with suffixes, ranges, lists, words, and what is allowed. */
 #include "common/core/error.h"
 #include "common/options/internal.h"

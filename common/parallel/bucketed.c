@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One all-reduce for each bucket of neighbouring tensors, as soon as the last of its gradients is ready. */
 #include "common/parallel/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cutting the index space; see buckets.h. */
 #include "common/parallel/buckets.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How the index space of a model (model/params.h) is cut for data parallelism: buckets, which travel as one collective each, and
  * what of it a rank updates. Plain arithmetic; it is the same on every rank, and needs no model, only where tensors start.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Making and ending what a strategy works with: communicators, streams, memory, and the units of its updates. */
 #include <stdio.h>
 #include <stdlib.h>

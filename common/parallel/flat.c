@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One all-reduce for all gradients, after backward: in place, since they lie side by side; or on a second buffer, into
  * which every tensor is copied before and from which it is copied back, as where each tensor has memory of its own. */
 #include "common/parallel/internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of data parallelism share: the few things by which strategies differ, and what parallel.c holds for
  * all of them. Only common/dist/{parallel,ddp_,zero1}*.c include it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One all-reduce for each tensor, after backward; or all of them in one group, which is one launch. */
 #include "common/parallel/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One all-reduce for each tensor, as soon as its gradient is ready. */
 #include "common/parallel/internal.h"
 

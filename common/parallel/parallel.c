@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What all strategies share: which gradients are ready, and every edge between the streams of a step; see
  * internal.h. An edge is an event of its own, recorded behind what must be over and waited for by what must
  * not begin before; since one host thread enqueues a step in order, an event is never recorded again before its waiters

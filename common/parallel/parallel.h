@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data parallelism of a training step: which gradients travel when, who updates which parameters, and what waits for
  * what. A strategy is a table entry (naive.c, flat.c, overlap.c, bucketed.c, zero1.c); what they share is
  * in parallel.c. Neither knows a transformer: a model is an index space, arenas over it, a compute stream and a way to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of strategies, and what one of them means for a model that does not exist yet; see parallel.h. */
 #include <stdio.h>
 #include <stdlib.h>

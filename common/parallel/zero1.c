@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Each rank holds the optimizer's state of its part alone, updates that, and gives the parameters to the others.
  *
  * zero1-broadcast: gradients are summed for everyone; a part is whole tensors, broadcast by their owners at the end.

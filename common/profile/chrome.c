@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Chrome's trace event format: complete events ("X") with times in microseconds, and names of processes and threads as
  * metadata ("M"). Events of one thread may not overlap there, but kernels of one stream may (a launch that starts
  * before the one before has ended), and a graph is spread over as many streams as the driver likes: a thread here is a

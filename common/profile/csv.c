@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CSV of a timeline, which the figures are drawn from; and what its writers share. */
 #include <errno.h>
 #include <fcntl.h>

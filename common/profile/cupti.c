@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The GPU's recording through CUPTI's activity interface, opened at run time: a program that records nothing never
  * loads it, and one that would runs where it is missing. Its header is needed to build. Records are structures of one
  * version of CUPTI, so only a library of exactly the header's version will do.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of timeline.h share; nothing else includes it. */
 #ifndef STEPBENCH_PROFILE_INTERNAL_H
 #define STEPBENCH_PROFILE_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Short names of kernels. CUPTI gives the name of the symbol, which for C++ is mangled (Itanium's scheme): the
  * function's own name is the last identifier of its path, before template arguments and parameters. */
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* NVTX ranges, or nothing without the header, and the timeline's; see nvtx.h. */
 #include "common/profile/nvtx.h"
 

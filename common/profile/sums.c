@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arithmetic of intervals: unions, differences and lengths, exact but for the rounding of sums. */
 #include <stdlib.h>
 

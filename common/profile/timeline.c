@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Recording; see timeline.h. Spans of the host are kept in one list under a lock; those of a GPU come from
  * cupti.c. */
 #include "common/profile/timeline.h"

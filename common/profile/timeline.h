@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What ran when on which stream: the proof that communication hides behind compute. On a GPU every kernel, copy and
  * memset of this process is recorded by CUPTI's activity interface, also those of CUDA graphs, so no profiler and none
  * of its permissions are needed. On the CPU the ranges of nvtx.h are compute and the ops of comm/comm.h are communication.

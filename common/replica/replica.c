@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A model on every rank with its strategy: made, tuned alike, stepped, freed; see bench/ddp/ddp.h. */
 #include <stdio.h>
 #include <stdlib.h>

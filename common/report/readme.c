@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The README's table: every bench of a machine, the question it answers and its newest row. */
 #include <errno.h>
 #include <stdlib.h>

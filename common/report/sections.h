@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The parts of a machine's report.md, and the little they share. A part whose CSV is not there writes nothing. */
 #ifndef STEPBENCH_REPORT_SECTIONS_H
 #define STEPBENCH_REPORT_SECTIONS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Newest rows, selections and slices of a CSV; see table.h. */
 #include "common/report/table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rows of one CSV as the report and the figures see them: the newest row of each case, in the order of the
  * parameters, and selections of them.
  *

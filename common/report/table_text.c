@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the rows of a table are called in titles and lists; see table.h. */
 #include <stdio.h>
 #include <string.h>

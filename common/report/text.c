@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Numbers, grids and figures in Markdown; see sections.h. */
 #include "common/report/sections.h"
 

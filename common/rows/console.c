@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table on stdout: the parameters that vary, variant, status, then the columns meant for the console. */
 #include "common/options/internal.h"
 #include "common/rows/internal.h"

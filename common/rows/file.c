@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Appending to a CSV so that nothing is ever lost. The file is opened for each row: one that was moved or deleted
  * during a run, by a checkout for example, starts anew instead of swallowing rows. */
 #include "common/core/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of this room share; no other file includes it. */
 #ifndef STEPBENCH_ROWS_INTERNAL_H
 #define STEPBENCH_ROWS_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How far a sweep is: one line on stderr that is written over, on a terminal only. */
 #include "common/rows/rows.h"
 

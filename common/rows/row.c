@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One row: filled column by column, then turned into a line of CSV. */
 #include "common/core/build_info.h"
 #include "common/core/csv.h"

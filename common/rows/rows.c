@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A run's rows: opening, what earlier runs left, closing. */
 #include "common/rows/rows.h"
 

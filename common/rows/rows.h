@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows: a table on stdout and tidy CSV, appended one write(2) a row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Looks up measured ceilings; see ceiling.h. */
 #include "common/session/ceiling.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What bench_roofline measured on this machine, for other benches to take their share of. */
 #ifndef STEPBENCH_SESSION_CEILING_H
 #define STEPBENCH_SESSION_CEILING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The machine's short name and the report of what it is; see machine.h. */
 #include "common/session/machine.h"
 

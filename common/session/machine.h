@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the numbers were measured on. Kept beside them; never the whole environment. */
 #ifndef STEPBENCH_SESSION_MACHINE_H
 #define STEPBENCH_SESSION_MACHINE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* From argv to the exit code of a bench; see session.h. */
 #include "common/session/session.h"
 

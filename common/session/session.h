@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What every bench does around its own measurement: options, device, machine report, rows, resume, progress,
  * watchdog. A bench is a bench_info table and one function. */
 #ifndef STEPBENCH_SESSION_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Timing; see timer.h. Samples are queued ahead of the device, so that the host's launch of one sample hides behind
  * the run of the one before; a call too short for that is captured many times into a graph. */
 #include "common/session/timer.h"

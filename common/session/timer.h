@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The one place that times. Device events around one call, or a CUDA graph of many calls replayed when one call is
  * short enough that host launches would be measured, or the host's monotonic clock on the CPU. */
 #ifndef STEPBENCH_SESSION_TIMER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The watchdog thread; see watchdog.h. Signal handlers only leave a note for it: a mask would not do, because threads
  * that libraries started before main would still take the signal. */
 #include "common/session/watchdog.h"

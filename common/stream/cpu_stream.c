@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Worker threads as streams; see cpu_stream.h. A record makes a mark of its own, shared by the event and by whoever
  * waits for it: an event recorded again therefore never lets go an earlier waiter, nor holds it longer. */
 #include "common/stream/cpu_stream.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams and events of the CPU with the meaning they have on a GPU: a stream runs what is enqueued on it, in order, on
  * a thread of its own; an event joins streams. So the code that overlaps communication with backward overlaps on the
  * CPU too, and a missing event is a data race that a tool can see.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Either kind of stream behind one name; see stream.h. */
 #include "common/stream/stream.h"
 

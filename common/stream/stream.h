@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams and events of data parallelism, alike on both devices: those of device/device.h on a GPU, worker threads
  * (cpu_stream.h) on a CPU, where the device's own stream is NULL: the calling thread. A strategy written against these
  * overlaps on both, with one event for each edge. */

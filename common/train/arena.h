@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory of a step, planned before it runs. The step's own code is walked twice: once to plan, when every arena_take and
  * arena_drop is only noted, then any number of times to run. The planner gives each tensor an offset in one block so
  * that tensors which live at the same time never overlap; nothing is allocated while a step runs. Gradients are notes at

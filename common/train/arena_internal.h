@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What arena.c notes and arena_plan.c places. Not part of the API. */
 #ifndef STEPBENCH_TRAIN_ARENA_INTERNAL_H
 #define STEPBENCH_TRAIN_ARENA_INTERNAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Static placement of tensors with known lifetimes in one block. The least total is hard to find (the problem is called
  * dynamic storage allocation), so a few greedy plans are tried and the best is kept. Each places the tensors one after
  * another, each into a gap that those it meets in time leave. No plan can do with less than lives at once; trying ends

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options to shapes, and what each op says that it needs; see memory_step.h. */
 #include "common/train/memory_step.h"
 

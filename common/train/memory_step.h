@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A trainer's options as the closed form of common/formulas/memory.h wants them. */
 #ifndef STEPBENCH_TRAIN_MEMORY_STEP_H
 #define STEPBENCH_TRAIN_MEMORY_STEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AdamW in a step: over ranges of the index space while backward goes on, or over everything after it. */
 #include "common/train/step_internal.h"
 

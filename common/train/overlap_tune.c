@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which way of overlap is fastest, measured on the step itself before its first use. */
 #include "common/session/timer.h"
 #include "common/train/step_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The matrix products of a step: noted while it is planned, tuned once, their choices kept in a CSV file. */
 #include <stdio.h>
 #include <string.h>

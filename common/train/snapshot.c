@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Memory events as a pickle for PyTorch's memory viewer; see snapshot.h.
  *
  * Pickle protocol 2, by the few opcodes that the viewer's own reader knows: it is written in JavaScript and reads no

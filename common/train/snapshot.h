@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The memory of a step as a file that PyTorch's memory viewer (pytorch.org/memory_viz) opens: the pickle that
  * torch.cuda.memory._dump_snapshot writes, made without Python. Fields and meanings are those that its MemoryViz.js and
  * torch/cuda/_memory_viz.py read. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of a training step share. Not part of the API.
  *
  * One walk of a step is a sequence of the calls below. While the arena plans, they take and drop memory and note

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Linear layers of a step: forward, the gradient of the input, the gradient of the weight. Weights that share their input
  * lie side by side and are one product, or one by one in an eager step. */
 #include "common/train/step_internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One op of a walk each: takes what it needs from the arena, and launches unless the arena only plans. */
 #include <string.h>
 

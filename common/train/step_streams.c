@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The streams beside the main one in a backward pass. Main carries the chain of gradients of activations; weight
  * gradients, which nothing in the pass waits for, go to the side stream and fill the multiprocessors that a product on
  * main leaves idle; AdamW of a finished block goes to the background stream, where memory is idle while products run.

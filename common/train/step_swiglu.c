@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* SwiGLU within the matrix product ahead of it, where the backend can: forward with gate's and up's, backward with the one
  * that makes its gradient. */
 #include "common/train/step_internal.h"

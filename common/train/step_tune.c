@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Choices that only the step itself can make, because at a GPU's power limit time is energy, and a kernel's energy does
  * not show when it runs alone: the way of overlap (overlap_tune.c) and, here, the algorithms of large products. Of each
  * one the tuner's choice races against its runners-up, one product at a time, in whole steps on a warm GPU.

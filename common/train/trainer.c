@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Walking a training step, replaying it as a graph, and what one learns of it. */
 #include "common/train/trainer.h"
 

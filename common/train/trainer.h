@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One GPU's (or the CPU's) training step: a transformer, its memory, forward, backward and AdamW, enqueued as eager ops
  * or replayed as one CUDA graph. The benches and the strategies of data parallelism drive this. */
 #ifndef STEPBENCH_TRAIN_TRAINER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What comes into a trainer and out of it: initial values, tokens, parameters, gradients, logits, the loss. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creating and freeing a training step: options checked, the step planned, memory taken, streams made. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The options of a training step by name, and their defaults. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Forward, loss and backward of the transformer, as one reads them in the paper; what is kept and what is computed
  * again is decided here, how an op is launched in step_ops.c.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AdamW in fp32, in the order of operations of torch.optim.AdamW, and what has to be known before its first range: the
  * corrections of this step, the factor of the gradients, the loss scale of the next. */
 #include "kernels/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention tile by tile with an online softmax (Dao et al., 2022, 2023): O(S D) memory, no S x S matrix. Backward
  * recomputes P from the log-sum-exp. Every sum has a fixed order, so it is always deterministic. */
 #include "kernels/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention through the whole S x S matrix, head by head: "unfused" makes separate passes for scale, mask and softmax as
  * an eager framework does, "fused" one pass for all three. Forward keeps P in the tensor's dtype for backward. */
 #include "kernels/cpu/cpu.h"

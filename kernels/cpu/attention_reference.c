@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The oracle: attention of chosen rows in fp64, straight from the definition, with a two-pass softmax. Every conversion,
  * product and sum is double; the scores of one row are the only thing kept, so it is slow and easy to believe. */
 #include "kernels/cpu/cpu.h"

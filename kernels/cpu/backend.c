@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU backend's table: every op of kernels/kernels.h in fp32, synchronous, on one thread beyond what the BLAS uses. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"

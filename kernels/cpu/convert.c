@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Between tensors as stored (any dtype, any strides) and contiguous fp32 rows. */
 #include "kernels/cpu/cpu.h"
 

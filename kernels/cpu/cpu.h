@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of the CPU backend share: conversion between tensors and fp32 rows, one GEMM, and the ops in the table. */
 #ifndef STEPBENCH_KERNELS_CPU_CPU_H
 #define STEPBENCH_KERNELS_CPU_CPU_H

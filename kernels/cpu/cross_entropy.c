@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cross-entropy of each row: log(sum(exp(x - max))) + max - x[target], and softmax minus one-hot in place of the
  * logits. Exponentials in fp32, sums in double. */
 #include "kernels/cpu/cpu.h"

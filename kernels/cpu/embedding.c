@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of a table by id. Backward adds up the rows of d_out that came from one row of the table, in the order of the
  * tokens: the workspace chains the tokens of each id, so that every row of d_table is summed in double and written
  * once. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32 matrix product: cblas_sgemm where a BLAS was found, otherwise a blocked loop. */
 #include "kernels/cpu/cpu.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The norm over all gradients, unscaled, and whether one is not finite: found_nonfinite is set, never cleared, here. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* D = op(A) op(B) + C. fp32 is one call of the BLAS. Other dtypes go tile by tile through fp32 copies on the stack, so
  * that no workspace is needed: a tile of D stays in fp32 until all of k is summed, and is rounded once. */
 #include "kernels/cpu/cpu.h"

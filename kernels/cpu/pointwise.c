@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One operation on each element, in fp32, rounded once. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"

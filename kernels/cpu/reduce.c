@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sums, or largest elements, along rows or down columns; in double. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RMSNorm, with or without a residual, and its gradients. With xhat = x rstd and g = dy weight, for each row
  * dx = rstd (g - xhat mean(g xhat)), and dweight sums dy xhat over the rows. Sums are in double. */
 #include "kernels/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rotary embedding in place: each pair turns by the angle whose cosine and sine the table has, or back. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"

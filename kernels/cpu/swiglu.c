@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* h = silu(gate) up, silu(g) = g sigmoid(g), and its gradients: d_up = dh silu(gate),
  * d_gate = dh up sigmoid(gate) (1 + gate (1 - sigmoid(gate))). */
 #include "kernels/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The matmul with SwiGLU at its end: the two ops it stands for, on one tile after the other, so that what lies between
  * them needs no more memory than a tile on the stack. */
 #include "kernels/cpu/cpu.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The training ops of the CPU backend, in the order of sb_train_ops. */
 #ifndef STEPBENCH_KERNELS_CPU_TRAIN_H
 #define STEPBENCH_KERNELS_CPU_TRAIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The table of the training ops. */
 #include "kernels/cpu/train.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA backend's table of ops. */
 #include "kernels/cuda/runtime/backend.h"
 #include "kernels/cuda/runtime/context.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The training ops of the CUDA backend, in the order of sb_train_ops. */
 #ifndef STEPBENCH_CUDA_TRAIN_H
 #define STEPBENCH_CUDA_TRAIN_H

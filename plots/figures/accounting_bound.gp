@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # From which batch on a block is bound by compute: its times by batch, and the tokens a device that each way to lower the
 # bound needs.
 W = 900; H = 460

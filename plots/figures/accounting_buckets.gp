@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Overhead of gradients over backward by the size of a bucket: the handout's model, and collectives that only slow what
 # computes beside them by a share kappa. A panel a number of ranks; the best bucket of each curve is a point.
 W = 900; H = 460

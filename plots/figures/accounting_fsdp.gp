@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # How many devices a model takes by the tokens whose activations it keeps: all of them sharded, or half of them whole on
 # every device (FSDP), which ends at a number of tokens that no number of devices can hold. A colour a size of device.
 W = 900; H = 440

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What a rank holds from the first update on, by kind: DDP, ZeRO-1 to -3 and the number of ranks. A panel a recipe of
 # precision. Slots are of gathered weights and of gradients not yet reduced.
 W = 900; H = 460

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A collective against its size: the time of a call and the bus bandwidth. A colour a series (a number of ranks, or an
 # op); solid is eager, dashed a graph replayed. Series are told apart by the column `by` with the values `series`.
 W = 900; H = 460

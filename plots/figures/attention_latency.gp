@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Latency of unfused, fused and flash attention against sequence length: a row for forward and backward, a panel a D.
 W = 900; H = 600; tics_fit = 5
 load folder."/style.gp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Memory of unfused, fused and flash attention against sequence length: peak, and what is held before the backward for
 # each score (a level line grows with S squared, a falling one with S). A panel a D.
 W = 900; H = 600; tics_fit = 5

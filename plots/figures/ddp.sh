@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The figures of data parallelism; a part of plots/draw.sh, with whose functions and variables it runs. The rows of five
 # benches are in one file here, so that their strategies stand in one figure; `main` marks the size with the most rows.
 # shellcheck shell=sh disable=SC2154

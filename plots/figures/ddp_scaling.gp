@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Tokens a second of all ranks together against their number, a line a strategy (of bucketed its best size), the batch of a
 # rank as it is. Dashed: a step without communication, of the first strategy. A panel a context length.
 W = 900; H = 460

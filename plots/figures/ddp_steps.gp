@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A step of data parallelism by strategy, a bar each from its begin to its end: forward, backward, waiting for sums, what
 # is left of updates. The line is the step as it was timed, the bar another run, phase by phase. A diamond is PyTorch's
 # step. Bars are in the order of the column place, from above.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What ran when in a step of data parallelism, recorded: a panel a recording, compute above communication, one time
 # axis for all. Communication is drawn again in a colour of its own where no compute ran beside it. Reads files (paths
 # without blanks), labels and sums (arrays of what to say about each), rank (whose rows).

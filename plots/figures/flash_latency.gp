@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Latency against sequence length: forward and backward, unfused dashed, flash solid, a colour a head dimension.
 W = 900; H = 460; tics_fit = 11
 load folder."/style.gp"

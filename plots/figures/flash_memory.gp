@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Peak memory of one forward and backward against sequence length.
 W = 900; H = 440; tics_fit = 14
 load folder."/style.gp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Time of unfused / time of flash as a heat map of S by D. Grey: unfused has no time, as when it is out of memory.
 W = 900; H = 160 + 38 * words(dims)
 lengths = seqs

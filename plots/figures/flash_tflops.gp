@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # TFLOP/s of flash and unfused against sequence length, below the machine's measured GEMM ceiling where it is known.
 W = 900; H = 460; tics_fit = 11
 load folder."/style.gp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Peak memory of a step by kind, a bar a context length, and what the closed form says (a cross). A panel a mode.
 W = 900; H = 460
 load folder."/style.gp"

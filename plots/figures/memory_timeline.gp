@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What a step holds after each of its ops, by kind: forward alone, and a whole step. Reads one timeline a panel: files
 # and panels, lists of paths (without blanks) and titles.
 W = 900; H = 460

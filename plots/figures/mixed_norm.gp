@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Error of the norms against width: a panel a dtype of x, a colour a kind of statistics; RMSNorm solid, LayerNorm
 # dashed.
 W = 900; H = 440

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # How many times faster than fp32 forward, backward and step are, by size of the model: a line a precision.
 W = 900; H = 440
 load folder."/style.gp"

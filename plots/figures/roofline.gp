@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # The machine's ceilings: GEMM by size and dtype, copy bandwidth by size.
 W = 900; H = 460
 load folder."/style.gp"

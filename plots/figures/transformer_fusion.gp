@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Time of a step by fusion level: an eager framework's ops, fused kernels, one CUDA graph. A panel a context length, a
 # group of bars a size.
 W = 900; H = 460

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # MFU (causal) of a training step against the context length: a panel a precision, a colour a size. Where the peak of
 # the GPU is not known, the share of its measured GEMM ceiling instead.
 W = 900; H = 460; tics_fit = 11

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # How time and memory of a step grow when one dimension does: blocks, width, batch or context. A colour a precision.
 W = 900; H = 460
 load folder."/style.gp"

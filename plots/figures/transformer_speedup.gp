@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Time of a step in one precision / its time in another, against the context length. A colour a size.
 W = 900; H = 440; tics_fit = 14
 load folder."/style.gp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A training step against the context length: its time, and the tokens a second that it makes. A colour a size.
 W = 900; H = 460; tics_fit = 11
 load folder."/style.gp"

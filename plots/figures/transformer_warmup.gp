@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What too little warm-up does to the mean: time of a step by the host's clock, mean and standard deviation over the
 # measured steps, against the steps that were left out before them. A panel a size.
 W = 900; H = 420

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The benches of data parallelism from outside, on CPU ranks over Gloo: every strategy is checked on 2, 3 and 4
  * ranks and ends with the same parameters, planted errors make rows fail, and columns agree with each other. */
 #include "tests/support/test.h"

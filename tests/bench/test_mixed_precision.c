@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_mixed_precision from outside, on the CPU: sums bit for bit, dtypes under autocast, norms, speed-ups. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Collectives on 1, 2, 3 and 4 CPU ranks over Gloo, each in a process of its own: every op, dtype, in place and not, odd
  * counts, several communicators and streams at once; a rank killed or stopped in the middle of an op; two network
  * namespaces as two hosts. */

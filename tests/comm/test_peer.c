@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The all-reduce between peers without a GPU: its protocol, emulated (tests/support/peer_machine.h) with slow ranks and fast ones; a
  * planted mistake; its sizes; and how it is refused. */
 #include "tests/support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The checker: what is correctly rounded passes, every planted error is caught. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CSV reader: RFC 4180, comments, torn rows; and that quoting and reading are inverse. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32 in two halves: nothing is lost, and the upper half is the nearest bf16. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Random numbers and 16-bit floats: published vectors, independence of order, moments, exhaustive rounding. */
 #include "tests/support/test.h"
 

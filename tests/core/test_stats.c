@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Statistics: nearest-rank quantiles, even counts, ties, one and no sample. */
 #include "tests/support/test.h"
 

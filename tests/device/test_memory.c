@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Device memory: what is held, the peak, reuse, and asking for more than there is. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FLOPs and bytes: known values, and the pair count against counting. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The accounting of memory and communication: the handout's answers to the digit, and every closed form against what it
  * is the closed form of: counting devices, bisection, a grid of meshes. */
 #include "tests/support/test.h"

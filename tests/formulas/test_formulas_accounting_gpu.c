@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The accounting of data parallelism: tokens that hide gradients, buckets against a queue of them, and memory and
  * traffic of DDP, ZeRO and FSDP as papers have them. */
 #include "tests/support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Bandwidth of collectives: the factors of nccl-tests, gigabytes of 1e9, and sizes that say their unit. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The closed form of a step's memory: known numbers, and every phase of many real steps on the CPU backend, to the byte. */
 #include "tests/support/test.h"
 

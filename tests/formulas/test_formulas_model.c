@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FLOPs of a transformer's step: the figures that the course's sizes must have, both conventions, and known peaks. */
 #include "tests/support/test.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes the golden tensors of test_golden.c with PyTorch: python3 make_golden.py OUTDIR (needs torch and numpy).
 
 Attention and its gradients are computed in float64 by autograd from fp32 inputs (in one case rounded to bf16 first).

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes the golden models of test_model.c with PyTorch: python3 make_golden_model.py OUTDIR (needs torch and numpy).
 
 The transformer of CS336 (pre-norm RMSNorm, rotary embedding of interleaved pairs, causal attention with grouped heads,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One attention problem through every op: right within the bounds, nothing else written, the same on every run. */
 #include "tests/gpu/forced_kernels.h"
 #include "tests/gpu/judge.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* gemm, fill_normal, copy and the empty kernel. */
 #include "tests/gpu/runner.h"
 

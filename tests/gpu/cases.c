@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The list of attention cases. */
 #include "tests/gpu/cases.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The attention cases of the GPU test: a chosen subset of shapes x masks x layouts x values, each in every dtype. */
 #ifndef STEPBENCH_TESTS_GPU_CASES_H
 #define STEPBENCH_TESTS_GPU_CASES_H

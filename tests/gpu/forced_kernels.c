@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See forced_kernels.h. */
 #include "tests/gpu/forced_kernels.h"
 

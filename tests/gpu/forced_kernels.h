@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The main kernels of the Hopper flash backward as ops of their own, whatever the choice by shape would be: so every case
  * tests each of them that takes it, small cases for compute-sanitizer among them. */
 #ifndef STEPBENCH_TESTS_GPU_FORCED_KERNELS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See judge.h. */
 #include "tests/gpu/judge.h"
 

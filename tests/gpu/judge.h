@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Is what an op left behind right? Bounds by dtype, wider for values that are hard on purpose. */
 #ifndef STEPBENCH_TESTS_GPU_JUDGE_H
 #define STEPBENCH_TESTS_GPU_JUDGE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See problem.h. */
 #include "tests/gpu/problem.h"
 

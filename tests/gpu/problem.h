@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One attention case on the host: inputs as stored, and what every op must give for them (fp64). Knows no device. */
 #ifndef STEPBENCH_TESTS_GPU_PROBLEM_H
 #define STEPBENCH_TESTS_GPU_PROBLEM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See program.h. */
 #include "tests/gpu/program.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the GPU test programs share: their options, a device opened for them, threads that prepare cases, the table at
  * the end. */
 #ifndef STEPBENCH_TESTS_GPU_PROGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Guarded buffers and the tally. */
 #include "tests/gpu/runner.h"
 

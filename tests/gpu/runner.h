@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs ops on a device in guarded buffers and judges what they give: the tally, and one line for each failure. */
 #ifndef STEPBENCH_TESTS_GPU_RUNNER_H
 #define STEPBENCH_TESTS_GPU_RUNNER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention and the basic ops of CUDA against the CPU's fp64 reference: odd shapes, masks, head groups, layouts, hard
  * values, dtypes; nothing written outside of the outputs; the same bits on every run. flash_wide, _narrow and _pair are the
  * backward kernels that flash chooses from on Hopper. Prints a line for each failure and a table.

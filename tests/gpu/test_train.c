@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Every training op of CUDA against the CPU backend on the same inputs, and the training step against the CPU's in fp32:
  * odd shapes, gaps, aliases, dtypes; nothing written outside of the outputs; the same bits on every run, from a
  * graph, and on two streams at once. Prints a line for each failure and a table.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lists of cases, their slots, and the reference; see train_case.h. */
 #include "tests/gpu/train_case.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cases of the training ops, each a call on named arrays ("slots"): what lies in them before, how much of it the op may
  * write, and what it must leave there, which the CPU backend says. A file for each family of ops lists its cases, fills
  * their slots and makes the call; train_run.c does with all of them the same. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The embedding and its gradient: small and large vocabularies, ids that are all equal, falling, few or random. */
 #include "tests/gpu/train_ops.h"
 

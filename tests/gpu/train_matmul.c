@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Matmul: every dtype over odd and whole shapes; transposes, gaps between rows, pointers aligned to elements only, an
  * addend elsewhere or in place, 16-bit products to fp32. Then the same after the tuner has chosen, and after its choice
  * was given to a new context. Then every tile of our own kernel for 16-bit products, chosen by hand. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The whole training step, as test cases: in each precision policy against the CPU's in fp32, bit for bit against
  * itself with other options, learning one batch by heart, and tuned. */
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_MODEL_H

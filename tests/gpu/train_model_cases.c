@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs the cases of the whole training step; see train_model.h. */
 #include "tests/gpu/train_model.h"
 

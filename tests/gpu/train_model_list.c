@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which training steps are tested; see train_model.h. */
 #include "tests/gpu/train_model.h"
 

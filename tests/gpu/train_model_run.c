@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See train_model.h. */
 #include "tests/gpu/train_model.h"
 

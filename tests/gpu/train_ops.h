@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The families of training ops that are tested, a file each. */
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_OPS_H
 #define STEPBENCH_TESTS_GPU_TRAIN_OPS_H

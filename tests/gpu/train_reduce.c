@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sums and largest elements along rows and down columns of odd and whole shapes, with gaps between rows. */
 #include "tests/gpu/train_ops.h"
 

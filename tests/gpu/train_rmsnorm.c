@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RMSNorm: rows of every length from one element to more than registers hold, with and without a residual, weights and
  * their gradients in the dtype or in fp32, outputs on inputs. */
 #include "tests/gpu/train_ops.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RoPE in every layout: heads outside or inside of tokens, or a part of wider rows; forth and back. */
 #include "tests/gpu/train_ops.h"
 

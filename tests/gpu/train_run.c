@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See train_run.h. */
 #include "tests/gpu/train_run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Runs prepared cases on a device: eagerly, again and again, on two streams at once, in a graph, with too small a
  * workspace; with guards around every buffer. */
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_RUN_H

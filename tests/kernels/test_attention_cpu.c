@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU backend: every attention op against the fp64 reference over odd shapes, the reference against finite
  * differences, fully masked rows, refused arguments, and the small ops. */
 #include "common/core/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which main kernel of the Hopper flash backward a problem gets, on an H200 that is only described, and that the cases of
  * test_gpu meet every one of them. */
 #include "tests/support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which head_dim the CUDA flash ops say they take, on devices that are only described: no GPU is needed to refuse. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU ops and the fp64 reference against tensors made with PyTorch (golden/make_golden.py, which documents the
  * format). A missing file is a failure. The folder can be given as the argument; the default fits the project's root. */
 #include "common/core/error.h"

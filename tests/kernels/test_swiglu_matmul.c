@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU's matmul with SwiGLU at its end against the ops that it stands for: over odd shapes, gaps between rows, with and
  * without what need not be stored; and what it refuses. */
 #include "tests/support/train_problem.h"

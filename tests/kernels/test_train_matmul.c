@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CPU's matmul against double sums: every layout, dtype and output dtype over odd shapes with gaps between rows,
  * with and without an addend; and its tuning. */
 #include "tests/support/train_problem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RMSNorm, RoPE and SwiGLU of the CPU against formulas in double: every dtype, odd sizes, outputs on inputs where the
  * header allows it, and each backward against finite differences of the forward formula. */
 #include "tests/support/train_problem.h"

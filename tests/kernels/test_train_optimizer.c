@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The optimizer on the CPU: gradient statistics, the dynamics of the loss scale, clipping, and AdamW in every
  * combination of dtypes and masters against one step in double after another. */
 #include "tests/support/train_problem.h"

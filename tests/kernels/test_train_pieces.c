@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The pieces of the CPU: every pointwise op with every spread of b, in place and between dtypes; sums and maxima along
  * rows and down columns. */
 #include "tests/support/train_problem.h"

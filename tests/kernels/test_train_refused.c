@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Arguments that the training ops refuse, each with its sentence. Every check starts from arguments that are accepted,
  * with one of them made wrong. */
 #include "tests/support/train_problem.h"

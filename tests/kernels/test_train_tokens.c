@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Embedding and cross-entropy of the CPU against formulas in double and finite differences. */
 #include "tests/support/train_problem.h"
 

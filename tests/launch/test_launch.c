@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Several ranks around a toy bench: started by the program itself and by hand, and everything that can go wrong with
  * them: each must end all ranks in time, with the right exit code, a sentence that names the rank, and the rows kept. */
 #include "tests/support/test.h"

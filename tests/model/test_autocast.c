@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The autocast engine on the CPU backend: which op runs in which dtype, gradients against finite differences. */
 #include "tests/support/test.h"
 

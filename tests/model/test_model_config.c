@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The named models, the index space of their parameters, initial values, and the precision policies. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The sweep: order and keys of the cases, benches with few options, variants with options of their own. */
 #include "tests/support/test.h"
 

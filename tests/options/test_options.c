@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Options: what is accepted, what is refused and in which words, and that help, parser and table agree. */
 #include "tests/support/test.h"
 

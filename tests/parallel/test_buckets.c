@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cutting an index space in buckets and in parts that ranks own: plain arithmetic, on spaces by hand and at random. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The strategies of data parallelism on CPU ranks over Gloo, each in a process of its own: the course's toy models
  * against a single process, and a step without a model, whose numbers say whether anything came too early, too late or
  * twice. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Timelines of streams: the arithmetic of intervals, names of kernels, and what is recorded on the CPU. */
 #include "tests/support/test.h"
 

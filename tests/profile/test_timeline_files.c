@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The files of timelines: rows and comments of the CSV, that the trace is JSON, what is joined, several ranks on one
  * file, and a recording of two ranks over Gloo with communication after compute and beside it. */
 #include "tests/support/test.h"

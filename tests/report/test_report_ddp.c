@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data parallelism in the report: strategies from five files in one table, what is said of their order and of bucket
  * sizes, ZeRO-1's memory, PyTorch beside them, and the file that the figures are drawn from. */
 #include "tests/support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The report program from outside: newest rows and selections, report.md, and the README's table. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A sweep that is killed with SIGKILL keeps its rows, and --resume does the rest: each case has exactly one row. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows: columns, missing values, what a status does, the table on stdout, exit codes. */
 #include "tests/support/test.h"
 

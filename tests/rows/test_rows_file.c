@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CSV file across runs: other files in the way, torn lines, several writers, what --resume finds. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The session around a toy bench, each run in a process of its own inside an empty folder: rows of every status, exit
  * codes, resume, dry run, timeout, signals and kills; and the timer and the look-up of ceilings. */
 #include <setjmp.h>

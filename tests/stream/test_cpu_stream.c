@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams and events of the CPU: order within a stream, events between them, what a record and a wait refer to. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See attention_problem.h. */
 #include "tests/support/attention_problem.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* An attention problem for tests: tensors in guarded buffers of any layout, the fp64 reference, and a run of an op that
  * fails the test on a wrong result, an element left unwritten, or a byte touched outside of the outputs. */
 #ifndef STEPBENCH_TESTS_SUPPORT_ATTENTION_PROBLEM_H

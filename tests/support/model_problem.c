@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See model_problem.h. */
 #include "tests/support/model_problem.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training step for tests: a device (the CPU, or with STEPBENCH_TEST_DEVICE=cuda the first GPU), small models, the
  * golden models of golden/make_golden_model.py, and comparisons that name the tensor which is wrong. */
 #ifndef STEPBENCH_TESTS_SUPPORT_MODEL_PROBLEM_H

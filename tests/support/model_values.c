@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See model_values.h. */
 #include "tests/support/model_values.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What tests of the training step share that need no framework: what a trainer stands on, its tensors as one array, tokens
  * for it, and how far two such arrays are apart. */
 #ifndef STEPBENCH_TESTS_SUPPORT_MODEL_VALUES_H

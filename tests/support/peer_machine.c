@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See peer_machine.h. */
 #include "tests/support/test.h"
 

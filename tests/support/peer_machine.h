@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The protocol of the all-reduce between peers on the host, with the arithmetic of the kernels (kernels/peer_layout.h): a
  * GPU is a rank, and two blocks of it are threads. Calls of both algorithms and many sizes, in place and not, follow one
  * another without a barrier between ranks. */

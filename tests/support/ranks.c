@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See ranks.h. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* For tests of several ranks: runs this very program as another one (its main looks at argv[0]), with an environment of
  * its own, in the current folder. */
 #ifndef STEPBENCH_TESTS_SUPPORT_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The sample bench and the temporary folder; see test.h. */
 #include "tests/support/test.h"
 

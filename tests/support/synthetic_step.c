@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See synthetic_step.h. */
 #include "tests/support/synthetic_step.h"
 

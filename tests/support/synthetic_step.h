@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training step without a model, for tests of what waits for what: gradients are small whole numbers that slow
  * producers on several streams write, readers check the parameters that they see, an update adds the gradient to the
  * parameter, and every element counts its updates. Whatever comes too early or too late is a wrong number, or a data

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cmocka with the headers it wants first, and the sample bench and folder that the tests of common/core share. */
 #ifndef STEPBENCH_TESTS_SUPPORT_TEST_H
 #define STEPBENCH_TESTS_SUPPORT_TEST_H

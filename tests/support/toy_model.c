@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See toy_model.h. */
 #include "tests/support/toy_model.h"
 

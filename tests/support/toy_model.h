@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The models of CS336's tests of data parallelism, in plain C and fp32: linear layers 10-10-50-5 with ReLU between
  * them, where the second layer has a bias that is not trained, and beside them a vector of 2 that is not; or, tied,
  * 10-10-50-10-50-5 where the fourth matrix is the second. What is not trained has no index. The loss is the mean

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* See train_problem.h. */
 #include "tests/support/train_problem.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the tests of the training ops share: guarded arrays of any dtype, and comparison with doubles. */
 #ifndef STEPBENCH_TESTS_SUPPORT_TRAIN_PROBLEM_H
 #define STEPBENCH_TESTS_SUPPORT_TRAIN_PROBLEM_H

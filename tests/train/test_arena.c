@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The walks of planned memory: the timeline adds up, pointers lie in the block, and a walk repeats its plan or dies.
  * Where the planner puts things is the matter of test_arena_plan.c. */
 #include "tests/support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Where the planner puts tensors: no two share a byte at the same time, and the block is hardly larger than what lives at
  * once in walks like those of a transformer's step. */
 #include "tests/support/test.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The training step against PyTorch (golden/make_golden_model.py says what is in the files) and against finite
  * differences of its own loss. The folder of the files can be given as the argument. */
 #include "tests/support/model_problem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A training step's memory timeline, its callbacks and times, and the options that it refuses. */
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"

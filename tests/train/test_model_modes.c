@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the options of a training step may change, and what they must not: recomputation, streams and shared memory leave
  * every bit as it is; eager ops round more often; every policy learns. */
 #include "tests/support/model_problem.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What updates parameters: the learning rate, the loss scale, clipping, the optimizer alone; and parameters written and
  * read back. */
 #include "tests/support/model_problem.h"

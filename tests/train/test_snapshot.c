@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The file for PyTorch's memory viewer: its bytes, and what python3's own pickle reads from it. */
 #include "tests/support/test.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_accounting in the report: answers of communication_accounting, closed forms, buckets, memory by strategy. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_allreduce in the report: collectives by number of ranks and size, beside PyTorch and nccl-tests. */
 #include <math.h>
 #include <stdlib.h>

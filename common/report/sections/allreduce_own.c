@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The all-reduces of our own in bench_allreduce, one-shot and two-shot, beside the library's of the same case. */
 #include <math.h>
 #include <string.h>

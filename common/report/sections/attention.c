@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_attention in the report: what stands out, and the table of the course. */
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data parallelism in the report: strategies side by side, whether each beats the one before it, and PyTorch's steps.
  * Buckets and ZeRO-1 have parts of their own (ddp_buckets.c, zero1.c). */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The benches of data parallelism, which have a CSV each: their rows as one list, PyTorch's beside them, and the parts of
  * the section that is made of them. */
 #ifndef STEPBENCH_REPORT_SECTIONS_DDP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Buckets in the report: measured exposed time against what two models of buckets predict, and whether the bucket that
  * the handout's model calls best can be told apart from the one that measured best. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rows of data parallelism as one tidy CSV, which the figures are drawn from; see ddp.h. */
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Data parallelism over numbers of ranks, and beside the write-ups' tables. */
 #include <math.h>
 #include <stdlib.h>

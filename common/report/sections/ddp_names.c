@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What rows of data parallelism are called, and their numbers as text; see ddp.h. */
 #include <math.h>
 #include <stdlib.h>

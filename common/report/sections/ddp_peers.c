@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* PyTorch's row for one of ours; see ddp.h. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The rows of five benches as one list in an order for reading; see ddp.h. */
 #include "common/report/sections/ddp.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_flash in the report: what stands out, and its grids of S by D. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What was measured on and what ran: the machine's facts and the statuses of every bench. */
 #include <dirent.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_memory in the report: who holds the peak, what a block keeps, the largest allocations, next to PyTorch and to the
  * write-ups. */
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_mixed_precision in the report: sums, dtypes under autocast, norms and speed-ups, with what they say. */
 #include <math.h>
 #include <stdlib.h>

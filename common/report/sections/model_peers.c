@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Finding PyTorch's row for one of ours; see model_peers.h. */
 #include "common/report/sections/model_peers.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Our times beside the tables of the write-ups in results/published/, which were measured on other machines. */
 #include <stdlib.h>
 #include <string.h>

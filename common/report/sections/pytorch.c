@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Our times beside those of PyTorch on the same machine in the same run. */
 #include <math.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_roofline in the report: the ceilings of the machine. */
 #include <string.h>
 

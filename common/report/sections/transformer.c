@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench_transformer in the report: what stands out, the table of sizes by context beside PyTorch, and the studies. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ZeRO-1 in the report: what a rank holds with the optimizer's state whole and in parts, and what a step then takes. */
 #include <math.h>
 #include <stdlib.h>

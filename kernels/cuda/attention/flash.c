@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* "flash": the Hopper kernels on compute capability 9.0 for bf16, fp16 and fp32, the portable ones otherwise. */
 #include "kernels/cuda/attention/flash.h"
 

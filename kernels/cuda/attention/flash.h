@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention on CUDA: "flash" picks the Hopper kernels where they apply and the portable ones elsewhere. */
 #ifndef STEPBENCH_CUDA_ATTENTION_FLASH_H
 #define STEPBENCH_CUDA_ATTENTION_FLASH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention with the softmax fused: the same cuBLAS products as unfused, and one kernel for scale, mask and softmax in
  * place (one for its gradient), which is what a compiler makes of the eager code. */
 #include "kernels/cuda/attention/scores.h"

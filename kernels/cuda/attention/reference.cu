@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The oracle on the GPU: attention of chosen rows in fp64, from the definition. A query row needs only itself and the
  * keys. A key row needs the log-sum-exp and delta = dO . O of every query row, which a tiled kernel computes first. */
 #include "kernels/cuda/runtime/backend.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Layout of the score matrix and the cuBLAS products around it. */
 #include "kernels/cuda/attention/scores.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The matrix of scores S = Q K^T of one attention call, one per query head, held in memory: its layout, the kernels
  * that read and write all of it at memory bandwidth, and the cuBLAS products around it. Shared by unfused and fused.
  *

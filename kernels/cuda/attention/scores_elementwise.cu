@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The passes of unfused attention that touch each element of the score matrix once: scale, mask, masked fill. Every
  * thread moves several independent 16-byte vectors, enough in flight to fill the memory system. */
 #include "kernels/cuda/attention/scores.h"

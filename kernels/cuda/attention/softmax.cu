@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Softmax over the rows of the score matrix, with scale and causal mask, and its gradient: what fused attention runs as
  * one kernel each, and unfused with scale 1 and no mask. One block a row. A row that fits stays in registers, so that
  * memory is read once and written once; a longer one is read twice, the second time mostly from L2. */

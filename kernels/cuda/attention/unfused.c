@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Attention as an eager framework runs it: every step is a kernel of its own that reads and writes the whole S x S
  * matrix, out of place, and the causal mask is a boolean matrix in memory. */
 #include "kernels/cuda/attention/scores.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The two attention ops that keep the matrix of scores in memory. */
 #ifndef STEPBENCH_CUDA_ATTENTION_UNFUSED_H
 #define STEPBENCH_CUDA_ATTENTION_UNFUSED_H

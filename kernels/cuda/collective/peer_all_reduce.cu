@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* All-reduce between GPUs that store into each other's memory; see kernels/peer.h for what, kernels/peer_layout.h for where.
  *
  * Bound: a small message takes the way of one packet, about 3 us from launch to end: load, store over the link, poll, add.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "kernels/cuda/hopper/cluster_split.h"
 
 #include <cuda_runtime.h>

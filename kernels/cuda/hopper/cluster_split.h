@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How many thread blocks, as a cluster, should share one tile of a kernel that runs one block an SM. */
 #ifndef STEPBENCH_CUDA_HOPPER_CLUSTER_SPLIT_H
 #define STEPBENCH_CUDA_HOPPER_CLUSTER_SPLIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Launching a Hopper kernel: large shared memory, clusters, and starting before the kernel ahead has ended. */
 #ifndef STEPBENCH_CUDA_HOPPER_LAUNCH_CUH
 #define STEPBENCH_CUDA_HOPPER_LAUNCH_CUH

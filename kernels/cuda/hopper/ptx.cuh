@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Hopper's own instructions as small functions: mbarrier, TMA, named barriers, clusters, register reallocation.
  * The warpgroup MMA is in wgmma.cuh. Everything here needs sm_90a. */
 #ifndef STEPBENCH_CUDA_HOPPER_PTX_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The way out of a Hopper kernel: fragments to swizzled shared memory by stmatrix, from there to a tensor by TMA, and
  * flags for other blocks. */
 #ifndef STEPBENCH_CUDA_HOPPER_STORE_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the Hopper forward and backward kernels share: tiles in shared memory, products of tiles, rounding to operands,
  * masks, and the fp32 mode.
  *

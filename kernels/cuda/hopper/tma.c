@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "kernels/cuda/hopper/tma.h"
 
 #include <cuda_runtime_api.h>

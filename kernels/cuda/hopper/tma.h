@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tensor maps for the copy engine (TMA) of Hopper and later. */
 #ifndef STEPBENCH_CUDA_HOPPER_TMA_H
 #define STEPBENCH_CUDA_HOPPER_TMA_H

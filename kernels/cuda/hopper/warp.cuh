@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a lane knows of itself and of its warp, told to the compiler. */
 #ifndef STEPBENCH_CUDA_HOPPER_WARP_CUH
 #define STEPBENCH_CUDA_HOPPER_WARP_CUH

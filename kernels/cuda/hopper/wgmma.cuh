@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Warpgroup MMA of Hopper: D[64][N] (+)= A[64][16] B[16][N], fp32 accumulators, bf16 or fp16 operands.
  *
  * Fragments: thread t of the group (warp w = t/32, g = t%32/4, q = t%4) holds of D, for each 8 columns j,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 40, 48, 96, 160,
  * 192, 200 or 256, both operands from shared memory, and with N = 16, 80, 96 or 256, A from registers. Fragments and descriptors are
  * as that header says. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Small ops: normal random numbers, a copy at memory bandwidth, and a kernel that does nothing. */
 #include "kernels/cuda/runtime/backend.h"
 #include "kernels/cuda/runtime/context.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Cross-entropy of each row of logits with its target, and the gradient in place of the logits.
  *
  * Bound: bytes. A row is read once and, for the gradient, written once. One block a row: the row stays in registers,

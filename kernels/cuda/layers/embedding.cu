@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of a table by id, and the gradient of the table. Bound by memory: forward reads and writes each row of out
  * once; backward reads d_out once and writes the whole d_table once, most of which is zeros.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One operation on each element: the kernels that an eager framework launches between its products.
  *
  * Bound: bytes. A unit is E neighbouring elements of a row: one access of 16 bytes where all dtypes are the same, four

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Sums, or largest elements, along the rows or down the columns of a matrix.
  *
  * Bound: bytes, read once. Along rows: a warp a row where rows are short, else a block a row. Down columns: a warp's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RMSNorm forward, with or without a residual. Bound by memory: x (and the residual) is read once, y (and the sum)
  * written once; a row stays in the registers of a group of warps between the sum of its squares and the output. Rows
  * that are not 16-byte aligned, or too long for that, go element by element and are read twice, the second time from a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* RMSNorm backward. With xhat = x rstd and g = dy weight: dx = rstd (g - xhat mean(g xhat)) + d_residual for each row,
  * and dweight sums dy xhat over the rows. Bound by memory: x, dy (and d_residual) are read once, dx is written once.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rotary embedding in place. One pass over memory: each element is read and written once. Neighbouring threads turn
  * neighbouring chunks of one token's heads, so that the heads of a fused row are read as one run. A thread turns the
  * same chunk of up to EACH heads by the same angles, which it reads once, from a table small enough for L2. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* C = A B^T by cuBLAS: the ceiling that bench_roofline measures. */
 #include "kernels/cuda/runtime/backend.h"
 #include "kernels/cuda/runtime/context.h"

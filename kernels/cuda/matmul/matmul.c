@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* D = op(A) op(B) + C by cuBLASLt, or by a 16-bit kernel of our own where that was chosen: one look-up of the shape's
  * plan and one call. Adding C costs its bytes, no launch, so a residual stream or a gradient that accumulates is fused.
  * Sums are fp32; split fp32 is in split_products.c. */

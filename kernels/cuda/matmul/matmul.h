@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the files of the CUDA matmul share. Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_MATMUL_H
 #define STEPBENCH_CUDA_MATMUL_MATMUL_H

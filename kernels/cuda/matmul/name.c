@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The name of an algorithm. cuBLASLt's enumerations are part of the ABI and only grow; the newer values are in no
  * older header, so they are spelled here by number. */
 #include "kernels/cuda/matmul/plan.h"

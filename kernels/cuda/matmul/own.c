@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Algorithms of our own kernels: which ones there are for a shape. A choice from a file may hold any bytes, so what is
  * accepted is what would be proposed here and now, on this GPU. */
 #include "kernels/cuda/matmul/own.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Products by kernels of our own are algorithms beside the library's: what the bytes of such an algorithm mean. Not part
  * of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_OWN_H

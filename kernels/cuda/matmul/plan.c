@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Plans of products: descriptors, the choice of algorithms that may run, and the table that keeps them.
  *
  * An algorithm is acceptable when the same call gives the same bits. Sums over a split k may go through the workspace

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One product, by cuBLASLt or by a kernel of our own for Hopper: its descriptors and its algorithm, made once for a shape
  * and kept in the context. Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32 operands to fp16 planes: a pass for the largest magnitude of each, then a pass that scales and splits.
  *
  * Bound by memory: 4 bytes read in the first pass, 4 read and 4 written in the second, per element; operands of up to

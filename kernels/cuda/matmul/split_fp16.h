@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32 matrices as two fp16 planes, x scale = hi + lo / 2^11, with one power of two as the scale of a matrix. The scale
  * takes the largest finite magnitude to [2^14, 2^15), as near below fp16's end as rounding allows; 2^11 keeps lo, the
  * rounding error of hi, in the same range. hi and lo hold x to 2^-23 of itself, down to 2^-28 of the largest; below

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32-level products on tensor cores. On Hopper one kernel of our own does small ones in a single launch
  * (matmul/hopper/matmul_fp32.h), where each row of the operands is whole units of 16 bytes. Else cuBLASLt does, on operands split
  * beforehand; the rest of this file is about that.

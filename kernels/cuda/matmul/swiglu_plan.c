@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which tiles the matmul with SwiGLU should use. Tiles of 256 columns take the least bandwidth and energy, but all
  * clusters start and end a round together, so that a last round of few tiles takes as long as a full one: 4096 x 6400
  * of h are 12.1 rounds forward and would cost 13. The columns of such a round go to narrower tiles,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Chooses the algorithm of a matmul by timing: the library's proposals, variations of the fastest of them, and those of
  * our own kernels.
  *

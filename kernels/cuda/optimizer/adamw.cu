@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* AdamW in one pass over memory, and what has to be known before its first range.
  *
  * Bound: bytes. A parameter moves 28 (all fp32), 26 (bf16 with a split master) or 28 (16-bit with an fp32 master); at

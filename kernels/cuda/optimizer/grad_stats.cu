@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The L2 norm of all gradients, and whether one is not finite, in one pass over memory.
  *
  * Bound: bytes, 2 or 4 an element, only read. A thread adds squares in fp32 in eight sums, about a hundred terms each

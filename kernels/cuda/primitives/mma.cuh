@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Warp-level tensor-core instructions of sm_80 and up as small functions: ldmatrix, mma.sync, cp.async, and the
  * conversions between fp32 and what they multiply.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* E elements in one access of 8 or 16 bytes, held packed and computed on as fp32. Where streams of different dtypes run
  * side by side, all use the same E: neighbouring threads then touch neighbouring bytes of each. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_PACKED_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Reductions over a warp and a block, in an order that depends on the block's size alone: the same values give the same
  * bits. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What kernels over the rows of a matrix share: runs of elements that are one load or store, tiles of a row, groups of
  * warps that own a row, and the host's check of alignment. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_ROW_CHUNKS_CUH

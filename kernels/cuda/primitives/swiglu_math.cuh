@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* SwiGLU of one element: h = silu(gate) up, silu(x) = x sigmoid(x), and its gradients. Every kernel that makes h uses
  * these, so that h made again has the same bits. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_SWIGLU_MATH_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tokens sorted by id, those of one id in the order of their positions, by counting: the place of a token is the
  * number of tokens with a lesser key, or the same key and an earlier position. Up to SORT_DIRECT tokens each is
  * compared with all. More are first dealt into bins by the low bits of their ids, in any order, and compared within

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* 16-byte vectors of tensor elements: one load or store each, held packed in four registers, computed on as fp32. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_VECTOR_CUH
 #define STEPBENCH_CUDA_PRIMITIVES_VECTOR_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The ops of the CUDA backend that are not attention, in the order of sb_kernels. */
 #ifndef STEPBENCH_CUDA_RUNTIME_BACKEND_H
 #define STEPBENCH_CUDA_RUNTIME_BACKEND_H

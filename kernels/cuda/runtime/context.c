@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Creates and destroys the CUDA context, and turns CUDA and cuBLAS errors into sb_status. */
 #include "kernels/cuda/runtime/context.h"
 

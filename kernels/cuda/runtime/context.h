@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The CUDA context: what the ops ask of their device, its cuBLAS handle, and errors as sb_status. Not part of the API. */
 #ifndef STEPBENCH_CUDA_RUNTIME_CONTEXT_H
 #define STEPBENCH_CUDA_RUNTIME_CONTEXT_H

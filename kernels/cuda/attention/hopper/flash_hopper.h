@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host interface of the Hopper kernels (compute capability 9.0): bf16, fp16, and fp32 as split bf16. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H

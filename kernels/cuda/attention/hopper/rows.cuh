@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rows of a result on the way out of a Hopper flash kernel: accumulators of a warp to a swizzled tile. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_ROWS_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_ROWS_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 #include "kernels/cuda/attention/hopper/split_bf16.cuh"
 
 #include <cuda_bf16.h>

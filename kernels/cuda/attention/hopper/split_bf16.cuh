@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fp32 tensors as two bf16 planes, hi = bf16(x) and lo = bf16(x - hi), each rounded to nearest. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_SPLIT_BF16_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_SPLIT_BF16_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention-2 backward on mma.sync, without atomics: every gradient has one owner and one order of sums.
  *   row_stats   per query, lse in log2 units and delta = rowsum(dO * O), into the workspace
  *   backward_kv a block owns keys and walks over the queries, of every query head that reads them, for dK and dV

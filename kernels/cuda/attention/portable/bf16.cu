@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The flash_portable kernels for bf16. */
 #include "kernels/cuda/attention/portable/launch.cuh"
 

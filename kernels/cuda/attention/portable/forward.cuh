@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention-2 forward on mma.sync. A block owns MT x 16 queries for each warp and walks over the keys it sees, BK
  * at a time, with an online softmax; the next K tile arrives while P V is computed, the next V tile during Q K^T. */
 #ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_FORWARD_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The flash_portable kernels for fp32: products of split bf16, fp32-level error. */
 #include "kernels/cuda/attention/portable/launch.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Tile shapes and launches of the flash_portable kernels for one policy; each flash_portable_<dtype>.cu makes its
  * table of functions from it. */
 #ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH

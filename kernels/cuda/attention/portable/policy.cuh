@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* How each dtype uses the tensor cores: half16 (bf16, fp16), tf32, and split3 (fp32 by split bf16). The kernels are
  * written once over these policies.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The op "flash_portable": FlashAttention-2 on mma.sync, for every dtype and every GPU from sm_80 up. Always
  * deterministic. */
 #include "kernels/cuda/attention/portable/portable.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Between the op flash_portable and its kernels: one table of launchers a dtype. */
 #ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_PORTABLE_H
 #define STEPBENCH_CUDA_ATTENTION_PORTABLE_PORTABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The flash_portable kernels for tf32: fp32 in memory, tf32 products. */
 #include "kernels/cuda/attention/portable/launch.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the three flash_portable kernels share: moving tiles between global and shared memory, the two matrix products
  * over tiles, and the mask.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The plain 16-bit matmul for Hopper: what it can run, maps, launch. */
 #include "kernels/cuda/matmul/hopper/matmul16.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* D = A B + C with bf16 or fp16 operands on Hopper, and with SwiGLU or its gradients in place of "+ C": the kernel.
  * Launched by matmul16.cu and swiglu_matmul.cu.
  *

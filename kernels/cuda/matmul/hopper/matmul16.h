@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* D = A op(B) + C in bf16 or fp16 by a kernel of our own for Hopper: see matmul16.cuh. Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_H
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host side that every kind of the 16-bit matmul for Hopper shares: what is common to all maps, the order of tiles, the
  * launch. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAUNCH_CUH

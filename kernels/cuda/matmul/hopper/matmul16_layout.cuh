@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The 16-bit matmul for Hopper: tiles, what lies where in shared memory, the order of tiles, parameters. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The 16-bit matmul for Hopper: from sums in registers to the result, one chunk of columns at a time, while the
  * products of the next tile run. A warp does its 16 rows by itself: it computes on a chunk in its own slots, and one
  * lane stores them by TMA, which clips what lies outside the matrices. Where a chunk reads memory too (gate and up in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host side of the fp32 matmul for Hopper: what it can run, how many blocks share tiles, launch. */
 #include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 

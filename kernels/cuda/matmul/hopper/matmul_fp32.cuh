@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* D = op(A) op(B) + C, fp32 in memory, on Hopper's fp16 tensor cores: the kernel. Launched by matmul_fp32.cu.
  *
  * Each operand becomes hi + lo, hi = fp16(x s), lo = fp16(x s - hi), inside the kernel; a product is

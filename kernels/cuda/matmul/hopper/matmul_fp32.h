@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* D = op(A) op(B) + C at fp32 level on Hopper's tensor cores, one launch, no workspace: see matmul_fp32.cuh.
  * Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_H

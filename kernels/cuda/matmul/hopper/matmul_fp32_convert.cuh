@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fp32 matmul for Hopper: from floats in memory to scaled pairs of fp16 in shared memory. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CONVERT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CONVERT_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fp32 matmul for Hopper: tiles, shared memory, and who does what. Indices alone, for the host to follow too. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_LAYOUT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_LAYOUT_CUH

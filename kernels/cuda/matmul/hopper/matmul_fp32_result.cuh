@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The fp32 matmul for Hopper: from sums in registers to D, at once or through partial sums of a cluster's blocks. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_RESULT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_RESULT_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The matmul with SwiGLU at its end on Hopper: what it can run, maps, launches. */
 #include "kernels/cuda/matmul/hopper/swiglu_matmul.h"
 

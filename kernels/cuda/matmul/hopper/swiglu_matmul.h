@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The matmul with SwiGLU at its end: how its columns are cut into tiles. Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_SWIGLU_MATMUL_H
 #define STEPBENCH_CUDA_MATMUL_HOPPER_SWIGLU_MATMUL_H

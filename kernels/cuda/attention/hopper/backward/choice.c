@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Models of the times of the main kernels of the Hopper backward, in steps of the wide one. */
 #include "kernels/cuda/attention/hopper/backward/choice.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Which main kernel of the Hopper backward a problem gets, and how that runs: by short models of their times. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_CHOICE_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_CHOICE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host side of the Hopper backward: workspace, the passes before and after the main kernel, and the launch of the one that
  * takes every shape. */
 #include "kernels/cuda/attention/hopper/backward/wide.cuh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What the main kernels of the Hopper backward share on the host: where things lie in the workspace. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H

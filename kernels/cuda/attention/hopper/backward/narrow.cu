@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host side of the Hopper backward's main kernel for head_dim <= 64: tensor maps, order of the jobs, launch. */
 #include "kernels/cuda/attention/hopper/backward/narrow.cuh"
 

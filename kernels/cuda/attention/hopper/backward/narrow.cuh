@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention backward for Hopper at head_dim <= 64, 16-bit: the main kernel. Launched by
  * narrow.cu; the products and their notation are those of wide.cuh.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A key group of the narrow backward: 64 keys, their dK and dV; see narrow.cuh.
  *
  * Between dS(j) and dS(j+1), with the products that are under way while it waits or computes:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The narrow backward's parameters, shared memory and jobs; see narrow.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_LAYOUT_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_LAYOUT_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The query group of the narrow backward: dQ^T = K^T dS^T of both key groups' keys, added up over the key tiles; and the
  * two sides of taking turns. See narrow.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_QUERIES_CUH

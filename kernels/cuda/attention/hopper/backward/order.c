@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The model of turns of the Hopper backward, in steps of the wide kernel. */
 #include "kernels/cuda/attention/hopper/backward/order.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Model of the turns that the adders of dQ take in the deterministic backward: how many sums of dQ there are, and which
  * adders start where. See wide.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host side of the Hopper backward's main kernel for pairs of blocks: launch. */
 #include "kernels/cuda/attention/hopper/backward/pair.cuh"
 

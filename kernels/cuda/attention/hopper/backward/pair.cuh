@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention backward for Hopper, 16-bit, head_dim above 64, long sequences: the wide kernel's work with half of its
  * additions to dQ. Launched by pair.cu; products and notation are those of wide.cuh.
  *

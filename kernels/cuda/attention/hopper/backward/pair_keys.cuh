@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A key group of the pair backward: 64 keys, their dK and dV, and every second step's dQ; see
  * pair.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_KEYS_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Shared memory and barriers that a block of the pair backward has besides those of the wide one; see
  * pair.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_LAYOUT_CUH

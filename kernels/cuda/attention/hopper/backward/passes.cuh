@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What comes before and after the main kernel of the Hopper backward: small passes over memory.
  *
  * Before: delta = rowsum(dO O), lse in base 2, zeroed sums unless their first adder stores; reads 2 and writes at most 1

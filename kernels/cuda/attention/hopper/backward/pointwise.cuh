@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What both main kernels of the Hopper backward do with transposed scores, S^T and dP^T of 64 keys and N / 32 * 64 queries,
  * in the fragments of a thread: two keys, and pairs of queries. lse2 and delta lie in fragment_order; a thread's numbers of
  * 16 queries begin at twice its first query. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A key group of the wide backward: 64 keys, their dK and dV, and its half of dQ; see wide.cuh. The pair
  * backward's group is made of its parts. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_KEYS_CUH

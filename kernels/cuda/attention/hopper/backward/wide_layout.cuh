@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The wide backward's parameters, shared memory, barriers and steps; see wide.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LAYOUT_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LAYOUT_CUH

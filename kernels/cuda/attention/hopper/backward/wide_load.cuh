@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The first warpgroup of the wide backward, and of the one for pairs: loads, and the two sides of taking turns; see
  * wide.cuh. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LOAD_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The products of the wide backward that hopper/tile.cuh has not. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_PRODUCTS_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_PRODUCTS_CUH

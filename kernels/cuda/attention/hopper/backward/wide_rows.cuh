@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The way out of the wide backward: dK and dV of a block to the tensors, summed over the blocks of a cluster. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_ROWS_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_ROWS_CUH

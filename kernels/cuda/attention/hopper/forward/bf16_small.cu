@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Instances of the Hopper forward: bf16, head_dim up to 64. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Instances of the Hopper forward: fp16, head_dim above 64. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Instances of the Hopper forward: fp32 as two planes of bf16. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Host side of the Hopper forward: which instance, how many blocks share a tile, tensor maps, launch. */
 #include <cuda_runtime.h>
 #include <math.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention forward for Hopper: the kernel. Launched by host.cu.
  *
  * Tile: one, two or (D <= 96) three consumer warpgroups of 64 query rows each, as the host's model of their times says; key

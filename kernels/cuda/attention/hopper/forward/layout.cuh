@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention forward for Hopper: parameters, shared memory, barriers and jobs of the kernel, and the list of its
  * instances that the host chooses from. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH

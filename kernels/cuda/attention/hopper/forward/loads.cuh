@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention forward for Hopper: the producer, which gives out jobs and loads their tiles, and what it needs. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LOADS_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LOADS_CUH

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention forward for Hopper: the way out of a tile. A block that had all keys of its rows writes them; the blocks
  * of a cluster, each of which had a range of the keys, leave partial O, max and sum in shared memory, and each finishes
  * its share of the rows through distributed shared memory. The order of the merge is fixed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* FlashAttention forward for Hopper: softmax of one block of scores in registers.
  *
  * Lazy maximum: the running maximum that probabilities are relative to need not be the true one, only the same for O and

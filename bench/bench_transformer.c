@@ -16,8 +16,9 @@
 #include <string.h>
 
 #include "bench/model/case.h"
-#include "common/core/stats.h"
+#include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/stats.h"
 #include "common/session/ceiling.h"
 #include "common/profile/nvtx.h"
 #include "common/session/watchdog.h"

@@ -4,6 +4,7 @@
  * host's clock. A graph of them is replayed twice and the second time counts, whose launch is then hidden behind the
  * first. So of small ops some twenty at least are between two events, on up to eight ranks. */
 #include "bench/collective/collective.h"
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "bench/ddp/ddp.h"
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
 #include "common/session/watchdog.h"

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "bench/ddp/ddp.h"
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/timeline.h"
-#include "common/session/timer.h"
 
 /* The next forward hides what zero1 gathers, so that one step would not show it. */
 static int steps_of(const ddp_case *k)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/timeline.h"
-#include "common/session/timer.h"
 #include "common/comm/internal.h"
 #include "common/stream/cpu_stream.h"
 

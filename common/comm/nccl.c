@@ -13,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/session/timer.h"
 #include "common/comm/internal.h"
 
 enum { MARKS = 256 };

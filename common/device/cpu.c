@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/device/host.h"
-#include "common/session/timer.h"
 
 struct device_event {
     double seconds;

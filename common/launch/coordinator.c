@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/session/timer.h"
 
 static const double report_grace_s = 0.5, exit_grace_s = 1;
 

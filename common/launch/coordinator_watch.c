@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/session/timer.h"
 #include "common/launch/coordinator_internal.h"
 
 void coordinator_look(coordinator *h, int rank)

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/session/timer.h"
 #include "common/launch/internal.h"
 
 /* ---- who this is ---- */

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/session/timer.h"
 #include "common/launch/internal.h"
 
 static const double grace_s = 3; /* from the end of the job until ranks that are still there are killed */

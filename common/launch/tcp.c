@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/session/timer.h"
 #include "common/launch/internal.h"
 
 static struct addrinfo *look_up(const char *host, int port, int family, char *why, size_t why_bytes)

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/session/timer.h"
 #include "common/session/watchdog.h"
 #include "common/launch/internal.h"
 

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/internal.h"
-#include "common/session/timer.h"
 
 enum { RANGES_MAX = 32, RANGE_NAME = 48 };
 

@@ -4,17 +4,11 @@
 
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-static bool shown;
+#include "common/core/clock.h"
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+static bool shown;
 
 static void duration_text(double s, char *out, size_t out_bytes)
 {
@@ -30,13 +24,13 @@ void progress_update(size_t done, size_t total, const char *what)
     static double start_s;
     static size_t start_done;
     if (start_s == 0) {
-        start_s = seconds_now();
+        start_s = host_seconds();
         start_done = done; /* what a resumed sweep finds done took no time */
     }
     if (!isatty(STDERR_FILENO))
         return;
 
-    double elapsed_s = seconds_now() - start_s;
+    double elapsed_s = host_seconds() - start_s;
     char elapsed[32], left[32] = "?", line[512];
     duration_text(elapsed_s, elapsed, sizeof elapsed);
     if (done > start_done && done <= total)

@@ -5,8 +5,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 
@@ -23,13 +23,6 @@ typedef struct measurement {
     samples *out;
     double total_ms; /* of the samples so far, as the device spent it */
 } measurement;
-
-double host_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 timer_kind timer_kind_parse(const char *name)
 {

@@ -21,6 +21,5 @@ typedef struct timing {
  * Samples are milliseconds of one call. *used says which timer it was: "event", "graph", "host". */
 bool timer_measure(device *d, const timing *t, bool (*fn)(void *arg), void *arg, samples *out_ms, const char **used);
 timer_kind timer_kind_parse(const char *name);
-double host_seconds(void); /* CLOCK_MONOTONIC */
 
 #endif

@@ -13,9 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/rows/rows.h"
-#include "common/session/timer.h"
 
 static pthread_t thread;
 static pthread_mutex_t row_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/timeline.h"
-#include "common/session/timer.h"
 
 /* ---- marks ---- */
 

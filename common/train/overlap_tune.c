@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which way of overlap is fastest, measured on the step itself before its first use. */
-#include "common/session/timer.h"
+#include "common/core/clock.h"
 #include "common/train/step_internal.h"
 
 enum { WAYS = 3, ROUNDS = 2 };

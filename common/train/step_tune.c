@@ -6,9 +6,9 @@
  * With a learning rate of 0 a step leaves the parameters as they are; what else it changes is put back at the end. */
 #include <string.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/session/timer.h"
 #include "common/train/step_internal.h"
 
 enum { ROUNDS = 2 };

@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/rng.h"
 #include "common/device/internal.h"
 #include "common/profile/nvtx.h"
 #include "common/profile/internal.h"
-#include "common/session/timer.h"
 #include "common/stream/cpu_stream.h"
 
 #define SPAN(lane, start, end)                                                                                         \

@@ -12,11 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
 #include "common/profile/timeline.h"
-#include "common/session/timer.h"
 #include "common/comm/comm.h"
 #include "common/stream/cpu_stream.h"
 #include "tests/support/ranks.h"

@@ -134,10 +134,9 @@ static int run_rank(const launch_place *place, const options *o, const bench_inf
 
 int launch_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv)
 {
-    const char *no_cuda = device_no_cuda_reason();
     launch_place place;
     char why[1024];
-    options *o = options_parse(info, argc, argv, no_cuda ? "cpu" : "cuda", no_cuda);
+    options *o = session_options(info, argc, argv);
     if (!launch_place_find(&place, why, sizeof why))
         die(EXIT_CODE_USAGE, "%s", why);
     check_options(o, &place);

@@ -16,7 +16,7 @@ struct bench_case {
     char *key;
 };
 
-bool param_applies(const options *o, size_t param, const char *variant)
+bool options_param_applies(const options *o, size_t param, const char *variant)
 {
     return !o->bench->applies || o->bench->applies(o->params[param]->spec.name, variant);
 }
@@ -26,7 +26,7 @@ static double combinations(const options *o, const char *variant)
 {
     double n = 1;
     for (size_t i = 0; i < o->params_n; i++)
-        n *= param_applies(o, i, variant) ? (double)o->params[i]->values.n : 1;
+        n *= options_param_applies(o, i, variant) ? (double)o->params[i]->values.n : 1;
     return n;
 }
 
@@ -80,7 +80,7 @@ char *case_key_of(const options *o, const char *const *values, const char *varia
     if (!out)
         die(EXIT_CODE_FAILURE, "no host memory left for a case");
     for (size_t i = 0; i < o->params_n; i++)
-        if (param_applies(o, i, variant))
+        if (options_param_applies(o, i, variant))
             fprintf(out, "%s=%s ", options_param_name(o, i), values[i]);
     fprintf(out, "variant=%s", variant);
     fclose(out);
@@ -102,7 +102,7 @@ bench_case *case_at(const options *o, size_t index)
             if (((o->params[i]->spec.flags & OPTION_ADJACENT) != 0) != adjacent)
                 continue;
             const option_values *values = &o->params[i]->values;
-            bool means = param_applies(o, i, c->variant);
+            bool means = options_param_applies(o, i, c->variant);
             c->picked[i] = means ? &values->v[index % values->n] : &nothing;
             texts[i] = c->picked[i]->text;
             index /= means ? values->n : 1;
@@ -165,6 +165,26 @@ size_t options_param_count(const options *o)
 const char *options_param_name(const options *o, size_t i)
 {
     return o->columns[i];
+}
+
+size_t options_param_values(const options *o, size_t i)
+{
+    return o->params[i]->values.n;
+}
+
+const char *options_param_value(const options *o, size_t i, size_t value)
+{
+    return o->params[i]->values.v[value].text;
+}
+
+size_t options_variant_count(const options *o)
+{
+    return o->variant ? o->variant->values.n : 0;
+}
+
+const char *options_variant(const options *o, size_t i)
+{
+    return o->variant->values.v[i].text;
 }
 
 const char *case_param(const bench_case *c, size_t i)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What --help, --list, --list-options and --version print; everything comes from the tables. */
 #include "common/core/build_info.h"
+#include "common/core/version.h"
 #include "common/options/internal.h"
-#include "common/rows/rows.h"
 
 #include <string.h>
 
@@ -52,7 +52,7 @@ void options_print_help(const options *o, FILE *out)
         if (!o->entries[i].own)
             print_option(&o->entries[i].spec, out);
     fprintf(out, "  -h --help        this text\n"
-                 "  -V --version     commit and compiler\n"
+                 "  -V --version     version, commit and compiler\n"
                  "  --list           the variants and the columns of a row\n"
                  "  --list-options   the options as a table of tab-separated values\n");
     if (b->notes && *b->notes) {
@@ -77,14 +77,14 @@ void options_print_list(const options *o, FILE *out)
     for (const variant_spec *v = o->bench->variants; v && v->name; v++)
         fprintf(out, "  %-20s %s\n", v->name, v->summary);
     fprintf(out, "%scolumns:\n", o->variant ? "\n" : "");
-    print_columns(rows_first_columns, out);
+    print_columns(o->layout ? o->layout->first : NULL, out);
     for (size_t i = 0; i < o->params_n; i++) {
         const option_spec *s = &o->params[i]->spec;
         fprintf(out, "  %-20s %-6s %s%s%s\n", o->columns[i], kind_names[s->kind], s->help, *s->unit ? ", in " : "",
                 s->unit);
     }
     print_columns(o->bench->columns, out);
-    print_columns(rows_last_columns, out);
+    print_columns(o->layout ? o->layout->last : NULL, out);
 }
 
 void options_print_table(const options *o, FILE *out)
@@ -105,6 +105,9 @@ void options_print_table(const options *o, FILE *out)
 
 void options_print_version(const options *o, FILE *out)
 {
-    fprintf(out, "%s of stepbench, commit %s%s, results schema %d, method %d\n%s\n", o->bench->name, build_commit(),
-            build_dirty() == 1 ? " with changes" : "", ROWS_SCHEMA, ROWS_METHOD, build_describe());
+    fprintf(out, "stepbench " STEPBENCH_VERSION " (commit %s%s)\n%s", build_commit(),
+            build_dirty() == 1 ? " with changes" : "", o->bench->name);
+    if (o->layout)
+        fprintf(out, ", results schema %d, method %d", o->layout->schema, o->layout->method);
+    fprintf(out, "\n%s\n", build_describe());
 }

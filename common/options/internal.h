@@ -32,7 +32,8 @@ typedef struct option_entry {
 
 struct options {
     const bench_info *bench;
-    option_entry *entries; /* the bench's in table order, then the common ones */
+    const row_layout *layout; /* NULL: not known here */
+    option_entry *entries;    /* the bench's in table order, then the common ones */
     size_t n;
     const option_entry **params; /* those that are columns of the CSV */
     char **columns;              /* names of their columns */
@@ -59,9 +60,5 @@ void options_print_version(const options *o, FILE *out);
 
 /* cases_count before it is known to be at most OPTION_CASES_MAX. */
 double cases_product(const options *o);
-/* Whether parameter column i means something to a variant. */
-bool param_applies(const options *o, size_t i, const char *variant);
-/* The key of the case whose parameter columns hold values[0..options_param_count). Caller frees. */
-char *case_key_of(const options *o, const char *const *values, const char *variant);
 
 #endif

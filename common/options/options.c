@@ -83,10 +83,11 @@ static char *command_line(int argc, char **argv)
     return line;
 }
 
-static options *options_create(const bench_info *bench, int argc, char **argv, const char *device_default)
+static options *options_create(const bench_info *bench, int argc, char **argv, const options_env *env)
 {
     options *o = xcalloc(1, sizeof *o);
     o->bench = bench;
+    o->layout = env->layout;
     o->command_line = command_line(argc, argv);
     o->variant_choices = variant_choices(bench);
     size_t most = sizeof common_options / sizeof *common_options;
@@ -105,7 +106,7 @@ static options *options_create(const bench_info *bench, int argc, char **argv, c
         e->spec.def = e->spec.def ? e->spec.def : "";
         e->spec.unit = e->spec.unit ? e->spec.unit : "";
         if (strcmp(e->spec.name, "device") == 0) {
-            e->spec.def = device_default;
+            e->spec.def = env->device_default;
         } else if (strcmp(e->spec.name, "variant") == 0) {
             e->spec.choices = e->spec.choices ? e->spec.choices : o->variant_choices;
             o->variant = e;
@@ -253,11 +254,11 @@ static bool check_whole(const options *o, const char *no_cuda_reason, char *msg,
     return !o->bench->validate || o->bench->validate(o, msg, msg_bytes);
 }
 
-options *options_try(const bench_info *bench, int argc, char **argv, const char *device_default,
-                     const char *no_cuda_reason, char *msg, size_t msg_bytes)
+options *options_try(const bench_info *bench, int argc, char **argv, const options_env *env, char *msg,
+                     size_t msg_bytes)
 {
     msg[0] = '\0';
-    options *o = options_create(bench, argc, argv, device_default);
+    options *o = options_create(bench, argc, argv, env);
     for (int i = 1; i < argc; i++) {
         const struct action *action = action_find(argv[i]);
         if (action) {
@@ -267,21 +268,20 @@ options *options_try(const bench_info *bench, int argc, char **argv, const char 
         }
     }
     if (read_arguments(o, argc, argv, msg, msg_bytes)) {
-        fill_defaults(o, device_default);
-        if (check_whole(o, no_cuda_reason, msg, msg_bytes))
+        fill_defaults(o, env->device_default);
+        if (check_whole(o, env->no_cuda, msg, msg_bytes))
             return o;
     }
     options_free(o);
     return NULL;
 }
 
-options *options_parse(const bench_info *bench, int argc, char **argv, const char *device_default,
-                       const char *no_cuda_reason)
+options *options_parse(const bench_info *bench, int argc, char **argv, const options_env *env)
 {
     char msg[2048];
     if (argc > 0)
         program_name_set(argv[0]);
-    options *o = options_try(bench, argc, argv, device_default, no_cuda_reason, msg, sizeof msg);
+    options *o = options_try(bench, argc, argv, env, msg, sizeof msg);
     if (!o && msg[0])
         die(EXIT_CODE_USAGE, "%s", msg);
     if (!o)

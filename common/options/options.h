@@ -48,6 +48,12 @@ typedef struct column_spec { /* a measured or derived column of a row */
     const char *help; /* one line; --list prints it, the README quotes it */
 } column_spec;        /* a table ends with {0} */
 
+/* The columns that every bench's row has around its own, and how they are counted; rows.h fills it in. */
+typedef struct row_layout {
+    const column_spec *first, *last; /* before the parameters, and after the bench's columns; each ends with {0} */
+    int schema, method;
+} row_layout;
+
 struct options;
 typedef struct bench_info {
     const char *name;           /* "bench_flash" */
@@ -67,18 +73,22 @@ typedef struct bench_info {
 
 typedef struct options options;
 
-/* Parses argv. Prints and exits 0 for --help, --version, --list, --list-options; exits 2 with one sentence on bad
- * input. `device_default` ("cuda" or "cpu") is the default of --device; `no_cuda_reason`, when not NULL, is why cuda
- * can't be used here and makes an explicit --device cuda an error (exit 2). Never touches a device.
- * --dry-run is only recorded: the session prints the cases. */
-options *options_parse(const bench_info *bench, int argc, char **argv, const char *device_default,
-                       const char *no_cuda_reason);
+/* What the parser is told about the place where it runs. */
+typedef struct options_env {
+    const char *device_default; /* of --device: "cuda" or "cpu" */
+    const char *no_cuda;        /* why there is no cuda here: an explicit --device cuda is an error. NULL: there is */
+    const row_layout *layout;   /* for --list and --version; NULL: they name the bench's own columns alone */
+} options_env;
+
+/* Parses argv. Prints and exits 0 for --help, --version, --list, --list-options and --list-runs; exits 2 with one
+ * sentence on bad input. Never touches a device. --dry-run is only recorded: the session prints the cases. */
+options *options_parse(const bench_info *bench, int argc, char **argv, const options_env *env);
 void options_free(options *o);
 
 /* Same, but returns NULL and writes the sentence to msg instead of exiting; for tests. After --help and its like msg is
  * empty. */
-options *options_try(const bench_info *bench, int argc, char **argv, const char *device_default,
-                     const char *no_cuda_reason, char *msg, size_t msg_bytes);
+options *options_try(const bench_info *bench, int argc, char **argv, const options_env *env, char *msg,
+                     size_t msg_bytes);
 
 const bench_info *options_bench(const options *o);
 /* Single values. An unknown name is a bug of the caller and dies. */
@@ -112,6 +122,15 @@ const char *case_key(const bench_case *c);
 size_t options_param_count(const options *o);
 const char *options_param_name(const options *o, size_t i); /* column name ('-' became '_') */
 const char *case_param(const bench_case *c, size_t i);
+/* The chosen values of parameter column i, and whether it means something to a variant. */
+size_t options_param_values(const options *o, size_t i);
+const char *options_param_value(const options *o, size_t i, size_t value);
+bool options_param_applies(const options *o, size_t i, const char *variant);
+/* The chosen variants; 0 for a bench without variants. */
+size_t options_variant_count(const options *o);
+const char *options_variant(const options *o, size_t i);
+/* The key of the case whose parameter columns hold values[0..options_param_count). Caller frees. */
+char *case_key_of(const options *o, const char *const *values, const char *variant);
 
 extern const option_spec common_options[]; /* the shared flags, ended by {0} */
 

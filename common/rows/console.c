@@ -1,40 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /* The table on stdout: the parameters that vary, variant, status, then the columns meant for the console. */
-#include "common/options/internal.h"
 #include "common/rows/internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { REAL_WIDTH = 9, INT_WIDTH = 12 /* the bytes of the largest GPU */, STATUS_WIDTH = 6 };
 
-static int widest(const char *name, const option_values *values)
+static size_t wider(size_t width, const char *text)
 {
-    size_t width = strlen(name);
-    for (size_t i = 0; i < values->n; i++)
-        if (strlen(values->v[i].text) > width)
-            width = strlen(values->v[i].text);
+    return strlen(text) > width ? strlen(text) : width;
+}
+
+static int param_width(const options *o, size_t param)
+{
+    size_t width = strlen(options_param_name(o, param));
+    for (size_t i = 0; i < options_param_values(o, param); i++)
+        width = wider(width, options_param_value(o, param, i));
+    return (int)width;
+}
+
+static int variant_width(const options *o)
+{
+    size_t width = strlen("variant");
+    for (size_t i = 0; i < options_variant_count(o); i++)
+        width = wider(width, options_variant(o, i));
     return (int)width;
 }
 
 /* Whether the parameter means something to any of the chosen variants. */
 static bool asked_for(const options *o, size_t param)
 {
-    bool any = !o->variant;
-    for (size_t i = 0; !any && i < o->variant->values.n; i++)
-        any = param_applies(o, param, o->variant->values.v[i].text);
+    const size_t variants = options_variant_count(o);
+    bool any = variants == 0;
+    for (size_t i = 0; !any && i < variants; i++)
+        any = options_param_applies(o, param, options_variant(o, i));
     return any;
 }
 
 static bool varies(const options *o, size_t param)
 {
-    return o->params[param]->values.n > 1 && asked_for(o, param);
-}
-
-static int variant_width(const options *o)
-{
-    return o->variant ? widest("variant", &o->variant->values) : (int)strlen("variant");
+    return options_param_values(o, param) > 1 && asked_for(o, param);
 }
 
 static int column_width(const column_spec *column)
@@ -62,19 +70,19 @@ static void number_text(const char *cell, column_kind kind, char *out, size_t ou
 static void print_heading(const row_writer *r)
 {
     const options *o = r->o;
-    printf("%s on %s (%s), machine %s\n", o->bench->name, r->device_name, r->device, r->machine);
+    printf("%s on %s (%s), machine %s\n", options_bench(o)->name, r->device_name, r->device, r->machine);
     bool any = false;
-    for (size_t i = 0; i < o->params_n; i++)
-        if (o->params[i]->values.n == 1 && asked_for(o, i)) {
-            printf("%s%s=%s", any ? " " : "", o->columns[i], o->params[i]->values.v[0].text);
+    for (size_t i = 0; i < options_param_count(o); i++)
+        if (options_param_values(o, i) == 1 && asked_for(o, i)) {
+            printf("%s%s=%s", any ? " " : "", options_param_name(o, i), options_param_value(o, i, 0));
             any = true;
         }
     printf(any ? "\n\n" : "\n");
-    for (size_t i = 0; i < o->params_n; i++)
+    for (size_t i = 0; i < options_param_count(o); i++)
         if (varies(o, i))
-            printf("%*s  ", widest(o->columns[i], &o->params[i]->values), o->columns[i]);
+            printf("%*s  ", param_width(o, i), options_param_name(o, i));
     printf("%-*s  %-*s", variant_width(o), "variant", STATUS_WIDTH, "status");
-    for (const column_spec *s = o->bench->columns; s && s->name; s++)
+    for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
         if (s->console)
             printf("  %*s", column_width(s), s->name);
     printf("\n");
@@ -85,9 +93,9 @@ void console_row(const row *w)
     const options *o = w->r->o;
     if (!w->r->table_started)
         print_heading(w->r);
-    for (size_t i = 0; i < o->params_n; i++)
+    for (size_t i = 0; i < options_param_count(o); i++)
         if (varies(o, i))
-            printf("%*s  ", widest(o->columns[i], &o->params[i]->values), case_param(w->c, i));
+            printf("%*s  ", param_width(o, i), case_param(w->c, i));
     printf("%-*s  ", variant_width(o), case_variant(w->c));
     if (w->status != ROW_OK) {
         printf("%-*s  %s\n", STATUS_WIDTH, row_status_names[w->status], w->reason);
@@ -95,7 +103,7 @@ void console_row(const row *w)
     }
     printf("%-*s", STATUS_WIDTH, row_status_names[w->status]);
     for (size_t i = 0; i < w->r->columns; i++) {
-        const column_spec *s = &o->bench->columns[i];
+        const column_spec *s = &options_bench(o)->columns[i];
         char text[64];
         if (!s->console)
             continue;

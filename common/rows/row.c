@@ -58,11 +58,11 @@ char *rows_header(const options *o)
 {
     line l;
     line_begin(&l);
-    put_names(&l, rows_first_columns);
+    put_names(&l, rows_layout.first);
     for (size_t i = 0; i < options_param_count(o); i++)
         put_text(&l, options_param_name(o, i));
     put_names(&l, options_bench(o)->columns);
-    put_names(&l, rows_last_columns);
+    put_names(&l, rows_layout.last);
     fclose(l.out);
     return l.text;
 }

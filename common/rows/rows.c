@@ -4,7 +4,6 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/options/internal.h"
 #include "common/rows/internal.h"
 
 #include <stdio.h>
@@ -16,7 +15,7 @@
 const char *const row_status_names[] = {[ROW_OK] = "ok", [ROW_FAIL] = "fail", [ROW_OOM] = "oom", [ROW_SKIP] = "skip"};
 enum { STATUSES = sizeof row_status_names / sizeof *row_status_names };
 
-const column_spec rows_first_columns[] = {
+static const column_spec first_columns[] = {
     {"schema", COLUMN_INT, false, "version of this file's layout"},
     {"method", COLUMN_INT, false, "version of the way of measuring; rows of different methods don't compare"},
     {"bench", COLUMN_TEXT, false, "the program"},
@@ -25,7 +24,7 @@ const column_spec rows_first_columns[] = {
     {"reason", COLUMN_TEXT, false, "why the status is not ok, or what an ok row lacks"},
     {0},
 };
-const column_spec rows_last_columns[] = {
+static const column_spec last_columns[] = {
     {"run_id", COLUMN_TEXT, false, "start of the run in UTC and its process id"},
     {"machine", COLUMN_TEXT, false, "short name of the machine"},
     {"gpu", COLUMN_TEXT, false, "name of the GPU, or of the CPU with device cpu"},
@@ -37,6 +36,8 @@ const column_spec rows_last_columns[] = {
     {"utc", COLUMN_TEXT, false, "when the row was written"},
     {0},
 };
+
+const row_layout rows_layout = {first_columns, last_columns, ROWS_SCHEMA, ROWS_METHOD};
 
 static bool cell_is(const csv *file, size_t i, const char *column, const char *value)
 {

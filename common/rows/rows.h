@@ -24,8 +24,8 @@ typedef struct rows_info {   /* provenance, the same for every row of this run *
     bool quiet;              /* no console table */
 } rows_info;
 
-/* The columns before the parameters and after the bench's, each ended by {0}. */
-extern const column_spec rows_first_columns[], rows_last_columns[];
+/* The columns before the parameters and after the bench's. */
+extern const row_layout rows_layout;
 
 typedef struct row_writer row_writer;
 typedef struct row row;

@@ -127,6 +127,12 @@ static char *folder_of(const char *path)
     return xasprintf("%.*s", slash == path ? 1 : (int)(slash - path), path);
 }
 
+options *session_options(const bench_info *info, int argc, char **argv)
+{
+    const char *no_cuda = device_no_cuda_reason();
+    return options_parse(info, argc, argv, &(options_env){no_cuda ? "cpu" : "cuda", no_cuda, &rows_layout});
+}
+
 int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv)
 {
     return session_main_as(NULL, info, hooks, argc, argv);
@@ -137,7 +143,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
 {
     const bool first = !peers || peers->rank == 0;
     const char *no_cuda = device_no_cuda_reason();
-    options *o = options_parse(info, argc, argv, no_cuda ? "cpu" : "cuda", no_cuda);
+    options *o = session_options(info, argc, argv);
     session_check(o);
     if (option_flag(o, "dry-run")) {
         dry_run(o, hooks);

@@ -39,6 +39,8 @@ typedef struct session_hooks {
     double (*estimate_bytes)(const options *o, const bench_case *c); /* for --dry-run; may be NULL */
 } session_hooks;
 
+/* Parses argv as session_main does: cuda is the default device where there is a GPU. */
+options *session_options(const bench_info *info, int argc, char **argv);
 /* Returns the exit code of the program. After `run` returns, a remembered out-of-memory turns the row to `oom`, memory
  * is released, clocks are sampled, and the row is committed. */
 int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv);

@@ -46,17 +46,17 @@ static void small_benches(void **state)
     static const variant_spec variants[] = {{"a", "first"}, {"b", "second"}, {0}};
     bench_info bench = {.name = "bench_small", .summary = "Small?"};
     char msg[256], *argv[] = {"x"}, *argv_variant[] = {"x", "--variant", "a"};
-    options *o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     assert_int_equal(cases_count(o), 1);
     bench_case *c = case_at(o, 0);
     assert_string_equal(case_key(c), "variant=");
     case_free(c);
     options_free(o);
-    assert_null(options_try(&bench, 3, argv_variant, "cpu", NULL, msg, sizeof msg));
+    assert_null(options_try(&bench, 3, argv_variant, &sample_on_cpu, msg, sizeof msg));
 
     bench.variants = variants;
     bench.options = own;
-    o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     assert_int_equal(options_param_count(o), 0);
     assert_int_equal(cases_count(o), 1);
     c = case_at(o, 0);
@@ -79,7 +79,7 @@ static void adjacent_values(void **state)
         "exact=0 seq=1 variant=a", "exact=0 seq=1 variant=b", "exact=1 seq=1 variant=a", "exact=1 seq=1 variant=b",
         "exact=0 seq=2 variant=a", "exact=0 seq=2 variant=b", "exact=1 seq=2 variant=a", "exact=1 seq=2 variant=b"};
     char msg[256], *argv[] = {"x"};
-    options *o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     assert_int_equal(cases_count(o), 8);
     for (size_t i = 0; i < 8; i++) {
         bench_case *c = case_at(o, i);
@@ -101,7 +101,7 @@ static void sweep_of_unlike_variants(void **state)
     bench_info bench = sample_bench;
     bench.applies = seq_is_for_fast;
     char msg[256], *argv[] = {"x", "--seq", "1,2", "--dtype", "bf16"};
-    options *o = options_try(&bench, 5, argv, "cpu", NULL, msg, sizeof msg);
+    options *o = options_try(&bench, 5, argv, &sample_on_cpu, msg, sizeof msg);
     static const char *const expected[] = {
         "head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=plain",
         "seq=1 head_dim=16 dtype=bf16 decay=0.5 causal=1 scale=1 variant=fast",
@@ -142,7 +142,7 @@ static void lists_of_other_variants_do_not_multiply(void **state)
                               .columns = columns,
                               .applies = of_its_own};
     char name[] = "bench_sides", *argv[] = {name, NULL}, msg[256];
-    options *o = options_try(&bench, 1, argv, "cpu", NULL, msg, sizeof msg);
+    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
     if (!o)
         fail_msg("refused: %s", msg); /* 1200 x 1300 would be too many */
     assert_int_equal(cases_count(o), 2500);

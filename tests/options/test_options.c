@@ -57,7 +57,7 @@ static void defaults_of_the_cpu(void **state)
     expect_list("--device cpu", "seq", "128,256");
     expect_list("--device=cpu --seq 512", "seq", "512");
     char msg[256], *argv[] = {"x"};
-    options *o = options_try(&sample_bench, 1, argv, "cpu", "no GPU", msg, sizeof msg);
+    options *o = options_try(&sample_bench, 1, argv, &(options_env){"cpu", "no GPU", NULL}, msg, sizeof msg);
     assert_non_null(o);
     assert_string_equal(option_text(o, "device"), "cpu");
     assert_string_equal(option_text_at(o, "dtype", 0), "fp32");
@@ -175,7 +175,7 @@ static void refusals(void **state)
     refuse("--fuse --scale 2", "--fuse 1 goes with --scale 1 only");
     refuse("--seq 1:4096 --head-dim 8:256", "cases");
     char msg[256], *argv[] = {"x", "--device", "cuda"};
-    assert_null(options_try(&sample_bench, 3, argv, "cpu", "no NVIDIA GPU", msg, sizeof msg));
+    assert_null(options_try(&sample_bench, 3, argv, &(options_env){"cpu", "no NVIDIA GPU", NULL}, msg, sizeof msg));
     assert_non_null(strstr(msg, "no NVIDIA GPU"));
 }
 
@@ -202,7 +202,8 @@ static void texts_agree(void **state)
     assert_non_null(strstr(list, "fast                 all at once"));
     assert_non_null(strstr(list, "median of a forward pass"));
     assert_non_null(strstr(list, "run_id"));
-    assert_non_null(strstr(version, "commit"));
+    assert_ptr_equal(strstr(version, "stepbench 0.2.0 (commit "), version);
+    assert_non_null(strstr(version, "bench_sample, results schema 1, method 1\n"));
     for (size_t i = 0; i < o->n; i++) {
         char name[64];
         snprintf(name, sizeof name, "\n  --%s ", o->entries[i].spec.name);
@@ -217,7 +218,7 @@ static void texts_agree(void **state)
             continue;
         char name_and_value[256], msg[512], *argv[] = {"x", name_and_value};
         snprintf(name_and_value, sizeof name_and_value, "--%s=%s", name, def);
-        options *again = options_try(&sample_bench, 2, argv, "cuda", NULL, msg, sizeof msg);
+        options *again = options_try(&sample_bench, 2, argv, &sample_with_cuda, msg, sizeof msg);
         if (!again)
             fail_msg("%s: %s", name_and_value, msg);
         options_free(again);
@@ -234,7 +235,7 @@ static void describes_itself(void **state)
 {
     (void)state;
     char msg[256], *argv[] = {"./bench_sample", "--seq", "1,2", "--csv", "a b.csv"};
-    options *o = options_try(&sample_bench, 5, argv, "cuda", NULL, msg, sizeof msg);
+    options *o = options_try(&sample_bench, 5, argv, &sample_with_cuda, msg, sizeof msg);
     assert_string_equal(options_command_line(o), "./bench_sample --seq 1,2 --csv 'a b.csv'");
     char *text = options_describe(o);
     assert_ptr_equal(strstr(text, "seq=1,2 head-dim=16 dtype=bf16,fp32 "), text);
@@ -252,7 +253,7 @@ static int exit_code(char *argument)
         char *argv[] = {"bench_sample", argument};
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
             _exit(99);
-        options_free(options_parse(&sample_bench, 2, argv, "cpu", "none here"));
+        options_free(options_parse(&sample_bench, 2, argv, &(options_env){"cpu", "none here", NULL}));
         _exit(98);
     }
     int status;

@@ -50,6 +50,8 @@ const bench_info sample_bench = {
     .validate = sample_validate,
 };
 
+const options_env sample_on_cpu = {"cpu", NULL, &rows_layout}, sample_with_cuda = {"cuda", NULL, &rows_layout};
+
 options *sample_parse(const char *arguments, char *msg, size_t msg_bytes)
 {
     char *argv[64] = {"bench_sample"}, *copy = xstrdup(arguments), *rest = copy, *word;
@@ -57,7 +59,7 @@ options *sample_parse(const char *arguments, char *msg, size_t msg_bytes)
     while ((word = strsep(&rest, " ")))
         if (*word)
             argv[argc++] = word;
-    options *o = options_try(&sample_bench, argc, argv, "cuda", NULL, msg, msg_bytes);
+    options *o = options_try(&sample_bench, argc, argv, &sample_with_cuda, msg, msg_bytes);
     free(copy);
     return o;
 }

@@ -14,6 +14,8 @@
 
 /* Lists (seq, head-dim, dtype, ...), single values, --iters in place of the common one, variants plain and fast. */
 extern const bench_info sample_bench;
+/* Where it is parsed: without a GPU, so that cpu is the default, and with one. */
+extern const options_env sample_on_cpu, sample_with_cuda;
 
 /* Parses "a b c" as the arguments of sample_bench; NULL and the sentence in msg when they are refused. */
 options *sample_parse(const char *arguments, char *msg, size_t msg_bytes);

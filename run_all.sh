@@ -14,7 +14,7 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --only A,B         only these benches, such as --only roofline,flash
   --resume           skip cases that already have a row: goes on after an interrupted run
   --small            a few tiny cases of each bench, to try everything in a minute or two; rows go to results/small
-  --list             print the benches and exit
+  --list             print what each bench measures and exit
   --help             print this and exit
 
 SETUP=0 ./run_all.sh installs nothing. Interrupting is safe: rows are written as they are measured.
@@ -28,59 +28,33 @@ die_usage() {
     exit 2
 }
 
-# bench_roofline first: the others print their share of the ceilings that it measures.
-benches=(roofline attention flash transformer)
+benches=()
 for source in bench/bench_*.c; do
-    name=${source#bench/bench_} name=${name%.c}
-    [[ " ${benches[*]} " == *" $name "* ]] || benches+=("$name")
+    name=${source#bench/bench_}
+    benches+=("${name%.c}")
 done
 
-small_options() { # NAME
-    case $1 in
-        roofline) echo --size 256 --bytes 1M --iters 3 --warmup 1 ;;
-        attention) echo --batch 1 --head-dim 16 --seq 128,256 --iters 3 --warmup 1 ;;
-        flash) echo --head-dim 64 --seq 128,256 --dtype fp32 --iters 3 --warmup 1 ;;
-        transformer) echo --size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1 ;;
-        mixed_precision) echo --size tiny --seq 32 --width 768 --iters 3 --warmup 1 ;;
-        memory) echo --size tiny --seq 16 ;;
-        allreduce) echo --ranks 2 --bytes 1K,1M --dtype fp32 --iters 3 --warmup 1 ;;
-        ddp_naive | ddp_flat | ddp_overlap | ddp_bucketed | zero1) echo --ranks 2 --seq 16 --iters 3 --warmup 1 ;;
-        accounting) echo --tokens 0,1024 --ranks 2 --bucket 0,25M ;;
-        *) echo --iters 3 --warmup 1 ;;
-    esac
+# What a bench says about itself: fact NAME KEY prints the values of `./bench_NAME --list-runs`, a line each.
+fact() { "./bench_$1" --list-runs | sed -n "s/^$2\t//p"; }
+
+in_order() { # NAMES: by the order that the benches give themselves; all of them must be built
+    local name
+    for name in "$@"; do printf '%s\t%s\n' "$(fact "$name" order)" "$name"; done | sort -n | cut -f2
 }
 
-# Options of the runs of a bench beside the one with its defaults, a line each; on a GPU only.
-more_runs() { # NAME
-    case $1 in
-        transformer)
-            cat <<'END'
---precision fp32 --fp32-products split
---size small,medium,large,xl,2.7b --seq 512 --precision bf16 --variant none,kernels
---size small --seq 128 --precision bf16 --warmup 0,1,2
---size medium --layers 2,4,8,16,32 --seq 512 --precision bf16
---size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16
---size medium --batch 1,2,8,16 --seq 512 --precision bf16
---size medium --batch 1 --seq 2048,4096,8192,16384,32768 --precision bf16 --recompute none,block
---size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block
---size 10b --seq 512,1024 --precision bf16-pure --recompute block
---size 8b --seq 1024 --batch 1 --precision bf16 --recompute block
-END
-            ;;
-        ddp_naive) echo --variant naive --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
-        ddp_flat) echo --variant flat --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
-        ddp_overlap) echo --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
-        ddp_bucketed)
-            echo --bucket-mb 0.25,2,5,25,50,200,500 --seq 512 --precision bf16 --grad-dtype fp32
-            echo --bucket-mb 10,25,100 --update backward --seq 512 --precision bf16
-            echo --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1
-            ;;
-        zero1) echo --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1 ;;
-        mixed_precision) echo --variant timing --size large --seq 128,512,1024 ;;
-    esac
+# The question of each bench: from the program, or before the first build from the first paragraph of its source.
+list() {
+    local name built=1
+    for name in "${benches[@]}"; do [ -x "bench_$name" ] || built=''; done
+    [ -z "$built" ] || mapfile -t benches < <(in_order "${benches[@]}")
+    for name in "${benches[@]}"; do
+        printf '%-16s %s\n' "$name" "$(if [ -n "$built" ]; then fact "$name" summary; else
+            sed -n '1d; /^ \*$/q; s|^/\* bench_[a-z_0-9]*: *||; s|^ \* *||; p' "bench/bench_$name.c" | paste -sd ' '
+        fi)"
+    done
 }
 
-pass=() small='' chosen=("${benches[@]}")
+pass=() small='' only=()
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
@@ -97,21 +71,18 @@ while [ $# -gt 0 ]; do
             case $value in cpu | cuda) pass+=(--device "$value") ;; *) die_usage "--device is cpu or cuda, not '$value'" ;; esac
             ;;
         --only)
-            IFS=, read -ra chosen <<<"$value"
-            [ ${#chosen[@]} -gt 0 ] || die_usage "--only needs names, of: ${benches[*]}"
-            for i in "${!chosen[@]}"; do
-                chosen[i]=${chosen[i]#bench_}
-                [[ " ${benches[*]} " == *" ${chosen[i]} "* ]] ||
-                    die_usage "--only: there is no bench '${chosen[i]}', only: ${benches[*]}"
+            IFS=, read -ra only <<<"$value"
+            [ ${#only[@]} -gt 0 ] || die_usage "--only needs names, of: ${benches[*]}"
+            for i in "${!only[@]}"; do
+                only[i]=${only[i]#bench_}
+                [[ " ${benches[*]} " == *" ${only[i]} "* ]] ||
+                    die_usage "--only: there is no bench '${only[i]}', only: ${benches[*]}"
             done
             ;;
         --resume) pass+=(--resume) ;;
         --small) small=1 ;;
         --list)
-            for name in "${benches[@]}"; do # its question is the first paragraph of its header comment
-                printf '%-12s %s\n' "$name" "$(sed -n '1d; /^ \*$/q; s|^/\* bench_[a-z_0-9]*: *||; s|^ \* *||; p' \
-                    "bench/bench_$name.c" | paste -sd ' ')"
-            done
+            list
             exit 0
             ;;
         -h | --help)
@@ -129,6 +100,8 @@ command -v make >/dev/null || {
     exit 1
 }
 make -j"$(nproc)" --no-print-directory BUILD=build || exit 1
+chosen=("${only[@]}")
+[ ${#only[@]} -gt 0 ] || mapfile -t chosen < <(in_order "${benches[@]}")
 
 logs=build/logs
 mkdir -p "$logs"
@@ -148,15 +121,16 @@ for name in "${chosen[@]}"; do
     log=$logs/bench_$name.log
     options=("${pass[@]}")
     # shellcheck disable=SC2207 # words are meant to be split
-    [ -z "$small" ] || options+=($(small_options "$name") --csv "results/small/bench_$name.csv")
+    [ -z "$small" ] || options+=($(fact "$name" small) --csv "results/small/bench_$name.csv")
     "./bench_$name" "${options[@]}" </dev/null | tee "$log"
     status=${PIPESTATUS[0]}
-    if [ -z "$small" ] && head -n 1 "$log" | grep -q '(cuda)'; then
+    if [ -z "$small" ] && head -n 1 "$log" | grep -q '(cuda)'; then # its other runs are for a GPU
         while read -ra more; do
+            [ ${#more[@]} -gt 0 ] || continue # the run with its defaults
             "./bench_$name" "${options[@]}" "${more[@]}" </dev/null | tee -a "$log"
             code=${PIPESTATUS[0]}
             [ "$status" != 0 ] || status=$code
-        done < <(more_runs "$name")
+        done < <(fact "$name" run)
     fi
     record "bench_$name" "$status" $((SECONDS - start))
     path=$(sed -n 's/^results: //p' "$log" | tail -n 1)

@@ -232,7 +232,13 @@ static const bench_info info = {
     .variants = variant_table,
     .columns = column_table,
     .validate = validate,
-    .applies = applies};
+    .applies = applies,
+    .order = 130,
+    .small = "--tokens 0,1024 --ranks 2 --bucket 0,25M",
+    .section = "accounting",
+    .figures =
+        (const char *const[]){"accounting_fsdp", "accounting_bound", "accounting_buckets", "accounting_zero", NULL},
+};
 
 static void run(session *s, const bench_case *c, row *w)
 {

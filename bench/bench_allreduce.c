@@ -98,7 +98,12 @@ static const bench_info info = {
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
-    .validate = validate};
+    .validate = validate,
+    .order = 70,
+    .small = "--ranks 2 --bytes 1K,1M --dtype fp32 --iters 3 --warmup 1",
+    .section = "allreduce",
+    .figures = (const char *const[]){"allreduce_sizes", NULL},
+};
 
 /* ---- the bench ---- */
 

@@ -60,7 +60,12 @@ static const bench_info info = {
                 "./bench_attention --variant flash --seq 65536 --batch 1 --iters 10",
     .options = option_table,
     .variants = variant_table,
-    .columns = column_table};
+    .columns = column_table,
+    .order = 20,
+    .small = "--batch 1 --head-dim 16 --seq 128,256 --iters 3 --warmup 1",
+    .section = "attention",
+    .figures = (const char *const[]){"attention_latency", "attention_memory", NULL},
+};
 
 static attention_problem problem_of(const bench_case *c)
 {

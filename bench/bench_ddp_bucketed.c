@@ -37,7 +37,15 @@ static const bench_info info = {
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
-    .validate = ddp_validate};
+    .validate = ddp_validate,
+    .order = 110,
+    .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
+    .full = (const char *const[]){"--bucket-mb 0.25,2,5,25,50,200,500 --seq 512 --precision bf16 --grad-dtype fp32",
+                                  "--bucket-mb 10,25,100 --update backward --seq 512 --precision bf16",
+                                  "--bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1", NULL},
+    .section = "ddp",
+    .figures = (const char *const[]){"ddp_steps", "ddp_buckets", "ddp_scaling", "ddp_timeline", NULL},
+};
 
 int main(int argc, char **argv)
 {

@@ -94,7 +94,12 @@ static const bench_info info = {
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
-    .validate = validate};
+    .validate = validate,
+    .order = 30,
+    .small = "--head-dim 64 --seq 128,256 --dtype fp32 --iters 3 --warmup 1",
+    .section = "flash",
+    .figures = (const char *const[]){"flash_latency", "flash_tflops", "flash_memory", "flash_speedup", NULL},
+};
 
 /* The unfused row that speed-ups refer to; one that failed in this run is not replaced by an older one. */
 static struct baseline {

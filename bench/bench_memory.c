@@ -115,7 +115,12 @@ static const bench_info info = {
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
-    .validate = validate};
+    .validate = validate,
+    .order = 60,
+    .small = "--size tiny --seq 16",
+    .section = "memory",
+    .figures = (const char *const[]){"memory_peak", "memory_timeline", NULL},
+};
 
 static bool bound_missed; /* --max-error-pct, by any case */
 

@@ -140,7 +140,13 @@ static const bench_info info = {
     .variants = variant_table,
     .columns = column_table,
     .validate = validate,
-    .applies = applies};
+    .applies = applies,
+    .order = 50,
+    .small = "--size tiny --seq 32 --width 768 --iters 3 --warmup 1",
+    .full = (const char *const[]){"--variant timing --size large --seq 128,512,1024", NULL},
+    .section = "mixed",
+    .figures = (const char *const[]){"mixed_norm", "mixed_speedup", NULL},
+};
 
 static void run(session *s, const bench_case *c, row *w)
 {

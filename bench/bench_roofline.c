@@ -95,7 +95,12 @@ static const bench_info info = {
     .variants = variant_table,
     .columns = column_table,
     .validate = validate,
-    .applies = applies};
+    .applies = applies,
+    .order = 10,
+    .small = "--size 256 --bytes 1M --iters 3 --warmup 1",
+    .section = "roofline",
+    .figures = (const char *const[]){"roofline", NULL},
+};
 
 /* ---- launches ---- */
 

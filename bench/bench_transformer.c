@@ -115,7 +115,25 @@ static const bench_info info = {
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
-    .validate = validate};
+    .validate = validate,
+    .order = 40,
+    .small = "--size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1",
+    .full =
+        (const char *const[]){
+            "--precision fp32 --fp32-products split",
+            "--size small,medium,large,xl,2.7b --seq 512 --precision bf16 --variant none,kernels",
+            "--size small --seq 128 --precision bf16 --warmup 0,1,2",
+            "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16",
+            "--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16",
+            "--size medium --batch 1,2,8,16 --seq 512 --precision bf16",
+            "--size medium --batch 1 --seq 2048,4096,8192,16384,32768 --precision bf16 --recompute none,block",
+            "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block",
+            "--size 10b --seq 512,1024 --precision bf16-pure --recompute block",
+            "--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block", NULL},
+    .section = "transformer",
+    .figures = (const char *const[]){"transformer_time", "transformer_mfu", "transformer_speedup", "transformer_fusion",
+                                     "transformer_scaling", "transformer_warmup", NULL},
+};
 
 typedef struct measurement {
     samples forward, backward, optimizer, step, host; /* ms */

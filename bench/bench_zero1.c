@@ -43,7 +43,13 @@ static const bench_info info = {
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,
-    .validate = ddp_validate};
+    .validate = ddp_validate,
+    .order = 120,
+    .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
+    .full = (const char *const[]){"--variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1", NULL},
+    .section = "zero1",
+    .figures = (const char *const[]){"zero1_memory", "ddp_timeline", NULL},
+};
 
 int main(int argc, char **argv)
 {

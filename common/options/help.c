@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What --help, --list, --list-options and --version print; everything comes from the tables. */
+/* What --help, --list, --list-options, --list-runs and --version print; everything comes from the tables. */
 #include "common/core/build_info.h"
 #include "common/core/version.h"
 #include "common/options/internal.h"
@@ -51,10 +51,12 @@ void options_print_help(const options *o, FILE *out)
     for (size_t i = 0; i < o->n; i++)
         if (!o->entries[i].own)
             print_option(&o->entries[i].spec, out);
-    fprintf(out, "  -h --help        this text\n"
-                 "  -V --version     version, commit and compiler\n"
-                 "  --list           the variants and the columns of a row\n"
-                 "  --list-options   the options as a table of tab-separated values\n");
+    fprintf(out,
+            "  -h --help        this text\n"
+            "  -V --version     version, commit and compiler\n"
+            "  --list           the variants and the columns of a row\n"
+            "  --list-options   the options as a table of tab-separated values\n"
+            "  --list-runs      its runs in run_all.sh, its section of the report and its figures, tab-separated\n");
     if (b->notes && *b->notes) {
         fprintf(out, "\nnotes:\n");
         print_indented(b->notes, out);
@@ -101,6 +103,22 @@ void options_print_table(const options *o, FILE *out)
                 s->flags & OPTION_LIST ? " list" : "", s->def, min, max, s->choices ? s->choices : "", s->unit,
                 s->help);
     }
+}
+
+static void print_facts(const char *name, const char *const *values, FILE *out)
+{
+    for (; values && *values; values++)
+        fprintf(out, "%s\t%s\n", name, *values);
+}
+
+void options_print_runs(const options *o, FILE *out)
+{
+    const bench_info *b = o->bench;
+    fprintf(out, "name\t%s\norder\t%d\nsummary\t%s\nsmall\t%s\nrun\t\n", b->name, b->order, b->summary,
+            b->small ? b->small : "");
+    print_facts("run", b->full, out);
+    fprintf(out, "section\t%s\n", b->section ? b->section : "");
+    print_facts("figure", b->figures, out);
 }
 
 void options_print_version(const options *o, FILE *out)

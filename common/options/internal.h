@@ -56,6 +56,7 @@ bool option_name_equal(const char *a, const char *b);
 void options_print_help(const options *o, FILE *out);
 void options_print_list(const options *o, FILE *out);
 void options_print_table(const options *o, FILE *out); /* --list-options */
+void options_print_runs(const options *o, FILE *out);  /* --list-runs */
 void options_print_version(const options *o, FILE *out);
 
 /* cases_count before it is known to be at most OPTION_CASES_MAX. */

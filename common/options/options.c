@@ -35,10 +35,9 @@ static const struct action {
     const char *name, *letter;
     printer *print;
 } actions[] = {
-    {"--help", "-h", options_print_help},
-    {"--version", "-V", options_print_version},
-    {"--list", NULL, options_print_list},
-    {"--list-options", NULL, options_print_table},
+    {"--help", "-h", options_print_help},      {"--version", "-V", options_print_version},
+    {"--list", NULL, options_print_list},      {"--list-options", NULL, options_print_table},
+    {"--list-runs", NULL, options_print_runs},
 };
 enum { ACTIONS = sizeof actions / sizeof *actions };
 

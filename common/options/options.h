@@ -69,6 +69,13 @@ typedef struct bench_info {
      * have no value of it (empty text, 0) and their cell is empty; variants are then swept outermost. NULL: every
      * option to every variant, innermost. */
     bool (*applies)(const char *option, const char *variant);
+    /* What run_all.sh, the figures and the report do with it; --list-runs prints this. */
+    int order;               /* its place among the benches: the smallest comes first */
+    const char *small;       /* options of its run under run_all.sh --small: a few seconds on a CPU */
+    const char *const *full; /* options of the runs beside the one with its defaults, on a GPU; ends with NULL. May be
+                                 * NULL */
+    const char *section;     /* of the report: common/report/sections/<section>.c */
+    const char *const *figures; /* plots/figures/<name>.*; ends with NULL */
 } bench_info;
 
 typedef struct options options;

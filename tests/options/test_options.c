@@ -264,7 +264,7 @@ static int exit_code(char *argument)
 static void exit_codes(void **state)
 {
     (void)state;
-    static char *const good[] = {"--help", "-h", "--version", "-V", "--list", "--list-options"};
+    static char *const good[] = {"--help", "-h", "--version", "-V", "--list", "--list-options", "--list-runs"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(exit_code(good[i]), 0);
     assert_int_equal(exit_code("--nonsense"), 2);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* What every bench says about itself under --list-runs: its runs parse, its section and its figures exist, and no two
+ * benches have the same place. Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+enum { BENCHES_MAX = 64 };
+
+static char *benches[BENCHES_MAX]; /* "bench_flash" */
+static size_t count;
+static const char *programs; /* where they are built */
+
+/* Every bench/bench_*.c has a program. */
+static int find_benches(void **state)
+{
+    (void)state;
+    programs = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
+    DIR *folder = opendir("bench");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) && count < BENCHES_MAX;) {
+        size_t length = strlen(entry->d_name);
+        if (strncmp(entry->d_name, "bench_", 6) == 0 && strcmp(entry->d_name + length - 2, ".c") == 0)
+            benches[count++] = xasprintf("%.*s", (int)length - 2, entry->d_name);
+    }
+    closedir(folder);
+    return count == 0;
+}
+
+/* What `<bench> <arguments>` prints; its exit code in *code. Caller frees. */
+static char *output_of(const char *bench, const char *arguments, int *code)
+{
+    char *command = xasprintf("'%s/%s' %s 2>&1", programs, bench, arguments), *text = NULL;
+    size_t bytes = 0;
+    FILE *from = popen(command, "r"), *to = open_memstream(&text, &bytes);
+    assert_non_null(from);
+    for (int c; (c = fgetc(from)) != EOF;)
+        fputc(c, to);
+    fclose(to);
+    const int status = pclose(from);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    free(command);
+    return text;
+}
+
+/* A run of the list is cases on the CPU, or options that are refused there and not on a GPU. */
+static void check_run(const char *bench, const char *run)
+{
+    char *arguments = xasprintf("--device cpu --dry-run %s", run);
+    int code;
+    char *text = output_of(bench, arguments, &code);
+    const bool for_a_gpu = code == EXIT_CODE_USAGE && strstr(text, "--device cuda");
+    if (code != EXIT_CODE_OK && !for_a_gpu)
+        fail_msg("%s %s: exit code %d: %s", bench, arguments, code, text);
+    if (code == EXIT_CODE_OK && !strstr(text, "variant="))
+        fail_msg("%s %s has no cases", bench, arguments);
+    free(text);
+    free(arguments);
+}
+
+static void check_file(const char *bench, char *path)
+{
+    if (access(path, R_OK) != 0)
+        fail_msg("%s names %s, which does not exist", bench, path);
+    free(path);
+}
+
+typedef struct facts {
+    int names, orders, summaries, smalls, runs, sections, figures;
+    int order;
+} facts;
+
+static void take_fact(const char *bench, const char *key, const char *value, facts *f)
+{
+    if (strcmp(key, "name") == 0) {
+        f->names++;
+        assert_string_equal(value, bench);
+    } else if (strcmp(key, "order") == 0) {
+        f->orders++;
+        f->order = atoi(value);
+    } else if (strcmp(key, "summary") == 0) {
+        f->summaries += value[strlen(value) - 1] == '?';
+    } else if (strcmp(key, "small") == 0) {
+        f->smalls += *value != 0;
+        check_run(bench, value);
+    } else if (strcmp(key, "run") == 0) {
+        if (f->runs++ == 0)
+            assert_string_equal(value, ""); /* the first run is the one with its defaults */
+        check_run(bench, value);
+    } else if (strcmp(key, "section") == 0) {
+        f->sections++;
+        check_file(bench, xasprintf("common/report/sections/%s.c", value));
+    } else if (strcmp(key, "figure") == 0) {
+        f->figures++;
+        check_file(bench, xasprintf("plots/figures/%s.gp", value));
+    } else {
+        fail_msg("%s --list-runs: there is no fact '%s'", bench, key);
+    }
+}
+
+static facts facts_of(const char *bench)
+{
+    int code;
+    facts f = {0};
+    char *text = output_of(bench, "--list-runs", &code), *rest = text, *line;
+    assert_int_equal(code, EXIT_CODE_OK);
+    while ((line = strsep(&rest, "\n")) && *line) {
+        char *value = strchr(line, '\t');
+        if (!value)
+            fail_msg("%s --list-runs: '%s' is not a fact and its value", bench, line);
+        *value++ = 0;
+        take_fact(bench, line, value, &f);
+    }
+    free(text);
+    return f;
+}
+
+static void every_bench(void **state)
+{
+    (void)state;
+    int orders[BENCHES_MAX];
+    for (size_t i = 0; i < count; i++) {
+        const facts f = facts_of(benches[i]);
+        if (f.names != 1 || f.orders != 1 || f.summaries != 1 || f.smalls != 1 || f.runs < 1 || f.sections != 1 ||
+            f.figures < 1)
+            fail_msg("%s --list-runs lacks a fact, or has one twice: %d name, %d order, %d summary that is a question, "
+                     "%d small, %d run, %d section, %d figure",
+                     benches[i], f.names, f.orders, f.summaries, f.smalls, f.runs, f.sections, f.figures);
+        orders[i] = f.order;
+        for (size_t k = 0; k < i; k++)
+            if (orders[k] == f.order)
+                fail_msg("%s and %s have the same order, %d", benches[k], benches[i], f.order);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bench)};
+    return cmocka_run_group_tests(tests, find_benches, NULL);
+}

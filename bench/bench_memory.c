@@ -21,6 +21,7 @@
 
 #include "bench/memory/row.h"
 #include "bench/model/case.h"
+#include "bench/model/context.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/train/snapshot.h"

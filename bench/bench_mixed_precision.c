@@ -17,6 +17,8 @@
 
 #include "bench/mixed/mixed.h"
 #include "bench/model/case.h"
+#include "bench/model/context.h"
+#include "bench/model/verify.h"
 
 /* ---- what can be asked ---- */
 

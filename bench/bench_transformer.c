@@ -16,6 +16,8 @@
 #include <string.h>
 
 #include "bench/model/case.h"
+#include "bench/model/context.h"
+#include "bench/model/verify.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"

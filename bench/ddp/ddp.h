@@ -10,6 +10,7 @@
 #define STEPBENCH_BENCH_DDP_DDP_H
 
 #include "bench/model/case.h"
+#include "bench/model/context.h"
 #include "common/core/stats.h"
 #include "common/parallel/parallel.h"
 

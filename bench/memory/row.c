@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bench/model/case.h"
+#include "bench/model/context.h"
 #include "common/core/error.h"
 #include "common/train/memory_step.h"
 

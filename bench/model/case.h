@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benches of the whole model share: their options, how a case becomes a trainer, and the check of a case
- * before it is timed. */
+/* What the benches of the whole model share of their options: the table, a case as the options of a trainer, and what the
+ * formulas say of it. */
 #ifndef STEPBENCH_BENCH_MODEL_CASE_H
 #define STEPBENCH_BENCH_MODEL_CASE_H
 
 #include "common/formulas/model.h"
 #include "common/options/options.h"
-#include "common/session/session.h"
 #include "common/train/trainer.h"
-#include "kernels/kernels.h"
 
 /* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size has it.
  * With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
@@ -53,39 +51,5 @@ double model_case_estimate(const options *o, const bench_case *c);
 transformer_shape model_shape(const trainer_options *o);
 transformer_repeats model_repeats(const trainer_options *o);
 const char *model_product_dtype(const trainer_options *o); /* "bf16", "fp16", "tf32", "fp32": of matrix products */
-
-/* A context and a trainer for the session: start creates the context (in session.user), finish destroys it. */
-typedef struct model_bench {
-    const sb_kernels *kernels;
-    sb_context *ctx;
-    struct model_checks *checks; /* what model_verify remembers */
-    void *more;                  /* the bench's own */
-} model_bench;
-void model_start(session *s);
-void model_finish(session *s);
-
-/* Verifies a case on a slice of it: a model of the same width, context, policy, attention, recompute and fusion with at
- * most two blocks and about 2048 tokens. Its loss and every gradient (of a forward: its logits) are compared with those
- * of the same model in fp32 with multiply-adds and unfused attention, without recompute, and with an eager framework's
- * ops where the case has fused kernels. The slice takes three steps with a learning rate of 0, so that what is compared
- * comes from a replayed graph where there is one. Results are remembered for the next case of the same kind. Fills the
- * columns below; with --check 0 they stay nan. False after making the row `fail` or `skip`, or when there is no memory.
- * Call it before anything else is allocated from s->mem: it gives all of that back. */
-bool model_verify(session *s, const trainer_options *o, row *w);
-/* clang-format off */
-#define MODEL_ERROR_COLUMNS                                                                                            \
-    {"err_loss", COLUMN_REAL, false, "loss of the checked slice: relative difference to fp32"},                        \
-    {"err_logits", COLUMN_REAL, false, "mode forward: logits of the checked slice, relative L2 error to fp32"},        \
-    {"err_grad", COLUMN_REAL, true, "worst gradient of the checked slice: relative L2 error to fp32"}
-/* clang-format on */
-
-/* Creates a trainer and tunes its products (on CUDA, choices are kept in <results_dir>/gemm_choices.csv unless rows go
- * nowhere). NULL after setting the row's status; out of memory is left to the session. */
-trainer *model_trainer(session *s, const trainer_options *o, row *w);
-/* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was chosen. */
-void model_print_products(const trainer *t);
-
-/* For model_finish. */
-void model_checks_free(struct model_checks *checks);
 
 #endif

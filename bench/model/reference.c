@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/model/context.h"
 #include "common/core/error.h"
 
 void reference_clear(reference *r)

@@ -3,7 +3,8 @@
 #ifndef STEPBENCH_BENCH_MODEL_REFERENCE_H
 #define STEPBENCH_BENCH_MODEL_REFERENCE_H
 
-#include "bench/model/case.h"
+#include "common/session/session.h"
+#include "common/train/trainer.h"
 
 typedef struct reference {
     char key[256]; /* "": none is held */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see case.h.
+/* The check of a case before it is timed: a slice of its model against the same slice in plain fp32; see verify.h.
  * Both have the same parameters and tokens, which depend on the seed alone. */
+#include "bench/model/verify.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/model/context.h"
 #include "bench/model/reference.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
@@ -46,28 +49,23 @@ typedef struct outcome {
     char reason[256];
 } outcome;
 
-struct model_checks {
+typedef struct model_checks {
     reference refs[2]; /* of fused slices, and of eager ones */
     outcome *outcomes;
     size_t n;
-};
+} model_checks;
 
-void model_checks_free(struct model_checks *checks)
+static void checks_clear(void *data)
 {
-    if (!checks)
-        return;
+    model_checks *checks = data;
     for (size_t i = 0; i < 2; i++)
         reference_clear(&checks->refs[i]);
     free(checks->outcomes);
-    free(checks);
 }
 
-static struct model_checks *checks_of(session *s)
+static model_checks *checks_of(session *s)
 {
-    model_bench *b = s->user;
-    if (!b->checks)
-        b->checks = xcalloc(1, sizeof *b->checks);
-    return b->checks;
+    return session_cache(s, "model checks", sizeof(model_checks), checks_clear);
 }
 
 static trainer_options slice_of(const trainer_options *o)
@@ -197,7 +195,7 @@ static bool check_slice(session *s, const trainer_options *slice, row *w, outcom
     return ok;
 }
 
-static outcome *outcome_find(struct model_checks *checks, const char *key)
+static outcome *outcome_find(model_checks *checks, const char *key)
 {
     for (size_t i = 0; i < checks->n; i++)
         if (strcmp(checks->outcomes[i].key, key) == 0)
@@ -209,7 +207,7 @@ bool model_verify(session *s, const trainer_options *o, row *w)
 {
     if (!option_flag(s->opt, "check"))
         return true;
-    struct model_checks *checks = checks_of(s);
+    model_checks *checks = checks_of(s);
     const trainer_options slice = slice_of(o);
     outcome new = {.ok = false};
     outcome_key(&slice, new.key, sizeof new.key);

@@ -191,6 +191,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     phase_set("finishing");
     if (hooks->finish)
         hooks->finish(&s);
+    session_cache_clear(&s);
     int code = rows_close(s.rows);
     if (csv)
         printf("results: %s\n", csv);

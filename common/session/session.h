@@ -30,7 +30,13 @@ typedef struct session {
     const char *csv_path;       /* of this run; NULL with --csv none, and of ranks other than 0 */
     const session_peers *peers; /* NULL: alone */
     void *user;                 /* the bench's own, set in start */
+    struct session_cached *cached;
 } session;
+
+/* What a part remembers from case to case, such as the reference of its check: `bytes` of memory, zeroed by the first call
+ * with this name, the same memory in later ones. After the last case `clear` frees what lies in it (NULL: nothing does). */
+void *session_cache(session *s, const char *name, size_t bytes, void (*clear)(void *data));
+void session_cache_clear(session *s); /* the session does it, after hooks.finish */
 
 typedef struct session_hooks {
     void (*start)(session *s);                            /* after the device is open; may be NULL */

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The library context that the trainers of a bench share, and a tuned trainer for a case. */
+#ifndef STEPBENCH_BENCH_MODEL_CONTEXT_H
+#define STEPBENCH_BENCH_MODEL_CONTEXT_H
+
+#include "common/session/session.h"
+#include "common/train/trainer.h"
+#include "kernels/kernels.h"
+
+/* In session.user, from model_start to model_finish, which are hooks of the session. */
+typedef struct model_bench {
+    const sb_kernels *kernels;
+    sb_context *ctx;
+    void *more; /* the bench's own */
+} model_bench;
+void model_start(session *s);
+void model_finish(session *s);
+
+/* Creates a trainer and tunes its products (on CUDA, choices are kept in <results_dir>/gemm_choices.csv unless rows go
+ * nowhere). NULL after setting the row's status; out of memory is left to the session. */
+trainer *model_trainer(session *s, const trainer_options *o, row *w);
+/* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was chosen. */
+void model_print_products(const trainer *t);
+
+#endif

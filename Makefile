@@ -13,6 +13,7 @@
 ## make install       the library and its headers to PREFIX (default /usr/local)
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        report.md likewise
+## make columns       docs/columns.md, from what the benches say of their columns
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
@@ -42,7 +43,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report lint format print-config \
+.PHONY: all lib install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report columns lint format print-config \
         setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -266,6 +267,9 @@ plots: $(BUILD)/report
 report: $(BUILD)/report
 	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
+
+columns: $(BENCHES)
+	@bash $(SCRIPTS)/columns.sh $(BIN) >docs/columns.md
 
 print-config:
 	@cat $(BUILD)/config.txt

@@ -11,96 +11,65 @@ typedef struct shown_column {
     const char *column, *what, *unit; /* unit "bytes" becomes MiB or GiB */
 } shown_column;
 
-/* One entry a bench, in the order of the table. Columns without a number in the row are left out. */
+/* One entry per bench, in the order of the table. Columns without a number in the row are left out. */
 static const struct entry {
     const char *bench, *question;
     shown_column columns[6];
 } entries[] = {
-    {"bench_roofline",
-     "What can this machine do at best: GEMM by dtype, copy, launches, links between GPUs?",
-     {{"time_us", "", "us"}, {"tflops", "=", "TFLOP/s"}, {"gb_s", "=", "GB/s"}}},
+    {"bench_roofline", "What is the most this machine can do?", {{"tflops", "", "TFLOP/s"}, {"gb_s", "", "GB/s"}}},
     {"bench_attention",
-     "What does attention cost in time and memory: unfused, with a fused softmax, as flash?",
-     {{"fwd_ms", "forward", "ms"},
-      {"bwd_ms", "backward", "ms"},
-      {"mem_before_bwd_bytes", "held before backward", "bytes"},
-      {"peak_bytes", "peak", "bytes"}}},
+     "What does attention cost in time and memory?",
+     {{"fwd_ms", "forward", "ms"}, {"bwd_ms", "backward", "ms"}, {"peak_bytes", "peak", "bytes"}}},
     {"bench_flash",
-     "How fast is FlashAttention, against unfused attention and this machine's own GEMM ceiling?",
+     "How fast is FlashAttention?",
      {{"fwd_ms", "forward", "ms"},
       {"fwd_tflops", "=", "TFLOP/s"},
       {"bwd_ms", "backward", "ms"},
       {"bwd_tflops", "=", "TFLOP/s"},
       {"peak_bytes", "peak", "bytes"}}},
     {"bench_transformer",
-     "How long does a training step of a transformer take, and what share of the GPU does it use?",
-     {{"step_ms", "step", "ms"},
-      {"tokens_per_s", "=", "tokens/s"},
-      {"mfu_causal_pct", "MFU", "%"},
-      {"opt_tb_s", "AdamW alone", "TB/s"},
-      {"peak_bytes", "peak", "bytes"}}},
+     "How long does a training step take?",
+     {{"step_ms", "step", "ms"}, {"tokens_per_s", "=", "tokens/s"}, {"mfu_causal_pct", "MFU", "%"}}},
     {"bench_mixed_precision",
-     "What does low precision cost in accuracy and give in speed, and where does autocast stay in fp32?",
+     "What does low precision cost and give?",
      {{"step_ms", "step", "ms"},
       {"speedup_fwd", "forward", "times as fast as fp32"},
-      {"speedup_bwd", "backward", "times"},
-      {"err_grad", "error of gradients", "relative to fp32"}}},
+      {"speedup_bwd", "backward", "times"}}},
     {"bench_memory",
-     "Where does every byte of a forward and of a whole training step go?",
+     "Where does every byte of a step go?",
      {{"peak_bytes", "peak", "bytes"},
-      {"predicted_bytes", "closed form", "bytes"},
-      {"activation_bytes", "activations at it", "bytes"},
-      {"saved_per_block_bytes", "kept by a block", "bytes"},
+      {"activation_bytes", "of it activations", "bytes"},
       {"largest_bytes", "largest allocation", "bytes"}}},
     {"bench_accounting",
-     "What do memory and communication of parallel training come to, on paper, step by step?",
-     {{"init_bytes", "held by a rank after set-up", "bytes"},
-      {"before_step_bytes", "before the first update", "bytes"},
-      {"after_step_bytes", "from then on", "bytes"},
-      {"wire_bytes", "sent in a step", "bytes"}}},
-    {"bench_allreduce",
-     "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
-     {{"median_ms", "", "ms"}, {"algbw_gb_s", "=", "GB/s"}, {"busbw_gb_s", "=", "GB/s on the bus"}}},
+     "What do memory and communication come to on paper?",
+     {{"after_step_bytes", "held by a rank", "bytes"}, {"wire_bytes", "sent in a step", "bytes"}}},
+    {"bench_allreduce", "How long does a collective take?", {{"median_ms", "", "ms"}, {"busbw_gb_s", "busbw", "GB/s"}}},
     {"bench_ddp_naive",
-     "What does data parallelism cost that sums each gradient after backward?",
-     {{"step_ms", "step", "ms"},
-      {"exposed_ms", "of it communication", "ms"},
-      {"tokens_per_s", "together", "tokens/s"},
-      {"mfu_causal_pct", "MFU", "%"}}},
+     "What does an all-reduce per gradient cost?",
+     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
     {"bench_ddp_flat",
-     "What does it save to sum all gradients in one call?",
-     {{"step_ms", "step", "ms"},
-      {"exposed_ms", "of it communication", "ms"},
-      {"tokens_per_s", "together", "tokens/s"},
-      {"mfu_causal_pct", "MFU", "%"}}},
+     "What does a single all-reduce save?",
+     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
     {"bench_ddp_overlap",
-     "How much of communication hides when each gradient is sent as soon as it is ready?",
-     {{"step_ms", "step", "ms"},
-      {"exposed_ms", "of it communication", "ms"},
-      {"comm_alone_ms", "alone", "ms"},
-      {"tokens_per_s", "together", "tokens/s"},
-      {"mfu_causal_pct", "MFU", "%"}}},
+     "How much communication hides beside the backward?",
+     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
     {"bench_ddp_bucketed",
-     "Which size of buckets hides communication best, and does a model of buckets predict it?",
-     {{"step_ms", "step", "ms"},
-      {"exposed_ms", "of it communication", "ms"},
-      {"predicted_ms", "predicted", "ms"},
-      {"comm_alone_ms", "alone", "ms"},
-      {"predicted_best_mb", "best bucket by the model", "MB"}}},
+     "Which bucket size is best?",
+     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
     {"bench_zero1",
-     "What do memory and a step become when each rank holds a part of the optimizer's state?",
-     {{"step_ms", "step", "ms"},
-      {"exposed_ms", "of it communication", "ms"},
-      {"before_step_bytes", "held before an update", "bytes"},
-      {"after_step_bytes", "after it", "bytes"},
-      {"state_bytes", "of which state", "bytes"}}},
+     "What does it save to divide AdamW's state?",
+     {{"step_ms", "step", "ms"}, {"after_step_bytes", "held by a rank", "bytes"}}},
 };
 
-/* What the row that is shown has where rows of a bench differ in kind, if there is one. */
+/* What the row that is shown has, where rows of a bench differ in kind. */
 static const char *const shown_only[][3] = {
-    {"bench_flash", "deterministic", "0"},        {"bench_flash", "dtype", "bf16"},
-    {"bench_allreduce", "variant", "all-reduce"}, {"bench_ddp_naive", "variant", "naive"},
-    {"bench_ddp_flat", "variant", "flat"},        {"bench_zero1", "variant", "zero1"}};
+    {"bench_roofline", "variant", "gemm"},       {"bench_roofline", "dtype", "bf16"},
+    {"bench_flash", "deterministic", "0"},       {"bench_flash", "dtype", "bf16"},
+    {"bench_transformer", "size", "xl"},         {"bench_transformer", "precision", "bf16"},
+    {"bench_memory", "mode", "train-step"},      {"bench_allreduce", "variant", "all-reduce"},
+    {"bench_ddp_naive", "variant", "naive"},     {"bench_ddp_flat", "variant", "flat"},
+    {"bench_ddp_bucketed", "update", "buckets"}, {"bench_zero1", "variant", "zero1"},
+    {"bench_zero1", "grad_dtype", "fp32"}};
 
 static bool is_shown(const table *t, size_t row, const char *bench)
 {
@@ -187,7 +156,7 @@ static char *make_table(char *const *dirs, size_t count)
     char *text, *machines = NULL, *commits = NULL;
     size_t bytes, printed = 0;
     FILE *out = text_stream(&text, &bytes);
-    fprintf(out, "| binary | question | a row of it |\n|---|---|---|\n");
+    fprintf(out, "| bench | question | one row |\n|---|---|---|\n");
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
         printed += print_entry(out, dirs, count, &entries[i], &machines, &commits);
     if (printed)

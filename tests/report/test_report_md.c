@@ -180,7 +180,7 @@ static void readme_table_is_rewritten_between_its_markers(void **state)
     for (int times = 0; times < 2; times++) /* the second time changes nothing */
         expect(EXIT_CODE_OK, "", xasprintf("--readme %s %s", dir, readme));
     char *text = file_text(readme);
-    assert_ptr_equal(strstr(text, "before\n<!-- begin table -->\n| binary |"), text);
+    assert_ptr_equal(strstr(text, "before\n<!-- begin table -->\n| bench |"), text);
     assert_non_null(strstr(text, "`flash heads=1 seq=1024`: forward 0.250 ms, backward 0.500 ms, peak 1.00 MiB |"));
     assert_non_null(strstr(text, "box-x1, GPU, big, 2026-11-21, commit abc1234"));
     assert_non_null(strstr(text, "\n<!-- end table -->\nafter\n"));

@@ -111,7 +111,7 @@ GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
 LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS) $(CUBLAS_LIBS) $(CUDART_LIBS)) $(GLOO_LIBS) \
-        $(if $(HAVE_CUDA)$(HAVE_GLOO),-lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
+        $(if $(HAVE_CUDA)$(HAVE_GLOO),-lstdc++) $(BLAS_LIBS) $(CRYPT_LIBS) -lpthread -ldl -lm)
 
 # What the results say of the build. A tree without git gets its commit from the environment, else "unknown".
 ifndef STEPBENCH_COMMIT

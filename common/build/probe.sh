@@ -175,6 +175,11 @@ else
     row Gloo missing 'disables collectives between CPUs'
 fi
 
+library CRYPT 'crypt(3)' '' -lcrypt <<<'#define _GNU_SOURCE
+    #include <crypt.h>
+    int main(void) { struct crypt_data d = {0}; return !crypt_r("x", "$6$rounds=1000$salt", &d); }' ||
+    row 'crypt(3)' missing 'ranks on several hosts cannot prove that they belong together (install libcrypt-dev)'
+
 if [ -n "${MPI_HOME:-}" ]; then
     mpi_cflags=$(home_cflags "$MPI_HOME") mpi_libs="$(home_libs "$MPI_HOME")-lmpi"
 else # its compiler wrapper knows where it is; Open MPI and MPICH both answer -show with "cc flags..."

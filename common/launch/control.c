@@ -11,9 +11,9 @@
 
 #include "common/core/error.h"
 
-void channel_open(channel *c, int fd)
+void channel_open(channel *c, int fd, size_t limit)
 {
-    *c = (channel){.fd = fd};
+    *c = (channel){.fd = fd, .limit = limit};
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
@@ -70,13 +70,14 @@ void channel_flush(channel *c)
 
 void channel_fill(channel *c)
 {
-    enum { STEP = 1 << 16 };
-    while (c->fd >= 0 && !c->broken) {
-        if (c->in_capacity - c->in_bytes < STEP) {
-            c->in_capacity = 2 * c->in_capacity + STEP;
+    const size_t most = sizeof(control_head) + c->limit; /* what lies behind one message waits in the socket */
+    while (c->fd >= 0 && !c->broken && c->in_bytes < most) {
+        if (c->in_capacity == c->in_bytes) {
+            c->in_capacity = 2 * c->in_capacity + 4096;
             c->in = xrealloc(c->in, c->in_capacity);
         }
-        ssize_t n = recv(c->fd, c->in + c->in_bytes, c->in_capacity - c->in_bytes, 0);
+        const size_t room = c->in_capacity - c->in_bytes, wanted = most - c->in_bytes;
+        ssize_t n = recv(c->fd, c->in + c->in_bytes, room < wanted ? room : wanted, 0);
         if (n > 0) {
             c->in_bytes += (size_t)n;
             continue;
@@ -99,7 +100,7 @@ const void *channel_next(channel *c, control_kind *kind, size_t *bytes)
     if (c->in_bytes < sizeof head)
         return NULL;
     memcpy(&head, c->in, sizeof head);
-    if (head.magic != CONTROL_MAGIC || head.bytes > CONTROL_BYTES_MAX) {
+    if (head.magic != CONTROL_MAGIC || head.bytes > c->limit) {
         c->broken = true;
         c->in_bytes = 0;
         return NULL;

@@ -8,7 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 1, CONTROL_BYTES_MAX = 1 << 26 };
+#include "common/launch/secret.h"
+
+/* A message may have so many bytes: of a connection that has proved nothing yet, of one that says hello, of a rank. */
+enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 2 };
+enum { CONTROL_STRANGER_BYTES = 512, CONTROL_HELLO_BYTES = 1 << 16, CONTROL_RANK_BYTES = 1 << 26 };
 
 typedef enum control_kind {
     CONTROL_HELLO = 1, /* rank: a hello and the text of its options */
@@ -18,13 +22,27 @@ typedef enum control_kind {
     CONTROL_STATUS,    /* rank: its rank_status, where coordinator and rank share no memory */
     CONTROL_FAIL,      /* rank: an exit code and a sentence; it can't go on */
     CONTROL_END,       /* coordinator: an exit code and a sentence; the job ends now */
-    CONTROL_BYE        /* rank: it is done and leaves */
+    CONTROL_BYE,       /* rank: it is done and leaves */
+    CONTROL_CHALLENGE, /* coordinator: the first message of a connection by TCP */
+    CONTROL_PROOF,     /* rank: its answer, and a challenge of its own */
+    CONTROL_PROVED,    /* coordinator: its answer to that; hello may follow */
+    CONTROL_ALIVE      /* coordinator: it runs; several times a second where ranks do not see its process */
 } control_kind;
 
 typedef struct control_head {
     uint32_t magic, kind;
     uint64_t bytes; /* after the head */
 } control_head;
+
+typedef struct control_challenge {
+    uint32_t version;
+    uint32_t secret; /* 1: the job has one, and a proof must follow; 0: it has none, and hello follows */
+    char challenge[SECRET_CHALLENGE_BYTES];
+} control_challenge;
+
+typedef struct control_proof {
+    char answer[SECRET_ANSWER_BYTES], challenge[SECRET_CHALLENGE_BYTES];
+} control_proof;
 
 typedef struct control_hello {
     uint32_t version;
@@ -52,9 +70,10 @@ typedef struct channel {
     bool broken; /* the other end is gone */
     char *in, *out;
     size_t in_bytes, in_capacity, in_taken, out_bytes, out_capacity;
+    size_t limit; /* bytes of a message that the other end may send; more breaks the channel, and is not read */
 } channel;
 
-void channel_open(channel *c, int fd); /* takes over fd */
+void channel_open(channel *c, int fd, size_t limit); /* takes over fd */
 void channel_close(channel *c);
 void channel_put(channel *c, control_kind kind, const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 void channel_flush(channel *c); /* sends what the socket takes */

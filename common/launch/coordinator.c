@@ -23,6 +23,7 @@ coordinator *coordinator_create(const coordinator_options *o)
 {
     coordinator *h = xcalloc(1, sizeof *h);
     h->o = *o;
+    h->o.secret = o->secret ? o->secret : "";
     snprintf(h->where, sizeof h->where, "%s", o->where ? o->where : "");
     h->ranks = xcalloc((unsigned long)o->ranks, sizeof *h->ranks);
     h->places = o->ranks + MORE_STRANGERS;
@@ -64,8 +65,8 @@ void coordinator_attach(coordinator *h, int fd)
 {
     for (int i = 0; i < h->places; i++)
         if (!h->strangers[i].used) {
-            h->strangers[i] = (member){.used = true};
-            channel_open(&h->strangers[i].c, fd);
+            h->strangers[i] = (member){.used = true, .proved = true};
+            channel_open(&h->strangers[i].c, fd, CONTROL_HELLO_BYTES);
             return;
         }
     close(fd); /* more connections than ranks could make: whoever it is may try again */
@@ -258,8 +259,10 @@ static void serve_stranger(coordinator *h, member *m)
     channel_flush(&m->c);
     channel_fill(&m->c);
     const void *data = channel_next(&m->c, &kind, &bytes);
-    if (data && kind == CONTROL_HELLO && !h->ending) {
+    if (data && kind == CONTROL_HELLO && m->proved && !h->ending) {
         coordinator_join(h, m, data, bytes);
+    } else if (data && kind == CONTROL_PROOF && !m->proved && !h->ending) {
+        coordinator_take_proof(h, m, data, bytes);
     } else if (data || m->c.broken) { /* not one of ours, or gone again */
         coordinator_member_close(m);
         m->used = false;
@@ -269,7 +272,19 @@ static void serve_stranger(coordinator *h, member *m)
 static void accept_all(coordinator *h)
 {
     for (int fd; h->listener >= 0 && (fd = accept4(h->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-        coordinator_attach(h, fd);
+        coordinator_meet(h, fd);
+}
+
+/* A rank whose channel is full has been told already, or does not run. */
+static void say_alive(coordinator *h, double now)
+{
+    static const double every_s = 0.2;
+    if (h->o.board || !h->welcomed || now - h->told < every_s)
+        return;
+    h->told = now;
+    for (int r = 0; r < h->o.ranks; r++)
+        if (h->ranks[r].used && !h->ranks[r].left && !h->ranks[r].c.out_bytes)
+            channel_put(&h->ranks[r].c, CONTROL_ALIVE, NULL, 0, NULL, 0);
 }
 
 static void wait_for_news(const coordinator *h, double wait_s)
@@ -297,8 +312,10 @@ void coordinator_step(coordinator *h, double wait_s)
         serve_stranger(h, &h->strangers[i]);
     for (int r = 0; r < h->o.ranks; r++)
         serve_rank(h, r);
+    coordinator_check_strangers(h, now);
     coordinator_check_joining(h, now);
     check_left(h);
+    say_alive(h, now);
     coordinator_check_stuck(h, now);
     if (h->suspicion.set && now > h->suspicion.until)
         coordinator_end(h, h->suspicion.code, "%s", h->suspicion.text);

@@ -18,13 +18,17 @@ typedef struct coordinator_options {
     double timeout_s;   /* --timeout: of a rank that does not get on, and of one that does not join; 0: never */
     status_slot *board; /* [ranks] where ranks were started here; NULL: they send their status */
     uint64_t run_id;
-    const char *where; /* of the listener, for messages: "127.0.0.1 port 21234"; NULL: none */
+    const char *secret; /* of the job, for ranks that come by TCP; NULL or "": none is asked for */
+    const char *where;  /* of the listener, for messages: "127.0.0.1 port 21234"; NULL: none */
 } coordinator_options;
 
 coordinator *coordinator_create(const coordinator_options *o);
 void coordinator_free(coordinator *h);
-void coordinator_listen(coordinator *h, int fd); /* takes over a listening socket; ranks connect and say who they are */
-void coordinator_attach(coordinator *h, int fd); /* takes over the coordinator's end of a socket pair */
+/* Takes over a listening socket. Whoever connects must prove that it knows the secret, where there is one, and say hello,
+ * all within seconds; until then little is read of it. */
+void coordinator_listen(coordinator *h, int fd);
+void coordinator_attach(coordinator *h,
+                        int fd); /* takes over the coordinator's end of a socket pair: its rank is trusted */
 
 /* Waits up to `wait_s` for news and acts on it; any number of times until coordinator_over. */
 void coordinator_step(coordinator *h, double wait_s);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
@@ -62,6 +63,69 @@ static void turn_away(member *m, int code, const char *text)
     m->used = false;
 }
 
+/* ---- strangers ---- */
+
+/* Where all places are taken, the one that has said nothing for longest gives up its place. */
+static member *place_of_stranger(coordinator *h)
+{
+    member *oldest = NULL;
+    for (int i = 0; i < h->places; i++) {
+        member *m = &h->strangers[i];
+        if (!m->used)
+            return m;
+        if (m->met && !m->proved && (!oldest || m->since < oldest->since))
+            oldest = m;
+    }
+    if (oldest)
+        coordinator_member_close(oldest);
+    return oldest;
+}
+
+void coordinator_meet(coordinator *h, int fd)
+{
+    control_challenge first = {.version = CONTROL_VERSION, .secret = *h->o.secret != 0};
+    member *m = place_of_stranger(h);
+    if (!m) {
+        close(fd);
+        return;
+    }
+    *m = (member){.used = true, .met = true, .proved = !first.secret, .since = host_seconds()};
+    if (first.secret)
+        secret_challenge(m->challenge);
+    memcpy(first.challenge, m->challenge, sizeof first.challenge);
+    channel_open(&m->c, fd, m->proved ? CONTROL_HELLO_BYTES : CONTROL_STRANGER_BYTES);
+    channel_put(&m->c, CONTROL_CHALLENGE, &first, sizeof first, NULL, 0);
+}
+
+void coordinator_take_proof(coordinator *h, member *stranger, const void *data, size_t bytes)
+{
+    control_proof proof, own = {.challenge = ""};
+    if (bytes == sizeof proof)
+        memcpy(&proof, data, sizeof proof);
+    if (bytes != sizeof proof || !secret_proves(h->o.secret, SECRET_OF_RANK, stranger->challenge, proof.answer)) {
+        turn_away(stranger, EXIT_CODE_USAGE, "STEPBENCH_SECRET is not that of rank 0");
+        return;
+    }
+    proof.challenge[sizeof proof.challenge - 1] = 0;
+    secret_answer(h->o.secret, SECRET_OF_COORDINATOR, proof.challenge, own.answer);
+    stranger->proved = true;
+    stranger->c.limit = CONTROL_HELLO_BYTES;
+    channel_put(&stranger->c, CONTROL_PROVED, &own, sizeof own, NULL, 0);
+}
+
+void coordinator_check_strangers(coordinator *h, double now)
+{
+    for (int i = 0; i < h->places; i++) {
+        member *m = &h->strangers[i];
+        if (m->used && m->met && now - m->since > STRANGER_SECONDS) {
+            coordinator_member_close(m);
+            m->used = false;
+        }
+    }
+}
+
+/* ---- hello ---- */
+
 void coordinator_join(coordinator *h, member *stranger, const void *data, size_t bytes)
 {
     control_hello hello;
@@ -93,6 +157,7 @@ void coordinator_join(coordinator *h, member *stranger, const void *data, size_t
     *m = *stranger;
     memset(stranger, 0, sizeof *stranger);
     m->joined = true;
+    m->c.limit = CONTROL_RANK_BYTES;
     m->options = xasprintf("%.*s", (int)hello.options_bytes, (const char *)data + sizeof hello);
     for (int r = 0; r < h->o.ranks; r++)
         if (h->ranks[r].joined && r != hello.rank) {

@@ -64,6 +64,8 @@ void coordinator_forgive_gap(coordinator *h, double now, double expected_s)
         return;
     h->since += gap;
     h->suspicion.until += gap;
+    for (int i = 0; i < h->places; i++)
+        h->strangers[i].since += gap;
     for (int r = 0; r < h->o.ranks; r++) {
         h->ranks[r].beat_at += gap;
         h->ranks[r].move_at += gap;

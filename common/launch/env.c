@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/core/rng.h"
+#include "common/launch/secret.h"
 
 typedef struct source {
     const char *by, *rank, *size, *local_rank, *local_size;
@@ -100,10 +101,10 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
     const bool slurm = strcmp(s->by, "srun") == 0;
     const char *nodes = text_of("SLURM_STEP_NODELIST");
     const bool one_host = p->local_size == p->size || (slurm && strcmp(text_of("SLURM_STEP_NUM_NODES"), "1") == 0);
-    if (*text_of("MASTER_ADDR"))
-        snprintf(p->master, sizeof p->master, "%s", text_of("MASTER_ADDR"));
-    else if (one_host || p->size == 1)
+    if (one_host || p->size == 1)
         snprintf(p->master, sizeof p->master, "127.0.0.1");
+    else if (*text_of("MASTER_ADDR"))
+        snprintf(p->master, sizeof p->master, "%s", text_of("MASTER_ADDR"));
     else if (slurm && *nodes)
         launch_first_host(nodes, p->master, sizeof p->master);
     if (*p->master)
@@ -116,11 +117,30 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
     return false;
 }
 
+/* Beyond one host anybody who reaches the port could end the job or take a rank's place. */
+static bool find_secret(launch_place *p, char *msg, size_t msg_bytes)
+{
+    p->local =
+        strncmp(p->master, "127.", 4) == 0 || strcmp(p->master, "localhost") == 0 || strcmp(p->master, "::1") == 0;
+    if (!secret_find(&p->secret, msg, msg_bytes))
+        return false;
+    if (p->local || *p->secret)
+        return true;
+    snprintf(
+        msg, msg_bytes,
+        "rank %d of %d is to meet the others at %s, which takes a secret: set STEPBENCH_SECRET to the same %d or more "
+        "random characters for all ranks, such as the output of 'openssl rand -hex 16'%s",
+        p->rank, p->size, p->master, SECRET_BYTES_MIN,
+        strcmp(p->by, "mpirun") == 0 ? " (mpirun -x STEPBENCH_SECRET)" : "");
+    return false;
+}
+
 bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes)
 {
     enum { RANKS_MAX = 1 << 16 };
     const source *s = NULL;
-    *p = (launch_place){.rank = 0, .size = 1, .local_rank = -1, .local_size = -1, .control_fd = -1, .board_fd = -1};
+    *p = (launch_place){
+        .rank = 0, .size = 1, .local_rank = -1, .local_size = -1, .control_fd = -1, .board_fd = -1, .secret = ""};
     for (size_t i = 0; i < sizeof sources / sizeof *sources && !s; i++)
         if (*text_of(sources[i].needs) && *text_of(sources[i].rank) && *text_of(sources[i].size))
             s = &sources[i];
@@ -144,5 +164,5 @@ bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes)
     if (p->control_fd >= 0)
         return true;
     p->run_id = run_id(s);
-    return find_port(p, msg, msg_bytes) && find_master(p, s, msg, msg_bytes);
+    return find_port(p, msg, msg_bytes) && find_master(p, s, msg, msg_bytes) && find_secret(p, msg, msg_bytes);
 }

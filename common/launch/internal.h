@@ -28,6 +28,7 @@ struct launch {
     channel c;
     pthread_t watcher;
     bool leaving;
+    double heard; /* when the coordinator last said something */
     void *answer; /* where an exchange's result goes; NULL: none is awaited */
     size_t answer_bytes;
     bool answered;

@@ -91,8 +91,8 @@ static int start_coordinator(launch *l, const launch_place *place)
     char where[300];
     snprintf(where, sizeof where, "%s port %d", place->master, place->port);
     const int listener = launch_listen(place);
-    l->coordinator = coordinator_create(
-        &(coordinator_options){.ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .where = where});
+    l->coordinator = coordinator_create(&(coordinator_options){
+        .ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .secret = place->secret, .where = where});
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die(EXIT_CODE_FAILURE, "can't make a control channel: %s", strerror(errno));
     coordinator_listen(l->coordinator, listener);
@@ -112,29 +112,82 @@ static void map_board(launch *l, int fd)
     l->slot = &board[l->rank];
 }
 
+/* The next message of the coordinator; NULL: the channel broke. Dies when none has come within --timeout and some seconds
+ * more, in which the coordinator says whom it misses, if it can. */
+static const void *next_message(launch *l, const launch_place *place, double since, control_kind *kind, size_t *bytes)
+{
+    static const double slack_s = 2;
+    const void *data;
+    while (!(data = channel_next(&l->c, kind, bytes)) && !l->c.broken) {
+        struct pollfd news = {.fd = l->c.fd, .events = (short)(POLLIN | (l->c.out_bytes ? POLLOUT : 0))};
+        poll(&news, 1, 100);
+        channel_flush(&l->c);
+        channel_fill(&l->c);
+        if (place->control_fd < 0 && l->timeout_s > 0 && host_seconds() - since > l->timeout_s + slack_s)
+            die(EXIT_CODE_TIMEOUT,
+                "rank %d of %d heard nothing from rank 0 at %s port %d for --timeout %g s: rank 0 is stopped, its host "
+                "hangs, or another program has the port",
+                l->rank, l->size, place->master, place->port, l->timeout_s);
+    }
+    return data;
+}
+
+/* The coordinator's last word to this rank, which ends it. */
+_Noreturn static void take_end(launch *l, const void *data, size_t bytes)
+{
+    int32_t code;
+    memcpy(&code, data, sizeof code);
+    /* Its own coordinator or launcher said it already. */
+    if (!l->coordinator && !l->slot)
+        warn("rank %d of %d: %.*s", l->rank, l->size, (int)(bytes - sizeof code), (const char *)data + sizeof code);
+    channel_close(&l->c);
+    if (l->coordinator) /* the others must hear of it, too */
+        launch_join_within(l->coordinator_thread, 2);
+    _exit(code);
+}
+
+/* Both ends prove that they know the secret, where the job has one. */
+static void prove(launch *l, const launch_place *place, double since)
+{
+    control_kind kind = CONTROL_END;
+    size_t bytes = 0;
+    control_challenge first;
+    control_proof own, theirs;
+    const void *data = next_message(l, place, since, &kind, &bytes);
+    if (data && kind == CONTROL_CHALLENGE && bytes == sizeof first)
+        memcpy(&first, data, sizeof first);
+    else
+        die(EXIT_CODE_USAGE, "rank %d of %d: what listens at %s port %d is not rank 0 of this version of the program",
+            l->rank, l->size, place->master, place->port);
+    if (first.secret != (*place->secret != 0))
+        die(EXIT_CODE_USAGE, "STEPBENCH_SECRET is set for %s but not for %s; give it to all ranks or to none",
+            first.secret ? "rank 0" : "this rank", first.secret ? "this rank" : "rank 0");
+    if (!first.secret)
+        return;
+    first.challenge[sizeof first.challenge - 1] = 0;
+    secret_answer(place->secret, SECRET_OF_RANK, first.challenge, own.answer);
+    secret_challenge(own.challenge);
+    channel_put(&l->c, CONTROL_PROOF, &own, sizeof own, NULL, 0);
+    data = next_message(l, place, since, &kind, &bytes);
+    if (data && kind == CONTROL_END && bytes > sizeof(int32_t))
+        take_end(l, data, bytes);
+    if (data && kind == CONTROL_PROVED && bytes == sizeof theirs)
+        memcpy(&theirs, data, sizeof theirs);
+    else
+        memset(&theirs, 0, sizeof theirs);
+    if (!secret_proves(place->secret, SECRET_OF_COORDINATOR, own.challenge, theirs.answer))
+        die(EXIT_CODE_USAGE, "rank %d of %d: what listens at %s port %d does not know STEPBENCH_SECRET", l->rank,
+            l->size, place->master, place->port);
+}
+
 /* Waits until all ranks have joined, and learns which of them are on this host. */
-static void await_welcome(launch *l)
+static void await_welcome(launch *l, const launch_place *place, double since)
 {
     control_kind kind;
     size_t bytes;
-    const void *data;
-    while (!(data = channel_next(&l->c, &kind, &bytes)) && !l->c.broken) {
-        struct pollfd news = {.fd = l->c.fd, .events = (short)(POLLIN | (l->c.out_bytes ? POLLOUT : 0))};
-        poll(&news, 1, 1000);
-        channel_flush(&l->c);
-        channel_fill(&l->c);
-    }
-    if (data && kind == CONTROL_END && bytes > sizeof(int32_t)) {
-        int32_t code;
-        memcpy(&code, data, sizeof code);
-        /* Its own coordinator or launcher said it already. */
-        if (!l->coordinator && !l->slot)
-            warn("rank %d of %d: %s", l->rank, l->size, (const char *)data + sizeof code);
-        channel_close(&l->c);
-        if (l->coordinator) /* the others must hear of it, too */
-            launch_join_within(l->coordinator_thread, 2);
-        _exit(code);
-    }
+    const void *data = next_message(l, place, since, &kind, &bytes);
+    if (data && kind == CONTROL_END && bytes > sizeof(int32_t))
+        take_end(l, data, bytes);
     if (!data || kind != CONTROL_WELCOME || bytes != (size_t)l->size * sizeof(control_place))
         die(EXIT_CODE_TIMEOUT, "rank %d of %d lost its connection to %s while the job started", l->rank, l->size,
             l->slot ? "the launcher" : "rank 0");
@@ -170,13 +223,17 @@ launch *launch_join(const launch_place *place, const options *o)
     if (child)
         map_board(l, place->board_fd);
     int fd = child ? place->control_fd : l->rank == 0 ? start_coordinator(l, place) : launch_connect(l, place);
-    if (l->rank == 0 && !child && strncmp(place->master, "127.", 4) != 0) { /* the address the others know it by */
+    if (l->rank == 0 && !child && !place->local) { /* the address the others know it by */
         int own = launch_connect(l, place);
         close(own);
     }
-    channel_open(&l->c, fd);
+    const double since = host_seconds();
+    channel_open(&l->c, fd, CONTROL_RANK_BYTES);
+    if (!child && l->rank > 0)
+        prove(l, place, since);
     say_hello(l, place, o);
-    await_welcome(l);
+    await_welcome(l, place, since);
+    l->heard = host_seconds();
     launch_watch(l);
     return l;
 }

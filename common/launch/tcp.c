@@ -44,22 +44,37 @@ static int listen_at(const struct addrinfo *a, char *why, size_t why_bytes)
     return -1;
 }
 
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
+    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
+/* The address that the other ranks connect to, and no other. One exception: Debian's /etc/hosts gives a host's own name an
+ * address of the loopback, which other hosts cannot reach; then all interfaces are listened on, and the secret guards them. */
 int launch_listen(const launch_place *place)
 {
-    /* On one host nobody else needs to see the port. */
-    const bool local = strncmp(place->master, "127.", 4) == 0 || strcmp(place->master, "localhost") == 0;
-    const int families[] = {local ? AF_INET : AF_INET6, AF_INET};
+    const char *host = place->local ? "127.0.0.1" : place->master;
     char why[256] = "";
     int fd = -1;
-    for (int i = 0; i < 2 && fd < 0; i++) {
-        struct addrinfo *at = look_up(local ? "127.0.0.1" : NULL, place->port, families[i], why, sizeof why);
-        fd = at ? listen_at(at, why, sizeof why) : -1;
-        if (at)
-            freeaddrinfo(at);
+    struct addrinfo *found = look_up(host, place->port, AF_UNSPEC, why, sizeof why);
+    for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
+        if (place->local || !is_loopback(a->ai_addr))
+            fd = listen_at(a, why, sizeof why);
+    if (found && fd < 0 && !place->local && is_loopback(found->ai_addr)) {
+        struct addrinfo *any = look_up(NULL, place->port, found->ai_family, why, sizeof why);
+        fd = any ? listen_at(any, why, sizeof why) : -1;
+        if (any)
+            freeaddrinfo(any);
     }
+    if (found)
+        freeaddrinfo(found);
     if (fd < 0)
-        die(EXIT_CODE_FAILURE, "rank 0 can't listen on port %d: %s; STEPBENCH_PORT names another one for all ranks",
-            place->port, why);
+        die(EXIT_CODE_FAILURE,
+            "rank 0 cannot listen at %s port %d: %s; MASTER_ADDR must be an address of the host of rank 0, and "
+            "STEPBENCH_PORT names another port for all ranks",
+            host, place->port, why);
     return fd;
 }
 

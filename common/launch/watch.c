@@ -70,6 +70,7 @@ static bool take_messages(launch *l, int *code)
     channel_flush(&l->c);
     channel_fill(&l->c);
     for (const void *data; (data = channel_next(&l->c, &kind, &bytes));) {
+        l->heard = host_seconds();
         if (kind == CONTROL_GATHERED)
             take_answer(l, data, bytes);
         if (kind == CONTROL_END && bytes >= sizeof number) {
@@ -112,11 +113,20 @@ static void publish(launch *l)
         channel_put(&l->c, CONTROL_STATUS, &l->status, sizeof l->status, NULL, 0);
 }
 
+/* Under the lock. The coordinator of ranks that somebody else started says several times a second that it runs: without a
+ * word for --timeout rank 0 is stopped, or its host hangs. `gap_s`: for so long this process did not look itself. */
+static bool silent_coordinator(launch *l, double gap_s)
+{
+    if (gap_s > 1)
+        l->heard += gap_s;
+    return !l->slot && !l->coordinator && l->timeout_s > 0 && host_seconds() - l->heard > l->timeout_s;
+}
+
 static void *watch(void *arg)
 {
     enum { EVERY_MS = 50 };
     launch *l = arg;
-    double published = 0;
+    double published = 0, looked = host_seconds();
     char lost[512];
     for (;;) {
         int code = 0;
@@ -131,7 +141,9 @@ static void *watch(void *arg)
             return NULL;
         }
         bool due = host_seconds() - published >= 1e-3 * EVERY_MS, ended = take_messages(l, &code);
-        bool broken = l->c.broken;
+        const double now = host_seconds(), gap_s = now - looked;
+        const bool broken = l->c.broken, silent = silent_coordinator(l, gap_s);
+        looked = now;
         if (due && !ended && !broken)
             publish(l);
         status_describe(&l->status, lost, sizeof lost);
@@ -141,6 +153,13 @@ static void *watch(void *arg)
         if (broken) {
             char *text = xasprintf("rank %d of %d lost its connection to %s, %s", l->rank, l->size,
                                    l->slot ? "the launcher" : "rank 0, which has died or can't be reached", lost);
+            end_now(l, EXIT_CODE_TIMEOUT, text);
+        }
+        if (silent) {
+            char *text =
+                xasprintf("rank %d of %d heard nothing from rank 0 for --timeout %g s: rank 0 is stopped, or its "
+                          "host hangs; this rank was at: %s",
+                          l->rank, l->size, l->timeout_s, lost);
             end_now(l, EXIT_CODE_TIMEOUT, text);
         }
         if (due) {

@@ -501,7 +501,8 @@ static void two_hosts(void **state)
     assert_int_equal(symlink(self, "bench_comm"), 0);
     for (int r = 0; r < 3; r++) { /* ranks 0 and 2 on the first host */
         snprintf(arguments, sizeof arguments,
-                 "netns exec %s env RANK=%d WORLD_SIZE=3 MASTER_ADDR=10.231.7.1 MASTER_PORT=29500 ./bench_comm " CPU
+                 "netns exec %s env RANK=%d WORLD_SIZE=3 MASTER_ADDR=10.231.7.1 MASTER_PORT=29500 "
+                 "STEPBENCH_SECRET=0123456789abcdef ./bench_comm " CPU
                  "--ranks 3 --hosts 2 --variant ops,streams --timeout 20",
                  spaces[r % 2], r);
         pids[r] = ranks_start("ip", "ip", (const char *[]){"0", "1", "2"}[r], arguments);

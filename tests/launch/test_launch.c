@@ -3,17 +3,23 @@
  * them: each must end all ranks in time, with the right exit code, a sentence that names the rank, and the rows kept. */
 #include "tests/support/test.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
+#include "common/launch/control.h"
 #include "common/launch/coordinator.h"
 #include "common/launch/launch.h"
 #include "common/launch/env.h"
@@ -273,14 +279,20 @@ static int some_port(void)
     return 14000 + (int)(getpid() % 500) * 10 + next++ % 10;
 }
 
-/* Starts a rank by hand; its output goes to out<rank>.txt and err<rank>.txt. */
-static pid_t start_rank(const char *program, int rank, int size, int port, const char *arguments)
+/* Starts a rank by hand; its output goes to out<rank>.txt and err<rank>.txt. `settings` are of its environment. */
+static pid_t start_rank_with(const char *settings, const char *program, int rank, int size, int port,
+                             const char *arguments)
 {
     char all[1024], tag[16];
-    snprintf(all, sizeof all, "RANK=%d WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 STEPBENCH_PORT=%d " CPU "%s", rank, size,
-             port, arguments);
+    snprintf(all, sizeof all, "RANK=%d WORLD_SIZE=%d STEPBENCH_PORT=%d %s " CPU "%s", rank, size, port, settings,
+             arguments);
     snprintf(tag, sizeof tag, "%d", rank);
     return ranks_start(program, "bench_toy", tag, all);
+}
+
+static pid_t start_rank(const char *program, int rank, int size, int port, const char *arguments)
+{
+    return start_rank_with("MASTER_ADDR=127.0.0.1", program, rank, size, port, arguments);
 }
 
 static void ranks_by_hand(void **state)
@@ -395,6 +407,196 @@ static void dead_and_stuck_ranks_by_hand(void **state)
     }
 }
 
+/* ---- strangers, secrets, and a rank 0 that says nothing ---- */
+
+#define SECRET "STEPBENCH_SECRET=0123456789abcdef"
+#define WRONG_SECRET "STEPBENCH_SECRET=0123456789abcdeg"
+
+/* MASTER_ADDR= an address of this host that is not of the loopback; skips the test where there is none. */
+static const char *own_address(void)
+{
+    static char text[128];
+    char address[INET_ADDRSTRLEN] = "";
+    struct ifaddrs *all = NULL;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (struct ifaddrs *i = all; i; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
+            !(i->ifa_flags & IFF_LOOPBACK))
+            inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, address, sizeof address);
+    freeifaddrs(all);
+    if (!*address)
+        skip();
+    snprintf(text, sizeof text, "MASTER_ADDR=%s", address);
+    return text;
+}
+
+static int connect_to(const char *address, int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    assert_int_equal(inet_pton(AF_INET, address, &to.sin_addr), 1);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_soon(const char *address, int port)
+{
+    int fd = -1;
+    for (int i = 0; i < 500 && fd < 0; i++) {
+        fd = connect_to(address, port);
+        usleep(10 * 1000);
+    }
+    assert_true(fd >= 0);
+    return fd;
+}
+
+/* Whether the other end closes the connection within the seconds. */
+static bool is_closed(int fd, double seconds)
+{
+    const double until = ranks_seconds() + seconds;
+    char bytes[4096];
+    struct timeval wait = {.tv_usec = 100 * 1000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    while (ranks_seconds() < until) {
+        const ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK))
+            return true;
+    }
+    return false;
+}
+
+static void several_hosts_need_a_secret(void **state)
+{
+    (void)state;
+    const char *address = own_address(), *right = "--variant right --timeout 5";
+    char settings[256];
+    assert_int_equal(ranks_wait(start_rank_with(address, NULL, 0, 2, some_port(), right)), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err0.txt"), "set STEPBENCH_SECRET"));
+    snprintf(settings, sizeof settings, "%s STEPBENCH_SECRET=short", address);
+    assert_int_equal(ranks_wait(start_rank_with(settings, NULL, 0, 2, some_port(), right)), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err0.txt"), "STEPBENCH_SECRET has 5 characters"));
+
+    const int port = some_port();
+    snprintf(settings, sizeof settings, "%s " SECRET, address);
+    pid_t a = start_rank_with(settings, NULL, 0, 2, port, right);
+    close(connect_soon(strchr(address, '=') + 1, port));
+    assert_int_equal(connect_to("127.0.0.1", port), -1); /* bound to the address that is used */
+    pid_t b = start_rank_with(settings, NULL, 1, 2, port, right);
+    assert_int_equal(ranks_wait(b), EXIT_CODE_OK);
+    assert_int_equal(ranks_wait(a), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+}
+
+static void a_wrong_secret_is_turned_away(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    const char *right = "--variant right --timeout 5";
+    pid_t a = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 0, 2, port, right);
+    pid_t b = start_rank_with("MASTER_ADDR=127.0.0.1 " WRONG_SECRET, NULL, 1, 2, port, right);
+    assert_int_equal(ranks_wait(b), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err1.txt"), "STEPBENCH_SECRET is not that of rank 0"));
+    b = start_rank_with("MASTER_ADDR=127.0.0.1", NULL, 1, 2, port, right);
+    assert_int_equal(ranks_wait(b), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err1.txt"), "STEPBENCH_SECRET is set for rank 0 but not for this rank"));
+    b = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 1, 2, port, right); /* the job still waits for it */
+    assert_int_equal(ranks_wait(b), EXIT_CODE_OK);
+    assert_int_equal(ranks_wait(a), EXIT_CODE_OK);
+}
+
+/* Of a job as start_rank starts it. */
+static uint64_t run_id_by_hand(void)
+{
+    launch_place p;
+    char msg[512];
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg));
+    unsetenv("RANK");
+    unsetenv("WORLD_SIZE");
+    unsetenv("MASTER_ADDR");
+    return p.run_id;
+}
+
+/* None of these may end the job, join it, or make it keep what they send. */
+static void strangers_are_shut_out(void **state)
+{
+    (void)state;
+    enum { SILENT = 80, BYTES = 1 << 20 }; /* more of the silent than there are places */
+    const int port = some_port();
+    const char *right = "--variant right --timeout 30";
+    pid_t a = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 0, 2, port, right);
+    int silent[SILENT];
+    for (int i = 0; i < SILENT; i++)
+        silent[i] = connect_soon("127.0.0.1", port);
+
+    static char noise[BYTES];
+    signal(SIGPIPE, SIG_IGN);
+    int loud = connect_soon("127.0.0.1", port);
+    (void)!write(loud, noise, BYTES); /* no frame of ours */
+    assert_true(is_closed(loud, 2));
+    int large = connect_soon("127.0.0.1", port);
+    const control_head head = {CONTROL_MAGIC, CONTROL_PROOF, CONTROL_STRANGER_BYTES + 1};
+    (void)!write(large, &head, sizeof head);
+    assert_true(is_closed(large, 2));
+    int rash = connect_soon("127.0.0.1", port);
+    const struct {
+        control_head head;
+        control_hello hello;
+    } rank_1 = {{CONTROL_MAGIC, CONTROL_HELLO, sizeof(control_hello)}, /* as that of a rank, but without a proof */
+                {.version = CONTROL_VERSION, .rank = 1, .size = 2, .run_id = run_id_by_hand(), .host_name = "x"}};
+    (void)!write(rash, &rank_1, sizeof rank_1);
+    assert_true(is_closed(rash, 2));
+    assert_true(is_closed(silent[SILENT - 1], 8)); /* it has some seconds to say something */
+
+    pid_t b = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 1, 2, port, right);
+    assert_int_equal(ranks_wait(b), EXIT_CODE_OK);
+    assert_int_equal(ranks_wait(a), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+    assert_null(strstr(ranks_text("rows.csv"), "0123456789abcdef"));
+    assert_null(strstr(ranks_text("out0.txt"), "0123456789abcdef"));
+    for (int i = 0; i < SILENT; i++)
+        close(silent[i]);
+    close(loud);
+    close(large);
+    close(rash);
+}
+
+static void a_silent_port_is_given_up_at_the_timeout(void **state)
+{
+    (void)state;
+    const int port = some_port(), on = 1;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    const double start = ranks_seconds();
+    assert_int_equal(ranks_wait(start_rank(NULL, 1, 2, port, "--variant right --timeout 1")), EXIT_CODE_TIMEOUT);
+    assert_true(ranks_seconds() - start < 6);
+    assert_non_null(strstr(ranks_text("err1.txt"), "rank 1 of 2 heard nothing from rank 0 at 127.0.0.1 port"));
+    close(fd);
+}
+
+static void a_stopped_rank_0_is_named_by_the_others(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    const double start = ranks_seconds();
+    pid_t a = start_rank(NULL, 0, 2, port, "--variant stopped --victim 0 --timeout 1");
+    pid_t b = start_rank(NULL, 1, 2, port, "--variant stopped --victim 0 --timeout 1");
+    assert_int_equal(ranks_wait(b), EXIT_CODE_TIMEOUT);
+    assert_true(ranks_seconds() - start < 8);
+    assert_non_null(strstr(ranks_text("err1.txt"), "rank 1 of 2 heard nothing from rank 0 for --timeout 1 s"));
+    kill(a, SIGKILL);
+    assert_int_equal(ranks_wait(a), -SIGKILL);
+}
+
 static void under_mpirun(void **state)
 {
     (void)state;
@@ -437,7 +639,8 @@ static void place_is_found_in_order(void **state)
                                       "SLURM_STEP_NUM_TASKS",
                                       "SLURM_LOCALID",
                                       "SLURM_STEP_NODELIST",
-                                      "SLURM_STEP_NUM_NODES"};
+                                      "SLURM_STEP_NUM_NODES",
+                                      "STEPBENCH_SECRET"};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         unsetenv(all[i]);
     assert_true(launch_place_find(&p, msg, sizeof msg));
@@ -455,7 +658,11 @@ static void place_is_found_in_order(void **state)
     setenv("SLURM_LOCALID", "1", 1);
     setenv("SLURM_STEP_NODELIST", "gpu[07-09,12],login1", 1);
     setenv("SLURM_STEP_NUM_NODES", "2", 1);
+    assert_false(launch_place_find(&p, msg, sizeof msg));
+    assert_non_null(strstr(msg, "rank 5 of 8 is to meet the others at gpu07, which takes a secret"));
+    setenv("STEPBENCH_SECRET", "0123456789abcdef", 1);
     assert_true(launch_place_find(&p, msg, sizeof msg));
+    assert_false(p.local);
     assert_string_equal(p.by, "srun");
     assert_int_equal(p.rank, 5);
     assert_int_equal(p.local_rank, 1);
@@ -470,6 +677,9 @@ static void place_is_found_in_order(void **state)
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_string_equal(p.by, "mpirun");
+    assert_string_equal(p.master, "127.0.0.1");
+    setenv("MASTER_ADDR", "10.0.0.9", 1); /* not needed on one host */
+    assert_true(launch_place_find(&p, msg, sizeof msg) && p.local);
     assert_string_equal(p.master, "127.0.0.1");
 
     setenv("RANK", "2", 1);
@@ -552,6 +762,11 @@ int main(int argc, char **argv)
         IN_FOLDER(missing_ranks_are_named),
         IN_FOLDER(a_port_of_another_job_is_said),
         IN_FOLDER(dead_and_stuck_ranks_by_hand),
+        IN_FOLDER(several_hosts_need_a_secret),
+        IN_FOLDER(a_wrong_secret_is_turned_away),
+        IN_FOLDER(strangers_are_shut_out),
+        IN_FOLDER(a_silent_port_is_given_up_at_the_timeout),
+        IN_FOLDER(a_stopped_rank_0_is_named_by_the_others),
         IN_FOLDER(under_mpirun),
     };
     return cmocka_run_group_tests_name("launch", tests, NULL, NULL);

@@ -20,8 +20,8 @@ static char folder[512];
 int ranks_enter_folder(void **state)
 {
     static const char *const names[] = {
-        "RANK",        "WORLD_SIZE",     "LOCAL_RANK",       "LOCAL_WORLD_SIZE",    "MASTER_ADDR",
-        "MASTER_PORT", "STEPBENCH_PORT", "STEPBENCH_RUN_ID", "STEPBENCH_CONTROL_FD"};
+        "RANK",        "WORLD_SIZE",     "LOCAL_RANK",       "LOCAL_WORLD_SIZE",     "MASTER_ADDR",
+        "MASTER_PORT", "STEPBENCH_PORT", "STEPBENCH_RUN_ID", "STEPBENCH_CONTROL_FD", "STEPBENCH_SECRET"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);

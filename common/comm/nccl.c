@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives between GPUs by NCCL. Communicators are blocking: non-blocking ones start a thread for each op, which
  * takes ten times as long as a small op itself, and can't be captured in a graph. A rank that hangs inside the library
- * does not get on, which the coordinator sees; then the watcher's thread, which calls no NCCL function that waits, ends the
+ * makes no progress, which the coordinator sees; then the watcher's thread, which calls no NCCL function that waits, ends the
  * process. It also reads asynchronous errors, notes which collectives are over, and aborts the communicators when the
  * job ends, since kernels that wait for a peer leave in no other way. */
 #if defined(HAVE_CUDA) && defined(HAVE_NCCL)

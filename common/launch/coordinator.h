@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The coordinator of a job: the one place that knows all ranks. It lets them join, exchanges small data between them, watches
- * that they live and get on, and ends all of them when one can't. It runs in the launcher, which is no rank, or on a
+ * that they live and make progress, and ends all of them when one can't. It runs in the launcher, which is no rank, or on a
  * thread of rank 0 where somebody else (mpirun, srun, torchrun) started the ranks. */
 #ifndef STEPBENCH_LAUNCH_COORDINATOR_H
 #define STEPBENCH_LAUNCH_COORDINATOR_H
@@ -15,7 +15,7 @@ typedef struct coordinator coordinator;
 
 typedef struct coordinator_options {
     int ranks;
-    double timeout_s;   /* --timeout: of a rank that does not get on, and of one that does not join; 0: never */
+    double timeout_s;   /* --timeout: of a rank that makes no progress, and of one that does not join; 0: never */
     status_slot *board; /* [ranks] where ranks were started here; NULL: they send their status */
     uint64_t run_id;
     const char *secret; /* of the job, for ranks that come by TCP; NULL or "": none is asked for */

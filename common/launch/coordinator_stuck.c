@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Does the job stand still, and which rank is to blame? See coordinator.h. It does when one rank's process does not run, or when
- * none gets on but those that wait for the others; a single rank that works for long holds up nobody but itself. Most
+ * none makes progress but those that wait for the others; a single rank that works for long holds up nobody but itself. Most
  * ranks of a job that stands still wait for one another: to blame is one that does not run, else the one that has
  * enqueued the fewest collectives, for the others are in the next one. */
 #include "common/launch/coordinator.h"
@@ -51,8 +51,8 @@ static const char *manner(const rank_view *ranks, int n, int worst)
         same_text = same_text && strcmp(ranks[r].s.last, ranks[worst].s.last) == 0;
     }
     if (n == 1 || !same_number)
-        return "does not get on";
-    return same_text ? "does not get on, nor do the others" : "does not get on: the ranks disagree about a collective";
+        return "makes no progress";
+    return same_text ? "makes no progress, nor do the others" : "makes no progress: the ranks disagree about a collective";
 }
 
 bool coordinator_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes)

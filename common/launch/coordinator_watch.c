@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Watching the ranks of a job: what each is doing, since when it has not got on, and whether the job stands still. */
+/* Watching the ranks of a job: what each is doing, since when it makes no progress, and whether the job stands still. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * news that the job ends. It is as fast as a socket, some 50 us an exchange. Tensors go through comm/comm.h.
  *
  * When a rank dies, its process, host or connection, all others end within seconds, with exit code 5 and a sentence that
- * names it, its phase and its last collective. When none gets on for --timeout, the same names the rank that holds the
+ * names it, its phase and its last collective. When none makes progress for --timeout, the same names the rank that holds the
  * others up. A rank that ends itself with a message takes the others with it, at its own exit code. */
 #ifndef STEPBENCH_LAUNCH_LAUNCH_H
 #define STEPBENCH_LAUNCH_LAUNCH_H

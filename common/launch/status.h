@@ -11,7 +11,7 @@
 
 typedef struct rank_status {
     uint64_t beats;          /* counts up as long as the process runs */
-    uint64_t moves;          /* counts up whenever it gets on */
+    uint64_t moves;          /* counts up whenever it makes progress */
     uint64_t enqueued, done; /* collectives; `done` of the last known to be over */
     uint64_t waiting;        /* 1: for other ranks, on the control channel */
     char phase[128];         /* phase_get() */

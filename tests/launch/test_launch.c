@@ -213,7 +213,7 @@ static void a_stuck_rank_ends_the_job_at_the_timeout(void **state)
                  "rank 0 waits for the others"));
     spoiled(CPU "--variant stopped --victim 0 --timeout 1", EXIT_CODE_TIMEOUT, 5, SAYS("rank 0 of 2 does not run"));
     spoiled(CPU "--ranks 3 --variant stuck --victim 2 --timeout 1", EXIT_CODE_TIMEOUT, 5,
-            SAYS("rank 2 of 3 does not get on", "rank 0 is not done", "all_reduce #3 of 77 fp32 on toy, under way"));
+            SAYS("rank 2 of 3 makes no progress", "rank 0 is not done", "all_reduce #3 of 77 fp32 on toy, under way"));
 }
 
 static void waiting_for_a_busy_rank_is_no_standstill(void **state)
@@ -389,7 +389,7 @@ static void dead_and_stuck_ranks_by_hand(void **state)
     } fates[] = {
         {"--variant killed", {EXIT_CODE_TIMEOUT, -SIGKILL}, 0, "rank 1 of 2 (host "},
         {"--variant killed --victim 0", {-SIGKILL, EXIT_CODE_TIMEOUT}, 1, "rank 1 of 2 lost its connection to rank 0"},
-        {"--variant stuck --timeout 1", {EXIT_CODE_TIMEOUT, EXIT_CODE_TIMEOUT}, 0, "rank 1 of 2 does not get on"},
+        {"--variant stuck --timeout 1", {EXIT_CODE_TIMEOUT, EXIT_CODE_TIMEOUT}, 0, "rank 1 of 2 makes no progress"},
     };
     for (size_t i = 0; i < sizeof fates / sizeof *fates; i++) {
         const int port = some_port();
@@ -715,10 +715,10 @@ static void the_right_rank_is_blamed(void **state)
     assert_false(coordinator_stuck(v, 3, 2, text, sizeof text));
     v[1] = at(4, 0, 3); /* did not enqueue what the others wait in */
     v[0].move_age_s = 2.9;
-    assert_false(coordinator_stuck(v, 3, 2, text, sizeof text)); /* rank 2 gets on */
+    assert_false(coordinator_stuck(v, 3, 2, text, sizeof text)); /* rank 2 makes progress */
     v[2].move_age_s = 2.9;
     assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
-    assert_non_null(strstr(text, "rank 1 of 3 does not get on, while"));
+    assert_non_null(strstr(text, "rank 1 of 3 makes no progress, while"));
     v[2].beat_age_s = 2.5; /* does not even run */
     assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "rank 2 of 3 does not run"));

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/accounting/accounting.h"
+#include "bench/accounting/questions.h"
 
 static const option_spec option_table[] = {
     {"d-model", OPTION_INT, OPTION_LIST, "16384", NULL, 1, 1048576, NULL, "", "d, width of the blocks"},

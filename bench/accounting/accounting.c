@@ -114,23 +114,6 @@ ffn_stack accounting_stack(const accounting *a)
                        .matrices = matrices ? matrices : 3};
 }
 
-bool accounting_mesh(const accounting *a, mesh *m)
-{
-    accounting_rates r;
-    if (!accounting_rates_of(a, "flops", "bandwidth", &r))
-        return false;
-    int64_t mesh_x = case_int(a->c, "mesh-x"), mesh_y = case_int(a->c, "mesh-y"), bits = case_int(a->c, "weight-bits");
-    *m = (mesh){.x = (double)case_int(a->c, "x"),
-                .y = (double)case_int(a->c, "y"),
-                .mesh_x = mesh_x ? (double)mesh_x : 1,
-                .mesh_y = mesh_y ? (double)mesh_y : 1,
-                .flops = r.flops,
-                .bandwidth = r.bandwidth,
-                .weight_bytes = bits ? (double)bits / 8 : 2,
-                .activation_bytes = ACCOUNTING_ACTIVATION_BYTES};
-    return true;
-}
-
 bool accounting_model_parse(const char *text, accounting_model *m)
 {
     const model_config *c = model_size_find(text);

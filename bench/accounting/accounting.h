@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of bench_accounting share: a row being computed, its derivation line by line, and texts of numbers. */
+/* What the questions of bench_accounting share: a row being computed, its derivation line by line, and texts of numbers. */
 #ifndef STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 #define STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 
@@ -27,17 +27,8 @@ const char *accounting_plain(double value);      /* "4.6e14", "0.0625", "23.4": 
 const char *accounting_time(double seconds);     /* "2999.2 us" */
 const char *accounting_rate(double bytes_per_s); /* "365 GB/s" */
 
-/* Of the case: the stack of the options, and the mesh with its rates. */
+/* The stack of the case's options. */
 ffn_stack accounting_stack(const accounting *a);
-
-/* C and W of a case: of its options, or with --measured 1 of what other benches stored of this machine. */
-typedef struct accounting_rates {
-    double flops, bandwidth;
-} accounting_rates;
-/* Reads the options of these names; `flops` may be NULL. False after the row was set to skip: C was not measured. */
-bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r);
-/* The mesh of the case; false as above. */
-bool accounting_mesh(const accounting *a, mesh *m);
 
 /* A model of the option --model: a named size, or a number of parameters. */
 typedef struct accounting_model {
@@ -46,19 +37,5 @@ typedef struct accounting_model {
 } accounting_model;
 #define ACCOUNTING_MODELS MODEL_SIZE_CHOICES
 bool accounting_model_parse(const char *text, accounting_model *m);
-
-/* One question each: fills the row of a case. */
-void accounting_run_memory(const accounting *a);
-void accounting_run_fsdp(const accounting *a);
-void accounting_run_compute_bound(const accounting *a);
-void accounting_run_batch(const accounting *a);
-void accounting_run_closed_forms(const accounting *a);
-void accounting_run_data_parallel(const accounting *a);
-void accounting_run_buckets(const accounting *a);
-void accounting_run_zero(const accounting *a);
-
-#define ACCOUNTING_WAYS                                                                                                \
-    "as-given|best-split|best-whole-split|overlap-axes|more-axes|8bit-weights|8bit-all|keep-weights|faster-link|"      \
-    "pipeline|context"
 
 #endif

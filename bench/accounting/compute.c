@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts (c) and (d) of communication_accounting: from which batch on a block of FSDP and tensor parallelism is bound by
  * compute, and what each way to lower that batch is worth. */
-#include "bench/accounting/accounting.h"
+#include "bench/accounting/questions.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "bench/accounting/rates.h"
 
 static const mesh_rules in_turn = {false, false}, at_once = {true, false}, in_turn_rings = {false, true};
 

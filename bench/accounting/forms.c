@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The closed forms of the handout of 2026: how many devices each kind of parallelism keeps bound by compute. SwiGLU's
  * three matrices, 2-byte data, W bytes/s that a device can send, rho = W / C. Collectives overlap with products. */
-#include "bench/accounting/accounting.h"
+#include "bench/accounting/questions.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "bench/accounting/rates.h"
 
 /* The two sides of a form, and what its inequality becomes. */
 static const struct form_text {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts (a) and (b) of communication_accounting: how many devices hold the state of a training run, alone and under
  * FSDP. */
-#include "bench/accounting/accounting.h"
+#include "bench/accounting/questions.h"
 
 #include <math.h>
 

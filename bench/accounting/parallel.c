@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Data parallelism of GPUs: tokens that hide the gradients' all-reduce, the best bucket, and memory and traffic of DDP,
  * ZeRO and FSDP. */
-#include "bench/accounting/accounting.h"
+#include "bench/accounting/questions.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "bench/accounting/rates.h"
 
 static const double mb = 1e6, gib = 1073741824.0;
 

@@ -2,7 +2,7 @@
 /* The rates C and W that bench_accounting divides by: those of the options, or what other benches stored of this
  * machine. C is the best bf16 matrix product of bench_roofline. W is the best bus bandwidth of the newest run of
  * bench_allreduce, else the slowest pair of the newest GPU-to-GPU copies of bench_roofline: a ring is no faster. */
-#include "bench/accounting/accounting.h"
+#include "bench/accounting/rates.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -113,5 +113,22 @@ bool accounting_rates_of(const accounting *a, const char *flops, const char *ban
         return false;
     accounting_real(a, "used_flops", r->flops);
     accounting_real(a, "used_bandwidth", r->bandwidth);
+    return true;
+}
+
+bool accounting_mesh(const accounting *a, mesh *m)
+{
+    accounting_rates r;
+    if (!accounting_rates_of(a, "flops", "bandwidth", &r))
+        return false;
+    int64_t mesh_x = case_int(a->c, "mesh-x"), mesh_y = case_int(a->c, "mesh-y"), bits = case_int(a->c, "weight-bits");
+    *m = (mesh){.x = (double)case_int(a->c, "x"),
+                .y = (double)case_int(a->c, "y"),
+                .mesh_x = mesh_x ? (double)mesh_x : 1,
+                .mesh_y = mesh_y ? (double)mesh_y : 1,
+                .flops = r.flops,
+                .bandwidth = r.bandwidth,
+                .weight_bytes = bits ? (double)bits / 8 : 2,
+                .activation_bytes = ACCOUNTING_ACTIVATION_BYTES};
     return true;
 }

@@ -4,34 +4,9 @@
 #ifndef STEPBENCH_BENCH_ATTENTION_CASE_H
 #define STEPBENCH_BENCH_ATTENTION_CASE_H
 
-#include "common/formulas/attention.h"
-#include "common/core/stats.h"
-#include "common/session/session.h"
-#include "kernels/kernels.h"
+#include "bench/attention/problem.h"
 
 typedef enum attention_part { ATTENTION_FORWARD = 1, ATTENTION_BACKWARD = 2, ATTENTION_BOTH = 3 } attention_part;
-
-typedef struct attention_problem {
-    attention_shape shape;
-    const char *dtype;
-    bool seq_first; /* layout (B, S, H, D) instead of (B, H, S, D) */
-    bool deterministic;
-} attention_problem;
-
-typedef struct attention_case {
-    session *s;
-    row *w;
-    attention_problem problem;
-    char key[512]; /* the case without its variant: variants of one case see the same data */
-    uint64_t seed; /* of that data */
-    const sb_attention_op *op;
-    sb_attention a;
-    size_t before_backward_bytes;         /* held after forward: inputs, outputs, lse, saved */
-    size_t saved_bytes;                   /* of that, what forward keeps for backward beside inputs, outputs and lse */
-    size_t peak_bytes;                    /* of one forward and backward; of forward with a.forward_only */
-    sb_status last;                       /* of the timed calls */
-    double err_o, err_dq, err_dk, err_dv; /* relative L2 against fp64 over the checked rows; NAN with --check 0 */
-} attention_case;
 
 /* Hooks of the session; start makes the library context, finish destroys it. */
 void attention_start(session *s);
@@ -58,8 +33,5 @@ bool attention_check(attention_case *ac);
     {"n_" part, COLUMN_INT, false, what ", samples"},                                        \
     {"timer_" part, COLUMN_TEXT, false, what ", how it was timed: event, graph or host"}
 /* clang-format on */
-
-/* For --dry-run: the tensors of a case and the S x S matrices of the variants that keep them; no smaller workspaces. */
-double attention_estimate_bytes(const attention_problem *problem, const char *variant);
 
 #endif

@@ -17,16 +17,29 @@ enum {
     ALL_ROWS_MAX = 256 /* shapes with at most so many rows are compared whole */
 };
 
-static const sb_attention_rows *rows_of(const attention_case *ac)
-{
-    return &((const attention_bench *)ac->s->user)->oracle.rows;
-}
+/* The oracle's answer for the last case, kept because every variant of a case has the same inputs. */
+typedef struct oracle {
+    char key[512];
+    bool backward; /* has gradients too */
+    sb_attention_rows rows;
+} oracle;
 
-void attention_oracle_clear(attention_oracle *o)
+static void oracle_clear(void *data)
 {
+    oracle *o = data;
     free((void *)o->rows.bh); /* one block holds the four index arrays */
     free(o->rows.o);          /* and one the five results */
-    *o = (attention_oracle){0};
+    *o = (oracle){0};
+}
+
+static oracle *oracle_of(const attention_case *ac)
+{
+    return session_cache(ac->s, "attention oracle", sizeof(oracle), oracle_clear);
+}
+
+static const sb_attention_rows *rows_of(const attention_case *ac)
+{
+    return &oracle_of(ac)->rows;
 }
 
 /* Row i of the sample: first the ends and the edges of 64- and 128-row tiles, then random ones. */
@@ -38,7 +51,7 @@ static int sample_row(uint64_t seed, uint32_t stream, int i, int extent)
     return (int)(rng_uniform(seed, stream, (uint64_t)i) * extent);
 }
 
-static void oracle_choose(const attention_case *ac, attention_oracle *o)
+static void oracle_choose(const attention_case *ac, oracle *o)
 {
     const sb_attention *a = &ac->a;
     int64_t queries = (int64_t)a->batch * a->heads * a->seq_q, keys = (int64_t)a->batch * a->heads_kv * a->seq_k;
@@ -67,15 +80,15 @@ static void oracle_choose(const attention_case *ac, attention_oracle *o)
                                   .lse = result + 4 * block};
 }
 
-/* Makes bench->oracle hold the answer for this case. */
+/* Makes the oracle hold the answer for this case. */
 static bool oracle_ask(attention_case *ac)
 {
-    attention_bench *b = ac->s->user;
-    attention_oracle *o = &b->oracle;
+    const attention_context *b = attention_context_of(ac);
+    oracle *o = oracle_of(ac);
     const bool backward = !ac->a.forward_only;
     if (strcmp(o->key, ac->key) == 0 && (o->backward || !backward))
         return true;
-    attention_oracle_clear(o);
+    oracle_clear(o);
     o->backward = backward;
     oracle_choose(ac, o);
     if (!attention_workspace(ac, b->kernels->reference_workspace(b->ctx, &ac->a, backward)) ||

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* One attention problem on the device: its tensors, and one forward and backward over them. */
+#ifndef STEPBENCH_BENCH_ATTENTION_PROBLEM_H
+#define STEPBENCH_BENCH_ATTENTION_PROBLEM_H
+
+#include "common/formulas/attention.h"
+#include "common/session/session.h"
+#include "kernels/kernels.h"
+
+typedef struct attention_context { /* session.user */
+    const sb_kernels *kernels;
+    sb_context *ctx;
+} attention_context;
+
+typedef struct attention_problem {
+    attention_shape shape;
+    const char *dtype;
+    bool seq_first; /* layout (B, S, H, D) instead of (B, H, S, D) */
+    bool deterministic;
+} attention_problem;
+
+typedef struct attention_case {
+    session *s;
+    row *w;
+    attention_problem problem;
+    char key[512]; /* the case without its variant: variants of one case see the same data */
+    uint64_t seed; /* of that data */
+    const sb_attention_op *op;
+    sb_attention a;
+    size_t before_backward_bytes;         /* held after forward: inputs, outputs, lse, saved */
+    size_t saved_bytes;                   /* of that, what forward keeps for backward beside inputs, outputs and lse */
+    size_t peak_bytes;                    /* of one forward and backward; of forward with a.forward_only */
+    sb_status last;                       /* of the timed calls */
+    double err_o, err_dq, err_dk, err_dv; /* relative L2 against fp64 over the checked rows; NAN with --check 0 */
+} attention_case;
+
+attention_context *attention_context_of(const attention_case *ac);
+/* Describes the problem to the library; an op that has no backward for it gets a.forward_only, and the row's reason says
+ * why. False after setting the row's status: the backend lacks the variant, or refuses the problem. */
+bool attention_describe(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);
+/* Allocates in the order of a training step and runs it once, so that the memory columns are those of a step: the
+ * backward's tensors do not exist before forward is done. False after setting the row's status, or without memory. */
+bool attention_step(attention_case *ac);
+
+sb_status attention_case_forward(attention_case *ac);
+sb_status attention_case_backward(attention_case *ac);
+/* True for SB_OK; else the row gets its status and the reason, after `what` unless that is NULL. */
+bool attention_status_ok(attention_case *ac, sb_status status, const char *what);
+/* Replaces the op's workspace by one of `bytes`; false when there is no memory. */
+bool attention_workspace(attention_case *ac, size_t bytes);
+
+/* For --dry-run: the tensors of a case and the S x S matrices of the variants that keep them; no smaller workspaces. */
+double attention_estimate_bytes(const attention_problem *problem, const char *variant);
+
+#endif

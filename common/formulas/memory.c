@@ -1,149 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* The worst moments of a step; see memory.h. Each function below goes through the ops of one part of a step and
- * says, as sums of tensors, what is held while the op runs; the largest of them is the peak. */
+/* The worst moments of a step, as memory_moments.c and memory_backward.c find them; see memory.h. */
+#include "common/formulas/memory.h"
+
 #include <stddef.h>
 
-#include "common/formulas/memory_internal.h"
-
-int64_t memory_total(const memory_bytes *b)
-{
-    return b->param + b->master + b->moment1 + b->moment2 + b->grad + b->activation + b->temporary + b->workspace +
-           b->other;
-}
-
-static int64_t tokens(const memory_step *p)
-{
-    return p->shape.batch * p->shape.seq;
-}
-
-int64_t memory_padded(const memory_step *p, int64_t elements)
-{
-    const int64_t start = p->alignment > 1 ? p->alignment : 1;
-    return (elements + start - 1) / start * start;
-}
-
-/* ---- the tensors of a block ---- */
-
-int64_t memory_kv_width(const transformer_shape *s)
-{
-    return s->d_model / s->heads * s->heads_kv;
-}
-
-static tensors tensors_of(const memory_step *p)
-{
-    const transformer_shape *s = &p->shape;
-    const int64_t row = tokens(p) * p->activation_bytes;
-    return (tensors){.x = row * s->d_model,
-                     .x32 = tokens(p) * s->d_model * 4,
-                     .rstd = tokens(p) * 4,
-                     .qkv = row * (s->d_model + 2 * memory_kv_width(s)),
-                     .scores = tokens(p) * s->heads * 4 + p->scratch.attention_saved,
-                     .gate_up = row * 2 * s->d_ff,
-                     .h = row * s->d_ff,
-                     .logits = row * s->vocab};
-}
-
-kept memory_kept_by(const memory_step *p, int64_t block)
-{
-    if (!p->backward)
-        return (kept){0};
-    if (p->keep_every)
-        return (kept){.input = block % p->keep_every == 0};
-    return (kept){true, p->keep_norms, p->keep_product, p->keep_attention, p->keep_mlp};
-}
-
-int64_t memory_attention_half(const tensors *t, bool norm)
-{
-    return t->rstd + (norm ? t->x : 0) + t->qkv + t->scores + t->x;
-}
-
-int64_t memory_mlp_half(const tensors *t, bool norm, bool product)
-{
-    return t->rstd + (norm ? t->x : 0) + t->gate_up + (product ? t->h : 0);
-}
-
-int64_t memory_kept_bytes(const tensors *t, kept k)
-{
-    return (k.input ? t->x : 0) + (k.attention ? memory_attention_half(t, k.norms) : 0) +
-           (k.attention || k.mlp ? t->x : 0) + (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
-}
+#include "common/formulas/memory_backward.h"
+#include "common/formulas/memory_moments.h"
 
 int64_t memory_residual(const memory_step *p)
 {
-    return tensors_of(p).x;
+    return memory_tensors(p).x;
 }
 
 int64_t memory_saved_per_block(const memory_step *p)
 {
-    const tensors t = tensors_of(p);
+    const tensors t = memory_tensors(p);
     return memory_kept_bytes(&t, memory_kept_by(p, 0));
-}
-
-/* ---- moments ---- */
-
-void memory_moment(const walk *w, int64_t activation, int64_t temporary, int64_t workspace)
-{
-    memory_bytes now = w->beside;
-    now.activation += activation;
-    now.temporary += temporary;
-    now.workspace += workspace;
-    if (memory_total(&now) > memory_total(w->worst))
-        *w->worst = now;
-}
-
-/* A forward norm is one op, or passes with two fp32 tensors and a sum along rows. */
-void memory_norm_moment(const walk *w, int64_t activation, int64_t temporary)
-{
-    const bool eager = w->p->eager;
-    memory_moment(w, activation, temporary + (eager ? 2 * w->t.x32 : 0), eager ? w->p->scratch.row_sums : 0);
-}
-
-/* ---- forward ---- */
-
-void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporary)
-{
-    const tensors *t = &w->t;
-    const memory_scratch *s = &w->p->scratch;
-    memory_norm_moment(w, held + t->rstd + t->x, temporary);
-    memory_moment(w, held + t->rstd + t->x + t->qkv, temporary, s->forward[PRODUCT_QKV]);
-    memory_moment(w, held + memory_attention_half(t, true), temporary, s->attention_forward);
-}
-
-/* The feed-forward half's tensors while it runs. */
-static int64_t mlp_half_made(const walk *w, bool norm, bool keep)
-{
-    return memory_mlp_half(&w->t, norm, true) - (w->p->swiglu_matmul && !keep ? w->t.gate_up : 0);
-}
-
-void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary, bool keep)
-{
-    const tensors *t = &w->t;
-    memory_norm_moment(w, held + t->rstd + t->x, temporary);
-    if (!w->p->swiglu_matmul)
-        memory_moment(w, held + t->rstd + t->x + t->gate_up, temporary, w->p->scratch.forward[PRODUCT_GATE_UP]);
-    memory_moment(w, held + mlp_half_made(w, true, keep), temporary + (w->p->eager ? t->h : 0), 0); /* silu(gate) */
-}
-
-void memory_block_forward(const walk *w, int64_t before, kept k, bool output, int64_t temporary)
-{
-    const tensors *t = &w->t;
-    const memory_scratch *s = &w->p->scratch;
-    const int64_t sum = w->p->eager ? t->x : 0; /* a product to which the residual stream is yet to be added */
-    memory_attention_half_forward(w, before + t->x, temporary);
-    memory_moment(w, before + t->x + memory_attention_half(t, k.norms) + t->x, temporary + sum, s->forward[PRODUCT_O]);
-    const int64_t held =
-        before + (k.input ? t->x : 0) + (k.attention ? memory_attention_half(t, k.norms) : 0) + t->x; /* x_mid */
-    memory_mlp_half_forward(w, held, temporary, k.mlp);
-    if (output)
-        memory_moment(w, held + mlp_half_made(w, k.norms, k.mlp) + t->x, temporary + sum, s->forward[PRODUCT_W2]);
-}
-
-int64_t memory_kept_before(const walk *w, int64_t block)
-{
-    int64_t bytes = 0;
-    for (int64_t l = 0; l < block; l++)
-        bytes += memory_kept_bytes(&w->t, memory_kept_by(w->p, l));
-    return bytes;
 }
 
 static void forward(const walk *w)
@@ -158,26 +30,14 @@ static void forward(const walk *w)
 
 /* ---- the step ---- */
 
-int64_t memory_index_space(const memory_step *p, int64_t *behind)
-{
-    const transformer_shape *s = &p->shape;
-    const int64_t d = s->d_model, gain = memory_padded(p, d), table = memory_padded(p, s->vocab * d);
-    const int64_t block = memory_padded(p, d * s->d_ff) + memory_padded(p, 2 * d * s->d_ff) + memory_padded(p, d * d) +
-                          memory_padded(p, d * (d + 2 * memory_kv_width(s))) + 2 * gain;
-    const int64_t tensors = 2 * table + gain + s->layers * block, unit = p->granularity > 1 ? p->granularity : 1;
-    const int64_t all = (tensors + unit - 1) / unit * unit;
-    if (behind)
-        *behind = all - tensors;
-    return all;
-}
-
 memory_bytes memory_resident(const memory_step *p)
 {
     const int64_t elements = memory_index_space(p, NULL);
     const int64_t state = p->state_elements ? p->state_elements : elements;
     const int64_t head_dim = p->shape.d_model / p->shape.heads;
     memory_bytes b = {.param = elements * p->param_bytes};
-    b.other = 3 * 4 * tokens(p) + 4 + p->shape.seq * head_dim * 4 + p->state_bytes; /* ids, targets, losses, angles */
+    b.other =
+        3 * 4 * memory_tokens(p) + 4 + p->shape.seq * head_dim * 4 + p->state_bytes; /* ids, targets, losses, angles */
     if (p->backward && !p->share_grad_memory)
         b.grad = elements * p->grad_bytes;
     if (p->update) {
@@ -190,7 +50,7 @@ memory_bytes memory_resident(const memory_step *p)
 memory_peaks memory_predict(const memory_step *p)
 {
     memory_peaks peaks = {0};
-    walk w = {.p = p, .t = tensors_of(p), .beside = memory_resident(p)};
+    walk w = {.p = p, .t = memory_tensors(p), .beside = memory_resident(p)};
     w.worst = &peaks.forward;
     forward(&w);
     if (p->backward) {

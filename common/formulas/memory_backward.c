@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The worst moments of backward; see memory.c. The chain of gradients of activations goes down the blocks, weight
+/* The worst moments of backward; see memory.h. The chain of gradients of activations goes down the blocks, weight
  * gradients stay to the end of the step, and with overlap what they are made of stays until their stream has read it. */
-#include "common/formulas/memory_internal.h"
+#include "common/formulas/memory_backward.h"
+
+static const kept kept_all = {true, true, true, true, true};
 
 /* A backward norm likewise, with three fp32 tensors and a value of each row; the sums are down columns, then along
  * rows. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two files of the closed form share: the tensors of a block, and the moments at which something is held. Not
- * part of the API. */
-#ifndef STEPBENCH_FORMULAS_MEMORY_INTERNAL_H
-#define STEPBENCH_FORMULAS_MEMORY_INTERNAL_H
+/* The tensors of a step, and the moments at which something is held; what forward and backward of the closed form share.
+ * Not part of the API. */
+#ifndef STEPBENCH_FORMULAS_MEMORY_MOMENTS_H
+#define STEPBENCH_FORMULAS_MEMORY_MOMENTS_H
 
-#include "common/formulas/memory.h"
+#include "common/formulas/memory_types.h"
 
 /* Bytes of each. */
 typedef struct tensors {
@@ -17,7 +17,9 @@ typedef struct kept { /* of a block, by its forward */
     bool input, norms, product, attention, mlp;
 } kept;
 
-static const kept kept_all = {true, true, true, true, true};
+int64_t memory_tokens(const memory_step *p);
+tensors memory_tensors(const memory_step *p);
+
 kept memory_kept_by(const memory_step *p, int64_t block);
 /* What a half keeps: without its norm's output, or the product h, where backward makes that again. */
 int64_t memory_attention_half(const tensors *t, bool norm);         /* without x */
@@ -34,7 +36,7 @@ typedef struct walk {
 /* What blocks 0 to block - 1 have kept. */
 int64_t memory_kept_before(const walk *w, int64_t block);
 int64_t memory_kv_width(const transformer_shape *s);
-int64_t memory_padded(const memory_step *p, int64_t elements); /* of a tensor of the index space */
+int64_t memory_padded(const memory_step *p, int64_t elements);     /* of a tensor of the index space */
 int64_t memory_index_space(const memory_step *p, int64_t *behind); /* elements; `behind` the last tensor, or NULL */
 
 /* While an op runs, so much is held, beside what lies beside. */
@@ -46,7 +48,5 @@ void memory_attention_half_forward(const walk *w, int64_t held, int64_t temporar
 void memory_mlp_half_forward(const walk *w, int64_t held, int64_t temporary, bool keep);
 /* `before`: activations of earlier blocks. `output`: whether the block's own output is made, and not known already. */
 void memory_block_forward(const walk *w, int64_t before, kept k, bool output, int64_t temporary);
-
-void memory_backward(walk *w);
 
 #endif

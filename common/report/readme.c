@@ -63,12 +63,14 @@ static const struct entry {
 
 /* What the row that is shown has, where rows of a bench differ in kind. */
 static const char *const shown_only[][3] = {
-    {"bench_roofline", "variant", "gemm"},       {"bench_roofline", "dtype", "bf16"},
-    {"bench_flash", "deterministic", "0"},       {"bench_flash", "dtype", "bf16"},
-    {"bench_transformer", "size", "xl"},         {"bench_transformer", "precision", "bf16"},
-    {"bench_memory", "mode", "train-step"},      {"bench_allreduce", "variant", "all-reduce"},
-    {"bench_ddp_naive", "variant", "naive"},     {"bench_ddp_flat", "variant", "flat"},
-    {"bench_ddp_bucketed", "update", "buckets"}, {"bench_zero1", "variant", "zero1"},
+    {"bench_roofline", "variant", "gemm"},      {"bench_roofline", "dtype", "bf16"},
+    {"bench_flash", "deterministic", "0"},      {"bench_flash", "dtype", "bf16"},
+    {"bench_transformer", "size", "xl"},        {"bench_transformer", "precision", "bf16"},
+    {"bench_memory", "mode", "train-step"},     {"bench_allreduce", "variant", "all-reduce"},
+    {"bench_ddp_naive", "variant", "naive"},    {"bench_ddp_flat", "variant", "flat"},
+    {"bench_ddp_overlap", "seq", "512"},        {"bench_ddp_bucketed", "update", "buckets"},
+    {"bench_ddp_bucketed", "seq", "512"},       {"bench_ddp_bucketed", "grad_dtype", "fp32"},
+    {"bench_ddp_bucketed", "bucket_mb", "100"}, {"bench_zero1", "variant", "zero1"},
     {"bench_zero1", "grad_dtype", "fp32"}};
 
 static bool is_shown(const table *t, size_t row, const char *bench)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 
@@ -64,10 +65,27 @@ static const char *contradiction(const ddp_case *k)
     return NULL;
 }
 
+/* Where the case's replicas live. Choices are kept where rows are. */
+static void set_place(ddp_case *k)
+{
+    const session *s = k->s;
+    const model_bench *b = s->user;
+    const bool kept = device_kind_of(s->dev) == DEVICE_CUDA && s->csv_path && access(s->results_dir, W_OK) == 0;
+    snprintf(k->choices_file, sizeof k->choices_file, "%s/gemm_choices.csv", s->results_dir);
+    k->at = (replica_place){.l = k->l,
+                            .d = s->dev,
+                            .mem = s->mem,
+                            .kernels = b->kernels,
+                            .ctx = b->ctx,
+                            .kept = s->kept,
+                            .choices_file = kept ? k->choices_file : NULL};
+}
+
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
 {
     char why[512] = "";
     *out = (ddp_case){.s = s, .l = launch_of(s), .c = c, .w = w, .ranks = (int)case_int(c, "ranks")};
+    set_place(out);
     out->member = launch_rank(out->l) < out->ranks;
     if (!model_case_options(c, &out->o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
@@ -116,30 +134,36 @@ bool ddp_validate(const options *o, char *msg, size_t msg_bytes)
 
 /* ---- exchanges ---- */
 
-typedef struct opinion {
-    bool ok, no_memory;
-    char why[400];
-} opinion;
+void ddp_set_problem(ddp_case *k, const replica_problem *problem)
+{
+    row_status_set(k->w, problem->no_memory ? ROW_OOM : ROW_SKIP, "%s", problem->text);
+}
 
 bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why)
 {
-    size_t asked = 0;
-    const char *tag = "";
-    const int n = launch_size(k->l);
-    opinion mine = {.ok = ok}, *all = xcalloc((unsigned long)n, sizeof *all);
-    mine.no_memory = !ok && memory_failed(k->s->mem, &asked, &tag);
-    if (mine.no_memory)
-        snprintf(mine.why, sizeof mine.why, "%s needs %zu bytes", tag, asked);
-    else if (!ok)
-        snprintf(mine.why, sizeof mine.why, "%s", why);
-    launch_gather(k->l, name, &mine, sizeof mine, all);
-    int r = 0;
-    while (r < n && all[r].ok)
-        r++;
-    if (r < n)
-        row_status_set(k->w, all[r].no_memory ? ROW_OOM : ROW_SKIP, "rank %d: %s", r, all[r].why);
-    free(all);
-    return r == n;
+    replica_problem problem;
+    const bool all = replica_agree(&k->at, name, ok, why, &problem);
+    if (!all)
+        ddp_set_problem(k, &problem);
+    return all;
+}
+
+replica *ddp_replica(ddp_case *k, const trainer_options *o, const parallel_options *p)
+{
+    replica_problem problem;
+    replica *r = replica_create(&k->at, o, p, &problem);
+    if (!r)
+        ddp_set_problem(k, &problem);
+    return r;
+}
+
+bool ddp_capture(ddp_case *k, replica *r)
+{
+    replica_problem problem;
+    const bool ok = replica_capture(r, &problem);
+    if (!ok)
+        ddp_set_problem(k, &problem);
+    return ok;
 }
 
 void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all)

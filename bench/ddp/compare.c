@@ -22,9 +22,9 @@ typedef struct bounds {
     int half_steps;
 } bounds;
 
-static bounds bounds_of(const ddp_case *k, const ddp_rig *r)
+static bounds bounds_of(const ddp_case *k, const replica *r)
 {
-    const comm_dtype wire = ddp_comm_dtype(trainer_grad_dtype(r->t));
+    const comm_dtype wire = replica_comm_dtype(trainer_grad_dtype(r->t));
     const double unit = wire == COMM_FP32 ? 0x1p-24 : wire == COMM_FP16 ? 0x1p-11 : 0x1p-8;
     const double sum = unit * sqrt(k->ranks > 1 ? k->ranks - 1 : 1);
     const bool short_param = sb_dtype_bytes(trainer_param_dtype(r->t)) == 2;
@@ -52,7 +52,7 @@ static double relative_error(const float *got, const float *want, int64_t n)
 }
 
 /* Those that this rank updates with: of the others it may have parts of sums. */
-static void compare_grads(const ddp_rig *r, int rank, const float *grads, const ddp_reference *ref, bounds allowed,
+static void compare_grads(const replica *r, int rank, const float *grads, const ddp_reference *ref, bounds allowed,
                           ddp_outcome *out)
 {
     const params *p = trainer_params(r->t);
@@ -131,7 +131,7 @@ static double distance_by_order(const params *p, const ddp_reference *ref, bound
     return most;
 }
 
-static void compare_params(const ddp_rig *r, const float *values, const ddp_reference *ref, bounds allowed,
+static void compare_params(const replica *r, const float *values, const ddp_reference *ref, bounds allowed,
                            ddp_outcome *out)
 {
     const params *p = trainer_params(r->t);
@@ -155,7 +155,7 @@ static void compare_params(const ddp_rig *r, const float *values, const ddp_refe
     }
 }
 
-void ddp_compare(const ddp_case *k, const ddp_rig *r, const float *grads, const float *values, const ddp_reference *ref,
+void ddp_compare(const ddp_case *k, const replica *r, const float *grads, const float *values, const ddp_reference *ref,
                  ddp_outcome *out)
 {
     const bounds allowed = bounds_of(k, r);

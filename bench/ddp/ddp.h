@@ -13,6 +13,7 @@
 #include "bench/model/context.h"
 #include "common/core/stats.h"
 #include "common/parallel/parallel.h"
+#include "common/replica/replica.h"
 
 /* clang-format off */
 #define DDP_OPTIONS(update)                                                                                            \
@@ -113,6 +114,8 @@ typedef struct ddp_case {
     bool member, graph;
     trainer_options o;  /* of a rank */
     parallel_options p; /* strategy, buckets, update */
+    replica_place at;
+    char choices_file[512]; /* of at */
 } ddp_case;
 
 /* Fills in the case; false after making the row `skip`: its options contradict each other, or it is another case. */
@@ -121,50 +124,16 @@ bool ddp_validate(const options *o, char *msg, size_t msg_bytes); /* for bench_i
 bool ddp_has_column(const ddp_case *k, const char *name);         /* whether this bench fills it in */
 /* True on every rank when it is `ok` on every rank; else the row gets the status and the first such rank's sentence. */
 bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);
+void ddp_set_problem(ddp_case *k, const replica_problem *problem); /* as the row's status */
+/* A replica of the case's ranks, and the capture of its steps. NULL or false after setting the row's status. */
+replica *ddp_replica(ddp_case *k, const trainer_options *o, const parallel_options *p);
+bool ddp_capture(ddp_case *k, replica *r);
 /* all: (ranks of the job, n). */
 void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all);
 double ddp_most(const ddp_case *k, const char *name, double mine); /* of the members */
 
 /* main of a bench. Sets defaults in its table of options. */
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv);
-
-/* ---- a model on all ranks with a strategy (replica/replica.c, tune.c, data.c) ---- */
-
-typedef struct ddp_rig {
-    launch *l;
-    device *d;
-    bool member;
-    trainer_options o;
-    parallel_plan *plan;
-    trainer *t; /* these two of members alone */
-    parallel *p;
-    device_graph *graphs[2]; /* of a step without communication, and with; NULL: it is launched op by op */
-    bool communicating;
-    bool hold;  /* updates are left out of the next step */
-    bool plant; /* one gradient is changed before it is summed */
-} ddp_rig;
-
-/* Makes the model of `o` (of which ranks, granularity and state are set here), tunes it on rank 0 and has all ranks
- * multiply alike, makes the strategy of `p`. Tokens are those of the rank's part of the global batch. False after
- * setting the row's status. */
-bool ddp_rig_create(ddp_case *k, const trainer_options *o, const parallel_options *p, ddp_rig *out);
-void ddp_rig_free(ddp_rig *r);
-bool ddp_tune(ddp_case *k, trainer *t, const trainer_options *o); /* its part that tunes; t: NULL of no member */
-/* A member's next step, enqueued; the job ends when it can't be. Between this and the next one nothing waits. */
-void ddp_one_step(ddp_rig *r);
-void ddp_settle(ddp_rig *r); /* a member waits until all that is under way is done */
-/* The steps from here on: with communication or not. */
-void ddp_communicate(ddp_rig *r, bool on);
-/* Both kinds of step as graphs, after at least one step. False on every rank when it can't be done somewhere. */
-bool ddp_capture(ddp_case *k, ddp_rig *r);
-uint64_t ddp_checksum(ddp_rig *r); /* of all bytes of the parameters; 0 of no member */
-/* The rank whose checksum differs from rank 0's, or -1. */
-int ddp_odd_rank(const ddp_case *k, uint64_t checksum);
-/* Tokens of a rank's part of the global batch, drawn for each sample by its number: no matter on how many ranks. */
-void ddp_set_tokens(trainer *t, uint64_t seed, int rank);
-/* With a loss scale: one at which the gradients of the check do not overflow, since infinities can't be compared. */
-void ddp_safe_loss_scale(trainer *t);
-comm_dtype ddp_comm_dtype(sb_dtype t);
 
 /* ---- what is remembered from case to case ---- */
 
@@ -191,7 +160,7 @@ typedef struct ddp_outcome { /* of a check */
     char reason[320];
 } ddp_outcome;
 /* Of members. Gradients of the first step; on rank 0 parameters after all steps, else NULL. Leaves the key. */
-void ddp_compare(const ddp_case *k, const ddp_rig *r, const float *grads, const float *values, const ddp_reference *ref,
+void ddp_compare(const ddp_case *k, const replica *r, const float *grads, const float *values, const ddp_reference *ref,
                  ddp_outcome *out);
 
 typedef struct ddp_fit { /* t = o + bytes / w of an all-reduce */
@@ -204,8 +173,6 @@ typedef struct ddp_cache {
     ddp_outcome *outcomes;
     size_t outcome_count;
     ddp_reference reference;
-    struct ddp_choices *choices; /* of algorithms, by kind of model (tune.c) */
-    size_t choices_count;
     ddp_fit *fits;
     size_t fit_count;
     char *sweep; /* the case of the last row but for its bucket size, and what was measured in its first row */
@@ -213,7 +180,6 @@ typedef struct ddp_cache {
 } ddp_cache;
 ddp_cache *ddp_cache_of(const session *s);
 void ddp_outcomes_free(ddp_cache *m);
-void ddp_choices_free(ddp_cache *m);
 
 /* ---- verification (verify.c, reference.c, compare.c) ---- */
 
@@ -234,15 +200,15 @@ typedef struct ddp_measured {
 } ddp_measured;
 
 /* False after making the row `fail`. */
-bool ddp_measure(ddp_case *k, ddp_rig *r, double free_before, ddp_measured *m);
+bool ddp_measure(ddp_case *k, replica *r, double free_before, ddp_measured *m);
 void ddp_measured_free(ddp_measured *m);
 
 /* Records a step and writes it down (timeline.c); measure before it, for launches are slower once something records. */
-void ddp_record(ddp_case *k, ddp_rig *r);
+void ddp_record(ddp_case *k, replica *r);
 
 /* ---- rows (row.c, fit.c, memory.c) ---- */
 
-void ddp_fill_row(ddp_case *k, const ddp_rig *r, const ddp_measured *m);
+void ddp_fill_row(ddp_case *k, const replica *r, const ddp_measured *m);
 
 /* Columns of the model of buckets. */
 /* clang-format off */
@@ -269,7 +235,7 @@ void ddp_fill_row(ddp_case *k, const ddp_rig *r, const ddp_measured *m);
 /* clang-format on */
 /* Measures all-reduces of many sizes once for a kind, and remembers the fit. Before the case's model is made. */
 void ddp_fit_make(ddp_case *k);
-void ddp_fill_model(ddp_case *k, const ddp_rig *r, const ddp_measured *m);
-void ddp_fill_memory(ddp_case *k, const ddp_rig *r);
+void ddp_fill_model(ddp_case *k, const replica *r, const ddp_measured *m);
+void ddp_fill_memory(ddp_case *k, const replica *r);
 
 #endif

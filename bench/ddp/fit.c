@@ -126,7 +126,7 @@ static ddp_fit *fit_of(const ddp_case *k, comm_dtype t)
 
 static comm_dtype wire_of(const ddp_case *k)
 {
-    return ddp_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad);
+    return replica_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad);
 }
 
 void ddp_fit_make(ddp_case *k)
@@ -161,7 +161,7 @@ static char *sweep_key(const ddp_case *k)
     return key;
 }
 
-void ddp_fill_model(ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+void ddp_fill_model(ddp_case *k, const replica *r, const ddp_measured *m)
 {
     ddp_cache *memo = ddp_cache_of(k->s);
     const ddp_fit *f = fit_of(k, wire_of(k));

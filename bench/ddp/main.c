@@ -24,7 +24,6 @@ static void finish(session *s)
     ddp_cache *m = ddp_cache_of(s);
     ddp_outcomes_free(m);
     ddp_reference_clear(&m->reference);
-    ddp_choices_free(m);
     free(m->fits);
     free(m->sweep);
     free(m);
@@ -34,7 +33,6 @@ static void finish(session *s)
 static void run(session *s, const bench_case *c, row *w)
 {
     ddp_case k;
-    ddp_rig r;
     ddp_measured m;
     if (!ddp_case_of(s, c, w, &k) || !ddp_verify(&k) || s->timing.iters == 0)
         return;
@@ -42,21 +40,22 @@ static void run(session *s, const bench_case *c, row *w)
         ddp_fit_make(&k);
     phase_set("setup of %s", case_key(c));
     const double free_before = (double)device_free_bytes(s->dev);
-    if (!ddp_rig_create(&k, &k.o, &k.p, &r))
+    replica *r = ddp_replica(&k, &k.o, &k.p);
+    if (!r)
         return;
-    if (r.member)
-        ddp_set_tokens(r.t, k.o.seed, launch_rank(k.l));
-    if (ddp_measure(&k, &r, free_before, &m)) {
-        ddp_fill_row(&k, &r, &m);
+    if (r->member)
+        replica_set_tokens(r->t, k.o.seed, launch_rank(k.l));
+    if (ddp_measure(&k, r, free_before, &m)) {
+        ddp_fill_row(&k, r, &m);
         if (ddp_has_column(&k, "predicted_ms"))
-            ddp_fill_model(&k, &r, &m);
+            ddp_fill_model(&k, r, &m);
         if (ddp_has_column(&k, "after_step_bytes"))
-            ddp_fill_memory(&k, &r);
+            ddp_fill_memory(&k, r);
         if (option_flag(s->opt, "timeline"))
-            ddp_record(&k, &r);
+            ddp_record(&k, r);
     }
     ddp_measured_free(&m);
-    ddp_rig_free(&r);
+    replica_free(r);
 }
 
 static option_spec *option_of(option_spec *table, const char *name)

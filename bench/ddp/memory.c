@@ -16,7 +16,7 @@ static double off_pct(double measured, double predicted)
     return 100 * fabs(measured - predicted) / predicted;
 }
 
-void ddp_fill_memory(ddp_case *k, const ddp_rig *r)
+void ddp_fill_memory(ddp_case *k, const replica *r)
 {
     double param = 0, grad = 0, state = 0;
     if (r->member) {

@@ -75,11 +75,11 @@ static bool run(ddp_case *k, trainer *t, int steps, bool reversed, float *first_
                  .first_sums = first_sums,
                  .raw = xmalloc(n * sizeof(float))};
     bool ok = true;
-    ddp_safe_loss_scale(t);
+    replica_set_safe_loss_scale(t);
     trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
     for (int step = 0; step < steps && ok; step++)
         for (b.turn = 0; b.turn < b.ranks && ok; b.turn++) {
-            ddp_set_tokens(t, k->o.seed, reversed ? b.ranks - 1 - b.turn : b.turn);
+            replica_set_tokens(t, k->o.seed, reversed ? b.ranks - 1 - b.turn : b.turn);
             ok = trainer_step(t);
         }
     if (ok && after)

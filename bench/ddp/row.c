@@ -72,7 +72,7 @@ static void fill_steps(row *w, const ddp_measured *m)
     row_real(w, "loss_last", m->loss_last);
 }
 
-static void fill_communication(const ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+static void fill_communication(const ddp_case *k, const replica *r, const ddp_measured *m)
 {
     const double exposed = stats_of(&m->full).median - stats_of(&m->twin).median;
     const double bytes = parallel_wire_bytes(r->plan, sb_dtype_bytes(trainer_grad_dtype(r->t)),
@@ -132,7 +132,7 @@ static int64_t largest_bucket(const buckets *b)
 }
 
 /* What is known without the clock. */
-static void fill_case(const ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+static void fill_case(const ddp_case *k, const replica *r, const ddp_measured *m)
 {
     const double peak = ddp_most(k, "peak", r->member ? (double)trainer_memory_of(r->t).allocated : 0);
     char checksum[20] = "";
@@ -149,11 +149,11 @@ static void fill_case(const ddp_case *k, const ddp_rig *r, const ddp_measured *m
         return;
     const sb_dtype grads = trainer_grad_dtype(r->t);
     row_text(k->w, "backend", parallel_backend(r->p));
-    row_text(k->w, "wire_dtype", comm_dtype_name(ddp_comm_dtype(grads)));
+    row_text(k->w, "wire_dtype", comm_dtype_name(replica_comm_dtype(grads)));
     row_int(k->w, "bucket_bytes", largest_bucket(&r->plan->b) * sb_dtype_bytes(grads));
 }
 
-void ddp_fill_row(ddp_case *k, const ddp_rig *r, const ddp_measured *m)
+void ddp_fill_row(ddp_case *k, const replica *r, const ddp_measured *m)
 {
     fill_case(k, r, m);
     fill_steps(k->w, m);

@@ -40,7 +40,7 @@ static void add_slowest(const ddp_case *k, const double *all, int n, samples *ou
     }
 }
 
-static double mean_loss(const ddp_case *k, ddp_rig *r)
+static double mean_loss(const ddp_case *k, replica *r)
 {
     double mine = r->member ? trainer_loss(r->t) : 0, sum = 0;
     double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
@@ -54,16 +54,14 @@ static double mean_loss(const ddp_case *k, ddp_rig *r)
 /* ---- warm-up, phases ---- */
 
 /* Returns an estimate of a step's milliseconds, the same on all ranks. False in *ok: no graph. */
-static double warm_up(ddp_case *k, ddp_rig *r, double *loss_first, bool *ok)
+static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
 {
     const int steps = (int)option_int(k->s->opt, "warmup");
     double last_ms = 0;
     for (int i = 0; i < steps; i++) {
         const double start = host_seconds();
-        if (r->member) {
-            ddp_one_step(r);
-            ddp_settle(r);
-        }
+        replica_step(r);
+        replica_settle(r);
         last_ms = (host_seconds() - start) * 1e3;
         if (i > 0)
             continue;
@@ -76,12 +74,12 @@ static double warm_up(ddp_case *k, ddp_rig *r, double *loss_first, bool *ok)
 }
 
 /* Steps one by one: medians of this rank's forward, backward, the rest, and the waits within that. */
-static void time_phases(ddp_rig *r, int steps, double out[4])
+static void time_phases(replica *r, int steps, double out[4])
 {
     samples x[4] = {{0}};
     parallel_instrument(r->p, !r->graphs[1]); /* events of a captured step tell no time */
     for (int i = 0; i < steps; i++) {
-        ddp_one_step(r);
+        replica_step(r);
         const step_times t = trainer_times(r->t);
         samples_add(&x[0], t.forward);
         samples_add(&x[1], t.backward);
@@ -89,14 +87,14 @@ static void time_phases(ddp_rig *r, int steps, double out[4])
         samples_add(&x[3], r->graphs[1] ? NAN : parallel_tail_ms(r->p));
     }
     parallel_instrument(r->p, false);
-    ddp_settle(r);
+    replica_settle(r);
     for (int i = 0; i < 4; i++) {
         out[i] = i == 3 && r->graphs[1] ? NAN : stats_of(&x[i]).median;
         samples_free(&x[i]);
     }
 }
 
-static void phases(ddp_case *k, ddp_rig *r, ddp_measured *m)
+static void phases(ddp_case *k, replica *r, ddp_measured *m)
 {
     double mine[4] = {0}, *all = xcalloc(4 * (unsigned long)launch_size(k->l), sizeof *all);
     if (r->member)
@@ -113,31 +111,31 @@ static void phases(ddp_case *k, ddp_rig *r, ddp_measured *m)
 /* ---- blocks ---- */
 
 /* n steps, and one before them that is not measured: it brings communication under way, or to its end. */
-static void run_block(ddp_case *k, ddp_rig *r, int n, double *ms)
+static void run_block(ddp_case *k, replica *r, int n, double *ms)
 {
     device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
     for (int i = 0; i <= n; i++)
-        begin[i] = device_event_create(r->d);
-    ddp_one_step(r);
+        begin[i] = device_event_create(r->at.d);
+    replica_step(r);
     for (int i = 0; i < n; i++) {
-        device_event_record(r->d, begin[i]);
-        ddp_one_step(r);
+        device_event_record(r->at.d, begin[i]);
+        replica_step(r);
     }
-    device_event_record(r->d, begin[n]);
+    device_event_record(r->at.d, begin[n]);
     device_state_note(k->s->dev); /* while steps run, but after the last one was enqueued */
-    ddp_settle(r);
+    replica_settle(r);
     for (int i = 0; i < n; i++)
-        ms[i] = device_event_ms(r->d, begin[i], begin[i + 1]);
+        ms[i] = device_event_ms(r->at.d, begin[i], begin[i + 1]);
     for (int i = 0; i <= n; i++)
-        device_event_destroy(r->d, begin[i]);
+        device_event_destroy(r->at.d, begin[i]);
     free(begin);
 }
 
-static void block(ddp_case *k, ddp_rig *r, bool full, int n, ddp_measured *m)
+static void block(ddp_case *k, replica *r, bool full, int n, ddp_measured *m)
 {
     double *mine = xcalloc((unsigned long)n, sizeof *mine);
     double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
-    ddp_communicate(r, full);
+    replica_communicate(r, full);
     launch_barrier(k->l, "block");
     range_push(full ? "steps" : "steps of the twin");
     if (r->member)
@@ -163,13 +161,13 @@ static int block_steps(const ddp_case *k, int blocks, double estimate_ms)
 }
 
 /* The ranks must still have the same parameters. They don't behind a block of the twin, so this is behind the first. */
-static bool check_equal(ddp_case *k, ddp_rig *r, ddp_measured *m)
+static bool check_equal(ddp_case *k, replica *r, ddp_measured *m)
 {
     m->loss_last = mean_loss(k, r);
     if (!option_flag(k->s->opt, "check"))
         return true;
-    m->checksum = ddp_checksum(r);
-    const int odd = ddp_odd_rank(k, m->checksum);
+    m->checksum = replica_checksum(r);
+    const int odd = replica_odd_rank(r, m->checksum);
     if (odd >= 0)
         row_status_set(k->w, ROW_FAIL, "after the first timed block the parameters of rank %d are not those of rank 0",
                        odd);
@@ -181,26 +179,26 @@ static bool check_equal(ddp_case *k, ddp_rig *r, ddp_measured *m)
 /* ---- alone ---- */
 
 /* Gradients are zeros, or sums of sums would overflow. The first call is not measured. */
-static void time_collectives(ddp_rig *r, int calls, double *ms)
+static void time_collectives(replica *r, int calls, double *ms)
 {
     const size_t bytes = (size_t)r->plan->elements * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));
     device_event *at[ALONE_CALLS + 1];
     for (int i = 0; i <= calls; i++)
-        at[i] = device_event_create(r->d);
-    device_memset(r->d, trainer_grad_arena(r->t), 0, bytes);
+        at[i] = device_event_create(r->at.d);
+    device_memset(r->at.d, trainer_grad_arena(r->t), 0, bytes);
     for (int i = 0; i <= calls; i++) {
         parallel_collectives_alone(r->p);
-        device_event_record(r->d, at[i]);
+        device_event_record(r->at.d, at[i]);
         watchdog_beat();
     }
-    device_sync(r->d);
+    device_sync(r->at.d);
     for (int i = 0; i < calls; i++)
-        ms[i] = device_event_ms(r->d, at[i], at[i + 1]);
+        ms[i] = device_event_ms(r->at.d, at[i], at[i + 1]);
     for (int i = 0; i <= calls; i++)
-        device_event_destroy(r->d, at[i]);
+        device_event_destroy(r->at.d, at[i]);
 }
 
-static double collectives_alone(ddp_case *k, ddp_rig *r)
+static double collectives_alone(ddp_case *k, replica *r)
 {
     const int calls = at_most_iters(k, ALONE_CALLS);
     double mine[ALONE_CALLS] = {0};
@@ -222,14 +220,14 @@ static bool run_optimizer(void *arg)
     return trainer_optimizer(arg);
 }
 
-static double optimizer_alone(ddp_case *k, ddp_rig *r)
+static double optimizer_alone(ddp_case *k, replica *r)
 {
     timing how = k->s->timing;
     how.warmup = 3;
     samples x = {0};
     const char *used;
     double ms = 0;
-    if (r->member && !timer_measure(r->d, &how, run_optimizer, r->t, &x, &used))
+    if (r->member && !timer_measure(r->at.d, &how, run_optimizer, r->t, &x, &used))
         launch_fail(k->l, EXIT_CODE_FAILURE, "AdamW alone: %s", sb_last_message());
     if (r->member)
         ms = stats_of(&x).median;
@@ -239,7 +237,7 @@ static double optimizer_alone(ddp_case *k, ddp_rig *r)
 
 /* ---- all of it ---- */
 
-bool ddp_measure(ddp_case *k, ddp_rig *r, double free_before, ddp_measured *m)
+bool ddp_measure(ddp_case *k, replica *r, double free_before, ddp_measured *m)
 {
     const int blocks = at_most_iters(k, k->s->timing.iters < LONG_ITERS ? BLOCKS : LONG_BLOCKS);
     bool ok = true;
@@ -258,10 +256,10 @@ bool ddp_measure(ddp_case *k, ddp_rig *r, double free_before, ddp_measured *m)
             return false;
         block(k, r, false, steps, m);
     }
-    ddp_communicate(r, true);
-    const double used = free_before - (double)device_free_bytes(r->d);
+    replica_communicate(r, true);
+    const double used = free_before - (double)device_free_bytes(r->at.d);
     const double most = ddp_most(k, "device memory", r->member ? used : 0);
-    m->used_bytes = device_kind_of(r->d) == DEVICE_CPU ? NAN : most;
+    m->used_bytes = device_kind_of(r->at.d) == DEVICE_CPU ? NAN : most;
     m->comm_alone = collectives_alone(k, r);
     m->opt_alone = optimizer_alone(k, r);
     return true;

@@ -20,17 +20,17 @@ static int steps_of(const ddp_case *k)
 }
 
 /* Of members; NULL with a sentence. */
-static stream_timeline *record(const ddp_case *k, ddp_rig *r, char *why, size_t why_bytes)
+static stream_timeline *record(const ddp_case *k, replica *r, char *why, size_t why_bytes)
 {
-    if (!timeline_start(r->d, why, why_bytes))
+    if (!timeline_start(r->at.d, why, why_bytes))
         return NULL;
-    ddp_one_step(r); /* the first one that is watched is slower */
-    ddp_settle(r);
+    replica_step(r); /* the first one that is watched is slower */
+    replica_settle(r);
     const double from = host_seconds();
     for (int i = 0; i < steps_of(k); i++)
-        ddp_one_step(r);
-    ddp_settle(r);
-    stream_timeline *t = timeline_stop(r->d, why, why_bytes);
+        replica_step(r);
+    replica_settle(r);
+    stream_timeline *t = timeline_stop(r->at.d, why, why_bytes);
     if (t)
         timeline_keep(t, from, INFINITY);
     return t;
@@ -50,7 +50,7 @@ static void write_files(const ddp_case *k, stream_timeline *t)
         return;
     snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", case_variant(k->c),
              case_text(k->c, "size"), k->o.seq, k->o.precision->name,
-             comm_dtype_name(ddp_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad)), k->ranks);
+             comm_dtype_name(replica_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad)), k->ranks);
     char *csv = xasprintf("%s/%s.csv", folder, case_variant(k->c)),
          *chrome = xasprintf("%s/%s.json", folder, case_variant(k->c));
     if (launch_rank(k->l) == 0) {
@@ -70,7 +70,7 @@ static void write_files(const ddp_case *k, stream_timeline *t)
     free(chrome);
 }
 
-void ddp_record(ddp_case *k, ddp_rig *r)
+void ddp_record(ddp_case *k, replica *r)
 {
     char why[300] = "";
     phase_set("recording of %s", case_key(k->c));

@@ -85,27 +85,34 @@ typedef struct got { /* elements of the index space; parameters of rank 0 alone 
     float *grads, *params;
 } got;
 
-static void read_grads(const ddp_rig *r, float *out)
+static void read_grads(const replica *r, float *out)
 {
     const sb_dtype dtype = trainer_grad_dtype(r->t);
     const size_t n = (size_t)r->plan->elements;
     void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
-    device_download(r->d, raw, trainer_grad_arena(r->t), n * (size_t)sb_dtype_bytes(dtype));
+    device_download(r->at.d, raw, trainer_grad_arena(r->t), n * (size_t)sb_dtype_bytes(dtype));
     dtype_load(dtype, out, raw, n);
     free(raw);
 }
 
+static void plant_gradient(replica *r, int64_t first, int64_t count, void *stream)
+{
+    (void)count, (void)stream;
+    if (first == 0)
+        device_memset(r->at.d, trainer_grad_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)));
+}
+
 /* One step without update, for the sums; then the updates. False after setting the row's status. */
-static bool run(ddp_case *k, ddp_rig *r, got *g, ddp_outcome *out)
+static bool run(ddp_case *k, replica *r, got *g, ddp_outcome *out)
 {
     const char *planted = option_text(k->s->opt, "plant-error");
     const int last = k->ranks - 1;
     const size_t n = (size_t)r->plan->elements;
-    r->plant = strcmp(planted, "gradient") == 0 && launch_rank(k->l) == last;
+    r->tamper = strcmp(planted, "gradient") == 0 && launch_rank(k->l) == last ? plant_gradient : NULL;
     r->hold = true;
     if (r->member) {
-        ddp_one_step(r);
-        ddp_settle(r);
+        replica_step(r);
+        replica_settle(r);
         g->grads = xmalloc(n * sizeof *g->grads);
         read_grads(r, g->grads);
     }
@@ -113,13 +120,11 @@ static bool run(ddp_case *k, ddp_rig *r, got *g, ddp_outcome *out)
     if (k->graph && !ddp_capture(k, r))
         return false;
     for (int step = 0; step < DDP_CHECK_STEPS && out->ok; step++) {
-        if (r->member) {
-            ddp_one_step(r);
-            ddp_settle(r);
-        }
+        replica_step(r);
+        replica_settle(r);
         if (strcmp(planted, "parameter") == 0 && launch_rank(k->l) == last)
-            device_memset(r->d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
-        const int odd = ddp_odd_rank(k, ddp_checksum(r));
+            device_memset(r->at.d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
+        const int odd = replica_odd_rank(r, replica_checksum(r));
         out->ok = odd < 0;
         if (odd >= 0)
             snprintf(out->reason, sizeof out->reason,
@@ -155,29 +160,29 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *r
     const parallel_options p = slice_parallel(k, slice);
     trainer_options other = *slice;
     ddp_reference *ref = &ddp_cache_of(k->s)->reference;
-    ddp_rig r;
     got g = {NULL, NULL};
     char why[400] = "";
     if (slice->precision->master != SB_MASTER_FP32) /* those masters are not what a rank gets from rank 0 */
         other.seed += (uint64_t)launch_rank(k->l);
     phase_set("check of a slice: %s", out->key);
-    if (!ddp_rig_create(k, &other, &p, &r))
+    replica *r = ddp_replica(k, &other, &p);
+    if (!r)
         return false;
-    if (r.member) {
-        ddp_set_tokens(r.t, slice->seed, launch_rank(k->l));
-        ddp_safe_loss_scale(r.t);
+    if (r->member) {
+        replica_set_tokens(r->t, slice->seed, launch_rank(k->l));
+        replica_set_safe_loss_scale(r->t);
     }
-    bool ran = run(k, &r, &g, out), made = true;
+    bool ran = run(k, r, &g, out), made = true;
     if (ran && out->ok) {
-        made = !r.member || ddp_reference_make(k, slice, reference_key, ref, why, sizeof why);
+        made = !r->member || ddp_reference_make(k, slice, reference_key, ref, why, sizeof why);
         ran = ddp_agree(k, "reference", made, why);
-        if (ran && r.member)
-            ddp_compare(k, &r, g.grads, g.params, ref, out);
+        if (ran && r->member)
+            ddp_compare(k, r, g.grads, g.params, ref, out);
         merge(k, out);
     }
     free(g.grads);
     free(g.params);
-    ddp_rig_free(&r);
+    replica_free(r);
     memory_release_all(k->s->mem); /* the case wants all there is */
     return ran;
 }

@@ -1,192 +1,257 @@
 /* SPDX-License-Identifier: MIT */
-/* A model on every rank with its strategy: made, tuned alike, stepped, freed; see bench/ddp/ddp.h. */
+/* A model on every rank with its strategy: made, stepped, freed; see replica.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
+#include "common/replica/internal.h"
 #include "common/session/watchdog.h"
+
+/* ---- agreement ---- */
+
+typedef struct opinion {
+    bool ok, no_memory;
+    char why[400];
+} opinion;
+
+bool replica_agree(const replica_place *at, const char *name, bool ok, const char *why, replica_problem *problem)
+{
+    size_t asked = 0;
+    const char *tag = "";
+    const int n = at->l ? launch_size(at->l) : 1;
+    opinion mine = {.ok = ok}, *all = xcalloc((unsigned long)n, sizeof *all);
+    mine.no_memory = !ok && memory_failed(at->mem, &asked, &tag);
+    if (mine.no_memory)
+        snprintf(mine.why, sizeof mine.why, "%s needs %zu bytes", tag, asked);
+    else if (!ok)
+        snprintf(mine.why, sizeof mine.why, "%s", why);
+    if (at->l)
+        launch_gather(at->l, name, &mine, sizeof mine, all);
+    else
+        all[0] = mine;
+    int r = 0;
+    while (r < n && all[r].ok)
+        r++;
+    if (r < n) {
+        problem->no_memory = all[r].no_memory;
+        snprintf(problem->text, sizeof problem->text, "rank %d: %s", r, all[r].why);
+    }
+    free(all);
+    return r == n;
+}
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 
 static void on_begin(void *user)
 {
-    parallel_begin(((ddp_rig *)user)->p);
+    parallel_begin(((replica *)user)->p);
 }
 
 static void on_need(void *user, int64_t first, int64_t count, void *stream)
 {
-    parallel_need(((ddp_rig *)user)->p, first, count, stream);
+    parallel_need(((replica *)user)->p, first, count, stream);
 }
 
 static void on_ready(void *user, int64_t first, int64_t count, void *stream)
 {
-    ddp_rig *r = user;
-    if (r->plant && first == 0)
-        device_memset(r->d, trainer_grad_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)));
+    replica *r = user;
+    if (r->tamper)
+        r->tamper(r, first, count, stream);
     parallel_ready(r->p, first, count, stream);
 }
 
 static void on_update(void *user)
 {
-    parallel_update(((ddp_rig *)user)->p);
+    parallel_update(((replica *)user)->p);
 }
 
 /* What fails here fails the step, which says so. */
 static void update_begin(void *user, void *stream)
 {
-    ddp_rig *r = user;
+    replica *r = user;
     if (!r->hold)
         trainer_update_begin(r->t, stream);
 }
 
 static void update(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
 {
-    ddp_rig *r = user;
+    replica *r = user;
     if (!r->hold)
         trainer_update_range(r->t, first, count, state_first, max_blocks, stream);
 }
 
 static void update_all(void *user)
 {
-    ddp_rig *r = user;
+    replica *r = user;
     if (!r->hold)
         trainer_update_all(r->t);
 }
 
 /* ---- making and freeing ---- */
 
-static parallel_plan *plan_of(ddp_case *k, const trainer_options *o, const parallel_options *p, char *why, size_t bytes)
+static int rank_of(const replica_place *at)
 {
-    params *tensors = params_create(&o->config);
+    return at->l ? launch_rank(at->l) : 0;
+}
+
+static parallel_plan *plan_of(const replica *r, const parallel_options *p, char *why, size_t bytes)
+{
+    params *tensors = params_create(&r->o.config);
     params_pad(tensors, parallel_granularity(p->ranks));
     int64_t *starts = xcalloc((unsigned long)tensors->count + 1, sizeof *starts);
     for (int i = 0; i < tensors->count; i++)
         starts[i] = tensors->tensors[i].first;
     starts[tensors->count] = tensors->elements;
-    const int grad_bytes = sb_dtype_bytes(o->grad_fp32 ? SB_FP32 : o->precision->grad);
+    const int grad_bytes = sb_dtype_bytes(r->o.grad_fp32 ? SB_FP32 : r->o.precision->grad);
     parallel_plan *plan =
-        parallel_plan_create(p, launch_rank(k->l), &(index_space){starts, tensors->count}, grad_bytes, why, bytes);
+        parallel_plan_create(p, rank_of(&r->at), &(index_space){starts, tensors->count}, grad_bytes, why, bytes);
     free(starts);
     params_free(tensors);
     return plan;
 }
 
-static parallel_model model_of(ddp_rig *r)
+static bool make_plan(replica *r, const parallel_options *p, replica_problem *problem)
+{
+    char why[400] = "";
+    const bool races = r->o.fusion == FUSION_GRAPH || r->o.overlap == OVERLAP_AUTO;
+    if (p->ranks > 1 && races)
+        snprintf(why, sizeof why,
+                 "with more than one rank a trainer neither captures its step nor chooses its overlap");
+    else if (p->ranks > 1 && !r->at.l)
+        snprintf(why, sizeof why, "a process alone has one rank, not %d", p->ranks);
+    else
+        r->plan = plan_of(r, p, why, sizeof why);
+    return replica_agree(&r->at, "plan", r->plan, why, problem);
+}
+
+static parallel_model model_of(replica *r)
 {
     if (!r->member)
-        return (parallel_model){.d = r->d};
-    return (parallel_model){.d = r->d,
+        return (parallel_model){.d = r->at.d};
+    return (parallel_model){.d = r->at.d,
                             .main = trainer_stream(r->t),
                             .grad = trainer_grad_arena(r->t),
-                            .grad_dtype = ddp_comm_dtype(trainer_grad_dtype(r->t)),
+                            .grad_dtype = replica_comm_dtype(trainer_grad_dtype(r->t)),
                             .param = trainer_param_arena(r->t),
-                            .param_dtype = ddp_comm_dtype(trainer_param_dtype(r->t)),
+                            .param_dtype = replica_comm_dtype(trainer_param_dtype(r->t)),
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
                             .update_all = update_all};
 }
 
-static bool make_trainer(ddp_case *k, ddp_rig *r)
+static bool make_trainer(replica *r, replica_problem *problem)
 {
-    const model_bench *b = k->s->user;
+    const replica_place *at = &r->at;
     char why[400] = "";
+    r->o.ranks = r->plan->o.ranks;
+    r->o.granularity = parallel_granularity(r->plan->o.ranks);
+    /* 0 would mean all of it; a rank that owns nothing holds one element that nobody reads. */
+    r->o.state_elements = !r->plan->sharded ? 0 : r->plan->own.n ? r->plan->own.state_elements : 1;
     if (r->member)
-        r->t = trainer_create(r->d, k->s->mem, b->kernels, b->ctx, &r->o, why, sizeof why);
-    return ddp_agree(k, "model", !r->member || r->t, why) && ddp_tune(k, r->t, &r->o);
+        r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
+    return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(r, problem);
 }
 
-static bool make_strategy(ddp_case *k, ddp_rig *r)
+/* Alone there is none: the trainer updates by itself. */
+static bool make_strategy(replica *r, replica_problem *problem)
 {
+    if (!r->at.l)
+        return true;
     const parallel_model m = model_of(r);
     char why[400] = "";
-    r->p = parallel_create(k->l, r->plan, &m, why, sizeof why);
-    if (!ddp_agree(k, "strategy", !r->member || r->p, why))
+    r->p = parallel_create(r->at.l, r->plan, &m, why, sizeof why);
+    if (!replica_agree(&r->at, "strategy", !r->member || r->p, why, problem))
         return false;
     if (r->member)
         trainer_set_hooks(r->t, &(trainer_hooks){r, on_begin, on_need, on_ready, on_update});
     return true;
 }
 
-bool ddp_rig_create(ddp_case *k, const trainer_options *o, const parallel_options *p, ddp_rig *r)
+replica *replica_create(const replica_place *at, const trainer_options *o, const parallel_options *p,
+                        replica_problem *problem)
 {
-    char why[400] = "";
-    *r = (ddp_rig){.l = k->l, .d = k->s->dev, .member = k->member, .o = *o, .communicating = true};
+    replica *r = xcalloc(1, sizeof *r);
+    *r = (replica){.at = *at, .member = rank_of(at) < p->ranks, .o = *o, .communicating = true};
     range_push("setup");
-    r->plan = plan_of(k, o, p, why, sizeof why);
-    bool ok = ddp_agree(k, "plan", r->plan, why);
-    if (ok) {
-        r->o.ranks = p->ranks;
-        r->o.granularity = parallel_granularity(p->ranks);
-        /* 0 would mean all of it; a rank that owns nothing holds one element that nobody reads. */
-        r->o.state_elements = !r->plan->sharded ? 0 : r->plan->own.n ? r->plan->own.state_elements : 1;
-        ok = make_trainer(k, r) && make_strategy(k, r);
-    }
+    const bool ok = make_plan(r, p, problem) && make_trainer(r, problem) && make_strategy(r, problem);
     range_pop();
-    if (!ok)
-        ddp_rig_free(r);
-    return ok;
+    if (ok)
+        return r;
+    replica_free(r);
+    return NULL;
 }
 
-void ddp_rig_free(ddp_rig *r)
+void replica_free(replica *r)
 {
+    if (!r)
+        return;
     for (int i = 0; i < 2; i++)
         if (r->graphs[i])
-            device_graph_destroy(r->d, r->graphs[i]);
+            device_graph_destroy(r->at.d, r->graphs[i]);
     if (r->p)
-        ddp_settle(r);
+        replica_settle(r);
     parallel_free(r->p);
     trainer_free(r->t);
     parallel_plan_free(r->plan);
-    *r = (ddp_rig){.d = r->d, .l = r->l};
+    free(r);
 }
 
 /* ---- steps ---- */
 
-void ddp_one_step(ddp_rig *r)
+/* What can't go on, ends the job. */
+static void give_up(const replica *r, const char *what)
+{
+    if (r->at.l)
+        launch_fail(r->at.l, EXIT_CODE_FAILURE, "%s: %s", what, sb_last_message());
+    die(EXIT_CODE_FAILURE, "%s: %s", what, sb_last_message());
+}
+
+void replica_step(replica *r)
 {
     watchdog_beat();
+    if (!r->member)
+        return;
     if (r->graphs[r->communicating])
-        device_graph_launch(r->d, r->graphs[r->communicating]);
+        device_graph_launch(r->at.d, r->graphs[r->communicating]);
     else if (!trainer_step(r->t))
-        launch_fail(r->l, EXIT_CODE_FAILURE, "a step: %s", sb_last_message());
+        give_up(r, "a step");
 }
 
-void ddp_settle(ddp_rig *r)
+void replica_settle(replica *r)
 {
-    parallel_join(r->p);
-    device_sync(r->d);
+    if (r->p)
+        parallel_join(r->p);
+    if (r->member)
+        device_sync(r->at.d);
 }
 
-void ddp_communicate(ddp_rig *r, bool on)
+void replica_communicate(replica *r, bool on)
 {
     r->communicating = on;
-    if (r->member)
+    if (r->p)
         parallel_communicate(r->p, on);
 }
 
-static device_graph *capture(ddp_rig *r)
+static device_graph *capture(replica *r)
 {
-    if (!device_graph_begin(r->d))
+    if (!device_graph_begin(r->at.d))
         return NULL;
     if (!trainer_step(r->t))
-        launch_fail(r->l, EXIT_CODE_FAILURE, "a captured step: %s", sb_last_message());
-    return device_graph_end(r->d);
+        give_up(r, "a captured step");
+    return device_graph_end(r->at.d);
 }
 
-bool ddp_capture(ddp_case *k, ddp_rig *r)
+bool replica_capture(replica *r, replica_problem *problem)
 {
     bool ok = true;
-    if (r->member)
-        ddp_settle(r); /* a graph can't wait for what was enqueued before it */
+    replica_settle(r); /* a graph can't wait for what was enqueued before it */
     for (int on = 0; on < 2; on++) {
-        ddp_communicate(r, on);
-        device_graph *g = r->member ? capture(r) : NULL;
-        r->graphs[on] = g;
-        ok = ok && (g || !r->member);
+        replica_communicate(r, on);
+        r->graphs[on] = r->member ? capture(r) : NULL;
+        ok = ok && (r->graphs[on] || !r->member);
     }
-    return ddp_agree(k, "graph", ok, "the step can't be captured as a graph");
+    return replica_agree(&r->at, "graph", ok, "the step can't be captured as a graph", problem);
 }

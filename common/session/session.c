@@ -22,6 +22,12 @@ timing session_timing(const options *o)
                     .cold_l2 = strcmp(option_text(o, "l2"), "cold") == 0};
 }
 
+void *session_cache(session *s, const char *name, size_t bytes, void (*clear)(void *data))
+{
+    void *data = cache_find(s->kept, name, "");
+    return data ? data : cache_add(s->kept, name, "", bytes, clear);
+}
+
 static bool is(const options *o, const char *name, const char *value)
 {
     return strcmp(option_text(o, name), value) == 0;
@@ -185,13 +191,14 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
         free(folder);
     }
 
+    s.kept = cache_create();
     if (hooks->start)
         hooks->start(&s);
     bool supported = run_cases(&s, hooks);
     phase_set("finishing");
     if (hooks->finish)
         hooks->finish(&s);
-    session_cache_clear(&s);
+    cache_free(s.kept);
     int code = rows_close(s.rows);
     if (csv)
         printf("results: %s\n", csv);

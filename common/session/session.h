@@ -4,6 +4,7 @@
 #ifndef STEPBENCH_SESSION_SESSION_H
 #define STEPBENCH_SESSION_SESSION_H
 
+#include "common/core/cache.h"
 #include "common/options/options.h"
 #include "common/rows/rows.h"
 #include "common/device/device.h"
@@ -29,14 +30,13 @@ typedef struct session {
     const char *results_dir;    /* "results/h200-x1": where this machine's CSVs of other benches are */
     const char *csv_path;       /* of this run; NULL with --csv none, and of ranks other than 0 */
     const session_peers *peers; /* NULL: alone */
+    cache *kept;                /* what is remembered from case to case, freed after hooks.finish */
     void *user;                 /* the bench's own, set in start */
-    struct session_cached *cached;
 } session;
 
 /* What a part remembers from case to case, such as the reference of its check: `bytes` of memory, zeroed by the first call
- * with this name, the same memory in later ones. After the last case `clear` frees what lies in it (NULL: nothing does). */
+ * with this name, the same memory in later ones: a value of `kept` without a key. After the last case `clear` frees what lies in it (NULL: nothing does). */
 void *session_cache(session *s, const char *name, size_t bytes, void (*clear)(void *data));
-void session_cache_clear(session *s); /* the session does it, after hooks.finish */
 
 typedef struct session_hooks {
     void (*start)(session *s);                            /* after the device is open; may be NULL */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes into a rank's model and what comes out of it: tokens, checksums; see ddp.h. */
+/* What goes into a rank's model and what comes out of it: tokens, checksums; see replica.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/ddp.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
+#include "common/replica/replica.h"
 #include "common/session/watchdog.h"
 
 /* ---- tokens ---- */
 
-void ddp_set_tokens(trainer *t, uint64_t seed, int rank)
+void replica_set_tokens(trainer *t, uint64_t seed, int rank)
 {
     const trainer_options *o = trainer_options_of(t);
     const size_t n = (size_t)o->batch * (size_t)o->seq;
@@ -24,13 +24,13 @@ void ddp_set_tokens(trainer *t, uint64_t seed, int rank)
     free(ids);
 }
 
-void ddp_safe_loss_scale(trainer *t)
+void replica_set_safe_loss_scale(trainer *t)
 {
     if (trainer_options_of(t)->precision->loss_scaling)
         trainer_set_loss_scale(t, 1024);
 }
 
-comm_dtype ddp_comm_dtype(sb_dtype t)
+comm_dtype replica_comm_dtype(sb_dtype t)
 {
     return t == SB_BF16 ? COMM_BF16 : t == SB_FP16 ? COMM_FP16 : COMM_FP32; /* tf32 is fp32 in memory */
 }
@@ -49,7 +49,7 @@ static void add_to_checksum(uint64_t sums[4], const unsigned char *x, size_t byt
         }
 }
 
-uint64_t ddp_checksum(ddp_rig *r)
+uint64_t replica_checksum(replica *r)
 {
     const size_t chunk = (size_t)64 << 20;
     uint64_t sums[4] = {1, 2, 3, 4};
@@ -57,10 +57,10 @@ uint64_t ddp_checksum(ddp_rig *r)
         return 0;
     const size_t bytes = (size_t)r->plan->elements * (size_t)sb_dtype_bytes(trainer_param_dtype(r->t));
     unsigned char *host = xmalloc(bytes < chunk ? bytes : chunk);
-    ddp_settle(r);
+    replica_settle(r);
     for (size_t at = 0; at < bytes; at += chunk) {
         const size_t n = bytes - at < chunk ? bytes - at : chunk;
-        device_download(r->d, host, (const char *)trainer_param_arena(r->t) + at, n);
+        device_download(r->at.d, host, (const char *)trainer_param_arena(r->t) + at, n);
         add_to_checksum(sums, host, n);
         watchdog_beat();
     }
@@ -68,13 +68,15 @@ uint64_t ddp_checksum(ddp_rig *r)
     return sums[0] ^ sums[1] << 1 ^ sums[2] << 2 ^ sums[3] << 3;
 }
 
-int ddp_odd_rank(const ddp_case *k, uint64_t checksum)
+int replica_odd_rank(const replica *r, uint64_t checksum)
 {
-    uint64_t *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
-    launch_gather(k->l, "checksums", &checksum, sizeof checksum, all);
+    if (!r->at.l)
+        return -1;
+    uint64_t *all = xcalloc((unsigned long)launch_size(r->at.l), sizeof *all);
+    launch_gather(r->at.l, "checksums", &checksum, sizeof checksum, all);
     int odd = -1;
-    for (int r = k->ranks - 1; r > 0; r--)
-        odd = all[r] != all[0] ? r : odd;
+    for (int k = r->plan->o.ranks - 1; k > 0; k--)
+        odd = all[k] != all[0] ? k : odd;
     free(all);
     return odd;
 }

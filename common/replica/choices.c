@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* The same algorithms for the matrix products of all ranks; see replica.h. Rank 0 chooses: so one rank alone writes the
+ * file of choices, no rank is slower than another by an unlucky choice, and the same batch gives the same bits
+ * everywhere. A context keeps its choices. */
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/replica/internal.h"
+
+enum { CHOICES_MAX = 64 };
+
+typedef struct choices {
+    bool taken; /* by this rank's context; not while it was no member */
+    sb_matmul_choice of[CHOICES_MAX];
+} choices;
+
+/* What the products of a step depend on. */
+static char *key_of(const trainer_options *o)
+{
+    const model_config *c = &o->config;
+    return xasprintf("%d %d %d %d %d %d x %d %s %d %d", c->vocab, c->d_model, c->d_ff, c->heads, c->heads_kv, o->batch,
+                     o->seq, o->precision->name, o->split, o->grad_fp32);
+}
+
+static int products_of(const trainer *t, const tuned_product **out)
+{
+    const int n = t ? trainer_products(t, out) : 0;
+    if (n > CHOICES_MAX)
+        die(EXIT_CODE_FAILURE, "bug: a step has %d products", n);
+    return n;
+}
+
+/* On rank 0. */
+static bool choose(const replica *r, choices *c)
+{
+    const tuned_product *mine;
+    const bool ok = trainer_tune(r->t, r->at.choices_file);
+    const int n = products_of(r->t, &mine);
+    for (int i = 0; i < n; i++)
+        c->of[i] = mine[i].choice;
+    return c->taken = ok;
+}
+
+/* An algorithm that is unknown here leaves the library's own. */
+static void take(const replica *r, choices *c)
+{
+    const tuned_product *mine;
+    const int n = products_of(r->t, &mine);
+    for (int i = 0; i < n; i++)
+        if (c->of[i].tried && r->at.kernels->train->matmul_choose(r->at.ctx, &mine[i].shape, &c->of[i]) != SB_OK)
+            warn("rank 0's algorithm for %s is not available here: %s", mine[i].name, sb_last_message());
+    c->taken = n > 0;
+}
+
+bool replica_tune(replica *r, replica_problem *problem)
+{
+    const bool first = !r->at.l || launch_rank(r->at.l) == 0;
+    char *key = key_of(&r->o), *why = NULL;
+    choices *c = cache_find(r->at.kept, "choices", key);
+    bool ok = true;
+    if (!c) {
+        c = cache_add(r->at.kept, "choices", key, sizeof *c, NULL);
+        ok = !first || choose(r, c);
+        if (!ok)
+            why = xasprintf("choosing algorithms for the products: %s", sb_last_message());
+        if (r->at.l)
+            launch_share(r->at.l, "choices of products", c->of, sizeof c->of, 0);
+        ok = replica_agree(&r->at, "tuning", ok, why, problem);
+    }
+    if (!c->taken)
+        take(r, c);
+    free(key);
+    free(why);
+    return ok;
+}

@@ -102,6 +102,17 @@ static void keep_newest(table *t)
     t->n = kept;
 }
 
+/* Columns of old CSVs that have another name now. */
+static void rename_columns(csv *file)
+{
+    static char *const renamed[][2] = {{"twin_ms", "compute_ms"}};
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        const int column = csv_column(file, renamed[i][0]);
+        if (column >= 0 && csv_column(file, renamed[i][1]) < 0)
+            file->header[column] = renamed[i][1];
+    }
+}
+
 table *table_open(const char *path)
 {
     csv *file = csv_read(path);
@@ -109,6 +120,7 @@ table *table_open(const char *path)
         csv_free(file);
         return NULL;
     }
+    rename_columns(file);
     table *t = xcalloc(1, sizeof *t);
     t->file = file;
     t->owner = true;

@@ -24,7 +24,7 @@ typedef struct table {
     int first_param, end_param; /* columns of file */
 } table;
 
-/* NULL when there is no such file or it has no rows. */
+/* NULL when there is no such file or it has no rows. Columns that were renamed go by their new names. */
 table *table_open(const char *path);
 void table_free(table *t);
 

@@ -20,13 +20,13 @@ do for [p = 1:n] {
     seq = word(seqs_shown, p) + 0
     panel = sprintf("S %d", seq)
     @panel_title
-    stats [*:*] [*:*] data using (column("seq") == seq ? column("tokens_per_s") * column("step_ms") / column("twin_ms") : NaN) \
+    stats [*:*] [*:*] data using (column("seq") == seq ? column("tokens_per_s") * column("step_ms") / column("compute_ms") : NaN) \
         name "rate" nooutput
     set yrange [0 : 1.08 * rate_max]
     set ylabel p == 1 ? "tokens a second" : ""
     set lmargin at screen 0.1 + 0.96 * (p - 1.0) / n
     set rmargin at screen 0.1 + 0.96 * p / n - 0.085
-    plot data using (of(word(variants, 1), seq)):(column("tokens_per_s") * column("step_ms") / column("twin_ms")) \
+    plot data using (of(word(variants, 1), seq)):(column("tokens_per_s") * column("step_ms") / column("compute_ms")) \
              with lines linestyle 41, \
          for [i = 1:words(variants)] data using (of(word(variants, i), seq)):(column("tokens_per_s")) \
              with linespoints linestyle i

@@ -17,7 +17,7 @@ static const char *const params[] = {
     "layers",    "heads",     "heads_kv",        "vocab",         "deterministic"};
 static const char *const numbers[] = {"step_ms",
                                       "bucket_mb",
-                                      "twin_ms",
+                                      "compute_ms",
                                       "exposed_ms",
                                       "exposed_lo_ms",
                                       "exposed_hi_ms",

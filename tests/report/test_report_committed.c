@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* The report of every committed folder of results is what the report program writes from its CSV files, to the byte. */
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+static void link_to(const char *target, const char *folder, const char *name)
+{
+    char *absolute = realpath(target, NULL), *path = folder_path(folder, name);
+    assert_non_null(absolute);
+    assert_int_equal(symlink(absolute, path), 0);
+    free(path);
+    free(absolute);
+}
+
+/* <folder>/results/<machine>, with the published tables and the figures where a report looks for them. Caller frees. */
+static char *linked_copy(const char *folder, const char *committed)
+{
+    char *results = folder_path(folder, "results"), *dir = folder_path(results, strrchr(committed, '/') + 1);
+    if (mkdir(results, 0777) == 0) {
+        link_to("results/published", results, "published");
+        link_to("plots", folder, "plots");
+    }
+    assert_int_equal(mkdir(dir, 0777), 0);
+    DIR *entries = opendir(committed);
+    assert_non_null(entries);
+    for (const struct dirent *e; (e = readdir(entries));) {
+        char *path = folder_path(committed, e->d_name);
+        if (e->d_name[0] != '.' && strcmp(e->d_name, "report.md") != 0)
+            link_to(path, dir, e->d_name);
+        free(path);
+    }
+    closedir(entries);
+    free(results);
+    return dir;
+}
+
+/* The report program lies beside the folder of the tests. */
+static char *report_of(const char *dir)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    char *command = xasprintf("'%s/report' '%s' >/dev/null", self, dir), *path = folder_path(dir, "report.md");
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
+    char *text = file_text(path);
+    free(path);
+    free(command);
+    return text;
+}
+
+static void expect_same(const char *committed, const char *wanted, const char *got)
+{
+    size_t line = 1, begin = 0;
+    for (size_t i = 0; wanted[i] == got[i]; i++) {
+        if (!wanted[i])
+            return;
+        if (wanted[i] == '\n') {
+            line++;
+            begin = i + 1;
+        }
+    }
+    fail_msg("line %zu of %s/report.md is not what the report program writes now (make report):\n%.*s\n%.*s", line,
+             committed, (int)strcspn(wanted + begin, "\n"), wanted + begin, (int)strcspn(got + begin, "\n"),
+             got + begin);
+}
+
+static void committed_reports_are_current(void **state)
+{
+    glob_t found;
+    assert_int_equal(glob("results/*/report.md", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char *wanted = file_text(found.gl_pathv[i]);
+        *strrchr(found.gl_pathv[i], '/') = '\0';
+        const char *committed = found.gl_pathv[i];
+        if (strcmp(committed, "results/small") != 0) { /* trial runs, which are not committed */
+            char *dir = linked_copy(*state, committed), *got = report_of(dir);
+            expect_same(committed, wanted, got);
+            free(got);
+            free(dir);
+        }
+        free(wanted);
+    }
+    assert_true(found.gl_pathc >= 3);
+    globfree(&found);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(committed_reports_are_current, folder_create, folder_remove)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -150,7 +150,10 @@ TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/%,$(wildcard test
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)) tests/support/model_values.c)
-REPORT_O   := $(call object,$(wildcard plots/*.c common/report/*.c common/report/*/*.c))
+# The report's sections are the files right below sections/; a folder there holds what helps one of them.
+SECTIONS   := $(patsubst common/report/sections/%.c,%,$(wildcard common/report/sections/*.c))
+REPORT_O   := $(call object,$(wildcard plots/*.c common/report/*.c common/report/*/*.c common/report/*/*/*.c)) \
+              $(BUILD)/report_sections.o
 PROGRAMS   := $(BENCHES) $(if $(REPORT_O),$(BUILD)/report)
 
 all: $(PROGRAMS)
@@ -163,6 +166,7 @@ $(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE) $(GENCODE_SM90)))
 $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
 $(eval $(call stamp,members,$(COMMON_O) $(KERNEL_O)))
+$(eval $(call stamp,sections,$(SECTIONS)))
 
 $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	@mkdir -p $(@D)
@@ -173,6 +177,15 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(COMPILE_CC) $(EXTRA) -MMD -MP -c $< -o $@
+
+# The table of the report's sections.
+$(BUILD)/report_sections.c: $(BUILD)/sections.flags
+	@{ printf '#include "common/report/section.h"\n\n'; \
+	   printf 'extern const report_section section_%s;\n' $(SECTIONS); \
+	   printf '\nconst report_section *const report_sections[] = {'; printf '&section_%s, ' $(SECTIONS); \
+	   printf 'NULL};\n'; } >$@
+$(BUILD)/report_sections.o: $(BUILD)/report_sections.c $(BUILD)/cc.flags
+	$(Q)$(COMPILE_C) -MMD -MP -c $< -o $@
 
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
@@ -221,6 +234,7 @@ $(BUILD)/report: $(REPORT_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 $(TESTS): %: %.c.o $(TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program,$(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c)
+$(BUILD)/tests/report/test_report_document: $(call object,common/report/document.c common/report/markdown.c)
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
 	$(call link_program)
 

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
-#include "common/report/sections/ddp.h"
-#include "common/report/sections.h"
+#include "common/report/section.h"
+#include "common/report/ddp/ddp.h"
 
 static const char usage[] =
     "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md\n"
@@ -98,36 +98,39 @@ static int write_ddp(const char *dir, const char *path)
     return EXIT_CODE_OK;
 }
 
-static void write_sections(FILE *out, const char *dir)
+static int by_order(const void *a, const void *b)
 {
+    return (*(const report_section *const *)a)->order - (*(const report_section *const *)b)->order;
+}
+
+/* The sections in the order of the report, ended by NULL; caller frees. */
+static const report_section **sections_in_order(void)
+{
+    size_t n = 0;
+    while (report_sections[n])
+        n++;
+    const report_section **sections = xcalloc(n + 1, sizeof *sections);
+    memcpy(sections, report_sections, n * sizeof *sections);
+    qsort(sections, n, sizeof *sections, by_order);
+    return sections;
+}
+
+static document *make_document(const char *dir)
+{
+    const report_section **sections = sections_in_order();
     char *machine = realpath(dir, NULL);
-    fprintf(out, "# %s\n\nWritten by `build/report` from the CSV files of this folder; do not edit.\n\n## In short\n\n",
-            machine ? strrchr(machine, '/') + 1 : dir);
+    document *doc = doc_create(machine ? strrchr(machine, '/') + 1 : dir);
     free(machine);
-    roofline_findings(out, dir);
-    flash_findings(out, dir);
-    attention_findings(out, dir);
-    transformer_findings(out, dir);
-    mixed_findings(out, dir);
-    memory_findings(out, dir);
-    allreduce_findings(out, dir);
-    ddp_findings(out, dir);
-    zero1_findings(out, dir);
-    accounting_findings(out, dir);
-    fprintf(out, "\n");
-    ran_section(out, dir);
-    machine_section(out, dir);
-    roofline_section(out, dir);
-    flash_section(out, dir);
-    attention_section(out, dir);
-    transformer_section(out, dir);
-    mixed_section(out, dir);
-    memory_section(out, dir);
-    allreduce_section(out, dir);
-    ddp_section(out, dir);
-    accounting_section(out, dir);
-    pytorch_section(out, dir);
-    published_section(out, dir);
+    doc_paragraph(doc, "Written by %s from the CSV files of this folder; do not edit.", code("build/report"));
+    doc_heading(doc, 2, "In short");
+    for (const report_section **s = sections; *s; s++)
+        if ((*s)->findings)
+            (*s)->findings(doc, dir);
+    for (const report_section **s = sections; *s; s++)
+        if ((*s)->write)
+            (*s)->write(doc, dir);
+    free(sections);
+    return doc;
 }
 
 static int write_report(const char *dir)
@@ -136,10 +139,12 @@ static int write_report(const char *dir)
     if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
         die(EXIT_CODE_USAGE, "'%s' is not a folder of results, such as results/h200-x1", dir);
     char *path = xasprintf("%s/report.md", dir), *partial = xasprintf("%s.partial", path);
+    document *doc = make_document(dir);
     FILE *out = fopen(partial, "w");
     if (!out)
         die(EXIT_CODE_FAILURE, "%s: %s", partial, strerror(errno));
-    write_sections(out, dir);
+    doc_write(doc, &markdown_writer, out);
+    doc_free(doc);
     bool wrote = !ferror(out);
     if (fclose(out) != 0 || !wrote || rename(partial, path) != 0)
         die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));

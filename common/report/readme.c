@@ -1,103 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* The README's table: every bench of a machine, the question it answers and its newest row. */
+/* The README's table: the benches of all sections, the question that each answers and its newest row. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
-typedef struct shown_column {
-    const char *column, *what, *unit; /* unit "bytes" becomes MiB or GiB */
-} shown_column;
-
-/* One entry per bench, in the order of the table. Columns without a number in the row are left out. */
-static const struct entry {
-    const char *bench, *question;
-    shown_column columns[6];
-} entries[] = {
-    {"bench_roofline", "What is the most this machine can do?", {{"tflops", "", "TFLOP/s"}, {"gb_s", "", "GB/s"}}},
-    {"bench_attention",
-     "What does attention cost in time and memory?",
-     {{"fwd_ms", "forward", "ms"}, {"bwd_ms", "backward", "ms"}, {"peak_bytes", "peak", "bytes"}}},
-    {"bench_flash",
-     "How fast is FlashAttention?",
-     {{"fwd_ms", "forward", "ms"},
-      {"fwd_tflops", "=", "TFLOP/s"},
-      {"bwd_ms", "backward", "ms"},
-      {"bwd_tflops", "=", "TFLOP/s"},
-      {"peak_bytes", "peak", "bytes"}}},
-    {"bench_transformer",
-     "How long does a training step take?",
-     {{"step_ms", "step", "ms"}, {"tokens_per_s", "=", "tokens/s"}, {"mfu_causal_pct", "MFU", "%"}}},
-    {"bench_mixed_precision",
-     "What does low precision cost and give?",
-     {{"step_ms", "step", "ms"},
-      {"speedup_fwd", "forward", "times as fast as fp32"},
-      {"speedup_bwd", "backward", "times"}}},
-    {"bench_memory",
-     "Where does every byte of a step go?",
-     {{"peak_bytes", "peak", "bytes"},
-      {"activation_bytes", "of it activations", "bytes"},
-      {"largest_bytes", "largest allocation", "bytes"}}},
-    {"bench_accounting",
-     "What do memory and communication come to on paper?",
-     {{"after_step_bytes", "held by a rank", "bytes"}, {"wire_bytes", "sent in a step", "bytes"}}},
-    {"bench_allreduce", "How long does a collective take?", {{"median_ms", "", "ms"}, {"busbw_gb_s", "busbw", "GB/s"}}},
-    {"bench_ddp_naive",
-     "What does an all-reduce per gradient cost?",
-     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
-    {"bench_ddp_flat",
-     "What does a single all-reduce save?",
-     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
-    {"bench_ddp_overlap",
-     "How much communication hides beside the backward?",
-     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
-    {"bench_ddp_bucketed",
-     "Which bucket size is best?",
-     {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}}},
-    {"bench_zero1",
-     "What does it save to divide AdamW's state?",
-     {{"step_ms", "step", "ms"}, {"after_step_bytes", "held by a rank", "bytes"}}},
-};
-
-/* What the row that is shown has, where rows of a bench differ in kind. */
-static const char *const shown_only[][3] = {
-    {"bench_roofline", "variant", "gemm"},      {"bench_roofline", "dtype", "bf16"},
-    {"bench_flash", "deterministic", "0"},      {"bench_flash", "dtype", "bf16"},
-    {"bench_transformer", "size", "xl"},        {"bench_transformer", "precision", "bf16"},
-    {"bench_memory", "mode", "train-step"},     {"bench_allreduce", "variant", "all-reduce"},
-    {"bench_ddp_naive", "variant", "naive"},    {"bench_ddp_flat", "variant", "flat"},
-    {"bench_ddp_overlap", "seq", "512"},        {"bench_ddp_bucketed", "update", "buckets"},
-    {"bench_ddp_bucketed", "seq", "512"},       {"bench_ddp_bucketed", "grad_dtype", "fp32"},
-    {"bench_ddp_bucketed", "bucket_mb", "100"}, {"bench_zero1", "variant", "zero1"},
-    {"bench_zero1", "grad_dtype", "fp32"}};
-
-static bool is_shown(const table *t, size_t row, const char *bench)
+static bool is_shown(const table *t, size_t row, const readme_bench *b)
 {
     bool is = strcmp(table_text(t, row, "status"), "ok") == 0;
-    for (size_t i = 0; i < sizeof shown_only / sizeof *shown_only; i++)
-        if (strcmp(shown_only[i][0], bench) == 0)
-            is = is && strcmp(table_text(t, row, shown_only[i][1]), shown_only[i][2]) == 0;
+    for (size_t i = 0; b && i < sizeof b->only / sizeof *b->only && b->only[i][0]; i++)
+        is = is && strcmp(table_text(t, row, b->only[i][0]), b->only[i][1]) == 0;
     return is;
 }
 
-/* Of those that is_shown; bench "": of all that are ok. */
-static size_t newest_ok(const table *t, const char *bench)
+/* Of those that is_shown; without a bench: of all that are ok. */
+static size_t newest_ok(const table *t, const readme_bench *b)
 {
     size_t newest = NO_ROW;
     for (size_t i = 0; i < t->n; i++)
-        if (is_shown(t, i, bench) &&
+        if (is_shown(t, i, b) &&
             (newest == NO_ROW || strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) > 0 ||
              (strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) == 0 && t->rows[i] > t->rows[newest])))
             newest = i;
     return newest;
 }
 
-static size_t shown_row(const table *t, const char *bench)
+static size_t shown_row(const table *t, const readme_bench *b)
 {
-    const size_t row = newest_ok(t, bench);
-    return row == NO_ROW ? newest_ok(t, "") : row;
+    const size_t row = newest_ok(t, b);
+    return row == NO_ROW ? newest_ok(t, NULL) : row;
 }
 
 /* Makes *list "a, b" of what it has not got yet. */
@@ -110,66 +43,102 @@ static void add_to_list(char **list, const char *separator, const char *text)
     *list = more;
 }
 
-static void print_row(FILE *out, const struct entry *e, const table *t, size_t row)
+static void add_row(document *doc, const readme_bench *b, const table *t, size_t row)
 {
     char *what = table_case(t, row);
-    fprintf(out, "| [%s](bench/%s.c) | %s | `%s`:", e->bench, e->bench, e->question, what);
+    doc_row(doc, NULL);
+    doc_cell(doc, "%s", link_to(b->name, "bench/%s.c", b->name));
+    doc_cell(doc, "%s", b->question);
+    doc_cell(doc, "%s:", code("%s", what));
     const char *separator = " ";
-    for (const shown_column *c = e->columns; c->column; c++) {
+    for (const struct readme_column *c = b->columns; c->column; c++) {
         double value = table_real(t, row, c->column);
         if (value != value)
             continue;
         bool same = strcmp(c->what, "=") == 0;
-        fprintf(out, "%s%s%s%s", same ? " = " : separator, same ? "" : c->what, same || !*c->what ? "" : " ",
-                number_unit(value, c->unit));
+        doc_more(doc, "%s%s%s%s", same ? " = " : separator, same ? "" : c->what, same || !*c->what ? "" : " ",
+                 number_unit(value, c->unit));
         separator = ", ";
     }
-    fprintf(out, " |\n");
     free(what);
 }
 
 /* Of the first folder that has a row; not all benches run on every machine, nor again for each commit. */
-static bool print_entry(FILE *out, char *const *dirs, size_t count, const struct entry *e, char **machines,
-                        char **commits)
+static bool add_bench(document *doc, char *const *dirs, size_t count, const readme_bench *b, char **machines,
+                      char **commits)
 {
-    bool printed = false;
-    char *name = xasprintf("%s.csv", e->bench);
-    for (size_t d = 0; d < count && !printed; d++) {
+    bool added = false;
+    char *name = xasprintf("%s.csv", b->name);
+    for (size_t d = 0; d < count && !added; d++) {
         table *t = open_result(dirs[d], name);
-        const size_t row = t ? shown_row(t, e->bench) : NO_ROW;
+        const size_t row = t ? shown_row(t, b) : NO_ROW;
         if (row != NO_ROW) {
             table *one = table_where(t, "run_id", table_text(t, row, "run_id"), "utc", table_text(t, row, "utc"), NULL);
             char *caption = table_caption(one);
-            print_row(out, e, t, row);
+            add_row(doc, b, t, row);
             add_to_list(machines, "; ", caption);
             add_to_list(commits, ", ", table_text(one, 0, "commit"));
             free(caption);
             table_free(one);
-            printed = true;
+            added = true;
         }
         table_free(t);
     }
     free(name);
-    return printed;
+    return added;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    return (*(const readme_bench *const *)a)->order - (*(const readme_bench *const *)b)->order;
+}
+
+/* The benches of all sections in their order; caller frees. */
+static const readme_bench **all_benches(size_t *n)
+{
+    const readme_bench **all = NULL;
+    *n = 0;
+    for (const report_section *const *s = report_sections; *s; s++)
+        for (const readme_bench *b = (*s)->benches; b && b->name; b++) {
+            all = xrealloc(all, (*n + 1) * sizeof *all);
+            all[(*n)++] = b;
+        }
+    if (*n)
+        qsort(all, *n, sizeof *all, by_order);
+    return all;
+}
+
+static char *text_of(const document *doc)
+{
+    char *text;
+    size_t bytes;
+    FILE *out = text_stream(&text, &bytes);
+    doc_write(doc, &markdown_writer, out);
+    fclose(out);
+    while (bytes > 1 && text[bytes - 1] == '\n' && text[bytes - 2] == '\n') /* the marker stands right below */
+        text[--bytes] = '\0';
+    return text;
 }
 
 static char *make_table(char *const *dirs, size_t count)
 {
-    char *text, *machines = NULL, *commits = NULL;
-    size_t bytes, printed = 0;
-    FILE *out = text_stream(&text, &bytes);
-    fprintf(out, "| bench | question | one row |\n|---|---|---|\n");
-    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
-        printed += print_entry(out, dirs, count, &entries[i], &machines, &commits);
-    if (printed)
-        fprintf(out, "\nNewest rows, measured on %s, commit %s.\n", machines, commits);
-    fclose(out);
+    char *machines = NULL, *commits = NULL, *text = NULL;
+    size_t benches, added = 0;
+    const readme_bench **all = all_benches(&benches);
+    document *doc = doc_create("");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "bench", "question", "one row", NULL);
+    for (size_t i = 0; i < benches; i++)
+        added += add_bench(doc, dirs, count, all[i], &machines, &commits);
+    if (added) {
+        doc_paragraph(doc, "Newest rows, measured on %s, commit %s.", machines, commits);
+        text = text_of(doc);
+    }
+    doc_free(doc);
+    free(all);
     free(machines);
     free(commits);
-    if (printed)
-        return text;
-    free(text);
-    return NULL;
+    return text;
 }
 
 static char *read_text(const char *path)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers, grids and figures in Markdown; see sections.h. */
-#include "common/report/sections.h"
+/* What sections share: numbers as text, grids and figures; see section.h. */
+#include "common/report/section.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -59,14 +59,6 @@ const char *cell_number(const table *t, size_t row, const char *column, double s
     return number(table_real(t, row, column) / scale);
 }
 
-table *open_result(const char *dir, const char *name)
-{
-    char *path = xasprintf("%s/%s", dir, name);
-    table *t = table_open(path);
-    free(path);
-    return t;
-}
-
 /* A column of nothing but unsupported cases says nothing; the list of what ran has their reason. */
 static void leave_out_skipped(const table *t, const char *column, values *across)
 {
@@ -82,50 +74,46 @@ static void leave_out_skipped(const table *t, const char *column, values *across
     across->n = kept;
 }
 
-void sequence_by_head_dim(FILE *out, const table *t, grid_cell *cell, const void *context)
+void sequence_by_head_dim(document *doc, const table *t, grid_cell *cell, const void *context)
 {
     values down = table_values(t, "seq"), across = table_values(t, "head_dim");
     leave_out_skipped(t, "head_dim", &across);
-    fprintf(out, "| S |");
+    doc_table(doc);
+    doc_column(doc, DOC_NUMBER, "S");
     for (size_t c = 0; c < across.n; c++)
-        fprintf(out, " D %s |", across.v[c]);
-    fprintf(out, "\n|---:|");
-    for (size_t c = 0; c < across.n; c++)
-        fprintf(out, "---:|");
-    fprintf(out, "\n");
+        doc_column(doc, DOC_NUMBER, "D %s", across.v[c]);
     for (size_t r = 0; r < down.n; r++) {
-        fprintf(out, "| %s |", down.v[r]);
+        doc_row(doc, down.v[r], NULL);
         for (size_t c = 0; c < across.n; c++) {
-            fprintf(out, " ");
-            cell(out, t, down.v[r], across.v[c], context);
-            fprintf(out, " |");
+            doc_cell(doc, "%s", "");
+            cell(doc, t, down.v[r], across.v[c], context);
         }
-        fprintf(out, "\n");
     }
-    fprintf(out, "\n");
     values_free(&down);
     values_free(&across);
 }
 
-void figures(FILE *out, const char *dir, const char *prefix)
+void figures(document *doc, const char *dir, const char *prefix)
 {
     char *machine = realpath(dir, NULL);
     if (!machine)
         return;
     char *relative = xasprintf("../../plots/%s", strrchr(machine, '/') + 1);
-    char *path = xasprintf("%s/%s", machine, relative);
+    char *folder = xasprintf("%s/%s", machine, relative);
     struct dirent **entries;
-    int n = scandir(path, &entries, NULL, alphasort);
+    int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
-        const char *name = entries[i]->d_name;
-        size_t length = strlen(name);
-        if (strncmp(name, prefix, strlen(prefix)) == 0 && length > 4 && strcmp(name + length - 4, ".png") == 0)
-            fprintf(out, "![%.*s](%s/%s)\n\n", (int)length - 4, name, relative, name);
+        char *name = entries[i]->d_name, *file = xasprintf("%s/%s", relative, name), *dot = strrchr(name, '.');
+        if (strncmp(name, prefix, strlen(prefix)) == 0 && dot && dot != name && strcmp(dot, ".png") == 0) {
+            *dot = '\0';
+            doc_figure(doc, file, name, "");
+        }
+        free(file);
         free(entries[i]);
     }
     if (n >= 0)
         free(entries);
-    free(path);
+    free(folder);
     free(relative);
     free(machine);
 }
@@ -139,16 +127,18 @@ size_t largest(const table *t, const char *column)
     return best;
 }
 
-void attention_rows(FILE *out, const table *t)
+void attention_rows(document *doc, const table *t)
 {
-    fprintf(out, "| case | forward ms | backward ms | forward+backward ms | TFLOP/s forward / backward | peak MiB |\n"
-                 "|---|---:|---:|---:|---:|---:|\n");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "case", NULL);
+    doc_columns(doc, DOC_NUMBER, "forward ms", "backward ms", "forward+backward ms", "TFLOP/s forward / backward",
+                "peak MiB", NULL);
     for (size_t i = 0; i < t->n; i++) {
         char *name = table_case(t, i);
-        fprintf(out, "| %s | %s | %s | %s | %s / %s | %s |\n", name, cell_number(t, i, "fwd_ms", 1),
-                cell_number(t, i, "bwd_ms", 1), cell_number(t, i, "fwd_bwd_ms", 1), cell_number(t, i, "fwd_tflops", 1),
-                cell_number(t, i, "bwd_tflops", 1), cell_number(t, i, "peak_bytes", MIB));
+        doc_row(doc, name, cell_number(t, i, "fwd_ms", 1), cell_number(t, i, "bwd_ms", 1),
+                cell_number(t, i, "fwd_bwd_ms", 1), NULL);
+        doc_cell(doc, "%s / %s", cell_number(t, i, "fwd_tflops", 1), cell_number(t, i, "bwd_tflops", 1));
+        doc_cell(doc, "%s", cell_number(t, i, "peak_bytes", MIB));
         free(name);
     }
-    fprintf(out, "\n");
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_allreduce in the report: collectives by number of ranks and size, beside PyTorch and nccl-tests. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/core/error.h"
-#include "common/report/sections.h"
+#include "common/report/section.h"
+#include "common/report/sections/allreduce/own.h"
 
 /* How a row was made, in the order of the columns. */
 static const struct {
@@ -27,20 +26,6 @@ static size_t row_of(const table *t, const char *ranks, const char *bytes, size_
 typedef struct peers {
     csv *pytorch, *nccl_tests;
 } peers;
-
-static csv *open_peer(const char *dir, const char *name)
-{
-    char *path = xasprintf("%s/%s", dir, name);
-    csv *c = csv_read(path);
-    free(path);
-    return c;
-}
-
-static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
-{
-    const char *cell = csv_cell(c, row, column);
-    return cell && strcmp(cell, want) == 0;
-}
 
 /* The library that did it, or that an op of our own stands in for. */
 static const char *library_of(const table *t, size_t row)
@@ -80,7 +65,7 @@ enum { PEERS = sizeof peer_list / sizeof *peer_list };
 
 /* ---- in short ---- */
 
-void allreduce_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_allreduce.csv");
     if (!all)
@@ -95,48 +80,51 @@ void allreduce_findings(FILE *out, const char *dir)
             if (quickest == NO_ROW || table_real(of, k, "median_ms") < table_real(of, quickest, "median_ms"))
                 quickest = k;
         if (best != NO_ROW)
-            fprintf(out,
-                    "- **All-reduce on %s ranks** (%s, fp32): %s in %s ms = %s GB/s, %s GB/s on the bus; %s in %s us "
-                    "(%s).\n",
-                    ranks.v[i], table_text(of, best, "backend"), table_text(of, best, "size"),
-                    number(table_real(of, best, "median_ms")), number(table_real(of, best, "algbw_gb_s")),
-                    number(table_real(of, best, "busbw_gb_s")), table_text(of, quickest, "size"),
-                    number(table_real(of, quickest, "median_ms") * 1e3), table_text(of, quickest, "mode"));
+            doc_bullet(doc, "%s (%s, fp32): %s in %s ms = %s GB/s, %s GB/s on the bus; %s in %s us (%s).",
+                       strong("All-reduce on %s ranks", ranks.v[i]), table_text(of, best, "backend"),
+                       table_text(of, best, "size"), number(table_real(of, best, "median_ms")),
+                       number(table_real(of, best, "algbw_gb_s")), number(table_real(of, best, "busbw_gb_s")),
+                       table_text(of, quickest, "size"), number(table_real(of, quickest, "median_ms") * 1e3),
+                       table_text(of, quickest, "mode"));
         table_free(of);
     }
     values_free(&ranks);
     table_free(t);
-    allreduce_own_findings(out, all);
+    allreduce_own_findings(doc, all);
     table_free(all);
 }
 
 /* ---- tables ---- */
 
-static void print_cell(FILE *out, const table *t, size_t row)
+static void add_cell(document *doc, const table *t, size_t row)
 {
     const char *status = table_text(t, row, "status");
     if (row == NO_ROW)
-        fprintf(out, " |");
+        doc_blank(doc);
     else if (strcmp(status, "ok") != 0)
-        fprintf(out, " %s |", status);
+        doc_cell(doc, "%s", status);
     else
-        fprintf(out, " %s (%s ± %s), %s, %s |", number(table_real(t, row, "median_ms")),
-                number(table_real(t, row, "mean_ms")), number(table_real(t, row, "std_ms")),
-                number(table_real(t, row, "algbw_gb_s")), number(table_real(t, row, "busbw_gb_s")));
+        doc_cell(doc, "%s (%s ± %s), %s, %s", number(table_real(t, row, "median_ms")),
+                 number(table_real(t, row, "mean_ms")), number(table_real(t, row, "std_ms")),
+                 number(table_real(t, row, "algbw_gb_s")), number(table_real(t, row, "busbw_gb_s")));
 }
 
 /* The peer's time over ours, for each mode in which both have the case. */
-static void print_ratios(FILE *out, const peers *p, const table *t, const size_t *rows, peer_time *ms)
+static void add_ratios(document *doc, const peers *p, const table *t, const size_t *rows, peer_time *ms)
 {
-    const char *separator = " ";
+    const char *separator = "";
     for (size_t w = 0; w < WAYS; w++) {
         const double ratio = rows[w] == NO_ROW ? NAN : ms(p, t, rows[w]) / table_real(t, rows[w], "median_ms");
         if (!isfinite(ratio) || (w % 2 && rows[w - 1] != NO_ROW)) /* in place stands for both */
             continue;
-        fprintf(out, "%s%s %s", separator, ways[w].mode, number(ratio));
+        if (!*separator)
+            doc_cell(doc, "%s %s", ways[w].mode, number(ratio));
+        else
+            doc_more(doc, "%s%s %s", separator, ways[w].mode, number(ratio));
         separator = ", ";
     }
-    fprintf(out, " |");
+    if (!*separator)
+        doc_blank(doc);
 }
 
 static bool has_peer(const peers *p, const table *t, peer_time *ms)
@@ -155,26 +143,21 @@ static const char *size_of(const table *t, const char *bytes)
     return bytes;
 }
 
-static void op_table(FILE *out, const table *t, const peers *p)
+static void op_table(document *doc, const table *t, const peers *p)
 {
     bool with_way[WAYS] = {false}, with_peer[PEERS] = {false};
     values ranks = table_values(t, "ranks"), sizes = table_values(t, "bytes");
-    fprintf(out, "| ranks | size |");
+    doc_table(doc);
+    doc_columns(doc, DOC_NUMBER, "ranks", "size", NULL);
     for (size_t w = 0; w < WAYS; w++) {
         table *of = table_where(t, "mode", ways[w].mode, "in_place", ways[w].in_place, "status", "ok", NULL);
         if ((with_way[w] = of->n))
-            fprintf(out, " %s: ms (mean ± std), GB/s, on the bus |", ways[w].what);
+            doc_column(doc, DOC_NUMBER, "%s: ms (mean ± std), GB/s, on the bus", ways[w].what);
         table_free(of);
     }
     for (size_t i = 0; i < PEERS; i++)
         if ((with_peer[i] = p && has_peer(p, t, peer_list[i].ms)))
-            fprintf(out, " %s / ours |", peer_list[i].who);
-    fprintf(out, "\n|---:|---:|");
-    for (size_t w = 0; w < WAYS; w++)
-        fprintf(out, "%s", with_way[w] ? "---:|" : "");
-    for (size_t i = 0; i < PEERS; i++)
-        fprintf(out, "%s", with_peer[i] ? "---:|" : "");
-    fprintf(out, "\n");
+            doc_column(doc, DOC_NUMBER, "%s / ours", peer_list[i].who);
     for (size_t r = 0; r < ranks.n; r++)
         for (size_t b = 0; b < sizes.n; b++) {
             size_t rows[WAYS], found = 0;
@@ -182,47 +165,45 @@ static void op_table(FILE *out, const table *t, const peers *p)
                 found += (rows[w] = row_of(t, ranks.v[r], sizes.v[b], w)) != NO_ROW;
             if (!found)
                 continue;
-            fprintf(out, "| %s | %s |", ranks.v[r], size_of(t, sizes.v[b]));
+            doc_row(doc, ranks.v[r], size_of(t, sizes.v[b]), NULL);
             for (size_t w = 0; w < WAYS; w++)
                 if (with_way[w])
-                    print_cell(out, t, rows[w]);
+                    add_cell(doc, t, rows[w]);
             for (size_t i = 0; i < PEERS; i++)
                 if (with_peer[i])
-                    print_ratios(out, p, t, rows, peer_list[i].ms);
-            fprintf(out, "\n");
+                    add_ratios(doc, p, t, rows, peer_list[i].ms);
         }
-    fprintf(out, "\n");
     values_free(&ranks);
     values_free(&sizes);
 }
 
-void allreduce_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_allreduce.csv");
     if (!t)
         return;
     const peers p = {open_peer(dir, "pytorch_allreduce.csv"), open_peer(dir, "nccl_tests.csv")};
     values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
-    fprintf(out,
-            "## bench_allreduce: collectives\n\n"
-            "A sample is the slowest rank's. GB/s are 10^9 bytes a second of the median: the size over the time, and "
-            "on the bus\nwith the factor of nccl-tests. A ratio above 1 means that ours is faster.\n\n");
-    figures(out, dir, "allreduce_");
+    doc_heading(doc, 2, "bench_allreduce: collectives");
+    doc_paragraph(
+        doc, "A sample is the slowest rank's. GB/s are 10^9 bytes a second of the median: the size over the time, and "
+             "on the bus\nwith the factor of nccl-tests. A ratio above 1 means that ours is faster.");
+    figures(doc, dir, "allreduce_");
     for (size_t o = 0; o < ops.n; o++)
         for (size_t d = 0; d < dtypes.n; d++) {
             table *of = table_where(t, "variant", ops.v[o], "dtype", dtypes.v[d], NULL);
             const bool open = strcmp(ops.v[o], "all-reduce") == 0, ours = strstr(ops.v[o], "-shot");
             const bool compared = (open || ours) && strcmp(dtypes.v[d], "fp32") == 0;
             if (of->n && open)
-                fprintf(out, "### %s, %s\n\n", ops.v[o], dtypes.v[d]);
+                doc_heading(doc, 3, "%s, %s", ops.v[o], dtypes.v[d]);
             else if (of->n)
-                fprintf(out, "<details><summary>%s, %s</summary>\n\n", ops.v[o], dtypes.v[d]);
+                doc_fold(doc, "%s, %s", ops.v[o], dtypes.v[d]);
             if (of->n)
-                op_table(out, of, compared ? &p : NULL);
+                op_table(doc, of, compared ? &p : NULL);
             if (of->n && open)
-                allreduce_own(out, t, dtypes.v[d]);
+                allreduce_own(doc, t, dtypes.v[d]);
             else if (of->n)
-                fprintf(out, "</details>\n\n");
+                doc_fold_end(doc);
             table_free(of);
         }
     values_free(&ops);
@@ -231,3 +212,13 @@ void allreduce_section(FILE *out, const char *dir)
     csv_free(p.nccl_tests);
     table_free(t);
 }
+
+static const readme_bench benches[] = {{.name = "bench_allreduce",
+                                        .order = 80,
+                                        .question = "How long does a collective take?",
+                                        .columns = {{"median_ms", "", "ms"}, {"busbw_gb_s", "busbw", "GB/s"}},
+                                        .only = {{"variant", "all-reduce"}}},
+                                       {.name = NULL}};
+
+const report_section section_allreduce = {
+    .order = 90, .findings = findings, .write = write_section, .benches = benches};

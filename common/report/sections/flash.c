@@ -4,50 +4,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
 static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
 
-static void print_where(FILE *out, const table *t, size_t row)
+static void add_where(document *doc, const table *t, size_t row)
 {
-    fprintf(out, "S %s, D %s", table_text(t, row, "seq"), table_text(t, row, "head_dim"));
+    doc_more(doc, "S %s, D %s", table_text(t, row, "seq"), table_text(t, row, "head_dim"));
 }
 
 /* "forward up to 345 TFLOP/s (44 % of the GEMM ceiling; S 16384, D 128)" */
-static void print_rate(FILE *out, const table *flash, const char *what, const char *tflops, const char *pct)
+static void add_rate(document *doc, const table *flash, const char *what, const char *tflops, const char *pct)
 {
     size_t best = largest(flash, tflops);
     if (best == NO_ROW)
         return;
-    fprintf(out, "%s up to %s TFLOP/s (", what, number(table_real(flash, best, tflops)));
+    doc_more(doc, "%s up to %s TFLOP/s (", what, number(table_real(flash, best, tflops)));
     if (isfinite(table_real(flash, best, pct)))
-        fprintf(out, "%.0f %% of the measured GEMM ceiling; ", table_real(flash, best, pct));
-    print_where(out, flash, best);
-    fprintf(out, ")");
+        doc_more(doc, "%.0f %% of the measured GEMM ceiling; ", table_real(flash, best, pct));
+    add_where(doc, flash, best);
+    doc_more(doc, ")");
 }
 
-static void print_speedup(FILE *out, const table *flash, const char *what, const char *column)
+static void add_speedup(document *doc, const table *flash, const char *what, const char *column)
 {
     size_t best = largest(flash, column);
     if (best == NO_ROW)
         return;
-    fprintf(out, "; %s up to %sx as fast as unfused (", what, number(table_real(flash, best, column)));
-    print_where(out, flash, best);
-    fprintf(out, ")");
+    doc_more(doc, "; %s up to %sx as fast as unfused (", what, number(table_real(flash, best, column)));
+    add_where(doc, flash, best);
+    doc_more(doc, ")");
 }
 
 /* The shortest sequence at which a variant had no memory. */
-static void print_out_of_memory(FILE *out, const table *of_dtype, const char *variant)
+static void add_out_of_memory(document *doc, const table *of_dtype, const char *variant)
 {
     table *oom = table_where(of_dtype, "variant", variant, "status", "oom", NULL);
     values lengths = table_values(oom, "seq");
     if (lengths.n)
-        fprintf(out, "; %s is out of memory at S %s", variant, lengths.v[0]);
+        doc_more(doc, "; %s is out of memory at S %s", variant, lengths.v[0]);
     values_free(&lengths);
     table_free(oom);
 }
 
-static void print_errors(FILE *out, const table *flash)
+static void add_errors(document *doc, const table *flash)
 {
     static const char *const gradients[] = {"err_dq", "err_dk", "err_dv"};
     size_t forward = largest(flash, "err_fwd"), ratio = largest(flash, "err_ratio");
@@ -55,13 +55,13 @@ static void print_errors(FILE *out, const table *flash)
     for (size_t i = 0; i < 3; i++)
         backward = fmax(backward, table_real(flash, largest(flash, gradients[i]), gradients[i]));
     if (forward != NO_ROW)
-        fprintf(out, "; relative L2 error against fp64 at most %.1e forward, %.1e backward",
-                table_real(flash, forward, "err_fwd"), backward);
+        doc_more(doc, "; relative L2 error against fp64 at most %.1e forward, %.1e backward",
+                 table_real(flash, forward, "err_fwd"), backward);
     if (ratio != NO_ROW)
-        fprintf(out, ", forward at most %s times that of unfused", number(table_real(flash, ratio, "err_ratio")));
+        doc_more(doc, ", forward at most %s times that of unfused", number(table_real(flash, ratio, "err_ratio")));
 }
 
-void flash_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_flash.csv");
     if (!all)
@@ -73,14 +73,14 @@ void flash_findings(FILE *out, const char *dir)
         table *of = table_where(t, "dtype", dtypes.v[i], NULL);
         table *flash = table_where(of, "variant", "flash", "status", "ok", NULL);
         if (flash->n) {
-            fprintf(out, "- **FlashAttention, %s** (%s): ", dtypes.v[i], shape);
-            print_rate(out, flash, "forward", "fwd_tflops", "fwd_ceiling_pct");
-            print_rate(out, flash, ", backward", "bwd_tflops", "bwd_ceiling_pct");
-            print_speedup(out, flash, "forward", "speedup_fwd");
-            print_speedup(out, flash, "backward", "speedup_bwd");
-            print_out_of_memory(out, of, "unfused");
-            print_errors(out, flash);
-            fprintf(out, ".\n");
+            doc_bullet(doc, "%s (%s): ", strong("FlashAttention, %s", dtypes.v[i]), shape);
+            add_rate(doc, flash, "forward", "fwd_tflops", "fwd_ceiling_pct");
+            add_rate(doc, flash, ", backward", "bwd_tflops", "bwd_ceiling_pct");
+            add_speedup(doc, flash, "forward", "speedup_fwd");
+            add_speedup(doc, flash, "backward", "speedup_bwd");
+            add_out_of_memory(doc, of, "unfused");
+            add_errors(doc, flash);
+            doc_more(doc, ".");
         }
         table_free(flash);
         table_free(of);
@@ -97,12 +97,12 @@ typedef struct shown {
     double scale;
 } shown;
 
-static void print_shown(FILE *out, const table *t, const char *seq, const char *dim, const void *context)
+static void add_shown(document *doc, const table *t, const char *seq, const char *dim, const void *context)
 {
     const shown *s = context;
     for (const shown *each = s; each->column; each++) {
         size_t row = table_find(t, "seq", seq, "head_dim", dim, "variant", each->variant, NULL);
-        fprintf(out, "%s%s", each == s ? "" : " / ", cell_number(t, row, each->column, each->scale));
+        doc_more(doc, "%s%s", each == s ? "" : " / ", cell_number(t, row, each->column, each->scale));
     }
 }
 
@@ -111,11 +111,11 @@ typedef struct grid_spec {
     shown cells[5];
 } grid_spec;
 
-static void print_grids(FILE *out, const table *t, const grid_spec *specs, size_t n)
+static void add_grids(document *doc, const table *t, const grid_spec *specs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        fprintf(out, "%s\n\n", specs[i].title);
-        sequence_by_head_dim(out, t, print_shown, specs[i].cells);
+        doc_paragraph(doc, "%s", specs[i].title);
+        sequence_by_head_dim(doc, t, add_shown, specs[i].cells);
     }
 }
 
@@ -139,54 +139,66 @@ static const grid_spec
 };
 
 /* Shapes beside the main grid, and variants that the grids do not show. */
-static void print_other_rows(FILE *out, const table *main_slice, const table *rest)
+static void add_other_rows(document *doc, const table *main_slice, const table *rest)
 {
     values variants = table_values(main_slice, "variant");
     for (size_t i = 0; i < variants.n; i++) {
         if (strcmp(variants.v[i], "unfused") == 0 || strcmp(variants.v[i], "flash") == 0)
             continue;
         table *t = table_where(main_slice, "variant", variants.v[i], NULL);
-        fprintf(out, "<details><summary>%s: %zu rows</summary>\n\n", variants.v[i], t->n);
-        attention_rows(out, t);
-        fprintf(out, "</details>\n\n");
+        doc_fold(doc, "%s: %zu rows", variants.v[i], t->n);
+        attention_rows(doc, t);
+        doc_fold_end(doc);
         table_free(t);
     }
     values_free(&variants);
     if (rest->n) {
         char *shape = table_shape(rest, NULL);
-        fprintf(out, "### Other shapes\n\n%s%s", *shape ? shape : "", *shape ? "\n\n" : "");
-        attention_rows(out, rest);
+        doc_heading(doc, 3, "Other shapes");
+        if (*shape)
+            doc_paragraph(doc, "%s", shape);
+        attention_rows(doc, rest);
         free(shape);
     }
 }
 
-void flash_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_flash.csv");
     if (!all)
         return;
     table *rest, *t = table_main_slice(all, axes, &rest);
     char *shape = table_shape(t, axes);
-    fprintf(out,
-            "## bench_flash: FlashAttention against unfused attention\n\n"
-            "%s. Rows are S, columns D; times are medians.\n\n",
-            shape);
-    figures(out, dir, "flash_");
+    doc_heading(doc, 2, "bench_flash: FlashAttention against unfused attention");
+    doc_paragraph(doc, "%s. Rows are S, columns D; times are medians.", shape);
+    figures(doc, dir, "flash_");
     values dtypes = table_values(t, "dtype");
     for (size_t i = 0; i < dtypes.n; i++) {
         table *of = table_where(t, "dtype", dtypes.v[i], NULL);
-        fprintf(out, "### %s\n\n", dtypes.v[i]);
-        print_grids(out, of, flash_grids, sizeof flash_grids / sizeof *flash_grids);
-        fprintf(out, "<details><summary>%s: forward+backward, share of the ceiling, memory, errors</summary>\n\n",
-                dtypes.v[i]);
-        print_grids(out, of, flash_more_grids, sizeof flash_more_grids / sizeof *flash_more_grids);
-        fprintf(out, "</details>\n\n");
+        doc_heading(doc, 3, "%s", dtypes.v[i]);
+        add_grids(doc, of, flash_grids, sizeof flash_grids / sizeof *flash_grids);
+        doc_fold(doc, "%s: forward+backward, share of the ceiling, memory, errors", dtypes.v[i]);
+        add_grids(doc, of, flash_more_grids, sizeof flash_more_grids / sizeof *flash_more_grids);
+        doc_fold_end(doc);
         table_free(of);
     }
-    print_other_rows(out, t, rest);
+    add_other_rows(doc, t, rest);
     values_free(&dtypes);
     free(shape);
     table_free(rest);
     table_free(t);
     table_free(all);
 }
+
+static const readme_bench benches[] = {{.name = "bench_flash",
+                                        .order = 30,
+                                        .question = "How fast is FlashAttention?",
+                                        .columns = {{"fwd_ms", "forward", "ms"},
+                                                    {"fwd_tflops", "=", "TFLOP/s"},
+                                                    {"bwd_ms", "backward", "ms"},
+                                                    {"bwd_tflops", "=", "TFLOP/s"},
+                                                    {"peak_bytes", "peak", "bytes"}},
+                                        .only = {{"deterministic", "0"}, {"dtype", "bf16"}}},
+                                       {.name = NULL}};
+
+const report_section section_flash = {.order = 40, .findings = findings, .write = write_section, .benches = benches};

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/error.h"
-#include "common/report/sections/model_peers.h"
-#include "common/report/sections.h"
+#include "common/report/model_peers.h"
+#include "common/report/section.h"
 
 static const char *const axes[] = {"seq", "precision", "mode", NULL};
 
@@ -40,22 +39,22 @@ enum { SHOWN = sizeof shown / sizeof *shown };
 /* ---- in short ---- */
 
 /* "51.6 GiB (parameters 25 %, moments 49 %, ...)": every kind with a hundredth of it or more. */
-static void print_peak(FILE *out, const table *t, size_t row)
+static void add_peak(document *doc, const table *t, size_t row)
 {
     const double peak = table_real(t, row, "peak_bytes");
     const char *separator = " (";
-    fprintf(out, "%s", number_unit(peak, "bytes"));
+    doc_more(doc, "%s", number_unit(peak, "bytes"));
     for (size_t i = 0; i < SHOWN; i++) {
         const double share = 100 * sum_of(t, row, shown[i].columns) / peak;
         if (share < 1)
             continue;
-        fprintf(out, "%s%s %.0f %%", separator, shown[i].what, share);
+        doc_more(doc, "%s%s %.0f %%", separator, shown[i].what, share);
         separator = ", ";
     }
-    fprintf(out, ")");
+    doc_more(doc, ")");
 }
 
-static void finding(FILE *out, const table *of, const char *precision)
+static void finding(document *doc, const table *of, const char *precision)
 {
     table *step = table_where(of, "mode", "train-step", "status", "ok", NULL);
     const size_t row = largest(step, "seq");
@@ -65,21 +64,22 @@ static void finding(FILE *out, const table *of, const char *precision)
     }
     const char *seq = table_text(step, row, "seq");
     const size_t forward = table_find(of, "mode", "forward", "status", "ok", "seq", seq, NULL);
-    fprintf(out, "- **Memory of a step, %s, %s** at S %s, batch %s: at the peak ", table_text(step, row, "size"),
-            precision, seq, table_text(step, row, "batch"));
-    print_peak(out, step, row);
+    doc_bullet(doc, "%s at S %s, batch %s: at the peak ",
+               strong("Memory of a step, %s, %s", table_text(step, row, "size"), precision), seq,
+               table_text(step, row, "batch"));
+    add_peak(doc, step, row);
     if (forward != NO_ROW)
-        fprintf(out, "; forward alone %s", number_unit(table_real(of, forward, "peak_bytes"), "bytes"));
-    fprintf(out,
-            ". A tensor of the residual stream is %s, a block keeps %s for its backward; the largest allocation is ",
-            number_unit(table_real(step, row, "residual_bytes"), "bytes"),
-            number_unit(table_real(step, row, "saved_per_block_bytes"), "bytes"));
-    fprintf(out, "`%s`, %s. The closed form is off by %s %%.\n", table_text(step, row, "largest"),
-            number_unit(table_real(step, row, "largest_bytes"), "bytes"), number(table_real(step, row, "err_pct")));
+        doc_more(doc, "; forward alone %s", number_unit(table_real(of, forward, "peak_bytes"), "bytes"));
+    doc_more(doc,
+             ". A tensor of the residual stream is %s, a block keeps %s for its backward; the largest allocation is ",
+             number_unit(table_real(step, row, "residual_bytes"), "bytes"),
+             number_unit(table_real(step, row, "saved_per_block_bytes"), "bytes"));
+    doc_more(doc, "%s, %s. The closed form is off by %s %%.", code("%s", table_text(step, row, "largest")),
+             number_unit(table_real(step, row, "largest_bytes"), "bytes"), number(table_real(step, row, "err_pct")));
     table_free(step);
 }
 
-void memory_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_memory.csv");
     if (!all)
@@ -88,7 +88,7 @@ void memory_findings(FILE *out, const char *dir)
     values precisions = table_values(rows, "precision");
     for (size_t i = 0; i < precisions.n; i++) {
         table *of = table_where(rows, "precision", precisions.v[i], NULL);
-        finding(out, of, precisions.v[i]);
+        finding(doc, of, precisions.v[i]);
         table_free(of);
     }
     values_free(&precisions);
@@ -125,15 +125,20 @@ static bool is_published(const csv *c, size_t r, const table *t, size_t row)
     return true;
 }
 
-/* " 51.2 (answers_a), 51.4 (answers_c)" */
-static void print_published(FILE *out, const csv *c, const table *t, size_t row)
+/* "51.2 (answers_a), 51.4 (answers_c)" */
+static void published_cell(document *doc, const csv *c, const table *t, size_t row)
 {
     size_t found = 0;
     for (size_t r = 0; c && r < c->rows; r++)
         if (is_published(c, r, t, row)) {
-            fprintf(out, "%s%s (%s)", found ? ", " : " ", number(csv_real(c, r, "peak_gib")), csv_cell(c, r, "source"));
-            found++;
+            if (!found++)
+                doc_cell(doc, "%s", "");
+            else
+                doc_more(doc, ", ");
+            doc_more(doc, "%s (%s)", number(csv_real(c, r, "peak_gib")), csv_cell(c, r, "source"));
         }
+    if (!found)
+        doc_blank(doc);
 }
 
 static bool has_published(const csv *c, const table *t)
@@ -153,126 +158,117 @@ static bool has_peer(const csv *c, const table *t, const model_peer *how)
     return false;
 }
 
-static void peak_table(FILE *out, const table *t, const csv *theirs, const csv *published)
+static void peak_table(document *doc, const table *t, const csv *theirs, const csv *published)
 {
     const double unit = unit_of(t);
     const bool write_ups = has_published(published, t);
-    size_t columns = 6 + SHOWN;
-    fprintf(out, "Peak, %s\n\n| mode | S | peak | closed form | error %% | taken |", unit == GIB ? "GiB" : "MiB");
+    doc_paragraph(doc, "Peak, %s", unit == GIB ? "GiB" : "MiB");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "mode", NULL);
+    doc_columns(doc, DOC_NUMBER, "S", "peak", "closed form", "error %", "taken", NULL);
     for (size_t i = 0; i < SHOWN; i++)
-        fprintf(out, " %s |", shown[i].what);
-    fprintf(out, " driver beyond it, MiB |");
+        doc_columns(doc, DOC_NUMBER, shown[i].what, NULL);
+    doc_columns(doc, DOC_NUMBER, "driver beyond it, MiB", NULL);
     for (size_t i = 0; i < MODEL_PEERS; i++)
-        if (has_peer(theirs, t, &model_peers[i])) {
-            fprintf(out, " PyTorch %s |", model_peers[i].named);
-            columns++;
-        }
-    fprintf(out, "%s\n|---|", write_ups ? " write-ups, GiB |" : "");
-    for (size_t i = 0; i < columns; i++)
-        fprintf(out, "---:|");
-    fprintf(out, "%s\n", write_ups ? "---|" : "");
+        if (has_peer(theirs, t, &model_peers[i]))
+            doc_column(doc, DOC_NUMBER, "PyTorch %s", model_peers[i].named);
+    if (write_ups)
+        doc_columns(doc, DOC_TEXT, "write-ups, GiB", NULL);
     for (size_t r = 0; r < t->n; r++) {
-        fprintf(out, "| %s | %s | %s | %s | %s | %s |", table_text(t, r, "mode"), table_text(t, r, "seq"),
-                cell_number(t, r, "peak_bytes", unit), number(table_real(t, r, "predicted_bytes") / unit),
-                number(table_real(t, r, "err_pct")), number(table_real(t, r, "allocated_bytes") / unit));
+        doc_row(doc, table_text(t, r, "mode"), table_text(t, r, "seq"), cell_number(t, r, "peak_bytes", unit),
+                number(table_real(t, r, "predicted_bytes") / unit), number(table_real(t, r, "err_pct")),
+                number(table_real(t, r, "allocated_bytes") / unit), NULL);
         for (size_t i = 0; i < SHOWN; i++)
-            fprintf(out, " %s |", number(sum_of(t, r, shown[i].columns) / unit));
-        fprintf(out, " %s |", number(table_real(t, r, "driver_over_counted_bytes") / MIB));
+            doc_cells(doc, number(sum_of(t, r, shown[i].columns) / unit), NULL);
+        doc_cells(doc, number(table_real(t, r, "driver_over_counted_bytes") / MIB), NULL);
         for (size_t i = 0; i < MODEL_PEERS; i++)
             if (has_peer(theirs, t, &model_peers[i])) {
                 const double ratio = model_peer_memory(theirs, t, r, &model_peers[i]);
-                fprintf(out, isfinite(ratio) ? " %sx |" : " %s |", number(ratio));
+                doc_cell(doc, "%s%s", number(ratio), isfinite(ratio) ? "x" : "");
             }
-        if (write_ups) {
-            print_published(out, published, t, r);
-            fprintf(out, " |");
-        }
-        fprintf(out, "\n");
+        if (write_ups)
+            published_cell(doc, published, t, r);
     }
-    fprintf(out, "\n");
 }
 
-static void tensor_table(FILE *out, const table *t)
+static void tensor_table(document *doc, const table *t)
 {
-    fprintf(
-        out,
-        "Tensors, MiB\n\n| mode | S | residual stream | kept by a block | bytes kept of a token and block | largest "
-        "allocation | MiB | made by | times |\n|---|---:|---:|---:|---:|---|---:|---|---:|\n");
+    doc_paragraph(doc, "Tensors, MiB");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "mode", NULL);
+    doc_columns(doc, DOC_NUMBER, "S", "residual stream", "kept by a block", "bytes kept of a token and block", NULL);
+    doc_columns(doc, DOC_TEXT, "largest allocation", NULL);
+    doc_columns(doc, DOC_NUMBER, "MiB", NULL);
+    doc_columns(doc, DOC_TEXT, "made by", NULL);
+    doc_columns(doc, DOC_NUMBER, "times", NULL);
     for (size_t r = 0; r < t->n; r++) {
         const double block = table_real(t, r, "largest_block");
-        fprintf(out, "| %s | %s | %s | %s | %s | `%s` (%s) | %s |", table_text(t, r, "mode"), table_text(t, r, "seq"),
-                cell_number(t, r, "residual_bytes", MIB), cell_number(t, r, "saved_per_block_bytes", MIB),
-                cell_number(t, r, "saved_per_token_bytes", 1), table_text(t, r, "largest"),
-                table_text(t, r, "largest_kind"), cell_number(t, r, "largest_bytes", MIB));
+        doc_row(doc, table_text(t, r, "mode"), table_text(t, r, "seq"), cell_number(t, r, "residual_bytes", MIB),
+                cell_number(t, r, "saved_per_block_bytes", MIB), cell_number(t, r, "saved_per_token_bytes", 1), NULL);
+        doc_cell(doc, "%s (%s)", code("%s", table_text(t, r, "largest")), table_text(t, r, "largest_kind"));
+        doc_cells(doc, cell_number(t, r, "largest_bytes", MIB), NULL);
         if (block >= 0)
-            fprintf(out, " block %.0f first |", block);
+            doc_cell(doc, "block %.0f first", block);
         else
-            fprintf(out, " %s |", isfinite(block) ? "head or embedding" : "-");
-        fprintf(out, " %s |\n", table_text(t, r, "largest_count"));
+            doc_cell(doc, "%s", isfinite(block) ? "head or embedding" : "-");
+        doc_cells(doc, table_text(t, r, "largest_count"), NULL);
     }
-    fprintf(out, "\n");
 }
 
-static void other_rows(FILE *out, const table *t)
+static void other_rows(document *doc, const table *t)
 {
     const double unit = unit_of(t);
     const char *name = unit == GIB ? "GiB" : "MiB";
-    fprintf(out,
-            "| case | peak %s | closed form %s | error %% | of it activations %s | kept by a block MiB | peak in |\n"
-            "|---|---:|---:|---:|---:|---:|---|\n",
-            name, name, name);
+    doc_table(doc);
+    doc_column(doc, DOC_TEXT, "case");
+    doc_column(doc, DOC_NUMBER, "peak %s", name);
+    doc_column(doc, DOC_NUMBER, "closed form %s", name);
+    doc_column(doc, DOC_NUMBER, "error %%");
+    doc_column(doc, DOC_NUMBER, "of it activations %s", name);
+    doc_column(doc, DOC_NUMBER, "kept by a block MiB");
+    doc_column(doc, DOC_TEXT, "peak in");
     for (size_t r = 0; r < t->n; r++) {
         char *of = table_case(t, r);
-        fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |\n", of, cell_number(t, r, "peak_bytes", unit),
-                number(table_real(t, r, "predicted_bytes") / unit), number(table_real(t, r, "err_pct")),
-                number(table_real(t, r, "activation_bytes") / unit),
-                number(table_real(t, r, "saved_per_block_bytes") / MIB), table_text(t, r, "peak_phase"));
+        doc_row(doc, of, cell_number(t, r, "peak_bytes", unit), number(table_real(t, r, "predicted_bytes") / unit),
+                number(table_real(t, r, "err_pct")), number(table_real(t, r, "activation_bytes") / unit),
+                number(table_real(t, r, "saved_per_block_bytes") / MIB), table_text(t, r, "peak_phase"), NULL);
         free(of);
     }
-    fprintf(out, "\n");
 }
 
 /* ---- the section ---- */
 
-static csv *open_published(const char *dir)
-{
-    char *path = xasprintf("%s/../published/memory_peak.csv", dir);
-    csv *c = csv_read(path);
-    free(path);
-    return c;
-}
-
-void memory_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_memory.csv");
     if (!all)
         return;
-    csv *theirs = model_peers_open(dir), *published = open_published(dir);
+    csv *theirs = model_peers_open(dir), *published = open_published(dir, "memory_peak.csv");
     table *rest, *t = table_main_slice(all, axes, &rest), *rows = main_rows(t);
     char *shape = table_shape(t, axes);
-    fprintf(out,
-            "## bench_memory: where every byte goes\n\n"
-            "%s. Counted from the plan that a step runs by, tensor by tensor; `memory/` has the timelines. Parameters "
-            "include\nwhat makes 16-bit ones fp32, scratch the tokens and tables. `taken` is the peak and what the "
-            "planner leaves unused\nbetween tensors, `driver beyond it` what the device's driver has given out above "
-            "that when a step is set up.%s\n\n",
-            shape,
-            theirs ? " The columns of PyTorch are its peak / ours for the same\nmodel, shape and precision: above 1 "
-                     "ours is smaller."
-                   : "");
-    figures(out, dir, "memory_");
+    doc_heading(doc, 2, "bench_memory: where every byte goes");
+    doc_paragraph(
+        doc,
+        "%s. Counted from the plan that a step runs by, tensor by tensor; %s has the timelines. Parameters "
+        "include\nwhat makes 16-bit ones fp32, scratch the tokens and tables. %s is the peak and what the planner "
+        "leaves unused\nbetween tensors, %s what the device's driver has given out above that when a step is set up.%s",
+        shape, code("memory/"), code("taken"), code("driver beyond it"),
+        theirs ? " The columns of PyTorch are its peak / ours for the same\nmodel, shape and precision: above 1 "
+                 "ours is smaller."
+               : "");
+    figures(doc, dir, "memory_");
     values precisions = table_values(rows, "precision");
     for (size_t i = 0; i < precisions.n; i++) {
         table *of = table_where(rows, "precision", precisions.v[i], NULL);
-        fprintf(out, "### %s\n\n", precisions.v[i]);
-        peak_table(out, of, theirs, published);
-        tensor_table(out, of);
+        doc_heading(doc, 3, "%s", precisions.v[i]);
+        peak_table(doc, of, theirs, published);
+        tensor_table(doc, of);
         table_free(of);
     }
     if (rest->n) {
-        fprintf(out, "<details><summary>Other cases: %zu rows</summary>\n\n", rest->n);
-        other_rows(out, rest);
-        fprintf(out, "</details>\n\n");
+        doc_fold(doc, "Other cases: %zu rows", rest->n);
+        other_rows(doc, rest);
+        doc_fold_end(doc);
     }
     values_free(&precisions);
     free(shape);
@@ -283,3 +279,14 @@ void memory_section(FILE *out, const char *dir)
     csv_free(theirs);
     table_free(all);
 }
+
+static const readme_bench benches[] = {{.name = "bench_memory",
+                                        .order = 60,
+                                        .question = "Where does every byte of a step go?",
+                                        .columns = {{"peak_bytes", "peak", "bytes"},
+                                                    {"activation_bytes", "of it activations", "bytes"},
+                                                    {"largest_bytes", "largest allocation", "bytes"}},
+                                        .only = {{"mode", "train-step"}}},
+                                       {.name = NULL}};
+
+const report_section section_memory = {.order = 80, .findings = findings, .write = write_section, .benches = benches};

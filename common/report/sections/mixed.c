@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
 static table *rows_of(const table *all, const char *variant)
 {
@@ -28,33 +28,23 @@ static values in_order(const table *t, const char *column, const char *const *or
 
 static const char *const dtype_order[] = {"fp32", "fp16", "bf16", NULL};
 
-/* A row of hyphens under `columns` columns, the first `left` of them aligned left. */
-static void rule(FILE *out, size_t left, size_t columns)
-{
-    fprintf(out, "|");
-    for (size_t i = 0; i < columns; i++)
-        fprintf(out, i < left ? "---|" : "---:|");
-    fprintf(out, "\n");
-}
-
 /* ---- sums ---- */
 
-static void sum_cell(FILE *out, const table *t, const char *pair, const char *sum)
+static void sum_cell(document *doc, const table *t, const char *pair, const char *sum)
 {
     size_t r = table_find(t, "pair", pair, "sum", sum, NULL);
     const char *status = table_text(t, r, "status");
     if (*status && strcmp(status, "ok") != 0) {
-        fprintf(out, " %s |", status);
+        doc_cell(doc, "%s", status);
         return;
     }
     double stalls = table_real(t, r, "stalls_after");
-    fprintf(out, " %s", r == NO_ROW ? "-" : table_text(t, r, "value"));
+    doc_cell(doc, "%s", r == NO_ROW ? "-" : table_text(t, r, "value"));
     if (isfinite(stalls))
-        fprintf(out, ", stands still after %.0f", stalls);
-    fprintf(out, " |");
+        doc_more(doc, ", stands still after %.0f", stalls);
 }
 
-static void sums_section(FILE *out, const table *t)
+static void add_sums(document *doc, const table *t)
 {
     static const char *const order[] = {"fp32+fp32",      "fp16+fp16",  "fp32+fp16",
                                         "fp32+fp16-cast", "bf16+bf16",  "fp32+bf16",
@@ -62,29 +52,27 @@ static void sums_section(FILE *out, const table *t)
     if (!t->n)
         return;
     values sums = table_values(t, "sum"), pairs = in_order(t, "pair", order);
-    fprintf(out, "### Sums of the same number\n\n"
-                 "The dtype of the sum decides. An fp32 sum of 16-bit numbers is off by what each number lost when it\n"
-                 "was stored; a 16-bit sum loses at every addition, and stands still once the number is under half a\n"
-                 "step of it. Carrying what was lost along (Kahan) mends that, for four operations instead of one.\n\n"
-                 "| sum + addend |");
+    doc_heading(doc, 3, "Sums of the same number");
+    doc_paragraph(
+        doc, "The dtype of the sum decides. An fp32 sum of 16-bit numbers is off by what each number lost when it\n"
+             "was stored; a 16-bit sum loses at every addition, and stands still once the number is under half a\n"
+             "step of it. Carrying what was lost along (Kahan) mends that, for four operations instead of one.");
+    doc_table(doc);
+    doc_column(doc, DOC_TEXT, "sum + addend");
     for (size_t i = 0; i < sums.n; i++)
-        fprintf(out, " %s |", sums.v[i]);
-    fprintf(out, "\n");
-    rule(out, 1, 1 + sums.n);
+        doc_column(doc, DOC_NUMBER, "%s", sums.v[i]);
     for (size_t p = 0; p < pairs.n; p++) {
-        fprintf(out, "| %s |", pairs.v[p]);
+        doc_row(doc, pairs.v[p], NULL);
         for (size_t i = 0; i < sums.n; i++)
-            sum_cell(out, t, pairs.v[p], sums.v[i]);
-        fprintf(out, "\n");
+            sum_cell(doc, t, pairs.v[p], sums.v[i]);
     }
-    fprintf(out, "\n");
     values_free(&sums);
     values_free(&pairs);
 }
 
 /* ---- autocast ---- */
 
-static void autocast_section(FILE *out, const table *t)
+static void add_autocast(document *doc, const table *t)
 {
     static const char *const order[] = {
         "fc1.weight",      "ln.weight",      "ln.bias",      "fc2.weight",      "fc1", "relu", "ln", "logits", "loss",
@@ -92,25 +80,24 @@ static void autocast_section(FILE *out, const table *t)
     if (!t->n)
         return;
     values dtypes = in_order(t, "dtype", dtype_order), tensors = in_order(t, "tensor", order);
-    fprintf(out, "### Dtypes under autocast\n\n"
-                 "Linear layers run in the 16-bit dtype, where tensor cores are, and ReLU in the dtype it is given.\n"
-                 "LayerNorm and the loss stay in fp32, because they subtract, square, sum and exponentiate: the table\n"
-                 "below this one says what that costs in 16 bits. Parameters stay in fp32, and so do their gradients,\n"
-                 "or small updates would be lost. Each cell: dtype, relative error against double.\n\n| tensor |");
+    doc_heading(doc, 3, "Dtypes under autocast");
+    doc_paragraph(
+        doc, "Linear layers run in the 16-bit dtype, where tensor cores are, and ReLU in the dtype it is given.\n"
+             "LayerNorm and the loss stay in fp32, because they subtract, square, sum and exponentiate: the table\n"
+             "below this one says what that costs in 16 bits. Parameters stay in fp32, and so do their gradients,\n"
+             "or small updates would be lost. Each cell: dtype, relative error against double.");
+    doc_table(doc);
+    doc_column(doc, DOC_TEXT, "tensor");
     for (size_t d = 0; d < dtypes.n; d++)
-        fprintf(out, " %s |", dtypes.v[d]);
-    fprintf(out, "\n");
-    rule(out, 1, 1 + dtypes.n);
+        doc_column(doc, DOC_NUMBER, "%s", dtypes.v[d]);
     for (size_t i = 0; i < tensors.n; i++) {
-        fprintf(out, "| %s |", tensors.v[i]);
+        doc_row(doc, tensors.v[i], NULL);
         for (size_t d = 0; d < dtypes.n; d++) {
             size_t r = table_find(t, "tensor", tensors.v[i], "dtype", dtypes.v[d], NULL);
-            fprintf(out, " %s, %s |", r == NO_ROW ? "-" : table_text(t, r, "tensor_dtype"),
-                    cell_number(t, r, "err_rel", 1));
+            doc_cell(doc, "%s, %s", r == NO_ROW ? "-" : table_text(t, r, "tensor_dtype"),
+                     cell_number(t, r, "err_rel", 1));
         }
-        fprintf(out, "\n");
     }
-    fprintf(out, "\n");
     values_free(&dtypes);
     values_free(&tensors);
 }
@@ -127,69 +114,68 @@ static const char *nearest_one(const values *list)
     return best;
 }
 
-static void norm_cell(FILE *out, const table *t, const char *width, const char *magnitude)
+static void norm_cell(document *doc, const table *t, const char *width, const char *magnitude)
 {
     size_t r = table_find(t, "width", width, "magnitude", magnitude, NULL);
     double rows = table_real(t, r, "rows_overflowed");
-    fprintf(out, " %s", cell_number(t, r, "err_rel", 1));
+    doc_cell(doc, "%s", cell_number(t, r, "err_rel", 1));
     if (rows > 0)
-        fprintf(out, ", %.0f rows overflow", rows);
-    fprintf(out, " |");
+        doc_more(doc, ", %.0f rows overflow", rows);
 }
 
 /* Every width at one magnitude, then the other magnitudes at the largest width. */
-static void norm_table(FILE *out, const table *t)
+static void norm_table(document *doc, const table *t)
 {
     values widths = table_values(t, "width"), magnitudes = table_values(t, "magnitude");
     values dtypes = in_order(t, "dtype", dtype_order), statistics = table_values(t, "statistics");
     const char *one = nearest_one(&magnitudes), *widest = widths.v[widths.n - 1];
-    fprintf(out, "| x | statistics |");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "x", "statistics", NULL);
     for (size_t i = 0; i < widths.n; i++)
-        fprintf(out, " width %s, magnitude %s |", widths.v[i], one);
+        doc_column(doc, DOC_NUMBER, "width %s, magnitude %s", widths.v[i], one);
     for (size_t i = 0; i < magnitudes.n; i++)
         if (magnitudes.v[i] != one)
-            fprintf(out, " width %s, magnitude %s |", widest, magnitudes.v[i]);
-    fprintf(out, " eps %s as stored; smallest power of ten |\n", table_text(t, 0, "eps"));
-    rule(out, 2, 2 + widths.n + magnitudes.n);
+            doc_column(doc, DOC_NUMBER, "width %s, magnitude %s", widest, magnitudes.v[i]);
+    doc_column(doc, DOC_NUMBER, "eps %s as stored; smallest power of ten", table_text(t, 0, "eps"));
     for (size_t d = 0; d < dtypes.n; d++)
         for (size_t s = 0; s < statistics.n; s++) {
             table *of = table_where(t, "dtype", dtypes.v[d], "statistics", statistics.v[s], NULL);
-            fprintf(out, "| %s | %s |", dtypes.v[d], statistics.v[s]);
+            doc_row(doc, dtypes.v[d], statistics.v[s], NULL);
             for (size_t i = 0; i < widths.n; i++)
-                norm_cell(out, of, widths.v[i], one);
+                norm_cell(doc, of, widths.v[i], one);
             for (size_t i = 0; i < magnitudes.n; i++)
                 if (magnitudes.v[i] != one)
-                    norm_cell(out, of, widest, magnitudes.v[i]);
-            fprintf(out, " %.5g; %.0e |\n", table_real(of, of->n ? 0 : NO_ROW, "eps_stored"),
-                    table_real(of, of->n ? 0 : NO_ROW, "eps_smallest"));
+                    norm_cell(doc, of, widest, magnitudes.v[i]);
+            doc_cell(doc, "%.5g; %.0e", table_real(of, of->n ? 0 : NO_ROW, "eps_stored"),
+                     table_real(of, of->n ? 0 : NO_ROW, "eps_smallest"));
             table_free(of);
         }
-    fprintf(out, "\n");
     values_free(&widths);
     values_free(&magnitudes);
     values_free(&dtypes);
     values_free(&statistics);
 }
 
-static void norms_section(FILE *out, const table *all, const char *dir)
+static void add_norms(document *doc, const table *all, const char *dir)
 {
     static const char *const axes[] = {"norm", "dtype", "statistics", "width", "magnitude", NULL};
     if (!all->n)
         return;
     table *t = table_main_slice(all, axes, NULL);
     values norms = table_values(t, "norm");
-    fprintf(out,
-            "### Norms with statistics in 16 bits\n\n"
-            "Relative error of y against double. `own`: squares, their mean and the root are stored in the dtype\n"
-            "of x; `own-sums`: they are also summed in it. In fp16 the square of 256 overflows, and the whole row is\n"
-            "lost; an eps of 1e-5 is a subnormal number there, and one of 1e-8 is zero. bf16 has the range of fp32,\n"
-            "which mends both, but fewer digits than fp16: a sum of squares stands still after some hundreds of\n"
-            "them. So statistics belong in fp32 under bf16, too.\n\n");
-    figures(out, dir, "mixed_norm");
+    doc_heading(doc, 3, "Norms with statistics in 16 bits");
+    doc_paragraph(doc,
+                  "Relative error of y against double. %s: squares, their mean and the root are stored in the "
+                  "dtype\nof x; %s: they are also summed in it. In fp16 the square of 256 overflows, and the whole row "
+                  "is\nlost; an eps of 1e-5 is a subnormal number there, and one of 1e-8 is zero. bf16 has the range "
+                  "of fp32,\nwhich mends both, but fewer digits than fp16: a sum of squares stands still after some "
+                  "hundreds of\nthem. So statistics belong in fp32 under bf16, too.",
+                  code("own"), code("own-sums"));
+    figures(doc, dir, "mixed_norm");
     for (size_t i = 0; i < norms.n; i++) {
         table *of = table_where(t, "norm", norms.v[i], NULL);
-        fprintf(out, "%s\n\n", strcmp(norms.v[i], "rms") == 0 ? "RMSNorm" : "LayerNorm");
-        norm_table(out, of);
+        doc_paragraph(doc, "%s", strcmp(norms.v[i], "rms") == 0 ? "RMSNorm" : "LayerNorm");
+        norm_table(doc, of);
         table_free(of);
     }
     values_free(&norms);
@@ -200,53 +186,52 @@ static void norms_section(FILE *out, const table *all, const char *dir)
 
 static const char *const timing_axes[] = {"size", "seq", "precision", NULL};
 
-static void timing_table(FILE *out, const table *t)
+static void timing_table(document *doc, const table *t)
 {
     static const char *const size_order[] = {"tiny", "small", "medium", "large", "xl", "2.7b", NULL};
     static const char *const order[] = {"fp32", "tf32", "bf16", "bf16-pure", "fp16", NULL};
     values sizes = in_order(t, "size", size_order), lengths = table_values(t, "seq");
     values precisions = in_order(t, "precision", order);
-    fprintf(out, "| size | S |");
+    doc_table(doc);
+    doc_column(doc, DOC_TEXT, "size");
+    doc_column(doc, DOC_NUMBER, "S");
     for (size_t p = 0; p < precisions.n; p++)
-        fprintf(out, " %s |", precisions.v[p]);
-    fprintf(out, "\n");
-    rule(out, 1, 2 + precisions.n);
+        doc_column(doc, DOC_NUMBER, "%s", precisions.v[p]);
     for (size_t z = 0; z < sizes.n; z++)
         for (size_t s = 0; s < lengths.n; s++) {
-            fprintf(out, "| %s | %s |", sizes.v[z], lengths.v[s]);
+            doc_row(doc, sizes.v[z], lengths.v[s], NULL);
             for (size_t p = 0; p < precisions.n; p++) {
                 size_t r = table_find(t, "size", sizes.v[z], "seq", lengths.v[s], "precision", precisions.v[p], NULL);
-                fprintf(out, " %s ms: %s / %s / %s |", cell_number(t, r, "step_ms", 1),
-                        cell_number(t, r, "speedup_fwd", 1), cell_number(t, r, "speedup_bwd", 1),
-                        cell_number(t, r, "speedup_step", 1));
+                doc_cell(doc, "%s ms: %s / %s / %s", cell_number(t, r, "step_ms", 1),
+                         cell_number(t, r, "speedup_fwd", 1), cell_number(t, r, "speedup_bwd", 1),
+                         cell_number(t, r, "speedup_step", 1));
             }
-            fprintf(out, "\n");
         }
-    fprintf(out, "\n");
     values_free(&sizes);
     values_free(&lengths);
     values_free(&precisions);
 }
 
-static void timing_section(FILE *out, const table *all, const char *dir)
+static void add_timing(document *doc, const table *all, const char *dir)
 {
     if (!all->n)
         return;
     table *t = table_main_slice(all, timing_axes, NULL);
-    fprintf(out,
-            "### Speed-up over fp32\n\n"
-            "Each cell: time of a step, then how many times faster than fp32 without tensor cores forward, backward\n"
-            "and the whole step are. On a GPU what is bound by products gains most, so large models do; norms and\n"
-            "AdamW move bytes, and gain what these shrink by. Batch %s, %s attention.\n\n",
-            table_text(t, 0, "batch"), table_text(t, 0, "attention"));
-    figures(out, dir, "mixed_speedup");
-    timing_table(out, t);
+    doc_heading(doc, 3, "Speed-up over fp32");
+    doc_paragraph(
+        doc,
+        "Each cell: time of a step, then how many times faster than fp32 without tensor cores forward, backward\n"
+        "and the whole step are. On a GPU what is bound by products gains most, so large models do; norms and\n"
+        "AdamW move bytes, and gain what these shrink by. Batch %s, %s attention.",
+        table_text(t, 0, "batch"), table_text(t, 0, "attention"));
+    figures(doc, dir, "mixed_speedup");
+    timing_table(doc, t);
     table_free(t);
 }
 
 /* ---- the bench ---- */
 
-void mixed_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_mixed_precision.csv");
     if (!all)
@@ -255,33 +240,42 @@ void mixed_findings(FILE *out, const char *dir)
     table *bf16 = table_where(t, "precision", "bf16", "status", "ok", NULL);
     size_t best = largest(bf16, "speedup_step");
     if (best != NO_ROW)
-        fprintf(out,
-                "- **Mixed precision**: a bf16 step is up to %s times as fast as fp32 (%s, S %s; forward %s times, "
-                "backward %s times).\n",
-                number(table_real(bf16, best, "speedup_step")), table_text(bf16, best, "size"),
-                table_text(bf16, best, "seq"), number(table_real(bf16, best, "speedup_fwd")),
-                number(table_real(bf16, best, "speedup_bwd")));
+        doc_bullet(doc,
+                   "%s: a bf16 step is up to %s times as fast as fp32 (%s, S %s; forward %s times, backward %s times).",
+                   strong("Mixed precision"), number(table_real(bf16, best, "speedup_step")),
+                   table_text(bf16, best, "size"), table_text(bf16, best, "seq"),
+                   number(table_real(bf16, best, "speedup_fwd")), number(table_real(bf16, best, "speedup_bwd")));
     table_free(bf16);
     table_free(t);
     table_free(timing);
     table_free(all);
 }
 
-void mixed_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_mixed_precision.csv");
     if (!all)
         return;
     table *sums = rows_of(all, "accumulation"), *autocast = rows_of(all, "autocast");
     table *norms = rows_of(all, "norm"), *timing = rows_of(all, "timing");
-    fprintf(out, "## bench_mixed_precision: what low precision costs and gives\n\n");
-    sums_section(out, sums);
-    autocast_section(out, autocast);
-    norms_section(out, norms, dir);
-    timing_section(out, timing, dir);
+    doc_heading(doc, 2, "bench_mixed_precision: what low precision costs and gives");
+    add_sums(doc, sums);
+    add_autocast(doc, autocast);
+    add_norms(doc, norms, dir);
+    add_timing(doc, timing, dir);
     table_free(sums);
     table_free(autocast);
     table_free(norms);
     table_free(timing);
     table_free(all);
 }
+
+static const readme_bench benches[] = {{.name = "bench_mixed_precision",
+                                        .order = 50,
+                                        .question = "What does low precision cost and give?",
+                                        .columns = {{"step_ms", "step", "ms"},
+                                                    {"speedup_fwd", "forward", "times as fast as fp32"},
+                                                    {"speedup_bwd", "backward", "times"}}},
+                                       {.name = NULL}};
+
+const report_section section_mixed = {.order = 70, .findings = findings, .write = write_section, .benches = benches};

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
 /* What does the same work as an implementation of the other side. */
 static const char *our_variant(const char *impl)
@@ -66,83 +66,94 @@ static summary summarize(const table *ours, const table *theirs, const char *col
     return s;
 }
 
-static void print_summary_row(FILE *out, const table *ours, const table *theirs, const char *impl, const char *dtype)
+static void summary_row(document *doc, const table *ours, const table *theirs, const char *impl, const char *dtype)
 {
     const bool best = !impl;
     table *of =
         best ? table_where(theirs, "dtype", dtype, NULL) : table_where(theirs, "dtype", dtype, "impl", impl, NULL);
     const summary forward = summarize(ours, of, "fwd_ms", best), backward = summarize(ours, of, "bwd_ms", best);
-    if (forward.n)
-        fprintf(out, "| %s | %s | %s | %zu | %sx, %sx | %sx, %sx |\n", best ? "the fastest of sdpa" : impl, dtype,
-                best ? "flash" : our_variant(impl), forward.n, number(forward.geometric_mean), number(forward.least),
-                number(backward.geometric_mean), number(backward.least));
+    if (forward.n) {
+        doc_row(doc, best ? "the fastest of sdpa" : impl, dtype, best ? "flash" : our_variant(impl), NULL);
+        doc_cell(doc, "%zu", forward.n);
+        doc_cell(doc, "%sx, %sx", number(forward.geometric_mean), number(forward.least));
+        doc_cell(doc, "%sx, %sx", number(backward.geometric_mean), number(backward.least));
+    }
     table_free(of);
 }
 
-static void print_summary(FILE *out, const table *ours, const table *theirs)
+static void summary_table(document *doc, const table *ours, const table *theirs)
 {
-    fprintf(out, "| PyTorch | dtype | ours | shapes | forward: mean, least | backward: mean, least |\n"
-                 "|---|---|---|---:|---:|---:|\n");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "PyTorch", "dtype", "ours", NULL);
+    doc_columns(doc, DOC_NUMBER, "shapes", "forward: mean, least", "backward: mean, least", NULL);
     values impls = table_values(theirs, "impl"), dtypes = table_values(theirs, "dtype");
     for (size_t d = 0; d < dtypes.n; d++) {
         for (size_t i = 0; i < impls.n; i++)
-            print_summary_row(out, ours, theirs, impls.v[i], dtypes.v[d]);
-        print_summary_row(out, ours, theirs, NULL, dtypes.v[d]);
+            summary_row(doc, ours, theirs, impls.v[i], dtypes.v[d]);
+        summary_row(doc, ours, theirs, NULL, dtypes.v[d]);
     }
-    fprintf(out, "\n");
     values_free(&impls);
     values_free(&dtypes);
 }
 
-static void print_comparison(FILE *out, const table *ours, const table *theirs)
+static void comparison_table(document *doc, const table *ours, const table *theirs)
 {
-    fprintf(out, "| dtype | B | H | S | D | PyTorch | forward ms: theirs, ours | ratio | backward ms: theirs, ours | "
-                 "ratio |\n|---|---:|---:|---:|---:|---|---:|---:|---:|---:|\n");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "dtype", NULL);
+    doc_columns(doc, DOC_NUMBER, "B", "H", "S", "D", NULL);
+    doc_columns(doc, DOC_TEXT, "PyTorch", NULL);
+    doc_columns(doc, DOC_NUMBER, "forward ms: theirs, ours", "ratio", "backward ms: theirs, ours", "ratio", NULL);
     for (size_t r = 0; r < theirs->n; r++) {
         const char *impl = table_text(theirs, r, "impl");
         size_t mine = our_row(ours, theirs, r, our_variant(impl));
         if (mine == NO_ROW)
             continue;
-        fprintf(out, "| %s | %s | %s | %s | %s | %s | %s, %s | %sx | %s, %s | %sx |\n", table_text(theirs, r, "dtype"),
-                table_text(theirs, r, "batch"), table_text(theirs, r, "heads"), table_text(theirs, r, "seq"),
-                table_text(theirs, r, "head_dim"), impl, number(table_real(theirs, r, "fwd_ms")),
-                number(table_real(ours, mine, "fwd_ms")), number(ratio_of(ours, theirs, r, "fwd_ms")),
-                number(table_real(theirs, r, "bwd_ms")), number(table_real(ours, mine, "bwd_ms")),
-                number(ratio_of(ours, theirs, r, "bwd_ms")));
+        doc_row(doc, table_text(theirs, r, "dtype"), table_text(theirs, r, "batch"), table_text(theirs, r, "heads"),
+                table_text(theirs, r, "seq"), table_text(theirs, r, "head_dim"), impl, NULL);
+        static const char *const columns[] = {"fwd_ms", "bwd_ms"};
+        for (size_t i = 0; i < 2; i++) {
+            doc_cell(doc, "%s, %s", number(table_real(theirs, r, columns[i])),
+                     number(table_real(ours, mine, columns[i])));
+            doc_cell(doc, "%sx", number(ratio_of(ours, theirs, r, columns[i])));
+        }
     }
-    fprintf(out, "\n");
 }
 
-static void print_part(FILE *out, const table *ours, const table *theirs)
+static void add_part(document *doc, const table *ours, const table *theirs)
 {
-    print_summary(out, ours, theirs);
-    fprintf(out, "<details><summary>every shape</summary>\n\n");
-    print_comparison(out, ours, theirs);
-    fprintf(out, "</details>\n\n");
+    summary_table(doc, ours, theirs);
+    doc_fold(doc, "every shape");
+    comparison_table(doc, ours, theirs);
+    doc_fold_end(doc);
 }
 
-void pytorch_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *theirs = open_result(dir, "pytorch_flash.csv"), *ours = open_result(dir, "bench_flash.csv");
     /* made by bench_flash --timer event --csv, for short calls are replayed from a graph otherwise */
     table *calls = open_result(dir, "bench_flash_calls.csv");
     if (theirs && ours) {
-        fprintf(out, "## Next to PyTorch on this machine\n\n"
-                     "Causal attention, the same shapes, the newest row of either side. Ratio: PyTorch's time / ours, so "
-                     "above 1 ours is\nfaster; mean is the geometric mean over the shapes. Its `eager` stands "
-                     "beside our unfused, `compile` beside fused,\nthe rest beside flash.\n\n");
+        doc_heading(doc, 2, "Next to PyTorch on this machine");
+        doc_paragraph(doc,
+                      "Causal attention, the same shapes, the newest row of either side. Ratio: PyTorch's time / ours, "
+                      "so above 1 ours is\nfaster; mean is the geometric mean over the shapes. Its %s stands beside "
+                      "our unfused, %s beside fused,\nthe rest beside flash.",
+                      code("eager"), code("compile"));
         values benches = table_values(theirs, "bench");
         for (size_t b = 0; b < benches.n; b++) {
             table *of = table_where(theirs, "bench", benches.v[b], NULL);
-            if (strcmp(benches.v[b], "flash_graph") == 0)
-                fprintf(out, "### GPU time\n\nBoth replayed from CUDA graphs where a call is short: no launch is in "
-                             "it.\n\n");
-            else
-                fprintf(out,
-                        "### Time of a call\n\nPyTorch by CUDA events around a call: on short sequences its "
-                        "launches are in it. Ours %s.\n\n",
-                        calls ? "likewise (`--timer event`)" : "is without them where a call takes less than 50 us");
-            print_part(out, calls && strcmp(benches.v[b], "flash_graph") != 0 ? calls : ours, of);
+            if (strcmp(benches.v[b], "flash_graph") == 0) {
+                doc_heading(doc, 3, "GPU time");
+                doc_paragraph(doc, "Both replayed from CUDA graphs where a call is short: no launch is in it.");
+            } else {
+                doc_heading(doc, 3, "Time of a call");
+                doc_paragraph(doc, "PyTorch by CUDA events around a call: on short sequences its launches are in it. ");
+                if (calls)
+                    doc_more(doc, "Ours likewise (%s).", code("--timer event"));
+                else
+                    doc_more(doc, "Ours is without them where a call takes less than 50 us.");
+            }
+            add_part(doc, calls && strcmp(benches.v[b], "flash_graph") != 0 ? calls : ours, of);
             table_free(of);
         }
         values_free(&benches);
@@ -151,3 +162,5 @@ void pytorch_section(FILE *out, const char *dir)
     table_free(ours);
     table_free(calls);
 }
+
+const report_section section_pytorch = {.order = 130, .write = write_section};

@@ -2,35 +2,35 @@
 /* bench_roofline in the report: the ceilings of the machine. */
 #include <string.h>
 
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
 static table *rows_of(const table *t, const char *variant)
 {
     return table_where(t, "variant", variant, "status", "ok", NULL);
 }
 
-void roofline_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
     if (!t)
         return;
     table *gemm = rows_of(t, "gemm");
     values dtypes = table_values(gemm, "dtype");
-    fprintf(out, "- **Ceilings**:");
+    doc_bullet(doc, "%s:", strong("Ceilings"));
     for (size_t i = 0; i < dtypes.n; i++) {
         table *of = table_where(gemm, "dtype", dtypes.v[i], NULL);
         size_t best = largest(of, "tflops");
         if (best != NO_ROW)
-            fprintf(out, " %s GEMM %s TFLOP/s (n %s),", dtypes.v[i], number(table_real(of, best, "tflops")),
-                    table_text(of, best, "size"));
+            doc_more(doc, " %s GEMM %s TFLOP/s (n %s),", dtypes.v[i], number(table_real(of, best, "tflops")),
+                     table_text(of, best, "size"));
         table_free(of);
     }
     table *copy = rows_of(t, "copy_kernel"), *launch = rows_of(t, "launch");
     size_t largest_copy = largest(copy, "bytes"), best_launch = largest(launch, "time_us");
-    fprintf(out, " copy %s GB/s (read + written)", number(table_real(copy, largest_copy, "gb_s")));
+    doc_more(doc, " copy %s GB/s (read + written)", number(table_real(copy, largest_copy, "gb_s")));
     if (best_launch != NO_ROW)
-        fprintf(out, ", launch of an empty kernel %s us", number(table_real(launch, best_launch, "time_us")));
-    fprintf(out, ".\n");
+        doc_more(doc, ", launch of an empty kernel %s us", number(table_real(launch, best_launch, "time_us")));
+    doc_more(doc, ".");
     table_free(launch);
     table_free(copy);
     values_free(&dtypes);
@@ -38,54 +38,62 @@ void roofline_findings(FILE *out, const char *dir)
     table_free(t);
 }
 
-static void gemm_table(FILE *out, const table *t)
+static void gemm_table(document *doc, const table *t)
 {
     values dtypes = table_values(t, "dtype"), sizes = table_values(t, "size");
-    fprintf(out, "GEMM, TFLOP/s\n\n| n |");
+    doc_paragraph(doc, "GEMM, TFLOP/s");
+    doc_table(doc);
+    doc_column(doc, DOC_NUMBER, "n");
     for (size_t d = 0; d < dtypes.n; d++)
-        fprintf(out, " %s |", dtypes.v[d]);
-    fprintf(out, "\n|---:|");
-    for (size_t d = 0; d < dtypes.n; d++)
-        fprintf(out, "---:|");
-    fprintf(out, "\n");
+        doc_column(doc, DOC_NUMBER, "%s", dtypes.v[d]);
     for (size_t s = 0; s < sizes.n; s++) {
-        fprintf(out, "| %s |", sizes.v[s]);
-        for (size_t d = 0; d < dtypes.n; d++)
-            fprintf(out, " %s |",
-                    cell_number(t, table_find(t, "size", sizes.v[s], "dtype", dtypes.v[d], NULL), "tflops", 1));
-        fprintf(out, "\n");
+        doc_row(doc, sizes.v[s], NULL);
+        for (size_t d = 0; d < dtypes.n; d++) {
+            size_t row = table_find(t, "size", sizes.v[s], "dtype", dtypes.v[d], NULL);
+            doc_cells(doc, cell_number(t, row, "tflops", 1), NULL);
+        }
     }
-    fprintf(out, "\n");
     values_free(&dtypes);
     values_free(&sizes);
 }
 
-static void other_table(FILE *out, const table *t)
+static void other_table(document *doc, const table *t)
 {
-    fprintf(out, "Copies and launches\n\n| what | GPUs | bytes | us | GB/s |\n|---|---|---:|---:|---:|\n");
+    doc_paragraph(doc, "Copies and launches");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "what", "GPUs", NULL);
+    doc_columns(doc, DOC_NUMBER, "bytes", "us", "GB/s", NULL);
     values variants = table_values(t, "variant");
     for (size_t v = 0; v < variants.n; v++) {
         table *of = table_where(t, "variant", variants.v[v], NULL);
         for (size_t i = 0; i < of->n && strcmp(variants.v[v], "gemm") != 0; i++)
-            fprintf(out, "| %s | %s | %s | %s | %s |\n", variants.v[v], table_text(of, i, "pair"),
-                    table_text(of, i, "bytes"), cell_number(of, i, "time_us", 1), cell_number(of, i, "gb_s", 1));
+            doc_row(doc, variants.v[v], table_text(of, i, "pair"), table_text(of, i, "bytes"),
+                    cell_number(of, i, "time_us", 1), cell_number(of, i, "gb_s", 1), NULL);
         table_free(of);
     }
-    fprintf(out, "\n");
     values_free(&variants);
 }
 
-void roofline_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
     if (!t)
         return;
     table *gemm = table_where(t, "variant", "gemm", NULL);
-    fprintf(out, "## bench_roofline: the ceilings of the machine\n\n");
-    figures(out, dir, "roofline");
+    doc_heading(doc, 2, "bench_roofline: the ceilings of the machine");
+    figures(doc, dir, "roofline");
     if (gemm->n)
-        gemm_table(out, gemm);
-    other_table(out, t);
+        gemm_table(doc, gemm);
+    other_table(doc, t);
     table_free(gemm);
     table_free(t);
 }
+
+static const readme_bench benches[] = {{.name = "bench_roofline",
+                                        .order = 10,
+                                        .question = "What is the most this machine can do?",
+                                        .columns = {{"tflops", "", "TFLOP/s"}, {"gb_s", "", "GB/s"}},
+                                        .only = {{"variant", "gemm"}, {"dtype", "bf16"}}},
+                                       {.name = NULL}};
+
+const report_section section_roofline = {.order = 30, .findings = findings, .write = write_section, .benches = benches};

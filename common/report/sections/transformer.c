@@ -6,8 +6,8 @@
 
 #include "common/core/error.h"
 #include "common/model/config.h"
-#include "common/report/sections/model_peers.h"
-#include "common/report/sections.h"
+#include "common/report/model_peers.h"
+#include "common/report/section.h"
 
 static const char *const axes[] = {"size", "seq", "precision", NULL};
 
@@ -51,12 +51,12 @@ static size_t row_of(const table *t, const char *variant, const char *size, cons
 
 /* ---- in short ---- */
 
-static void print_row_name(FILE *out, const table *t, size_t row)
+static void add_row_name(document *doc, const table *t, size_t row)
 {
-    fprintf(out, "%s, S %s", table_text(t, row, "size"), table_text(t, row, "seq"));
+    doc_more(doc, "%s, S %s", table_text(t, row, "size"), table_text(t, row, "seq"));
 }
 
-static void print_peers(FILE *out, const csv *c, const table *t)
+static void add_peers(document *doc, const csv *c, const table *t)
 {
     for (size_t p = 0; p < MODEL_PEERS; p++) {
         double least = INFINITY, most = 0;
@@ -68,10 +68,10 @@ static void print_peers(FILE *out, const csv *c, const table *t)
             }
         }
         if (most > least)
-            fprintf(out, "; PyTorch (%s) takes %s to %s times as long", model_peers[p].named, number(least),
-                    number(most));
+            doc_more(doc, "; PyTorch (%s) takes %s to %s times as long", model_peers[p].named, number(least),
+                     number(most));
         else if (most > 0)
-            fprintf(out, "; PyTorch (%s) takes %s times as long", model_peers[p].named, number(most));
+            doc_more(doc, "; PyTorch (%s) takes %s times as long", model_peers[p].named, number(most));
     }
 }
 
@@ -86,7 +86,7 @@ static size_t largest_case(const table *t)
     return best;
 }
 
-void transformer_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_transformer.csv");
     if (!all)
@@ -99,17 +99,17 @@ void transformer_findings(FILE *out, const char *dir)
         table *of = table_where(t, "precision", precisions.v[i], "variant", main_level(t), "status", "ok", NULL);
         size_t whole = largest_case(of), best = largest(of, "mfu_causal_pct");
         if (whole != NO_ROW) {
-            fprintf(out, "- **Training step, %s** (%s): %s ms = %s tokens/s (", precisions.v[i], shape,
-                    number(table_real(of, whole, "step_ms")), number(table_real(of, whole, "tokens_per_s")));
-            print_row_name(out, of, whole);
-            fprintf(out, ")");
+            doc_bullet(doc, "%s (%s): %s ms = %s tokens/s (", strong("Training step, %s", precisions.v[i]), shape,
+                       number(table_real(of, whole, "step_ms")), number(table_real(of, whole, "tokens_per_s")));
+            add_row_name(doc, of, whole);
+            doc_more(doc, ")");
             if (best != NO_ROW) {
-                fprintf(out, ", MFU up to %s %% (", number(table_real(of, best, "mfu_causal_pct")));
-                print_row_name(out, of, best);
-                fprintf(out, ")");
+                doc_more(doc, ", MFU up to %s %% (", number(table_real(of, best, "mfu_causal_pct")));
+                add_row_name(doc, of, best);
+                doc_more(doc, ")");
             }
-            print_peers(out, theirs, of);
-            fprintf(out, ".\n");
+            add_peers(doc, theirs, of);
+            doc_more(doc, ".");
         }
         table_free(of);
     }
@@ -123,67 +123,61 @@ void transformer_findings(FILE *out, const char *dir)
 
 /* ---- the main table ---- */
 
-static void print_mean(FILE *out, const table *t, size_t row, const char *part)
+static void mean_cell(document *doc, const table *t, size_t row, const char *part)
 {
     char *mean = xasprintf("%s_mean_ms", part), *deviation = xasprintf("%s_std_ms", part);
     const double value = table_real(t, row, mean);
     if (strcmp(table_text(t, row, "status"), "ok") != 0)
-        fprintf(out, " %s |", table_text(t, row, "status"));
+        doc_cell(doc, "%s", table_text(t, row, "status"));
     else if (isfinite(value))
-        fprintf(out, " %s ± %s |", number(value), number(table_real(t, row, deviation)));
+        doc_cell(doc, "%s ± %s", number(value), number(table_real(t, row, deviation)));
     else
-        fprintf(out, " - |");
+        doc_cell(doc, "-");
     free(mean);
     free(deviation);
 }
 
-static void print_main_row(FILE *out, const table *t, size_t row, const csv *theirs, const bool *with)
+static void main_row(document *doc, const table *t, size_t row, const csv *theirs, const bool *with)
 {
-    fprintf(out, "| %s | %s |", table_text(t, row, "size"), table_text(t, row, "seq"));
+    doc_row(doc, table_text(t, row, "size"), table_text(t, row, "seq"), NULL);
     static const char *const parts[] = {"fwd", "bwd", "opt", "step"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        print_mean(out, t, row, parts[i]);
-    fprintf(out, " %s | %s | %s / %s | %s | %s |", cell_number(t, row, "tokens_per_s", 1),
-            cell_number(t, row, "tflops", 1), cell_number(t, row, "mfu_causal_pct", 1),
-            number(table_real(t, row, "mfu_full_pct")), cell_number(t, row, "ceiling_pct", 1),
-            cell_number(t, row, "peak_bytes", GIB));
+        mean_cell(doc, t, row, parts[i]);
+    doc_cells(doc, cell_number(t, row, "tokens_per_s", 1), cell_number(t, row, "tflops", 1), NULL);
+    doc_cell(doc, "%s / %s", cell_number(t, row, "mfu_causal_pct", 1), number(table_real(t, row, "mfu_full_pct")));
+    doc_cells(doc, cell_number(t, row, "ceiling_pct", 1), cell_number(t, row, "peak_bytes", GIB), NULL);
     for (size_t p = 0; p < MODEL_PEERS; p++) {
         const double time = with[p] ? model_peer_time(theirs, t, row, &model_peers[p]) : NAN;
         if (isfinite(time))
-            fprintf(out, " %s / %s |", number(time), number(model_peer_memory(theirs, t, row, &model_peers[p])));
+            doc_cell(doc, "%s / %s", number(time), number(model_peer_memory(theirs, t, row, &model_peers[p])));
         else if (with[p])
-            fprintf(out, " |");
+            doc_blank(doc);
     }
-    fprintf(out, "\n");
 }
 
-static void main_table(FILE *out, const table *t, const char *level, const csv *theirs)
+static void main_table(document *doc, const table *t, const char *level, const csv *theirs)
 {
     bool with[MODEL_PEERS];
     values sizes = sizes_in_order(t), lengths = table_values(t, "seq");
-    fprintf(out,
-            "| size | S | forward ms | backward ms | AdamW ms | step ms | tokens/s | TFLOP/s | MFU %% causal / full "
-            "| %% of GEMM ceiling | peak GiB |");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "size", NULL);
+    doc_columns(doc, DOC_NUMBER, "S", "forward ms", "backward ms", "AdamW ms", "step ms", "tokens/s", "TFLOP/s",
+                "MFU % causal / full", "% of GEMM ceiling", "peak GiB", NULL);
     for (size_t p = 0; p < MODEL_PEERS; p++)
         if ((with[p] = model_peer_has(theirs, t, &model_peers[p])))
-            fprintf(out, " PyTorch %s |", model_peers[p].named);
-    fprintf(out, "\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
-    for (size_t p = 0; p < MODEL_PEERS; p++)
-        fprintf(out, "%s", with[p] ? "---:|" : "");
-    fprintf(out, "\n");
+            doc_column(doc, DOC_NUMBER, "PyTorch %s", model_peers[p].named);
     for (size_t i = 0; i < sizes.n; i++)
         for (size_t k = 0; k < lengths.n; k++) {
             size_t row = row_of(t, level, sizes.v[i], lengths.v[k]);
             if (row != NO_ROW)
-                print_main_row(out, t, row, theirs, with);
+                main_row(doc, t, row, theirs, with);
         }
-    fprintf(out, "\n");
     values_free(&sizes);
     values_free(&lengths);
 }
 
 /* AdamW moves bytes, whatever the context: its share says how far a step is from being bound by products. */
-static void print_bounds(FILE *out, const table *t, const char *level)
+static void add_bounds(document *doc, const table *t, const char *level)
 {
     table *ok = table_where(t, "status", "ok", "variant", level, NULL);
     size_t best = largest(ok, "opt_tb_s"), most = NO_ROW;
@@ -196,18 +190,18 @@ static void print_bounds(FILE *out, const table *t, const char *level)
         }
     }
     if (most != NO_ROW) {
-        fprintf(out, "AdamW alone reaches %s TB/s and would take %.0f %% of the step of ",
-                number(table_real(ok, best, "opt_tb_s")), 100 * share);
-        print_row_name(out, ok, most);
-        fprintf(out, ", less with every token more: where that share is large memory bounds the step, elsewhere "
-                     "products do.\nThe column AdamW has only what is left of it after backward.\n\n");
+        doc_paragraph(doc, "AdamW alone reaches %s TB/s and would take %.0f %% of the step of ",
+                      number(table_real(ok, best, "opt_tb_s")), 100 * share);
+        add_row_name(doc, ok, most);
+        doc_more(doc, ", less with every token more: where that share is large memory bounds the step, elsewhere "
+                      "products do.\nThe column AdamW has only what is left of it after backward.");
     }
     table_free(ok);
 }
 
 /* ---- studies ---- */
 
-static void fusion_table(FILE *out, const table *t)
+static void fusion_table(document *doc, const table *t)
 {
     static const char *const levels[] = {"none", "kernels", "graph"};
     values sizes = sizes_in_order(t), lengths = table_values(t, "seq");
@@ -219,36 +213,38 @@ static void fusion_table(FILE *out, const table *t)
                 found += (rows[v] = row_of(t, levels[v], sizes.v[i], lengths.v[k])) != NO_ROW;
             if (found < 2)
                 continue;
-            if (!begun)
-                fprintf(out, "What fusion gives, step ms (`none`: an eager framework's ops)\n\n"
-                             "| size | S | none | kernels | graph | none / graph |\n|---|---:|---:|---:|---:|---:|\n");
+            if (!begun) {
+                doc_paragraph(doc, "What fusion gives, step ms (%s: an eager framework's ops)", code("none"));
+                doc_table(doc);
+                doc_columns(doc, DOC_TEXT, "size", NULL);
+                doc_columns(doc, DOC_NUMBER, "S", "none", "kernels", "graph", "none / graph", NULL);
+            }
             begun = true;
-            fprintf(out, "| %s | %s |", sizes.v[i], lengths.v[k]);
+            doc_row(doc, sizes.v[i], lengths.v[k], NULL);
             for (size_t v = 0; v < 3; v++)
-                fprintf(out, " %s |", rows[v] == NO_ROW ? "" : cell_number(t, rows[v], "step_ms", 1));
-            fprintf(out, " %s |\n", number(table_real(t, rows[0], "step_ms") / table_real(t, rows[2], "step_ms")));
+                doc_cells(doc, rows[v] == NO_ROW ? "" : cell_number(t, rows[v], "step_ms", 1), NULL);
+            doc_cells(doc, number(table_real(t, rows[0], "step_ms") / table_real(t, rows[2], "step_ms")), NULL);
         }
-    if (begun)
-        fprintf(out, "\n");
     values_free(&sizes);
     values_free(&lengths);
 }
 
-static void other_rows(FILE *out, const table *t)
+static void other_rows(document *doc, const table *t)
 {
-    fprintf(out, "| case | forward ms | backward ms | AdamW ms | step ms | by the host, mean ± std ms | tokens/s "
-                 "| MFU / HFU %% | peak GiB |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "case", NULL);
+    doc_columns(doc, DOC_NUMBER, "forward ms", "backward ms", "AdamW ms", "step ms", "by the host, mean ± std ms",
+                "tokens/s", "MFU / HFU %", "peak GiB", NULL);
     for (size_t i = 0; i < t->n; i++) {
         char *name = table_case(t, i);
-        fprintf(out, "| %s | %s | %s | %s | %s |", name, cell_number(t, i, "fwd_ms", 1), cell_number(t, i, "bwd_ms", 1),
-                cell_number(t, i, "opt_ms", 1), cell_number(t, i, "step_ms", 1));
-        print_mean(out, t, i, "host_step");
-        fprintf(out, " %s | %s / %s | %s |\n", cell_number(t, i, "tokens_per_s", 1),
-                cell_number(t, i, "mfu_causal_pct", 1), number(table_real(t, i, "hfu_pct")),
-                cell_number(t, i, "peak_bytes", GIB));
+        doc_row(doc, name, cell_number(t, i, "fwd_ms", 1), cell_number(t, i, "bwd_ms", 1),
+                cell_number(t, i, "opt_ms", 1), cell_number(t, i, "step_ms", 1), NULL);
+        mean_cell(doc, t, i, "host_step");
+        doc_cells(doc, cell_number(t, i, "tokens_per_s", 1), NULL);
+        doc_cell(doc, "%s / %s", cell_number(t, i, "mfu_causal_pct", 1), number(table_real(t, i, "hfu_pct")));
+        doc_cells(doc, cell_number(t, i, "peak_bytes", GIB), NULL);
         free(name);
     }
-    fprintf(out, "\n");
 }
 
 static bool same_but_warmup(const table *t, size_t a, size_t b)
@@ -262,7 +258,7 @@ static bool same_but_warmup(const table *t, size_t a, size_t b)
 }
 
 /* Cases that were measured after different numbers of warm-up steps. */
-static void warmup_table(FILE *out, const table *t)
+static void warmup_table(document *doc, const table *t)
 {
     bool begun = false;
     for (size_t i = 0; i < t->n; i++) {
@@ -271,25 +267,27 @@ static void warmup_table(FILE *out, const table *t)
             several = several || (k != i && same_but_warmup(t, i, k));
         if (!several)
             continue;
-        if (!begun)
-            fprintf(out, "### Warm-up\n\nMean and standard deviation of the measured steps after so many others. The "
-                         "last three columns are by the host's clock.\n\n| case | forward "
-                         "ms | backward ms | step ms | by the host ms | median | first step ms |\n"
-                         "|---|---:|---:|---:|---:|---:|---:|\n");
+        if (!begun) {
+            doc_heading(doc, 3, "Warm-up");
+            doc_paragraph(doc, "Mean and standard deviation of the measured steps after so many others. The last three "
+                               "columns are by the host's clock.");
+            doc_table(doc);
+            doc_columns(doc, DOC_TEXT, "case", NULL);
+            doc_columns(doc, DOC_NUMBER, "forward ms", "backward ms", "step ms", "by the host ms", "median",
+                        "first step ms", NULL);
+        }
         begun = true;
         char *name = table_case(t, i);
-        fprintf(out, "| %s |", name);
+        doc_row(doc, name, NULL);
         free(name);
         static const char *const parts[] = {"fwd", "bwd", "step", "host_step"};
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
-            print_mean(out, t, i, parts[p]);
-        fprintf(out, " %s | %s |\n", cell_number(t, i, "host_step_ms", 1), cell_number(t, i, "first_step_ms", 1));
+            mean_cell(doc, t, i, parts[p]);
+        doc_cells(doc, cell_number(t, i, "host_step_ms", 1), cell_number(t, i, "first_step_ms", 1), NULL);
     }
-    if (begun)
-        fprintf(out, "\n");
 }
 
-void transformer_section(FILE *out, const char *dir)
+static void write_section(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_transformer.csv");
     if (!all)
@@ -298,29 +296,30 @@ void transformer_section(FILE *out, const char *dir)
     table *warm = warm_rows(all), *rest, *t = table_main_slice(warm, axes, &rest);
     const char *level = main_level(t);
     char *shape = table_shape(t, axes);
-    fprintf(out,
-            "## bench_transformer: a whole training step\n\n"
-            "%s; %s. Times are means and standard deviations over the measured steps; tokens/s, TFLOP/s and MFU are "
-            "of the\nmedian step.%s\n\n",
-            shape, strcmp(level, "graph") ? "fused kernels launched one by one" : "the step is one CUDA graph",
-            theirs ? " The columns of PyTorch are its time / ours and its peak memory / ours, same shape, batch and "
-                     "precision: above 1 ours\nis faster or smaller."
-                   : "");
-    figures(out, dir, "transformer_");
+    doc_heading(doc, 2, "bench_transformer: a whole training step");
+    doc_paragraph(
+        doc,
+        "%s; %s. Times are means and standard deviations over the measured steps; tokens/s, TFLOP/s and MFU are "
+        "of the\nmedian step.%s",
+        shape, strcmp(level, "graph") ? "fused kernels launched one by one" : "the step is one CUDA graph",
+        theirs ? " The columns of PyTorch are its time / ours and its peak memory / ours, same shape, batch and "
+                 "precision: above 1 ours\nis faster or smaller."
+               : "");
+    figures(doc, dir, "transformer_");
     values precisions = table_values(t, "precision");
     for (size_t i = 0; i < precisions.n; i++) {
         table *of = table_where(t, "precision", precisions.v[i], NULL);
-        fprintf(out, "### %s\n\n", precisions.v[i]);
-        main_table(out, of, level, theirs);
-        print_bounds(out, of, level);
-        fusion_table(out, of);
+        doc_heading(doc, 3, "%s", precisions.v[i]);
+        main_table(doc, of, level, theirs);
+        add_bounds(doc, of, level);
+        fusion_table(doc, of);
         table_free(of);
     }
-    warmup_table(out, all);
+    warmup_table(doc, all);
     if (rest->n) {
-        fprintf(out, "<details><summary>Scaling and other cases: %zu rows</summary>\n\n", rest->n);
-        other_rows(out, rest);
-        fprintf(out, "</details>\n\n");
+        doc_fold(doc, "Scaling and other cases: %zu rows", rest->n);
+        other_rows(doc, rest);
+        doc_fold_end(doc);
     }
     values_free(&precisions);
     free(shape);
@@ -330,3 +329,14 @@ void transformer_section(FILE *out, const char *dir)
     csv_free(theirs);
     table_free(all);
 }
+
+static const readme_bench benches[] = {
+    {.name = "bench_transformer",
+     .order = 40,
+     .question = "How long does a training step take?",
+     .columns = {{"step_ms", "step", "ms"}, {"tokens_per_s", "=", "tokens/s"}, {"mfu_causal_pct", "MFU", "%"}},
+     .only = {{"size", "xl"}, {"precision", "bf16"}}},
+    {.name = NULL}};
+
+const report_section section_transformer = {
+    .order = 60, .findings = findings, .write = write_section, .benches = benches};

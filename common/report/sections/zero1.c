@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/error.h"
-#include "common/report/sections/ddp.h"
-#include "common/report/sections.h"
+#include "common/report/ddp/ddp.h"
+#include "common/report/section.h"
 
 static const char *const ways[] = {"unsharded", "zero1", "zero1-broadcast"};
 enum { WAYS = sizeof ways / sizeof *ways };
@@ -46,24 +45,24 @@ static bool steps_meet(const ddp_entry *a, const ddp_entry *b)
 
 /* ---- what sharding gave ---- */
 
-static void print_memory_gain(FILE *out, const ddp_entry *whole, const ddp_entry *parts)
+static void add_memory_gain(document *doc, const ddp_entry *whole, const ddp_entry *parts)
 {
     const double unit = unit_of(whole), before = ddp_real(whole, "after_step_bytes"),
                  after = ddp_real(parts, "after_step_bytes");
-    fprintf(out, "a rank holds %s %s after an update, unsharded %s (%s %% less); of that state %s, unsharded %s",
-            number(after / unit), unit_name(unit), number(before / unit), number(100 * (1 - after / before)),
-            number(ddp_real(parts, "state_bytes") / unit), number(ddp_real(whole, "state_bytes") / unit));
+    doc_more(doc, "a rank holds %s %s after an update, unsharded %s (%s %% less); of that state %s, unsharded %s",
+             number(after / unit), unit_name(unit), number(before / unit), number(100 * (1 - after / before)),
+             number(ddp_real(parts, "state_bytes") / unit), number(ddp_real(whole, "state_bytes") / unit));
 }
 
-static void print_step_gain(FILE *out, const ddp_entry *whole, const ddp_entry *parts)
+static void add_step_gain(document *doc, const ddp_entry *whole, const ddp_entry *parts)
 {
     const double a = ddp_real(whole, "step_ms"), b = ddp_real(parts, "step_ms");
-    fprintf(out, "a step takes %s ms, unsharded %s: %s %% %s (5th to 95th percentiles %s)", precise(b), precise(a),
-            number(100 * fabs(b / a - 1)), b > a ? "longer" : "shorter",
-            steps_meet(whole, parts) ? "meet" : "don't meet");
+    doc_more(doc, "a step takes %s ms, unsharded %s: %s %% %s (5th to 95th percentiles %s)", precise(b), precise(a),
+             number(100 * fabs(b / a - 1)), b > a ? "longer" : "shorter",
+             steps_meet(whole, parts) ? "meet" : "don't meet");
 }
 
-void zero1_findings(FILE *out, const char *dir)
+static void findings(document *doc, const char *dir)
 {
     ddp_rows *r = ddp_rows_open(dir);
     for (size_t first = 0, end; r && first < r->n; first = end) {
@@ -72,11 +71,11 @@ void zero1_findings(FILE *out, const char *dir)
         if (!t.of[0] || !t.of[1] || ddp_has_longer(r, t.of[1]))
             continue;
         char *title = ddp_group_title(t.of[1]);
-        fprintf(out, "- **ZeRO-1** (%s): ", title);
-        print_memory_gain(out, t.of[0], t.of[1]);
-        fprintf(out, "; ");
-        print_step_gain(out, t.of[0], t.of[1]);
-        fprintf(out, ".\n");
+        doc_bullet(doc, "%s (%s): ", strong("ZeRO-1"), title);
+        add_memory_gain(doc, t.of[0], t.of[1]);
+        doc_more(doc, "; ");
+        add_step_gain(doc, t.of[0], t.of[1]);
+        doc_more(doc, ".");
         free(title);
     }
     ddp_rows_free(r);
@@ -98,88 +97,85 @@ static bool said_before(const ddp_rows *r, size_t first, const ddp_entry *e)
     return false;
 }
 
-static void memory_row(FILE *out, const ddp_rows *r, const ddp_entry *e, bool with_peer)
+static void memory_row(document *doc, const ddp_rows *r, const ddp_entry *e, bool with_peer)
 {
     static const char *const phases[][2] = {{"after_init_bytes", "predicted_init_bytes"},
                                             {"before_step_bytes", "predicted_before_bytes"},
                                             {"after_step_bytes", "predicted_after_bytes"}};
     const double unit = unit_of(e);
-    fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |", ddp_text(e, "size"), ddp_text(e, "ranks"),
-            ddp_text(e, "precision"), e->wire, e->variant, unit_name(unit), number(ddp_real(e, "param_bytes") / unit),
-            number(ddp_real(e, "grad_bytes") / unit), number(ddp_real(e, "state_bytes") / unit));
+    doc_row(doc, ddp_text(e, "size"), ddp_text(e, "ranks"), ddp_text(e, "precision"), e->wire, e->variant,
+            unit_name(unit), number(ddp_real(e, "param_bytes") / unit), number(ddp_real(e, "grad_bytes") / unit),
+            number(ddp_real(e, "state_bytes") / unit), NULL);
     for (size_t p = 0; p < 3; p++)
-        fprintf(out, " %s / %s |", number(ddp_real(e, phases[p][0]) / unit), number(ddp_real(e, phases[p][1]) / unit));
-    fprintf(out, " %s |", number(ddp_real(e, "err_pct")));
+        doc_cell(doc, "%s / %s", number(ddp_real(e, phases[p][0]) / unit), number(ddp_real(e, phases[p][1]) / unit));
+    doc_cells(doc, number(ddp_real(e, "err_pct")), NULL);
     const double theirs = ddp_pytorch(r, e, "mem_after_step_gib");
     if (with_peer)
-        fprintf(out, " %s |", isfinite(theirs) ? number(theirs) : "");
-    fprintf(out, "\n");
+        doc_cells(doc, isfinite(theirs) ? number(theirs) : "", NULL);
 }
 
-static void memory_table(FILE *out, const ddp_rows *r)
+static void memory_table(document *doc, const ddp_rows *r)
 {
     bool with_peer = false;
     for (size_t i = 0; i < r->n; i++)
         with_peer = with_peer || (isfinite(ddp_real(&r->all[i], "after_step_bytes")) &&
                                   isfinite(ddp_pytorch(r, &r->all[i], "mem_after_step_gib")));
-    fprintf(
-        out,
-        "Memory of a rank: counted / predicted, of the rank that holds most\n\n"
-        "| size | ranks | precision | gradients | way | unit | parameters | gradients | state | after set-up | before "
-        "an update | after one | off by %% |%s\n|---|---:|---|---|---|---|---:|---:|---:|---:|---:|---:|---:|%s\n",
-        with_peer ? " PyTorch GiB, after one |" : "", with_peer ? "---:|" : "");
+    doc_paragraph(doc, "Memory of a rank: counted / predicted, of the rank that holds most");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "size", NULL);
+    doc_columns(doc, DOC_NUMBER, "ranks", NULL);
+    doc_columns(doc, DOC_TEXT, "precision", "gradients", "way", "unit", NULL);
+    doc_columns(doc, DOC_NUMBER, "parameters", "gradients", "state", "after set-up", "before an update", "after one",
+                "off by %", NULL);
+    if (with_peer)
+        doc_columns(doc, DOC_NUMBER, "PyTorch GiB, after one", NULL);
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
         const trio t = trio_of(r, first, end);
         for (size_t w = 0; w < WAYS && t.any && !said_before(r, first, t.any); w++)
             if (t.of[w])
-                memory_row(out, r, t.of[w], with_peer);
+                memory_row(doc, r, t.of[w], with_peer);
     }
-    fprintf(out, "\n");
 }
 
 /* ---- steps ---- */
 
-static void step_row(FILE *out, const ddp_rows *r, const ddp_entry *e, const ddp_entry *whole, bool with_peer)
+static void step_row(document *doc, const ddp_rows *r, const ddp_entry *e, const ddp_entry *whole, bool with_peer)
 {
     const double step = ddp_real(e, "step_ms"), theirs = ddp_pytorch(r, e, "step_ms"), peak = ddp_real(e, "peak_bytes");
-    fprintf(out, "| %s | %s | %s | %s | %s | %s | %s |", ddp_text(e, "ranks"), ddp_text(e, "seq"),
-            ddp_text(e, "precision"), e->wire, e->label, precise(step),
-            whole && whole != e ? precise(step / ddp_real(whole, "step_ms")) : "");
-    fprintf(out, " %s | %s | %s | %s | %s | %s | %s | %s |", with_interval(e), precise(ddp_real(e, "comm_alone_ms")),
-            number(ddp_real(e, "hidden_pct")), precise(ddp_real(e, "opt_alone_ms")),
-            number_unit(ddp_real(e, "wire_bytes"), "bytes"), number(ddp_real(e, "wire_gb_s")),
-            number(ddp_real(e, "tokens_per_s")), number_unit(peak, "bytes"));
+    doc_row(doc, ddp_text(e, "ranks"), ddp_text(e, "seq"), ddp_text(e, "precision"), e->wire, e->label, precise(step),
+            whole && whole != e ? precise(step / ddp_real(whole, "step_ms")) : "", with_interval(e),
+            precise(ddp_real(e, "comm_alone_ms")), number(ddp_real(e, "hidden_pct")),
+            precise(ddp_real(e, "opt_alone_ms")), number_unit(ddp_real(e, "wire_bytes"), "bytes"),
+            number(ddp_real(e, "wire_gb_s")), number(ddp_real(e, "tokens_per_s")), number_unit(peak, "bytes"), NULL);
     if (with_peer && isfinite(theirs))
-        fprintf(out, " %s, %s |", precise(theirs), number(theirs / step));
-    else if (with_peer)
-        fprintf(out, " |");
-    fprintf(out, "\n");
+        doc_cell(doc, "%s, %s", precise(theirs), number(theirs / step));
 }
 
-static void step_table(FILE *out, const ddp_rows *r)
+static void step_table(document *doc, const ddp_rows *r)
 {
     bool with_peer = false;
     for (size_t i = 0; i < r->n; i++)
         with_peer = with_peer || (isfinite(ddp_real(&r->all[i], "after_step_bytes")) &&
                                   isfinite(ddp_pytorch(r, &r->all[i], "step_ms")));
-    fprintf(
-        out,
-        "Steps\n\n| ranks | S | precision | gradients | way | step ms | of unsharded | exposed ms [95 %%] | alone ms | "
-        "hidden %% | AdamW alone ms | a rank sends | GB/s | tokens/s | peak |%s\n"
-        "|---:|---:|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|%s\n",
-        with_peer ? " PyTorch ms, of ours |" : "", with_peer ? "---:|" : "");
+    doc_paragraph(doc, "Steps");
+    doc_table(doc);
+    doc_columns(doc, DOC_NUMBER, "ranks", "S", NULL);
+    doc_columns(doc, DOC_TEXT, "precision", "gradients", "way", NULL);
+    doc_columns(doc, DOC_NUMBER, "step ms", "of unsharded", "exposed ms [95 %]", "alone ms", "hidden %",
+                "AdamW alone ms", "a rank sends", "GB/s", "tokens/s", "peak", NULL);
+    if (with_peer)
+        doc_columns(doc, DOC_NUMBER, "PyTorch ms, of ours", NULL);
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
         const trio t = trio_of(r, first, end);
         for (size_t w = 0; w < WAYS; w++)
             if (t.of[w])
-                step_row(out, r, t.of[w], t.of[0], with_peer);
+                step_row(doc, r, t.of[w], t.of[0], with_peer);
     }
-    fprintf(out, "\n");
 }
 
-static void print_verdicts(FILE *out, const ddp_rows *r)
+static void add_verdicts(document *doc, const ddp_rows *r)
 {
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
@@ -187,43 +183,60 @@ static void print_verdicts(FILE *out, const ddp_rows *r)
         if (!t.of[0] || !t.of[1])
             continue;
         char *title = ddp_group_title(t.of[1]);
-        fprintf(out, "- %s: with `zero1` ", title);
+        doc_bullet(doc, "%s: with %s ", title, code("zero1"));
         if (!said_before(r, first, t.any)) {
-            print_memory_gain(out, t.of[0], t.of[1]);
-            fprintf(out, "; ");
+            add_memory_gain(doc, t.of[0], t.of[1]);
+            doc_more(doc, "; ");
         }
-        print_step_gain(out, t.of[0], t.of[1]);
+        add_step_gain(doc, t.of[0], t.of[1]);
         if (t.of[2]) {
-            fprintf(out, ". `zero1-broadcast` sends %s times as much; ",
-                    number(ddp_real(t.of[2], "wire_bytes") / ddp_real(t.of[1], "wire_bytes")));
-            print_step_gain(out, t.of[0], t.of[2]);
+            doc_more(doc, ". %s sends %s times as much; ", code("zero1-broadcast"),
+                     number(ddp_real(t.of[2], "wire_bytes") / ddp_real(t.of[1], "wire_bytes")));
+            add_step_gain(doc, t.of[0], t.of[2]);
         }
-        fprintf(out, ".\n");
+        doc_more(doc, ".");
         free(title);
     }
-    fprintf(out, "\n");
 }
 
-void ddp_zero1(FILE *out, const char *dir, const ddp_rows *r)
+static bool counts_memory(const ddp_rows *r)
 {
     bool any = false;
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; r && i < r->n; i++)
         any = any || isfinite(ddp_real(&r->all[i], "after_step_bytes"));
-    if (!any)
-        return;
-    fprintf(out,
-            "### ZeRO-1: the optimizer's state in parts\n\n"
-            "`zero1` is the paper's: reduce-scatter of gradients, AdamW on a rank's slice, all-gather under the next "
-            "forward.\n`zero1-broadcast` is the handout's: all-reduce, AdamW on whole tensors, each broadcast by its "
-            "owner. `unsharded` are the\nsame buckets with the whole state on every rank. State is master weights and "
-            "both moments. A step's peak has its activations, too.%s\n\n",
-            r->pytorch
-                ? " PyTorch's\nsharding is ZeroRedundancyOptimizer with DDP, all-reduce and broadcasts: what "
-                  "`zero1-broadcast` does; its figures are what its\nallocator has given out before and after an "
-                  "update."
-                : "");
-    figures(out, dir, "zero1_");
-    memory_table(out, r);
-    step_table(out, r);
-    print_verdicts(out, r);
+    return any;
 }
+
+static void write_section(document *doc, const char *dir)
+{
+    ddp_rows *r = ddp_rows_open(dir);
+    if (counts_memory(r)) {
+        doc_heading(doc, 3, "ZeRO-1: the optimizer's state in parts");
+        doc_paragraph(doc,
+                      "%s is the paper's: reduce-scatter of gradients, AdamW on a rank's slice, all-gather under the "
+                      "next forward.\n%s is the handout's: all-reduce, AdamW on whole tensors, each broadcast by its "
+                      "owner. %s are the\nsame buckets with the whole state on every rank. State is master weights and "
+                      "both moments. A step's peak has its activations, too.",
+                      code("zero1"), code("zero1-broadcast"), code("unsharded"));
+        if (r->pytorch)
+            doc_more(doc,
+                     " PyTorch's\nsharding is ZeroRedundancyOptimizer with DDP, all-reduce and broadcasts: what %s "
+                     "does; its figures are what its\nallocator has given out before and after an update.",
+                     code("zero1-broadcast"));
+        figures(doc, dir, "zero1_");
+        memory_table(doc, r);
+        step_table(doc, r);
+        add_verdicts(doc, r);
+    }
+    ddp_rows_free(r);
+}
+
+static const readme_bench benches[] = {
+    {.name = "bench_zero1",
+     .order = 130,
+     .question = "What does it save to divide AdamW's state?",
+     .columns = {{"step_ms", "step", "ms"}, {"after_step_bytes", "held by a rank", "bytes"}},
+     .only = {{"variant", "zero1"}, {"grad_dtype", "fp32"}}},
+    {.name = NULL}};
+
+const report_section section_zero1 = {.order = 112, .findings = findings, .write = write_section, .benches = benches};

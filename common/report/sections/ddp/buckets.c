@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/error.h"
-#include "common/report/sections/ddp.h"
-#include "common/report/sections.h"
+#include "common/report/section.h"
+#include "common/report/sections/ddp/ddp.h"
 
 enum { MAX_SIZES = 64 };
 
@@ -73,76 +72,82 @@ static const ddp_entry *nearest(const sweep *s, double mb)
 
 /* ---- text ---- */
 
-static void print_tied(FILE *out, const sweep *s)
+static void add_tied(document *doc, const sweep *s)
 {
     size_t tied = 0;
     for (size_t i = 0; i < s->n; i++)
         if (i != s->best && !ddp_apart(s->e[i], s->e[s->best]))
-            fprintf(out, "%s%.6g", tied++ ? ", " : "; not told apart from it by their intervals: ", size_of(s->e[i]));
-    fprintf(out, "%s. ",
-            tied == s->n - 1 ? " MB, which is every other size: this run finds no best one"
-            : tied           ? " MB"
-                             : "; every other size is told apart from it");
+            doc_more(doc, "%s%.6g", tied++ ? ", " : "; not told apart from it by their intervals: ", size_of(s->e[i]));
+    doc_more(doc, "%s. ",
+             tied == s->n - 1 ? " MB, which is every other size: this run finds no best one"
+             : tied           ? " MB"
+                              : "; every other size is told apart from it");
 }
 
-static void print_loss(FILE *out, const sweep *s, double predicted)
+static void add_loss(document *doc, const sweep *s, double predicted)
 {
     const ddp_entry *best = s->e[s->best], *used = nearest(s, predicted);
     const double loss = used->exposed - best->exposed, least = size_of(s->e[0]), most = size_of(s->e[s->n - 1]);
     if (predicted < least || predicted > most)
-        fprintf(out, "The predicted size is beyond those measured. ");
+        doc_more(doc, "The predicted size is beyond those measured. ");
     if (used == best)
-        fprintf(out, "The measured size nearest to the predicted one is that very one: using the prediction loses "
-                     "nothing here.\n\n");
+        doc_more(doc, "The measured size nearest to the predicted one is that very one: using the prediction loses "
+                      "nothing here.");
     else
-        fprintf(out,
-                "The measured size nearest to the predicted one, %.6g MB, exposes %s ms more (%s %% of the step), and "
-                "the intervals %s.\n\n",
-                size_of(used), precise(loss), number(100 * loss / ddp_real(best, "step_ms")),
-                ddp_apart(used, best) ? "separate" : "meet");
+        doc_more(doc,
+                 "The measured size nearest to the predicted one, %.6g MB, exposes %s ms more (%s %% of the step), and "
+                 "the intervals %s.",
+                 size_of(used), precise(loss), number(100 * loss / ddp_real(best, "step_ms")),
+                 ddp_apart(used, best) ? "separate" : "meet");
 }
 
-static void print_verdict(FILE *out, const sweep *s)
+static void add_verdict(document *doc, const sweep *s)
 {
     const ddp_entry *fit = fitted(s), *kappa = calibrated(s), *best = s->e[s->best];
+    doc_paragraph(doc, "%s", "");
     if (fit) {
         const double predicted = ddp_real(fit, "predicted_best_mb"),
                      contention = kappa ? ddp_real(kappa, "kappa") : NAN;
-        fprintf(out,
-                "All-reduces of this run take o + bytes / w with o %s us and w %s GB/s (off by up to %s %%), so that "
-                "the handout's best\nbucket, sqrt(s o w), is %s MB",
-                number(ddp_real(fit, "o_us")), number(ddp_real(fit, "w_gb_s")),
-                number(ddp_real(fit, "fit_residual_pct")), number(predicted));
+        doc_more(doc,
+                 "All-reduces of this run take o + bytes / w with o %s us and w %s GB/s (off by up to %s %%), so that "
+                 "the handout's best\nbucket, sqrt(s o w), is %s MB",
+                 number(ddp_real(fit, "o_us")), number(ddp_real(fit, "w_gb_s")),
+                 number(ddp_real(fit, "fit_residual_pct")), number(predicted));
         if (contention > 0)
-            fprintf(out, "; with contention kappa = %s of the %.6g MB row, sqrt(kappa s o w) is %s MB",
-                    number(contention), size_of(kappa), number(predicted * sqrt(contention)));
+            doc_more(doc, "; with contention kappa = %s of the %.6g MB row, sqrt(kappa s o w) is %s MB",
+                     number(contention), size_of(kappa), number(predicted * sqrt(contention)));
         else if (kappa)
-            fprintf(out, "; the %.6g MB row shows no contention (kappa %s), and that model no best bucket",
-                    size_of(kappa), number(contention));
-        fprintf(out, ".\n");
+            doc_more(doc, "; the %.6g MB row shows no contention (kappa %s), and that model no best bucket",
+                     size_of(kappa), number(contention));
+        doc_more(doc, ".\n");
     }
-    fprintf(out, "Measured best: %.6g MB with %s ms exposed", size_of(best), with_interval(best));
-    print_tied(out, s);
+    doc_more(doc, "Measured best: %.6g MB with %s ms exposed", size_of(best), with_interval(best));
+    add_tied(doc, s);
     if (fit)
-        print_loss(out, s, ddp_real(fit, "predicted_best_mb"));
+        add_loss(doc, s, ddp_real(fit, "predicted_best_mb"));
     else
-        fprintf(out, "No model was fitted: o, the cost of a call, did not come out above 0.\n\n");
+        doc_more(doc, "No model was fitted: o, the cost of a call, did not come out above 0.");
 }
 
-static void sweep_table(FILE *out, const sweep *s)
+static void sweep_table(document *doc, const sweep *s)
 {
-    fprintf(out,
-            "| MB | calls | largest MiB | step ms | exposed ms [95 %%] | tail ms | contention ms | handout's model ms "
-            "| with contention ms |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    doc_table(doc);
+    doc_columns(doc, DOC_NUMBER, "MB", "calls", "largest MiB", "step ms", "exposed ms [95 %]", "tail ms",
+                "contention ms", "handout's model ms", "with contention ms", NULL);
     for (size_t i = 0; i < s->n; i++) {
         const ddp_entry *e = s->e[i];
-        const char *bold = i == s->best ? "**" : "";
-        fprintf(out, "| %s%.6g%s | %s | %s | %s | %s%s%s | %s | %s | %s | %s |\n", bold, size_of(e), bold,
-                ddp_text(e, "buckets"), number(ddp_real(e, "bucket_bytes") / MIB), precise(ddp_real(e, "step_ms")),
-                bold, with_interval(e), bold, precise(ddp_real(e, "tail_ms")), precise(ddp_real(e, "contention_ms")),
-                precise(ddp_real(e, "predicted_ms")), precise(ddp_real(e, "predicted_contention_ms")));
+        const bool best = i == s->best;
+        doc_row(doc, NULL);
+        if (best)
+            doc_cell(doc, "%s", strong("%.6g", size_of(e)));
+        else
+            doc_cell(doc, "%.6g", size_of(e));
+        doc_cells(doc, ddp_text(e, "buckets"), number(ddp_real(e, "bucket_bytes") / MIB),
+                  precise(ddp_real(e, "step_ms")), NULL);
+        doc_cells(doc, best ? strong("%s", with_interval(e)) : with_interval(e), NULL);
+        doc_cells(doc, precise(ddp_real(e, "tail_ms")), precise(ddp_real(e, "contention_ms")),
+                  precise(ddp_real(e, "predicted_ms")), precise(ddp_real(e, "predicted_contention_ms")), NULL);
     }
-    fprintf(out, "\n");
 }
 
 static bool said(const ddp_rows *r, size_t first, size_t i)
@@ -153,11 +158,9 @@ static bool said(const ddp_rows *r, size_t first, size_t i)
     return false;
 }
 
-void ddp_buckets(FILE *out, const char *dir, const ddp_rows *r)
+void ddp_buckets(document *doc, const char *dir, const ddp_rows *r)
 {
-    char *text;
-    size_t bytes;
-    FILE *part = text_stream(&text, &bytes);
+    document *part = doc_create("");
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
         for (size_t i = first; i < end; i++) {
@@ -167,23 +170,21 @@ void ddp_buckets(FILE *out, const char *dir, const ddp_rows *r)
             if (s.n < 2)
                 continue;
             char *title = ddp_group_title(s.e[0]);
-            fprintf(part, "**%s%s%s**\n\n", title, *s.e[0]->how ? ", " : "", s.e[0]->how);
+            doc_paragraph(part, "%s", strong("%s%s%s", title, *s.e[0]->how ? ", " : "", s.e[0]->how));
             sweep_table(part, &s);
-            print_verdict(part, &s);
+            add_verdict(part, &s);
             free(title);
         }
     }
-    fclose(part);
-    if (bytes) {
-        fprintf(
-            out,
-            "### Buckets\n\n"
+    if (!doc_empty(part)) {
+        doc_heading(doc, 3, "Buckets");
+        doc_paragraph(
+            doc,
             "MB are 2^20 bytes; a tensor larger than that is a bucket of its own. The handout's model says n calls of "
             "s bytes together cost\nn o + s / (n w): the last bucket, and what every call costs. With contention it is "
             "o + b / w + kappa (n o + s / w): the last\nbucket, and the share kappa of the collectives' time by which "
-            "they slow compute down; kappa is measured in one row of a sweep\nand used in the others.\n\n");
-        figures(out, dir, "ddp_buckets_");
-        fputs(text, out);
+            "they slow compute down; kappa is measured in one row of a sweep\nand used in the others.");
+        figures(doc, dir, "ddp_buckets_");
     }
-    free(text);
+    doc_append(doc, part);
 }

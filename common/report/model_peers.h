@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Training steps of PyTorch on the same machine, beside rows of a bench of ours. */
-#ifndef STEPBENCH_REPORT_SECTIONS_MODEL_PEERS_H
-#define STEPBENCH_REPORT_SECTIONS_MODEL_PEERS_H
+#ifndef STEPBENCH_REPORT_MODEL_PEERS_H
+#define STEPBENCH_REPORT_MODEL_PEERS_H
 
 #include "common/report/table.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The rows of five benches as one list in an order for reading; see ddp.h. */
-#include "common/report/sections/ddp.h"
+#include "common/report/ddp/ddp.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/core/error.h"
 #include "common/model/config.h"
 #include "common/model/precision.h"
-#include "common/report/sections.h"
+#include "common/report/results.h"
 
 static const char *const files[DDP_FILES] = {"bench_ddp_naive.csv", "bench_ddp_flat.csv", "bench_ddp_overlap.csv",
                                              "bench_ddp_bucketed.csv", "bench_zero1.csv"};
@@ -170,9 +170,7 @@ ddp_rows *ddp_rows_open(const char *dir)
     }
     qsort(r->all, r->n, sizeof *r->all, compare_entries);
     keep_newest(r);
-    char *path = xasprintf("%s/pytorch_ddp.csv", dir);
-    r->pytorch = csv_read(path);
-    free(path);
+    r->pytorch = open_peer(dir, "pytorch_ddp.csv");
     return r;
 }
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The benches of data parallelism, which have a CSV each: their rows as one list, PyTorch's beside them, and the parts of
- * the section that is made of them. */
-#ifndef STEPBENCH_REPORT_SECTIONS_DDP_H
-#define STEPBENCH_REPORT_SECTIONS_DDP_H
-
-#include <stdio.h>
+/* The benches of data parallelism, which have a CSV each: their rows as one list, with PyTorch's beside them, for the
+ * sections and as one CSV for the figures. */
+#ifndef STEPBENCH_REPORT_DDP_DDP_H
+#define STEPBENCH_REPORT_DDP_DDP_H
 
 #include "common/report/table.h"
 
@@ -59,12 +57,6 @@ void ddp_name(ddp_entry *e); /* sets how and label */
 /* Four digits of a number, "-" for NAN; valid until 32 further calls. */
 const char *precise(double value);
 const char *with_interval(const ddp_entry *e); /* "1.953 [1.731, 2.204]", of the exposed time */
-
-/* Parts of the section, each of which writes nothing where it has no rows. */
-void ddp_scaling(FILE *out, const char *dir, const ddp_rows *r);
-void ddp_buckets(FILE *out, const char *dir, const ddp_rows *r);
-void ddp_zero1(FILE *out, const char *dir, const ddp_rows *r);
-void ddp_published(FILE *out, const char *dir); /* the write-ups' tables, from <dir>/../published/ */
 
 /* All rows that went well as one CSV, for the figures; false with errno set. */
 bool ddp_write(const ddp_rows *r, const char *path);

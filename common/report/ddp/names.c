@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/report/sections/ddp.h"
+#include "common/report/ddp/ddp.h"
 
 /* What AdamW does by default differs between the benches (bench/ddp/ddp.h). */
 static const char *default_update(const char *variant)

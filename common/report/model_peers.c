@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Finding PyTorch's row for one of ours; see model_peers.h. */
-#include "common/report/sections/model_peers.h"
+#include "common/report/model_peers.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/core/error.h"
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
 const model_peer model_peers[MODEL_PEERS] = {{"eager", "naive", "eager, naive attention"},
                                              {"eager", "sdpa", "eager, SDPA"},
@@ -16,16 +14,7 @@ const model_peer model_peers[MODEL_PEERS] = {{"eager", "naive", "eager, naive at
 
 csv *model_peers_open(const char *dir)
 {
-    char *path = xasprintf("%s/pytorch_model.csv", dir);
-    csv *c = csv_read(path);
-    free(path);
-    return c;
-}
-
-static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
-{
-    const char *cell = csv_cell(c, row, column);
-    return cell && strcmp(cell, want) == 0;
+    return open_peer(dir, "pytorch_model.csv");
 }
 
 /* A size with other dimensions than its own, which PyTorch did not run. */

@@ -3,13 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/report/sections/ddp.h"
-
-static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
-{
-    const char *cell = csv_cell(c, row, column);
-    return cell && strcmp(cell, want) == 0;
-}
+#include "common/report/results.h"
+#include "common/report/ddp/ddp.h"
 
 /* Which of its strategies does the same. Its `ddp25` is its own default of 25 MB. */
 static bool is_peer(const csv *c, size_t row, const ddp_entry *e)

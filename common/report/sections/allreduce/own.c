@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The all-reduces of our own in bench_allreduce, one-shot and two-shot, beside the library's of the same case. */
+#include "common/report/sections/allreduce/own.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "common/report/sections.h"
+#include "common/report/section.h"
 
 static const char *const own[] = {"one-shot", "two-shot"};
 enum { OWN = sizeof own / sizeof *own };
@@ -61,37 +63,49 @@ static gain gain_of(const table *t, const char *ranks)
     return g;
 }
 
-void allreduce_own_findings(FILE *out, const table *t)
+void allreduce_own_findings(document *doc, const table *t)
 {
     values ranks = table_values(t, "ranks");
     for (size_t i = 0; i < ranks.n; i++) {
         const gain g = gain_of(t, ranks.v[i]);
         if (!g.cases)
             continue;
-        fprintf(
-            out,
-            "- **Our own all-reduces on %s ranks**: by medians faster than the library in %zu of %zu cases, at best "
-            "%s times as fast (%s, %s, %s, %s: %s us, the library %s).\n",
-            ranks.v[i], g.faster, g.cases, number(g.most), g.variant, table_text(t, g.best, "size"),
-            table_text(t, g.best, "dtype"), table_text(t, g.best, "mode"),
-            number(table_real(t, same_case(t, g.best, g.variant), "median_ms") * 1e3),
-            number(table_real(t, g.best, "median_ms") * 1e3));
+        doc_bullet(doc,
+                   "%s: by medians faster than the library in %zu of %zu cases, at best %s times as fast (%s, %s, %s, "
+                   "%s: %s us, the library %s).",
+                   strong("Our own all-reduces on %s ranks", ranks.v[i]), g.faster, g.cases, number(g.most), g.variant,
+                   table_text(t, g.best, "size"), table_text(t, g.best, "dtype"), table_text(t, g.best, "mode"),
+                   number(table_real(t, same_case(t, g.best, g.variant), "median_ms") * 1e3),
+                   number(table_real(t, g.best, "median_ms") * 1e3));
     }
     values_free(&ranks);
 }
 
 /* ---- the table ---- */
 
-static void print_time(FILE *out, const table *t, size_t row)
+static void add_time(document *doc, const table *t, size_t row)
 {
     if (row == NO_ROW)
-        fprintf(out, " |");
+        doc_blank(doc);
     else
-        fprintf(out, " %s ± %s |", number(table_real(t, row, "median_ms") * 1e3),
-                number(table_real(t, row, "std_ms") * 1e3));
+        doc_cell(doc, "%s ± %s", number(table_real(t, row, "median_ms") * 1e3),
+                 number(table_real(t, row, "std_ms") * 1e3));
 }
 
-void allreduce_own(FILE *out, const table *t, const char *dtype)
+static void begin_table(document *doc)
+{
+    doc_paragraph(doc,
+                  "Our own kernels, which store into the other GPUs' memory, us: median ± standard deviation; times "
+                  "is the library's\nmedian over ours, above 1 ours is faster");
+    doc_table(doc);
+    doc_columns(doc, DOC_NUMBER, "ranks", "size", NULL);
+    doc_columns(doc, DOC_TEXT, "mode", "in place", NULL);
+    doc_columns(doc, DOC_NUMBER, "library", NULL);
+    for (size_t v = 0; v < OWN; v++)
+        doc_columns(doc, DOC_NUMBER, own[v], "times", NULL);
+}
+
+void allreduce_own(document *doc, const table *t, const char *dtype)
 {
     bool begun = false;
     for (size_t i = 0; i < t->n; i++) {
@@ -99,21 +113,15 @@ void allreduce_own(FILE *out, const table *t, const char *dtype)
             strcmp(table_text(t, i, "dtype"), dtype) != 0 || !has_own(t, i))
             continue;
         if (!begun)
-            fprintf(out, "Our own kernels, which store into the other GPUs' memory, us: median ± standard deviation; "
-                         "times is the library's\nmedian over ours, above 1 ours is faster\n\n"
-                         "| ranks | size | mode | in place | library | one-shot | times | two-shot | times |\n"
-                         "|---:|---:|---|---|---:|---:|---:|---:|---:|\n");
+            begin_table(doc);
         begun = true;
-        fprintf(out, "| %s | %s | %s | %s |", table_text(t, i, "ranks"), table_text(t, i, "size"),
-                table_text(t, i, "mode"), strcmp(table_text(t, i, "in_place"), "1") ? "no" : "yes");
-        print_time(out, t, i);
+        doc_row(doc, table_text(t, i, "ranks"), table_text(t, i, "size"), table_text(t, i, "mode"),
+                strcmp(table_text(t, i, "in_place"), "1") ? "no" : "yes", NULL);
+        add_time(doc, t, i);
         for (size_t v = 0; v < OWN; v++) {
             const double times = times_as_fast(t, i, own[v]);
-            print_time(out, t, same_case(t, i, own[v]));
-            fprintf(out, " %s |", isfinite(times) ? number(times) : "");
+            add_time(doc, t, same_case(t, i, own[v]));
+            doc_cells(doc, isfinite(times) ? number(times) : "", NULL);
         }
-        fprintf(out, "\n");
     }
-    if (begun)
-        fprintf(out, "\n");
 }

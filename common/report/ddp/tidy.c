@@ -7,7 +7,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/report/sections/ddp.h"
+#include "common/report/ddp/ddp.h"
 
 /* In the order of a bench's CSV, so that a table made of the file knows what its parameters are: what tells rows apart
  * stands before the first measured column. Of the rest bucket sizes and options are in the label already. */

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* A document as a list of headings, paragraphs, bullets, tables and figures. Sections add to it from top to bottom;
+ * a writer gives it a form: Markdown today. Texts are printf formats and are copied. */
+#ifndef STEPBENCH_REPORT_DOCUMENT_H
+#define STEPBENCH_REPORT_DOCUMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define DOC_PRINTF(at) __attribute__((format(printf, at, at + 1)))
+
+/* Marked text, for a %s of those below; valid until 32 further calls. Only a writer knows how it is shown. */
+const char *strong(const char *format, ...) DOC_PRINTF(1);
+const char *code(const char *format, ...) DOC_PRINTF(1);
+const char *link_to(const char *shown, const char *url, ...)
+    DOC_PRINTF(2); /* url: a format, from the document's folder */
+
+typedef struct document document;
+document *doc_create(const char *title); /* "": a part, or text for another file */
+void doc_free(document *d);
+bool doc_empty(const document *d);            /* nothing but the title */
+void doc_append(document *d, document *part); /* moves all of part behind what d has, and frees part */
+
+/* Each begins a block, which ends the one before it. A line break in a text is a blank to the reader. */
+void doc_heading(document *d, int level, const char *format, ...) DOC_PRINTF(3); /* level 2 is a section's */
+void doc_paragraph(document *d, const char *format, ...) DOC_PRINTF(2);
+void doc_bullet(document *d, const char *format, ...) DOC_PRINTF(2);       /* neighbours are one list */
+void doc_note(document *d, const char *format, ...) DOC_PRINTF(2);         /* an aside */
+void doc_preformatted(document *d, const char *format, ...) DOC_PRINTF(2); /* line breaks and blanks stay */
+void doc_figure(document *d, const char *file, const char *alt,
+                const char *caption);                              /* file: from the document's folder */
+void doc_fold(document *d, const char *format, ...) DOC_PRINTF(2); /* detail under a summary, up to doc_fold_end */
+void doc_fold_end(document *d);
+
+/* A table: its columns, then rows of cells. A row may have fewer cells than there are columns, not more. The kind of a
+ * column says how its cells are aligned and sorted. Lists of texts end with NULL. */
+typedef enum doc_kind { DOC_TEXT, DOC_NUMBER } doc_kind;
+void doc_table(document *d);
+void doc_columns(document *d, doc_kind kind, ...) __attribute__((sentinel));
+void doc_column(document *d, doc_kind kind, const char *format, ...) DOC_PRINTF(3);
+void doc_row(document *d, ...) __attribute__((sentinel)); /* begins a row with these cells */
+void doc_cells(document *d, ...) __attribute__((sentinel));
+void doc_cell(document *d, const char *format, ...) DOC_PRINTF(2);
+void doc_blank(document *d); /* a cell that does not apply */
+
+/* Adds to the text that was begun last: of a heading, paragraph, bullet, summary, column or cell. */
+void doc_more(document *d, const char *format, ...) DOC_PRINTF(2);
+
+/* ---- for writers ---- */
+
+/* What marks are in a text: a writer puts its own markup in their place. */
+enum doc_mark {
+    DOC_STRONG = 1,
+    DOC_STRONG_END,
+    DOC_CODE,
+    DOC_CODE_END,
+    DOC_LINK,
+    DOC_LINK_URL, /* between a link's text and its address */
+    DOC_LINK_END
+};
+
+typedef struct doc_grid {
+    size_t columns, rows;
+    doc_kind *kinds; /* [columns] */
+    char **names;    /* [columns] */
+    struct doc_line {
+        size_t cells;
+        char **text; /* [cells], NULL for a blank one */
+    } * lines;       /* [rows] */
+} doc_grid;
+const char *doc_grid_text(const doc_grid *g, size_t row, size_t column); /* NULL for a blank cell */
+
+/* Gets the blocks in their order. `begin` may look ahead: doc_next_heading gives what a list of contents needs. */
+typedef struct doc_writer {
+    void (*begin)(FILE *out, const document *d, const char *title);
+    void (*heading)(FILE *out, int level, const char *text);
+    void (*paragraph)(FILE *out, const char *text);
+    void (*bullets)(FILE *out, size_t n, char *const *texts);
+    void (*note)(FILE *out, const char *text);
+    void (*preformatted)(FILE *out, const char *text);
+    void (*figure)(FILE *out, const char *file, const char *alt, const char *caption);
+    void (*fold)(FILE *out, const char *summary);
+    void (*fold_end)(FILE *out);
+    void (*table)(FILE *out, const doc_grid *g);
+    void (*end)(FILE *out);
+} doc_writer;
+extern const doc_writer markdown_writer;
+
+void doc_write(const document *d, const doc_writer *w, FILE *out);
+/* The text and level of the next heading from block *at on, which moves behind it; NULL behind the last one. */
+const char *doc_next_heading(const document *d, size_t *at, int *level);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of a machine's folder of results, and of those beside it. */
+#ifndef STEPBENCH_REPORT_RESULTS_H
+#define STEPBENCH_REPORT_RESULTS_H
+
+#include "common/report/table.h"
+
+/* Opens <dir>/<name>; NULL when it is absent or empty. */
+table *open_result(const char *dir, const char *name);
+/* Opens <dir>/<name> as it is; NULL when it is absent. `published`: <dir>/../published/<name>, the write-ups' tables. */
+csv *open_peer(const char *dir, const char *name);
+csv *open_published(const char *dir, const char *name);
+bool cell_is(const csv *c, size_t row, const char *column, const char *want); /* false when there is no such column */
+
+#endif

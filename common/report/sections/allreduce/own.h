@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* Our own all-reduces beside the library's, of all rows of bench_allreduce; nothing is added when there are none. */
+#ifndef STEPBENCH_REPORT_SECTIONS_ALLREDUCE_OWN_H
+#define STEPBENCH_REPORT_SECTIONS_ALLREDUCE_OWN_H
+
+#include "common/report/document.h"
+#include "common/report/table.h"
+
+void allreduce_own_findings(document *doc, const table *t);
+void allreduce_own(document *doc, const table *t, const char *dtype);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* What ran: how many rows of each bench have which status, and the reasons of those that did not go well. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/report/section.h"
+
+/* Reasons that differ in nothing but sizes are one reason. */
+static bool same_reason(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789.";
+    for (;;) {
+        a += strspn(a, digits);
+        b += strspn(b, digits);
+        if (*a != *b)
+            return false;
+        if (!*a)
+            return true;
+        a++;
+        b++;
+    }
+}
+
+static void add_reasons(document *doc, const table *t, const char *bench, const char *status)
+{
+    table *s = table_where(t, "status", status, NULL);
+    bool *said = xcalloc(s->n ? s->n : 1, sizeof *said);
+    for (size_t i = 0; i < s->n; i++) {
+        const char *reason = table_text(s, i, "reason");
+        size_t alike = 0;
+        for (size_t k = i; k < s->n && !said[i]; k++)
+            if (same_reason(reason, table_text(s, k, "reason"))) {
+                alike++;
+                said[k] = k > i;
+            }
+        if (!alike)
+            continue;
+        char *example = table_case(t, table_find(t, "status", status, "reason", reason, NULL));
+        doc_bullet(doc, "%s %s x %zu: %s (%s%s)", code("%s", bench), strong("%s", status), alike,
+                   *reason ? reason : "no reason given", alike > 1 ? "such as " : "", example);
+        free(example);
+    }
+    free(said);
+    table_free(s);
+}
+
+static int is_bench(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    return strncmp(entry->d_name, "bench_", 6) == 0 && length > 4 && strcmp(entry->d_name + length - 4, ".csv") == 0;
+}
+
+static void count_rows(document *doc, document *reasons, const char *name, const table *t)
+{
+    static const char *const status[] = {"ok", "oom", "skip", "fail"};
+    char *bench = xstrdup(name), *caption = table_caption(t);
+    *strrchr(bench, '.') = '\0';
+    doc_row(doc, NULL);
+    doc_cell(doc, "%s", link_to(name, "%s", name));
+    for (size_t i = 0; i < sizeof status / sizeof *status; i++) {
+        table *s = table_where(t, "status", status[i], NULL);
+        doc_cell(doc, "%zu", s->n);
+        if (i > 0)
+            add_reasons(reasons, t, bench, status[i]);
+        table_free(s);
+    }
+    table *throttled = table_where(t, "throttle", "", NULL);
+    doc_cell(doc, "%zu", csv_column(t->file, "throttle") < 0 ? 0 : t->n - throttled->n);
+    doc_cells(doc, caption, NULL);
+    table_free(throttled);
+    free(caption);
+    free(bench);
+}
+
+static void write_section(document *doc, const char *dir)
+{
+    struct dirent **entries;
+    int n = scandir(dir, &entries, is_bench, alphasort);
+    if (n < 0)
+        die(EXIT_CODE_FAILURE, "can't read the folder %s", dir);
+    document *reasons = doc_create("");
+    doc_heading(doc, 2, "What ran");
+    doc_paragraph(doc, "The newest row of each case. throttled: rows whose clocks were held back.");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "rows", NULL);
+    doc_columns(doc, DOC_NUMBER, "ok", "oom", "skip", "fail", "throttled", NULL);
+    doc_columns(doc, DOC_TEXT, "of", NULL);
+    for (int i = 0; i < n; i++) {
+        table *t = open_result(dir, entries[i]->d_name);
+        if (t)
+            count_rows(doc, reasons, entries[i]->d_name, t);
+        table_free(t);
+        free(entries[i]);
+    }
+    free(entries);
+    doc_append(doc, reasons);
+}
+
+const report_section section_ran = {.order = 10, .write = write_section};

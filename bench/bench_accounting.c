@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_accounting: what do memory and communication of parallel training come to, on paper, step by step?
+/* bench_accounting: what do memory and communication of parallel training come to on paper, step by step?
  *
  * The `communication_accounting` problem of Stanford's CS336, assignment 2, with every step of its derivation, the
  * closed forms of its edition of 2026, the bucket model of its DDP problems and the memory of ZeRO and FSDP; and the
@@ -10,8 +10,8 @@
  * Run: ./bench_accounting                                             every question, the handout's numbers
  *      ./bench_accounting --variant compute_bound --batch 0             one derivation
  *      ./bench_accounting --variant data_parallel --model 8b --ranks 8 --grad-bits 16 --measured 1
- * Expect: 44 devices of 80 GB; 38 under FSDP of 95 GB; compute-bound from 25,302 tokens (396 a device) on.
- * Limits: feed-forward blocks alone in (a) to (d), as the handout has it; latencies only where an option names one. */
+ * Expect: 44 devices of 80 GB; 38 of 95 GB with FSDP; compute-bound from 25,302 tokens (396 per device) on.
+ * Limits: (a) to (d) count feed-forward blocks only, as the handout does; latencies only where an option names one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,46 +21,47 @@ static const option_spec option_table[] = {
     {"d-model", OPTION_INT, OPTION_LIST, "16384", NULL, 1, 1048576, NULL, "", "d, width of the blocks"},
     {"d-ff", OPTION_INT, OPTION_LIST, "53248", NULL, 1, 16777216, NULL, "", "F, width inside a block"},
     {"blocks", OPTION_INT, OPTION_LIST, "126", NULL, 1, 100000, NULL, "", "feed-forward blocks"},
-    {"matrices", OPTION_INT, OPTION_LIST, "2", NULL, 2, 3, NULL, "", "of a block: 2, or SwiGLU's 3"},
+    {"matrices", OPTION_INT, OPTION_LIST, "2", NULL, 2, 3, NULL, "", "matrices per block: 2, or 3 with SwiGLU"},
     {"device-memory", OPTION_BYTES, OPTION_LIST, "80GB,95GB", NULL, 1e6, 1e15, NULL, "bytes",
-     "memory, fsdp: of a device; 80GB is 80e9 bytes, 80G is 80 GiB"},
+     "memory, fsdp: memory of a device; 80GB is 80e9 bytes, 80G is 80 GiB"},
     {"tokens", OPTION_INT, OPTION_LIST, "0,1024,2048,4096,8192,16384", NULL, 0, 1e12, NULL, "tokens",
-     "memory, fsdp: whose activations are kept; 0: none"},
+     "memory, fsdp: tokens whose activations are kept; 0: none"},
     {"x", OPTION_INT, OPTION_LIST, "16", NULL, 1, 1048576, NULL, "", "X, devices along the FSDP axis"},
     {"y", OPTION_INT, OPTION_LIST, "4", NULL, 1, 1048576, NULL, "", "Y, devices along the tensor-parallel axis"},
     {"mesh-x", OPTION_INT, OPTION_LIST, "2", NULL, 1, 16, NULL, "", "M_X, mesh axes of FSDP; 1 behind a switch"},
     {"mesh-y", OPTION_INT, OPTION_LIST, "1", NULL, 1, 16, NULL, "", "M_Y, mesh axes of tensor parallelism"},
-    {"weight-bits", OPTION_INT, OPTION_LIST, "16", NULL, 8, 32, NULL, "bits", "of a gathered weight: 8, 16 or 32"},
+    {"weight-bits", OPTION_INT, OPTION_LIST, "16", NULL, 8, 32, NULL, "bits",
+     "width of a gathered weight: 8, 16 or 32"},
     {"batch", OPTION_INT, OPTION_LIST, "0,4096,16384,65536", NULL, 0, 1e12, NULL, "tokens",
-     "compute_bound, closed_forms: B, of the whole batch; 0: the least that is bound by compute"},
+     "compute_bound, closed_forms: B, the whole batch; 0: the smallest that is compute-bound"},
     {"way", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ACCOUNTING_WAYS, "", "batch: a way to lower it"},
-    {"form", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, CLOSED_FORM_NAMES, "", "closed_forms: which"},
+    {"form", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, CLOSED_FORM_NAMES, "", "closed_forms: which form"},
     {"model", OPTION_TEXT, OPTION_LIST, "xl", NULL, 0, -1, NULL, "",
      "data_parallel, buckets, zero: tiny to 8b as in bench_transformer, or a number of parameters such as 8e9"},
     {"ranks", OPTION_INT, OPTION_LIST, "2,4,8", NULL, 1, 1048576, NULL, "", "n, GPUs of data parallelism"},
-    {"grad-bits", OPTION_INT, OPTION_LIST, "16,32", NULL, 8, 32, NULL, "bits", "of a gradient on the wire"},
-    {"overhead", OPTION_REAL, OPTION_LIST, "20", NULL, 0.001, 1e9, NULL, "us", "buckets: o, of each call"},
+    {"grad-bits", OPTION_INT, OPTION_LIST, "16,32", NULL, 8, 32, NULL, "bits", "width of a gradient as it is sent"},
+    {"overhead", OPTION_REAL, OPTION_LIST, "20", NULL, 0.001, 1e9, NULL, "us", "buckets: o, fixed cost of a call"},
     {"kappa", OPTION_REAL, OPTION_LIST, "1,0.12,0.05", NULL, 0.0001, 1, NULL, "",
-     "buckets: share of a collective's time by which it delays what computes beside it"},
+     "buckets: share of a collective's time by which it slows down compute beside it"},
     {"grad-rate", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e16, NULL, "bytes/s",
-     "buckets: at which backward makes gradients; 0: as fast as they are sent"},
+     "buckets: rate at which the backward makes gradients; 0: as fast as they are sent"},
     {"bucket", OPTION_BYTES, OPTION_LIST, "0,1M,2M,5M,10M,25M,50M,100M,250M,500M,1000M", NULL, 0, 1e15, NULL, "bytes",
-     "buckets: b; 0: the best one under contention"},
+     "buckets: b, size of a bucket; 0: the best one under contention"},
     {"recipe", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ZERO_RECIPE_NAMES, "",
      "zero: fp32; bf16 over fp32 master weights; the same with fp32 gradients"},
-    {"strategy", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ZERO_STAGE_NAMES, "", "zero: which"},
+    {"strategy", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, ZERO_STAGE_NAMES, "", "zero: which strategy"},
     {"slots", OPTION_INT, OPTION_LIST, "2", NULL, 0, 1000, NULL, "",
-     "zero: blocks gathered, or not yet reduced, at once"},
-    {"flops", OPTION_REAL, OPTION_LIST, "4.6e14", NULL, 1, 1e21, NULL, "FLOP/s", "C of a device of the mesh"},
+     "zero: blocks that are gathered, or not yet reduced, at the same time"},
+    {"flops", OPTION_REAL, OPTION_LIST, "4.6e14", NULL, 1, 1e21, NULL, "FLOP/s", "C, speed of a device of the mesh"},
     {"bandwidth", OPTION_REAL, OPTION_LIST, "1.8e11", NULL, 1, 1e18, NULL, "bytes/s",
-     "W of a mesh axis; in closed_forms what a device can send"},
-    {"gpu-flops", OPTION_REAL, OPTION_LIST, "6e14", NULL, 1, 1e21, NULL, "FLOP/s", "data_parallel: C of a GPU"},
+     "W, bandwidth of a mesh axis; in closed_forms, what a device can send"},
+    {"gpu-flops", OPTION_REAL, OPTION_LIST, "6e14", NULL, 1, 1e21, NULL, "FLOP/s", "data_parallel: C, speed of a GPU"},
     {"busbw", OPTION_REAL, OPTION_LIST, "3.65e11", NULL, 1, 1e18, NULL, "bytes/s",
      "data_parallel, buckets, zero: W, bus bandwidth of collectives"},
     {"measured", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, -1, NULL, "",
-     "C and W of this machine from its results; what is not there is taken from the options above"},
+     "take C and W from this machine's results, and from the options above where there are none"},
     {"steps", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|0|1", "",
-     "print the derivation; auto: of a case that is the only one"},
+     "print the derivation; auto: if there is only one case"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -78,40 +79,41 @@ static const column_spec column_table[] = {
     {"state_bytes", COLUMN_INT, false, "memory, fsdp: weights, gradients and both moments in fp32, 16 P"},
     {"parameters", COLUMN_INT, false, "P"},
     {"saved_per_token_bytes", COLUMN_INT, false, "memory, fsdp: kept for backward"},
-    {"activation_bytes", COLUMN_INT, false, "memory, fsdp: of all tokens"},
-    {"devices", COLUMN_INT, false, "memory, fsdp: needed; nan where no number is enough"},
-    {"devices_exact", COLUMN_REAL, false, "the same before it is made whole"},
-    {"per_device_bytes", COLUMN_INT, false, "memory, fsdp: held by each of them"},
-    {"tokens_of_a_device", COLUMN_INT, false, "memory: whose activations a further device holds"},
-    {"tokens_most", COLUMN_INT, false, "fsdp: that any number of devices can hold"},
-    {"tokens_least", COLUMN_REAL, false, "compute_bound, batch, closed_forms: B from which compute takes longer"},
-    {"tokens_per_device", COLUMN_REAL, false, "the same over N; in data_parallel those that hide the gradients"},
-    {"tokens_per_shard", COLUMN_REAL, false, "compute_bound: over X"},
+    {"activation_bytes", COLUMN_INT, false, "memory, fsdp: activations of all tokens"},
+    {"devices", COLUMN_INT, false, "memory, fsdp: devices needed; nan if no number is enough"},
+    {"devices_exact", COLUMN_REAL, false, "the same, not rounded up"},
+    {"per_device_bytes", COLUMN_INT, false, "memory, fsdp: bytes held by each device"},
+    {"tokens_of_a_device", COLUMN_INT, false, "memory: tokens whose activations one more device holds"},
+    {"tokens_most", COLUMN_INT, false, "fsdp: most tokens that any number of devices can hold"},
+    {"tokens_least", COLUMN_REAL, false, "compute_bound, batch, closed_forms: smallest B that is compute-bound"},
+    {"tokens_per_device", COLUMN_REAL, false, "the same over N; in data_parallel, tokens that hide the gradients"},
+    {"tokens_per_shard", COLUMN_REAL, false, "compute_bound: tokens_least over X"},
     {"of_given", COLUMN_REAL, false, "batch: tokens_least over that of the mesh as given"},
-    {"what", COLUMN_TEXT, false, "batch: what the way is, and costs"},
+    {"what", COLUMN_TEXT, false, "batch: what the way is, and what it costs"},
     {"alpha", COLUMN_REAL, false, "C / W, FLOP/byte"},
-    {"tokens_overlapped", COLUMN_REAL, false, "compute_bound: least B when both axes' collectives run at once"},
-    {"tokens_rings", COLUMN_REAL, false, "compute_bound: least B when a ring of k sends (k - 1)/k of the bytes"},
-    {"pure_fsdp_per_device", COLUMN_REAL, false, "compute_bound: tokens a device of FSDP alone on all axes"},
-    {"best_per_device", COLUMN_REAL, false, "compute_bound: tokens a device at the best X"},
-    {"best_x", COLUMN_REAL, false, "compute_bound: the best X; batch: that of the way"},
-    {"at_tokens", COLUMN_REAL, false, "B of the times that follow"},
-    {"math_us", COLUMN_REAL, false, "products"},
+    {"tokens_overlapped", COLUMN_REAL, false, "compute_bound: smallest B if both axes' collectives run at once"},
+    {"tokens_rings", COLUMN_REAL, false, "compute_bound: smallest B if a ring of k sends (k - 1)/k of the bytes"},
+    {"pure_fsdp_per_device", COLUMN_REAL, false, "compute_bound: tokens per device with FSDP alone on all axes"},
+    {"best_per_device", COLUMN_REAL, false, "compute_bound: tokens per device at the best X"},
+    {"best_x", COLUMN_REAL, false, "compute_bound: the best X; batch: the X of the way"},
+    {"at_tokens", COLUMN_REAL, false, "B for which the times below hold"},
+    {"math_us", COLUMN_REAL, false, "time of the products"},
     {"fsdp_us", COLUMN_REAL, false, "compute_bound: gathering the weights"},
     {"tp_us", COLUMN_REAL, false, "compute_bound: collectives of tensor parallelism"},
-    {"comm_us", COLUMN_REAL, false, "collectives"},
+    {"comm_us", COLUMN_REAL, false, "time of the collectives"},
     {"alternate_us", COLUMN_REAL, false, "closed_forms: an all-reduce that passes whole buffers round the ring"},
     {"bound_by", COLUMN_TEXT, false, "compute_bound: compute or communication, at that B"},
-    {"devices_most", COLUMN_REAL, false, "closed_forms: N up to which compute takes longer"},
-    {"devices_x", COLUMN_REAL, false, "closed_forms: how a 2D form divides them: FSDP"},
-    {"devices_y", COLUMN_REAL, false, "and tensor parallelism"},
-    {"gradient_bytes", COLUMN_INT, false, "buckets: s"},
+    {"devices_most", COLUMN_REAL, false, "closed_forms: largest N that is compute-bound"},
+    {"devices_x", COLUMN_REAL, false, "closed_forms: devices along the FSDP axis of a 2D form"},
+    {"devices_y", COLUMN_REAL, false, "closed_forms: devices along the tensor-parallel axis of a 2D form"},
+    {"gradient_bytes", COLUMN_INT, false, "buckets: s, bytes of all gradients"},
     {"algbw_gb_s", COLUMN_REAL, false, "buckets: w, bytes of an all-reduce over its time"},
     {"best_bytes", COLUMN_REAL, false, "buckets: b* of the handout's model, sqrt(s o w)"},
     {"best_contention_bytes", COLUMN_REAL, false, "buckets: sqrt(kappa s o w)"},
-    {"best_fifo_bytes", COLUMN_REAL, false, "buckets: o g w / (w - g) where gradients come slower than they are sent"},
+    {"best_fifo_bytes", COLUMN_REAL, false,
+     "buckets: o g w / (w - g), if gradients come more slowly than they are sent"},
     {"best_buckets", COLUMN_REAL, false, "buckets: s / b*"},
-    {"bucket_used_bytes", COLUMN_REAL, false, "buckets: b of the overheads that follow"},
+    {"bucket_used_bytes", COLUMN_REAL, false, "buckets: b for which the overheads below hold"},
     {"buckets", COLUMN_REAL, false, "s / b"},
     {"overhead_us", COLUMN_REAL, false, "buckets: over backward, the handout's model: n o + b / w"},
     {"overhead_fifo_us", COLUMN_REAL, false, "one after the other: t + (n - 1) max(0, t - b / g), t = o + b / w"},
@@ -120,12 +122,12 @@ static const column_spec column_table[] = {
     {"before_step_bytes", COLUMN_INT, false, "zero: before the first update, with gradients"},
     {"after_step_bytes", COLUMN_INT, false, "zero: from the first update on, with moments"},
     {"slots_bytes", COLUMN_INT, false, "zero: gathered weights and gradients not yet reduced, in forward and backward"},
-    {"wire_elements", COLUMN_REAL, false, "zero: that a rank sends in a step"},
+    {"wire_elements", COLUMN_REAL, false, "zero: elements that a rank sends per step"},
     {"wire_bytes", COLUMN_REAL, false, "zero, data_parallel: the same in bytes"},
     {"used_flops", COLUMN_REAL, false, "C of the row"},
     {"used_bandwidth", COLUMN_REAL, false, "W of the row"},
     {"rates_from", COLUMN_TEXT, false, "where C and W come from"},
-    {"answer", COLUMN_TEXT, true, "in words"},
+    {"answer", COLUMN_TEXT, true, "the result in words"},
     {0}};
 
 /* What an option means something to. */
@@ -213,16 +215,18 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_info info = {
     .name = "bench_accounting",
-    .summary = "What do memory and communication of parallel training come to, on paper, step by step?",
-    .notes =
-        "A row is a calculation, `answer` its result in words; --help says at each option which variants it is of.\n"
-        "memory to batch follow the book \"How to Scale Your Model\": B is the whole batch, W a mesh axis in both\n"
-        "directions, M_X and M_Y the axes of FSDP and of tensor parallelism, forward alone. GPUs behind one switch "
-        "are\n"
-        "--mesh-x 1 --mesh-y 1. closed_forms have SwiGLU's three matrices and W as what a device can send; "
-        "data_parallel,\n"
-        "buckets and zero have W as the bus bandwidth of collectives, and a GB is 1e9 bytes, a GiB 2^30, everywhere.\n"
-        "formulas_accounting.h has the formulas.",
+    .summary = "What do memory and communication of parallel training come to on paper, step by step?",
+    .notes = "A row is a calculation, and `answer` is its result in words. --help says for each option which variants "
+             "use it.\n"
+             "memory, fsdp, compute_bound and batch follow the book \"How to Scale Your Model\": B is the whole batch, "
+             "W a mesh\n"
+             "axis in both directions, M_X and M_Y the axes of FSDP and of tensor parallelism; only the forward is "
+             "counted. For\n"
+             "GPUs behind one switch use --mesh-x 1 --mesh-y 1. In closed_forms a block has SwiGLU's three matrices, "
+             "and W is what\n"
+             "a device can send; in data_parallel, buckets and zero, W is the bus bandwidth of collectives. 1 GB is "
+             "1e9 bytes and\n"
+             "1 GiB 2^30 bytes everywhere. docs/formulas.md has the formulas.",
     .examples = "./bench_accounting\n"
                 "./bench_accounting --variant memory --device-memory 80GB --tokens 0\n"
                 "./bench_accounting --variant compute_bound --batch 0 --x 8 --y 8\n"

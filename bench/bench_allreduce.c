@@ -26,16 +26,16 @@ static option_spec option_table[] = {
     {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,10M,64M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12, NULL,
      "bytes",
      "size of the op: what every rank has before an all-reduce, reduce-scatter or broadcast, and after an all-gather"},
-    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "of the elements"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "dtype of the elements"},
     {"in-place", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "the result replaces the input"},
     {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph", "eager", 0, -1, "eager|graph", "",
-     "each call launched by the host, or a CUDA graph of the calls replayed"},
+     "eager: the host launches each call; graph: a CUDA graph of the calls is replayed"},
     {"calls", OPTION_INT, 0, "0", NULL, 0, 100, NULL, "calls",
-     "collectives back to back in a sample; 0: as many as last a millisecond"},
+     "collectives back to back per sample; 0: enough for a millisecond"},
     {"warmup", OPTION_INT, 0, "5", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
     {"iters", OPTION_INT, 0, "20", NULL, 1, 100000, NULL, "samples", "samples of each case"},
     {"max-time", OPTION_REAL, 0, "10", NULL, 0, 86400, NULL, "s",
-     "fewer samples, at least 3, where they would take longer than this; 0: never"},
+     "take fewer samples, at least 3, if they would take longer than this; 0: never"},
     {0}};
 
 static const variant_spec variant_table[] = {{"all-reduce", "the sum of all ranks' tensors, on every rank"},
@@ -59,10 +59,11 @@ static const column_spec column_table[] = {
     {"rank_mean_ms", COLUMN_TEXT, false, "mean of each rank's own samples, in the order of ranks"},
     {"slowest_rank", COLUMN_INT, false, "the rank with the largest mean"},
     {"first_call_ms", COLUMN_REAL, false, "the first call after the check, slowest rank, by the host's clock"},
-    {"moved_bytes", COLUMN_REAL, false, "the size, less what does not part evenly among ranks and elements"},
+    {"moved_bytes", COLUMN_REAL, false,
+     "bytes that were moved: the size, rounded down to whole elements for every rank"},
     {"n_samples", COLUMN_INT, false, "samples"},
     {"n_calls", COLUMN_INT, false, "calls back to back in each sample"},
-    {"backend", COLUMN_TEXT, true, "the library and its version, or which of our own ops"},
+    {"backend", COLUMN_TEXT, true, "the library and its version, or our own op"},
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},
     {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
     {"err_elements", COLUMN_INT, false, "elements that differ from the exact result, on all ranks together"},
@@ -82,14 +83,15 @@ static const bench_info info = {
     .name = "bench_allreduce",
     .summary = "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
     .notes =
-        "One row is one op (the variant), number of ranks, size, dtype and mode. A job of the largest --ranks is "
-        "started;\n"
-        "a case with fewer uses the first ones, while the others sleep. Every sample starts behind a barrier;\n"
-        "in mode graph an unmeasured replay lies between, behind which the host launches the measured one.\n"
-        "one-shot and two-shot are for GPUs of one host with NVLink, and for small sizes: above 8 MiB they are "
+        "One row is one op (the variant), number of ranks, size, dtype and mode. The largest --ranks are started; a "
+        "case\n"
+        "with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. In mode graph, "
+        "an\n"
+        "unmeasured replay follows the barrier, during which the host launches the measured one.\n"
+        "one-shot and two-shot are for GPUs of one host with NVLink and for small sizes; above 8 MiB they are "
         "skipped.\n"
-        "NCCL runs with its own defaults, and what NCCL_* say; machine.csv has them. Graphs have a communicator of "
-        "their own.\n"
+        "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs have a\n"
+        "communicator of their own.\n"
         "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
         "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"

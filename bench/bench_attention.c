@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_attention: what does attention cost when it is written naively, and what of it goes away when it is fused?
+/* bench_attention: what does attention cost if it is written naively, and how much of that does fusion save?
  *
  * The `pytorch_attention` problem of Stanford's CS336, assignment 2: batch 8, one head, 100 forward and 100 backward
  * passes over a grid of sequence lengths and head dimensions, and the memory held before the backward.
@@ -24,8 +24,8 @@ static const option_spec option_table[] = {
     {"seq", OPTION_INT, OPTION_LIST, "256,1024,4096,8192,16384", "128,256,512", 1, 1048576, NULL, "tokens",
      "sequence length"},
     {"iters", OPTION_INT, 0, "100", "5", 1, 1000000, NULL, "samples", "timed passes of each kind"},
-    {"warmup", OPTION_INT, 0, "5", "1", 0, 1000000, NULL, "calls", "passes before them"},
-    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s", "stop a measurement early after this long; 0: never"},
+    {"warmup", OPTION_INT, 0, "5", "1", 0, 1000000, NULL, "calls", "warm-up passes before them"},
+    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s", "end a measurement early after this time; 0: never"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -49,12 +49,15 @@ static const column_spec column_table[] = {
 static const bench_info info = {
     .name = "bench_attention",
     .summary = "What does attention cost in time and memory: unfused, with a fused softmax, and as FlashAttention?",
-    .notes = "One row is one (batch, causal, dtype, head_dim, seq, variant). Inputs are N(0,1) from --seed; outputs\n"
-             "are compared with an fp64 oracle before anything is timed. The grid is the pytorch_attention problem of\n"
-             "CS336 assignment 2: batch 8, one head, 100 forward and 100 backward passes. mem_over_s2 tells what is\n"
-             "kept per score: 4 is one fp32 matrix, 2 one bf16 matrix, 0 none. A row without a backward (flash on\n"
-             "CUDA, head_dim above 128) has status ok, a reason that says 'forward only', and nan for what belongs\n"
-             "to the backward.",
+    .notes = "One row is one (batch, causal, dtype, head_dim, seq, variant). Inputs are N(0,1) from --seed; outputs "
+             "are compared\n"
+             "with an fp64 oracle before anything is timed. The grid is the pytorch_attention problem of CS336 "
+             "assignment 2:\n"
+             "batch 8, one head, 100 forward and 100 backward passes. mem_over_s2 says what is kept per score: 4 is "
+             "one fp32\n"
+             "matrix, 2 one bf16 matrix, 0 none. A row without a backward (flash on CUDA, head_dim above 128) has "
+             "status ok, a\n"
+             "reason that says 'forward only', and nan for what belongs to the backward.",
     .examples = "./bench_attention\n"
                 "./bench_attention --dtype bf16,fp32 --seq 1024:16384:*2 --head-dim 64,128\n"
                 "./bench_attention --variant flash --seq 65536 --batch 1 --iters 10",

@@ -25,19 +25,19 @@ static const option_spec option_table[] = {
     {"heads", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "", "query heads"},
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "",
      "key and value heads, a divisor of --heads; 0: as many"},
-    {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "query i sees keys j <= i + Sk - Sq"},
+    {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "causal mask: query i sees keys j <= i + Sk - Sq"},
     {"layout", OPTION_CHOICE, OPTION_LIST, "bhsd", NULL, 0, -1, "bhsd|bshd", "", "order of the tensors in memory"},
     {"deterministic", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0", NULL, 0, 1, NULL, "",
-     "backward bitwise the same on every run"},
+     "the backward gives the same bits on every run"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32", "", "precision"},
     {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", "16,64", 1, 1024, NULL, "", "columns of q, k and v"},
-    {"seq", OPTION_INT, OPTION_LIST, "128:65536:*2", "128:512:*2", 1, 1048576, NULL, "tokens", "queries a sequence"},
-    {"seq-k", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens", "keys a sequence; 0: as many as --seq"},
+    {"seq", OPTION_INT, OPTION_LIST, "128:65536:*2", "128:512:*2", 1, 1048576, NULL, "tokens", "queries per sequence"},
+    {"seq-k", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens", "keys per sequence; 0: as many as --seq"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",
      "what to measure; speed-ups are against unfused"},
     {"iters", OPTION_INT, 0, "20", "5", 1, 1000000, NULL, "samples", "timed calls of each kind, at most"},
-    {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "calls", "calls before them"},
-    {"max-time", OPTION_REAL, 0, "1", NULL, 0, 86400, NULL, "s", "stop a measurement early after this long; 0: never"},
+    {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "calls", "warm-up calls before them"},
+    {"max-time", OPTION_REAL, 0, "1", NULL, 0, 86400, NULL, "s", "end a measurement early after this time; 0: never"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -83,11 +83,15 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_flash",
     .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
-    .notes = "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
-             "fp64 oracle before anything is timed. speedup_* are against the unfused row of the same case, of this\n"
-             "run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is a\n"
-             "multiple of 8 from 16 to 256; where flash has no backward for it (above 128), the row is of the forward\n"
-             "alone: status ok, a reason that says 'forward only', and nan for all of the backward.",
+    .notes =
+        "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an fp64 "
+        "oracle\n"
+        "before anything is timed. speedup_* are relative to the unfused row of the same case, from this run or else "
+        "the\n"
+        "newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is a multiple of 8 from 16 to "
+        "256.\n"
+        "Where flash has no backward (above 128), the row is of the forward only: its status is ok, its reason says\n"
+        "'forward only', and what belongs to the backward is nan.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",

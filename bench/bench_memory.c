@@ -10,8 +10,9 @@
  * memory viewer. Two steps really run. predicted_* is a closed form that knows the shapes alone; driver_* is what the
  * device's driver says.
  * Run: ./bench_memory                                         2.7b at three contexts
- *      ./bench_memory --size tiny --top 10 --snapshot tiny.pickle
- * Expect: forward alone is the parameters and one block; a step is a hump over parameters, moments and gradients. */
+ *      ./bench_memory --size tiny --seq 32 --precision bf16 --mode train-step --top 10 --snapshot tiny.pickle
+ * Expect: a forward alone holds the parameters and one block; a step is a hump on top of parameters, moments and
+ * gradients. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,12 +34,12 @@ static const option_spec option_table[] = {
     {"variant", OPTION_CHOICE, OPTION_LIST, "graph", "kernels", 0, -1, FUSION_CHOICES, "",
      "fusion level; --list says what each is"},
     {"events", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
-     "folder for the timelines, a CSV each case; auto: memory/ beside the rows; none: nowhere"},
+     "folder for the timelines, one CSV file per case; auto: memory/ beside the rows; none: do not write them"},
     {"snapshot", OPTION_TEXT, 0, "none", NULL, 0, -1, NULL, "",
-     "file for PyTorch's memory viewer (pytorch.org/memory_viz), of the only case; none: not written"},
-    {"top", OPTION_INT, 0, "0", NULL, 0, 1000, NULL, "", "print so many of the largest allocations of each case"},
+     "file for PyTorch's memory viewer (pytorch.org/memory_viz), for a single case; none: do not write it"},
+    {"top", OPTION_INT, 0, "0", NULL, 0, 1000, NULL, "", "print this many of the largest allocations of each case"},
     {"max-error-pct", OPTION_REAL, 0, "1", NULL, 0, 1e9, NULL, "%",
-     "exit with 4 when the closed form misses a phase's peak by more"},
+     "exit with 4 if the closed form misses a phase's peak by more than this"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -67,7 +68,7 @@ static const column_spec column_table[] = {
     {"err_kinds_pct", COLUMN_REAL, false, "worst kind at the peak: |predicted - held| as a share of the peak"},
     {"forward_peak_bytes", COLUMN_INT, false, "most held in forward"},
     {"backward_peak_bytes", COLUMN_INT, false, "most held in backward"},
-    {"optimizer_peak_bytes", COLUMN_INT, false, "most held while what backward left of AdamW runs"},
+    {"optimizer_peak_bytes", COLUMN_INT, false, "most held during the part of AdamW that runs after the backward"},
     {"predicted_forward_peak_bytes", COLUMN_INT, false, "the closed form of forward's"},
     {"predicted_backward_peak_bytes", COLUMN_INT, false, "the closed form of backward's"},
     {"predicted_optimizer_peak_bytes", COLUMN_INT, false, "the closed form of the optimizer's"},
@@ -75,11 +76,12 @@ static const column_spec column_table[] = {
     KIND_COLUMNS("predicted_", false, "by the closed form, at its peak: "),
     {"peak_phase", COLUMN_TEXT, false, "the phase of the peak"},
     {"peak_op", COLUMN_INT, false, "ops of the step before the peak"},
-    {"allocated_bytes", COLUMN_INT, false, "taken from the device: what lies outside the arena, and the arena"},
+    {"allocated_bytes", COLUMN_INT, false, "taken from the device: the arena and what lies outside it"},
     {"arena_bytes", COLUMN_INT, false, "the one block of gradients, activations, temporaries and workspaces"},
-    {"driver_bytes", COLUMN_INT, false, "memory that is no longer free once the step is set up, by the driver"},
+    {"driver_bytes", COLUMN_INT, false, "memory taken by setting up the step, according to the driver"},
     {"driver_over_counted_bytes", COLUMN_INT, true, "driver_bytes - allocated_bytes: streams, rounding"},
-    {"driver_step_bytes", COLUMN_INT, false, "what two steps take beyond that: kernels loaded at first use, the graph"},
+    {"driver_step_bytes", COLUMN_INT, false,
+     "memory that two steps take beyond that: kernels loaded at first use, the graph"},
     {"residual_bytes", COLUMN_INT, true, "one tensor of the residual stream: batch seq d_model elements"},
     {"saved_per_block_bytes", COLUMN_INT, true, "activations of the first block when forward ends"},
     {"predicted_saved_per_block_bytes", COLUMN_INT, false, "the same by the closed form"},
@@ -89,7 +91,7 @@ static const column_spec column_table[] = {
     {"largest_kind", COLUMN_TEXT, false, "what it is for"},
     {"largest_block", COLUMN_INT, false, "the first block to make it; -1: outside the blocks"},
     {"largest_count", COLUMN_INT, false, "how often the step makes it"},
-    {"loss", COLUMN_REAL, false, "of the second step"},
+    {"loss", COLUMN_REAL, false, "loss of the second step"},
     {"events", COLUMN_TEXT, false, "file of the timeline, in the folder memory/ beside the rows or that of --events"},
     {0}};
 
@@ -105,11 +107,13 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_memory",
     .summary = "Where does every byte of a forward and of a whole training step go?",
-    .notes =
-        "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that\n"
-        "it runs by: exact, tensor by tensor. Two steps run, and their walk is compared with the plan. The closed\n"
-        "form (formulas/memory.h) knows shapes, flags and what ops want as workspace; it does not see the plan.\n"
-        "Memory of the CUDA context and of libraries is in none of the columns but driver_step_bytes, in part.",
+    .notes = "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that "
+             "it runs by:\n"
+             "exact, tensor by tensor. Two steps run, and what they take and drop is compared with the plan. The "
+             "closed form\n"
+             "(formulas/memory.h) knows shapes, flags and the ops' workspaces; it does not see the plan. The memory of "
+             "the CUDA\n"
+             "context and of libraries is in no column, except for a part of it in driver_step_bytes.",
     .examples = "./bench_memory --size 2.7b --seq 512 --top 5\n"
                 "./bench_memory --size xl --seq 512 --recompute none,selective,attn,mlp,block --mode train-step\n"
                 "./bench_memory --size 2.7b --seq 128 --precision bf16 --mode train-step --snapshot step.pickle",

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_mixed_precision: what does low precision cost in accuracy and give in speed, and where does autocast stay fp32?
+/* bench_mixed_precision: what does low precision cost in accuracy and gain in speed, and where does autocast stay in
+ * fp32?
  *
  * The mixed-precision problems of Stanford's CS336, assignment 2, answered in numbers by ops that ran on the device.
  * Each variant is an experiment with parameters of its own:
- * accumulation: n times x, each sum rounded to its dtype; `stalls_after` = additions after which the sum stands still.
+ * accumulation: n times x, each sum rounded to its dtype; `stalls_after` = additions after which the sum no longer
+ * changes.
  * autocast: the dtype of every tensor of a small model, and its error against double.
  * norm: RMSNorm and LayerNorm with statistics in several dtypes; err_rel = |y - y_fp64| / |y_fp64|.
  * timing: a transformer's forward, backward and AdamW by precision policy; speedup_* = time of fp32 / time.
@@ -28,19 +30,19 @@ static option_spec option_table[] = {
     {"pair", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, MIXED_PAIRS, "",
      "accumulation: dtype of the sum + that of the addend (-cast: converted first; -kahan: compensated)"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,fp16,bf16", NULL, 0, -1, "fp32|fp16|bf16", "",
-     "autocast: what it casts to (fp32: it is off); norm: of x and y"},
+     "autocast: dtype that it casts to (fp32: off); norm: dtype of x and y"},
     {"tensor", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, MIXED_TENSORS, "", "autocast: which tensor"},
-    {"norm", OPTION_CHOICE, OPTION_LIST, "rms,layer", NULL, 0, -1, "rms|layer", "", "norm: which"},
+    {"norm", OPTION_CHOICE, OPTION_LIST, "rms,layer", NULL, 0, -1, "rms|layer", "", "norm: which norm"},
     {"statistics", OPTION_CHOICE, OPTION_LIST, "fp32,own,own-sums", NULL, 0, -1, "fp32|own|own-sums", "",
-     "norm: stored in fp32, in x's own dtype, or also summed in it"},
+     "norm: statistics stored in fp32, in the dtype of x (own), or also summed in it (own-sums)"},
     {"width", OPTION_INT, OPTION_LIST, "768,2560,12800", "768,2560", 1, 131072, NULL, "", "norm: elements of a row"},
     {"magnitude", OPTION_REAL, OPTION_LIST, "0.001,1,300", NULL, 0, 1e30, NULL, "", "norm: standard deviation of x"},
     {"eps", OPTION_REAL, OPTION_LIST, "1e-5", NULL, 0, 1, NULL, "", "norm: added to the mean of squares"},
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "256", "32", "fp32,tf32,fp16,bf16-pure,bf16", "train-step"),
     {"iters", OPTION_INT, 0, "10", "5", 1, 1000000, NULL, "steps", "timing: measured steps"},
-    {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "steps", "timing: steps before them"},
+    {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "steps", "timing: warm-up steps before them"},
     {"max-time", OPTION_REAL, 0, "5", NULL, 0, 86400, NULL, "s",
-     "timing: stop a case early after this long, at least 3 steps; 0: never"},
+     "timing: end a case early after this time, but not before 3 steps; 0: never"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -74,17 +76,19 @@ static const column_spec column_table[] = {
     {"bits", COLUMN_TEXT, false, "accumulation: the sum as it lies in memory"},
     {"exact", COLUMN_REAL, false, "accumulation: terms x term in double"},
     {"err_abs", COLUMN_REAL, false, "accumulation: |value - exact|"},
-    {"stalls_after", COLUMN_INT, true, "accumulation: additions after which the sum stands still; - when it does not"},
-    {"tensor_dtype", COLUMN_TEXT, true, "autocast: read off the tensor"},
+    {"stalls_after", COLUMN_INT, true,
+     "accumulation: additions after which the sum no longer changes; - if it always does"},
+    {"tensor_dtype", COLUMN_TEXT, true, "autocast: dtype that the tensor has"},
     {"expected_dtype", COLUMN_TEXT, false, "autocast: what PyTorch's autocast gives"},
     {"statistics_dtype", COLUMN_TEXT, false, "norm: dtype of the stored statistics"},
     {"squares_overflowed", COLUMN_INT, false, "norm: squares that are not finite"},
     {"rows_overflowed", COLUMN_INT, true, "norm: rows, of 64, whose sum or mean of squares is not finite"},
     {"y_nonfinite", COLUMN_INT, false,
-     "norm: elements of y that are not finite; row 0 of x is zero, so eps decides there"},
+     "norm: elements of y that are not finite; row 0 of x is zero, so that eps matters there"},
     {"eps_stored", COLUMN_REAL, false, "norm: 0 + eps in the dtype of the statistics"},
     {"eps_smallest", COLUMN_REAL, false, "norm: the smallest power of ten (down to 1e-37) that is not 0 there"},
-    {"err_rel", COLUMN_REAL, true, "relative error against double; L2 for tensors, not finite counts as zero"},
+    {"err_rel", COLUMN_REAL, true,
+     "error relative to double; L2 for tensors, where values that are not finite count as zero"},
     {"err_fused", COLUMN_REAL, false, "norm: the same of the fused RMSNorm, whose statistics are fp32"},
     {0}};
 
@@ -126,14 +130,15 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_info info = {
     .name = "bench_mixed_precision",
-    .summary = "What does low precision cost in accuracy and give in speed, and where does autocast stay in fp32?",
-    .notes =
-        "Each variant is an experiment; --help says at each option which one it is of, and the other variants'\n"
-        "rows leave it empty. accumulation: every addition is an op of its own and must have every bit of PyTorch's.\n"
-        "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor.\n"
-        "norm: 64 rows of N(0, magnitude^2) through the norm's pieces, each stored in the statistics' dtype.\n"
-        "timing: --overlap is none here, so that forward, backward and AdamW are apart; speedup_* are against the\n"
-        "fp32 row of the same shape, of this run or else the newest stored one.",
+    .summary = "What does low precision cost in accuracy and gain in speed, and where does autocast stay in fp32?",
+    .notes = "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave "
+             "it empty.\n"
+             "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
+             "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor.\n"
+             "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"
+             "timing: --overlap is none here, so that forward, backward and AdamW are separate. speedup_* are relative "
+             "to the\n"
+             "fp32 row of the same shape, from this run or else the newest stored one.",
     .examples = "./bench_mixed_precision\n"
                 "./bench_mixed_precision --variant accumulation --sum 1000000x0.1 --pair fp32+fp32,bf16-kahan\n"
                 "./bench_mixed_precision --variant norm --dtype fp16 --magnitude 1:256:*2 --eps 1e-5,1e-8\n"

@@ -17,26 +17,26 @@
     {"seq", OPTION_INT, OPTION_LIST, seqs, seqs_cpu, 1, 1048576, NULL, "tokens", "context length"},                    \
     {"precision", OPTION_CHOICE, OPTION_LIST, precisions, NULL, 0, -1, PRECISION_CHOICES, "",                          \
      "precision policy (--help says what each means)"},                                                                \
-    {"mode", OPTION_CHOICE, OPTION_LIST, modes, NULL, 0, -1, STEP_MODE_CHOICES, "", "what a step is"},                 \
+    {"mode", OPTION_CHOICE, OPTION_LIST, modes, NULL, 0, -1, STEP_MODE_CHOICES, "", "what a step does"},                 \
     {"attention", OPTION_CHOICE, OPTION_LIST, "flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",          \
      "attention kernels"},                                                                                             \
     {"recompute", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, RECOMPUTE_CHOICES, "",                              \
-     "activations that backward computes again"},                                                                      \
+     "activations that the backward computes again"},                                                                      \
     {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
      "with --recompute block: keep the input of every k-th block only"},                                               \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|split", "",                                 \
-     "fp32 policy: fused multiply-adds, or 16-bit parts on tensor cores at fp32-level error"},                         \
-    {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "gradients in memory"},       \
+     "products of fp32: fused multiply-adds, or 16-bit parts on tensor cores with an fp32-level error"},                         \
+    {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "dtype of gradients in memory"},       \
     {"d-model", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",                                               \
-     "width; 0: of the size; else heads and d-ff that are 0 follow it"},                                               \
-    {"d-ff", OPTION_INT, OPTION_LIST, "0", NULL, 0, 262144, NULL, "", "feed-forward width; 0: of the size"},           \
-    {"layers", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "blocks; 0: of the size"},                       \
-    {"heads", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "attention heads; 0: of the size"},               \
+     "width; 0: that of the size. Heads and d-ff follow it unless they are given"},                                               \
+    {"d-ff", OPTION_INT, OPTION_LIST, "0", NULL, 0, 262144, NULL, "", "feed-forward width; 0: that of the size"},           \
+    {"layers", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "blocks; 0: that of the size"},                       \
+    {"heads", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "attention heads; 0: that of the size"},               \
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "key and value heads; 0: as many as heads"},   \
-    {"vocab", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "", "vocabulary; 0: of the size"},                 \
-    {"deterministic", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, 1, NULL, "", "attention backward the same on every run"},\
+    {"vocab", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "", "vocabulary; 0: that of the size"},                 \
+    {"deterministic", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, 1, NULL, "", "the attention backward gives the same bits on every run"},\
     {"overlap", OPTION_CHOICE, OPTION_LIST, "auto", NULL, 0, -1, OVERLAP_CHOICES, "",                                                   \
-     "on streams beside backward: AdamW too (all), weight gradients, nothing, or what is fastest here"}
+     "what runs on streams beside the backward: weight gradients and AdamW (all), weight gradients, nothing, or the fastest (auto)"}
 /* clang-format on */
 
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in

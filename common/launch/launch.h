@@ -27,7 +27,7 @@ int launch_main(const bench_info *info, const session_hooks *hooks, int argc, ch
 #define LAUNCH_RANKS(def, def_cpu)                                                                                     \
     {                                                                                                                  \
         "ranks", OPTION_INT, OPTION_LIST, def, def_cpu, 1, 1024, NULL, "processes",                                    \
-            "ranks, one for each GPU; more than one value is a sweep"                                                  \
+            "ranks, one per GPU; several values are a sweep"                                                           \
     }
 /* Sets the defaults of --ranks in a bench's table, before launch_main: those of `wanted` ("2,4,8") that the visible GPUs
  * can hold, or all ranks of a job that somebody else started. */

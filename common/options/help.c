@@ -82,8 +82,8 @@ void options_print_list(const options *o, FILE *out)
     print_columns(o->layout ? o->layout->first : NULL, out);
     for (size_t i = 0; i < o->params_n; i++) {
         const option_spec *s = &o->params[i]->spec;
-        fprintf(out, "  %-20s %-6s %s%s%s\n", o->columns[i], kind_names[s->kind], s->help, *s->unit ? ", in " : "",
-                s->unit);
+        fprintf(out, "  %-20s %-6s %s%s%s%s\n", o->columns[i], kind_names[s->kind], s->help, *s->unit ? " (" : "",
+                s->unit, *s->unit ? ")" : "");
     }
     print_columns(o->bench->columns, out);
     print_columns(o->layout ? o->layout->last : NULL, out);

@@ -13,9 +13,9 @@ static const int64_t update_elements = 16 << 20; /* less keeps a GPU's memory bu
 static bool unit_full(const parallel *p, const unit *u)
 {
     const int64_t least = p->plan->o.update_elements ? p->plan->o.update_elements : update_elements;
-    if (p->order == UPDATE_AFTER || p->s->at_once)
+    if (p->order == UPDATE_AFTER || p->s->grouped)
         return false;
-    return p->s->has_slices || u->to - u->from >= least;
+    return p->s->share == SHARE_GATHER || u->to - u->from >= least;
 }
 
 static void make_units(parallel *p)
@@ -43,7 +43,7 @@ static update_order order_of(const parallel *p)
 {
     const bool at_once = device_kind_of(p->m.d) == DEVICE_CPU && !p->m.main; /* updates run on the calling thread */
     const update_order wanted = p->plan->o.update;
-    return wanted == UPDATE_BACKWARD && (at_once || !p->s->in_backward) ? UPDATE_BUCKETS : wanted;
+    return wanted == UPDATE_BACKWARD && (at_once || p->s->when == WHEN_AFTER) ? UPDATE_BUCKETS : wanted;
 }
 
 /* A member's part; false when there is no memory. */
@@ -57,11 +57,11 @@ static bool make_resources(parallel *p)
         p->second_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
     if (p->order == UPDATE_BACKWARD)
         p->update_stream = dist_stream_create(p->m.d, STREAM_BACKGROUND, "update");
-    if (p->s->has_copy)
+    if (p->s->packed)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
     make_units(p);
-    return !p->s->has_copy || p->copy;
+    return !p->s->packed || p->copy;
 }
 
 static bool open_communicators(parallel *p, char *why, size_t why_bytes)
@@ -69,9 +69,10 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
     const parallel_options *o = &p->plan->o;
     p->comm = comm_create(p->l, p->m.d, &(comm_options){.name = "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
                           why, why_bytes);
-    if (p->comm && p->s->has_second)
+    const bool two = p->s->share == SHARE_GATHER;
+    if (p->comm && two)
         p->second = comm_split(p->comm, &(comm_options){.name = "params", .max_ctas = o->max_ctas}, why, why_bytes);
-    return p->comm && (p->second || !p->s->has_second);
+    return p->comm && (p->second || !two);
 }
 
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)
@@ -80,7 +81,7 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
     parallel *p = xcalloc(1, sizeof *p);
     if (plan->rank != launch_rank(l))
         die(EXIT_CODE_FAILURE, "bug: rank %d has a plan of rank %d", launch_rank(l), plan->rank);
-    *p = (parallel){.plan = plan, .s = parallel_strategy(plan->o.strategy), .m = *m, .l = l};
+    *p = (parallel){.plan = plan, .s = plan->s, .m = *m, .l = l};
     why[0] = 0;
     if (!open_communicators(p, why, why_bytes)) {
         parallel_free(p);

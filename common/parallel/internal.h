@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of data parallelism share: the few things by which strategies differ, and what parallel.c holds for
- * all of them. Only common/dist/{parallel,ddp_,zero1}*.c include it.
+/* What the files of data parallelism share: the state of a step that is under way. Nobody outside this folder includes it.
  *
  * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
  * units of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
@@ -11,25 +10,6 @@
 #include "common/stream/stream.h"
 
 enum { PRODUCERS = 8 /* streams that may make the gradients of one step */ };
-
-typedef struct strategy {
-    /* Fills plan->b, own and sharded. `cap`: the elements that a bucket may hold. */
-    void (*cut)(parallel_plan *plan, const index_space *s, int64_t cap);
-    bool has_cap;     /* cut reads it */
-    bool has_slices;  /* buckets are cut in equal slices: the index space must be a multiple, and a bucket is a unit */
-    bool in_backward; /* a bucket travels when it is ready; else all of them do after backward */
-    bool at_once;     /* no bucket is there before all are: they are one unit */
-    bool has_copy;    /* p->copy, a second arena of gradients */
-    bool has_second;  /* p->second and p->second_stream, which overlap with the first */
-    void (*pack)(parallel *p);                         /* on main, after backward; may be NULL */
-    void (*reduce)(parallel *p, int first, int count); /* the collectives of these buckets, on p->stream */
-    void (*unpack)(parallel *p);                       /* on main, when all is reduced; may be NULL */
-    void (*share)(parallel *p); /* the parameters, when main has waited for all updates; or NULL */
-} strategy;
-
-extern const strategy strategy_naive, strategy_naive_grouped, strategy_flat, strategy_flat_copy, strategy_overlap,
-    strategy_bucketed, strategy_zero1_broadcast, strategy_zero1;
-const strategy *parallel_strategy(const char *name); /* NULL: there is none of this name */
 
 /* Streams that made something, each once. */
 typedef struct producers {
@@ -93,10 +73,11 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
 /* Counted in parallel_tail_ms when it happens in parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e);
-/* A strategy's reduce: each bucket of the gradients is summed in place for everyone. */
-void parallel_all_reduce(parallel *p, int first, int count);
-/* Tensor i of one arena of gradients to another one, on main. */
-void parallel_copy(parallel *p, void *to, const void *from, int i);
-void *parallel_at(void *arena, comm_dtype t, int64_t element);
+
+/* collectives.c: what the strategy's row says. */
+void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */
+void parallel_pack(parallel *p);                             /* on main, after backward */
+void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors that start in [from, to) are summed */
+void parallel_share(parallel *p);                            /* the parameters, when main has waited for all updates */
 
 #endif

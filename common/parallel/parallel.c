@@ -5,10 +5,8 @@
  * are enqueued. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/error.h"
-#include "common/stream/cpu_stream.h"
 #include "common/parallel/internal.h"
 
 /* ---- edges ---- */
@@ -48,50 +46,6 @@ static void add_producer(producers *to, void *stream)
     to->stream[to->n++] = stream;
 }
 
-/* ---- what strategies use ---- */
-
-void *parallel_at(void *arena, comm_dtype t, int64_t element)
-{
-    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
-}
-
-void parallel_all_reduce(parallel *p, int first, int count)
-{
-    for (int i = first; i < first + count; i++) {
-        void *grads = parallel_at(p->m.grad, p->m.grad_dtype, p->plan->b.b[i].first);
-        comm_all_reduce(p->comm, grads, grads, (size_t)p->plan->b.b[i].count, p->m.grad_dtype, COMM_SUM, p->stream);
-    }
-}
-
-typedef struct copy_task {
-    void *to;
-    const void *from;
-    size_t bytes;
-} copy_task;
-
-static void copy(void *arg)
-{
-    const copy_task *t = arg;
-    memcpy(t->to, t->from, t->bytes);
-}
-
-void parallel_copy(parallel *p, void *to, const void *from, int i)
-{
-    const size_t element = comm_dtype_bytes(p->m.grad_dtype), first = (size_t)p->plan->starts[i] * element;
-    const copy_task t = {(char *)to + first, (const char *)from + first,
-                         (size_t)p->plan->starts[i + 1] * element - first};
-    if (device_kind_of(p->m.d) == DEVICE_CPU)
-        cpu_stream_run(p->m.main, copy, &t, sizeof t);
-    else
-        device_copy(p->m.d, t.to, t.from, t.bytes);
-}
-
-static void reduce(parallel *p, int first, int count)
-{
-    if (p->communicating)
-        p->s->reduce(p, first, count);
-}
-
 /* ---- updates ---- */
 
 /* All-gathers of the last step that main has not waited for read what is updated now. */
@@ -123,8 +77,7 @@ static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream
         dist_event_wait(p->m.d, u->done, stream);
     for (int i = u->first; i < u->first + u->count; i++)
         await_gathered(p, i, stream);
-    if (p->s->unpack)
-        p->s->unpack(p);
+    parallel_unpack(p, u->from, u->to);
     if (p->order == UPDATE_AFTER && !p->plan->sharded && p->m.update_all) {
         p->m.update_all(p->m.user);
         return;
@@ -190,7 +143,7 @@ static void close_bucket(parallel *p, int i)
         parallel_follow(p, p->stream, p->open.stream[k], &p->edges[i].ready[k]);
         add_producer(&u->made_by, p->open.stream[k]);
     }
-    reduce(p, i, 1);
+    parallel_reduce(p, i, 1);
     if (i + 1 < u->first + u->count)
         return;
     parallel_record(p, p->stream, &u->done);
@@ -207,7 +160,7 @@ void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
         update_closed(p, p->plan->o.update_blocks);
     p->ready_to = next_start(p->plan, first + count);
     add_producer(&p->open, stream);
-    if (!p->s->in_backward)
+    if (p->s->when == WHEN_AFTER)
         return;
     while (p->closed < b->n && b->b[p->closed].first + b->b[p->closed].count <= p->ready_to) {
         close_bucket(p, p->closed++);
@@ -219,11 +172,10 @@ static void reduce_after_backward(parallel *p)
 {
     for (int k = 0; k < p->open.n; k++)
         parallel_follow(p, p->m.main, p->open.stream[k], &p->produced[k]);
-    if (p->s->pack)
-        p->s->pack(p);
+    parallel_pack(p);
     parallel_follow(p, p->stream, p->m.main, &p->backward_over);
     for (int i = 0; i < p->unit_count; i++) {
-        reduce(p, p->units[i].first, p->units[i].count);
+        parallel_reduce(p, p->units[i].first, p->units[i].count);
         parallel_record(p, p->stream, &p->units[i].done);
     }
 }
@@ -235,7 +187,7 @@ void parallel_update(parallel *p)
             (long long)p->plan->elements);
     p->timing = p->instrumented;
     p->wait_count = 0;
-    if (!p->s->in_backward)
+    if (p->s->when == WHEN_AFTER)
         reduce_after_backward(p);
     if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* nothing is beside them any more */
@@ -245,8 +197,7 @@ void parallel_update(parallel *p)
         for (int i = 0; i < p->unit_count; i++)
             update_unit(p, &p->units[i], 0, p->m.main);
     }
-    if (p->s->share)
-        p->s->share(p);
+    parallel_share(p);
     if (p->plan->o.join)
         parallel_join(p);
     p->timing = false;
@@ -280,10 +231,9 @@ void parallel_collectives_alone(parallel *p)
     p->communicating = true;
     parallel_join(p);
     parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
-    reduce(p, 0, p->plan->b.n);
+    parallel_reduce(p, 0, p->plan->b.n);
     parallel_follow(p, p->m.main, p->stream, &p->alone[1]);
-    if (p->s->share)
-        p->s->share(p);
+    parallel_share(p);
     parallel_join(p);
     p->communicating = !twin;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Data parallelism of a training step: which gradients travel when, who updates which parameters, and what waits for
- * what. A strategy is a table entry (naive.c, flat.c, overlap.c, bucketed.c, zero1.c); what they share is
- * in parallel.c. Neither knows a transformer: a model is an index space, arenas over it, a compute stream and a way to
+ * what. A strategy is a row of a table (strategy.h); what follows from its columns is in plan.c (buckets), collectives.c
+ * (calls) and parallel.c (edges). None of them knows a transformer: a model is an index space, arenas over it, a compute stream and a way to
  * update a range. The same code runs on GPUs over NCCL and on CPU threads over Gloo.
  *
  * One host thread a rank enqueues everything, in an order that follows from the options alone; every edge between two
@@ -20,6 +20,7 @@
 #include "common/device/device.h"
 #include "common/parallel/buckets.h"
 #include "common/comm/comm.h"
+#include "common/parallel/strategy.h"
 
 /* When AdamW runs on what has been summed. */
 typedef enum update_order {
@@ -50,6 +51,7 @@ typedef struct parallel_options {
  * holds. */
 typedef struct parallel_plan {
     parallel_options o;
+    const strategy *s;
     int rank;
     int64_t elements; /* of the index space */
     int64_t *starts;  /* (tensors + 1), a copy */
@@ -120,11 +122,5 @@ double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_byt
  * the step. */
 void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);
-
-/* The strategies, for --help; ends with name == NULL. */
-typedef struct parallel_strategy_info {
-    const char *name, *summary;
-} parallel_strategy_info;
-extern const parallel_strategy_info parallel_strategies[];
 
 #endif

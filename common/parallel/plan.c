@@ -1,44 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of strategies, and what one of them means for a model that does not exist yet; see parallel.h. */
+/* What a strategy means for a model that does not exist yet: buckets, and who updates what; see parallel.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
 #include "common/parallel/internal.h"
-
-const parallel_strategy_info parallel_strategies[] = {
-    {"naive", "an all-reduce for each tensor, after backward"},
-    {"naive-grouped", "the same as one launch"},
-    {"flat", "one all-reduce for all gradients, after backward"},
-    {"flat-copy", "the same on a second buffer, into which every tensor is copied, and back"},
-    {"overlap", "an all-reduce for each tensor, when its gradient is ready"},
-    {"bucketed", "an all-reduce for each bucket of tensors, when it is ready"},
-    {"zero1-broadcast", "bucketed; a rank updates the tensors it owns and broadcasts them"},
-    {"zero1", "a reduce-scatter for each bucket; a rank updates its slices, gathered under the next forward"},
-    {NULL, NULL}};
-
-/* In the same order. */
-static const strategy *const strategies[] = {&strategy_naive,           &strategy_naive_grouped, &strategy_flat,
-                                             &strategy_flat_copy,       &strategy_overlap,       &strategy_bucketed,
-                                             &strategy_zero1_broadcast, &strategy_zero1};
-_Static_assert(sizeof strategies / sizeof *strategies + 1 == sizeof parallel_strategies / sizeof *parallel_strategies,
-               "a strategy has no name, or a name no strategy");
-
-/* The end of the table when there is none of this name. */
-static const parallel_strategy_info *info_of(const char *name)
-{
-    const parallel_strategy_info *i = parallel_strategies;
-    while (i->name && strcmp(i->name, name) != 0)
-        i++;
-    return i;
-}
-
-const strategy *parallel_strategy(const char *name)
-{
-    const parallel_strategy_info *i = info_of(name);
-    return i->name ? strategies[i - parallel_strategies] : NULL;
-}
 
 update_order update_order_parse(const char *name)
 {
@@ -54,10 +21,24 @@ int64_t parallel_granularity(int ranks)
     return (int64_t)BUCKET_ALIGNMENT * ranks;
 }
 
+/* `cap`: the elements that a bucket may hold. */
+static void cut(parallel_plan *p, const index_space *space, int64_t cap)
+{
+    const strategy *s = p->s;
+    p->b = s->grouping == GROUP_TENSOR   ? buckets_by_tensor(space)
+           : s->grouping == GROUP_BUCKET ? buckets_by_size(space, cap)
+                                         : buckets_whole(space);
+    if (s->share == SHARE_GATHER)
+        buckets_align(&p->b, p->o.ranks);
+    p->own = s->share == SHARE_NONE        ? own_all(space)
+             : s->share == SHARE_BROADCAST ? own_tensors(space, p->rank, p->o.ranks)
+                                           : own_slices(&p->b, p->rank, p->o.ranks);
+    p->sharded = s->share != SHARE_NONE;
+}
+
 parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
                                     char *why, size_t why_bytes)
 {
-    const parallel_strategy_info *info = info_of(o->strategy);
     const strategy *chosen = parallel_strategy(o->strategy);
     const int64_t elements = s->starts[s->tensors];
     if (s->starts[0] != 0 || o->ranks < 1 || rank < 0)
@@ -65,19 +46,19 @@ parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const i
             (long long)s->starts[0]);
     if (!chosen)
         snprintf(why, why_bytes, "there is no strategy '%s'", o->strategy);
-    else if (chosen->has_cap && o->bucket_bytes < 1)
+    else if (chosen->grouping == GROUP_BUCKET && o->bucket_bytes < 1)
         snprintf(why, why_bytes, "a bucket of %lld bytes holds nothing", (long long)o->bucket_bytes);
-    else if (chosen->has_slices && elements % parallel_granularity(o->ranks))
+    else if (chosen->share == SHARE_GATHER && elements % parallel_granularity(o->ranks))
         snprintf(why, why_bytes, "%lld elements can't be cut in slices for %d ranks: they are no multiple of %lld",
                  (long long)elements, o->ranks, (long long)parallel_granularity(o->ranks));
     else {
         parallel_plan *p = xcalloc(1, sizeof *p);
-        *p = (parallel_plan){.o = *o, .rank = rank, .elements = elements, .tensors = s->tensors};
-        p->o.strategy = info->name;
+        *p = (parallel_plan){.o = *o, .s = chosen, .rank = rank, .elements = elements, .tensors = s->tensors};
+        p->o.strategy = chosen->name;
         p->starts = xmalloc((unsigned long)(s->tensors + 1) * sizeof *p->starts);
         memcpy(p->starts, s->starts, (size_t)(s->tensors + 1) * sizeof *p->starts);
         const int64_t cap = o->bucket_bytes / grad_bytes;
-        chosen->cut(p, s, cap > 1 ? cap : 1);
+        cut(p, s, cap > 1 ? cap : 1);
         if (rank >= o->ranks)
             p->own.n = 0, p->own.state_elements = 0;
         return p;
@@ -99,9 +80,10 @@ double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_byt
 {
     const double part = (double)(p->o.ranks - 1) / p->o.ranks;
     const double grads = part * (double)p->elements * grad_bytes, params = part * (double)p->elements * param_bytes;
-    if (!p->sharded)
-        return 2 * grads;
-    if (!p->own.owner)
-        return grads + params;
-    return p->o.ranks == 1 ? 0 : 2 * grads + (double)p->own.state_elements * param_bytes;
+    double bytes = p->s->reduce == REDUCE_SCATTER ? grads : 2 * grads;
+    if (p->s->share == SHARE_GATHER)
+        bytes += params;
+    if (p->s->share == SHARE_BROADCAST && p->o.ranks > 1)
+        bytes += (double)p->own.state_elements * param_bytes;
+    return bytes;
 }

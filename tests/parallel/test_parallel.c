@@ -21,7 +21,7 @@
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
 static const variant_spec variant_table[] = {{"toy", "the toy models against a single process"},
                                              {"steps", "sums, updates and what waits for what"},
-                                             {"twin", "collectives are counted, left out, and alone"},
+                                             {"compute-only", "collectives are counted, left out, and alone"},
                                              {"tail", "a rank that is late"},
                                              {0}};
 static const column_spec column_table[] = {{"runs", COLUMN_INT, true, "combinations"}, {0}};
@@ -40,7 +40,7 @@ static int ranks, rank;
 
 static bool with_buckets(const char *strategy)
 {
-    return strcmp(strategy, "bucketed") == 0 || strncmp(strategy, "zero1", 5) == 0;
+    return parallel_strategy(strategy)->grouping == GROUP_BUCKET;
 }
 
 static void require(bool right, const parallel_options *o, const char *what)
@@ -293,7 +293,7 @@ static void steps_all(void)
             }
 }
 
-/* ---- the twin ---- */
+/* ---- the compute-only step ---- */
 
 static unsigned long collectives_so_far(void)
 {
@@ -305,30 +305,31 @@ static unsigned long collectives_so_far(void)
 /* How many a step has. */
 static int collectives_of(const parallel_plan *plan)
 {
-    return plan->own.owner ? plan->b.n + plan->tensors : plan->sharded ? 2 * plan->b.n : plan->b.n;
+    const parameter_share share = plan->s->share;
+    return plan->b.n + (share == SHARE_BROADCAST ? plan->tensors : share == SHARE_GATHER ? plan->b.n : 0);
 }
 
-static void twin_steps(synthetic *s, parallel *p, const parallel_plan *plan)
+static void compute_only_steps(synthetic *s, parallel *p, const parallel_plan *plan)
 {
     unsigned long before = collectives_so_far();
-    s->twin = true;
+    s->compute_only = true;
     parallel_communicate(p, false);
     for (int i = 0; i < 2; i++)
         synthetic_step(s, p);
     parallel_join(p);
     synthetic_wait(s);
-    require(collectives_so_far() == before + 1, &plan->o, "the twin has collectives");
+    require(collectives_so_far() == before + 1, &plan->o, "the compute-only step has collectives");
 
-    s->twin = false;
+    s->compute_only = false;
     synthetic_set_params(s, 0);
     synthetic_set_grads(s);
     before = collectives_so_far();
     parallel_collectives_alone(p);
     synthetic_wait(s);
     require(collectives_so_far() == before + 1 + (unsigned)collectives_of(plan), &plan->o, "collectives alone differ");
-    if (strcmp(plan->o.strategy, "flat-copy") != 0) /* whose collective is on the copy */
-        for (int i = 0; i < (plan->own.owner || !plan->sharded ? plan->b.n : plan->own.n); i++) {
-            const bool slices = plan->sharded && !plan->own.owner;
+    const bool slices = plan->s->reduce == REDUCE_SCATTER;
+    if (!plan->s->packed) /* else the collective is on the copy */
+        for (int i = 0; i < (slices ? plan->own.n : plan->b.n); i++) {
             const bucket sum = slices ? (bucket){plan->own.r[i].first, plan->own.r[i].count} : plan->b.b[i];
             synthetic_check_grads(s, &sum, 1);
         }
@@ -346,9 +347,9 @@ static void twin_steps(synthetic *s, parallel *p, const parallel_plan *plan)
     synthetic_check_params(s);
 }
 
-static void twin_all(void)
+static void compute_only_all(void)
 {
-    for (const parallel_strategy_info *i = parallel_strategies; i->name; i++) {
+    for (const strategy *i = parallel_strategies; i->name; i++) {
         const parallel_options o = {.strategy = i->name,
                                     .ranks = ranks,
                                     .bucket_bytes = 4000,
@@ -359,7 +360,7 @@ static void twin_all(void)
         const parallel_model m = synthetic_model(s, plan);
         parallel *p = open_parallel(plan, &m);
         if (p)
-            twin_steps(s, p, plan);
+            compute_only_steps(s, p, plan);
         parallel_free(p);
         synthetic_free(s);
         parallel_plan_free(plan);
@@ -413,8 +414,8 @@ static void parallel_run(session *s, const bench_case *c, row *w)
         toy_all();
     if (strcmp(variant, "steps") == 0)
         steps_all();
-    if (strcmp(variant, "twin") == 0)
-        twin_all();
+    if (strcmp(variant, "compute-only") == 0)
+        compute_only_all();
     if (strcmp(variant, "tail") == 0)
         tail_all();
     row_int(w, "runs", runs);
@@ -447,7 +448,7 @@ static void plans_that_cannot_be_had(void **state)
     assert_non_null(strstr(why, "bucket"));
     assert_null(plan_alone("zero1", 3, 0, 1024, 896, why));
     assert_non_null(strstr(why, "192"));
-    for (const parallel_strategy_info *s = parallel_strategies; s->name; s++) {
+    for (const strategy *s = parallel_strategies; s->name; s++) {
         parallel_plan *p = plan_alone(s->name, 2, 1, 1, 896, why);
         assert_non_null(p);
         assert_string_equal(p->o.strategy, s->name);
@@ -461,6 +462,19 @@ static void plans_that_cannot_be_had(void **state)
     assert_int_equal(update_order_parse("after"), UPDATE_AFTER);
     assert_int_equal(update_order_parse("buckets"), UPDATE_BUCKETS);
     assert_int_equal(update_order_parse("backward"), UPDATE_BACKWARD);
+}
+
+/* What strategy.h says of columns that go together. */
+static void rows_of_the_table_make_sense(void **state)
+{
+    (void)state;
+    for (const strategy *s = parallel_strategies; s->name; s++) {
+        assert_ptr_equal(parallel_strategy(s->name), s); /* no other has its name */
+        assert_true(s->when == WHEN_AFTER || (!s->packed && !s->grouped));
+        assert_true(s->reduce != REDUCE_SCATTER || s->share == SHARE_GATHER);
+        assert_true(s->summary[0]);
+    }
+    assert_null(parallel_strategy("nothing"));
 }
 
 static void what_a_plan_says(void **state)
@@ -532,10 +546,10 @@ static void sums_and_updates_are_exact(void **state)
     expect(CPU "--ranks 1,2,3 --variant steps", 3);
 }
 
-static void the_twin_has_no_collective(void **state)
+static void the_compute_only_step_has_no_collective(void **state)
 {
     (void)state;
-    expect(CPU "--ranks 3,2 --variant twin", 2);
+    expect(CPU "--ranks 3,2 --variant compute-only", 2);
 }
 
 static void a_late_rank_makes_a_tail(void **state)
@@ -552,8 +566,9 @@ int main(int argc, char **argv)
     if (strcmp(name ? name + 1 : argv[0], "bench_parallel") == 0)
         return rank_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_that_cannot_be_had),   cmocka_unit_test(what_a_plan_says),
-        IN_FOLDER(toy_models_equal_a_single_process), IN_FOLDER(sums_and_updates_are_exact),
-        IN_FOLDER(the_twin_has_no_collective),        IN_FOLDER(a_late_rank_makes_a_tail)};
+        cmocka_unit_test(plans_that_cannot_be_had), cmocka_unit_test(rows_of_the_table_make_sense),
+        cmocka_unit_test(what_a_plan_says),         IN_FOLDER(toy_models_equal_a_single_process),
+        IN_FOLDER(sums_and_updates_are_exact),      IN_FOLDER(the_compute_only_step_has_no_collective),
+        IN_FOLDER(a_late_rank_makes_a_tail)};
     return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static int summed_grad(const synthetic *s, int step, int64_t i)
     int sum = 0;
     for (int r = 0; r < s->ranks; r++)
         sum += grad_of(s, r, step, i);
-    return s->twin ? grad_of(s, s->rank, step, i) : sum;
+    return s->compute_only ? grad_of(s, s->rank, step, i) : sum;
 }
 
 static int param_of(const synthetic *s, int step, int64_t i) /* before that step */
@@ -82,7 +82,7 @@ static void read_params(void *arg)
 {
     const task *t = arg;
     const synthetic *s = t->s;
-    for (int64_t i = t->first; i < t->first + t->count && !s->twin; i++) {
+    for (int64_t i = t->first; i < t->first + t->count && !s->compute_only; i++) {
         if (i == t->first + t->count / 2)
             usleep((unsigned)t->delay_us);
         if (get(s->param, s->param_dtype, i) != param_of(s, t->step, i))
@@ -131,8 +131,8 @@ static void end_step(void *arg)
     if (updated != s->plan->own.state_elements)
         die(EXIT_CODE_VERIFY, "%s: %lld elements were updated, and %lld are owned", s->plan->o.strategy,
             (long long)updated, (long long)s->plan->own.state_elements);
-    const bool gathered_later = s->plan->sharded && !s->plan->own.owner && !s->plan->o.join;
-    if (!gathered_later && !s->twin)
+    const bool gathered_later = s->plan->s->share == SHARE_GATHER && !s->plan->o.join;
+    if (!gathered_later && !s->compute_only)
         check_params(s, t->step + 1);
 }
 

@@ -23,11 +23,11 @@ typedef struct synthetic {
     void *main;   /* NULL: the calling thread */
     void *side[SYNTHETIC_SIDES];
     dist_event *fork, *join[SYNTHETIC_SIDES];
-    bool twin;        /* gradients stay what this rank made, and parameters are not looked at */
-    bool all_at_once; /* update_all is given */
-    int late_us;      /* by which this rank's last gradient comes too late */
-    int steps;        /* that were enqueued */
-    int begun;        /* updates that were begun */
+    bool compute_only; /* gradients stay what this rank made, and parameters are not looked at */
+    bool all_at_once;  /* update_all is given */
+    int late_us;       /* by which this rank's last gradient comes too late */
+    int steps;         /* that were enqueued */
+    int begun;         /* updates that were begun */
     const parallel_plan *plan;
 } synthetic;
 

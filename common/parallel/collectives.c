@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* What a strategy's row says about communication, as calls: gradients are packed, summed and unpacked, and parameters
+ * reach the ranks that did not update them; see internal.h. */
+#include <string.h>
+
+#include "common/parallel/internal.h"
+#include "common/stream/cpu_stream.h"
+
+static void *at(void *arena, comm_dtype t, int64_t element)
+{
+    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
+}
+
+/* ---- gradients ---- */
+
+static void reduce_bucket(parallel *p, int i)
+{
+    const bucket b = p->plan->b.b[i];
+    const comm_dtype t = p->m.grad_dtype;
+    void *arena = p->s->packed ? p->copy : p->m.grad, *grads = at(arena, t, b.first);
+    if (p->s->reduce == REDUCE_SCATTER) {
+        const owned_range own = p->plan->own.r[i]; /* this rank's slice of the bucket */
+        comm_reduce_scatter(p->comm, grads, at(arena, t, own.first), (size_t)own.count, t, COMM_SUM, p->stream);
+    } else {
+        comm_all_reduce(p->comm, grads, grads, (size_t)b.count, t, COMM_SUM, p->stream);
+    }
+}
+
+void parallel_reduce(parallel *p, int first, int count)
+{
+    if (!p->communicating)
+        return;
+    if (p->s->grouped)
+        comm_group_begin(p->comm);
+    for (int i = first; i < first + count; i++)
+        reduce_bucket(p, i);
+    if (p->s->grouped)
+        comm_group_end(p->comm);
+}
+
+typedef struct copy_task {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_task;
+
+static void copy(void *arg)
+{
+    const copy_task *t = arg;
+    memcpy(t->to, t->from, t->bytes);
+}
+
+/* Tensor i of one arena of gradients to another one, on main. */
+static void copy_tensor(parallel *p, void *to, void *from, int i)
+{
+    const comm_dtype dtype = p->m.grad_dtype;
+    const int64_t first = p->plan->starts[i], count = p->plan->starts[i + 1] - first;
+    const copy_task t = {at(to, dtype, first), at(from, dtype, first), (size_t)count * comm_dtype_bytes(dtype)};
+    if (device_kind_of(p->m.d) == DEVICE_CPU)
+        cpu_stream_run(p->m.main, copy, &t, sizeof t);
+    else
+        device_copy(p->m.d, t.to, t.from, t.bytes);
+}
+
+void parallel_pack(parallel *p)
+{
+    for (int i = 0; p->s->packed && i < p->plan->tensors; i++)
+        copy_tensor(p, p->copy, p->m.grad, i);
+}
+
+void parallel_unpack(parallel *p, int64_t from, int64_t to)
+{
+    for (int i = 0; p->s->packed && i < p->plan->tensors; i++)
+        if (p->plan->starts[i] >= from && p->plan->starts[i] < to)
+            copy_tensor(p, p->m.grad, p->copy, i);
+}
+
+/* ---- parameters ---- */
+
+static void broadcast(parallel *p)
+{
+    const parallel_plan *plan = p->plan;
+    parallel_follow(p, p->stream, p->m.main, &p->to_share);
+    for (int i = 0; i < plan->tensors && p->communicating; i++) {
+        void *tensor = at(p->m.param, p->m.param_dtype, plan->starts[i]);
+        comm_broadcast(p->comm, tensor, tensor, (size_t)(plan->starts[i + 1] - plan->starts[i]), p->m.param_dtype,
+                       plan->own.owner[i], p->stream);
+    }
+    parallel_record(p, p->stream, &p->shared);
+    parallel_main_waits(p, p->shared);
+}
+
+/* In the order in which the next forward needs them: the last bucket, which holds the embedding, is the first. Nobody
+ * waits here: parallel_need, parallel_join and the next update do. */
+static void gather(parallel *p)
+{
+    parallel_follow(p, p->second_stream, p->m.main, &p->to_share);
+    for (int i = p->plan->b.n - 1; i >= 0; i--) {
+        const owned_range own = p->plan->own.r[i];
+        const comm_dtype t = p->m.param_dtype;
+        if (p->communicating)
+            comm_all_gather(p->second, at(p->m.param, t, own.first), at(p->m.param, t, p->plan->b.b[i].first),
+                            (size_t)own.count, t, p->second_stream);
+        parallel_record(p, p->second_stream, &p->edges[i].gathered);
+        p->edges[i].awaited = false;
+    }
+    p->gathering = true;
+}
+
+void parallel_share(parallel *p)
+{
+    if (p->s->share == SHARE_BROADCAST)
+        broadcast(p);
+    if (p->s->share == SHARE_GATHER)
+        gather(p);
+}

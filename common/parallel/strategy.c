@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of strategies; see strategy.h. ZeRO-1 is that of Rajbhandari et al., 2020: a rank holds the optimizer's state
+ * of its part alone, and updates that. zero1 sums the gradients of its slices alone, half the bytes of an all-reduce, and
+ * hides its all-gathers under the next forward; zero1-broadcast is the one of CS336's handout. */
+#include "common/parallel/strategy.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* clang-format off */
+const strategy parallel_strategies[] = {
+    /* name             grouping      when        reduce          parameters           share            packed grouped */
+    {"naive",           GROUP_TENSOR, WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+     "an all-reduce for each tensor, after backward"},
+    {"naive-grouped",   GROUP_TENSOR, WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, true,
+     "the same as one launch"},
+    {"flat",            GROUP_WHOLE,  WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+     "one all-reduce for all gradients, after backward, where they lie"},
+    {"flat-copy",       GROUP_WHOLE,  WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      true,  false,
+     "the same on a second buffer, into which every tensor is copied, and back"},
+    {"overlap",         GROUP_TENSOR, WHEN_READY, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+     "an all-reduce for each tensor, when its gradient is ready"},
+    {"bucketed",        GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+     "an all-reduce for each bucket of tensors, when it is ready"},
+    {"zero1",           GROUP_BUCKET, WHEN_READY, REDUCE_SCATTER, PARAMETERS_RESIDENT, SHARE_GATHER,    false, false,
+     "reduce-scatter of gradients, AdamW on a slice of each bucket, all-gather under the next forward"},
+    {"zero1-broadcast", GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_BROADCAST, false, false,
+     "all-reduce, AdamW on whole tensors, each broadcast by its owner"},
+    {.name = NULL}};
+/* clang-format on */
+
+const strategy *parallel_strategy(const char *name)
+{
+    for (const strategy *s = parallel_strategies; s->name; s++)
+        if (strcmp(s->name, name) == 0)
+            return s;
+    return NULL;
+}

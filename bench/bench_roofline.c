@@ -133,19 +133,20 @@ static bool launch_graph(void *arg)
 static void run_launch(roofline *r)
 {
     session *s = r->s;
-    timing t = s->timing;
+    measure_how how = measure_default(s);
     if (device_kind_of(s->dev) == DEVICE_CPU) {
         row_status_set(r->w, ROW_SKIP, "the CPU launches no kernels");
         return;
     }
     if (strcmp(case_variant(r->c), "launch_sync") == 0) {
-        t.kind = TIMER_HOST;
-        roofline_time(r, s->dev, t, launch_one, r, (roofline_amount){.calls = 1});
+        how.timing.kind = TIMER_HOST;
+        roofline_time(r, &how, launch_one, r, (roofline_amount){0});
         return;
     }
-    t.kind = TIMER_EVENT;
+    how.timing.kind = TIMER_EVENT;
+    how.calls = LAUNCHES;
     if (strcmp(case_variant(r->c), "launch") == 0) {
-        roofline_time(r, s->dev, t, launch_many, r, (roofline_amount){.calls = LAUNCHES});
+        roofline_time(r, &how, launch_many, r, (roofline_amount){0});
         return;
     }
     graph_launch g = {.dev = s->dev};
@@ -156,7 +157,7 @@ static void run_launch(roofline *r)
             row_status_set(r->w, ROW_SKIP, "an empty kernel can't be captured in a graph here");
         return;
     }
-    roofline_time(r, s->dev, t, launch_graph, &g, (roofline_amount){.calls = LAUNCHES});
+    roofline_time(r, &how, launch_graph, &g, (roofline_amount){0});
     device_graph_destroy(s->dev, g.graph);
 }
 

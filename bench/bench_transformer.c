@@ -18,12 +18,9 @@
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "bench/model/verify.h"
-#include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/core/stats.h"
 #include "common/session/ceiling.h"
-#include "common/profile/nvtx.h"
-#include "common/session/watchdog.h"
+#include "common/session/measure.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),
@@ -137,81 +134,33 @@ static const bench_info info = {
                                      "transformer_scaling", "transformer_warmup", NULL},
 };
 
-typedef struct measurement {
-    samples forward, backward, optimizer, step, host; /* ms */
-    double first_ms, loss_first, loss_last;
-} measurement;
+/* A trainer, and what its first step says. */
+typedef struct stepper {
+    trainer *t;
+    double first_ms, loss_first;
+} stepper;
 
-static void measurement_free(measurement *m)
+enum { FORWARD, BACKWARD, OPTIMIZER, STEP, PARTS };
+
+static bool step_enqueue(void *arg)
 {
-    samples *const all[] = {&m->forward, &m->backward, &m->optimizer, &m->step, &m->host};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        samples_free(all[i]);
+    return trainer_step(((stepper *)arg)->t);
 }
 
-/* The steps one by one. False with sb_last_message. */
-static bool measure(session *s, trainer *t, int warmup, measurement *m)
+static void step_wait(void *arg, double *ms)
 {
-    const int iters = s->timing.iters, most = warmup + iters;
-    double measured_ms = 0;
-    for (int i = 0; i < most; i++) {
-        const double start = host_seconds();
-        if (!trainer_step(t))
-            return false;
-        if (i == warmup - 1)
-            device_state_note(s->dev); /* while a step runs, but none that is measured: asking takes the host time */
-        const step_times x = trainer_times(t);
-        const double host_ms = (host_seconds() - start) * 1e3;
-        watchdog_beat();
-        if (i == 0) {
-            m->first_ms = host_ms;
-            m->loss_first = trainer_loss(t);
-        }
-        if (i < warmup)
-            continue;
-        samples_add(&m->forward, x.forward);
-        samples_add(&m->backward, x.backward);
-        samples_add(&m->optimizer, x.optimizer);
-        samples_add(&m->step, x.step);
-        samples_add(&m->host, host_ms);
-        measured_ms += host_ms;
-        if (s->timing.max_s > 0 && measured_ms > s->timing.max_s * 1e3 && m->step.n >= 3)
-            break;
-    }
-    m->loss_last = trainer_loss(t);
-    return true;
+    const step_times x = trainer_times(((stepper *)arg)->t);
+    ms[FORWARD] = x.forward;
+    ms[BACKWARD] = x.backward;
+    ms[OPTIMIZER] = x.optimizer;
+    ms[STEP] = x.step;
 }
 
-static void fill_phase(row *w, const char *part, const samples *x)
+static void step_first(void *arg, double host_ms)
 {
-    const stats st = stats_of(x);
-    const struct {
-        const char *suffix;
-        double value;
-    } reals[] = {{"_ms", st.median}, {"_mean_ms", st.mean}, {"_std_ms", st.stdev}};
-    char column[32];
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        snprintf(column, sizeof column, "%s%s", part, reals[i].suffix);
-        row_real(w, column, reals[i].value);
-    }
-}
-
-static void fill_times(row *w, step_mode mode, const measurement *m)
-{
-    const stats step = stats_of(&m->step);
-    fill_phase(w, "fwd", &m->forward);
-    if (mode != STEP_FORWARD)
-        fill_phase(w, "bwd", &m->backward);
-    if (mode == STEP_TRAIN)
-        fill_phase(w, "opt", &m->optimizer);
-    fill_phase(w, "step", &m->step);
-    row_real(w, "step_p10_ms", step.p10);
-    row_real(w, "step_p90_ms", step.p90);
-    fill_phase(w, "host_step", &m->host);
-    row_int(w, "n_steps", (int64_t)step.n);
-    row_real(w, "first_step_ms", m->first_ms);
-    row_real(w, "loss_first", m->loss_first);
-    row_real(w, "loss_last", m->loss_last);
+    stepper *st = arg;
+    st->first_ms = host_ms;
+    st->loss_first = trainer_loss(st->t);
 }
 
 static void fill_rates(session *s, row *w, const trainer_options *o, double step_ms)
@@ -243,58 +192,65 @@ static bool run_optimizer(void *arg)
 /* AdamW alone: over all parameters, with the gradients of the last step. Changes the parameters. */
 static bool time_optimizer(session *s, trainer *t, row *w)
 {
-    timing how = s->timing;
-    how.warmup = 3;
-    samples x = {0};
-    const char *used;
-    range_push("optimizer alone");
-    bool ok = timer_measure(s->dev, &how, run_optimizer, t, &x, &used);
-    range_pop();
-    if (ok) {
-        const double ms = stats_of(&x).median;
-        row_real(w, "opt_alone_ms", ms);
-        row_real(w, "opt_tb_s", trainer_optimizer_bytes(t) / (ms * 1e9));
-    }
-    samples_free(&x);
-    return ok;
+    measure_how how = measure_default(s);
+    how.timing.warmup = 3;
+    double ms;
+    if (!measure_with(s, w, "opt_alone", &how, run_optimizer, t, &ms))
+        return false;
+    row_real(w, "opt_tb_s", trainer_optimizer_bytes(t) / (ms * 1e9));
+    return true;
 }
 
 /* The loss must be a number, and where parameters do not change every step must give the same. */
-static bool loss_is_sound(session *s, const trainer_options *o, const measurement *m, row *w)
+static bool loss_is_sound(session *s, const trainer_options *o, double first, double last, row *w)
 {
     if (!option_flag(s->opt, "check"))
         return true;
-    const double moved = fabs(m->loss_last - m->loss_first) / fabs(m->loss_first);
-    const bool sound = isfinite(m->loss_last) && (o->mode == STEP_TRAIN || moved <= 1e-5);
+    const double moved = fabs(last - first) / fabs(first);
+    const bool sound = isfinite(last) && (o->mode == STEP_TRAIN || moved <= 1e-5);
     if (!sound)
-        row_status_set(w, ROW_FAIL, "loss is %.9g after the first step and %.9g after the last%s", m->loss_first,
-                       m->loss_last, o->mode == STEP_TRAIN ? "" : ", though parameters did not change");
+        row_status_set(w, ROW_FAIL, "loss is %.9g after the first step and %.9g after the last%s", first, last,
+                       o->mode == STEP_TRAIN ? "" : ", though parameters did not change");
     return sound;
 }
 
 static void time_case(session *s, const bench_case *c, trainer *t, row *w)
 {
     const trainer_options *o = trainer_options_of(t);
-    const fusion asked = o->fusion; /* the trainer gives up a graph that it can't capture */
-    measurement m = {.first_ms = NAN};
-    phase_set("timing of %s", case_key(c));
-    range_push("steps");
-    bool ok = measure(s, t, (int)case_int(c, "warmup"), &m);
-    range_pop();
-    if (!ok) {
+    const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
+    const char *const names[PARTS] = {[FORWARD] = "fwd",
+                                      [BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
+                                      [OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
+                                      [STEP] = "step"};
+    const measure_step step = {.names = names,
+                               .parts = PARTS,
+                               .host_name = "host_step",
+                               .warmup = (int)case_int(c, "warmup"),
+                               .enqueue = step_enqueue,
+                               .wait = step_wait,
+                               .first = step_first};
+    stepper st = {.t = t};
+    measured_steps m;
+    if (!measure_steps(s, w, &step, &st, &m)) {
         row_status_set(w, ROW_FAIL, "step: %s", sb_last_message());
-    } else if (o->fusion != asked) {
-        row_status_set(w, ROW_SKIP, "the step can't be captured as a graph");
-    } else if (loss_is_sound(s, o, &m, w)) {
-        fill_times(w, o->mode, &m);
-        fill_rates(s, w, o, stats_of(&m.step).median);
-        row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
-        row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
-        row_int(w, "params", model_parameters(&o->config));
-        if (o->mode == STEP_TRAIN && !time_optimizer(s, t, w))
-            row_status_set(w, ROW_FAIL, "AdamW alone: %s", sb_last_message());
+        return;
     }
-    measurement_free(&m);
+    if (o->fusion != asked) {
+        row_status_set(w, ROW_SKIP, "the step cannot be captured as a graph");
+        return;
+    }
+    const double loss_last = trainer_loss(t);
+    if (!loss_is_sound(s, o, st.loss_first, loss_last, w))
+        return;
+    row_real(w, "first_step_ms", st.first_ms);
+    row_real(w, "loss_first", st.loss_first);
+    row_real(w, "loss_last", loss_last);
+    fill_rates(s, w, o, m.median_ms[STEP]);
+    row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
+    row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
+    row_int(w, "params", model_parameters(&o->config));
+    if (o->mode == STEP_TRAIN && !time_optimizer(s, t, w))
+        row_status_set(w, ROW_FAIL, "AdamW alone: %s", sb_last_message());
 }
 
 static void run(session *s, const bench_case *c, row *w)

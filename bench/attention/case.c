@@ -9,6 +9,7 @@
 #include "bench/attention/verify.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
+#include "common/session/measure.h"
 
 void attention_start(session *s)
 {
@@ -88,29 +89,6 @@ bool attention_time(attention_case *ac, attention_part part, double *median_ms)
     if (!attention_workspace(ac, need_forward > need_backward ? need_forward : need_backward))
         return false;
 
-    const char *name = parts[part].name, *timer = "";
-    samples x = {0};
-    phase_set("timing %s of %s variant=%s", name, ac->key, ac->op->name);
-    range_push(name);
-    bool ok = timer_measure(ac->s->dev, &ac->s->timing, parts[part].run, ac, &x, &timer);
-    range_pop();
-    if (ok) {
-        stats st = stats_of(&x);
-        const struct {
-            const char *suffix;
-            double value;
-        } reals[] = {{"_ms", st.median}, {"_p10_ms", st.p10}, {"_p90_ms", st.p90}};
-        char column[32];
-        for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-            snprintf(column, sizeof column, "%s%s", name, reals[i].suffix);
-            row_real(ac->w, column, reals[i].value);
-        }
-        snprintf(column, sizeof column, "n_%s", name);
-        row_int(ac->w, column, (int64_t)st.n);
-        snprintf(column, sizeof column, "timer_%s", name);
-        row_text(ac->w, column, timer);
-        *median_ms = st.median;
-    }
-    samples_free(&x);
-    return ok || attention_status_ok(ac, ac->last, name);
+    const char *name = parts[part].name;
+    return measure(ac->s, ac->w, name, parts[part].run, ac, median_ms) || attention_status_ok(ac, ac->last, name);
 }

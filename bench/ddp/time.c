@@ -12,6 +12,7 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
+#include "common/session/measure.h"
 #include "common/session/watchdog.h"
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
@@ -222,16 +223,12 @@ static bool run_optimizer(void *arg)
 
 static double optimizer_alone(ddp_case *k, replica *r)
 {
-    timing how = k->s->timing;
-    how.warmup = 3;
-    samples x = {0};
-    const char *used;
+    measure_how how = measure_default(k->s);
+    how.dev = r->at.d;
+    how.timing.warmup = 3;
     double ms = 0;
-    if (r->member && !timer_measure(r->at.d, &how, run_optimizer, r->t, &x, &used))
+    if (r->member && !measure_with(k->s, NULL, "AdamW alone", &how, run_optimizer, r->t, &ms))
         launch_fail(k->l, EXIT_CODE_FAILURE, "AdamW alone: %s", sb_last_message());
-    if (r->member)
-        ms = stats_of(&x).median;
-    samples_free(&x);
     return ddp_most(k, "AdamW alone", ms);
 }
 

@@ -12,19 +12,10 @@
 #include "bench/model/verify.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/core/stats.h"
-#include "common/profile/nvtx.h"
-#include "common/session/watchdog.h"
+#include "common/session/measure.h"
 
 static const char *const phases[] = {"fwd", "bwd", "opt", "step"};
 enum { PHASES = sizeof phases / sizeof *phases };
-
-static void phase_real(row *w, const char *prefix, int phase, const char *suffix, double value)
-{
-    char *column = xasprintf("%s%s%s", prefix, phases[phase], suffix);
-    row_real(w, column, value);
-    free(column);
-}
 
 /* ---- fp32 of the same shape ---- */
 
@@ -99,68 +90,52 @@ static void baseline_load(const session *s, const bench_case *c, char *shape)
 
 /* ---- steps ---- */
 
-/* False with sb_last_message. */
-static bool measure(session *s, trainer *t, samples x[PHASES])
+static bool step_enqueue(void *arg)
 {
-    const int most = s->timing.warmup + s->timing.iters;
-    double measured_ms = 0;
-    for (int i = 0; i < most; i++) {
-        if (!trainer_step(t))
-            return false;
-        if (i == most - 1)
-            device_state_note(s->dev); /* while the step runs */
-        const step_times times = trainer_times(t);
-        const double ms[PHASES] = {times.forward, times.backward, times.optimizer, times.step};
-        watchdog_beat();
-        for (int k = 0; i >= s->timing.warmup && k < PHASES; k++)
-            samples_add(&x[k], ms[k]);
-        measured_ms += i >= s->timing.warmup ? times.step : 0;
-        if (s->timing.max_s > 0 && measured_ms > s->timing.max_s * 1e3 && x[0].n >= 3)
-            break;
-    }
-    return true;
+    return trainer_step(arg);
 }
 
-static void fill(mixed *m, trainer *t, const samples x[PHASES])
+static void step_wait(void *arg, double *ms)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_times times = trainer_times(arg);
+    const double parts[PHASES] = {times.forward, times.backward, times.optimizer, times.step};
+    memcpy(ms, parts, sizeof parts);
+}
+
+static void fill_speedups(mixed *m, const trainer_options *o, const double ms[PHASES])
+{
     const bool is_fp32 = strcmp(o->precision->name, "fp32") == 0 && !o->split;
-    const bool has[PHASES] = {true, o->mode != STEP_FORWARD, o->mode == STEP_TRAIN, true};
-    double ms[PHASES];
-    for (int i = 0; i < PHASES; i++)
-        ms[i] = has[i] ? stats_of(&x[i]).median : NAN;
     char *shape = shape_of(m->s->opt, m->c);
     if (is_fp32)
         baseline_set(shape, ms);
     else
         baseline_load(m->s, m->c, shape);
     for (int i = 0; i < PHASES; i++) {
-        stats st = stats_of(&x[i]);
-        phase_real(m->w, "", i, "_ms", ms[i]);
-        phase_real(m->w, "", i, "_p10_ms", has[i] ? st.p10 : NAN);
-        phase_real(m->w, "", i, "_p90_ms", has[i] ? st.p90 : NAN);
-        phase_real(m->w, "speedup_", i, "", baseline.ms[i] / ms[i]);
+        char *column = xasprintf("speedup_%s", phases[i]);
+        row_real(m->w, column, baseline.ms[i] / ms[i]);
+        free(column);
     }
-    row_int(m->w, "n_samples", (int64_t)x[0].n);
-    row_int(m->w, "peak_bytes", trainer_memory_of(t).allocated);
 }
 
 static void time_steps(mixed *m, trainer *t)
 {
-    samples x[PHASES] = {0};
-    phase_set("timing of %s", case_key(m->c));
-    range_push("steps");
-    bool ok = measure(m->s, t, x);
-    range_pop();
-    double loss = ok ? trainer_loss(t) : NAN;
-    if (!ok)
+    const trainer_options *o = trainer_options_of(t);
+    const char *const names[PHASES] = {phases[0], o->mode == STEP_FORWARD ? NULL : phases[1],
+                                       o->mode == STEP_TRAIN ? phases[2] : NULL, phases[3]};
+    const measure_step step = {
+        .names = names, .parts = PHASES, .warmup = m->s->timing.warmup, .enqueue = step_enqueue, .wait = step_wait};
+    measured_steps times;
+    if (!measure_steps(m->s, m->w, &step, t, &times)) {
         row_status_set(m->w, ROW_FAIL, "step: %s", sb_last_message());
-    else if (option_flag(m->s->opt, "check") && !isfinite(loss))
+        return;
+    }
+    const double loss = trainer_loss(t);
+    if (option_flag(m->s->opt, "check") && !isfinite(loss)) {
         row_status_set(m->w, ROW_FAIL, "the loss is %g after the last step", loss);
-    else
-        fill(m, t, x);
-    for (int i = 0; i < PHASES; i++)
-        samples_free(&x[i]);
+        return;
+    }
+    fill_speedups(m, o, times.median_ms);
+    row_int(m->w, "peak_bytes", trainer_memory_of(t).allocated);
 }
 
 void mixed_run_timing(mixed *m)

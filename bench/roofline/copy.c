@@ -19,28 +19,15 @@ bool roofline_ok(roofline *r, sb_status status)
     return false;
 }
 
-void roofline_time(roofline *r, device *d, timing t, bool (*fn)(void *arg), void *arg, roofline_amount amount)
+void roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount)
 {
-    samples x = {0};
-    const char *timer = "";
-    phase_set("timing %s", case_key(r->c));
-    range_push("time");
-    bool ok = timer_measure(d, &t, fn, arg, &x, &timer);
-    range_pop();
-    if (ok) {
-        stats st = stats_of(&x);
-        double us = 1e3 / amount.calls;
-        row_real(r->w, "time_us", st.median * us);
-        row_real(r->w, "time_p10_us", st.p10 * us);
-        row_real(r->w, "time_p90_us", st.p90 * us);
-        row_int(r->w, "n_samples", (int64_t)st.n);
-        row_text(r->w, "timer", timer);
-        if (amount.flops > 0)
-            row_real(r->w, "tflops", amount.flops / (st.median * 1e9));
-        if (amount.bytes > 0)
-            row_real(r->w, "gb_s", amount.bytes / (st.median * 1e6));
-    }
-    samples_free(&x);
+    double ms;
+    if (!measure_with(r->s, r->w, "time", how, fn, arg, &ms))
+        return;
+    if (amount.flops > 0)
+        row_real(r->w, "tflops", amount.flops / (ms * 1e9));
+    if (amount.bytes > 0)
+        row_real(r->w, "gb_s", amount.bytes / (ms * 1e6));
 }
 
 /* ---- what is copied: bytes that tell their place and their seed ---- */
@@ -123,7 +110,8 @@ void roofline_run_copy(roofline *r)
     device_memset(s->dev, k.dst, 0xff, k.bytes);
     if (option_flag(s->opt, "check") && (!fn(&k) || !pattern_verify(r, s->dev, k.dst, k.bytes, seed)))
         return;
-    roofline_time(r, s->dev, s->timing, fn, &k, (roofline_amount){.bytes = 2.0 * (double)k.bytes, .calls = 1});
+    const measure_how how = measure_default(s);
+    roofline_time(r, &how, fn, &k, (roofline_amount){.bytes = 2.0 * (double)k.bytes});
 }
 
 /* ---- between GPUs ---- */
@@ -172,10 +160,10 @@ static void peer_measure(roofline *r, peer_copy *p, uint64_t seed)
             (both && !pattern_verify(r, p->dev[0], p->dst[0], p->bytes, seed + 1)))
             return;
     }
-    timing t = r->s->timing;
-    t.kind = TIMER_EVENT; /* a graph would be of two devices */
-    roofline_time(r, p->dev[0], t, fn, p,
-                  (roofline_amount){.bytes = (both ? 2.0 : 1.0) * (double)p->bytes, .calls = 1});
+    measure_how how = measure_default(r->s);
+    how.dev = p->dev[0];
+    how.timing.kind = TIMER_EVENT; /* a graph would be of two devices */
+    roofline_time(r, &how, fn, p, (roofline_amount){.bytes = (both ? 2.0 : 1.0) * (double)p->bytes});
     device_sync(p->dev[1]);
 }
 

@@ -113,8 +113,8 @@ void roofline_run_gemm(roofline *r)
     device_memset(s->dev, g.c, 0xff, bytes); /* NaN in every dtype: what is not written can't pass */
     if (option_flag(s->opt, "check") && (!gemm_run(&g) || !gemm_verify(&g, r->w, seed)))
         return;
-    roofline_time(r, s->dev, s->timing, gemm_run, &g,
-                  (roofline_amount){.flops = gemm_flops(g.n, g.n, g.n), .calls = 1});
+    const measure_how how = measure_default(s);
+    roofline_time(r, &how, gemm_run, &g, (roofline_amount){.flops = gemm_flops(g.n, g.n, g.n)});
 }
 
 double roofline_gemm_bytes(const bench_case *c)

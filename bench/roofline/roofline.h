@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
 #define STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
 
-#include "common/session/session.h"
+#include "common/session/measure.h"
 #include "kernels/kernels.h"
 
 enum { ROOFLINE_GPUS = 64 };
@@ -17,15 +17,14 @@ typedef struct roofline {
     row *w;
 } roofline;
 
-typedef struct roofline_amount { /* what one sample did */
+typedef struct roofline_amount { /* what one call does */
     double flops, bytes;
-    int calls;
 } roofline_amount;
 
 /* True for SB_OK; else the row says why not. */
 bool roofline_ok(roofline *r, sb_status status);
-/* Times fn on a device and fills the row. */
-void roofline_time(roofline *r, device *d, timing t, bool (*fn)(void *arg), void *arg, roofline_amount amount);
+/* Times fn and fills the row. */
+void roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount);
 
 void roofline_run_gemm(roofline *r);
 void roofline_run_copy(roofline *r);

@@ -117,13 +117,32 @@ row *row_begin(row_writer *r, const bench_case *c)
     return w;
 }
 
+/* Its place among the bench's columns; their number where it has no such column. */
+static size_t column_find(const row *w, const char *column)
+{
+    const column_spec *columns = options_bench(w->r->o)->columns;
+    size_t i = 0;
+    while (i < w->r->columns && strcmp(columns[i].name, column) != 0)
+        i++;
+    return i;
+}
+
 static size_t column_need(const row *w, const char *column)
 {
-    const bench_info *bench = options_bench(w->r->o);
-    for (size_t i = 0; i < w->r->columns; i++)
-        if (strcmp(bench->columns[i].name, column) == 0)
-            return i;
-    die(EXIT_CODE_FAILURE, "bug: %s has no column '%s'", bench->name, column);
+    const size_t i = column_find(w, column);
+    if (i == w->r->columns)
+        die(EXIT_CODE_FAILURE, "bug: %s has no column '%s'", options_bench(w->r->o)->name, column);
+    return i;
+}
+
+bool row_has(const row *w, const char *column)
+{
+    return column_find(w, column) < w->r->columns;
+}
+
+const char *row_case_key(const row *w)
+{
+    return case_key(w->c);
 }
 
 /* Takes over `text`. */

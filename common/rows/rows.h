@@ -44,6 +44,8 @@ row *row_begin(row_writer *r, const bench_case *c);
 void row_real(row *w, const char *column, double value); /* an unknown column dies: it is a bug. Whole in COLUMN_INT */
 void row_int(row *w, const char *column, int64_t value);
 void row_text(row *w, const char *column, const char *value);
+bool row_has(const row *w, const char *column); /* whether the bench declares it */
+const char *row_case_key(const row *w);
 void row_state(row *w, double sm_mhz, const char *throttle);
 /* status other than ok: derived columns already set stay only for ROW_FAIL's error columns (err_*). */
 void row_status_set(row *w, row_status status, const char *reason_fmt, ...) __attribute__((format(printf, 3, 4)));

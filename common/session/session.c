@@ -13,9 +13,19 @@
 
 static const double gib = 1024.0 * 1024 * 1024;
 
-timing session_timing(const options *o)
+static timer_kind timer_of(const char *name)
 {
-    return (timing){.kind = timer_kind_parse(option_text(o, "timer")),
+    static const char *const names[] = {
+        [TIMER_AUTO] = "auto", [TIMER_EVENT] = "event", [TIMER_GRAPH] = "graph", [TIMER_HOST] = "host"};
+    size_t kind = 0;
+    while (strcmp(name, names[kind]) != 0) /* the option takes no other word */
+        kind++;
+    return (timer_kind)kind;
+}
+
+static timing timing_of(const options *o)
+{
+    return (timing){.kind = timer_of(option_text(o, "timer")),
                     .warmup = (int)option_int_at(o, "warmup", 0),
                     .iters = (int)option_int(o, "iters"),
                     .max_s = option_real(o, "max-time"),
@@ -160,7 +170,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
         warn("running on the cpu; %s", no_cuda);
 
     char slug[96];
-    session s = {.opt = o, .timing = session_timing(o), .peers = peers};
+    session s = {.opt = o, .timing = timing_of(o), .peers = peers};
     watchdog_start(peers ? 0 : option_real(o, "timeout"));
     s.dev =
         device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, peers ? peers->gpu : (int)option_int(o, "gpu"));

@@ -9,7 +9,15 @@
 #include "common/rows/rows.h"
 #include "common/device/device.h"
 #include "common/device/memory.h"
-#include "common/session/timer.h"
+
+typedef enum timer_kind { TIMER_AUTO, TIMER_EVENT, TIMER_GRAPH, TIMER_HOST } timer_kind;
+
+typedef struct timing { /* --timer --warmup --iters --max-time --l2 */
+    timer_kind kind;    /* AUTO: graph when a call takes under 50 us, else event; host on the CPU */
+    int warmup, iters;
+    double max_s; /* stop early after so many seconds of samples (3 at least), or of warm-up; 0: no cap */
+    bool cold_l2; /* flush L2 before every sample (events or host; no graph) */
+} timing;
 
 /* This process as one of several that run the same cases together (common/dist makes it so). The rows are rank 0's: the
  * others neither print nor write. Whether a case still has to run is rank 0's to say. */
@@ -21,18 +29,21 @@ typedef struct session_peers {
     void (*share)(void *user, void *data, size_t bytes); /* gives everyone rank 0's data */
 } session_peers;
 
-typedef struct session {
+typedef struct session session;
+struct session {
     const options *opt;
     device *dev;
     memory *mem;
     row_writer *rows;
-    timing timing;              /* from --warmup --iters --max-time --timer --l2 */
+    timing timing;              /* of this bench's options */
     const char *results_dir;    /* "results/h200-x1": where this machine's CSVs of other benches are */
     const char *csv_path;       /* of this run; NULL with --csv none, and of ranks other than 0 */
     const session_peers *peers; /* NULL: alone */
     cache *kept;                /* what is remembered from case to case, freed after hooks.finish */
     void *user;                 /* the bench's own, set in start */
-} session;
+    /* Runs once more what was just timed: fn(arg) enqueues it on dev. NULL: nothing does. */
+    void (*after_measure)(session *s, const char *name, bool (*fn)(void *arg), void *arg);
+};
 
 /* What a part remembers from case to case, such as the reference of its check: `bytes` of memory, zeroed by the first call
  * with this name, the same memory in later ones: a value of `kept` without a key. After the last case `clear` frees what lies in it (NULL: nothing does). */
@@ -55,8 +66,5 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                     char **argv);
 /* Ends the program with a sentence when common options contradict each other; session_main does so first. */
 void session_check(const options *o);
-
-/* --warmup etc. of this bench's options as a timing. */
-timing session_timing(const options *o);
 
 #endif

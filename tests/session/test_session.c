@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The session around a toy bench, each run in a process of its own inside an empty folder: rows of every status, exit
- * codes, resume, dry run, timeout, signals and kills; and the timer and the look-up of ceilings. */
+ * codes, resume, dry run, timeout, signals and kills; and the look-up of ceilings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -331,48 +331,7 @@ static void cuda_without_a_gpu_is_a_clear_error(void **state)
     assert_non_null(strstr(said, why));
 }
 
-/* ---- the timer, the machine's name, ceilings ---- */
-
-typedef struct counter {
-    int calls, fail_at;
-} counter;
-
-static bool count(void *arg)
-{
-    counter *c = arg;
-    usleep(1000);
-    return ++c->calls != c->fail_at;
-}
-
-static void timer_counts_and_stops(void **state)
-{
-    (void)state;
-    device *d = device_open(DEVICE_CPU, 0);
-    samples x = {0};
-    const char *used;
-    counter c = {0};
-    double done = 0;
-    timing t = {.warmup = 2, .iters = 5, .progress = &done};
-    assert_true(timer_measure(d, &t, count, &c, &x, &used));
-    assert_string_equal(used, "host");
-    assert_int_equal(c.calls, 7);
-    assert_int_equal(x.n, 5);
-    assert_true(done == 1);
-    for (size_t i = 0; i < x.n; i++)
-        assert_true(x.x[i] >= 1);
-
-    samples_clear(&x);
-    t = (timing){.iters = 1000, .max_s = 1e-6, .cold_l2 = true};
-    assert_true(timer_measure(d, &t, count, &c, &x, &used));
-    assert_int_equal(x.n, 3);
-
-    c = (counter){.fail_at = 4};
-    t = (timing){.warmup = 1, .iters = 10};
-    assert_false(timer_measure(d, &t, count, &c, &x, &used));
-    assert_int_equal(c.calls, 4);
-    samples_free(&x);
-    device_close(d);
-}
+/* ---- the machine's name, ceilings ---- */
 
 static void slug_is_a_plain_name(void **state)
 {
@@ -428,7 +387,6 @@ int main(void)
         IN_FOLDER(a_killed_run_is_resumed),
         IN_FOLDER(contradictions_are_usage_errors),
         IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),
-        IN_FOLDER(timer_counts_and_stops),
         IN_FOLDER(slug_is_a_plain_name),
         IN_FOLDER(ceilings_are_the_best_ok_rows),
     };

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* The one place that times. A function that enqueues work is timed by device events around each call, or as a CUDA graph of
+ * many calls where one is so short that the host's launches would be measured, or by the host's clock on the CPU. A step
+ * that times its own parts is run and its parts are collected.
+ *
+ * What was measured goes to the columns that begin with its name, those of them that the bench declares: NAME_ms (median),
+ * NAME_mean_ms, NAME_std_ms, NAME_p10_ms, NAME_p90_ms, the same ending in _us, n_NAME or n_samples, timer_NAME or timer.
+ * When the samples are taken, session.after_measure runs the same work again, for whoever wants to look at it more closely.
+ */
+#ifndef STEPBENCH_SESSION_MEASURE_H
+#define STEPBENCH_SESSION_MEASURE_H
+
+#include "common/core/stats.h"
+#include "common/session/session.h"
+
+/* Times fn(arg), which enqueues work on the session's device and returns false on failure (then this returns false and no
+ * column is filled). */
+bool measure(session *s, row *w, const char *name, bool (*fn)(void *arg), void *arg, double *median_ms);
+
+typedef struct measure_how {
+    device *dev; /* on whose stream the work is */
+    timing timing;
+    int calls; /* that fn enqueues: the columns and the median are of one */
+} measure_how;
+measure_how measure_default(const session *s); /* its device and timing, one call */
+/* The same in another way. `w` may be NULL: no columns. */
+bool measure_with(session *s, row *w, const char *name, const measure_how *how, bool (*fn)(void *arg), void *arg,
+                  double *median_ms);
+
+enum { MEASURE_PARTS = 8 };
+typedef struct measure_step {
+    const char *const *names; /* [parts]; NULL: the step lacks this part */
+    int parts;
+    const char *host_name;               /* of the time from launch to completion by the host's clock; NULL: not kept */
+    int warmup;                          /* steps before those that count */
+    bool (*enqueue)(void *arg);          /* launches a step; false on failure */
+    void (*wait)(void *arg, double *ms); /* until it is done; fills ms[parts] */
+    void (*first)(void *arg, double host_ms); /* after the first step of all; may be NULL */
+} measure_step;
+typedef struct measured_steps {
+    double median_ms[MEASURE_PARTS]; /* NAN for a part without a name */
+    int64_t n;
+} measured_steps;
+/* Runs --iters steps one by one, fewer where they take longer than --max-time (3 at least). False on failure. */
+bool measure_steps(session *s, row *w, const measure_step *step, void *arg, measured_steps *out);
+
+/* The engine: samples are milliseconds of one call. *used says which timer it was: "event", "graph", "host". */
+bool measure_samples(device *d, const timing *t, bool (*fn)(void *arg), void *arg, samples *out_ms, const char **used);
+
+#endif

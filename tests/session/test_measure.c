@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Measuring on the CPU: how often a function runs, which columns are filled, and that what was timed can be run again. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/session/measure.h"
+
+typedef struct counter {
+    int calls, fail_at;
+} counter;
+
+static bool count(void *arg)
+{
+    counter *c = arg;
+    usleep(1000);
+    return ++c->calls != c->fail_at;
+}
+
+static void timer_counts_and_stops(void **state)
+{
+    (void)state;
+    device *d = device_open(DEVICE_CPU, 0);
+    samples x = {0};
+    const char *used;
+    counter c = {0};
+    timing t = {.warmup = 2, .iters = 5};
+    assert_true(measure_samples(d, &t, count, &c, &x, &used));
+    assert_string_equal(used, "host");
+    assert_int_equal(c.calls, 7);
+    assert_int_equal(x.n, 5);
+    for (size_t i = 0; i < x.n; i++)
+        assert_true(x.x[i] >= 1);
+
+    samples_clear(&x);
+    t = (timing){.iters = 1000, .max_s = 1e-6, .cold_l2 = true};
+    assert_true(measure_samples(d, &t, count, &c, &x, &used));
+    assert_int_equal(x.n, 3);
+
+    c = (counter){.fail_at = 4};
+    t = (timing){.warmup = 1, .iters = 10};
+    assert_false(measure_samples(d, &t, count, &c, &x, &used));
+    assert_int_equal(c.calls, 4);
+    samples_free(&x);
+    device_close(d);
+}
+
+/* ---- measuring into a row ---- */
+
+static const column_spec measured_columns[] = {
+    {"fwd_ms", COLUMN_REAL, true, "median"},
+    {"fwd_p90_ms", COLUMN_REAL, true, "90th percentile"},
+    {"n_fwd", COLUMN_INT, true, "samples"},
+    {"timer_fwd", COLUMN_TEXT, true, "timer"},
+    {"half_us", COLUMN_REAL, true, "of one of two calls"},
+    {"n_samples", COLUMN_INT, true, "samples of what has no count of its own"},
+    {"timer", COLUMN_TEXT, true, "timer of what has no column of its own"},
+    {"a_ms", COLUMN_REAL, true, "part"},
+    {"a_mean_ms", COLUMN_REAL, true, "its mean"},
+    {"c_ms", COLUMN_REAL, true, "a part that is not there"},
+    {"host_ms", COLUMN_REAL, true, "by the host's clock"},
+    {"n_steps", COLUMN_INT, true, "steps"},
+    {0}};
+static const bench_info measured_info = {.name = "bench_measured", .summary = "?", .columns = measured_columns};
+
+/* A session without its main: what measuring takes of it, and one row. */
+typedef struct bare_session {
+    session s;
+    options *o;
+    bench_case *c;
+    row *w;
+    char *path;
+} bare_session;
+
+static bare_session bare_open(const char *folder)
+{
+    static char *argv[] = {"bench_measured"};
+    char msg[256];
+    bare_session b = {.o = options_try(&measured_info, 1, argv, &sample_on_cpu, msg, sizeof msg)};
+    assert_non_null(b.o);
+    b.s = (session){.opt = b.o, .dev = device_open(DEVICE_CPU, 0), .timing = {.warmup = 2, .iters = 5}};
+    b.path = folder_path(folder, "rows.csv");
+    b.s.rows = rows_open(b.o, &(rows_info){b.path, "test-x1", "a CPU", "cpu", true}, false);
+    b.c = case_at(b.o, 0);
+    b.w = row_begin(b.s.rows, b.c);
+    return b;
+}
+
+/* The row as it was written. */
+static csv *bare_close(bare_session *b)
+{
+    row_commit(b->w);
+    assert_int_equal(rows_close(b->s.rows), EXIT_CODE_OK);
+    case_free(b->c);
+    device_close(b->s.dev);
+    options_free(b->o);
+    csv *rows = csv_read(b->path);
+    free(b->path);
+    return rows;
+}
+
+static struct {
+    int runs;
+    bool (*fn)(void *arg);
+    void *arg;
+} looked_at;
+
+static void look(session *s, const char *name, bool (*fn)(void *arg), void *arg)
+{
+    assert_non_null(s);
+    assert_true(strcmp(name, "fwd") == 0 || strcmp(name, "steps") == 0);
+    looked_at.runs++;
+    looked_at.fn = fn;
+    looked_at.arg = arg;
+    assert_true(fn(arg));
+}
+
+static void measure_fills_the_declared_columns(void **state)
+{
+    bare_session b = bare_open(*state);
+    counter c = {0};
+    double ms = 0, half_ms = 0;
+    b.s.after_measure = look;
+    looked_at.runs = 0;
+    assert_true(measure(&b.s, b.w, "fwd", count, &c, &ms));
+    assert_int_equal(looked_at.runs, 1); /* once, after the samples were taken, the same work */
+    assert_true(looked_at.fn == count && looked_at.arg == &c);
+    assert_int_equal(c.calls, 8);
+    assert_true(ms >= 1);
+
+    b.s.after_measure = NULL;
+    measure_how how = measure_default(&b.s);
+    how.calls = 2;
+    how.timing.iters = 3;
+    assert_true(measure_with(&b.s, b.w, "half", &how, count, &c, &half_ms));
+    assert_true(measure_with(&b.s, NULL, "nothing", &how, count, &c, &half_ms)); /* no row to fill */
+    c.fail_at = c.calls + 1;
+    double untouched = 7;
+    assert_false(measure(&b.s, b.w, "a", count, &c, &untouched));
+    assert_true(untouched == 7);
+
+    csv *r = bare_close(&b);
+    assert_true(fabs(csv_real(r, 0, "fwd_ms") / ms - 1) < 1e-6);
+    assert_true(csv_real(r, 0, "fwd_p90_ms") >= csv_real(r, 0, "fwd_ms"));
+    assert_true(csv_real(r, 0, "n_fwd") == 5);
+    assert_string_equal(csv_cell(r, 0, "timer_fwd"), "host");
+    assert_true(csv_real(r, 0, "half_us") >= 500 && csv_real(r, 0, "half_us") < csv_real(r, 0, "fwd_ms") * 1e3 * 100);
+    assert_true(csv_real(r, 0, "n_samples") == 3);
+    assert_string_equal(csv_cell(r, 0, "timer"), "host");
+    assert_true(isnan(csv_real(r, 0, "a_ms")));
+    csv_free(r);
+}
+
+typedef struct toy_step {
+    int launched, waited, first;
+} toy_step;
+
+static bool toy_enqueue(void *arg)
+{
+    ((toy_step *)arg)->launched++;
+    return true;
+}
+
+static void toy_wait(void *arg, double *ms)
+{
+    toy_step *t = arg;
+    t->waited++;
+    ms[0] = t->waited;
+    ms[1] = 100 * t->waited;
+    ms[2] = 1e4;
+}
+
+static void toy_first(void *arg, double host_ms)
+{
+    toy_step *t = arg;
+    assert_int_equal(t->waited, 1);
+    assert_true(host_ms >= 0);
+    t->first++;
+}
+
+static void steps_are_taken_one_by_one(void **state)
+{
+    bare_session b = bare_open(*state);
+    toy_step t = {0};
+    static const char *const names[] = {"a", "b", NULL};
+    const measure_step step = {.names = names,
+                               .parts = 3,
+                               .host_name = "host",
+                               .warmup = 3,
+                               .enqueue = toy_enqueue,
+                               .wait = toy_wait,
+                               .first = toy_first};
+    measured_steps m;
+    looked_at.runs = 0;
+    b.s.after_measure = look;
+    assert_true(measure_steps(&b.s, b.w, &step, &t, &m));
+    assert_int_equal(looked_at.runs, 1);
+    assert_int_equal(t.waited, 8);
+    assert_int_equal(t.launched, 9);
+    assert_int_equal(t.first, 1);
+    assert_int_equal(m.n, 5);
+    assert_true(m.median_ms[0] == 6 && m.median_ms[1] == 600 && isnan(m.median_ms[2])); /* of steps 4 to 8 */
+    csv *r = bare_close(&b);
+    assert_true(csv_real(r, 0, "a_ms") == 6 && csv_real(r, 0, "a_mean_ms") == 6);
+    assert_true(isnan(csv_real(r, 0, "c_ms")));
+    assert_true(csv_real(r, 0, "host_ms") >= 0);
+    assert_true(csv_real(r, 0, "n_steps") == 5);
+    csv_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(timer_counts_and_stops),
+        cmocka_unit_test_setup_teardown(measure_fills_the_declared_columns, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(steps_are_taken_one_by_one, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests_name("measure", tests, NULL, NULL);
+}

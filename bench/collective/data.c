@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collective/collective.h"
+#include "bench/collective/data.h"
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 

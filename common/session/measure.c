@@ -249,7 +249,7 @@ static void begin(const row *w, const char *name)
     range_push(name);
 }
 
-static void again(session *s, const char *name, enqueue *fn, void *arg)
+void measure_again(session *s, const char *name, enqueue *fn, void *arg)
 {
     if (s->after_measure)
         s->after_measure(s, name, fn, arg);
@@ -276,7 +276,7 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
             fill_count(w, name, ms.n);
             fill_timer(w, name, used);
         }
-        again(s, name, fn, arg);
+        measure_again(s, name, fn, arg);
     }
     samples_free(&x);
     return ok;
@@ -344,7 +344,7 @@ bool measure_steps(session *s, row *w, const measure_step *step, void *arg, meas
     range_pop();
     if (ok) {
         fill_steps(w, step, x, out);
-        again(s, "steps", step->enqueue, arg);
+        measure_again(s, "steps", step->enqueue, arg);
     }
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)
         samples_free(&x[i]);

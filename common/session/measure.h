@@ -44,6 +44,9 @@ typedef struct measured_steps {
 /* Runs --iters steps one by one, fewer where they take longer than --max-time (3 at least). False on failure. */
 bool measure_steps(session *s, row *w, const measure_step *step, void *arg, measured_steps *out);
 
+/* What the functions above do at their end; for ranks that take samples of their own, together. */
+void measure_again(session *s, const char *name, bool (*fn)(void *arg), void *arg);
+
 /* The engine: samples are milliseconds of one call. *used says which timer it was: "event", "graph", "host". */
 bool measure_samples(device *d, const timing *t, bool (*fn)(void *arg), void *arg, samples *out_ms, const char **used);
 

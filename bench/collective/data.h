@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* The data of a collective: whole numbers, exact in 8 bits of mantissa also when summed over all ranks. */
+#ifndef STEPBENCH_BENCH_COLLECTIVE_DATA_H
+#define STEPBENCH_BENCH_COLLECTIVE_DATA_H
+
+#include "bench/collective/problem.h"
+
+bool collective_allocate(collective *k, size_t *asked_bytes); /* false: no memory for so much */
+void collective_fill(collective *k);                          /* this rank's input; NaN or nonsense elsewhere */
+size_t collective_wrong(collective *k);                       /* elements of the result that are not exact */
+
+#endif

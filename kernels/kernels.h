@@ -19,10 +19,10 @@
 extern "C" {
 #endif
 
-/* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V.
+/* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V (Vaswani et al. 2017).
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
  * O = 0, lse = -inf, and no gradient. head_dim is a multiple of 8 from 16 to 256; an op may take fewer, or have a
- * forward alone for the widest: `supported` tells. */
+ * forward alone for the widest: `supported` says. */
 typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;

@@ -5,12 +5,8 @@
  * A message is cut into packets of 12 bytes. A packet travels with the number of its call, the epoch, in one access of
  * 16 bytes; whoever waits for it polls its own mailbox until the epoch is there. A mailbox has two halves, for even and
  * odd epochs, each with a region for every rank that sends.
- *
- * Why nothing is overwritten before it was read: rank p writes for epoch e + 2 where it wrote for e. By then its call
- * e + 1 is over, so that it has in hand sums of that epoch, in which every rank has a part; so every rank has begun its
- * call e + 1, and a stream begins a call when the one before is over: with all of its reading of epoch e. That holds
- * whatever the sizes and algorithms of the calls, as long as no call is empty. And since a packet is one access that
- * carries its epoch, a reader that came too late would wait forever rather than take another epoch's data. */
+ * Nothing is overwritten before it was read: rank p writes for epoch e + 2 where it wrote for e. By then its call e + 1 is
+ * over, which has a part of every rank, so every rank has begun call e + 1, and with that ended its reading of epoch e. */
 #ifndef STEPBENCH_KERNELS_PEER_LAYOUT_H
 #define STEPBENCH_KERNELS_PEER_LAYOUT_H
 

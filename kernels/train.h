@@ -66,14 +66,14 @@ typedef struct sb_rmsnorm {
     size_t workspace_bytes;
 } sb_rmsnorm;
 
-/* Rotary embedding in place: the pair (x[2i], x[2i+1]) of each head turns by position * theta^(-2i/head_dim).
+/* Rotary embedding in place: the pair (x[2i], x[2i+1]) of each head is rotated by position * theta^(-2i/head_dim).
  * Su et al., "RoFormer" (2021). */
 typedef struct sb_rope {
     sb_dtype dtype;
     int batch, seq, heads, head_dim; /* head_dim even */
     sb_tensor x;                     /* (B, H, S, D), as in sb_attention */
     const float *table;              /* (seq, head_dim/2, 2): cosine and sine of each angle */
-    bool inverse;                    /* turn back: the gradient */
+    bool inverse;                    /* rotate back: the gradient */
 } sb_rope;
 
 /* h = silu(gate) * up. Shazeer, "GLU variants improve transformer" (2020). */
@@ -87,9 +87,9 @@ typedef struct sb_swiglu {
 } sb_swiglu;
 
 /* SwiGLU as the end of the matrix product ahead of it: forward [gate up] = x w13^T, h = silu(gate) up; backward
- * dh = dy w2 and the gradients of gate and up. Numbers are those of the separate ops but for the order of sums: gate, up
+ * dh = dy w2 and the gradients of gate and up. Results are those of the separate ops but for the order of sums: gate, up
  * and dh are rounded to dtype before they are used, so that h has the bits that swiglu_forward makes of the gate_up
- * stored. dh is nowhere stored, and gate_up need not be. */
+ * stored. dh is never stored, and gate_up need not be. */
 typedef struct sb_swiglu_matmul {
     sb_dtype dtype;  /* of everything; SB_BF16 or SB_FP16 */
     int rows, f, d;  /* f and d multiples of 8 */

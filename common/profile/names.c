@@ -11,7 +11,7 @@
 
 enum { NAME_BYTES = 96 };
 
-/* "_ZN10flash_sm9013flash_forwardI..." -> "flash_forward". Empty when there is no identifier where one should be. */
+/* "_ZN12flash_hopper13flash_forwardI..." -> "flash_forward". Empty when there is no identifier where one should be. */
 static void last_identifier(const char *mangled, char *out, size_t bytes)
 {
     const char *p = mangled + 2;

@@ -118,7 +118,7 @@ void norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, arena_s
 void swiglu_forward(trainer *t, int layer, arena_slot gate_up, arena_slot h);
 /* gate_up becomes its gradient; h, where it is not -1, is made again. */
 void swiglu_backward(trainer *t, int layer, arena_slot gate_up, arena_slot dh, arena_slot h);
-/* The same within the matrix products (step_swiglu.c): gate and up from x, kept where gate_up is not -1; gate_up becomes its
+/* The same within the matrix products: gate and up from x, kept where gate_up is not -1; gate_up becomes its
  * gradient from that of the block's output. */
 void swiglu_matmul_forward(trainer *t, int layer, arena_slot x, arena_slot gate_up, arena_slot h);
 void swiglu_matmul_backward(trainer *t, int layer, arena_slot dy, arena_slot gate_up, arena_slot h);

@@ -120,7 +120,7 @@ static void add_paired_tiles(list *l)
         c.heads_kv = shapes[i].heads_kv;
         c.heads = c.heads_kv * shapes[i].group;
         c.layout = (case_layout)(i % 3);
-        c.repeats = i != 4; /* more pairs than run at once, turns of one sum and of two */
+        c.repeats = i != 4; /* more pairs than run at once, in order with one sum and with two */
         c.small = shapes[i].head_dim == 104;
         add_to(l, c, SB_FP16);
     }

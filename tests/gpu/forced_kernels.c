@@ -14,7 +14,7 @@ static sb_status supported(sb_context *ctx, const sb_attention *a, flash_backwar
         return sb_error(SB_UNSUPPORTED, "this kernel needs compute capability 9.0");
     if (a->forward_only || a->dtype == SB_TF32)
         return sb_error(SB_UNSUPPORTED, "a backward kernel of bf16, fp16 and fp32");
-    const sb_status status = flash_sm90_backward_takes(a, kernel);
+    const sb_status status = flash_hopper_backward_takes(a, kernel);
     return status != SB_OK ? status : sb_flash_op.supported(ctx, a);
 }
 
@@ -25,11 +25,11 @@ static sb_status supported(sb_context *ctx, const sb_attention *a, flash_backwar
     }                                                                                                                  \
     static size_t NAME##_workspace(sb_context *ctx, const sb_attention *a)                                             \
     {                                                                                                                  \
-        return flash_sm90_backward_workspace_with(ctx, a, KERNEL);                                                     \
+        return flash_hopper_backward_workspace_with(ctx, a, KERNEL);                                                   \
     }                                                                                                                  \
     static sb_status NAME##_backward(sb_context *ctx, const sb_attention *a, void *stream)                             \
     {                                                                                                                  \
-        return flash_sm90_backward_with(ctx, a, KERNEL, stream);                                                       \
+        return flash_hopper_backward_with(ctx, a, KERNEL, stream);                                                     \
     }                                                                                                                  \
     static sb_attention_op NAME##_op(void)                                                                             \
     {                                                                                                                  \

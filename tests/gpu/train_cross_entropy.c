@@ -23,15 +23,15 @@ static void list(case_list *l, const train_op *op)
 {
     static const char *const kinds[] = {"normal", "large", "equal", "masked", "bad"};
     static const int vocabs[] = {1, 7, 61, 255, 1003, 2049, 10000, 16411, 30001, 50257, 151936};
-    int turn = 0;
+    int nth = 0;
     for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++)
         for (int rows = 1; rows <= (vocabs[v] < 20000 ? 257 : 9); rows = rows == 1 ? 9 : rows == 9 ? 257 : 1000)
             for (int kind = 0; kind < LOGITS_KINDS; kind++)
-                for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++, turn++) {
+                for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++, nth++) {
                     if ((kind == LOGITS_BAD && rows == 1) || (rows == 257 && kind > LOGITS_LARGE) ||
                         (dtype == SB_TF32 && (v != 4 || rows != 9)))
                         continue;
-                    const bool scaled = turn / 4 % 2, backward = (turn + kind) % 5 != 0;
+                    const bool scaled = nth / 4 % 2, backward = (nth + kind) % 5 != 0;
                     train_case *c = case_add(l, op, case_dtype_names[dtype], "%dx%d-%s%s%s", rows, vocabs[v],
                                              kinds[kind], scaled ? "-scaled" : "", backward ? "" : "-forward");
                     c->p.cross_entropy = (sb_cross_entropy){

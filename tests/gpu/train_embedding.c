@@ -14,18 +14,18 @@ static void list(case_list *l, const train_op *op, bool backward)
     static const char *const kinds[] = {"random", "equal", "falling", "few"};
     static const int vocabs[] = {1, 61, 10000, 151936}, rows[] = {1, 5, 130, 1000, 4096},
                      widths[] = {7, 64, 100, 768, 1};
-    int turn = 0;
+    int nth = 0;
     for (int v = 0; v < 4; v++)
         for (int r = 0; r < 5; r++)
             for (int kind = 0; kind < ID_KINDS; kind++)
-                for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++, turn++) {
+                for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++, nth++) {
                     if (dtype == SB_TF32 && (v != 1 || r != 2))
                         continue;
                     if (vocabs[v] == 1 && kind != IDS_EQUAL)
                         continue;
-                    const int d = widths[(turn / 4 + dtype) % (vocabs[v] > 100000 ? 2 : 5)];
+                    const int d = widths[(nth / 4 + dtype) % (vocabs[v] > 100000 ? 2 : 5)];
                     const sb_embedding p = {.dtype = (sb_dtype)dtype,
-                                            .dtype_grad = backward && turn % 3 ? SB_FP32 : (sb_dtype)dtype,
+                                            .dtype_grad = backward && nth % 3 ? SB_FP32 : (sb_dtype)dtype,
                                             .rows = rows[r],
                                             .vocab = vocabs[v],
                                             .d = d};

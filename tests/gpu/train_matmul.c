@@ -3,10 +3,8 @@
  * addend elsewhere or in place, 16-bit products to fp32. Then the same after the tuner has chosen, and after its choice
  * was given to a new context. Then every tile of our own kernel for 16-bit products, chosen by hand. */
 #ifdef HAVE_CUDA
-#include <cublasLt.h>
+#include "kernels/cuda/matmul/algorithm.h"
 #endif
-
-#include "kernels/cuda/matmul/own.h"
 #include "tests/gpu/train_ops.h"
 #include "tests/gpu/train_run.h"
 

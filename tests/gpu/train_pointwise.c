@@ -56,7 +56,7 @@ static bool may_alias(const sb_pointwise *p, alias a, bool has_b)
     return a == OUT_ALONE || (has_b && p->spread_b == SB_SPREAD_FULL && p->dtype_b == p->dtype_out);
 }
 
-static void add_case(case_list *l, const train_op *op, int point, sb_spread spread, const sb_dtype *t, int turn)
+static void add_case(case_list *l, const train_op *op, int point, sb_spread spread, const sb_dtype *t, int nth)
 {
     static const char *const spreads[] = {"full", "row", "column", "one"}, *const aliases[] = {"", "-out=a", "-out=b"};
     static const char *const value_names[] = {"", "-wide", "-edges"};
@@ -64,7 +64,7 @@ static void add_case(case_list *l, const train_op *op, int point, sb_spread spre
     char key[64], dtypes[40];
     snprintf(key, sizeof key, "%d %d %d %d %d", point, (int)spread, (int)t[0], (int)t[1], (int)t[2]);
     const int pick = case_pick(key, SHAPES * VALUE_KINDS * 3);
-    const shape *s = &shapes[(pick + 5 * turn) % SHAPES];
+    const shape *s = &shapes[(pick + 5 * nth) % SHAPES];
     const values v = (values)(pick / SHAPES % VALUE_KINDS);
     alias a = (alias)(pick / SHAPES / VALUE_KINDS);
     sb_pointwise p = {.op = points[point].op,
@@ -90,7 +90,7 @@ static void add_case(case_list *l, const train_op *op, int point, sb_spread spre
     c->variant[ALIAS] = a;
     c->variant[VALUES] = v;
     c->small =
-        t[0] == t[1] && turn == 0 && (spread == SB_SPREAD_FULL || point == 1) && p.rows < 100 && s->columns < 1000;
+        t[0] == t[1] && nth == 0 && (spread == SB_SPREAD_FULL || point == 1) && p.rows < 100 && s->columns < 1000;
     c->elements = (size_t)p.rows * (size_t)p.columns * 3;
 }
 
@@ -100,10 +100,10 @@ static void list(case_list *l, const train_op *op)
     for (int point = 0; point < POINTS; point++)
         for (int spread = SB_SPREAD_FULL; spread <= (points[point].has_b ? SB_SPREAD_ONE : SB_SPREAD_FULL); spread++)
             for (int i = 0; i < 27; i++)
-                for (int turn = 0; turn < (points[point].has_b ? 1 : 3); turn++) {
+                for (int nth = 0; nth < (points[point].has_b ? 1 : 3); nth++) {
                     const sb_dtype t[] = {dtypes[i % 3], dtypes[i / 3 % 3], dtypes[i / 9]};
                     if (points[point].has_b || t[0] == t[1])
-                        add_case(l, op, point, (sb_spread)spread, t, turn);
+                        add_case(l, op, point, (sb_spread)spread, t, nth);
                 }
     for (int s = SB_SPREAD_FULL; s <= SB_SPREAD_ONE; s++)
         add_case(l, op, 1, (sb_spread)s, (const sb_dtype[]){SB_TF32, SB_TF32, SB_TF32}, 1);

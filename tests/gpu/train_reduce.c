@@ -11,23 +11,23 @@ static void list(case_list *l, const train_op *op)
 {
     static const int rows[] = {1, 3, 130, 4099}, columns[] = {1, 7, 64, 129, 1000, 2049, 5000}, gaps[] = {0, 1, 8};
     static const float scales[] = {1, 0.001f, -2};
-    int turn = 0;
+    int nth = 0;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
             for (int way = 0; way < 4; way++)
-                for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++, turn++) {
+                for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++, nth++) {
                     if ((rows[r] > 1000 && columns[i] > 1000) || (dtype == SB_TF32 && (r != 2 || i != 4)))
                         continue;
-                    const sb_dtype out = turn / 4 % 3 == 0 ? (sb_dtype)(turn / 12 % 3) : SB_FP32;
-                    const bool over_rows = way & 1, maximum = way & 2, bad = turn % 11 == 0;
+                    const sb_dtype out = nth / 4 % 3 == 0 ? (sb_dtype)(nth / 12 % 3) : SB_FP32;
+                    const bool over_rows = way & 1, maximum = way & 2, bad = nth % 11 == 0;
                     sb_reduce p = {.dtype = (sb_dtype)dtype,
                                    .dtype_out = out == SB_TF32 ? (sb_dtype)dtype : out,
                                    .rows = rows[r],
                                    .columns = columns[i],
-                                   .ld = columns[i] + gaps[turn / 4 % 3],
+                                   .ld = columns[i] + gaps[nth / 4 % 3],
                                    .over_rows = over_rows,
                                    .maximum = maximum,
-                                   .scale = scales[turn / 5 % 3]};
+                                   .scale = scales[nth / 5 % 3]};
                     train_case *c = case_add(l, op, case_dtype_names[dtype], "%dx%d-ld%d-%s-%s-to-%s-times%g%s", p.rows,
                                              p.columns, p.ld, maximum ? "max" : "sum", over_rows ? "columns" : "rows",
                                              case_dtype_names[p.dtype_out], p.scale, bad ? "-nan" : "");

@@ -27,14 +27,14 @@ static void add_case(case_list *l, const train_op *op, sb_rmsnorm p, bool residu
 
 static void list(case_list *l, const train_op *op, bool backward)
 {
-    int turn = 0;
+    int nth = 0;
     for (int d = 0; d < LENGTHS; d++)
         for (int r = 0; r < ROW_COUNTS; r++)
             for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
-                for (int residual = 0; residual < 2; residual++, turn++) {
+                for (int residual = 0; residual < 2; residual++, nth++) {
                     sb_rmsnorm p = {.dtype = (sb_dtype)dtype,
-                                    .dtype_param = turn / 2 % 2 ? SB_FP32 : (sb_dtype)dtype,
-                                    .dtype_grad = backward && turn / 4 % 2 ? SB_FP32 : (sb_dtype)dtype,
+                                    .dtype_param = nth / 2 % 2 ? SB_FP32 : (sb_dtype)dtype,
+                                    .dtype_grad = backward && nth / 4 % 2 ? SB_FP32 : (sb_dtype)dtype,
                                     .rows = row_counts[r],
                                     .d = lengths[d],
                                     /* Rows of few elements may all be near zero. */
@@ -43,7 +43,7 @@ static void list(case_list *l, const train_op *op, bool backward)
                         p.rows = FEWER_ROWS;
                     if (dtype == SB_TF32 && p.rows != 130)
                         continue;
-                    const alias a = !backward ? DX_ALONE : (alias)((turn + d + r) % (residual ? 3 : 2));
+                    const alias a = !backward ? DX_ALONE : (alias)((nth + d + r) % (residual ? 3 : 2));
                     const bool small = dtype != SB_TF32 && r == 1 && (d == 1 || d == 3 || d == 4 || d == 7);
                     add_case(l, op, p, residual, a, small);
                 }

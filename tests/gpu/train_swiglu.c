@@ -24,16 +24,16 @@ static void add_case(case_list *l, const train_op *op, sb_swiglu p, int alias, g
 static void list(case_list *l, const train_op *op, bool backward)
 {
     static const int sizes[] = {1, 3, 7, 64, 100, 255, 1001, 3072, 6400, 11008}, rows[] = {1, 3, 130};
-    int turn = 0;
+    int nth = 0;
     for (size_t f = 0; f < sizeof sizes / sizeof *sizes; f++)
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
-                for (int values = 0; values < GATES; values++, turn++) {
+                for (int values = 0; values < GATES; values++, nth++) {
                     const sb_swiglu p = {.dtype = (sb_dtype)dtype, .rows = rows[r], .f = sizes[f]};
                     if (dtype == SB_TF32 && (r != 1 || values != GATES_NORMAL))
                         continue;
                     const bool small = dtype != SB_TF32 && r == 1 && (f == 2 || f == 3);
-                    add_case(l, op, p, backward ? (int)(turn + (int)f) % (2 * H_WAYS) : -1, (gates)values, small);
+                    add_case(l, op, p, backward ? (int)(nth + (int)f) % (2 * H_WAYS) : -1, (gates)values, small);
                 }
 }
 

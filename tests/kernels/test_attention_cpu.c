@@ -22,7 +22,7 @@ static void every_op(const sb_attention *shape, problem_layout layout, uint64_t 
     problem_free(p);
 }
 
-/* Every sequence pair, mask and dtype; head_dim, heads, layout and scale take turns. */
+/* Every sequence pair, mask and dtype; head_dim, heads, layout and scale alternate. */
 static void test_odd_shapes(void **state)
 {
     static const int sequences[][2] = {{1, 1},  {17, 17}, {63, 63},  {64, 64},  {65, 65},  {129, 129},
@@ -34,14 +34,14 @@ static void test_odd_shapes(void **state)
     for (size_t s = 0; s < sizeof sequences / sizeof *sequences; s++)
         for (int causal = 0; causal < 2; causal++)
             for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
-                for (int turn = 0; turn < 2; turn++, seed++) {
+                for (int nth = 0; nth < 2; nth++, seed++) {
                     const int *head = heads[seed % 5];
                     sb_attention shape = {.batch = head[0],
                                           .heads = head[1],
                                           .heads_kv = head[2],
                                           .seq_q = sequences[s][0],
                                           .seq_k = sequences[s][1],
-                                          .head_dim = head_dims[(dtype + s + 2 * turn) % 4],
+                                          .head_dim = head_dims[(dtype + s + 2 * nth) % 4],
                                           .dtype = dtype,
                                           .causal = causal,
                                           .scale = seed % 7 == 6 ? 0.1f : 0};

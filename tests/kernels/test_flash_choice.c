@@ -66,7 +66,7 @@ static void short_rows_of_many_heads(void **state)
     assert_int_equal(choice(problem(8, 16, 16, 2048, 128, true, SB_BF16), true).kernel, FLASH_BACKWARD_PAIR);
 }
 
-/* Few key tiles are shared by clusters, and by several sums of dQ in turns. */
+/* Few key tiles are shared by clusters, and by several sums of dQ in order. */
 static void one_head(void **state)
 {
     (void)state;
@@ -83,7 +83,7 @@ static void one_head(void **state)
             }
 }
 
-/* With more key tiles than multiprocessors nobody shares one. In turns pairs then have several sums, too. */
+/* With more key tiles than multiprocessors nobody shares one. In order pairs then have several sums, too. */
 static void one_long_head(void **state)
 {
     (void)state;
@@ -148,12 +148,12 @@ static void rounds_become_an_average(void **state)
         }
 }
 
-/* Every kernel, the wide one whole, shared, with several sums, and with early adders, and pairs in turns, with early adders or
+/* Every kernel, the wide one whole, shared, with several sums, and with early adders, and pairs in order, with early adders or
  * without, serves some case of test_gpu. */
 static void cases_meet_every_kernel(void **state)
 {
     (void)state;
-    enum { ONE_BLOCK, SHARED, SUMS, EARLY, NARROW, PAIR, PAIR_TURNS, PAIR_EARLY, KINDS };
+    enum { ONE_BLOCK, SHARED, SUMS, EARLY, NARROW, PAIR, PAIR_ORDERED, PAIR_EARLY, KINDS };
     int met[KINDS][SB_FP32 + 1] = {0}, n;
     test_case *const cases = cases_create(&n);
     for (int i = 0; i < n; i++)
@@ -164,10 +164,10 @@ static void cases_meet_every_kernel(void **state)
             if (t->head_dim > 128 || t->dtype == SB_TF32)
                 continue;
             const flash_backward_choice c = choice(a, deterministic);
-            const bool turns = deterministic && c.sums < flash_backward_most_sums(&a, c.kernel);
+            const bool ordered = deterministic && c.sums < flash_backward_most_sums(&a, c.kernel);
             met[c.kernel == FLASH_BACKWARD_NARROW ? NARROW
                 : c.kernel == FLASH_BACKWARD_PAIR ? (c.early > 0 ? PAIR_EARLY
-                                                     : turns     ? PAIR_TURNS
+                                                     : ordered   ? PAIR_ORDERED
                                                                  : PAIR)
                 : c.early > 0                     ? EARLY
                 : c.sums > 1                      ? SUMS

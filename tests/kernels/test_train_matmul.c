@@ -77,20 +77,20 @@ static void test_matmul(void **state)
     static const int shapes[][3] = {{1, 1, 1},    {3, 5, 7},   {17, 130, 33}, {128, 128, 256},
                                     {129, 70, 9}, {2, 3, 700}, {1, 129, 257}, {140, 1, 300}};
     (void)state;
-    int turn = 0;
+    int nth = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
             for (int layout = 0; layout < 4; layout++)
-                for (int add = ADD_NOTHING; add <= ADD_D; add++, turn++) {
+                for (int add = ADD_NOTHING; add <= ADD_D; add++, nth++) {
                     sb_matmul p = {.dtype = dtype,
-                                   .dtype_out = turn % 2 ? SB_FP32 : dtype,
+                                   .dtype_out = nth % 2 ? SB_FP32 : dtype,
                                    .transpose_a = layout & 1,
                                    .transpose_b = layout & 2,
                                    .m = shapes[s][0],
                                    .n = shapes[s][1],
                                    .k = shapes[s][2],
-                                   .split = dtype == SB_FP32 && turn % 3 == 0};
-                    one_matmul(p, add, turn % 5);
+                                   .split = dtype == SB_FP32 && nth % 3 == 0};
+                    one_matmul(p, add, nth % 5);
                 }
 }
 

@@ -92,17 +92,17 @@ static void test_rmsnorm(void **state)
 {
     static const int sizes[] = {2, 37, 256, 300, 513};
     (void)state;
-    int turn = 0;
+    int nth = 0;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
             for (int with_residual = 0; with_residual < 2; with_residual++)
-                for (int alias = 0; alias < NORM_ALIASES; alias++, turn++) {
+                for (int alias = 0; alias < NORM_ALIASES; alias++, nth++) {
                     sb_rmsnorm p = {.dtype = t,
-                                    .dtype_param = turn % 2 ? SB_FP32 : t,
-                                    .dtype_grad = turn % 3 ? SB_FP32 : t,
-                                    .rows = 1 + turn % 4,
+                                    .dtype_param = nth % 2 ? SB_FP32 : t,
+                                    .dtype_grad = nth % 3 ? SB_FP32 : t,
+                                    .rows = 1 + nth % 4,
                                     .d = sizes[s],
-                                    .eps = turn % 5 ? 1e-5f : 0.1f};
+                                    .eps = nth % 5 ? 1e-5f : 0.1f};
                     rmsnorm_forward(p, with_residual);
                     rmsnorm_backward(p, alias, with_residual || alias == DX_IS_RESIDUAL);
                 }
@@ -178,7 +178,7 @@ static float *rope_table(int seq, int head_dim)
     return table;
 }
 
-/* Turns x, whose heads lie (B, S, H, D) with a gap behind each token or (B, H, S, D). */
+/* Rotates x, whose heads lie (B, S, H, D) with a gap behind each token or (B, H, S, D). */
 static void one_rope(sb_rope p, bool heads_inside, int gap)
 {
     float *table = rope_table(p.seq, p.head_dim);
@@ -195,8 +195,8 @@ static void one_rope(sb_rope p, bool heads_inside, int gap)
             for (int s = 0; s < p.seq; s++)
                 for (int i = 0; i < p.head_dim; i += 2) {
                     double *pair = want + b * p.x.stride_b + h * p.x.stride_h + s * p.x.stride_s + i;
-                    const double c = table[s * p.head_dim + i], turn = table[s * p.head_dim + i + 1];
-                    const double first = pair[0], second = pair[1], sine = p.inverse ? -turn : turn;
+                    const double c = table[s * p.head_dim + i], sine_in_table = table[s * p.head_dim + i + 1];
+                    const double first = pair[0], second = pair[1], sine = p.inverse ? -sine_in_table : sine_in_table;
                     pair[0] = first * c - second * sine;
                     pair[1] = first * sine + second * c;
                 }
@@ -214,17 +214,17 @@ static void test_rope(void **state)
     (void)state;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-            for (int turn = 0; turn < 8; turn++)
+            for (int nth = 0; nth < 8; nth++)
                 one_rope((sb_rope){.dtype = t,
                                    .batch = shapes[s][0],
                                    .seq = shapes[s][1],
                                    .heads = shapes[s][2],
                                    .head_dim = shapes[s][3],
-                                   .inverse = turn & 1},
-                         turn & 2, turn & 4 ? 10 : 0);
+                                   .inverse = nth & 1},
+                         nth & 2, nth & 4 ? 10 : 0);
 }
 
-/* The gradient of a turn is the turn back: back(turn(x)) is x, and <turn(x), y> is <x, back(y)>. */
+/* The gradient of a rotation is the rotation back: back(rotate(x)) is x, and <rotate(x), y> is <x, back(y)>. */
 static void test_rope_inverse(void **state)
 {
     enum { SEQ = 9, DIM = 8, N = SEQ * DIM };
@@ -243,12 +243,12 @@ static void test_rope_inverse(void **state)
         right += array_get(x, i) * array_get(back, i);
         moved += fabs(array_get(turned, i) - array_get(x, i));
     }
-    expect_near("<turn(x), y>", left, right, 1e-5);
+    expect_near("<rotate(x), y>", left, right, 1e-5);
     assert_true(moved > 1);
     p.x.data = turned->data;
     expect_ok(train_ops()->rope(NULL, &p, NULL));
     for (int i = 0; i < N; i++)
-        expect_near("back(turn(x))", array_get(turned, i), array_get(x, i), 1e-6);
+        expect_near("back(rotate(x))", array_get(turned, i), array_get(x, i), 1e-6);
     array *all[] = {x, y, turned, back};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         array_free(all[i]);

@@ -98,23 +98,23 @@ static void test_pointwise(void **state)
 {
     static const int shapes[][2] = {{1, 1}, {3, 7}, {2, 256}, {5, 301}};
     (void)state;
-    int turn = 0;
+    int nth = 0;
     for (int op = SB_POINT_COPY; op <= SB_POINT_LOG; op++)
         for (int spread = SB_SPREAD_FULL; spread <= SB_SPREAD_ONE; spread++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-                for (int t = SB_BF16; t <= SB_FP32; t++, turn++) {
+                for (int t = SB_BF16; t <= SB_FP32; t++, nth++) {
                     sb_pointwise p = {.op = op,
                                       .dtype_a = t,
-                                      .dtype_b = turn % 4,
-                                      .dtype_out = turn / 4 % 4,
+                                      .dtype_b = nth % 4,
+                                      .dtype_out = nth / 4 % 4,
                                       .rows = shapes[s][0],
                                       .columns = shapes[s][1],
                                       .spread_b = spread};
-                    one_pointwise(p, OUT_ALONE, turn % 3);
+                    one_pointwise(p, OUT_ALONE, nth % 3);
                     p.dtype_b = p.dtype_out = t;
-                    one_pointwise(p, OUT_IS_A, turn % 3);
+                    one_pointwise(p, OUT_IS_A, nth % 3);
                     if (has_two(op) && spread == SB_SPREAD_FULL)
-                        one_pointwise(p, OUT_IS_B, turn % 3);
+                        one_pointwise(p, OUT_IS_B, nth % 3);
                 }
 }
 
@@ -179,20 +179,20 @@ static void test_reduce(void **state)
 {
     static const int shapes[][2] = {{1, 1}, {3, 300}, {300, 3}, {33, 257}, {1, 700}};
     (void)state;
-    int turn = 0;
+    int nth = 0;
     for (int t = SB_BF16; t <= SB_FP32; t++)
         for (int t_out = SB_BF16; t_out <= SB_FP32; t_out++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-                for (int kind = 0; kind < 4; kind++, turn++) {
+                for (int kind = 0; kind < 4; kind++, nth++) {
                     sb_reduce p = {.dtype = t,
                                    .dtype_out = t_out,
                                    .rows = shapes[s][0],
                                    .columns = shapes[s][1],
-                                   .ld = shapes[s][1] + turn % 4,
+                                   .ld = shapes[s][1] + nth % 4,
                                    .over_rows = kind & 1,
                                    .maximum = kind & 2,
-                                   .scale = turn % 3 ? 1 : 0.25f};
-                    one_reduce(p, turn % 5 ? 0 : -20); /* all negative: a maximum may not start from 0 */
+                                   .scale = nth % 3 ? 1 : 0.25f};
+                    one_reduce(p, nth % 5 ? 0 : -20); /* all negative: a maximum may not start from 0 */
                 }
 }
 

@@ -96,12 +96,12 @@ static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
 
 static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) ? flash_sm90_forward_workspace(ctx, a) : sb_flash_portable_op.forward_workspace(ctx, a);
+    return hopper(ctx, a) ? flash_hopper_forward_workspace(ctx, a) : sb_flash_portable_op.forward_workspace(ctx, a);
 }
 
 static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) ? flash_sm90_backward_workspace(ctx, a) : sb_flash_portable_op.backward_workspace(ctx, a);
+    return hopper(ctx, a) ? flash_hopper_backward_workspace(ctx, a) : sb_flash_portable_op.backward_workspace(ctx, a);
 }
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -109,7 +109,7 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
     const sb_status st = check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, true);
     if (st)
         return st;
-    return hopper(ctx, a) ? flash_sm90_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
+    return hopper(ctx, a) ? flash_hopper_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
 }
 
 static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -117,7 +117,7 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
     const sb_status st = check_backward(ctx, a, true);
     if (st)
         return st;
-    return hopper(ctx, a) ? flash_sm90_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);
+    return hopper(ctx, a) ? flash_hopper_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);
 }
 
 const sb_attention_op sb_flash_op = {

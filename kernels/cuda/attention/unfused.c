@@ -25,7 +25,7 @@ static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
     return 2 * s.bytes + mask_bytes(a, &s);
 }
 
-/* Two buffers take turns, so that P ends in `saved`. */
+/* Two buffers alternate, so that P ends in `saved`. */
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     const sb_scores s = sb_scores_of(a);

@@ -9,8 +9,8 @@
 
 /* The kernel may be launched before the one ahead of it has ended: it must wait itself (wait_for_previous_kernel). */
 template <class PARAMS>
-sb_status launch_sm90(const char *what, void (*kernel)(PARAMS), dim3 grid, unsigned threads, int smem_bytes,
-                      int cluster, cudaStream_t stream, const PARAMS &params)
+sb_status launch_hopper(const char *what, void (*kernel)(PARAMS), dim3 grid, unsigned threads, int smem_bytes,
+                        int cluster, cudaStream_t stream, const PARAMS &params)
 {
     if (smem_bytes > 48 << 10) {
         const sb_status st =

@@ -4,9 +4,9 @@
 #ifndef STEPBENCH_CUDA_HOPPER_STORE_CUH
 #define STEPBENCH_CUDA_HOPPER_STORE_CUH
 
-#include "kernels/cuda/hopper/ptx.cuh"
+#include "kernels/cuda/hopper/tile.cuh"
 
-namespace sm90
+namespace hopper
 {
 
 /* Four 8x8 matrices of 16-bit elements between registers and shared memory; lane l gives row l%8 of matrix l/8. */
@@ -22,6 +22,21 @@ __device__ __forceinline__ void load_matrix4(uint32_t addr, uint32_t (&r)[4])
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(addr)
                  : "memory");
+}
+
+/* A warp's 16 rows of accumulators, times `above` in the first eight and `below` in the others, as 16-bit numbers to swizzled
+ * panels of 64 columns. corner: address of the first row, a multiple of 8 rows from the panel's begin. */
+template <class T, int COLUMNS, int PANEL_BYTES>
+__device__ __forceinline__ void store_warp_rows16(uint32_t corner, const float (&x)[COLUMNS / 2], float above,
+                                                  float below, int lane)
+{
+#pragma unroll
+    for (int j = 0; j < COLUMNS / 8; j += 2)
+        store_matrix4(corner + j / 8 * PANEL_BYTES + lane % 16 * ROW_BYTES + ((j % 8 + lane / 16) ^ lane % 8) * 16,
+                      pack(T(), x[4 * j] * above, x[4 * j + 1] * above),
+                      pack(T(), x[4 * j + 2] * below, x[4 * j + 3] * below),
+                      pack(T(), x[4 * j + 4] * above, x[4 * j + 5] * above),
+                      pack(T(), x[4 * j + 6] * below, x[4 * j + 7] * below));
 }
 
 /* One box of shared memory to a 4-D tensor (d, s, h, b); what lies outside the tensor is not written. The writers of the
@@ -73,5 +88,5 @@ __device__ __forceinline__ void store_release(uint32_t *p, uint32_t x)
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }
 
-} // namespace sm90
+} // namespace hopper
 #endif

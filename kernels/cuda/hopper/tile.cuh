@@ -2,7 +2,7 @@
 /* What the Hopper forward and backward kernels share: tiles in shared memory, products of tiles, rounding to operands,
  * masks, and the fp32 mode.
  *
- * fp32 mode (PLANES = 2): x = hi + lo with hi = bf16(x), lo = bf16(x - hi), kept as two bf16 planes; a product is
+ * fp32 mode (PARTS = 2): x = hi + lo with hi = bf16(x), lo = bf16(x - hi), kept as two bf16 parts; a product is
  * hi hi + hi lo + lo hi in fp32 accumulators. The dropped lo lo term is 2^-18 of the product, the rounding of lo the
  * same: relative L2 error near 8e-6, against 3e-3 for plain bf16. */
 #ifndef STEPBENCH_CUDA_HOPPER_TILE_CUH
@@ -11,10 +11,8 @@
 #include "kernels/cuda/hopper/ptx.cuh"
 #include "kernels/cuda/hopper/wgmma_wide.cuh"
 
-namespace flash_sm90
+namespace hopper
 {
-
-using namespace sm90;
 
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr int MAX_SPLIT = 8;   /* blocks that may share a tile: the portable limit of a cluster */
@@ -26,14 +24,14 @@ struct constant {
     static constexpr int value = N;
 };
 
-/* A tile of ROWS rows and COLS columns, PLANES planes: [plane][panel][row][columns of a panel], 64 of them with 128-byte
+/* A tile of ROWS rows and COLS columns, PARTS parts: [part][panel][row][columns of a panel], 64 of them with 128-byte
  * swizzle, or 32 with 64-byte swizzle. */
-template <int PLANES_, int ROWS_, int COLS_, int PANEL_ = 64>
+template <int PARTS_, int ROWS_, int COLS_, int PANEL_ = 64>
 struct tile {
-    static constexpr int PLANES = PLANES_, ROWS = ROWS_, COLS = COLS_, PANEL = PANEL_, PANEL_ROW = PANEL * 2;
+    static constexpr int PARTS = PARTS_, ROWS = ROWS_, COLS = COLS_, PANEL = PANEL_, PANEL_ROW = PANEL * 2;
     static constexpr int PANEL_BYTES = ROWS * PANEL_ROW;
-    static constexpr int PLANE_BYTES = COLS / PANEL * PANEL_BYTES;
-    static constexpr int BYTES = PLANES * PLANE_BYTES;
+    static constexpr int PART_BYTES = COLS / PANEL * PANEL_BYTES;
+    static constexpr int BYTES = PARTS * PART_BYTES;
     static_assert(COLS % PANEL == 0 && PANEL_BYTES % 1024 == 0, "swizzle atoms are 8 rows of a panel");
 
     /* panels_apart: see wgmma_descriptor */
@@ -45,16 +43,16 @@ struct tile {
     __device__ static constexpr int step(int k) { return k / (PANEL / 16) * PANEL_BYTES + k % (PANEL / 16) * 32; }
 };
 
-/* Which planes product number i multiplies: hi hi, hi lo, lo hi. */
-template <int PLANES>
+/* Which parts product number i multiplies: hi hi, hi lo, lo hi. */
+template <int PARTS>
 struct products {
-    static constexpr int COUNT = PLANES == 1 ? 1 : 3;
+    static constexpr int COUNT = PARTS == 1 ? 1 : 3;
 };
-__device__ __forceinline__ constexpr int plane_a(int product)
+__device__ __forceinline__ constexpr int part_a(int product)
 {
     return product == 2;
 }
-__device__ __forceinline__ constexpr int plane_b(int product)
+__device__ __forceinline__ constexpr int part_b(int product)
 {
     return product == 1;
 }
@@ -66,11 +64,11 @@ __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint
     static_assert(COLS % 16 == 0 && COLS <= TA::COLS && COLS <= TB::COLS, "whole steps of 16 columns");
     const uint64_t a0 = TA::descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, 16);
 #pragma unroll
-    for (int p = 0; p < products<TA::PLANES>::COUNT; p++)
+    for (int p = 0; p < products<TA::PARTS>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < COLS / 16; k++) {
-            const int a = plane_a(p) * TA::PLANE_BYTES + TA::step(k);
-            const int b = plane_b(p) * TB::PLANE_BYTES + TB::step(k);
+            const int a = part_a(p) * TA::PART_BYTES + TA::step(k);
+            const int b = part_b(p) * TB::PART_BYTES + TB::step(k);
             wgmma_any<T, N, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
 }
@@ -78,17 +76,16 @@ __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint
 /* D (+)= A B with A (64 x ROWS of B) in registers and B's rows the k index: B is MN-major, N columns from b_addr on.
  * accumulate 0: D is written, not added to. */
 template <class T, class TB, int N>
-__device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB::PLANES][TB::ROWS / 4],
-                                       uint32_t b_addr, int accumulate)
+__device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB::PARTS][TB::ROWS / 4], uint32_t b_addr,
+                                       int accumulate)
 {
     const uint64_t b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
 #pragma unroll
-    for (int p = 0; p < products<TB::PLANES>::COUNT; p++)
+    for (int p = 0; p < products<TB::PARTS>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < TB::ROWS / 16; k++)
-            wgmma_any<T, N, 1>(d, &a[plane_a(p)][4 * k],
-                               b0 + ((plane_b(p) * TB::PLANE_BYTES + k * 16 * TB::PANEL_ROW) >> 4),
-                               accumulate | (p + k));
+            wgmma_any<T, N, 1>(d, &a[part_a(p)][4 * k],
+                               b0 + ((part_b(p) * TB::PART_BYTES + k * 16 * TB::PANEL_ROW) >> 4), accumulate | (p + k));
 }
 
 /* A sum over thousands of MMAs, as accurate as fp32 addition. The tensor cores cut off, rather than round, what does not
@@ -96,8 +93,8 @@ __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB
  * and fp32 must not have. So the products of one step go to fresh accumulators, 64 columns at a time, and are added to
  * the sum by ordinary, rounded additions. (The same remedy as DeepSeek-V3's for fp8, arXiv 2412.19437, section 3.3.2.) */
 template <class T, class TB>
-__device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2],
-                                               const uint32_t (&a)[TB::PLANES][TB::ROWS / 4], uint32_t b_addr)
+__device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2], const uint32_t (&a)[TB::PARTS][TB::ROWS / 4],
+                                               uint32_t b_addr)
 {
 #pragma unroll
     for (int c = 0; c < TB::COLS / 64; c++) {
@@ -127,14 +124,14 @@ __device__ __forceinline__ uint32_t pack(__half, float lo, float hi)
     return r;
 }
 
-/* Accumulators of 64 x 2M to the A operand of a next product, in PLANES planes. */
-template <class T, int PLANES, int M>
-__device__ __forceinline__ void to_operand(uint32_t (&a)[PLANES][M], const float (&x)[2 * M])
+/* Accumulators of 64 x 2M to the A operand of a next product, in PARTS parts. */
+template <class T, int PARTS, int M>
+__device__ __forceinline__ void to_operand(uint32_t (&a)[PARTS][M], const float (&x)[2 * M])
 {
 #pragma unroll
     for (int i = 0; i < M; i++) {
         a[0][i] = pack(T(), x[2 * i], x[2 * i + 1]);
-        if constexpr (PLANES == 2) {
+        if constexpr (PARTS == 2) {
             const float hi0 = __uint_as_float(a[0][i] << 16), hi1 = __uint_as_float(a[0][i] & 0xffff0000u);
             a[1][i] = pack(T(), x[2 * i] - hi0, x[2 * i + 1] - hi1);
         }
@@ -149,7 +146,7 @@ __device__ __forceinline__ constexpr int fragment_order(int i)
 }
 
 /* Type of a tensor in memory: fp32 mode reads and writes floats, the others their own 16-bit type. */
-template <class T, int PLANES>
+template <class T, int PARTS>
 struct memory_type {
     using type = T;
 };
@@ -183,16 +180,16 @@ __device__ __forceinline__ float quad_sum(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* One tile by TMA: every plane and panel a box; planes are folded into the batch coordinate. */
+/* One tile by TMA: every part and panel a box; parts are folded into the batch coordinate. */
 template <class TILE>
 __device__ __forceinline__ void load_tile(uint32_t dst, const CUtensorMap *map, uint32_t bar, int row, int h, int b,
                                           int batch)
 {
 #pragma unroll
-    for (int p = 0; p < TILE::PLANES; p++)
+    for (int p = 0; p < TILE::PARTS; p++)
 #pragma unroll
         for (int c = 0; c < TILE::COLS / TILE::PANEL; c++)
-            tma_load_4d(dst + p * TILE::PLANE_BYTES + c * TILE::PANEL_BYTES, map, bar, c * TILE::PANEL, row, h,
+            tma_load_4d(dst + p * TILE::PART_BYTES + c * TILE::PANEL_BYTES, map, bar, c * TILE::PANEL, row, h,
                         b + p * batch);
 }
 
@@ -208,5 +205,5 @@ struct ring {
     }
 };
 
-} // namespace flash_sm90
+} // namespace hopper
 #endif

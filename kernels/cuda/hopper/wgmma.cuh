@@ -17,7 +17,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-namespace sm90
+namespace hopper
 {
 
 /* Matrix descriptor with 128-byte swizzle. panel_bytes: distance between 64-element panels, used only by MN-major
@@ -188,5 +188,5 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint
         WGMMA_TYPED(WGMMA_RS_128);
 }
 
-} // namespace sm90
+} // namespace hopper
 #endif

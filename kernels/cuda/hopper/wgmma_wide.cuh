@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/hopper/wgmma.cuh"
 
-namespace sm90
+namespace hopper
 {
 
 /* clang-format off */
@@ -114,5 +114,5 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], const uint32_t *a, 
     }
 }
 
-} // namespace sm90
+} // namespace hopper
 #endif

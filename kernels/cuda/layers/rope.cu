@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rotary embedding in place. One pass over memory: each element is read and written once. Neighbouring threads turn
- * neighbouring chunks of one token's heads, so that the heads of a fused row are read as one run. A thread turns the
+/* Rotary embedding in place. One pass over memory: each element is read and written once. Neighbouring threads rotate
+ * neighbouring chunks of one token's heads, so that the heads of a fused row are read as one run. A thread rotates the
  * same chunk of up to EACH heads by the same angles, which it reads once, from a table small enough for L2. */
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
@@ -11,25 +11,25 @@
 namespace
 {
 
-constexpr int THREADS = 128;                      /* at most, of a block of (chunks, slots, tokens) */
-constexpr int EACH = 4;                           /* most heads of a thread */
-constexpr int FEW_CHUNKS = 1024;                  /* an SM: below that a thread turns one head, which is sooner done */
+constexpr int THREADS = 128;     /* at most, of a block of (chunks, slots, tokens) */
+constexpr int EACH = 4;          /* most heads of a thread */
+constexpr int FEW_CHUNKS = 1024; /* an SM: below that a thread rotates one head, which is sooner done */
 constexpr int MAX_GRID = 65535, MAX_BLOCK_Z = 64; /* of CUDA: blocks along y and z, threads along z */
 
 struct rope_shape {
     int batch, seq, heads, head_dim;
     int chunks; /* of a head */
-    int slots;  /* threads that share the heads of a token: slot i turns heads i, i + slots, ... */
+    int slots;  /* threads that share the heads of a token: slot i rotates heads i, i + slots, ... */
     int64_t stride_b, stride_h, stride_s;
     float sign; /* of the angle */
 };
 
 template <int N>
-__device__ __forceinline__ void rotate(float (&x)[N], const float (&turn)[N], float sign)
+__device__ __forceinline__ void rotate(float (&x)[N], const float (&angles)[N], float sign)
 {
 #pragma unroll
     for (int j = 0; j < N; j += 2) {
-        const float cosine = turn[j], sine = sign * turn[j + 1], first = x[j], second = x[j + 1];
+        const float cosine = angles[j], sine = sign * angles[j + 1], first = x[j], second = x[j + 1];
         x[j] = first * cosine - second * sine;
         x[j + 1] = first * sine + second * cosine;
     }
@@ -37,22 +37,22 @@ __device__ __forceinline__ void rotate(float (&x)[N], const float (&turn)[N], fl
 
 /* Chunk `at` of the heads of this slot; x is the token's head 0. */
 template <typename T, int N>
-__device__ __forceinline__ void turn_heads(T *x, const float *table, int at, int slot, const rope_shape &r)
+__device__ __forceinline__ void rotate_heads(T *x, const float *table, int at, int slot, const rope_shape &r)
 {
     chunk<T, N> v[EACH];
 #pragma unroll
     for (int k = 0; k < EACH; k++)
         if (slot + k * r.slots < r.heads)
             v[k] = load_chunk<N>(x + (slot + k * r.slots) * r.stride_h, at);
-    float turn[N];
-    load_chunk<N>(table, at).unpack(turn);
+    float angles[N];
+    load_chunk<N>(table, at).unpack(angles);
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         if (slot + k * r.slots >= r.heads)
             return;
         float f[N];
         v[k].unpack(f);
-        rotate(f, turn, r.sign);
+        rotate(f, angles, r.sign);
         v[k].pack(f);
         store_chunk<N>(x + (slot + k * r.slots) * r.stride_h, at, v[k]);
     }
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(T *x, const float *table,
         return;
     for (int b = (int)blockIdx.z; b < r.batch; b += (int)gridDim.z)
         for (int at = (int)threadIdx.x; at < r.chunks; at += (int)blockDim.x)
-            turn_heads<T, N>(x + b * r.stride_b + s * r.stride_s, table + (int64_t)s * r.head_dim, at, slot, r);
+            rotate_heads<T, N>(x + b * r.stride_b + s * r.stride_s, table + (int64_t)s * r.head_dim, at, slot, r);
 }
 
 template <typename T, int N>
@@ -94,7 +94,7 @@ sb_status check_tensor(const sb_rope *p)
         return sb_error(SB_UNSUPPORTED, "rope: every stride must be a multiple of %d elements (16 bytes) on CUDA",
                         unit);
     if (p->heads > MAX_GRID)
-        return sb_error(SB_UNSUPPORTED, "rope: %d heads are more than one launch can turn", p->heads);
+        return sb_error(SB_UNSUPPORTED, "rope: %d heads are more than one launch can rotate", p->heads);
     return check_aligned("rope", {{"x.data", p->x.data}, {"table", p->table}});
 }
 

@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_CUDA_MATMUL_MATMUL_H
 #define STEPBENCH_CUDA_MATMUL_MATMUL_H
 
-#include "kernels/cuda/matmul/plan.h"
+#include "kernels/cuda/matmul/algorithm.h"
 
 /* The cuBLASLt products that a call is made of: one, or those of a split. They share one algorithm once tuned. */
 enum { MATMUL_MAX_PLANS = 3 };
@@ -24,7 +24,7 @@ sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan
 sb_status matmul_split_run(sb_context *ctx, const sb_matmul *p, void *stream);
 
 /* Split fp32 by the library on any GPU, whatever matmul_split_run would use. */
-size_t matmul_planes_workspace(const sb_context *ctx, const sb_matmul *p);
-sb_status matmul_planes_run(sb_context *ctx, const sb_matmul *p, void *stream);
+size_t matmul_library_split_workspace(const sb_context *ctx, const sb_matmul *p);
+sb_status matmul_library_split_run(sb_context *ctx, const sb_matmul *p, void *stream);
 
 #endif

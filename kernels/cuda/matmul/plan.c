@@ -5,7 +5,7 @@
  * in fp32 (COMPUTE_TYPE), which a second pass adds up in a fixed order. Reduction in place is left out: its counters
  * let one block add at a time, users report that the order varies, and it rounds to the output's type. OUTPUT_TYPE is
  * left out because it rounds too. */
-#include "kernels/cuda/matmul/plan.h"
+#include "kernels/cuda/matmul/algorithm.h"
 
 #include <stdlib.h>
 #include <string.h>

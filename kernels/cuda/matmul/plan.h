@@ -14,8 +14,7 @@ extern "C" {
 
 enum {
     MATMUL_MAX_ALIGNMENT = 16, /* bytes: no kernel asks for more, and more classes would part equal shapes */
-    MATMUL_MAX_CANDIDATES = 24,
-    MATMUL_MAX_OWN = 4 /* algorithms of our own for one shape */
+    MATMUL_MAX_CANDIDATES = 24
 };
 
 /* All that an algorithm depends on, as in sb_matmul. Ints only, so that equal shapes are equal bytes. */
@@ -65,21 +64,6 @@ bool matmul_plan_accepts(sb_context *ctx, matmul_plan *plan, const cublasLtMatmu
 /* Whether an algorithm may split k; see plan.c. */
 bool matmul_plan_may_split(const matmul_plan *plan);
 sb_status matmul_plan_run(sb_context *ctx, matmul_plan *plan, const matmul_operands *o, void *stream);
-
-/* Algorithms of our own kernels, see own.h. Those that can run the shape here, best guess first; how many. */
-int matmul_own_candidates(sb_context *ctx, const matmul_shape *shape, cublasLtMatmulAlgo_t out[MATMUL_MAX_OWN]);
-/* Whether the algorithm is one of them. */
-bool matmul_own_accepts(sb_context *ctx, const matmul_shape *shape, const cublasLtMatmulAlgo_t *algorithm);
-bool matmul_is_own(const cublasLtMatmulAlgo_t *algorithm);
-/* Blocks of a cluster of matmul/hopper/matmul_fp32.h, columns of a tile of matmul/hopper/matmul16.h; 0 where the algorithm is another's. */
-int matmul_own_cluster(const cublasLtMatmulAlgo_t *algorithm);
-int matmul_own_columns(const cublasLtMatmulAlgo_t *algorithm);
-
-/* "#66 128x256 cluster 2x1 stages 64xauto splitk 1": the library's numbers, rows of column-major D (our columns) first,
- * as in the names of its kernels. "own 128x128 cluster 4", "own 200x128 cluster 1x2": our kernels for fp32, for 16 bits. */
-void matmul_algorithm_name(const cublasLtMatmulAlgo_t *algorithm, char *out, size_t bytes);
-/* An attribute of an algorithm, 0 where it has none. */
-int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute);
 
 #ifdef __cplusplus
 }

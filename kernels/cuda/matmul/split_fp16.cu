@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* fp32 operands to fp16 planes: a pass for the largest magnitude of each, then a pass that scales and splits.
+/* fp32 operands to fp16 parts: a pass for the largest magnitude of each, then a pass that scales and splits.
  *
  * Bound by memory: 4 bytes read in the first pass, 4 read and 4 written in the second, per element; operands of up to
  * the L2's size come from there the second time. Both operands share a launch, blocks in proportion to their elements.
  * A thread takes units of four elements along a row, so that a warp reads 512 contiguous bytes and writes 256 to each
- * plane, and has four of them in flight. The largest magnitude is a maximum of integers: the same in any order. */
+ * part, and has four of them in flight. The largest magnitude is a maximum of integers: the same in any order. */
 #include "kernels/cuda/matmul/split_fp16.h"
 
 #include <cuda_fp16.h>
@@ -25,7 +25,7 @@ constexpr unsigned INFINITY_BITS = 0x7f800000u;
 struct operand {
     const float *x;
     __half *hi, *lo;
-    int64_t ld, plane_ld;
+    int64_t ld, part_ld;
     unsigned rows, columns; /* of the matrix */
     unsigned units, units_per_row;
     unsigned first_block, blocks;
@@ -132,12 +132,12 @@ __device__ __forceinline__ __half low_part(float x, __half hi)
     return __float2half_rn((x - __half2float(hi)) * (float)(1 << LO_SHIFT));
 }
 
-__device__ __forceinline__ void store_planes(const operand &o, unsigned row, unsigned column, float4 v, float scale)
+__device__ __forceinline__ void store_parts(const operand &o, unsigned row, unsigned column, float4 v, float scale)
 {
     v.x *= scale, v.y *= scale, v.z *= scale, v.w *= scale;
     const __half h0 = __float2half_rn(v.x), h1 = __float2half_rn(v.y), h2 = __float2half_rn(v.z),
                  h3 = __float2half_rn(v.w);
-    const int64_t at = row * o.plane_ld + column;
+    const int64_t at = row * o.part_ld + column;
     *reinterpret_cast<uint2 *>(o.hi + at) = make_uint2(pack(h0, h1), pack(h2, h3));
     *reinterpret_cast<uint2 *>(o.lo + at) =
         make_uint2(pack(low_part(v.x, h0), low_part(v.y, h1)), pack(low_part(v.z, h2), low_part(v.w, h3)));
@@ -163,9 +163,9 @@ __device__ __forceinline__ float choose_scale(const partial_maxima &found, bool 
     return power_of_two(second ? shift_b : shift_a);
 }
 
-/* Units here are those of a plane, which may be larger than the matrix. */
+/* Units here are those of a part, which may be larger than the matrix. */
 __global__ void __launch_bounds__(THREADS)
-    fp16_planes_kernel(const __grid_constant__ operands p, const partial_maxima found, split_scalars *scalars)
+    fp16_parts_kernel(const __grid_constant__ operands p, const partial_maxima found, split_scalars *scalars)
 {
     const bool second = blockIdx.x >= p.o[1].first_block;
     const operand &o = p.o[second];
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int i = 0; i < IN_FLIGHT; i++)
             if (first + i * step < o.units)
-                store_planes(o, row[i], column[i], v[i], scale);
+                store_parts(o, row[i], column[i], v[i], scale);
     }
 }
 
@@ -195,7 +195,7 @@ operand describe(const split_operand &s, int64_t rows, int64_t columns)
     operand o = {};
     o.x = s.x;
     o.hi = (__half *)s.hi, o.lo = (__half *)s.lo;
-    o.ld = s.ld, o.plane_ld = s.plane_ld;
+    o.ld = s.ld, o.part_ld = s.part_ld;
     o.rows = (unsigned)s.rows, o.columns = (unsigned)s.columns;
     o.units_per_row = (unsigned)((columns + 3) / 4);
     o.units = (unsigned)(rows * o.units_per_row);
@@ -221,13 +221,13 @@ unsigned share_blocks(operands *p, unsigned most)
 
 } // namespace
 
-extern "C" sb_status split_planes(const split_operand *a, const split_operand *b, split_scalars *scalars,
-                                  unsigned *partials, int sm_count, void *stream)
+extern "C" sb_status split_fp16_parts(const split_operand *a, const split_operand *b, split_scalars *scalars,
+                                      unsigned *partials, int sm_count, void *stream)
 {
     const unsigned most = sm_count * BLOCKS_PER_SM < SPLIT_PARTIALS ? sm_count * BLOCKS_PER_SM : SPLIT_PARTIALS;
-    const int64_t plane_a = (int64_t)a->plane_rows * a->plane_columns,
-                  plane_b = (int64_t)b->plane_rows * b->plane_columns, limit = (int64_t)1 << 34;
-    if (plane_a >= limit || plane_b >= limit)
+    const int64_t part_a = (int64_t)a->part_rows * a->part_columns, part_b = (int64_t)b->part_rows * b->part_columns,
+                  limit = (int64_t)1 << 34;
+    if (part_a >= limit || part_b >= limit)
         return sb_error(SB_UNSUPPORTED, "an operand of a split matmul has 2^34 elements or more");
 
     operands read = {{describe(*a, a->rows, a->columns), describe(*b, b->rows, b->columns)}};
@@ -237,9 +237,9 @@ extern "C" sb_status split_planes(const split_operand *a, const split_operand *b
     if (s != SB_OK)
         return s;
 
-    operands write = {{describe(*a, a->plane_rows, a->plane_columns), describe(*b, b->plane_rows, b->plane_columns)}};
+    operands write = {{describe(*a, a->part_rows, a->part_columns), describe(*b, b->part_rows, b->part_columns)}};
     const unsigned writers = share_blocks(&write, most);
     const partial_maxima found = {partials, read.o[1].first_block, readers};
-    fp16_planes_kernel<<<writers, THREADS, 0, (cudaStream_t)stream>>>(write, found, scalars);
-    return sb_cuda_launched("fp16 planes kernel");
+    fp16_parts_kernel<<<writers, THREADS, 0, (cudaStream_t)stream>>>(write, found, scalars);
+    return sb_cuda_launched("fp16 parts kernel");
 }

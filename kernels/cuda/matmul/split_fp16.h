@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fp32 matrices as two fp16 planes, x scale = hi + lo / 2^11, with one power of two as the scale of a matrix. The scale
+/* fp32 matrices as two fp16 parts, x scale = hi + lo / 2^11, with one power of two as the scale of a matrix. The scale
  * takes the largest finite magnitude to [2^14, 2^15), as near below fp16's end as rounding allows; 2^11 keeps lo, the
  * rounding error of hi, in the same range. hi and lo hold x to 2^-23 of itself, down to 2^-28 of the largest; below
  * that to 2^-50 of the largest. An infinity or NaN makes lo a NaN. Ootomo and Yokota, "Recovering single precision
@@ -13,16 +13,16 @@
 extern "C" {
 #endif
 
-/* Rows and columns as they lie in memory. A plane may have more of both, up to a multiple of four columns; what the
- * matrix does not have is zero there. Planes are 8-byte aligned, and so are their rows. */
+/* Rows and columns as they lie in memory. A part may have more of both, up to a multiple of four columns; what the
+ * matrix does not have is zero there. Parts are 8-byte aligned, and so are their rows. */
 typedef struct split_operand {
     const float *x;
     int rows, columns, ld;
-    int plane_rows, plane_columns, plane_ld;
+    int part_rows, part_columns, part_ld;
     void *hi, *lo;
 } split_operand;
 
-/* What the products of the planes are multiplied by, in device memory; see split_products.c. Where both scales together
+/* What the products of the parts are multiplied by, in device memory; see split_products.c. Where both scales together
  * are too large for a normal alpha_small, each gives up half of the excess. */
 typedef struct split_scalars {
     float alpha_small; /* 2^-11 / (scale of A x scale of B): hi lo + lo hi */
@@ -32,9 +32,9 @@ typedef struct split_scalars {
 
 enum { SPLIT_PARTIALS = 1024 }; /* words of `partials` */
 
-/* Both operands of a product to planes: two launches. `partials` is scratch. */
-sb_status split_planes(const split_operand *a, const split_operand *b, split_scalars *scalars, unsigned *partials,
-                       int sm_count, void *stream);
+/* Both operands of a product to parts: two launches. `partials` is scratch. */
+sb_status split_fp16_parts(const split_operand *a, const split_operand *b, split_scalars *scalars, unsigned *partials,
+                           int sm_count, void *stream);
 
 #ifdef __cplusplus
 }

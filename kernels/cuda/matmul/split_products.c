@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* fp32-level products on tensor cores. On Hopper one kernel of our own does small ones in a single launch
- * (matmul/hopper/matmul_fp32.h), where each row of the operands is whole units of 16 bytes. Else cuBLASLt does, on operands split
- * beforehand; the rest of this file is about that.
- *
- * Each operand becomes two fp16 planes (split_fp16.h), and
- *     A B = 1/(sA sB) (hi hi + (hi lo + lo hi) / 2^11),
- * where lo lo is left out: at most 2^-22 of a product. The two small terms are one product over 2k, the planes lying
- * beside or below each other, [hi lo] of A and [lo hi] of B; hi hi follows and adds to it in fp32. It takes the time of
- * three 16-bit products, of two passes over the operands (split_fp16.cu) and of D read and written once a run.
- *
- * Tensor cores cut off what does not fit when they add to an accumulator, about 2^-25 of it a step of 16 in k and
- * always towards zero. So hi hi is summed in runs of at most 1280 of k, each added to D by the epilogue, which rounds
- * to nearest. In an emulation the relative L2 error is 0.9e-6 to 1.7e-6 for N(0,1) operands of k 768 to 12800, where a
- * chain of fp32 multiply-adds has 0.5e-6 to 2.2e-6; it is the same for elements of 1e-9 to 1e-3 in one matrix, and 4e-6
- * to 8e-6 where no product is negative. The small terms need no runs: their error counts 2^-11. */
+ * (matmul/hopper/matmul_fp32.h), where each row of the operands is whole units of 16 bytes. Else cuBLASLt does, on operands
+ * split beforehand into two fp16 parts (split_fp16.h):
+ *     A B = 1/(sA sB) (hi hi + (hi lo + lo hi) / 2^11); lo lo, at most 2^-22 of a product, is left out.
+ * The two small terms are one product over 2k, the parts lying beside or below each other, [hi lo] of A and [lo hi] of B; hi hi
+ * follows and adds to it in fp32.
+ * Tensor cores truncate what does not fit when they add to an accumulator. So hi hi is summed in runs of at most 1280 of k,
+ * each added to D by the epilogue, which rounds to nearest. Relative L2 error 1e-6 to 2e-6 for N(0,1) operands. */
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 #include "kernels/cuda/matmul/split_fp16.h"
@@ -24,20 +17,20 @@
 
 enum {
     LONGEST_RUN = 1280, /* of k in one accumulator */
-    K_UNIT = 64,        /* runs and planes are whole multiples: 128 bytes, so that cuBLASLt may split k */
-    ROW_UNIT = 8        /* elements of a plane's row: 16 bytes */
+    K_UNIT = 64,        /* runs and parts are whole multiples: 128 bytes, so that cuBLASLt may split k */
+    ROW_UNIT = 8        /* elements of a part's row: 16 bytes */
 };
 
-/* A plane as an operand of the products. */
-typedef struct plane_layout {
-    split_operand part;
-    int64_t plane;  /* elements from one plane to the other, along k */
+/* A part as an operand of the products. */
+typedef struct part_layout {
+    split_operand operand;
+    int64_t part;   /* elements from one part to the other, along k */
     int64_t per_k;  /* elements from one k to the next */
     int64_t in_all; /* elements of both */
-} plane_layout;
+} part_layout;
 
 typedef struct split_layout {
-    plane_layout a, b;
+    part_layout a, b;
     int k;         /* padded with zeros to whole units */
     int runs, run; /* how many, and the length of all but the last */
     size_t partials_at, a_at, b_at, library_at, bytes;
@@ -48,25 +41,25 @@ static int64_t round_up(int64_t x, int64_t unit)
     return (x + unit - 1) / unit * unit;
 }
 
-/* `k_rows`: the operand lies as (k, outer), else as (outer, k). Both planes are one matrix of 2k either way. */
-static plane_layout lay_out_planes(const void *x, bool k_rows, int outer, int k, int padded_k, int ld)
+/* `k_rows`: the operand lies as (k, outer), else as (outer, k). Both parts are one matrix of 2k either way. */
+static part_layout lay_out_parts(const void *x, bool k_rows, int outer, int k, int padded_k, int ld)
 {
-    plane_layout l = {.part = {.x = x, .rows = outer, .columns = k, .ld = ld}};
+    part_layout l = {.operand = {.x = x, .rows = outer, .columns = k, .ld = ld}};
     if (k_rows) {
         const int64_t row = round_up(outer, ROW_UNIT);
-        l.part.rows = k, l.part.columns = outer;
-        l.part.plane_rows = padded_k;
-        l.part.plane_columns = l.part.plane_ld = (int)row;
-        l.plane = padded_k * row;
+        l.operand.rows = k, l.operand.columns = outer;
+        l.operand.part_rows = padded_k;
+        l.operand.part_columns = l.operand.part_ld = (int)row;
+        l.part = padded_k * row;
         l.per_k = row;
-        l.in_all = 2 * l.plane;
+        l.in_all = 2 * l.part;
     } else {
-        l.part.plane_rows = outer;
-        l.part.plane_columns = padded_k;
-        l.part.plane_ld = 2 * padded_k;
-        l.plane = padded_k;
+        l.operand.part_rows = outer;
+        l.operand.part_columns = padded_k;
+        l.operand.part_ld = 2 * padded_k;
+        l.part = padded_k;
         l.per_k = 1;
-        l.in_all = (int64_t)outer * l.part.plane_ld;
+        l.in_all = (int64_t)outer * l.operand.part_ld;
     }
     return l;
 }
@@ -77,8 +70,8 @@ static split_layout lay_out(const sb_context *ctx, const sb_matmul *p)
     s.runs = (s.k + LONGEST_RUN - 1) / LONGEST_RUN;
     s.run = (int)round_up((s.k + s.runs - 1) / s.runs, K_UNIT);
     s.runs = (s.k + s.run - 1) / s.run;
-    s.a = lay_out_planes(p->a, p->transpose_a, p->m, p->k, s.k, p->lda);
-    s.b = lay_out_planes(p->b, !p->transpose_b, p->n, p->k, s.k, p->ldb);
+    s.a = lay_out_parts(p->a, p->transpose_a, p->m, p->k, s.k, p->lda);
+    s.b = lay_out_parts(p->b, !p->transpose_b, p->n, p->k, s.k, p->ldb);
     s.partials_at = (size_t)round_up(sizeof(split_scalars), 256);
     s.a_at = s.partials_at + SPLIT_PARTIALS * sizeof(unsigned);
     s.b_at = s.a_at + (size_t)round_up(2 * s.a.in_all, 256);
@@ -97,8 +90,8 @@ static matmul_shape shape_of(const sb_context *ctx, const sb_matmul *p, const sp
         .m = p->m,
         .n = p->n,
         .k = s->run,
-        .lda = s->a.part.plane_ld,
-        .ldb = s->b.part.plane_ld,
+        .lda = s->a.operand.part_ld,
+        .ldb = s->b.operand.part_ld,
         .ldc = p->ldd,
         .ldd = p->ldd,
         .adds = 1,
@@ -169,14 +162,14 @@ static sb_status find_own(sb_context *ctx, const sb_matmul *p, matmul_plan **out
     return matmul_plan_find(ctx, &shape, out);
 }
 
-size_t matmul_planes_workspace(const sb_context *ctx, const sb_matmul *p)
+size_t matmul_library_split_workspace(const sb_context *ctx, const sb_matmul *p)
 {
     return lay_out(ctx, p).bytes;
 }
 
 size_t matmul_split_workspace(sb_context *ctx, const sb_matmul *p)
 {
-    return check_size(p) != SB_OK || use_own(ctx, p) ? 0 : matmul_planes_workspace(ctx, p);
+    return check_size(p) != SB_OK || use_own(ctx, p) ? 0 : matmul_library_split_workspace(ctx, p);
 }
 
 sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list *out)
@@ -192,7 +185,7 @@ sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan
     return find_plans(ctx, p, &s, out);
 }
 
-sb_status matmul_planes_run(sb_context *ctx, const sb_matmul *p, void *stream)
+sb_status matmul_library_split_run(sb_context *ctx, const sb_matmul *p, void *stream)
 {
     matmul_plan_list plans;
     split_layout s = lay_out(ctx, p);
@@ -205,9 +198,10 @@ sb_status matmul_planes_run(sb_context *ctx, const sb_matmul *p, void *stream)
     char *const base = p->workspace;
     split_scalars *const scalars = (split_scalars *)base;
     uint16_t *const a = (uint16_t *)(base + s.a_at), *const b = (uint16_t *)(base + s.b_at);
-    s.a.part.hi = a, s.a.part.lo = a + s.a.plane;
-    s.b.part.lo = b, s.b.part.hi = b + s.b.plane;
-    status = split_planes(&s.a.part, &s.b.part, scalars, (unsigned *)(base + s.partials_at), ctx->sm_count, stream);
+    s.a.operand.hi = a, s.a.operand.lo = a + s.a.part;
+    s.b.operand.lo = b, s.b.operand.hi = b + s.b.part;
+    status = split_fp16_parts(&s.a.operand, &s.b.operand, scalars, (unsigned *)(base + s.partials_at), ctx->sm_count,
+                              stream);
 
     matmul_operands o = {.a = a,
                          .b = b,
@@ -222,8 +216,8 @@ sb_status matmul_planes_run(sb_context *ctx, const sb_matmul *p, void *stream)
     o.alpha = &scalars->alpha, o.beta = &scalars->one;
     for (int i = 0; status == SB_OK && i < s.runs; i++) {
         const int64_t first = (int64_t)i * s.run;
-        o.a = (const uint16_t *)s.a.part.hi + first * s.a.per_k;
-        o.b = (const uint16_t *)s.b.part.hi + first * s.b.per_k;
+        o.a = (const uint16_t *)s.a.operand.hi + first * s.a.per_k;
+        o.b = (const uint16_t *)s.b.operand.hi + first * s.b.per_k;
         status = matmul_plan_run(ctx, plans.plan[i + 1 < s.runs ? 1 : plans.count - 1], &o, stream);
     }
     return status;
@@ -234,7 +228,7 @@ static sb_status check_pointers(const sb_context *ctx, const sb_matmul *p)
 {
     sb_matmul shape = *p;
     shape.a = shape.b = NULL;
-    const size_t need = matmul_planes_workspace(ctx, p);
+    const size_t need = matmul_library_split_workspace(ctx, p);
     if (use_own(ctx, &shape) && p->workspace_bytes < need)
         return sb_error(SB_UNSUPPORTED, "split matmul: a and b are aligned to 16 bytes, or the workspace has %zu",
                         need);
@@ -247,7 +241,7 @@ sb_status matmul_split_run(sb_context *ctx, const sb_matmul *p, void *stream)
     sb_status status = check_size(p);
     if (status == SB_OK && !use_own(ctx, p)) {
         status = check_pointers(ctx, p);
-        return status == SB_OK ? matmul_planes_run(ctx, p, stream) : status;
+        return status == SB_OK ? matmul_library_split_run(ctx, p, stream) : status;
     }
     if (status == SB_OK)
         status = find_own(ctx, p, &plan);

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Chooses the algorithm of a matmul by timing: the library's proposals, variations of the fastest of them, and those of
  * our own kernels.
- *
  * A slow one is dropped after a few calls. The others get the median of a few batches of about 0.4 ms. At the end the
- * first proposal and the fastest run in turns, so that a drifting clock meets both, and the first stays unless it is
- * more than 1 % slower: then two runs of the tuner mostly choose the same.
- *
- * A step of large products runs at the GPU's power limit, where the clock, and so the time, is what their energy allows.
- * Short batches on a cool GPU do not show that, and long ones did not predict it either (measured: a step of xl whose
- * products were chosen in turns of 30 ms took 2 % longer). The library's first proposals ran there at a clock 7 % higher
- * than the fastest of short batches. So for a large product the first one stays unless another is much faster; whoever
- * has a whole step to run can race it against its rivals there. The best of our own is the first of them if it is near:
- * it gains on the library's as the clock falls. */
+ * first proposal and the fastest alternate, so that a drifting clock meets both, and the first stays unless it is more than
+ * 1 % slower: then two runs of the tuner mostly choose the same.
+ * A step of large products runs at the GPU's power limit, which short batches on a cool GPU do not show. So for a large
+ * product the library's first proposal stays unless another is much faster; a caller with a whole step to run can race it
+ * against its rivals there. The best of our own is the first rival if it is near: it gains as the clock falls. */
 #include "kernels/cuda/matmul/matmul.h"
 
 #include <math.h>
@@ -207,7 +202,7 @@ static void describe(const tuner *t, const cublasLtMatmulAlgo_t *algorithm, floa
     matmul_algorithm_name(algorithm, out->name, sizeof out->name);
 }
 
-/* The first proposal against the fastest, in turns; then the better one is installed. */
+/* The first proposal against the fastest, alternating; then the better one is installed. */
 static sb_status decide(tuner *t, sb_matmul_choice *chosen)
 {
     const trial *two[2] = {&t->trials[0], &t->trials[t->fastest]};

@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attention *a);
-size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a);
-sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream);
-sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream);
+size_t flash_hopper_forward_workspace(sb_context *ctx, const sb_attention *a);
+size_t flash_hopper_backward_workspace(sb_context *ctx, const sb_attention *a);
+sb_status flash_hopper_forward(sb_context *ctx, const sb_attention *a, void *stream);
+sb_status flash_hopper_backward(sb_context *ctx, const sb_attention *a, void *stream);
 
 /* The backward's main kernels. */
 typedef enum flash_backward_kernel {
@@ -22,11 +22,12 @@ typedef enum flash_backward_kernel {
     FLASH_BACKWARD_PAIR        /* backward/pair.cuh: above that, 16-bit */
 } flash_backward_kernel;
 /* SB_OK, or SB_UNSUPPORTED where `kernel` does not take this dtype and head_dim. */
-sb_status flash_sm90_backward_takes(const sb_attention *a, flash_backward_kernel kernel);
-/* With the one that is asked for, for tests; FLASH_BACKWARD_CHOSEN is what flash_sm90_backward does. The workspace is that of
+sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel);
+/* With the one that is asked for, for tests; FLASH_BACKWARD_CHOSEN is what flash_hopper_backward does. The workspace is that of
  * the same kernel. */
-size_t flash_sm90_backward_workspace_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel);
-sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel, void *stream);
+size_t flash_hopper_backward_workspace_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel);
+sb_status flash_hopper_backward_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel,
+                                     void *stream);
 
 #ifdef __cplusplus
 }

@@ -19,12 +19,12 @@ struct split_params {
 /* One thread four elements; blockIdx.y is the tensor. */
 __global__ void split_kernel(const split_params p)
 {
-    sm90::let_next_kernel_start();
+    hopper::let_next_kernel_start();
     const split_bf16_tensor &t = p.tensor[blockIdx.y];
     /* 32-bit division throughout: a tensor has less than 2^32 units (of 16 bytes) */
     const uint32_t quads = p.head_dim / 4, rows = (uint32_t)p.batch * t.heads * t.seq;
     __nv_bfloat16 *const hi = (__nv_bfloat16 *)t.to, *const lo = hi + (int64_t)rows * p.head_dim;
-    sm90::wait_for_previous_kernel();
+    hopper::wait_for_previous_kernel();
     for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < (uint64_t)rows * quads; i += gridDim.x * blockDim.x) {
         const uint32_t row = (uint32_t)i / quads, d = ((uint32_t)i - row * quads) * 4;
         const uint32_t bh = row / t.seq, s = row - bh * t.seq, b = bh / t.heads, h = bh - b * t.heads;
@@ -54,7 +54,7 @@ sb_status split_bf16(const split_bf16_tensor *tensors, int count, int batch, int
     p.batch = batch, p.head_dim = head_dim;
     const int64_t blocks = (most + 255) / 256;
     const unsigned grid_x = (unsigned)(blocks < 4096 ? blocks : 4096);
-    return launch_sm90("split into planes", split_kernel, dim3(grid_x, count), 256, 0, 1, (cudaStream_t)stream, p);
+    return launch_hopper("split into parts", split_kernel, dim3(grid_x, count), 256, 0, 1, (cudaStream_t)stream, p);
 }
 
 size_t split_bf16_bytes(int batch, int heads, int seq, int head_dim)

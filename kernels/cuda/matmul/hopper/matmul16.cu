@@ -33,7 +33,7 @@ sb_status map_all(params &p, const sb_matmul *x)
 template <class T, int N, bool B_ROWS>
 sb_status run_tile(sb_context *ctx, const sb_matmul *x, cudaStream_t stream)
 {
-    using S = tile<PLAIN, N, B_ROWS>;
+    using S = matmul16::tile<PLAIN, N, B_ROWS>;
     params p = {};
     const sb_status st = map_all<T, S>(p, x);
     p.option = x->c != NULL;
@@ -63,7 +63,7 @@ bool aligned(const void *p, int ld)
 
 int clusters_at_once(sb_context *ctx)
 {
-    using S = tile<PLAIN, TILES[0], false>;
+    using S = matmul16::tile<PLAIN, TILES[0], false>;
     return count_clusters(ctx, (const void *)matmul16_kernel<__nv_bfloat16, S>, THREADS, S::BYTES)[1];
 }
 

@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* D = A B + C with bf16 or fp16 operands on Hopper, and with SwiGLU or its gradients in place of "+ C": the kernel.
  * Launched by matmul16.cu and swiglu_matmul.cu.
- *
  * Tile: 128 rows and N columns of B, half the rows to each of two consumer warpgroups: wgmma 64 x N x 16. For forward
- * SwiGLU B is N/2 rows of gate's weight and the same N/2 of up's, so that a thread has gate and up of one element.
- * Two blocks with neighbouring rows are a cluster and share B: each loads half of it and sends it to both.
- * A step is 64 of k. For N = 256 it is 1024 clocks of tensor core, in which 48 KB come in (48 of at most 64 bytes a
- * clock), 32 KB of them from L2 and the rest from the other block, and wgmma reads 80 of 128 bytes of shared memory a
- * clock. Shared memory: 4 such stages, and 16 rows x 32 columns for each warp and array of the result.
- *
- * The result takes no time from the tensor cores. A tile with k = 1600 has 25600 clocks of products; its SwiGLU takes
- * 2048 of the special-function units and stores 96 KB, its gradients read 128 KB and write as much. So when a tile
- * ends, its sums are rounded to pairs (64 registers) and the next tile starts at once; while its products run in the
- * 128 accumulators, a chunk of the waiting tile is computed and stored every few steps. Registers, N = 256: 128 + 64, and
- * about 45 for addresses and a chunk, of 240. What waits when the kernel's last products end is exposed: 2 to 3 us.
- *
- * Each cluster takes every so-many-th tile, so that lists differ by one at most. T 4096, d 1600, F 6400: 12.1 rounds
- * forward, 6.1 backward; matmul/swiglu_plan.c says what becomes of a round that is nearly empty. */
+ * SwiGLU B is N/2 rows of gate's weight and the same N/2 of up's, so that a thread has gate and up of one element. Two
+ * blocks with neighbouring rows are a cluster: each loads half of B and sends it to both. A step is 64 of k, in 4 stages.
+ * When a tile ends, its sums are rounded to pairs (64 registers) and the next tile starts at once; while its products run,
+ * a chunk of the waiting tile is computed and stored every few steps. So only what waits at the kernel's end is exposed.
+ * N = 256: a step is 1024 clocks of tensor core and 48 KB of loads; registers 128 + 64 + about 45 of 240. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
 

@@ -53,8 +53,8 @@ sb_status launch(sb_context *ctx, const char *what, params &p, const matrix &a, 
     const int at_once = count_clusters(ctx, (const void *)kernel, THREADS, S::BYTES)[1];
     if (at_once < 1)
         return sb_error(SB_UNSUPPORTED, "%s: no cluster of two blocks fits on this device", what);
-    return launch_sm90(what, kernel, dim3((unsigned)std::min(p.tiles, at_once) * CLUSTER), THREADS, S::BYTES, CLUSTER,
-                       stream, p);
+    return launch_hopper(what, kernel, dim3((unsigned)std::min(p.tiles, at_once) * CLUSTER), THREADS, S::BYTES, CLUSTER,
+                         stream, p);
 }
 
 } // namespace matmul16

@@ -9,10 +9,7 @@
 namespace matmul16
 {
 
-using namespace sm90;
-using flash_sm90::constant;
-using flash_sm90::pack;
-using flash_sm90::ring;
+using namespace hopper;
 
 /* What becomes of the sums: D = A B + C; h = silu(gate) up, B being gate's rows and up's; gradients of gate and up. */
 enum kind { PLAIN, SWIGLU_FORWARD, SWIGLU_BACKWARD };

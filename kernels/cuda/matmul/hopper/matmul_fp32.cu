@@ -100,6 +100,6 @@ extern "C" sb_status matmul_fp32_run(sb_context *ctx, const sb_matmul *x, int cl
     while (1 << index < cluster)
         index++;
     const int clusters = std::min(p.tiles, clusters_at_once(ctx)[index]);
-    return launch_sm90("fp32 matmul (Hopper)", kernel_of(x->transpose_a, !x->transpose_b), dim3(clusters * cluster),
-                       THREADS, SMEM_BYTES, cluster, (cudaStream_t)stream, p);
+    return launch_hopper("fp32 matmul (Hopper)", kernel_of(x->transpose_a, !x->transpose_b), dim3(clusters * cluster),
+                         THREADS, SMEM_BYTES, cluster, (cudaStream_t)stream, p);
 }

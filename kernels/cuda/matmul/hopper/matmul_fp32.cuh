@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* D = op(A) op(B) + C, fp32 in memory, on Hopper's fp16 tensor cores: the kernel. Launched by matmul_fp32.cu.
- *
- * Each operand becomes hi + lo, hi = fp16(x s), lo = fp16(x s - hi), inside the kernel; a product is
- * lo hi + hi lo + hi hi. The dropped lo lo is 2^-22 of a product and lo's rounding the same. The scale s is a power of
- * two that takes the largest finite magnitude among 16 rows of op(A), or 16 columns of op(B), and 64 of k to
- * [2^14, 2^15): elements keep 22 bits down to 2^-18 of it, smaller ones an error of 2^-40 of it. The sum of 64 of k is
- * multiplied by the inverse scales as it is added to fp32 registers, by an ordinary, rounded addition: tensor cores cut
- * off what does not fit when they accumulate, and over a long k that bias would show. An infinity or NaN makes NaN of
- * its row or column, and of no other. (Ootomo and Yokota, arXiv 2203.03341, for the split; DeepSeek-V3, arXiv
- * 2412.19437, section 3.3.2, for the sums.)
- *
- * Work: a tile of D is 128 x 128, a step is 64 of k: 6.3 million multiply-adds on 64 KB of operands, 1536 clocks of
- * tensor core. A block has two warpgroups, each 64 rows of the tile, and nothing is specialized: a thread starts the
- * products of one step, converts the next from registers to shared memory while they run, and starts the loads of the
- * one after that. Each warp converts 16 rows of A and 16 columns of B, whole, so that a scale needs no other warp.
- * Shared memory: two steps of 64 KB as wgmma reads them (128-byte swizzle; an operand keeps the order it has in memory,
- * so that nothing is transposed) and 68 KB for a partial sum.
- *
- * Balance: the blocks of a cluster share a list of tiles, laid end to end and cut into equal ranges of steps. Where a
- * cut goes through a tile, the blocks that have parts of it leave them in shared memory, and each adds up some rows of
- * all parts, in the order of k: the same bits every time, no workspace, no counter. */
+ * Each operand becomes hi + lo, hi = fp16(x s), lo = fp16(x s - hi); a product is lo hi + hi lo + hi hi (Ootomo and Yokota,
+ * arXiv 2203.03341). The scale s is a power of two that takes the largest finite magnitude among 16 rows of op(A), or 16
+ * columns of op(B), and 64 of k to [2^14, 2^15): elements keep 22 bits down to 2^-18 of it. Sums of 64 of k are added to fp32
+ * registers by rounded additions, for tensor cores truncate (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). An infinity or NaN
+ * makes NaN of its row or column alone.
+ * A tile of D is 128 x 128, a step 64 of k: 1536 clocks of tensor core. A thread starts the products of one step, converts the
+ * next while they run, and starts the loads of the one after. The blocks of a cluster cut a list of tiles into equal ranges of
+ * steps; parts of a tile meet in shared memory and are added in the order of k: the same bits every time, no workspace. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_CUH
 
@@ -31,7 +19,7 @@
 namespace matmul_fp32
 {
 
-using namespace sm90;
+using namespace hopper;
 
 /* D = A B over one step, 64 rows of A from a on; the small terms first, while the sum is small. */
 template <bool A_ROWS, bool B_ROWS>
@@ -43,7 +31,7 @@ __device__ __forceinline__ void multiply(float (&d)[TILE / 2], uint32_t a, uint3
     for (int p = 0; p < 3; p++)
 #pragma unroll
         for (int k = 0; k < STEP / 16; k++) {
-            const int at_a = (p == 0) * PLANE_BYTES + k * A_K16, at_b = (p == 1) * PLANE_BYTES + k * B_K16;
+            const int at_a = (p == 0) * PART_BYTES + k * A_K16, at_b = (p == 1) * PART_BYTES + k * B_K16;
             wgmma<__half, TILE, A_ROWS, B_ROWS>(d, a0 + (at_a >> 4), b0 + (at_b >> 4), p + k != 0);
         }
 }
@@ -102,9 +90,9 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
     place at = {own.first_tile + own.begin / p.steps, own.begin % p.steps, 0, 0};
     at.find(p, warp);
     int number = at.tile, step = at.step, part_begin = at.step; /* of the products */
-    const int first_a = plane_offset<A_ROWS>(warp * GROUP + quad_outer<A_ROWS>(lane, 0), quad_k<A_ROWS>(lane, 0));
+    const int first_a = part_offset<A_ROWS>(warp * GROUP + quad_outer<A_ROWS>(lane, 0), quad_k<A_ROWS>(lane, 0));
     const int first_b =
-        OPERAND_BYTES + plane_offset<B_ROWS>(warp * GROUP + quad_outer<B_ROWS>(lane, 0), quad_k<B_ROWS>(lane, 0));
+        OPERAND_BYTES + part_offset<B_ROWS>(warp * GROUP + quad_outer<B_ROWS>(lane, 0), quad_k<B_ROWS>(lane, 0));
 
     float sum[TILE / 2], product[TILE / 2];
     float4 a[QUADS], b[QUADS];
@@ -166,7 +154,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
             store_tile(sum, p, number % p.tiles_m * TILE + warp * GROUP + lane / 4,
                        number / p.tiles_m * TILE + lane % 4 * 2);
         else
-            leave_part(sum, smem + HEAD, warp, lane);
+            leave_partial(sum, smem + HEAD, warp, lane);
         number++, step = 0, part_begin = 0;
 #pragma unroll
         for (int j = 0; j < TILE / 2; j++)
@@ -177,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
 
     __syncthreads(); /* the other group may still read the buffers */
     if (step > 0)
-        leave_part(sum, smem + (part_begin == 0 ? TAIL : HEAD), warp, lane);
+        leave_partial(sum, smem + (part_begin == 0 ? TAIL : HEAD), warp, lane);
     cluster_sync();
     if (own.begin % p.steps != 0)
         merge(p, own, own.begin / p.steps, base, rank, ranks);

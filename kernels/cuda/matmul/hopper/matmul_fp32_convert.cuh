@@ -84,18 +84,18 @@ __device__ __forceinline__ void split_pair(float x, float y, float factor, uint3
     lo = *(const uint32_t *)&l;
 }
 
-/* A warp's group into both planes; `first` is the plane_offset of the lane's first four. */
+/* A warp's group into both parts; `first` is the part_offset of the lane's first four. */
 template <bool ROWS>
-__device__ __forceinline__ void store_group(unsigned char *planes, const float4 (&v)[QUADS], float factor, int first)
+__device__ __forceinline__ void store_group(unsigned char *parts, const float4 (&v)[QUADS], float factor, int first)
 {
 #pragma unroll
     for (int i = 0; i < QUADS; i++) {
         uint2 hi, lo;
         split_pair(v[i].x, v[i].y, factor, hi.x, lo.x);
         split_pair(v[i].z, v[i].w, factor, hi.y, lo.y);
-        unsigned char *const to = planes + next_offset<ROWS>(first, i);
+        unsigned char *const to = parts + next_offset<ROWS>(first, i);
         *(uint2 *)to = hi;
-        *(uint2 *)(to + PLANE_BYTES) = lo;
+        *(uint2 *)(to + PART_BYTES) = lo;
     }
 }
 

@@ -13,16 +13,16 @@ constexpr int GROUP = TILE / WARPS;             /* rows of A, or columns of B, t
 constexpr int QUADS = GROUP * STEP / (32 * 4);  /* fours of floats a thread has of them */
 constexpr int ROW_BYTES = 128;                  /* of a panel: 64 elements of 16 bits */
 constexpr int PANEL_BYTES = 64 * ROW_BYTES;     /* 64 rows */
-constexpr int PLANE_BYTES = 2 * PANEL_BYTES;    /* 128 x 64 or 64 x 128 */
-constexpr int OPERAND_BYTES = 2 * PLANE_BYTES;  /* hi, then lo */
+constexpr int PART_BYTES = 2 * PANEL_BYTES;     /* 128 x 64 or 64 x 128 */
+constexpr int OPERAND_BYTES = 2 * PART_BYTES;   /* hi, then lo */
 constexpr int BUFFER_BYTES = 2 * OPERAND_BYTES; /* A, then B */
 constexpr int SCALE_SLOTS = 4;                  /* steps of which the scales are kept: more than are under way */
 constexpr int PITCH = TILE + 8;                 /* floats from row to row of a partial sum */
-constexpr int PART_BYTES = TILE * PITCH * 4;
+constexpr int PARTIAL_BYTES = TILE * PITCH * 4;
 
 constexpr int TAIL = 0; /* partial sum of a tile that this block begins, over the buffers once they are done with */
 constexpr int HEAD = 2 * BUFFER_BYTES; /* ... of one that an earlier block began */
-constexpr int SCALES = HEAD + PART_BYTES;
+constexpr int SCALES = HEAD + PARTIAL_BYTES;
 constexpr int BARRIERS = SCALES + SCALE_SLOTS * WARPS * 4;
 constexpr int SMEM_BYTES = BARRIERS + 32;
 
@@ -59,15 +59,15 @@ __host__ __device__ constexpr int quad_k(int lane, int i)
 {
     return ROWS ? 2 * (lane / 4 % 4) + lane / 16 + 8 * i : lane % 16 * 4;
 }
-/* Byte of an element within a plane. (k, outer): two panels of 64 k by 64; (outer, k): 128 rows of 64 k. Within eight
+/* Byte of an element within a part. (k, outer): two panels of 64 k by 64; (outer, k): 128 rows of 64 k. Within eight
  * rows the 16-byte pieces of row r are swapped by r: the 128-byte swizzle. */
 template <bool ROWS>
-__host__ __device__ constexpr int plane_offset(int outer, int k)
+__host__ __device__ constexpr int part_offset(int outer, int k)
 {
     return ROWS ? outer / 64 * PANEL_BYTES + k * ROW_BYTES + ((outer % 64 / 8) ^ (k % 8)) * 16 + outer % 8 * 2
                 : outer * ROW_BYTES + ((k / 8) ^ (outer % 8)) * 16 + k % 8 * 2;
 }
-/* plane_offset of a lane's i-th four, from that of its first. */
+/* part_offset of a lane's i-th four, from that of its first. */
 template <bool ROWS>
 __host__ __device__ constexpr int next_offset(int first, int i)
 {

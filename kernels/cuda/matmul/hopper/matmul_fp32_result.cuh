@@ -9,7 +9,7 @@
 namespace matmul_fp32
 {
 
-using namespace sm90;
+using namespace hopper;
 
 /* A thread's share of a whole tile, from its first row and column on (hopper/wgmma.cuh says which they are). C is read before
  * anything is written, or at the tile's edge before each few are: C may be D, so that a load waits for stores ahead. */
@@ -53,9 +53,9 @@ __device__ __forceinline__ void store_tile(float (&sum)[TILE / 2], const params 
 }
 
 /* The same into shared memory, for the other blocks. */
-__device__ __forceinline__ void leave_part(const float (&sum)[TILE / 2], unsigned char *part, int warp, int lane)
+__device__ __forceinline__ void leave_partial(const float (&sum)[TILE / 2], unsigned char *partial, int warp, int lane)
 {
-    float *const to = (float *)part + (warp * GROUP + lane / 4) * PITCH + lane % 4 * 2;
+    float *const to = (float *)partial + (warp * GROUP + lane / 4) * PITCH + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < TILE / 4; i++)
         *(float2 *)(to + i % 2 * 8 * PITCH + i / 2 * 8) = make_float2(sum[2 * i], sum[2 * i + 1]);
@@ -91,36 +91,36 @@ template <int COUNT>
 __device__ __forceinline__ void merge_tile(const params &p, uint32_t base, int first_rank, int index, int row,
                                            int column)
 {
-    constexpr int TURNS = ((UNITS + COUNT - 1) / COUNT + THREADS - 1) / THREADS;
+    constexpr int ROUNDS = ((UNITS + COUNT - 1) / COUNT + THREADS - 1) / THREADS;
     const int begin = UNITS * index / COUNT, end = UNITS * (index + 1) / COUNT;
-    float4 part[TURNS][COUNT];
+    float4 partial[ROUNDS][COUNT];
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
+    for (int t = 0; t < ROUNDS; t++) {
         const int unit = min(begin + t * THREADS + (int)threadIdx.x, end - 1);
         const int at = (unit / (TILE / 4) * PITCH + unit % (TILE / 4) * 4) * 4;
 #pragma unroll
         for (int n = 0; n < COUNT; n++)
-            part[t][n] = cluster_load4(cluster_map(base + (n == 0 ? TAIL : HEAD) + at, first_rank + n));
+            partial[t][n] = cluster_load4(cluster_map(base + (n == 0 ? TAIL : HEAD) + at, first_rank + n));
     }
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
+    for (int t = 0; t < ROUNDS; t++) {
         const int unit = begin + t * THREADS + (int)threadIdx.x;
         const int r = row + unit / (TILE / 4), j = column + unit % (TILE / 4) * 4;
-        float4 &x = part[t][0];
+        float4 &x = partial[t][0];
 #pragma unroll
         for (int n = 1; n < COUNT; n++)
-            x.x += part[t][n].x, x.y += part[t][n].y, x.z += part[t][n].z, x.w += part[t][n].w;
+            x.x += partial[t][n].x, x.y += partial[t][n].y, x.z += partial[t][n].z, x.w += partial[t][n].w;
         if (p.c && unit < end && r < p.m && j < p.n) {
             const float4 c = read_four(p.c + r * p.ldc + j, p.width, p.n - j);
             x.x += c.x, x.y += c.y, x.z += c.z, x.w += c.w;
         }
     }
 #pragma unroll
-    for (int t = 0; t < TURNS; t++) {
+    for (int t = 0; t < ROUNDS; t++) {
         const int unit = begin + t * THREADS + (int)threadIdx.x;
         const int r = row + unit / (TILE / 4), j = column + unit % (TILE / 4) * 4;
         if (unit < end && r < p.m && j < p.n)
-            write_four(p.d + r * p.ldd + j, p.width, p.n - j, part[t][0]);
+            write_four(p.d + r * p.ldd + j, p.width, p.n - j, partial[t][0]);
     }
 }
 

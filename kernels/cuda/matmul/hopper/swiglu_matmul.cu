@@ -41,7 +41,7 @@ sb_status map_results(params &p, const sb_swiglu_matmul *x, range r)
 template <class T, int N>
 sb_status forward(sb_context *ctx, const sb_swiglu_matmul *x, range r, cudaStream_t stream)
 {
-    using S = tile<SWIGLU_FORWARD, N, false>;
+    using S = matmul16::tile<SWIGLU_FORWARD, N, false>;
     params p = {};
     sb_status st = map_results<T, S>(p, x, r);
     for (int part = 0; part < 2 && st == SB_OK; part++) {
@@ -56,7 +56,7 @@ sb_status forward(sb_context *ctx, const sb_swiglu_matmul *x, range r, cudaStrea
 template <class T, int N>
 sb_status backward(sb_context *ctx, const sb_swiglu_matmul *x, range r, cudaStream_t stream)
 {
-    using S = tile<SWIGLU_BACKWARD, N, true>;
+    using S = matmul16::tile<SWIGLU_BACKWARD, N, true>;
     const matrix w2 = {x->w2, x->d, x->f, x->f}, w = {w2.at(0, r.first), x->d, r.columns, x->f};
     params p = {};
     sb_status st = map_results<T, S>(p, x, r);
@@ -96,7 +96,7 @@ sb_status run_plan(sb_context *ctx, const sb_swiglu_matmul *x, bool back, const 
 
 int clusters_at_once(sb_context *ctx)
 {
-    using S = tile<SWIGLU_FORWARD, 256, false>;
+    using S = matmul16::tile<SWIGLU_FORWARD, 256, false>;
     return count_clusters(ctx, (const void *)matmul16_kernel<__nv_bfloat16, S>, THREADS, S::BYTES)[1];
 }
 

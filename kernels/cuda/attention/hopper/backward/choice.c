@@ -7,14 +7,14 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/attention/hopper/backward/order.h"
 
-/* What the models know from an H200, in steps of the wide kernel: what starting a job takes, a step, and in turns giving one
- * on: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside the same without turns), fewer of fp32's longer
+/* What the models know from an H200, in steps of the wide kernel: what starting a job takes, a step, and handing over to
+ * the next adder in order: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside any order), fewer of fp32's longer
  * steps; for pairs, with half as many bytes to wait for and the same way through L2, about the same. The narrow kernel loses 5
- * to 8 % in turns however many adders a head has at once, and more where they are many (S 16384: 9 % with 16 heads, 21 with 4). */
+ * to 8 % in order however many adders a head has at once, and more where they are many (S 16384: 9 % with 16 heads, 21 with 4). */
 static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* of its longer ones */, WIDE_HAND_OVER = 0.74,
                     WIDE_HAND_OVER_FP32 = 0.4;
 static const double PAIR_START = 3.5, PAIR_HAND_OVER = 0.7;
-static const double NARROW_START = 1.3, NARROW_STEP = 0.98, NARROW_IN_TURNS = 1.05, NARROW_HAND_OVER = 1;
+static const double NARROW_START = 1.3, NARROW_STEP = 0.98, NARROW_IN_ORDER = 1.05, NARROW_HAND_OVER = 1;
 /* Where there is less to add, a step of a pair gains less. */
 static double pair_step(int head_dim)
 {
@@ -64,11 +64,11 @@ int flash_backward_wide_section(const sb_attention *a)
 
 /* A section of heads makes about two jobs for each block: what it reads and adds to is then still in L2 when the next key
  * tile of a head comes (about 20 MB), and its long jobs are done when the chip runs out of short ones. Long rows of adders
- * in turns get four, so that a tile and the next one of its head begin farther apart. */
-int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_turns)
+ * in order get four, so that a tile and the next one of its head begin farther apart. */
+int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order)
 {
     const int key_tiles = flash_backward_key_tiles(a), all = a->batch * a->heads_kv;
-    const int section = (in_turns && key_tiles > 8 ? 4 : 2) * ((sms + key_tiles - 1) / key_tiles);
+    const int section = (in_order && key_tiles > 8 ? 4 : 2) * ((sms + key_tiles - 1) / key_tiles);
     return section < all ? section : all;
 }
 
@@ -99,10 +99,10 @@ static double wide_time(const sb_attention *a, const work *w, const int *cluster
                                     .busy = (start * w->jobs + w->sum / choice->split) / at_once,
                                     .hand_over = a->dtype == SB_FP32 ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
                                     .apart = tile_steps(a) / choice->split};
-    return a->deterministic ? flash_backward_take_turns(a, t, at_once, choice) : fmax(t.longest, t.busy);
+    return a->deterministic ? flash_backward_order_additions(a, t, at_once, choice) : fmax(t.longest, t.busy);
 }
 
-/* When causal and all jobs run at once, nobody waits for a turn at the end: each has one step less than the one before. */
+/* When causal and all jobs run at once, nobody waits at the end: each has one step less than the one before. */
 static double narrow_time(const sb_attention *a, const work *w, int sms)
 {
     const double time =
@@ -110,7 +110,7 @@ static double narrow_time(const sb_attention *a, const work *w, int sms)
     if (!a->deterministic || (a->causal && w->jobs <= sms))
         return time;
     const int row = flash_backward_first_round(w->key_tiles, sms, flash_backward_narrow_section(a, sms, true));
-    return NARROW_IN_TURNS * time + NARROW_HAND_OVER * (row - 1);
+    return NARROW_IN_ORDER * time + NARROW_HAND_OVER * (row - 1);
 }
 
 /* When causal, the second tile of a pair starts where the first does, two steps before it has a key to see. */
@@ -121,7 +121,7 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
                                     .busy = (PAIR_START * w->jobs + step * (w->sum + wasted)) / sms,
                                     .hand_over = PAIR_HAND_OVER,
                                     .apart = 2 * tile_steps(a)};
-    return a->deterministic ? flash_backward_take_turns(a, t, pairs, choice) : fmax(t.longest, t.busy);
+    return a->deterministic ? flash_backward_order_additions(a, t, pairs, choice) : fmax(t.longest, t.busy);
 }
 
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of

@@ -9,7 +9,6 @@
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
 #include "kernels/cuda/attention/hopper/backward/layout.h"
-#include "kernels/cuda/attention/hopper/backward/pair_layout.cuh"
 #include "kernels/cuda/attention/hopper/backward/passes.cuh"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/launch.cuh"
@@ -17,7 +16,7 @@
 #include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
-using namespace flash_sm90;
+using namespace flash_hopper;
 
 static_assert(FLASH_BACKWARD_KEYS == BACKWARD_KEYS, "key tiles are counted alike");
 
@@ -43,15 +42,15 @@ layout plan(const sb_attention *a, int sums)
     l.delta = aligned(heads * l.rows * 4);
     l.dq_sum = l.delta + aligned(heads * l.rows * 4);
     l.next_job = l.dq_sum + aligned(sums * heads * l.rows * l.padded_dim * 4);
-    l.turn = l.next_job + aligned(4);
-    l.turn_end = l.turn + aligned(heads * l.blocks * sums * 2 * 4);
-    l.bytes = l.turn_end;
+    l.order = l.next_job + aligned(4);
+    l.order_end = l.order + aligned(heads * l.blocks * sums * 2 * 4);
+    l.bytes = l.order_end;
     if (a->dtype == SB_FP32) {
         const size_t q = split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
                      k = split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
-        l.planes[0] = l.bytes, l.planes[1] = l.planes[0] + q, l.planes[2] = l.planes[1] + k;
-        l.planes[3] = l.planes[2] + k;
-        l.bytes = l.planes[3] + q;
+        l.parts[0] = l.bytes, l.parts[1] = l.parts[0] + q, l.parts[2] = l.parts[1] + k;
+        l.parts[3] = l.parts[2] + k;
+        l.bytes = l.parts[3] + q;
     }
     return l;
 }
@@ -66,7 +65,7 @@ flash_backward_choice choose(sb_context *ctx, const sb_attention *a, flash_backw
 }
 
 template <class M, int DP>
-sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool zero_sums, bool zero_turns,
+sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool zero_sums, bool zero_order,
                   bool zero_rows, cudaStream_t stream)
 {
     char *const w = (char *)a->workspace;
@@ -74,7 +73,7 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     p.o = a->o, p.d_o = a->d_o, p.lse = a->lse;
     p.lse2 = (float *)(w + l.lse2), p.delta = (float *)(w + l.delta);
     const size_t zero = zero_sums ? l.dq_sum : l.next_job;
-    p.zero = (float4 *)(w + zero), p.zero_count = (int64_t)((zero_turns ? l.turn_end : l.turn) - zero) / 16;
+    p.zero = (float4 *)(w + zero), p.zero_count = (int64_t)((zero_order ? l.order_end : l.order) - zero) / 16;
     if (zero_rows)
         p.dq = a->dq;
     p.batch = a->batch, p.heads = a->heads, p.seq_q = a->seq_q;
@@ -88,13 +87,13 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     if constexpr (sizeof(M) == 2) {
         if (shallow <= ctx->sm_count) {
             const int64_t for_zeros = (p.zero_count + 255) / 256;
-            return launch_sm90("flash backward, prepare", flash_backward_prepare<M, DP, 1>,
-                               (unsigned)(for_zeros > shallow ? for_zeros : shallow), 256, 0, 1, stream, p);
+            return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 1>,
+                                 (unsigned)(for_zeros > shallow ? for_zeros : shallow), 256, 0, 1, stream, p);
         }
     }
     const int64_t most = (int64_t)ctx->sm_count * 16;
-    return launch_sm90("flash backward, prepare", flash_backward_prepare<M, DP, 4>,
-                       (unsigned)(deep < most ? deep : most), 256, 0, 1, stream, p);
+    return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 4>,
+                         (unsigned)(deep < most ? deep : most), 256, 0, 1, stream, p);
 }
 
 template <class M, class MEM, int AT_ONCE>
@@ -109,34 +108,34 @@ sb_status finish(const sb_attention *a, const layout &l, const flash_backward_ch
     p.pairs = c.kernel == FLASH_BACKWARD_PAIR;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
-    return launch_sm90("flash backward, finish", flash_backward_finish<M, MEM, AT_ONCE>,
-                       (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, AT_ONCE>::PIECES), 256, 0,
-                       1, stream, p);
+    return launch_hopper("flash backward, finish", flash_backward_finish<M, MEM, AT_ONCE>,
+                         (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, AT_ONCE>::PIECES), 256,
+                         0, 1, stream, p);
 }
 
 /* Whether the wide kernel's key tiles, or the pairs of them, wait for each other. */
-bool in_turns(const sb_attention *a, const flash_backward_choice &c)
+bool in_order(const sb_attention *a, const flash_backward_choice &c)
 {
     return a->deterministic && c.sums < flash_backward_most_sums(a, c.kernel);
 }
 
 /* The wide kernel, or the one for pairs, which has the same parameters. */
-template <class T, int PLANES, int D, int BM>
+template <class T, int PARTS, int D, int BM>
 sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], const flash_backward_choice &c,
                       cudaStream_t stream)
 {
-    using mem = backward_memory<PLANES, D, BM>;
+    using mem = backward_memory<PARTS, D, BM>;
     char *const w = (char *)a->workspace;
     backward_params p = {};
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
     const int64_t rows = (int64_t)a->batch * a->heads;
     sb_status st;
-    if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * PLANES, a->heads, a->seq_q, a->head_dim, BM)) ||
-        (st = tma_map_tensor(&p.k_map, type, &in[1], a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim,
+    if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, BM)) ||
+        (st = tma_map_tensor(&p.k_map, type, &in[1], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim,
                              BACKWARD_KEYS)) ||
-        (st = tma_map_tensor(&p.v_map, type, &in[2], a->batch * PLANES, a->heads_kv, a->seq_k, a->head_dim,
+        (st = tma_map_tensor(&p.v_map, type, &in[2], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim,
                              BACKWARD_KEYS)) ||
-        (st = tma_map_tensor(&p.do_map, type, &in[3], a->batch * PLANES, a->heads, a->seq_q, a->head_dim, BM)) ||
+        (st = tma_map_tensor(&p.do_map, type, &in[3], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, BM)) ||
         (st = tma_map_rows(&p.lse_map, (float *)(w + l.lse2), rows, l.rows, BM)) ||
         (st = tma_map_rows(&p.delta_map, (float *)(w + l.delta), rows, l.rows, BM)))
         return st;
@@ -146,7 +145,7 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.dq_sum = (float *)(w + l.dq_sum);
     p.key_tiles = flash_backward_key_tiles(a);
     p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
-    p.turn = in_turns(a, c) ? (uint32_t *)(w + l.turn) : nullptr;
+    p.order = in_order(a, c) ? (uint32_t *)(w + l.order) : nullptr;
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks;
@@ -155,25 +154,25 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     if (c.kernel == FLASH_BACKWARD_PAIR)
         return flash_backward_pair_launch(p, a, stream);
 
-    const auto kernel = a->causal ? flash_backward<T, PLANES, D, BM, true> : flash_backward<T, PLANES, D, BM, false>;
-    return launch_sm90("flash backward (Hopper)", kernel,
-                       (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles * c.split), BACKWARD_THREADS,
-                       mem::BYTES, c.split, stream, p);
+    const auto kernel = a->causal ? flash_backward<T, PARTS, D, BM, true> : flash_backward<T, PARTS, D, BM, false>;
+    return launch_hopper("flash backward (Hopper)", kernel,
+                         (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles * c.split), BACKWARD_THREADS,
+                         mem::BYTES, c.split, stream, p);
 }
 
-template <class T, int PLANES, int D, int BM>
+template <class T, int PARTS, int D, int BM>
 sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
               const sb_tensor (&in)[4], cudaStream_t stream)
 {
-    using M = typename memory_type<T, PLANES>::type;
-    using mem = backward_memory<PLANES, D, BM>;
-    /* in turns the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
-    const bool narrow = c.kernel == FLASH_BACKWARD_NARROW, alone = narrow && flash_backward_narrow_in_turns(a);
+    using M = typename memory_type<T, PARTS>::type;
+    using mem = backward_memory<PARTS, D, BM>;
+    /* in order the narrow kernel needs no zeros to add to, and its last adder writes dq itself */
+    const bool narrow = c.kernel == FLASH_BACKWARD_NARROW, alone = narrow && flash_backward_narrow_in_order(a);
     sb_status st = prepare<M, mem::DP>(ctx, a, l, !alone && (narrow || !a->deterministic),
-                                       narrow ? alone : in_turns(a, c), alone, stream);
+                                       narrow ? alone : in_order(a, c), alone, stream);
     if (st)
         return st;
-    st = narrow ? flash_backward_narrow_launch(ctx, a, l, stream) : launch_wide<T, PLANES, D, BM>(a, l, in, c, stream);
+    st = narrow ? flash_backward_narrow_launch(ctx, a, l, stream) : launch_wide<T, PARTS, D, BM>(a, l, in, c, stream);
     if (st || alone)
         return st;
     return c.sums == 1   ? finish<M, mem, 1>(a, l, c, stream)
@@ -182,24 +181,24 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
                          : finish<M, mem, 8>(a, l, c, stream);
 }
 
-template <class T, int PLANES>
+template <class T, int PARTS>
 sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
                    const sb_tensor (&in)[4], cudaStream_t stream)
 {
     if (a->head_dim <= 64)
-        return run<T, PLANES, 64, 128 / PLANES>(ctx, a, c, l, in, stream);
-    if constexpr (PLANES == 1) {
+        return run<T, PARTS, 64, 128 / PARTS>(ctx, a, c, l, in, stream);
+    if constexpr (PARTS == 1) {
         if (a->head_dim <= 80)
-            return run<T, PLANES, 80, 64>(ctx, a, c, l, in, stream);
+            return run<T, PARTS, 80, 64>(ctx, a, c, l, in, stream);
         if (a->head_dim <= 96)
-            return run<T, PLANES, 96, 64>(ctx, a, c, l, in, stream);
+            return run<T, PARTS, 96, 64>(ctx, a, c, l, in, stream);
     }
-    return run<T, PLANES, 128, 64 / PLANES>(ctx, a, c, l, in, stream);
+    return run<T, PARTS, 128, 64 / PARTS>(ctx, a, c, l, in, stream);
 }
 
 } // namespace
 
-extern "C" sb_status flash_sm90_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
+extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
     if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
@@ -208,29 +207,29 @@ extern "C" sb_status flash_sm90_backward_takes(const sb_attention *a, flash_back
     return SB_OK;
 }
 
-extern "C" size_t flash_sm90_backward_workspace(sb_context *ctx, const sb_attention *a)
+extern "C" size_t flash_hopper_backward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    return flash_sm90_backward_workspace_with(ctx, a, FLASH_BACKWARD_CHOSEN);
+    return flash_hopper_backward_workspace_with(ctx, a, FLASH_BACKWARD_CHOSEN);
 }
 
-extern "C" size_t flash_sm90_backward_workspace_with(sb_context *ctx, const sb_attention *a,
-                                                     flash_backward_kernel kernel)
+extern "C" size_t flash_hopper_backward_workspace_with(sb_context *ctx, const sb_attention *a,
+                                                       flash_backward_kernel kernel)
 {
     return plan(a, a->deterministic ? choose(ctx, a, kernel).sums : 1).bytes;
 }
 
-extern "C" sb_status flash_sm90_backward(sb_context *ctx, const sb_attention *a, void *stream)
+extern "C" sb_status flash_hopper_backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    return flash_sm90_backward_with(ctx, a, FLASH_BACKWARD_CHOSEN, stream);
+    return flash_hopper_backward_with(ctx, a, FLASH_BACKWARD_CHOSEN, stream);
 }
 
-extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel,
-                                              void *stream)
+extern "C" sb_status flash_hopper_backward_with(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel,
+                                                void *stream)
 {
     const flash_backward_choice c = choose(ctx, a, kernel);
     const layout l = plan(a, c.sums);
     sb_status st = sb_workspace_check(a, l.bytes);
-    if (st || (st = flash_sm90_backward_takes(a, kernel)))
+    if (st || (st = flash_hopper_backward_takes(a, kernel)))
         return st;
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
@@ -239,10 +238,10 @@ extern "C" sb_status flash_sm90_backward_with(sb_context *ctx, const sb_attentio
                                    : dispatch<__half, 1>(ctx, a, c, l, in, s);
     }
     char *const w = (char *)a->workspace;
-    const split_bf16_tensor t[4] = {{a->q, w + l.planes[0], a->heads, a->seq_q},
-                                    {a->k, w + l.planes[1], a->heads_kv, a->seq_k},
-                                    {a->v, w + l.planes[2], a->heads_kv, a->seq_k},
-                                    {a->d_o, w + l.planes[3], a->heads, a->seq_q}};
+    const split_bf16_tensor t[4] = {{a->q, w + l.parts[0], a->heads, a->seq_q},
+                                    {a->k, w + l.parts[1], a->heads_kv, a->seq_k},
+                                    {a->v, w + l.parts[2], a->heads_kv, a->seq_k},
+                                    {a->d_o, w + l.parts[3], a->heads, a->seq_q}};
     if ((st = split_bf16(t, 4, a->batch, a->head_dim, stream)))
         return st;
     const sb_tensor in[4] = {split_bf16_view(&t[0], a->head_dim), split_bf16_view(&t[1], a->head_dim),

@@ -7,18 +7,18 @@
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 
-/* Offsets are 256-byte aligned; all but `planes` are the same whichever kernel runs. */
+/* Offsets are 256-byte aligned; all but `parts` are the same whichever kernel runs. */
 struct flash_backward_layout {
     int rows, blocks, padded_dim; /* rows of lse2 and delta of a head; query blocks; columns of dQ's sums */
     size_t lse2, delta, dq_sum;
-    size_t next_job, turn, turn_end; /* one number; two for each query block of each sum. Zeros before */
-    size_t planes[4];                /* q, k, v, d_o; fp32 only */
+    size_t next_job, order, order_end; /* one number; two for each query block of each sum. Zeros before */
+    size_t parts[4];                   /* q, k, v, d_o; fp32 only */
     size_t bytes;
 };
 
-/* Whether the adders of a query block of dQ take turns in the narrow kernel. That saves the zeros before and the pass
+/* Whether the adders of a query block of dQ add in a fixed order in the narrow kernel. That saves the zeros before and the pass
  * after, three trips of the fp32 sums through memory; but along many key tiles one that is late makes all others late. */
-static inline bool flash_backward_narrow_in_turns(const sb_attention *a)
+static inline bool flash_backward_narrow_in_order(const sb_attention *a)
 {
     return a->deterministic || a->seq_k <= 2048;
 }

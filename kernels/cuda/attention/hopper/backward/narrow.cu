@@ -10,7 +10,7 @@
 #include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
-using namespace flash_sm90;
+using namespace flash_hopper;
 
 static sb_status make_maps(narrow_params &p, const sb_attention *a, const flash_backward_layout &l)
 {
@@ -38,7 +38,7 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
         return st;
     char *const w = (char *)a->workspace;
     p.dq_sum = (float *)(w + l.dq_sum);
-    p.turn = flash_backward_narrow_in_turns(a) ? (uint32_t *)(w + l.turn) : nullptr;
+    p.order = flash_backward_narrow_in_order(a) ? (uint32_t *)(w + l.order) : nullptr;
     p.next_job = (unsigned *)(w + l.next_job);
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k;
@@ -47,7 +47,7 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
 
     const int all = a->batch * a->heads_kv;
-    p.section = flash_backward_narrow_section(a, ctx->sm_count, p.turn);
+    p.section = flash_backward_narrow_section(a, ctx->sm_count, p.order);
     p.sections = all / p.section;
     p.jobs = p.key_tiles * all;
 
@@ -56,6 +56,6 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
                                                         : flash_backward_narrow<__nv_bfloat16, false>
                         : a->causal ? flash_backward_narrow<__half, true>
                                             : flash_backward_narrow<__half, false>;
-    return launch_sm90("flash backward (Hopper, narrow)", kernel, blocks, NARROW_THREADS, narrow_memory::BYTES, 1,
-                       stream, p);
+    return launch_hopper("flash backward (Hopper, narrow)", kernel, blocks, NARROW_THREADS, narrow_memory::BYTES, 1,
+                         stream, p);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The model of turns of the Hopper backward, in steps of the wide kernel. */
+/* The model of the order of additions in the Hopper backward, in steps of the wide kernel. */
 #include "kernels/cuda/attention/hopper/backward/order.h"
 
 #include <math.h>
 
-/* By how much more than giving a turn on takes adders should follow each other; what turns cost if nobody waits, when adders
+/* By how much more than a hand-over takes adders should follow each other; what an order costs if nobody waits, when adders
  * start together and when they start apart; what more sums should gain. */
-static const double TURN_JITTER = 0.35, IN_TURNS = 0.8, START_APART = 1.4, WORTH_A_SUM = 0.2;
+static const double ORDER_JITTER = 0.35, IN_ORDER = 0.8, START_APART = 1.4, WORTH_A_SUM = 0.2;
 
 int flash_backward_first_round(int adders, int at_once, int section)
 {
@@ -34,27 +34,27 @@ static double read_sums(const flash_backward_order *t, int before, int n)
 }
 
 /* All start at the last query. The last of a row is late by a hand-over for each before it, but if causal also shorter. With a
- * sum for each adder there are no turns. */
+ * sum for each adder nobody waits. */
 static double start_together(const flash_backward_order *t, int n)
 {
     const double read = read_sums(t, 0, n);
     if (n == t->adders)
         return fmax(t->longest, t->busy) + read;
-    return fmax(t->longest + late(t->hand_over + 2 * TURN_JITTER, t->apart, t->row, n),
+    return fmax(t->longest + late(t->hand_over + 2 * ORDER_JITTER, t->apart, t->row, n),
                 t->busy + late(t->hand_over, 0, t->row, n)) +
-           IN_TURNS + read;
+           IN_ORDER + read;
 }
 
 /* The first row starts at the diagonal, its last adder first, and so each is `apart` behind the one before it. The others
  * start as these end, again `apart`. What n sums of the first row add to the time... */
 static double start_apart(const flash_backward_order *t, int n)
 {
-    return late(t->hand_over + TURN_JITTER, t->apart, t->row, n) + read_sums(t, 0, n);
+    return late(t->hand_over + ORDER_JITTER, t->apart, t->row, n) + read_sums(t, 0, n);
 }
 /* ... and n of the others. */
 static double follow_apart(const flash_backward_order *t, int n)
 {
-    return late(t->hand_over + TURN_JITTER, t->apart, t->adders - t->row, n) + read_sums(t, t->row, n);
+    return late(t->hand_over + ORDER_JITTER, t->apart, t->adders - t->row, n) + read_sums(t, t->row, n);
 }
 
 /* The best number of sums up to `most` for this many adders, of about equal ones the smallest, and its time. */
@@ -81,11 +81,11 @@ static int most_apart(const sb_attention *a, flash_backward_kernel kernel)
     return fit < none ? 0 : (int)((fit - none) / (flash_backward_query_bytes(a, 1) - none));
 }
 
-/* The time with turns and the pass after, which is a step and reads at about 3 TB/s: in the time of a step 220 query blocks of
+/* The time in order and with the pass after, which is a step and reads at about 3 TB/s: in the time of a step 220 query blocks of
  * 32 KB, fp32 660 of 16 KB. Only problems that would need several sums anyway start apart: one of 16 heads and S 4096 loses 8 %
  * by it. */
-double flash_backward_take_turns(const sb_attention *a, flash_backward_order t, int at_once,
-                                 flash_backward_choice *choice)
+double flash_backward_order_additions(const sb_attention *a, flash_backward_order t, int at_once,
+                                      flash_backward_choice *choice)
 {
     const int64_t most_bytes = 64 << 20;
     const int rows = flash_backward_step_rows(a);

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Model of the turns that the adders of dQ take in the deterministic backward: how many sums of dQ there are, and which
- * adders start where. See wide.cuh. */
+/* The order of additions to dQ in the deterministic backward: how many sums of dQ there are, and which adders start where, by a
+ * model of the time that adders wait.
+ *
+ * Late adders walk from the last query to the diagonal, the first key tile first: each tile of a sum stays behind the one before,
+ * and the longest start first. All of a first round start at the same query, so the last of a row is late by a hand-over for each
+ * before it. For few heads and causal, the first round are early adders: they walk from the diagonal on, the last tile first, each
+ * at a diagonal of its own, so that it comes to a query block after the one ahead of it has added. They have sums of their own. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
 
 #include "kernels/cuda/attention/hopper/backward/choice.h"
 
-/* A deterministic problem as the model of turns sees it, in steps. */
+/* A deterministic problem as the model sees it, in steps. */
 typedef struct flash_backward_order {
-    double longest, busy; /* without turns: of the longest job; of all of them, divided by how many run at once */
-    double hand_over;     /* giving a turn on */
+    double longest, busy; /* in any order: of the longest job; of all of them, divided by how many run at once */
+    double hand_over;     /* from one adder to the next */
     double apart;         /* by which a job is longer than the next one of its head; 0 unless causal */
     double read;          /* of the pass after, for one sum */
     int adders, row;      /* of a head; those of them that start together */
@@ -19,8 +24,8 @@ typedef struct flash_backward_order {
 int flash_backward_first_round(int adders, int at_once, int section);
 
 /* Sets the sums of `choice`, whose kernel is the wide one or that of pairs, and its early adders; returns the time in steps
- * with turns and the pass after them. t.adders, t.row and t.read are found here. `at_once`: jobs that run at once. */
-double flash_backward_take_turns(const sb_attention *a, flash_backward_order t, int at_once,
-                                 flash_backward_choice *choice);
+ * with the waits and the pass after. t.adders, t.row and t.read are found here. `at_once`: jobs that run at once. */
+double flash_backward_order_additions(const sb_attention *a, flash_backward_order t, int at_once,
+                                      flash_backward_choice *choice);
 
 #endif

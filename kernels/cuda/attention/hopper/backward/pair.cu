@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/hopper/launch.cuh"
 
-using namespace flash_sm90;
+using namespace flash_hopper;
 
 template <class T, int D, bool ORDERED>
 static sb_status launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
@@ -14,8 +14,8 @@ static sb_status launch(const backward_params &p, const sb_attention *a, cudaStr
     const auto kernel =
         a->causal ? flash_backward_pair<T, D, true, ORDERED> : flash_backward_pair<T, D, false, ORDERED>;
     const unsigned pairs = (unsigned)((int64_t)a->batch * a->heads_kv * ((p.key_tiles + 1) / 2));
-    return launch_sm90("flash backward (Hopper, pairs)", kernel, 2 * pairs, BACKWARD_THREADS, pair_memory<D>::BYTES, 2,
-                       stream, p);
+    return launch_hopper("flash backward (Hopper, pairs)", kernel, 2 * pairs, BACKWARD_THREADS, pair_memory<D>::BYTES,
+                         2, stream, p);
 }
 
 template <class T, bool ORDERED>

@@ -1,37 +1,176 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention backward for Hopper, 16-bit, head_dim above 64, long sequences: the wide kernel's work with half of its
- * additions to dQ. Launched by pair.cu; products and notation are those of wide.cuh.
- *
- * What bounds the wide kernel is adding dQ: 32 KB a step of 64 queries and 128 keys. All multiprocessors together add at
- * most 3.8 TB/s to L2, one alone 50 GB/s, and a warp that adds is held up until its additions are on the way. So two blocks
- * of a cluster take 256 keys, 128 each, against the same queries, send each other their dS, and each multiplies the dS of
- * both with its own half of d of all 256 keys: 16 KB of additions a step for each.
- *
- * dQ of a step is computed while the next one's dS is, so that nobody waits for the other block; by one key group, then by the
- * other, so that one adds while the other computes.
- * A fence between ordinary and asynchronous writes holds up a thread until its additions are done. So the key groups only say
- * that they have stored dS; a thread of the first warpgroup, which never adds, does the fence, and sends.
- *
- * Deterministic mode (ORDERED): that of wide.cuh, with pairs for key tiles. The two blocks of a pair add to
- * different halves of d and so take turns apart from each other, each with counters of its own. A pair waits
- * only for pairs of its head that started before it, and its blocks otherwise only for each other, so the first pair that is
- * not done can always go on. Of the two idle warps one asks for turns and one gives them on. In the wide kernel two threads
- * give on in alternation; here a release waits for 16 KB, about 1 us of a step of 2.5, so one thread is back in time.
- *
- * Shared memory, bytes, D 128: the wide kernel's 161K, K of the other block 16K, its dS 2 x 16K = 209K; D 80 and 96 16K more
- * for the second half of K.
- * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P and dS as operands 32 = 224 of 240.
- * Bounds, a step of a block at D 128: products 2560 clocks as before; shared memory 336 KB (as before, and dS out and in 32)
- * = 2690. */
+ * additions to dQ, which bound it (32 KB a step; all SMs together add at most 3.8 TB/s to L2). Launched by pair.cu.
+ * Two blocks of a cluster take 256 keys, 128 each, against the same queries, send each other their dS, and each multiplies the
+ * dS of both with its own half of d of all 256 keys. dQ of a step is computed while the next one's dS is, by one key group, then
+ * by the other, so that one adds while the other computes. A thread that never adds does the fence before dS is sent: it holds
+ * up a thread until its additions are done.
+ * Deterministic (ORDERED): the order of wide.cuh with pairs for key tiles; each block of a pair has counters of its own.
+ * A step of a block at D 128: products 2560 clocks, shared memory 336 KB = 2690; 209 KB of shared memory.
+ * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P and dS as operands 32 = 224 of 240. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PAIR_CUH
 
-#include "kernels/cuda/attention/hopper/backward/pair_keys.cuh"
-#include "kernels/cuda/attention/hopper/backward/wide_load.cuh"
-#include "kernels/cuda/attention/hopper/backward/wide_rows.cuh"
+#include "kernels/cuda/attention/hopper/backward/wide.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
+
+/* ---- shared memory and barriers besides those of steps.cuh ---- */
+
+constexpr int PAIR_ROWS = 64;
+
+template <int D>
+struct pair_memory : backward_memory<1, D, PAIR_ROWS> {
+    using block_memory = backward_memory<1, D, PAIR_ROWS>;
+    using tile_half = tile<1, BACKWARD_KEYS, 64>; /* K of a block, this block's half of d */
+    static constexpr int PEER_K = (block_memory::BYTES + 1023) / 1024 * 1024;
+    static constexpr int PEER_DS = PEER_K + tile_half::BYTES; /* what the other block sends */
+    static constexpr int PAIR_BARRIERS = PEER_DS + BACKWARD_STAGES * block_memory::tile_ds::BYTES;
+    static constexpr int BYTES = PAIR_BARRIERS + 3 * BACKWARD_STAGES * 8;
+    static_assert(BYTES <= 227 << 10, "what a block may have");
+};
+
+template <int D>
+struct pair_block : backward_block<backward_memory<1, D, PAIR_ROWS>> {
+    using mem = pair_memory<D>;
+    using wide = backward_block<backward_memory<1, D, PAIR_ROWS>>;
+    __device__ __forceinline__ pair_block(const wide &block) : wide(block) {}
+
+    __device__ uint32_t pair_barrier(unsigned step, int kind) const
+    {
+        return this->base + mem::PAIR_BARRIERS + 8 * (kind * BACKWARD_STAGES + this->slot(step));
+    }
+    /* All of this block have stored dS; the dS of both blocks is here; dQ has read it, here and in the other block. */
+    __device__ uint32_t ds_stored(unsigned step) const { return pair_barrier(step, 0); }
+    __device__ uint32_t ds_full(unsigned step) const { return pair_barrier(step, 1); }
+    __device__ uint32_t ds_empty(unsigned step) const { return pair_barrier(step, 2); }
+    __device__ uint32_t peer_ds(unsigned step) const
+    {
+        return this->base + mem::PEER_DS + this->slot(step) * mem::tile_ds::BYTES;
+    }
+    /* K of this block from its half of d on: a panel of K, or the tile that the wide kernel has for its second group. */
+    __device__ uint32_t own_k(int rank) const
+    {
+        return this->base + (mem::HAS_K2 ? mem::K2 : mem::K + rank * mem::tile_kv::PANEL_BYTES);
+    }
+
+    /* By one thread, before the cluster's first meeting. */
+    __device__ void init_pair_barriers() const
+    {
+        for (int step = 0; step < BACKWARD_STAGES; step++) {
+            mbarrier_init(ds_stored(step), 8);
+            mbarrier_init(ds_full(step), 1);
+            mbarrier_init(ds_empty(step), 8); /* four warps here and four there */
+        }
+    }
+};
+
+/* ---- a key group: 64 keys, their dK and dV, and every second step's dQ ---- */
+
+/* ORDERED: deterministic; adds in order, or stores to a sum that the pair has for itself. */
+template <class T, int D, bool CAUSAL, bool ORDERED>
+struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
+    using keys = backward_keys<T, 1, D, PAIR_ROWS, CAUSAL>;
+    using mem = typename keys::mem;
+    using tile_ds = typename keys::tile_ds;
+    using keys::arrive, keys::dk, keys::dp, keys::dv, keys::p, keys::s, keys::steps, keys::warp, keys::wg;
+    const pair_block<D> block;
+    const int rank;
+    const uint32_t peer; /* where the other block's shared memory begins */
+
+    __device__ __forceinline__ pair_keys(const backward_params &params, pair_block<D> shared, int group)
+        : keys(params, shared, group), block(shared), rank(uniform(cluster_rank())),
+          peer(uniform(cluster_map(shared.base, rank ^ 1)))
+    {
+    }
+
+    /* dQ of a step: 64 queries, this block's half of d, the keys of both blocks. */
+    __device__ __forceinline__ void start_dq(float (&dq)[mem::DQ], unsigned step)
+    {
+        mbarrier_wait(block.ds_full(step), block.parity(step));
+        wgmma_fence();
+        mma_dq_rows<T, tile_ds, D / 2>(dq, block.ds_tile(step), block.own_k(rank), 0);
+        mma_dq_rows<T, tile_ds, D / 2>(dq, block.peer_ds(step), block.base + pair_memory<D>::PEER_K, 1);
+        wgmma_commit();
+    }
+    /* For the step after the next one, if there is one: a block may exit when nothing more comes to it. */
+    __device__ __forceinline__ void release_ds(unsigned step)
+    {
+        if (step + 2 >= (unsigned)steps)
+            return;
+        arrive(block.ds_empty(step));
+        mbarrier_arrive_remote_by_warp(peer + (block.ds_empty(step) - block.base));
+    }
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step, int place)
+    {
+        if constexpr (ORDERED)
+            keys::add_dq(dq, step, place, rank);
+        else
+            keys::add_to(this->sum_at(place, rank), dq);
+    }
+
+    /* All steps, in the order of backward_walk. */
+    __device__ __forceinline__ void run()
+    {
+        const int begin = uniform(this->job().query_begin), end = p.query_blocks - 1;
+        const bool back = ORDERED && p.order && uniform(this->job().adder) >= p.early;
+        const int stores_before = ORDERED ? uniform(this->job().stores_before) : 0;
+        const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;
+        int u = first, place_before = 0;
+        int place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + first +
+                    (ORDERED ? uniform(this->job().sum_begin) : 0);
+        for (unsigned step = 0; step < (unsigned)steps; step++) {
+            uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
+            this->start_scores(step);
+            this->start_dp(step);
+            this->load_lse(step);
+            wgmma_wait<1>();
+            pin(s);
+            this->probabilities(step, u * PAIR_ROWS);
+            to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
+            pin(prob[0]); /* not later, when dP is waited for */
+            wgmma_wait<0>();
+            pin(dp);
+            this->gradient(step);
+            to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
+            mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
+            this->store_ds(ds, step);
+            arrive(block.ds_stored(step));
+            this->start_dv(prob, step);
+            if (step > 0 && (step - 1) % 2 == wg) {
+                float dq[mem::DQ];
+                start_dq(dq, step - 1);
+                this->start_dk(ds, step);
+                wgmma_wait<1>();
+                pin(dv);
+                pin(dq);
+                release_ds(step - 1);
+                add_dq(dq, step - 1, place_before);
+            } else {
+                this->start_dk(ds, step);
+            }
+            wgmma_wait<0>();
+            pin(dv);
+            pin(dk);
+            arrive(block.empty(step));
+            place_before = u < stores_before ? ~place : place;
+            if (u == last)
+                u = first, place += end + 1 - last + first; /* the next query head */
+            else
+                u += by, place += by;
+        }
+        if (steps > 0 && (steps - 1) % 2 == wg) {
+            float dq[mem::DQ];
+            start_dq(dq, steps - 1);
+            wgmma_wait<0>();
+            pin(dq);
+            add_dq(dq, steps - 1, place_before);
+        }
+    }
+};
+
+/* ---- the first warpgroup and the kernel ---- */
 
 /* What else the first step needs: this block's half of d of both blocks' K, for dQ. */
 template <int D>
@@ -67,16 +206,17 @@ __device__ __forceinline__ void pair_send(pair_block<D> block)
     }
 }
 
-/* Two threads: one asks for this block's turns, the other gives them on. */
+/* Two threads: one waits until this block may add, the other passes on that it has. In the wide kernel two threads pass on in
+ * alternation; here a release waits for 16 KB, about 1 us of a step of 2.5, so one thread is back in time. */
 template <class MEM>
-__device__ __forceinline__ void pair_take_turns(const backward_params &p, backward_block<MEM> block)
+__device__ __forceinline__ void pair_keep_order(const backward_params &p, backward_block<MEM> block)
 {
-    uint32_t *const turn = p.turn + cluster_rank() * p.sums * p.batch * p.heads * p.query_blocks;
-    wait_for_previous_kernel(); /* turns start at zero */
+    uint32_t *const order = p.order + cluster_rank() * p.sums * p.batch * p.heads * p.query_blocks;
+    wait_for_previous_kernel(); /* counts start at zero */
     if (threadIdx.x == 64)
-        backward_watch<2>(p, block, turn);
+        backward_await<2>(p, block, order);
     else
-        backward_report<2, 1>(p, block, turn, 0);
+        backward_pass_on<2, 1>(p, block, order, 0);
 }
 
 template <class T, int D, bool CAUSAL, bool ORDERED>
@@ -100,8 +240,8 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
             backward_load<2>(p, wide, pair_more<D>());
         else if (threadIdx.x == 32)
             pair_send(block);
-        else if (ORDERED && p.turn && threadIdx.x % 32 == 0)
-            pair_take_turns(p, wide);
+        else if (ORDERED && p.order && threadIdx.x % 32 == 0)
+            pair_keep_order(p, wide);
         __syncwarp();
         cluster_wait();
         return;
@@ -115,5 +255,5 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
     cluster_wait(); /* the other block has all that was sent from here: its last dQ waited for it */
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

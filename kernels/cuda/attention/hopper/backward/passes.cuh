@@ -7,10 +7,10 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
 
-#include "kernels/cuda/attention/hopper/backward/wide_layout.cuh"
+#include "kernels/cuda/attention/hopper/backward/steps.cuh"
 #include "kernels/kernels.h"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
 /* ---- before ---- */
@@ -199,5 +199,5 @@ __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_par
     }
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

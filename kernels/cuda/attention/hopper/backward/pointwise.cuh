@@ -7,8 +7,10 @@
 
 #include "kernels/cuda/hopper/tile.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
+
+using namespace hopper;
 
 /* lse2 or delta of a thread's queries. Loaded before the wait for the product that they belong to they are there in time: among
  * products, which read shared memory as fast as it goes, a load takes hundreds of clocks. */
@@ -73,5 +75,5 @@ __device__ __forceinline__ uint32_t transposed_place(int warp, int lane)
     return (lane / 16 * 8 + lane % 8) * ROW_BYTES + ((2 * warp + lane / 8 % 2) ^ lane % 8) * 16;
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

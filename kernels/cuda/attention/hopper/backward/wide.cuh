@@ -1,63 +1,426 @@
 /* SPDX-License-Identifier: MIT */
-/* FlashAttention backward for Hopper: the main kernel that takes every shape. Launched by host.cu.
- *
+/* FlashAttention backward for Hopper: the main kernel that takes every shape (FlashAttention-3, arXiv 2407.08608). See host.cu.
  *   P = exp2(S c - lse2)   dP = dO V^T   dS = P (dP - delta)   dV = P^T dO   dK = dS^T Q scale   dQ = dS K scale
- *
- * A block owns 128 keys of one key/value head (two consumer warpgroups of 64), walks the query blocks of every query
- * head of its group and keeps dK and dV in registers. Everything is computed transposed, S^T = K Q^T and dP^T = V dO^T,
- * so that P^T and dS^T are already operands in registers for dV and dK; only dS passes through shared memory, for
- * dQ = dS K. Each group has a half of dQ: of the columns of d if a step has 64 queries, else it computes dQ^T = K^T dS^T and
- * has 64 rows of d or half of the queries. dQ leaves by vector reductions into an fp32 buffer in fragment order, which a later
- * kernel turns into rows.
- *
- * The two groups meet in every step, when both halves of dS are there. (With dQ a step late they can drift apart or
- * take turns, which gained 1 % at S 16384 and lost 1.5 to 5 % elsewhere.)
- *
- * Tiles (query rows BM): head_dim above 64: 64, fp32 32; else 128, fp32 64.
- * Columns D that products have: 64, 80, 96 or 128, fp32 64 or 128; tiles in shared memory have 64 or 128.
- * Shared memory, bytes, D 128: K 32K, V 32K, Q 2 x 16K, dO 2 x 16K, dS 2 x 16K = 160K (fp32: 64+64+32+32+32 = 224K); D 80
- * and 96 16K more, the second half of K once more so that it begins a panel.
- * Registers of a consumer thread, D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P or dS as operand 16 = 208 of 240.
- * Bounds, a step of 64 queries at D 128: products 5 x 2 x 64 x 128 x 128 at 4096 FLOP a clock = 2560 clocks; shared
- * memory 304 KB (S 64, dP 64, dV 32, dK 32, dQ 64, dS 16, loads 32) at 128 B a clock = 2430. D 96: 1920 clocks, D 80:
- * 1600.
- *
- * Few key tiles: a cluster of blocks shares one, each takes a range of its steps, and they add their dK and dV through
- * distributed shared memory, in a fixed order.
- *
- * Deterministic mode: the key tiles of a head add to one of several sums of dQ, in turns, and the kernel after adds the sums up
- * in their order. The first adder of a query block stores, so that nothing need be zero before. order.c says how
- * many sums there are; with one for each key tile there are no turns, and blocks walk as in the default mode.
- *
- * The adders of one query block of a sum take turns in the order in which their blocks start, so that no block waits for one
- * that can't run. Waiting and giving on are done by idle warps of the first group. The blocks of a cluster take every split-th
- * step: with ranges, each would begin where another block of the tile before ends. They start together, wait for each other
- * only when they merge, and otherwise only for tiles of clusters that started before; so the first cluster that is not done can
- * always go on.
- *
- * Late adders walk from the last query to the diagonal, the first key tile first: each tile of a sum stays behind the one
- * before, the later ones are shorter (by more, the more sums there are: hence every n-th tile and not ranges of them), and the
- * longest start first. But all of a first round start at the same query, and so the last one of a row is late by a hand-over,
- * 1.75 us, for each before it. Many heads have short rows. For few heads and causal, the first round are early adders, as many
- * tiles of a head as run at once: they walk from the diagonal on, the last tile first. All start together, but each at a
- * diagonal of its own, so that it comes to every query block a tile's steps after the one ahead of it, which has added by then.
- * They have sums of their own, since the last queries, where late adders begin, are where they end; late adders start as they
- * end, one after the other, and so are apart, too. (If all tiles were early ones, the longest would start last.) */
+ * A block owns 128 keys of a key/value head, 64 for each of two consumer warpgroups, and walks the query blocks of every head of
+ * its group, BM queries a step. S^T = K Q^T and dP^T = V dO^T are computed transposed, so that P^T and dS^T are operands of dV
+ * and dK in registers; only dS goes through shared memory, for dQ, which leaves by vector reductions to an fp32 sum.
+ * Few key tiles: a cluster shares one, each block a range of its steps, and they add up dK and dV through distributed shared
+ * memory. Deterministic: the adders of a sum add in the order in which their blocks start, which idle warps watch (order.c).
+ * A step of 64 queries at D 128 on an SM: products 2560 clocks, shared memory 304 KB = 2430; D 96: 1920, D 80: 1600.
+ * Registers of a consumer thread at D 128: dK 64, dV 64, S^T 32, dP^T or dQ 32, P or dS as operand 16 = 208 of 240. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
 
-#include "kernels/cuda/attention/hopper/backward/wide_keys.cuh"
-#include "kernels/cuda/attention/hopper/backward/wide_load.cuh"
-#include "kernels/cuda/attention/hopper/backward/wide_rows.cuh"
-#include "kernels/kernels.h"
+#include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
+#include "kernels/cuda/attention/hopper/backward/steps.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
-template <class T, int PLANES, int D, int BM, bool CAUSAL>
+/* ---- products that hopper/tile.cuh has not ---- */
+
+/* dQ^T of a group: 64 rows of d times N queries, A = K^T read transposed, B = dS. */
+template <class T, class TKV, class TDS, int N>
+__device__ __forceinline__ void mma_dq(float (&dq)[N / 2], uint32_t k_addr, uint32_t ds_addr)
+{
+    const uint64_t a0 = wgmma_descriptor(k_addr, 16), b0 = wgmma_descriptor(ds_addr, 16);
+#pragma unroll
+    for (int p = 0; p < products<TKV::PARTS>::COUNT; p++)
+#pragma unroll
+        for (int k = 0; k < BACKWARD_KEYS / 16; k++) {
+            const int a = part_a(p) * TKV::PART_BYTES + k * 16 * ROW_BYTES;
+            const int b = part_b(p) * TDS::PART_BYTES + k / 4 * TDS::PANEL_BYTES + k % 4 * 32;
+            wgmma<T, N, 1, 0>(dq, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
+        }
+}
+
+/* dQ of a group: 64 queries times N columns of d from k_addr on, within a panel; A = dS, B = K read transposed. */
+template <class T, class TDS, int N>
+__device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr, uint32_t k_addr, int accumulate)
+{
+    const uint64_t a0 = wgmma_descriptor(ds_addr, 16), b0 = wgmma_descriptor(k_addr, 16);
+#pragma unroll
+    for (int k = 0; k < BACKWARD_KEYS / 16; k++)
+        wgmma_any<T, N, 1>(dq, a0 + ((k / 4 * TDS::PANEL_BYTES + k % 4 * 32) >> 4), b0 + (k * 16 * ROW_BYTES >> 4),
+                           accumulate | k);
+}
+
+/* ---- a key group: 64 keys, their dK and dV, and its half of dQ. The pair backward's is made of its parts ---- */
+
+enum { DS_BARRIER = 1 };
+
+template <class T, int PARTS, int D, int BM, bool CAUSAL>
+struct backward_keys {
+    using mem = backward_memory<PARTS, D, BM>;
+    using tile_kv = typename mem::tile_kv;
+    using tile_q = typename mem::tile_q;
+    using tile_ds = typename mem::tile_ds;
+    const backward_params &p;
+    const backward_block<mem> block;
+    const int wg, warp, steps, key_end; /* keys of the tile end before key_end */
+    backward_step at;                   /* where the step is; asked for early, for the reason that query_numbers has */
+    query_numbers<BM / 2> lse2, delta;
+    float s[BM / 2], dp[BM / 2], dk[D / 2], dv[D / 2];
+
+    __device__ __forceinline__ backward_keys(const backward_params &params, backward_block<mem> shared, int group)
+        : p(params), block(shared), wg(group), warp(uniform(threadIdx.x % 128 / 32)), steps(uniform(block.job().steps)),
+          key_end((uniform(block.job().key_tile) + 1) * BACKWARD_KEYS)
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++)
+            dk[i] = dv[i] = 0;
+    }
+
+    __device__ __forceinline__ const volatile backward_job &job() const
+    {
+        return block.job();
+    }
+    __device__ __forceinline__ static int lane()
+    {
+        return lane_asked();
+    }
+    /* First query of each pair that this thread holds. */
+    __device__ __forceinline__ static int column()
+    {
+        return 2 * (lane() % 4);
+    }
+    __device__ __forceinline__ int key() const
+    { /* and + 8 */
+        return job().key_tile * BACKWARD_KEYS + wg * 64 + warp * 16 + lane() / 4;
+    }
+    __device__ __forceinline__ static void arrive(uint32_t barrier)
+    {
+        mbarrier_arrive_by_warp(barrier);
+    }
+
+    __device__ __forceinline__ void start_scores(int step)
+    {
+        mbarrier_wait(block.q_full(step), block.parity(step));
+        wgmma_fence();
+        mma_abt<T, tile_kv, tile_q, BM, D>(s, block.base + mem::K + wg * 64 * ROW_BYTES, block.q_tile(step));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void start_dp(int step)
+    {
+        mbarrier_wait(block.do_full(step), block.parity(step));
+        wgmma_fence();
+        mma_abt<T, tile_kv, tile_q, BM, D>(dp, block.base + mem::V + wg * 64 * ROW_BYTES, block.do_tile(step));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void start_dq(float (&dq)[mem::DQ], int step)
+    {
+        wgmma_fence();
+        if constexpr (mem::DQ_ROWS) {
+            mma_dq_rows<T, tile_ds, D / 2>(dq, block.ds_tile(step), block.base + (wg == 0 ? mem::K : mem::K2), 0);
+        } else {
+            mma_dq<T, tile_kv, tile_ds, 2 * mem::DQ>(
+                dq, block.base + mem::K + (mem::DQ_BY_D ? wg * tile_kv::PANEL_BYTES : 0),
+                block.ds_tile(step) + (mem::DQ_BY_D ? 0 : wg * (BM / 2) * ROW_BYTES));
+        }
+        wgmma_commit();
+    }
+
+    /* Whether lse2 is loaded before the wait for S, and delta before that for dP. (At head_dim 64 and in fp32 it gains nothing,
+     * and one head of S 16384, D 64 loses 3 %.) */
+    static constexpr bool LOAD_EARLY = mem::DQ_ROWS;
+    __device__ __forceinline__ void load_step(int step)
+    {
+        const volatile backward_step &slot = block.step_slot(step);
+        at = {read_uniform(slot.first_query), read_uniform(slot.place)};
+    }
+    __device__ __forceinline__ void load_lse(int step)
+    {
+        lse2.load((const float *)(block.smem + block.lse(step)) + 2 * column());
+    }
+    __device__ __forceinline__ void load_delta(int step)
+    {
+        delta.load((const float *)(block.smem + block.delta(step)) + 2 * column());
+    }
+
+    /* s: scores to P; a score that a query must not see gives 0. */
+    __device__ __forceinline__ void probabilities(int step, int first_query)
+    {
+        if (!LOAD_EARLY)
+            load_lse(step);
+        scores_to_exponents(s, lse2, p.scale_log2);
+        if (LOAD_EARLY)
+            load_delta(step);
+        exponentials(s);
+        if (key_end > p.seq_k || (CAUSAL && key_end - 1 > first_query + p.seq_k - p.seq_q))
+            mask(first_query);
+    }
+    __device__ __forceinline__ void mask(int first_query)
+    {
+        int limit[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int k = key() + 8 * r;
+            limit[r] = k >= p.seq_k ? BM : CAUSAL ? k - p.seq_k + p.seq_q - first_query - column() : 0;
+        }
+        mask_queries(s, limit);
+    }
+    /* dp: to dS. */
+    __device__ __forceinline__ void gradient(int step)
+    {
+        if (!LOAD_EARLY)
+            load_delta(step);
+        to_score_gradient(dp, s, delta);
+    }
+    /* dS^T fragments to dS[query][key] by transposing stores. */
+    __device__ __forceinline__ void store_ds(const uint32_t (&ds)[PARTS][BM / 4], int step)
+    {
+        const uint32_t to = block.ds_tile(step) + wg * tile_ds::PANEL_BYTES + transposed_place(warp, lane_asked());
+#pragma unroll
+        for (int part = 0; part < PARTS; part++)
+#pragma unroll
+            for (int k = 0; k < BM / 16; k++)
+                store_matrix4_transposed(to + part * tile_ds::PART_BYTES + k * 16 * ROW_BYTES, ds[part][4 * k],
+                                         ds[part][4 * k + 1], ds[part][4 * k + 2], ds[part][4 * k + 3]);
+    }
+
+    /* Where this thread's part of a query block's dQ lies, and an addition to it. */
+    __device__ __forceinline__ float *sum_at(int place, int half) const
+    {
+        return p.dq_sum + ((int64_t)place * 2 + half) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
+    }
+    __device__ __forceinline__ static void add_to(float *sum, const float (&dq)[mem::DQ])
+    {
+#pragma unroll
+        for (int j = 0; j < mem::DQ / 4; j++)
+            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+    }
+    /* A step's share of dQ to its half of the sum, in order if p.order. Rows of d of dQ^T past head_dim are left out. */
+    __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step, int place, int half)
+    {
+        if (p.order)
+            mbarrier_wait(block.may_add(step), block.order_parity(step));
+        if (mem::DQ_ROWS || (mem::DQ_BY_D ? half * 64 : 0) + warp * 16 < p.head_dim) {
+            float *const sum = sum_at(place < 0 ? ~place : place, half);
+            if (place < 0) { /* the first to come */
+#pragma unroll
+                for (int j = 0; j < mem::DQ / 4; j++)
+                    *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+            } else {
+                add_to(sum, dq);
+            }
+        }
+        if (p.order)
+            arrive(block.added(step)); /* this warp has added */
+    }
+
+    __device__ __forceinline__ void start_dv(uint32_t (&prob)[1][BM / 4], int step)
+    {
+        pin(prob[0]);
+        wgmma_fence();
+        mma_rs<T, tile_q, D>(dv, prob, block.do_tile(step), 1);
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void start_dk(uint32_t (&ds)[1][BM / 4], int step)
+    {
+        pin(ds[0]);
+        wgmma_fence();
+        mma_rs<T, tile_q, D>(dk, ds, block.q_tile(step), 1);
+        wgmma_commit();
+    }
+
+    /* All steps. */
+    __device__ __forceinline__ void run()
+    {
+        for (int step = 0; step < steps; step++) {
+            uint32_t prob[PARTS][BM / 4], ds[PARTS][BM / 4];
+            float dq[mem::DQ];
+            start_scores(step);
+            start_dp(step);
+            load_step(step);
+            if (LOAD_EARLY)
+                load_lse(step);
+            wgmma_wait<1>();
+            pin(s);
+            probabilities(step, at.first_query);
+            to_operand<T, PARTS, BM / 4>(prob, s);
+            if constexpr (LOAD_EARLY)
+                pin(prob[0]); /* not later, when dP is waited for */
+            wgmma_wait<0>();
+            pin(dp);
+            gradient(step);
+            to_operand<T, PARTS, BM / 4>(ds, dp);
+            store_ds(ds, step);
+            fence_async_proxy();
+#pragma unroll
+            for (int part = 0; part < PARTS; part++)
+                pin(prob[part]), pin(ds[part]);
+            if constexpr (PARTS == 1)
+                start_dv(prob, step);
+            else
+                mma_rs_rounded<T, tile_q>(dv, prob, block.do_tile(step));
+            named_sync(DS_BARRIER, 256); /* both groups' keys of dS are there, and both are done with the other slot */
+            start_dq(dq, step);
+            if constexpr (PARTS == 1) {
+                start_dk(ds, step);
+                wgmma_wait<1>();
+                pin(dv);
+            } else {
+                mma_rs_rounded<T, tile_q>(dk, ds, block.q_tile(step)); /* waits for dQ, too */
+            }
+            pin(dq);
+            add_dq(dq, step, at.place, wg);
+            if constexpr (PARTS == 1) {
+                wgmma_wait<0>();
+                pin(dk);
+            }
+            arrive(block.empty(step));
+        }
+    }
+};
+
+/* ---- the way out: dK and dV to the tensors, summed over the blocks of a cluster ---- */
+
+enum { ROWS_BARRIER = 2 /* and 3 */ };
+
+/* This block's share of the rows of dK or dV from the partial sums of all SPLIT blocks, all loads before the first
+ * use. Returns a number that depends on each of them. */
+template <class MEM, class OUT, int DP, int SPLIT>
+__device__ __forceinline__ float merge_key_rows(uint32_t part_addr, int rank, OUT *head, int64_t stride_s,
+                                                int key_first, int seq_k, int head_dim, float scale)
+{
+    constexpr int SHARE = BACKWARD_KEYS / SPLIT, UNITS = SHARE * (DP / 4) / 256; /* units of 4 columns a thread */
+    static_assert(UNITS * 256 == SHARE * (DP / 4), "whole units");
+    const int thread = threadIdx.x - 128;
+    float4 part[UNITS][SPLIT];
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const int unit = u * 256 + thread, row = rank * SHARE + unit / (DP / 4), d = unit % (DP / 4) * 4;
+#pragma unroll
+        for (int n = 0; n < SPLIT; n++)
+            part[u][n] = cluster_load4(cluster_map(part_addr + (row * MEM::MERGE_PITCH + d) * 4, n));
+    }
+    float read = 0;
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        const int unit = u * 256 + thread, d = unit % (DP / 4) * 4;
+        const int64_t i = key_first + rank * SHARE + unit / (DP / 4);
+        float4 x = part[u][0];
+#pragma unroll
+        for (int n = 1; n < SPLIT; n++)
+            x.x += part[u][n].x, x.y += part[u][n].y, x.z += part[u][n].z, x.w += part[u][n].w;
+        read += (x.x + x.y) + (x.z + x.w);
+        if (i >= seq_k || d >= head_dim)
+            continue;
+        store_pair(head + i * stride_s + d, x.x * scale, x.y * scale);
+        store_pair(head + i * stride_s + d + 2, x.z * scale, x.w * scale);
+    }
+    return read;
+}
+
+/* Accumulators of a warp, 16 keys, to rows of a 16-bit tensor: by way of the warp's rows of V, so that whole lines leave.
+ * Fragments alone would write 16 bytes of each of eight rows at a time. */
+template <class KEYS, class T>
+__device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
+                                                const float (&x)[KEYS::mem::COLUMNS / 2], float scale, T *head,
+                                                int64_t stride_s)
+{
+    using mem = typename KEYS::mem;
+    const int lane = lane_asked(), corner = mem::V + (keys.wg * 64 + keys.warp * 16) * ROW_BYTES;
+    store_warp_rows16<T, mem::COLUMNS, mem::tile_kv::PANEL_BYTES>(keys.block.base + corner, x, scale, scale, lane);
+    __syncwarp();
+    const int first = keys.block.job().key_tile * BACKWARD_KEYS + keys.wg * 64 + keys.warp * 16;
+#pragma unroll
+    for (int panel = 0; panel < mem::DP / 64; panel++)
+#pragma unroll
+        for (int r = 0; r < 16; r += 4) {
+            const int row = r + lane / 8, d = panel * 64 + lane % 8 * 8;
+            if (first + row < p.seq_k && d < p.head_dim)
+                *(uint4 *)(head + (int64_t)(first + row) * stride_s + d) =
+                    *(const uint4 *)(keys.block.smem + corner + panel * mem::tile_kv::PANEL_BYTES + row * ROW_BYTES +
+                                     (lane % 8 ^ row % 8) * 16);
+        }
+    __syncwarp();
+}
+
+/* Accumulators of a thread to rows of an fp32 tensor. */
+template <class KEYS>
+__device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
+                                                const float (&x)[KEYS::mem::COLUMNS / 2], float scale, float *head,
+                                                int64_t stride_s)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int64_t row = keys.key() + 8 * r;
+        if (row >= p.seq_k)
+            continue;
+#pragma unroll
+        for (int j = 0; j < KEYS::mem::COLUMNS / 8; j++)
+            if (8 * j < p.head_dim)
+                store_pair(head + row * stride_s + 8 * j + keys.column(), x[4 * j + 2 * r] * scale,
+                           x[4 * j + 2 * r + 1] * scale);
+    }
+}
+
+/* dK and dV of a group that nobody shares with it. */
+template <class OUT, class KEYS>
+__device__ __forceinline__ void store_own_rows(const backward_params &p, const KEYS &keys)
+{
+    const volatile backward_job &job = keys.job();
+    named_sync(ROWS_BARRIER + keys.wg, 128); /* V is the group's own, and it has no products under way */
+    store_warp_rows(p, keys, keys.dv, 1, (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h, p.dv_stride_s);
+    store_warp_rows(p, keys, keys.dk, p.scale, (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h,
+                    p.dk_stride_s);
+}
+
+template <class OUT, class KEYS>
+__device__ __forceinline__ void store_key_rows(const backward_params &p, const KEYS &keys, uint32_t base,
+                                               unsigned char *smem)
+{
+    using mem = typename KEYS::mem;
+    const int split = cluster_size(), rank = cluster_rank();
+    if (split == 1) {
+        store_own_rows<OUT>(p, keys);
+        return;
+    }
+    const volatile backward_job &job = keys.job();
+    const int key_first = job.key_tile * BACKWARD_KEYS;
+    OUT *const dk_head = (OUT *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h;
+    OUT *const dv_head = (OUT *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h;
+
+    /* merge: every block leaves its partial sums, then finishes its share of the rows */
+    named_sync(DS_BARRIER, 256); /* the other group may still read the tiles */
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float *const part_dk = (float *)(smem + mem::MERGE_DK) + (keys.key() - key_first + 8 * r) * mem::MERGE_PITCH +
+                               keys.column(),
+                     *const part_dv = part_dk + mem::MERGE_DV / 4;
+#pragma unroll
+        for (int j = 0; j < KEYS::mem::COLUMNS / 8; j++) {
+            store_pair(part_dk + 8 * j, keys.dk[4 * j + 2 * r], keys.dk[4 * j + 2 * r + 1]);
+            store_pair(part_dv + 8 * j, keys.dv[4 * j + 2 * r], keys.dv[4 * j + 2 * r + 1]);
+        }
+    }
+    cluster_sync_shared();
+    auto merge = [&](auto blocks) {
+        constexpr int SPLIT = decltype(blocks)::value;
+        return merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DK, rank, dk_head, p.dk_stride_s, key_first,
+                                                        p.seq_k, p.head_dim, p.scale) +
+               merge_key_rows<mem, OUT, mem::DP, SPLIT>(base + mem::MERGE_DV, rank, dv_head, p.dv_stride_s, key_first,
+                                                        p.seq_k, p.head_dim, 1);
+    };
+    float read = 0;
+    if (split == 2)
+        read = merge(constant<2>());
+    if (split == 4)
+        read = merge(constant<4>());
+    if (split == 8)
+        read = merge(constant<8>());
+    constexpr int AFTER = 2 * mem::MERGE_DV; /* no one reads here */
+    static_assert(AFTER + BACKWARD_THREADS * 4 <= mem::LSE, "a word for each thread behind the merge");
+    cluster_leave(base + AFTER + threadIdx.x * 4, read);
+}
+
+/* ---- the kernel ---- */
+
+template <class T, int PARTS, int D, int BM, bool CAUSAL>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p)
 {
-    using mem = backward_memory<PLANES, D, BM>;
+    using mem = backward_memory<PARTS, D, BM>;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
@@ -71,12 +434,12 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         registers_lower<24>();
         if (threadIdx.x == 0 && block.job().steps > 0) {
             backward_load<1>(p, block, backward_second_k<mem>());
-        } else if (p.turn && threadIdx.x % 32 == 0) {
-            wait_for_previous_kernel(); /* turns start at zero */
+        } else if (p.order && threadIdx.x % 32 == 0) {
+            wait_for_previous_kernel(); /* counts start at zero */
             if (threadIdx.x == 32)
-                backward_watch<1>(p, block, p.turn);
+                backward_await<1>(p, block, p.order);
             else if (threadIdx.x > 32)
-                backward_report<1, 2>(p, block, p.turn, threadIdx.x / 32 - 2);
+                backward_pass_on<1, 2>(p, block, p.order, threadIdx.x / 32 - 2);
         }
         if (cluster_size() > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
@@ -87,11 +450,11 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     }
 
     registers_raise<240>();
-    backward_keys<T, PLANES, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
+    backward_keys<T, PARTS, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
-    store_key_rows<typename memory_type<T, PLANES>::type>(p, keys, block.base, smem);
+    store_key_rows<typename memory_type<T, PARTS>::type>(p, keys, block.base, smem);
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

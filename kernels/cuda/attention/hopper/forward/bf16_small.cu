@@ -2,7 +2,7 @@
 /* Instances of the Hopper forward: bf16, head_dim up to 64. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
 static const forward_instance items[] = {
@@ -14,4 +14,4 @@ static const forward_instance items[] = {
 };
 const forward_list forward_bf16_small = {items, sizeof items / sizeof *items};
 
-} // namespace flash_sm90
+} // namespace flash_hopper

@@ -2,7 +2,7 @@
 /* Instances of the Hopper forward: fp16, head_dim above 64. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
 static const forward_instance items[] = {
@@ -13,4 +13,4 @@ static const forward_instance items[] = {
 };
 const forward_list forward_fp16_large = {items, sizeof items / sizeof *items};
 
-} // namespace flash_sm90
+} // namespace flash_hopper

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Instances of the Hopper forward: fp32 as two planes of bf16. */
+/* Instances of the Hopper forward: fp32 as two parts of bf16. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
 static const forward_instance items[] = {
@@ -13,4 +13,4 @@ static const forward_instance items[] = {
 };
 const forward_list forward_fp32 = {items, sizeof items / sizeof *items};
 
-} // namespace flash_sm90
+} // namespace flash_hopper

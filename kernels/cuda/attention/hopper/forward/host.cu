@@ -12,7 +12,7 @@
 #include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
 static const forward_list &list_for(const sb_attention *a)
@@ -78,20 +78,20 @@ static forward_choice choose(sb_context *ctx, const sb_attention *a)
     return best;
 }
 
-/* in: q, k and v, or their planes. split: blocks that share a tile. */
+/* in: q, k and v, or their parts. split: blocks that share a tile. */
 static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_instance *x, int split,
                         const sb_tensor (&in)[3], cudaStream_t stream)
 {
-    const int rows = 64 * x->groups, planes = a->dtype == SB_FP32 ? 2 : 1;
+    const int rows = 64 * x->groups, parts = a->dtype == SB_FP32 ? 2 : 1;
     const sb_dtype type = a->dtype == SB_FP16 ? SB_FP16 : SB_BF16;
     forward_params p = {};
     sb_status st;
-    if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * planes, a->heads, a->seq_q, a->head_dim, rows)) ||
-        (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * planes, a->heads_kv, a->seq_k, a->head_dim, x->keys,
+    if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * parts, a->heads, a->seq_q, a->head_dim, rows)) ||
+        (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * parts, a->heads_kv, a->seq_k, a->head_dim, x->keys,
                              x->panel)) ||
-        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * planes, a->heads_kv, a->seq_k, a->head_dim, x->keys,
+        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * parts, a->heads_kv, a->seq_k, a->head_dim, x->keys,
                              x->panel)) ||
-        (planes == 1 && (st = tma_map_tensor(&p.o_map, type, &a->o, a->batch, a->heads, a->seq_q, a->head_dim, 16))))
+        (parts == 1 && (st = tma_map_tensor(&p.o_map, type, &a->o, a->batch, a->heads, a->seq_q, a->head_dim, 16))))
         return st;
     p.o = a->o.data;
     p.o_stride_b = a->o.stride_b, p.o_stride_h = a->o.stride_h, p.o_stride_s = a->o.stride_s;
@@ -110,8 +110,8 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
     p.section = (int)(fit < p.group ? p.group : fit < all ? fit : all);
 
     const unsigned grid = (unsigned)(split > 1 ? jobs * split : jobs < ctx->sm_count ? jobs : ctx->sm_count);
-    return launch_sm90("flash forward (Hopper)", kernel_of(x, a), grid, 128 * (x->groups + 1), x->bytes, split, stream,
-                       p);
+    return launch_hopper("flash forward (Hopper)", kernel_of(x, a), grid, 128 * (x->groups + 1), x->bytes, split,
+                         stream, p);
 }
 
 static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&in)[3], cudaStream_t stream)
@@ -122,11 +122,11 @@ static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&i
     return launch(ctx, a, choice.instance, choice.split, in, stream);
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 
-using namespace flash_sm90;
+using namespace flash_hopper;
 
-extern "C" size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attention *a)
+extern "C" size_t flash_hopper_forward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
     if (a->dtype != SB_FP32)
@@ -135,14 +135,14 @@ extern "C" size_t flash_sm90_forward_workspace(sb_context *ctx, const sb_attenti
            2 * split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
 }
 
-extern "C" sb_status flash_sm90_forward(sb_context *ctx, const sb_attention *a, void *stream)
+extern "C" sb_status flash_hopper_forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     const cudaStream_t s = (cudaStream_t)stream;
     if (a->dtype != SB_FP32) {
         const sb_tensor in[3] = {a->q, a->k, a->v};
         return run(ctx, a, in, s);
     }
-    const sb_status room = sb_workspace_check(a, flash_sm90_forward_workspace(ctx, a));
+    const sb_status room = sb_workspace_check(a, flash_hopper_forward_workspace(ctx, a));
     if (room)
         return room;
     char *w = (char *)a->workspace;

@@ -1,57 +1,183 @@
 /* SPDX-License-Identifier: MIT */
-/* FlashAttention forward for Hopper: the kernel. Launched by host.cu.
- *
- * Tile: one, two or (D <= 96) three consumer warpgroups of 64 query rows each, as the host's model of their times says; key
- * blocks of BN = 128 (96 for three groups at D 80 and 96, 64 for fp32 at D > 64 and for D 256).
- * D is the number of columns computed, 16 to 256; in shared memory a tile has whole panels of 64, K and V of three groups at
- * D 80 and 96 of 32, which TMA fills up with zeros that no product reads.
- * Shared memory, bytes: D 128, two groups: Q 2 x 32K, K 2 x 32K, V 2 x 32K = 192K (fp32: Q 64K, the same K and V); D 80
- * and 96 as D 128, with three groups Q 2 x 48K, K and V 3 x 18K each in panels of 32 columns = 204K; D 256: Q 64K, K and V
- * 2 x 32K each = 192K; D <= 64, three groups: Q 2 x 24K, K and V 2 x 16K each = 112K; one group, D 128: Q 16K, K and V
- * 3 x 32K each = 208K (fp32: Q 32K).
- * Registers of a consumer thread: D 128: scores 64, operands of P 32, O 64, Q 32 = 192 of 232; D 64: 64, two sets of 32, 32;
- * D 256: 32, 16, 128; fp32: 32, 32, 64 and 64 for one block's P V; three groups: D 64: 64, 32, 32 = 128 of 160, D 96: 48,
- * 24, 48, D 80: 48, 24, 40, 20.
- *
- * Schedule (FlashAttention-3, arXiv 2407.08608, section 3): a producer warp loads by TMA through mbarrier rings; a
- * consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to 0), does the
- * softmax of j while P V runs, then rescales O if a maximum has moved. The groups take turns at issuing, so that one's
- * softmax runs under the others' products. A group passes the blocks that none of its rows sees.
- *
- * At D 80 to 128, with two groups, and with three at D 80, Q is an operand from registers: that spares shared memory a third
- * of what scores read, and so power, which bounds long sequences. Numbers that steer a loop are told to be the same in every
- * lane (uniform): otherwise ptxas takes the loop for a divergent one and moves every descriptor to uniform registers before
- * each product.
- *
- * Many tiles: blocks stay and take one after the other, so that the next tile's loads run under this one's end. The producer
- * decodes them, whose divisions nobody waits for, and O leaves by TMA from the rows of Q that it came from, while the next
- * tile is computed; the slot of Q is given back after that.
- * Few tiles: a cluster of blocks shares one tile, each takes a range of its keys, and they merge their partial O, max
- * and sum through distributed shared memory: results are the same on every run. D 256 does without: its partial O is
- * larger than K and V, and its tiles are long enough. */
+/* FlashAttention forward for Hopper: the kernel (schedule: FlashAttention-3, arXiv 2407.08608, section 3). Launched by host.cu.
+ * A tile is 64 query rows for each of one, two or (D <= 96) three consumer warpgroups. A producer warp loads Q, K and V by TMA
+ * through mbarrier rings; a consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to
+ * 0), does the softmax of j while P V runs, and rescales O if a maximum has moved. The groups take turns at issuing, so that
+ * one's softmax runs under the others' products.
+ * Many tiles: blocks stay and take one after the other; O leaves by TMA under the next one. Few tiles: a cluster shares one, each
+ * block a range of its keys, and they merge through distributed shared memory (merge.cuh), in a fixed order.
+ * Numbers that steer a loop are told to be the same in every lane (uniform): otherwise ptxas moves every descriptor to uniform
+ * registers before each product. Shared memory is in layout.cuh; registers of a thread at D 128: 192 of 232. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
 
-#include "kernels/cuda/attention/hopper/forward/loads.cuh"
+#include "kernels/cuda/attention/hopper/forward/layout.cuh"
 #include "kernels/cuda/attention/hopper/forward/merge.cuh"
-#include "kernels/cuda/attention/hopper/forward/softmax.cuh"
-#include "kernels/cuda/hopper/warp.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
-template <class T, int PLANES, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS>
+/* ---- the producer: jobs and loads ---- */
+
+/* One thread: the barriers of the block. */
+template <class MEM, int GROUPS>
+__device__ __forceinline__ void forward_init(const forward_params &p, const forward_barriers &bar)
+{
+    tma_prefetch(&p.q_map);
+    tma_prefetch(&p.k_map);
+    tma_prefetch(&p.v_map);
+    for (int s = 0; s < 2; s++) {
+        mbarrier_init(bar.q_full(s), 1);
+        mbarrier_init(bar.job_full(s), 1);
+        mbarrier_init(bar.q_empty(s), 4 * GROUPS); /* one arrival a consumer warp */
+        mbarrier_init(bar.job_empty(s), 4 * GROUPS);
+    }
+    for (int s = 0; s < MEM::STAGES; s++) {
+        mbarrier_init(bar.k_full(s), 1);
+        mbarrier_init(bar.v_full(s), 1);
+        mbarrier_init(bar.k_empty(s), 4 * GROUPS);
+        mbarrier_init(bar.v_empty(s), 4 * GROUPS);
+    }
+    mbarrier_init_fence();
+}
+
+/* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
+template <class MEM, int BN, bool CAUSAL>
+__device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
+                                                volatile forward_job *slots, int split, int rank)
+{
+    using tile_q = typename MEM::tile_q;
+    using tile_kv = typename MEM::tile_kv;
+    ring<MEM::Q_STAGES> q;
+    ring<MEM::STAGES> k, v;
+    ring<2> jobs;
+    for (int number = blockIdx.x / split;; jobs.next()) {
+        const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL>(p, number, split, rank);
+        mbarrier_wait(bar.job_empty(jobs.slot), jobs.parity ^ 1);
+        volatile forward_job &slot = slots[jobs.slot];
+        slot.bh = job.bh, slot.b = job.b, slot.h = job.h, slot.row_first = job.row_first;
+        slot.block_begin = job.block_begin, slot.block_end = job.block_end;
+        mbarrier_arrive(bar.job_full(jobs.slot));
+        if (job.bh < 0)
+            break;
+        wait_for_previous_kernel(); /* only now: what came before ran under its end */
+        if (job.block_begin < job.block_end) {
+            mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
+            mbarrier_expect(bar.q_full(q.slot), tile_q::BYTES);
+            load_tile<tile_q>(base + MEM::Q + q.slot * tile_q::BYTES, &p.q_map, bar.q_full(q.slot), job.row_first,
+                              job.h, job.b, p.batch);
+            q.next();
+        }
+        for (int j = job.block_end - 1; j >= job.block_begin - 1; j--) {
+            if (j >= job.block_begin) {
+                mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
+                mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
+                load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot), j * BN,
+                                   job.h_kv, job.b, p.batch);
+                k.next();
+            }
+            if (j < job.block_end - 1) {
+                mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
+                mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
+                load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot), (j + 1) * BN,
+                                   job.h_kv, job.b, p.batch);
+                v.next();
+            }
+        }
+        /* not earlier: whoever asks late takes the shorter job. A cluster has one job. */
+        number = split > 1 ? INT_MAX : gridDim.x + (int)atomicAdd(p.next_job, 1);
+    }
+    if (split == 1 && atomicAdd(p.next_job + 1, 1) == gridDim.x - 1) { /* the last one leaves them zero */
+        p.next_job[0] = 0;
+        p.next_job[1] = 0;
+    }
+}
+
+/* Q of a warp's 16 rows as operands: 16 columns a step. rows: address of the warpgroup's 64 rows. */
+template <class TILE, int STEPS>
+__device__ __forceinline__ void load_queries(uint32_t (&a)[STEPS][4], uint32_t rows)
+{
+    const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int k = 0; k < STEPS; k++)
+        load_matrix4(rows + k / 4 * TILE::PANEL_BYTES + row * ROW_BYTES + ((k % 4 * 2 + lane / 16) ^ row % 8) * 16,
+                     a[k]);
+}
+
+/* ---- softmax of one block of scores in registers ---- */
+
+/* Lazy maximum: the running maximum that probabilities are relative to need not be the true one, only the same for O and the
+ * sum. It moves only when a row's true one exceeds it by more than 8 in log2 units, so O is rarely rescaled, and probabilities
+ * stay below 2^8, which bf16 and fp16 can hold. (As in FlashAttention-4.) */
+constexpr float LAZY_LIMIT = 8; /* log2 units */
+
+/* Scores of one key block to probabilities in place; factor is what older sums and O must be multiplied by. False: the
+ * factors of the whole warp are 1. */
+template <bool LAZY, int BN>
+__device__ __forceinline__ bool softmax_block(float (&s)[BN / 2], row_state &rows, float (&factor)[2], float c)
+{
+    bool moved = false;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float top = fmaxf(s[2 * r], s[2 * r + 1]), top2 = fmaxf(s[4 + 2 * r], s[4 + 2 * r + 1]);
+#pragma unroll
+        for (int j = 2; j < BN / 8; j += 2) {
+            top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+            top2 = fmaxf(top2, fmaxf(s[4 * j + 4 + 2 * r], s[4 * j + 4 + 2 * r + 1]));
+        }
+        top = fmaxf(rows.max[r], quad_max(fmaxf(top, top2)));
+        if constexpr (LAZY) {
+            if ((top - rows.max[r]) * c > LAZY_LIMIT) /* not when both are -inf */
+                moved = true;
+            else
+                top = rows.max[r];
+        }
+        const float finite_top = top == -INFINITY ? 0.f : top, shift = finite_top * c; /* no keys so far: exp2(-inf) */
+        /* the difference first: a fused multiply-add would leave the product's rounding, a factor not quite 1 while the
+         * maximum stays, and a drift over many blocks */
+        factor[r] = exp2_approx((rows.max[r] - finite_top) * c);
+        rows.max[r] = top;
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < BN / 8; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const float p = exp2_approx(fmaf(s[4 * j + 2 * r + e], c, -shift));
+                s[4 * j + 2 * r + e] = p;
+                sum += p;
+            }
+        rows.sum[r] = rows.sum[r] * factor[r] + sum;
+    }
+    return LAZY ? __any_sync(~0u, moved) : true;
+}
+
+/* Keys at or past the limit of a row get -inf. limit[r] counts from this thread's first column of the block. */
+template <int BN>
+__device__ __forceinline__ void mask_block(float (&s)[BN / 2], const int (&limit)[2])
+{
+#pragma unroll
+    for (int j = 0; j < BN / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (8 * j + (e & 1) >= limit[e >> 1])
+                s[4 * j + e] = -INFINITY;
+}
+
+/* ---- the kernel ---- */
+
+template <class T, int PARTS, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
 {
-    using mem = forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>;
+    using mem = forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
-    constexpr bool Q_REGISTERS = PLANES == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
-    constexpr bool TILE_STORES = PLANES == 1 && mem::Q_STAGES == 2; /* O leaves by way of Q: see store_tile_rows */
-    /* Operands of P in two sets by turns: one is written while P V reads the other, so that the conversions run among the
+    constexpr bool Q_REGISTERS = PARTS == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
+    constexpr bool TILE_STORES = PARTS == 1 && mem::Q_STAGES == 2; /* O leaves by way of Q: see store_tile_rows */
+    /* Operands of P in two sets that alternate: one is written while P V reads the other, so that the conversions run among the
      * exponentials and not behind them. (3.5 to 5 % at D 64. With less room in registers, so everywhere else, ptxas puts a
      * wait behind each product instead.) */
-    constexpr bool TWO_SETS = PLANES == 1 && D <= 64 && GROUPS < 3;
+    constexpr bool TWO_SETS = PARTS == 1 && D <= 64 && GROUPS < 3;
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -91,18 +217,18 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         named_arrive(TURN_BARRIER, 256); /* the first turn is group 0's */
     ring<mem::Q_STAGES> q;
     ring<mem::STAGES> k, v;
-    ring<2> turn;
+    ring<2> jobs;
     auto next_job = [&] {
-        mbarrier_wait(bar.job_full(turn.slot), turn.parity);
-        const volatile forward_job &slot = job_slots[turn.slot];
+        mbarrier_wait(bar.job_full(jobs.slot), jobs.parity);
+        const volatile forward_job &slot = job_slots[jobs.slot];
         forward_job job = {};
         job.bh = read_uniform(slot.bh), job.b = read_uniform(slot.b), job.h = read_uniform(slot.h);
         job.row_first = read_uniform(slot.row_first);
         job.block_begin = read_uniform(slot.block_begin), job.block_end = read_uniform(slot.block_end);
         __syncwarp();
         if (leader)
-            mbarrier_arrive(bar.job_empty(turn.slot));
-        turn.next();
+            mbarrier_arrive(bar.job_empty(jobs.slot));
+        jobs.next();
         return job;
     };
     auto take_turn = [&] {
@@ -130,10 +256,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         q.next();
     };
 
-    using out = typename memory_type<T, PLANES>::type;
+    using out = typename memory_type<T, PARTS>::type;
     float s[BN / 2], o[D / 2], factor[2], inverse[2];
-    float part[PLANES == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
-    using operands = uint32_t[PLANES][BN / 4];
+    float fresh[PARTS == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
+    using operands = uint32_t[PARTS][BN / 4];
     operands prob, next_prob; /* next_prob: if TWO_SETS */
     uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
     row_state rows;
@@ -175,7 +301,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     };
     auto pin_operands = [&](operands &x) {
 #pragma unroll
-        for (int i = 0; i < PLANES; i++)
+        for (int i = 0; i < PARTS; i++)
             pin(x[i]);
     };
     auto scores_to_probabilities = [&](const forward_job &job, int j) {
@@ -188,7 +314,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
             mask_block<BN>(s, limit);
         }
-        return softmax_block<PLANES == 1, BN>(s, rows, factor, c);
+        return softmax_block<PARTS == 1, BN>(s, rows, factor, c);
     };
     auto start_rows = [&] {
 #pragma unroll
@@ -237,7 +363,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 pin(s);
                 release_k();
                 scores_to_probabilities(job, last - 1);
-                to_operand<T, PLANES, BN / 4>(prob, s);
+                to_operand<T, PARTS, BN / 4>(prob, s);
             }
             /* Scores of block j under P V of block j + 1, whose P is in `from`; leaves P of block j in `to`. */
             auto step = [&](int j, operands &from, operands &to) {
@@ -246,10 +372,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 pin_operands(from);
                 pin(o);
                 issue_scores();
-                if constexpr (PLANES == 1)
+                if constexpr (PARTS == 1)
                     issue_values(o, from, 1);
                 else
-                    issue_values(part, from, 0);
+                    issue_values(fresh, from, 0);
                 pass_turn();
                 wgmma_wait<1>();
                 pin(s);
@@ -257,27 +383,27 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 const bool moved = scores_to_probabilities(job, j);
                 auto values_are_there = [&] {
                     wgmma_wait<0>();
-                    if constexpr (PLANES == 1)
+                    if constexpr (PARTS == 1)
                         pin(o);
                     else
-                        pin(part);
+                        pin(fresh);
                     pin_operands(from);
                 };
                 if constexpr (TWO_SETS)
-                    to_operand<T, PLANES, BN / 4>(to, s);
+                    to_operand<T, PARTS, BN / 4>(to, s);
                 /* A wait on each side of a branch: one behind the softmax ptxas moves in front of it. (fp32 has no
                  * registers for more than one way to O.) */
                 if (moved) {
                     values_are_there();
 #pragma unroll
                     for (int i = 0; i < D / 2; i++)
-                        o[i] = (PLANES == 1 ? o[i] : o[i] + part[i]) * factor[i >> 1 & 1];
+                        o[i] = (PARTS == 1 ? o[i] : o[i] + fresh[i]) * factor[i >> 1 & 1];
                 } else {
                     values_are_there();
                 }
                 release_v();
                 if constexpr (!TWO_SETS)
-                    to_operand<T, PLANES, BN / 4>(to, s);
+                    to_operand<T, PARTS, BN / 4>(to, s);
             };
             int j = last - 2;
             if constexpr (TWO_SETS) {
@@ -333,18 +459,18 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
 }
 
-template <class T, int PLANES, int D, int BN, int GROUPS, bool CLUSTERS>
+template <class T, int PARTS, int D, int BN, int GROUPS, bool CLUSTERS>
 forward_instance make_forward_instance()
 {
     return {D,
             GROUPS,
             BN,
-            forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>::PANEL,
-            forward_memory<PLANES, D, BN, GROUPS, CLUSTERS>::BYTES,
+            forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>::PANEL,
+            forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>::BYTES,
             CLUSTERS,
-            flash_forward<T, PLANES, D, BN, GROUPS, false, CLUSTERS>,
-            flash_forward<T, PLANES, D, BN, GROUPS, true, CLUSTERS>};
+            flash_forward<T, PARTS, D, BN, GROUPS, false, CLUSTERS>,
+            flash_forward<T, PARTS, D, BN, GROUPS, true, CLUSTERS>};
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

@@ -6,8 +6,10 @@
 
 #include "kernels/cuda/hopper/tile.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
+
+using namespace hopper;
 
 struct forward_params {
     CUtensorMap q_map, k_map, v_map;
@@ -29,14 +31,14 @@ struct forward_job {
 
 /* D: columns that are computed; a tile keeps whole panels. GROUPS: consumer warpgroups, each 64 query rows of the
  * block. */
-template <int PLANES, int D, int BN, int GROUPS, bool CLUSTERS>
+template <int PARTS, int D, int BN, int GROUPS, bool CLUSTERS>
 struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
     /* three groups at D 80 and 96: panels of 32 columns leave room for a third stage */
     static constexpr int PANEL = GROUPS == 3 && D > 64 ? 32 : 64;
     static constexpr int STAGES = GROUPS == 1 || PANEL == 32 ? 3 : 2; /* of K and V; one group hides less of a load */
-    using tile_q = tile<PLANES, ROWS, (D + 63) / 64 * 64>;
-    using tile_kv = tile<PLANES, BN, (D + PANEL - 1) / PANEL * PANEL, PANEL>;
+    using tile_q = tile<PARTS, ROWS, (D + 63) / 64 * 64>;
+    using tile_kv = tile<PARTS, BN, (D + PANEL - 1) / PANEL * PANEL, PANEL>;
     /* two query tiles where they fit, so that the next tile's is there when this one's ends */
     static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * STAGES * tile_kv::BYTES <= 204 << 10 ? 2 : 1;
     static constexpr int Q = 0;
@@ -102,12 +104,12 @@ struct forward_instance {
     void (*full)(forward_params), (*causal)(forward_params);
 };
 
-/* The instances of a dtype: flash_forward_<dtype>_sm90.cu. */
+/* The instances of a dtype: forward/<dtype>.cu. */
 struct forward_list {
     const forward_instance *items;
     int n;
 };
 extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32;
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

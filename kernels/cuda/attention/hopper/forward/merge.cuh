@@ -6,14 +6,18 @@
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_MERGE_CUH
 
 #include "kernels/cuda/attention/hopper/forward/layout.cuh"
-#include "kernels/cuda/attention/hopper/forward/softmax.cuh"
-#include "kernels/cuda/attention/hopper/rows.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
 /* Named barriers. A turn is 256 threads: the waiting group's and the arriving group's; group g waits on TURN + g. */
 enum { CONSUMER_BARRIER = 1, TURN_BARRIER = 2 };
+
+/* Running max (unscaled) and sum of the two rows a thread holds. */
+struct row_state {
+    float max[2], sum[2];
+};
 
 /* Where the rows of a tile go. */
 struct merge_target {
@@ -150,5 +154,5 @@ __device__ __forceinline__ void merge_cluster(unsigned char *smem, int split, in
     cluster_leave(base + MEM::Q + threadIdx.x * 4, read); /* no one needs Q any more */
 }
 
-} // namespace flash_sm90
+} // namespace flash_hopper
 #endif

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The wide backward's parameters, shared memory, barriers and steps; see wide.cuh. */
-#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LAYOUT_CUH
-#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_LAYOUT_CUH
+/* What the wide backward and the pair backward share: parameters, shared memory, barriers, which steps a block takes, and the
+ * first warpgroup, which loads them and keeps the order of additions to dQ. See wide.cuh. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_STEPS_CUH
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_STEPS_CUH
 
-#include "kernels/cuda/hopper/warp.cuh"
+#include "kernels/cuda/hopper/store.cuh"
 #include "kernels/cuda/hopper/tile.cuh"
+#include "kernels/kernels.h"
 
-namespace flash_sm90
+namespace flash_hopper
 {
 
+using namespace hopper;
+
 constexpr int BACKWARD_KEYS = 128, BACKWARD_THREADS = 384;
-constexpr int BACKWARD_STAGES = 2, BACKWARD_TURNS = 4; /* of Q, dO and dS; of turns asked for */
+constexpr int BACKWARD_STAGES = 2, BACKWARD_ADDS = 4; /* of Q, dO and dS; of additions waited for ahead */
 
 struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
     void *dk, *dv; /* (B, Hkv, Sk, D) */
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
-    float *dq_sum;  /* (sums, B, H, query blocks, 2 groups or blocks of a pair, fragment order) */
-    uint32_t *turn; /* (2 for pairs, one a block; sums, B, H, query blocks) how many have added; NULL: any order */
+    float *dq_sum;   /* (sums, B, H, query blocks, 2 groups or blocks of a pair, fragment order) */
+    uint32_t *order; /* (2 for pairs, one a block; sums, B, H, query blocks) how many have added; NULL: any order */
     int sums; /* of dQ, to which the first adder of a query block stores; 0: all add to one that starts as zeros */
     /* An adder is a key tile, or a pair of them. Adder t of a head adds to sum t % early_sums if it is one of the first
      * `early`, else to sum (t - early) % (sums - early_sums) of the rest. */
@@ -28,12 +32,12 @@ struct backward_params {
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
- * after the other. A cluster shares these steps: each block has a range of them, or in turns every split-th of a head.
+ * after the other. A cluster shares these steps: each block has a range of them, or in order every split-th of a head.
  * `sum_begin` is the number of query blocks in the sums before its own. `adder`: the tile or pair that it is of its head. It
- * stores its dQ of query blocks before `stores_before`, and adds it to those from there on. `turn`: of a late adder, how many
+ * stores its dQ of query blocks before `stores_before`, and adds it to those from there on. `position`: of a late adder, how many
  * others add to its sum before it. */
 struct backward_job {
-    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, adder, stores_before, turn;
+    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, adder, stores_before, position;
 };
 
 /* One of its steps: the first query, and which query block among those of all sums, or ~ that if the step's dQ is stored
@@ -43,19 +47,19 @@ struct alignas(8) backward_step {
 };
 
 /* D: columns that products have; tiles in shared memory are padded to DP. */
-template <int PLANES, int D, int BM>
+template <int PARTS, int D, int BM>
 struct backward_memory {
     static constexpr int COLUMNS = D, DP = D <= 64 ? 64 : 128;
-    using tile_kv = tile<PLANES, BACKWARD_KEYS, DP>;
-    using tile_q = tile<PLANES, BM, DP>;
-    using tile_ds = tile<PLANES, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
+    using tile_kv = tile<PARTS, BACKWARD_KEYS, DP>;
+    using tile_q = tile<PARTS, BM, DP>;
+    using tile_ds = tile<PARTS, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
     static constexpr int K = 0;
     static constexpr int V = K + tile_kv::BYTES;
     static constexpr int Q = V + tile_kv::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int DS = DO + BACKWARD_STAGES * tile_q::BYTES;
     /* dQ of a group: all queries of a step, and half of d, if both fit; else dQ^T, 64 rows of d, or half of the queries */
-    static constexpr bool DQ_BY_D = DP == 128, DQ_ROWS = PLANES == 1 && DQ_BY_D;
+    static constexpr bool DQ_BY_D = DP == 128, DQ_ROWS = PARTS == 1 && DQ_BY_D;
     static constexpr int DQ = (DQ_ROWS ? D / 2 : DQ_BY_D ? BM : BM / 2) / 2; /* accumulators of a thread */
     /* K as the second group's dQ needs it: from half of d on, which is a panel of K or a tile of its own */
     static constexpr bool HAS_K2 = DQ_ROWS && D < 128;
@@ -66,7 +70,7 @@ struct backward_memory {
     static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_TURNS) * 8;
+    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
     static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
@@ -101,15 +105,15 @@ struct backward_block {
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
     __device__ static int lse(unsigned step) { return MEM::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
     __device__ static int delta(unsigned step) { return MEM::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
-    /* of turns */
-    __device__ static uint32_t turn_parity(unsigned step) { return step / BACKWARD_TURNS % 2; }
-    __device__ uint32_t turn_barrier(unsigned step, int kind) const
+    /* of the order of additions */
+    __device__ static uint32_t order_parity(unsigned step) { return step / BACKWARD_ADDS % 2; }
+    __device__ uint32_t order_barrier(unsigned step, int kind) const
     {
-        return barrier(3 * BACKWARD_STAGES + kind * BACKWARD_TURNS + step % BACKWARD_TURNS);
+        return barrier(3 * BACKWARD_STAGES + kind * BACKWARD_ADDS + step % BACKWARD_ADDS);
     }
-    __device__ uint32_t turn_here(unsigned step) const { return turn_barrier(step, 0); }
-    __device__ uint32_t added(unsigned step) const { return turn_barrier(step, 1); }
-    __device__ uint32_t reported(unsigned step) const { return turn_barrier(step, 2); }
+    __device__ uint32_t may_add(unsigned step) const { return order_barrier(step, 0); }
+    __device__ uint32_t added(unsigned step) const { return order_barrier(step, 1); }
+    __device__ uint32_t reported(unsigned step) const { return order_barrier(step, 2); }
 
     /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. `adders`:
      * warps that add a step's dQ. */
@@ -120,8 +124,8 @@ struct backward_block {
             mbarrier_init(do_full(step), 1);
             mbarrier_init(empty(step), 8);
         }
-        for (int step = 0; step < BACKWARD_TURNS; step++) {
-            mbarrier_init(turn_here(step), 1);
+        for (int step = 0; step < BACKWARD_ADDS; step++) {
+            mbarrier_init(may_add(step), 1);
             mbarrier_init(added(step), adders);
             mbarrier_init(reported(step), 1);
         }
@@ -153,27 +157,28 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int query_begin = begin_of(adder), blocks = p.query_blocks - query_begin, all = blocks * p.group;
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.query_begin = query_begin;
     job.adder = adder, job.key_tile = adder * TILES + (TILES == 1 ? 0 : rank);
-    int sum = 0, turn = 0, stores_before = 0;
+    int sum = 0, position = 0, stores_before = 0;
     if (p.sums && adder < p.early) { /* the last of a sum that sees a block is its first adder */
         const int behind = adder + p.early_sums;
         sum = adder % p.early_sums;
         stores_before = behind < p.early ? begin_of(behind) : p.query_blocks;
     } else if (p.sums) {
-        turn = (adder - p.early) / (p.sums - p.early_sums);
-        sum = adder - p.early - turn * (p.sums - p.early_sums) + p.early_sums;
-        stores_before = turn == 0 ? p.query_blocks : 0;
+        position = (adder - p.early) / (p.sums - p.early_sums);
+        sum = adder - p.early - position * (p.sums - p.early_sums) + p.early_sums;
+        stores_before = position == 0 ? p.query_blocks : 0;
     }
-    job.sum_begin = sum * p.batch * p.heads * p.query_blocks, job.turn = turn, job.stores_before = stores_before;
+    job.sum_begin = sum * p.batch * p.heads * p.query_blocks, job.position = position,
+    job.stores_before = stores_before;
     if (TILES > 1)
         job.first = 0, job.stride = 1, job.steps = all;
-    else if (p.turn)
+    else if (p.order)
         job.first = rank, job.stride = split, job.steps = (blocks - rank + split - 1) / split * p.group;
     else
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
 /* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on, but
- * late adders in turns from the last query back. TILES: see find_job. */
+ * late adders in order from the last query back. TILES: see find_job. */
 template <int TILES, int BM>
 struct backward_walk {
     int head, u;
@@ -186,25 +191,139 @@ struct backward_walk {
     {
         u += job.stride;
         if (u >= p.query_blocks)
-            u = job.query_begin + (p.turn ? job.first : 0), head++;
+            u = job.query_begin + (p.order ? job.first : 0), head++;
     }
     __device__ __forceinline__ int block(const backward_params &p, const volatile backward_job &job) const
     {
-        return p.turn && job.adder >= p.early ? job.query_begin + p.query_blocks - 1 - u : u;
+        return p.order && job.adder >= p.early ? job.query_begin + p.query_blocks - 1 - u : u;
     }
     __device__ __forceinline__ int place(const backward_params &p, const volatile backward_job &job) const
     {
         return job.sum_begin + head * p.query_blocks + block(p, job);
     }
-    /* How many have added to the sum there when its turn comes: of early adders those behind it that see the block. */
-    __device__ __forceinline__ int turn(const backward_params &p, const volatile backward_job &job) const
+    /* How many have added to the sum there before it may add: of early adders those behind it that see the block. */
+    __device__ __forceinline__ int position(const backward_params &p, const volatile backward_job &job) const
     {
         if (job.adder >= p.early)
-            return job.turn;
+            return job.position;
         const int seen = (tiles_seen<BM>(u, p.seq_k - p.seq_q, p.key_tiles) + TILES - 1) / TILES;
         return (min(seen, p.early) - 1 - job.adder) / p.early_sums;
     }
 };
 
-} // namespace flash_sm90
+/* ---- the first warpgroup: loads, and the order of additions ---- */
+
+/* One thread, first of all: barriers, and what the block does. TILES: see find_job; of pairs one group alone adds a step. */
+template <int TILES, class MEM, bool CAUSAL>
+__device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block)
+{
+    tma_prefetch(&p.k_map);
+    tma_prefetch(&p.q_map);
+    tma_prefetch(&p.v_map);
+    tma_prefetch(&p.do_map);
+    block.init_barriers(TILES == 1 ? 8 : 4);
+    mbarrier_init_fence();
+    find_job<TILES, MEM::tile_q::ROWS, CAUSAL>(p, block.job());
+}
+
+/* What else the first step needs: K from half of d on, for the second group's dQ. */
+template <class MEM>
+struct backward_second_k {
+    static constexpr int BYTES = MEM::HAS_K2 ? MEM::tile_k2::BYTES : 0;
+    __device__ __forceinline__ void operator()(const backward_params &p, backward_block<MEM> block, uint32_t bar) const
+    {
+        const volatile backward_job &job = block.job();
+        if (MEM::HAS_K2)
+            tma_load_4d(block.base + MEM::K2, &p.k_map, bar, MEM::COLUMNS / 2, job.key_tile * BACKWARD_KEYS, job.h_kv,
+                        job.b);
+    }
+};
+
+/* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q, V and what `more` loads with the first dO. Q, K, V
+ * and dO are older than the kernel ahead, which waited for them before this one could start. */
+template <int TILES, class MEM, class MORE>
+__device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more)
+{
+    using tile_kv = typename MEM::tile_kv;
+    using tile_q = typename MEM::tile_q;
+    constexpr int BM = tile_q::ROWS, BYTES = tile_q::BYTES + BM * 4;
+    const volatile backward_job &job = block.job();
+    const int steps = job.steps;
+    backward_walk<TILES, BM> walk;
+    walk.begin(p, job);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        const int at = walk.block(p, job), row = at * BM, h = walk.head - job.b * p.heads, place = walk.place(p, job);
+        mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
+        if (TILES == 1) /* pairs count for themselves */
+            block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
+        mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
+        if (step == 0)
+            load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
+                               job.b, p.batch);
+        load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
+        wait_for_previous_kernel(); /* lse2, delta */
+        tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
+        mbarrier_expect(block.do_full(step), BYTES + (step == 0 ? tile_kv::BYTES + MORE::BYTES : 0));
+        if (step == 0)
+            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
+                               job.b, p.batch);
+        load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), row, h, job.b, p.batch);
+        tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), row, walk.head);
+        if (step == 0)
+            more(p, block, block.do_full(0));
+        walk.next(p, job);
+    }
+}
+
+/* ---- the order of additions: waiting and passing on take as long as a step, so each has a thread of its own. `order`: of the
+ * first query block of the first sum ---- */
+
+/* Tells the key groups when each of their steps may add, at most BACKWARD_ADDS steps ahead of what has been passed on. */
+template <int TILES, class MEM>
+__device__ __forceinline__ void backward_await(const backward_params &p, backward_block<MEM> block,
+                                               const uint32_t *order)
+{
+    const volatile backward_job &job = block.job();
+    const int steps = job.steps;
+    backward_walk<TILES, MEM::tile_q::ROWS> walk;
+    walk.begin(p, job);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        const uint32_t *const now = order + walk.place(p, job), mine = walk.position(p, job);
+        mbarrier_wait(block.reported(step), block.order_parity(step) ^ 1);
+        while (load_acquire(now) != mine)
+            __nanosleep(20);
+        mbarrier_arrive(block.may_add(step));
+        walk.next(p, job);
+    }
+}
+
+/* Passes on that a step has added, once that is visible to the next adder: one of REPORTERS threads, of every
+ * REPORTERS-th step from `first` on. */
+template <int TILES, int REPORTERS, class MEM>
+__device__ __forceinline__ void backward_pass_on(const backward_params &p, backward_block<MEM> block, uint32_t *order,
+                                                 int first)
+{
+    const volatile backward_job &job = block.job();
+    const int steps = job.steps;
+    backward_walk<TILES, MEM::tile_q::ROWS> walk;
+    walk.begin(p, job);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        if (step % REPORTERS == first) {
+            mbarrier_wait(block.added(step), block.order_parity(step));
+            store_release(order + walk.place(p, job), walk.position(p, job) + 1);
+            mbarrier_arrive(block.reported(step));
+        }
+        walk.next(p, job);
+    }
+}
+
+} // namespace flash_hopper
+
+/* The main kernel of pair.cuh, with the wide kernel's parameters. */
+sb_status flash_backward_pair_launch(const flash_hopper::backward_params &p, const sb_attention *a,
+                                     cudaStream_t stream);
+
 #endif

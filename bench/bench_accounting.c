@@ -216,17 +216,15 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_accounting",
     .summary = "What do memory and communication of parallel training come to on paper, step by step?",
-    .notes = "A row is a calculation, and `answer` is its result in words. --help says for each option which variants "
-             "use it.\n"
-             "memory, fsdp, compute_bound and batch follow the book \"How to Scale Your Model\": B is the whole batch, "
-             "W a mesh\n"
-             "axis in both directions, M_X and M_Y the axes of FSDP and of tensor parallelism; only the forward is "
-             "counted. For\n"
-             "GPUs behind one switch use --mesh-x 1 --mesh-y 1. In closed_forms a block has SwiGLU's three matrices, "
-             "and W is what\n"
-             "a device can send; in data_parallel, buckets and zero, W is the bus bandwidth of collectives. 1 GB is "
-             "1e9 bytes and\n"
-             "1 GiB 2^30 bytes everywhere. docs/formulas.md has the formulas.",
+    .notes =
+        "A row is a calculation, and `answer` is its result in words. --help says for each option which variants\n"
+        "use it.\n"
+        "memory, fsdp, compute_bound and batch follow the book \"How to Scale Your Model\": B is the whole batch, W\n"
+        "a mesh axis in both directions, M_X and M_Y the axes of FSDP and of tensor parallelism; only the forward\n"
+        "is counted. For GPUs behind one switch use --mesh-x 1 --mesh-y 1. In closed_forms a block has SwiGLU's\n"
+        "three matrices, and W is what a device can send; in data_parallel, buckets and zero, W is the bus\n"
+        "bandwidth of collectives. 1 GB is 1e9 bytes and 1 GiB 2^30 bytes everywhere. docs/formulas.md has the\n"
+        "formulas.",
     .examples = "./bench_accounting\n"
                 "./bench_accounting --variant memory --device-memory 80GB --tokens 0\n"
                 "./bench_accounting --variant compute_bound --batch 0 --x 8 --y 8\n"

@@ -83,15 +83,13 @@ static const bench_info info = {
     .name = "bench_allreduce",
     .summary = "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
     .notes =
-        "One row is one op (the variant), number of ranks, size, dtype and mode. The largest --ranks are started; a "
-        "case\n"
-        "with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. In mode graph, "
-        "an\n"
-        "unmeasured replay follows the barrier, during which the host launches the measured one.\n"
-        "one-shot and two-shot are for GPUs of one host with NVLink and for small sizes; above 8 MiB they are "
+        "One row is one op (the variant), number of ranks, size, dtype and mode. The largest --ranks are started;\n"
+        "a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. In\n"
+        "mode graph, an unmeasured replay follows the barrier, during which the host launches the measured one.\n"
+        "one-shot and two-shot are for GPUs of one host with NVLink and for small sizes; above 8 MiB they are\n"
         "skipped.\n"
-        "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs have a\n"
-        "communicator of their own.\n"
+        "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
+        "have a communicator of their own.\n"
         "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
         "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"

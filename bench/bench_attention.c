@@ -49,15 +49,12 @@ static const column_spec column_table[] = {
 static const bench_info info = {
     .name = "bench_attention",
     .summary = "What does attention cost in time and memory: unfused, with a fused softmax, and as FlashAttention?",
-    .notes = "One row is one (batch, causal, dtype, head_dim, seq, variant). Inputs are N(0,1) from --seed; outputs "
-             "are compared\n"
-             "with an fp64 oracle before anything is timed. The grid is the pytorch_attention problem of CS336 "
-             "assignment 2:\n"
-             "batch 8, one head, 100 forward and 100 backward passes. mem_over_s2 says what is kept per score: 4 is "
-             "one fp32\n"
-             "matrix, 2 one bf16 matrix, 0 none. A row without a backward (flash on CUDA, head_dim above 128) has "
-             "status ok, a\n"
-             "reason that says 'forward only', and nan for what belongs to the backward.",
+    .notes = "One row is one (batch, causal, dtype, head_dim, seq, variant). Inputs are N(0,1) from --seed; outputs\n"
+             "are compared with an fp64 oracle before anything is timed. The grid is the pytorch_attention problem of\n"
+             "CS336 assignment 2: batch 8, one head, 100 forward and 100 backward passes. mem_over_s2 says what is\n"
+             "kept per score: 4 is one fp32 matrix, 2 one bf16 matrix, 0 none. A row without a backward (flash on\n"
+             "CUDA, head_dim above 128) has status ok, a reason that says 'forward only', and nan for what belongs to\n"
+             "the backward.",
     .examples = "./bench_attention\n"
                 "./bench_attention --dtype bf16,fp32 --seq 1024:16384:*2 --head-dim 64,128\n"
                 "./bench_attention --variant flash --seq 65536 --batch 1 --iters 10",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_ddp_bucketed: which size of buckets hides communication best, and does a model of buckets predict it?
+/* bench_ddp_bucketed: which bucket size hides communication best, and does a model of buckets predict it?
  *
- * The `ddp_bucketed_benchmarking` problem of Stanford's CS336, assignment 2: gradients travel in buckets of 1, 10,
- * 100 and 1000 MB (of 2^20 bytes) beside backward; (b) the overhead as a formula of bucket size, and the best size.
- * All-reduces of this very run give its o and w.
+ * The `ddp_bucketed_benchmarking` problem of Stanford's CS336, assignment 2: gradients are sent in buckets of 1, 10,
+ * 100 and 1000 MB (of 2^20 bytes) beside the backward; (b) the overhead as a formula of bucket size, and the best size.
+ * All-reduces measured in the same run give its o and w.
  *
  * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/ddp.h says what is measured, against
  * what.
@@ -11,25 +11,25 @@
  *      ./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40
  *      ./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1   a slow link: a curve with a clear minimum
  *      ./bench_ddp_bucketed --device cpu --ranks 2,4
- * Expect: a flat curve from 1 to 100 MB on NVLink, where o is some 20 us; the last bucket is what 1000 MB cannot
- * hide.
- * Limits: two sizes differ only where their intervals (exposed_lo_ms, exposed_hi_ms) do not meet. */
+ * Expect: a flat curve from 1 to 100 MB on NVLink, where o is some 20 us; with 1000 MB the last bucket is not
+ * hidden.
+ * Limits: two sizes differ only if their intervals (exposed_lo_ms, exposed_hi_ms) do not overlap. */
 #include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), DDP_BUCKET_MB("1,10,100,1000", "0.01,0.1,1"), {0}};
 
-static const variant_spec variant_table[] = {{"bucketed", "an all-reduce for each bucket of tensors, when it is ready"},
-                                             {0}};
+static const variant_spec variant_table[] = {
+    {"bucketed", "an all-reduce per bucket of tensors, as soon as it is ready"}, {0}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, DDP_MODEL_COLUMNS, {0}};
 
 static const bench_info info = {
     .name = "bench_ddp_bucketed",
-    .summary = "Which size of buckets hides communication best, and does a model of buckets predict it?",
+    .summary = "Which bucket size hides communication best, and does a model of buckets predict it?",
     .notes = DDP_NOTES
-    "Gradients travel in buckets while backward goes on. predicted_ms is the overhead n o + s / (n w) of n buckets "
-    "and\n"
-    "s bytes of gradients, with o and w fitted to all-reduces of 0.25 MB to 1 GB that this run measures first.",
+    "Gradients are sent in buckets beside the backward. predicted_ms is the overhead n o + s / (n w) of n\n"
+    "buckets and s bytes of gradients; o and w are fitted to all-reduces of 0.25 MB to 1 GB that this run\n"
+    "measures first.",
     .examples = "./bench_ddp_bucketed --size xl --seq 512\n"
                 "./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40\n"
                 "./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1 --seq 128\n"

@@ -2,22 +2,22 @@
 /* bench_ddp_flat: what does it save to sum all gradients in one call?
  *
  * The `minimal_ddp_flat_benchmarking` problem of Stanford's CS336, assignment 2: one all-reduce over all gradients
- * after backward. Here gradients lie side by side in memory, so flat copies nothing; flat-copy is the handout's,
- * which concatenates them into a second buffer and splits that again.
+ * after the backward. Here gradients lie side by side in memory, so flat copies nothing; flat-copy is the handout's
+ * way, which concatenates them into a second buffer and splits that again.
  *
  * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
  * Run: ./bench_ddp_flat                                     xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_flat --device cpu --ranks 2,4
- * Expect: flat saves the launches of bench_ddp_naive; flat-copy costs four passes over the gradients more than flat.
+ * Expect: flat saves the launches of bench_ddp_naive; flat-copy takes four more passes over the gradients than flat.
  * Limits: flat-copy holds the gradients twice; peak_bytes does not count the copy, device_used_bytes does. */
 #include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
 
 static const variant_spec variant_table[] = {
-    {"flat", "one all-reduce for all gradients, after backward, where they lie"},
-    {"flat-copy", "the same on a second buffer, into which every tensor is copied, and back"},
+    {"flat", "one all-reduce of all gradients, after the backward, in place"},
+    {"flat-copy", "the same through a second buffer, to which every tensor is copied, and from it back"},
     {0}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
@@ -26,7 +26,7 @@ static const bench_info info = {
     .name = "bench_ddp_flat",
     .summary = "What does it save to sum all gradients in one call?",
     .notes = DDP_NOTES
-    "Gradients travel when backward is over, in one call: nothing of it is hidden. flat works where they lie.",
+    "Gradients are sent after the backward, in one call: no communication is hidden. flat sums them in place.",
     .examples = "./bench_ddp_flat --size xl --seq 512\n"
                 "./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16\n"
                 "./bench_ddp_flat --device cpu --ranks 2,4",

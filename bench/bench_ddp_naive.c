@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_ddp_naive: what does data parallelism cost that sums each gradient after backward?
+/* bench_ddp_naive: what does data parallelism cost if each gradient is summed after the backward?
  *
  * The `naive_ddp_benchmarking` problem of Stanford's CS336, assignment 2: xl on one node with two GPUs, an
- * all-reduce for every parameter tensor once backward is over; forward, backward, communication and optimizer apart.
- * naive-grouped makes one launch of the 435 calls.
+ * all-reduce for every parameter tensor after the backward; forward, backward, communication and optimizer separately.
+ * naive-grouped makes the 435 calls in one launch.
  *
  * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
  * Run: ./bench_ddp_naive                                    xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_naive --device cpu --ranks 2,4
- * Expect: nothing is hidden: tail_ms is near comm_alone_ms, contention_ms near 0; naive-grouped saves a few us a
+ * Expect: nothing is hidden: tail_ms is near comm_alone_ms, contention_ms near 0; naive-grouped saves a few us per
  * tensor.
  * Limits: one communicator, ring or whatever NCCL chooses; see bench_allreduce for the collectives themselves. */
 #include "bench/ddp/ddp.h"
@@ -17,14 +17,14 @@
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
 
 static const variant_spec variant_table[] = {
-    {"naive", "an all-reduce for each tensor, after backward"}, {"naive-grouped", "the same as one launch"}, {0}};
+    {"naive", "an all-reduce per tensor, after the backward"}, {"naive-grouped", "the same in one launch"}, {0}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
 static const bench_info info = {
     .name = "bench_ddp_naive",
-    .summary = "What does data parallelism cost that sums each gradient after backward?",
-    .notes = DDP_NOTES "Gradients travel when backward is over, tensor by tensor: nothing of it is hidden.",
+    .summary = "What does data parallelism cost if each gradient is summed after the backward?",
+    .notes = DDP_NOTES "Gradients are sent after the backward, tensor by tensor: no communication is hidden.",
     .examples = "./bench_ddp_naive --size xl --seq 512\n"
                 "./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16\n"
                 "./bench_ddp_naive --device cpu --ranks 2,4",

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_ddp_overlap: how much of communication hides when each gradient is sent as soon as it is ready?
+/* bench_ddp_overlap: how much communication is hidden if each gradient is sent as soon as it is ready?
  *
  * The `ddp_overlap_individual_parameters_benchmarking` problem of Stanford's CS336, assignment 2: an all-reduce for
- * each parameter tensor, beside the rest of backward.
+ * each parameter tensor, beside the rest of the backward.
  *
  * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
  * Run: ./bench_ddp_overlap                                  xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_overlap --update after,buckets,backward  what earlier updates add
- *      ./bench_ddp_overlap --max-ctas 0,4,8,16              collectives that leave more of the GPU to backward
+ *      ./bench_ddp_overlap --max-ctas 0,4,8,16              collectives that leave more of the GPU to the backward
  *      ./bench_ddp_overlap --device cpu --ranks 2,4
- * Expect: all but the tail hides where backward lasts longer than communication; with few tokens and fp32 sums it
- * does not. What remains is then contention: collectives and backward share the GPU.
- * Limits: on the CPU communication has no processor of its own, unless there are more of those than ranks. */
+ * Expect: all but the tail is hidden if the backward takes longer than communication; with few tokens and fp32 sums
+ * it does not. The rest is contention: collectives and the backward share the GPU.
+ * Limits: on the CPU, communication has no processor of its own unless there are more cores than ranks. */
 #include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), {0}};
 
-static const variant_spec variant_table[] = {{"overlap", "an all-reduce for each tensor, when its gradient is ready"},
+static const variant_spec variant_table[] = {{"overlap", "an all-reduce per tensor, as soon as its gradient is ready"},
                                              {0}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
 static const bench_info info = {
     .name = "bench_ddp_overlap",
-    .summary = "How much of communication hides when each gradient is sent as soon as it is ready?",
-    .notes = DDP_NOTES "Gradients travel tensor by tensor while backward goes on. AdamW follows the sums (--update).",
+    .summary = "How much communication is hidden if each gradient is sent as soon as it is ready?",
+    .notes = DDP_NOTES "Gradients are sent tensor by tensor beside the backward. AdamW follows the sums (--update).",
     .examples = "./bench_ddp_overlap --size xl --seq 512\n"
                 "./bench_ddp_overlap --size xl --seq 512 --update after,buckets,backward\n"
                 "./bench_ddp_overlap --size xl --max-ctas 0,4,8,16 --precision bf16\n"

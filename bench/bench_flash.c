@@ -84,14 +84,11 @@ static const bench_info info = {
     .name = "bench_flash",
     .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
     .notes =
-        "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an fp64 "
-        "oracle\n"
-        "before anything is timed. speedup_* are relative to the unfused row of the same case, from this run or else "
-        "the\n"
-        "newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is a multiple of 8 from 16 to "
-        "256.\n"
-        "Where flash has no backward (above 128), the row is of the forward only: its status is ok, its reason says\n"
-        "'forward only', and what belongs to the backward is nan.",
+        "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
+        "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case, from\n"
+        "this run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is\n"
+        "a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the forward only:\n"
+        "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",

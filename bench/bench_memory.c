@@ -107,13 +107,11 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_memory",
     .summary = "Where does every byte of a forward and of a whole training step go?",
-    .notes = "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that "
-             "it runs by:\n"
-             "exact, tensor by tensor. Two steps run, and what they take and drop is compared with the plan. The "
-             "closed form\n"
-             "(formulas/memory.h) knows shapes, flags and the ops' workspaces; it does not see the plan. The memory of "
-             "the CUDA\n"
-             "context and of libraries is in no column, except for a part of it in driver_step_bytes.",
+    .notes = "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that\n"
+             "it runs by: exact, tensor by tensor. Two steps run, and what they take and drop is compared with the\n"
+             "plan. The closed form (formulas/memory.h) knows shapes, flags and the ops' workspaces; it does not see\n"
+             "the plan. The memory of the CUDA context and of libraries is in no column, except for a part of it in\n"
+             "driver_step_bytes.",
     .examples = "./bench_memory --size 2.7b --seq 512 --top 5\n"
                 "./bench_memory --size xl --seq 512 --recompute none,selective,attn,mlp,block --mode train-step\n"
                 "./bench_memory --size 2.7b --seq 128 --precision bf16 --mode train-step --snapshot step.pickle",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_roofline: what is the most this machine can do? The measured ceilings that other benches take their share of:
- * matrix products by dtype and size, copies inside memory and between GPUs, and what starting a kernel costs.
+/* bench_roofline: what is the most this machine can do? The measured ceilings of which other benches report
+ * their share: matrix products by dtype and size, copies inside memory and between GPUs, the cost of a launch.
  *
- * One row is one thing measured; only the parameters that mean something to its variant have a value. time_us is the
+ * One row is one thing measured; only the parameters that apply to its variant have a value. time_us is the
  * median of one product, copy or launch. tflops = 2 n^3 / time. gb_s of copy and copy_kernel counts bytes read plus
  * bytes written, of p2p the bytes that arrived, of p2p_both those of both directions.
  * Run: ./bench_roofline                                the whole machine
@@ -18,15 +18,15 @@
 
 enum { LAUNCHES = 100 }; /* empty kernels of one sample */
 
-static option_spec option_table[] = {{"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", "fp32", 0, -1,
-                                      "bf16|fp16|tf32|fp32", "", "precisions of gemm"},
-                                     {"size", OPTION_INT, OPTION_LIST, "1024,2048,4096,8192", "256,512,1024", 16, 65536,
-                                      NULL, "", "n of gemm's n x n matrices, a multiple of 16"},
-                                     {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", "64M,256M", 16, 1e12, NULL,
-                                      "bytes", "size of a copy, a multiple of 16"},
-                                     {"pair", OPTION_TEXT, OPTION_LIST, "0-1", NULL, 0, -1, NULL, "",
-                                      "GPUs of p2p as from-to; default: every pair there is"},
-                                     {0}};
+static option_spec option_table[] = {
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32", "",
+     "gemm: precisions"},
+    {"size", OPTION_INT, OPTION_LIST, "1024,2048,4096,8192", "256,512,1024", 16, 65536, NULL, "",
+     "n of gemm's n x n matrices, a multiple of 16"},
+    {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", "64M,256M", 16, 1e12, NULL, "bytes",
+     "size of a copy, a multiple of 16"},
+    {"pair", OPTION_TEXT, OPTION_LIST, "0-1", NULL, 0, -1, NULL, "", "p2p: GPUs as from-to; default: every pair"},
+    {0}};
 
 static const variant_spec variant_table[] = {
     {"gemm", "C = A B^T by the vendor's library"},
@@ -44,10 +44,11 @@ static const column_spec column_table[] = {
     {"time_p10_us", COLUMN_REAL, false, "10th percentile"},
     {"time_p90_us", COLUMN_REAL, false, "90th percentile"},
     {"tflops", COLUMN_REAL, true, "2 n^3 over the median time"},
-    {"gb_s", COLUMN_REAL, true, "copies: read + written; p2p: arrived, in both directions together for p2p_both"},
+    {"gb_s", COLUMN_REAL, true,
+     "copies: bytes read + written; p2p: bytes that arrived, in p2p_both in both directions together"},
     {"n_samples", COLUMN_INT, false, "samples"},
     {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
-    {"peer_access", COLUMN_INT, false, "p2p: 1 directly, 0 through the host's memory"},
+    {"peer_access", COLUMN_INT, false, "p2p: 1 directly, 0 through host memory"},
     {"err_rel", COLUMN_REAL, true, "gemm: relative L2 error of the checked elements against fp64"},
     {0}};
 
@@ -83,11 +84,10 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_roofline",
     .summary = "What is the most this machine can do: matrix products, copies, kernel launches, GPU to GPU?",
-    .notes =
-        "One row is one thing measured; an option that means nothing to a variant is empty in its rows.\n"
-        "--dtype and --size are gemm's, --bytes is of copy, copy_kernel and p2p, --pair of p2p. Products are compared\n"
-        "with fp64 on sampled rows and columns, copies byte by byte, before anything is timed.\n"
-        "Other benches read this file: their share of the ceiling is of the best gemm row of the dtype here.",
+    .notes = "One row is one thing measured; an option that does not apply to a variant is empty in its rows. --dtype\n"
+             "and --size are for gemm, --bytes for copy, copy_kernel and p2p, --pair for p2p. Products are compared\n"
+             "with fp64 on sampled rows and columns, and copies byte by byte, before anything is timed.\n"
+             "Other benches read this file: their share of the ceiling refers to the best gemm row of the dtype here.",
     .examples = "./bench_roofline\n"
                 "./bench_roofline --variant gemm --dtype bf16,fp16 --size 4096:16384:*2\n"
                 "./bench_roofline --variant p2p,p2p_both --bytes 1M:1G:*4 --pair 0-1,1-0",

@@ -2,7 +2,7 @@
 /* bench_transformer: how long does a training step of a whole transformer take, and what share of the GPU does it use?
  *
  * The `benchmarking_script` problem of Stanford's CS336, assignment 2: five sizes, contexts of 128 to 1024 tokens, batch
- * 4, forward, backward and AdamW apart, 5 warm-up steps and 10 measured ones; its warm-up study (--warmup 0,1,2,5); and
+ * 4, forward, backward and AdamW separately, 5 warm-up steps and 10 measured ones; its warm-up study (--warmup 0,1,2,5); and
  * what a compiler gives (--variant all: an eager framework's ops, fused kernels, the step as one CUDA graph).
  *
  * One row is one model, shape, policy, mode and fusion level. Steps are timed one by one, each waited for; tokens_per_s
@@ -10,7 +10,7 @@
  * Run: ./bench_transformer                                        the default grid
  *      ./bench_transformer --size xl --seq 512 --precision bf16   one model
  *      ./bench_transformer --size small --warmup 0,1,2,5          what warm-up does
- * Expect: launches bound small models that are not a graph; MFU grows with width and context. */
+ * Expect: small models are limited by launches unless they run as a graph; MFU grows with width and context. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,18 +25,18 @@
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),
     {"warmup", OPTION_INT, OPTION_LIST, "5", NULL, 0, 1000000, NULL, "steps",
-     "steps before those that are measured; 0: the very first is measured, too"},
+     "warm-up steps; 0: the very first step is measured, too"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "graph", "kernels", 0, -1, FUSION_CHOICES, "",
      "fusion level; --list says what each is"},
     {"iters", OPTION_INT, 0, "10", NULL, 1, 1000000, NULL, "steps", "measured steps"},
     {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",
-     "stop measuring early after this long, at least 3 steps; 0: never"},
+     "end early after this time, but not before 3 steps; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
-     "of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock"},
+     "timer of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock"},
     {"products", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
-     "print the matrix products of each case and the algorithms that were chosen for them"},
+     "print the matrix products of each case and the algorithm chosen for each"},
     {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",
-     "dense peak of the GPU at this precision, for MFU and HFU; 0: by data sheet where it is known"},
+     "dense peak of the GPU at this precision, for MFU and HFU; 0: from the data sheet, if known"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -54,26 +54,26 @@ static const variant_spec variant_table[] = {
 
 static const column_spec column_table[] = {
     PHASE_COLUMNS("fwd", "forward with the loss"),
-    PHASE_COLUMNS("bwd", "backward, with the part of AdamW that runs beside it"),
+    PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs beside it"),
     PHASE_COLUMNS("opt", "what remains of AdamW after backward"),
     PHASE_COLUMNS("step", "whole step on the device"),
     {"step_p10_ms", COLUMN_REAL, false, "whole step, 10th percentile"},
     {"step_p90_ms", COLUMN_REAL, false, "whole step, 90th percentile"},
     {"host_step_ms", COLUMN_REAL, false, "launch to completion by the host's clock, median"},
-    {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean: of few warm-up steps it shows their cost"},
+    {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean; after too few warm-up steps it shows what they cost"},
     {"host_step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},
     {"n_steps", COLUMN_INT, false, "measured steps"},
     {"first_step_ms", COLUMN_REAL, false, "the first step of this trainer, by the host's clock"},
     {"opt_alone_ms", COLUMN_REAL, false, "AdamW over all parameters with nothing beside it, median"},
-    {"opt_tb_s", COLUMN_REAL, false, "its necessary traffic / opt_alone_ms, in 10^12 bytes a second"},
+    {"opt_tb_s", COLUMN_REAL, false, "its necessary traffic / opt_alone_ms, in 10^12 bytes per second"},
     {"tokens_per_s", COLUMN_REAL, true, "batch seq / step_ms"},
     {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},
     {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},
-    {"hfu_pct", COLUMN_REAL, false, "the same as mfu_causal_pct with what backward computes again"},
+    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},
     {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured"},
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
-    {"overlap_used", COLUMN_TEXT, false, "what ran beside backward: of --overlap auto the fastest"},
+    {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},
     {"loss_last", COLUMN_REAL, false, "loss of the last measured step"},
@@ -97,14 +97,15 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_transformer",
     .summary = "How long does a training step of a transformer take, and what share of the GPU does it use?",
-    .notes = "One row is one model, shape, precision, mode and fusion level. Parameters and tokens are random, from\n"
-             "--seed. A slice of the model (at most two blocks, about 2048 tokens) is compared with plain fp32 before\n"
-             "anything is timed; products are tuned before the first step. opt_ms is what remains of AdamW after\n"
-             "backward: with --overlap all the rest runs beside it; auto measures which way is fastest.\n"
-             "MFU counts 6 N T + 6 L S d T operations a step (causal) or 12 L S d T (full), N without embedding and\n"
-             "norms; forward alone a third. It is nan for a GPU whose peak is not known: --peak-tflops says it.\n"
-             "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
-             "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).",
+    .notes =
+        "One row is one model, shape, precision, mode and fusion level. Parameters and tokens are random, from\n"
+        "--seed. A slice of the model (at most two blocks, about 2048 tokens) is compared with plain fp32 before\n"
+        "anything is timed; products are tuned before the first step. opt_ms is the part of AdamW that runs after\n"
+        "the backward; with --overlap all the rest runs beside it, and auto measures which is fastest.\n"
+        "MFU counts 6 N T + 6 L S d T operations per step (causal) or 12 L S d T (full), N without embedding and\n"
+        "norms; a forward alone a third. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
+        "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
+        "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
                 "./bench_transformer --size small,2.7b --seq 512 --variant all\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_zero1: what do memory and a step become when each rank holds a part of the optimizer's state?
+/* bench_zero1: what happens to memory and to the step if each rank holds a part of the optimizer's state?
  *
  * The `optimizer_state_sharding_accounting` problem of Stanford's CS336, assignment 2: (a) memory after
  * initialisation, before and after the optimizer's step, with and without sharding; (b) the time of a step; (c)
- * ZeRO-1's traffic. zero1-broadcast is the handout's: sums for everyone, whole tensors updated by their owner and
- * broadcast. zero1 is that of the paper (Rajbhandari et al., 2020): a reduce-scatter for each bucket and an
+ * ZeRO-1's traffic. zero1-broadcast is the handout's way: sums for everyone, whole tensors updated by their owner
+ * and broadcast. zero1 is the paper's (Rajbhandari et al., 2020): a reduce-scatter for each bucket and an
  * all-gather under the next forward. unsharded is bucketed data parallelism with all of AdamW on every rank.
  *
  * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/ddp.h says what is measured.
  * Run: ./bench_zero1                                        xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1
  *      ./bench_zero1 --device cpu --ranks 2,4
- * Expect: state_bytes divided by the ranks; zero1 at least as fast as unsharded, for AdamW is divided, too, and what
- * is gathered hides; zero1-broadcast slower, for it sends half as much again and waits for it.
- * Limits: policies with fp32 weights beside (fp16) are not sharded. peak_bytes has what a step needs at its worst
+ * Expect: state_bytes divided by the ranks; zero1 at least as fast as unsharded, since AdamW is divided as well and
+ * the gathers are hidden; zero1-broadcast slower, since it sends half as much again and waits for it.
+ * Limits: policies with separate fp32 weights (fp16) are not sharded. peak_bytes is what a step needs at its worst
  * moment. */
 #include <stdlib.h>
 
@@ -31,12 +31,12 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, {0}}
 
 static const bench_info info = {
     .name = "bench_zero1",
-    .summary = "What do memory and a step become when each rank holds a part of the optimizer's state?",
-    .notes = DDP_NOTES
-    "The handout's --sync broadcast is --variant zero1-broadcast, ZeRO-1's all-gather is --variant zero1.\n"
-    "P is the index space: all parameters and the padding between tensors; p g k are bytes of a parameter, its "
-    "gradient\n"
-    "and its state (master weight and both moments).",
+    .summary = "What happens to memory and to the step if each rank holds a part of the optimizer's state?",
+    .notes =
+        DDP_NOTES "The handout's --sync broadcast is --variant zero1-broadcast; the all-gather of ZeRO-1 is --variant\n"
+                  "zero1.\n"
+                  "P is the index space: all parameters and the padding between tensors. p, g and k are bytes of a\n"
+                  "parameter, of its gradient and of its state (master weight and both moments).",
     .examples = "./bench_zero1 --size xl --seq 512\n"
                 "./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1\n"
                 "./bench_zero1 --device cpu --ranks 2,4",

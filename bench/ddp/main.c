@@ -73,12 +73,12 @@ int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
     batch->def = "2";
     batch->help = "batch size of each rank";
     grads->def = "policy,fp32";
-    grads->help = "gradients in memory, in their sums and on the wire";
+    grads->help = "dtype of gradients in memory, in their sums and as they are sent";
     overlap->def = "none"; /* --update says what AdamW does, and what is fastest may differ between ranks */
     overlap->choices = "none|gradients";
-    overlap->help = "on streams beside backward: weight gradients, or nothing";
+    overlap->help = "what runs on streams beside the backward: weight gradients, or nothing";
     mode->choices = "train-step";
-    mode->help = "what a step is";
+    mode->help = "what a step does";
     launch_default_ranks(table, "2");
     return launch_main(info, &hooks, argc, argv);
 }

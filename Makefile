@@ -274,9 +274,9 @@ run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 lint: $(BUILD)/config.mk
 	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
 
-plots: $(BUILD)/report
+plots: $(BUILD)/report $(BENCHES)
 	@$(if $(strip $(RESULTS)),,echo 'make plots: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
-	@for dir in $(patsubst %/,%,$(RESULTS)); do REPORT=$(BUILD)/report sh plots/draw.sh $$dir || exit; done
+	@for dir in $(patsubst %/,%,$(RESULTS)); do BENCHES=$(BIN) REPORT=$(BUILD)/report sh plots/draw.sh $$dir || exit; done
 
 report: $(BUILD)/report
 	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Overhead of gradients over backward by the size of a bucket: the handout's model, and collectives that only slow what
 # computes beside them by a share kappa. A panel a number of ranks; the best bucket of each curve is a point.
+#: data bench_accounting.csv
+#: axes ranks,kappa,bucket variant=buckets grad_bits=16
+#: several bucket
+#: list ranks ranks
+#: list kappas kappa
+#: title Overhead of buckets: {model}, 16-bit gradients, {overhead} us a call
 W = 900; H = 460
 load folder."/style.gp"
 n = words(ranks)

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Latency of unfused, fused and flash attention against sequence length: a row for forward and backward, a panel a D.
+#: data bench_attention.csv
+#: each dtype
+#: axes seq,head_dim,dtype dtype={dtype}
+#: several seq
+#: list seqs seq
+#: list dims head_dim
+#: list variants variant
+#: title Attention latency, {dtype} ({shape}, 1 head)
 W = 900; H = 600; tics_fit = 5
 load folder."/style.gp"
 stats data using "fwd_ms" name "fwd" nooutput

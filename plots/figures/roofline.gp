@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: MIT
 # The machine's ceilings: GEMM by size and dtype, copy bandwidth by size.
+#: data bench_roofline.csv
+#: axes dtype,size,bytes,pair
+#: list dtypes dtype variant=gemm
+#: list sizes size variant=gemm
+#: list variants variant
+#: list bytes bytes variant=copy
+#: title Ceilings of the machine
 W = 900; H = 460
 load folder."/style.gp"
+copies = ""
+do for [variant in variants] { if (variant[1:4] eq "copy") { copies = copies." ".variant } }
 size_text(bytes) = bytes < 2**20 ? sprintf("%dK", bytes / 1024) : bytes < 2**30 ? sprintf("%dM", bytes / 2**20) \
                                                               : sprintf("%dG", bytes / 2**30)
 gemm_of(dtype) = (strcol("variant") eq "gemm" && strcol("dtype") eq dtype) ? column("size") : NaN

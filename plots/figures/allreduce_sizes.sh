@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# For each dtype: all-reduce by number of ranks, the collectives on the most ranks, and our own all-reduces beside the
+# library's.
+# shellcheck shell=sh disable=SC2154
+allreduce=$results/bench_allreduce.csv
+[ -s "$allreduce" ] || exit 0
+
+# collective NAME TITLE BY SUFFIX ONLY [COLUMN=VALUE ...]: a colour for each value of BY, of those in ONLY unless empty
+collective() {
+    kind=$1 of=$2 by=$3 suffix=$4 only=$5
+    shift 5
+    pick "$allreduce" "bytes,mode,dtype,$by" "$@" && several "$(values bytes)" || return 0
+    draw "allreduce_$kind" "$of ($shape)" "by = '$by'" "suffix = '$suffix'" \
+        "series = '$(ordered "${only:-$(values "$by")}" "$(values "$by")")'" "sizes = '$(values bytes)'" \
+        "modes = '$(ordered 'eager graph' "$(values mode)")'"
+}
+
+for dtype in $(values_of "$allreduce" dtype); do
+    place=0
+    if has 1 "$(values_of "$allreduce" in_place status=ok "dtype=$dtype")"; then place=1; fi
+    most=$(values_of "$allreduce" ranks status=ok "dtype=$dtype")
+    most=${most##* }
+    collective "ranks_$dtype" "All-reduce, $dtype" ranks ' ranks' '' "dtype=$dtype" "in_place=$place" variant=all-reduce
+    collective "ops_$dtype" "Collectives, $dtype" variant '' 'all-reduce all-gather reduce-scatter broadcast' \
+        "dtype=$dtype" "in_place=$place" "ranks=$most"
+    case " $(values_of "$allreduce" variant status=ok "dtype=$dtype" "ranks=$most") " in *-shot*)
+        collective "own_$dtype" "All-reduce of the library and ours, $dtype" variant '' 'all-reduce one-shot two-shot' \
+            "dtype=$dtype" "in_place=$place" "ranks=$most"
+        ;;
+    esac
+done

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* plots/draw.sh holds no list: it draws what benches name, by what stands at the top of a figure's script or in its .sh. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+static const char columns[] = "schema,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms,"
+                              "fwd_tflops,bwd_tflops,ceiling_tflops,peak_bytes,machine,gpu,device,utc\n";
+
+/* A folder with a project's plots/, a script in place of a bench that names these figures, and results of bench_flash in
+ * two dtypes, of which only bf16 has two lengths. */
+static void make_project(const char *folder, const char *figures)
+{
+    char *command = xasprintf("mkdir -p '%s/bin' '%s/plots' '%s/results/box' && cp -r plots/draw.sh plots/style.gp "
+                              "plots/shared plots/figures '%s/plots/'",
+                              folder, folder, folder, folder);
+    assert_int_equal(system(command), 0);
+    char *bench = folder_path(folder, "bin/bench_flash"), *csv = folder_path(folder, "results/box/bench_flash.csv");
+    char *script =
+        xasprintf("#!/bin/sh\n[ \"$1\" = --list-runs ] && printf 'name\\tbench_flash\\norder\\t30\\n%s'\n", figures);
+    file_write(bench, script);
+    assert_int_equal(chmod(bench, 0777), 0);
+    char *rows = xstrdup(columns);
+    static const char *const cases[] = {"bf16,64,128,1", "bf16,64,1024,2", "fp32,64,128,4"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *more =
+            xasprintf("%s1,bench_flash,flash,ok,,1,1,1,%s,2,100,90,800,1048576,box,GPU,cuda,2026-11-21T10:00:0%zuZ"
+                      "\n1,bench_flash,unfused,ok,,1,1,1,%s,4,50,45,800,2097152,box,GPU,cuda,2026-11-21T10:00:0%"
+                      "zuZ\n",
+                      rows, cases[i], i, cases[i], i);
+        free(rows);
+        rows = more;
+    }
+    file_write(csv, rows);
+    free(rows);
+    free(script);
+    free(csv);
+    free(bench);
+    free(command);
+}
+
+/* Runs the folder's draw.sh; the report program lies beside the folder of the tests. Gives what it says; caller frees. */
+static char *draw(const char *folder, int *status)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    char *said = folder_path(folder, "said");
+    char *command = xasprintf("BENCHES='%s/bin' REPORT='%s/report' sh '%s/plots/draw.sh' '%s/results/box' >'%s' 2>&1",
+                              folder, self, folder, folder, said);
+    const int result = system(command);
+    *status = WIFEXITED(result) ? WEXITSTATUS(result) : -1;
+    char *text = file_text(said);
+    free(command);
+    free(said);
+    return text;
+}
+
+static void expect_draw(const char *folder, int wanted_status, const char *wanted)
+{
+    int status;
+    char *text = draw(folder, &status);
+    if (!strstr(text, wanted) || status != wanted_status)
+        fail_msg("draw.sh ended with %d and said: %s", status, text);
+    free(text);
+}
+
+static bool drawn(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/plots/box/%s.svg", folder, name);
+    const bool is = access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
+static void benches_name_their_figures(void **state)
+{
+    make_project(*state, "figure\\tflash_latency\\nfigure\\tflash_latency\\nfigure\\tflash_tflops\\n");
+    expect_draw(*state, EXIT_CODE_OK, " figures in ");
+    assert_true(drawn(*state, "flash_latency_bf16"));
+    assert_true(drawn(*state, "flash_tflops_bf16"));
+    assert_false(drawn(*state, "flash_latency_fp32")); /* one length makes no curve */
+    assert_false(drawn(*state, "flash_memory_bf16"));  /* which no bench names */
+}
+
+static void a_new_figure_is_one_file(void **state)
+{
+    make_project(*state, "figure\\ttrial\\n");
+    char *path = folder_path(*state, "plots/figures/trial.gp");
+    file_write(path, "# A trial.\n"
+                     "#: data bench_flash.csv\n"
+                     "#: each dtype\n"
+                     "#: axes seq,head_dim,dtype dtype={dtype} variant=flash\n"
+                     "#: list seqs seq\n"
+                     "#: most top peak_bytes\n"
+                     "#: title Trial of {dtype}, D {head_dim} ({shape})\n"
+                     "W = 300; H = 200; tics_fit = 3\n"
+                     "load folder.\"/style.gp\"\n"
+                     "set xlabel sprintf('top %d', top)\n"
+                     "plot data using (column('seq')):(column('fwd_ms')) with lines\n");
+    expect_draw(*state, EXIT_CODE_OK, " figures in ");
+    free(path);
+    path = folder_path(*state, "plots/box/trial_bf16.svg");
+    char *text = file_text(path);
+    assert_non_null(strstr(text, "Trial of bf16, D 64 (batch 1, 1 head, causal)"));
+    assert_non_null(strstr(text, "top 1048576"));
+    assert_true(drawn(*state, "trial_fp32"));
+    free(text);
+    free(path);
+}
+
+static void what_cannot_be_drawn_is_said(void **state)
+{
+    make_project(*state, "figure\\tnone_such\\n");
+    expect_draw(*state, EXIT_CODE_FAILURE, "there is no ");
+    char *bench = folder_path(*state, "bin/bench_flash");
+    assert_int_equal(unlink(bench), 0);
+    expect_draw(*state, EXIT_CODE_FAILURE, "build the benches with make");
+    free(bench);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    if (system("command -v gnuplot >/dev/null 2>&1") != 0)
+        return skip_program();
+    const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures), in_folder(a_new_figure_is_one_file),
+                                       in_folder(what_cannot_be_drawn_is_said)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

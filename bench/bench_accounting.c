@@ -201,7 +201,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         measured = measured || option_int_at(o, "measured", i);
     for (size_t i = 0; measured && i < sizeof rates / sizeof *rates; i++)
         if (option_count(o, rates[i]) > 1) {
-            snprintf(msg, msg_bytes, "--measured 1 takes the place of --%s, which then can't be a list", rates[i]);
+            snprintf(msg, msg_bytes, "--measured 1 replaces --%s, which cannot be a list then", rates[i]);
             return false;
         }
     for (size_t i = 0; i < option_count(o, "model"); i++)

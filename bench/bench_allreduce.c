@@ -72,8 +72,7 @@ static const column_spec column_table[] = {
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     if (option_given(o, "timer")) {
-        snprintf(msg, msg_bytes,
-                 "--timer means nothing here: --mode says how calls are made, and with that their clock");
+        snprintf(msg, msg_bytes, "--timer has no effect here: --mode decides how calls are made and timed");
         return false;
     }
     return true;

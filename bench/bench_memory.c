@@ -98,7 +98,8 @@ static const column_spec column_table[] = {
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     if (strcmp(option_text(o, "snapshot"), "none") != 0 && cases_count(o) != 1) {
-        snprintf(msg, msg_bytes, "--snapshot is of one case, and these are %zu; --dry-run lists them", cases_count(o));
+        snprintf(msg, msg_bytes, "--snapshot takes a single case, and there are %zu; --dry-run lists them",
+                 cases_count(o));
         return false;
     }
     return model_options_validate(o, msg, msg_bytes);
@@ -142,7 +143,7 @@ static char *events_folder(const session *s)
     struct stat is;
     mkdir(folder, 0777);
     if (stat(folder, &is) != 0 || !S_ISDIR(is.st_mode))
-        die(EXIT_CODE_FAILURE, "can't make the folder %s for timelines; --events names another", folder);
+        die(EXIT_CODE_FAILURE, "can't make the folder %s for timelines; choose another with --events", folder);
     return folder;
 }
 

@@ -46,7 +46,7 @@ static option_spec option_table[] = {
     {0}};
 
 static const variant_spec variant_table[] = {
-    {"accumulation", "the same number added n times: what is left of it"},
+    {"accumulation", "the same number added n times, and what remains of it"},
     {"autocast", "dtypes of a small model's tensors under autocast, forward and backward"},
     {"norm", "RMSNorm and LayerNorm with statistics in fp32, fp16 and bf16"},
     {"timing", "forward, backward and AdamW of a transformer, against fp32"},

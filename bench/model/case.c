@@ -26,8 +26,8 @@ static bool config_of(const dimensions *x, model_config *out, char *why, size_t 
     if (x->d_model) {
         const int head_dim = model_head_dim(size);
         if (!x->heads && x->d_model % head_dim != 0) {
-            snprintf(why, why_bytes, "d_model %d is not a multiple of the head_dim %d of %s; --heads says another",
-                     x->d_model, head_dim, x->size);
+            snprintf(why, why_bytes, "d_model %d is not a multiple of the head_dim %d of %s; give --heads", x->d_model,
+                     head_dim, x->size);
             return false;
         }
         out->d_model = x->d_model;

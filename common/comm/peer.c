@@ -193,7 +193,8 @@ peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *w
         else if (!several)
             snprintf(why, why_bytes, "it is for 2 to %d ranks", SB_PEER_RANKS_MAX);
         else
-            snprintf(why, why_bytes, "the ranks are on %d hosts, and reach memory on their own alone", launch_hosts(l));
+            snprintf(why, why_bytes, "the ranks are on %d hosts, and reach memory only on their own host",
+                     launch_hosts(l));
         return NULL;
     }
     peers *p = xcalloc(1, sizeof *p);

@@ -284,7 +284,7 @@ device *device_cuda_open(int ordinal)
     char bus_id[32];
     CUDA_CHECK(cudaGetDeviceCount(&count));
     if (ordinal >= count)
-        die(EXIT_CODE_USAGE, "GPU %d was asked for; visible are 0 to %d", ordinal, count - 1);
+        die(EXIT_CODE_USAGE, "GPU %d was requested, but only 0 to %d are visible", ordinal, count - 1);
     cuda_device *c = xcalloc(1, sizeof *c);
     device *d = &c->base;
     c->ordinal = ordinal;

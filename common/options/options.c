@@ -13,7 +13,7 @@ const option_spec common_options[] = {
     {"warmup", OPTION_INT, 0, "3", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
     {"iters", OPTION_INT, 0, "20", NULL, 1, 1000000, NULL, "samples", "samples of each measurement"},
     {"max-time", OPTION_REAL, 0, "2", NULL, 0, 86400, NULL, "s",
-     "stop a measurement early after this long, at least 3 samples; 0: never"},
+     "end a measurement early after this time, but not before 3 samples; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
      "auto: graph replay for calls under 50 us, else events; the host's clock on the CPU"},
     {"l2", OPTION_CHOICE, 0, "warm", NULL, 0, -1, "warm|cold", "", "cold: flush the L2 cache before every sample"},
@@ -22,11 +22,11 @@ const option_spec common_options[] = {
     {"csv", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
      "FILE to append rows to, none, or auto: results/<machine>/<bench>.csv"},
     {"machine", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
-     "name of the machine in paths and rows; auto: by its GPUs"},
+     "name of the machine in paths and rows; auto: named after its GPUs"},
     {"resume", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "skip the cases that already have a row"},
     {"timeout", OPTION_REAL, 0, "300", NULL, 0, 1e6, NULL, "s", "give up after this time without progress; 0: never"},
     {"dry-run", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print the cases and measure nothing"},
-    {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "no table on stdout"},
+    {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print no table on stdout"},
     {0},
 };
 
@@ -200,7 +200,7 @@ static bool read_arguments(options *o, int argc, char **argv, char *msg, size_t 
         if (!e)
             return reject_unknown(o, arg, msg, msg_bytes);
         if (e->given) {
-            snprintf(msg, msg_bytes, "--%s is there twice%s", e->spec.name,
+            snprintf(msg, msg_bytes, "--%s is given twice%s", e->spec.name,
                      e->spec.flags & OPTION_LIST ? "; several values are written with commas" : "");
             return false;
         }

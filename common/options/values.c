@@ -86,7 +86,7 @@ static bool add(const parser *p, char *text, int64_t i, double r)
     out->v[out->n++] = (option_value){text, i, r};
     for (size_t k = 0; k + 1 < out->n; k++)
         if (strcmp(out->v[k].text, text) == 0)
-            return reject(p, "the value %s is there twice", text);
+            return reject(p, "the value %s is given twice", text);
     return true;
 }
 

@@ -52,9 +52,9 @@ void session_check(const options *o)
     if (is(o, "device", "cpu") && option_given(o, "gpu"))
         die(EXIT_CODE_USAGE, "--gpu needs --device cuda; this run is on the cpu");
     if (is(o, "timer", "graph") && is(o, "l2", "cold"))
-        die(EXIT_CODE_USAGE, "--l2 cold can't be had inside a graph; allowed with it are --timer auto, event and host");
+        die(EXIT_CODE_USAGE, "--l2 cold is not available inside a graph; --timer auto, event and host allow it");
     if (option_flag(o, "resume") && is(o, "csv", "none"))
-        die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV; it can't go with --csv none");
+        die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV file; it does not work with --csv none");
     if (!*machine || *machine == '.' ||
         machine[strspn(machine, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789._-")])

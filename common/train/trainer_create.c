@@ -23,10 +23,9 @@ static bool check(trainer *t, char *why, size_t why_bytes)
     if (o->recompute_every < 1)
         return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
     if (o->split && o->precision->compute != SB_FP32)
-        return refuse(why, why_bytes, "products by parts are an option of the fp32 policy alone");
+        return refuse(why, why_bytes, "products by parts are an option of the fp32 policy only");
     if (o->state_elements && o->precision->master == SB_MASTER_FP32)
-        return refuse(why, why_bytes,
-                      "optimizer state in parts is not for policies with fp32 master weights beside (fp16)");
+        return refuse(why, why_bytes, "the optimizer state cannot be sharded with separate fp32 master weights (fp16)");
     t->attention = sb_attention_find(t->k, o->attention);
     if (!t->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", t->k->name, o->attention);

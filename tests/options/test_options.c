@@ -147,8 +147,8 @@ static void refusals(void **state)
     refuse("--seq 1,", "empty value");
     refuse("--seq 99999999999999999999", "out of range");
     refuse("--seq 9999999999G", "out of range");
-    refuse("--seq 5,6,5", "5 is there twice");
-    refuse("--seq 1:4,2", "2 is there twice");
+    refuse("--seq 5,6,5", "5 is given twice");
+    refuse("--seq 1:4,2", "2 is given twice");
     refuse("--seq 9:5", "9:5 runs backwards");
     refuse("--seq 1:9:*1", "*1|never ends");
     refuse("--seq 1:9:+0", "+0|never ends");
@@ -156,7 +156,7 @@ static void refusals(void **state)
     refuse("--seq 1:9:*", "''");
     refuse("--seq :9", "''");
     refuse("--seq 1:4097", "more than 4096 values");
-    refuse("--seq 1 --seq 2", "--seq is there twice|commas");
+    refuse("--seq 1 --seq 2", "--seq is given twice|commas");
     refuse("--iters 1,2", "--iters|'1,2'|a whole number from 1 to 100");
     refuse("--iters 1:2", "takes one value");
     refuse("--decay 2", "2 is out of range|from 0 to 1");
@@ -169,7 +169,7 @@ static void refusals(void **state)
     refuse("--bucket 1KiB", "'1KiB'|KB");
     refuse("--dtype fp8", "--dtype|'fp8'|bf16|fp16|fp32|all");
     refuse("--dtype bf1", "'bf1'");
-    refuse("--dtype all,bf16", "bf16 is there twice");
+    refuse("--dtype all,bf16", "bf16 is given twice");
     refuse("--device all", "'all'");
     refuse("--variant slow", "'slow'|plain");
     refuse("--fuse --scale 2", "--fuse 1 goes with --scale 1 only");

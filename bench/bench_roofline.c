@@ -65,7 +65,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     for (size_t i = 0; i < option_count(o, "pair"); i++)
         if (!roofline_pair_parse(option_text_at(o, "pair", i), NULL, NULL)) {
-            snprintf(msg, msg_bytes, "--pair %s is no pair; write two different GPUs as from-to, such as 0-1",
+            snprintf(msg, msg_bytes, "--pair %s is not a pair; write two different GPUs as from-to, such as 0-1",
                      option_text_at(o, "pair", i));
             return false;
         }
@@ -154,7 +154,7 @@ static void run_launch(roofline *r)
     g.graph = ok ? device_graph_end(s->dev) : NULL;
     if (!g.graph) {
         if (row_status_get(r->w) == ROW_OK)
-            row_status_set(r->w, ROW_SKIP, "an empty kernel can't be captured in a graph here");
+            row_status_set(r->w, ROW_SKIP, "an empty kernel cannot be captured in a graph here");
         return;
     }
     roofline_time(r, &how, launch_graph, &g, (roofline_amount){0});
@@ -169,7 +169,7 @@ static void start(session *s)
     r->s = s;
     r->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
     if (r->kernels->create(device_ordinal(s->dev), &r->ctx) != SB_OK)
-        die(EXIT_CODE_FAILURE, "can't set up the %s kernels: %s", r->kernels->name, sb_last_message());
+        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", r->kernels->name, sb_last_message());
     s->user = r;
 }
 

@@ -87,7 +87,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         return false;
     }
     if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1) {
-        snprintf(msg, msg_bytes, "--peak-tflops is that of one precision; --precision has %zu",
+        snprintf(msg, msg_bytes, "--peak-tflops is the peak of one precision, and --precision has %zu",
                  option_count(o, "precision"));
         return false;
     }

@@ -15,7 +15,7 @@ void model_start(session *s)
     model_bench *b = xcalloc(1, sizeof *b);
     b->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
     if (b->kernels->create(device_ordinal(s->dev), &b->ctx) != SB_OK)
-        die(EXIT_CODE_FAILURE, "can't set up the %s kernels: %s", b->kernels->name, sb_last_message());
+        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", b->kernels->name, sb_last_message());
     s->user = b;
 }
 

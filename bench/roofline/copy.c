@@ -153,12 +153,12 @@ void roofline_run_p2p(roofline *r)
     peer_copy p = {.bytes = (size_t)case_int(r->c, "bytes")};
     roofline_pair_parse(case_text(r->c, "pair"), &ordinal[0], &ordinal[1]);
     if (device_kind_of(r->s->dev) == DEVICE_CPU) {
-        row_status_set(r->w, ROW_SKIP, "p2p is between GPUs");
+        row_status_set(r->w, ROW_SKIP, "p2p needs two GPUs");
         return;
     }
     for (int i = 0; i < 2; i++)
         if (ordinal[i] >= gpus) {
-            row_status_set(r->w, ROW_SKIP, "there is no GPU %d: %d visible", ordinal[i], gpus);
+            row_status_set(r->w, ROW_SKIP, "there is no GPU %d; %d are visible", ordinal[i], gpus);
             return;
         }
     bool room = true;

@@ -31,7 +31,7 @@ const char *device_no_cuda_reason(void)
     int count = clocks_gpu_count(&why);
     if (count == 0 || (count < 0 && !device_node_exists())) {
         snprintf(text, sizeof text, "no NVIDIA GPU: %s%s%s",
-                 count == 0 ? "the driver reports none" : "there is no NVIDIA driver or device node here",
+                 count == 0 ? "the driver reports none" : "there is no NVIDIA driver or device node",
                  *why ? "; NVML says: " : "", why);
         return text;
     }

@@ -28,7 +28,7 @@ static void print_option(const option_spec *s, FILE *out)
     fprintf(out, "  --%-14s %s\n", s->name, s->help);
     fprintf(out, "  %16s %s [default %s", "", accepts, *s->def ? s->def : "empty");
     if (s->def_cpu)
-        fprintf(out, "; on the cpu %s", s->def_cpu);
+        fprintf(out, "; on the CPU %s", s->def_cpu);
     fprintf(out, "]\n");
 }
 

@@ -213,7 +213,7 @@ static bool add_number(const parser *p, char *item)
         *by++ = '\0';
         op = *by;
         if (op != '*' && op != '+')
-            return reject(p, "'%s' is no step of a range; write +step or *factor", by);
+            return reject(p, "'%s' is not the step of a range; write +step or *factor", by);
         by++;
     }
     return (real ? add_real_range : add_int_range)(p, item, hi, op, by);

@@ -106,7 +106,7 @@ static bool open_library(const char *path)
     if (!library)
         return false;
     if (!take_functions(library)) {
-        snprintf(absent_why, sizeof absent_why, "%s lacks functions", path);
+        snprintf(absent_why, sizeof absent_why, "%s lacks functions that this program needs", path);
     } else if (cupti.version(&version) != CUPTI_SUCCESS || version != CUPTI_API_VERSION) {
         snprintf(absent_why, sizeof absent_why, "%s is version %u of CUPTI, and this program was built for %d", path,
                  version, CUPTI_API_VERSION);
@@ -123,7 +123,7 @@ static bool find_library(void)
     char name[32], newest[64], path[512];
     snprintf(name, sizeof name, "libcupti.so.%d", CUDA_VERSION / 1000);
     snprintf(newest, sizeof newest, "/usr/local/cuda-%d.%d", CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
-    snprintf(absent_why, sizeof absent_why, "%s was not found; CUDA_HOME says where the toolkit is", name);
+    snprintf(absent_why, sizeof absent_why, "%s was not found; set CUDA_HOME to the toolkit's folder", name);
     const char *const homes[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), newest, "/usr/local/cuda"};
     static const char *const folders[] = {"extras/CUPTI/lib64", "lib64", "lib"};
     if (open_library(name))

@@ -15,7 +15,7 @@
 
 _Noreturn static void die_for(const char *path, const char *action)
 {
-    die(EXIT_CODE_FAILURE, "can't %s %s: %s", action, path, strerror(errno));
+    die(EXIT_CODE_FAILURE, "cannot %s %s: %s", action, path, strerror(errno));
 }
 
 static void make_parents(const char *path)

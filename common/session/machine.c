@@ -187,7 +187,7 @@ static void append(const char *path, const char *header, const char *text)
     bool empty = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0;
     char *all = xasprintf("%s%s", empty ? header : "", text);
     if (fd < 0 || write(fd, all, strlen(all)) != (ssize_t)strlen(all))
-        warn("can't write the machine report %s: %m", path);
+        warn("cannot write the machine report %s: %m", path);
     if (fd >= 0)
         close(fd);
     free(all);

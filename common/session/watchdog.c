@@ -51,10 +51,10 @@ void watchdog_end(int code, const char *what)
         fflush(stdout);
     progress_clear();
     if (what)
-        warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(), rows_at ? "; rows so far are in " : "",
-             rows_at ? rows_at : "");
+        warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(),
+             rows_at ? "; the rows so far are in " : "", rows_at ? rows_at : "");
     else if (rows_at)
-        warn("rows so far are in %s", rows_at);
+        warn("the rows so far are in %s", rows_at);
     _exit(code);
 }
 
@@ -100,7 +100,7 @@ void watchdog_start(double timeout_s)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     if (pthread_create(&thread, NULL, watch, NULL) != 0)
-        die(EXIT_CODE_FAILURE, "can't start the watchdog thread");
+        die(EXIT_CODE_FAILURE, "cannot start the watchdog thread");
 }
 
 void watchdog_rows(const char *path)

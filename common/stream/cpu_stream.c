@@ -147,7 +147,7 @@ cpu_stream *cpu_stream_create(const char *name)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     if (pthread_create(&s->thread, NULL, work, s) != 0)
-        die(EXIT_CODE_FAILURE, "can't start the thread of stream '%s'", name);
+        die(EXIT_CODE_FAILURE, "cannot start the thread of stream '%s'", name);
     return s;
 }
 

@@ -72,7 +72,7 @@ static bool capture(trainer *t)
     const bool ok = step_launch(t);
     t->graph = device_graph_end(t->dev);
     if (ok && !t->graph) {
-        warn("the step can't be captured as a graph; it is launched op by op");
+        warn("the step cannot be captured as a graph; it is launched op by op");
         t->o.fusion = FUSION_KERNELS;
     }
     return ok;

@@ -198,7 +198,7 @@ static void texts_agree(void **state)
     char *list = printed(options_print_list, o), *version = printed(options_print_version, o);
     assert_non_null(strstr(help, sample_bench.summary));
     assert_non_null(strstr(help, sample_bench.notes));
-    assert_non_null(strstr(help, "whole numbers from 1 to 1048576 tokens [default 128:1024:*2; on the cpu 128,256]"));
+    assert_non_null(strstr(help, "whole numbers from 1 to 1048576 tokens [default 128:1024:*2; on the CPU 128,256]"));
     assert_non_null(strstr(list, "fast                 all at once"));
     assert_non_null(strstr(list, "median of a forward pass"));
     assert_non_null(strstr(list, "run_id"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a backend of comm.h fills in; only common/dist/comm*.c and gloo.cc include it. */
+/* What a backend of comm.h fills in. No file outside this folder includes it. */
 #ifndef STEPBENCH_COMM_INTERNAL_H
 #define STEPBENCH_COMM_INTERNAL_H
 

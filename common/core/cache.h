@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program keeps from case to case, found again by what it is and by a key: small values, each at an address that
+/* What a program keeps from case to case, found by kind and key: small values, each at an address that
  * stays until it is dropped. A list: made for tens of values, not for thousands. */
 #ifndef STEPBENCH_CORE_CACHE_H
 #define STEPBENCH_CORE_CACHE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a kind of device fills in. Only device.c, device_<kind>.c and session/machine.c know this. */
+/* What a kind of device fills in. Only this folder and session/machine.c include it. */
 #ifndef STEPBENCH_DEVICE_INTERNAL_H
 #define STEPBENCH_DEVICE_INTERNAL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one place that computes FLOPs and bytes. Units in the names; every formula is in the README. */
+/* The one place that computes FLOPs and bytes. Units in the names; docs/formulas.md explains every formula. */
 #ifndef STEPBENCH_FORMULAS_ATTENTION_H
 #define STEPBENCH_FORMULAS_ATTENTION_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes of a transformer's training step, in closed form: what is held at its worst moments, and by what. Derived from
- * shapes and from what each op reads and writes, not from the planner of common/model, which it checks.
+ * shapes and from what each op reads and writes, not from the planner of common/train, which it checks.
  *
  * T = batch seq tokens, d, kv = heads_kv head_dim, F, H heads, V vocab, e bytes of an activation, g of a gradient.
  * A block keeps for its backward, unless that makes it again:

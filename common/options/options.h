@@ -45,7 +45,7 @@ typedef struct column_spec { /* a measured or derived column of a row */
     const char *name;        /* with its unit: fwd_ms, peak_bytes, fwd_tflops */
     column_kind kind;
     bool console;     /* also shown in the table on stdout */
-    const char *help; /* one line; --list prints it, the README quotes it */
+    const char *help; /* one line; --list prints it, and docs/columns.md quotes it */
 } column_spec;        /* a table ends with {0} */
 
 /* The columns that every bench's row has around its own, and how they are counted; rows.h fills it in. */

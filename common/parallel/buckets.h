@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* How the index space of a model (model/params.h) is cut for data parallelism: buckets, which travel as one collective each, and
- * what of it a rank updates. Plain arithmetic; it is the same on every rank, and needs no model, only where tensors start.
+/* How the index space of a model (model/params.h) is cut for data parallelism: buckets, each of which
+ * one collective carries, and the part that a rank updates. Plain arithmetic, the same on every rank; it needs no model, only
+ * the places where tensors start.
  *
  * Gradients get ready from index 0 on. A bucket is closed at the end of the last tensor that fits in `bucket_bytes`; a
  * larger tensor is a bucket of its own. Where buckets are cut in equal slices for the ranks, their ends are moved down to

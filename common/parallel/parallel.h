@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Data parallelism of a training step: which gradients travel when, who updates which parameters, and what waits for
- * what. A strategy is a row of a table (strategy.h); what follows from its columns is in plan.c (buckets), collectives.c
+/* Data parallelism of a training step: which gradients are sent when, who updates which parameters, and what waits
+ * for what. A strategy is a row of a table (strategy.h); what follows from its columns is in plan.c (buckets), collectives.c
  * (calls) and parallel.c (edges). None of them knows a transformer: a model is an index space, arenas over it, a compute stream and a way to
  * update a range. The same code runs on GPUs over NCCL and on CPU threads over Gloo.
  *
- * One host thread a rank enqueues everything, in an order that follows from the options alone; every edge between two
+ * One host thread per rank enqueues everything, in an order that follows from the options alone; every edge between two
  * streams is one event, and nobody waits on the host. In one step the model calls
  *
  *   parallel_begin                                  before its first op
@@ -61,7 +61,7 @@ typedef struct parallel_plan {
     bool sharded;  /* the state is this rank's part alone */
 } parallel_plan;
 
-/* NULL with a sentence in why: the strategy can't be had so. grad_bytes: of one gradient element. A rank that is no
+/* NULL with a sentence in why if the strategy cannot be used so. grad_bytes: of one gradient element. A rank that is no
  * member owns nothing. */
 parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
                                     char *why, size_t why_bytes);
@@ -92,8 +92,8 @@ typedef struct parallel_model {
 
 typedef struct parallel parallel;
 
-/* Every rank of the job calls these together, members or not; only members get a parallel (NULL and why on all when it
- * can't be had; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's contents
+/* Every rank of the job calls these together, members or not; only members get a parallel (NULL and why on all if it
+ * cannot be made; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's contents
  * as they are: the plan must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes);
 void parallel_free(parallel *p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ran when on which stream: the proof that communication hides behind compute. On a GPU every kernel, copy and
+/* What ran when on which stream: the proof that communication is hidden behind compute. On a GPU every kernel, copy and
  * memset of this process is recorded by CUPTI's activity interface, also those of CUDA graphs, so no profiler and none
  * of its permissions are needed. On the CPU the ranges of nvtx.h are compute and the ops of comm/comm.h are communication.
  *
@@ -21,7 +21,7 @@
 
 typedef enum timeline_lane {
     LANE_COMPUTE,       /* kernels, and memsets and copies within the GPU */
-    LANE_COMMUNICATION, /* kernels of NCCL and our own between GPUs (kernels/cuda/peer_*.cu), copies between GPUs */
+    LANE_COMMUNICATION, /* kernels of NCCL and our own between GPUs (kernels/cuda/collective), copies between GPUs */
     LANE_COPY,          /* copies between host and GPU */
     LANE_WAIT           /* CPU: the thread stood still. Only for timeline_span: no timeline has such spans */
 } timeline_lane;
@@ -40,7 +40,7 @@ typedef struct stream_timeline {
     double origin_s; /* host_seconds() at time 0, which is the start of the first span until timeline_rebase */
 } stream_timeline;
 
-/* Begins to record; waits for the device first. False with a sentence where that can't be had: no CUPTI in this build
+/* Starts recording; waits for the device first. False with a sentence if that is not possible: no CUPTI in this build
  * or on this machine, another profiler in this process, a recording that goes on. One thread calls start and stop. */
 bool timeline_start(device *d, char *why, size_t why_bytes);
 /* Ends the recording, waits for the device (on the CPU the caller has waited for its streams). NULL with a sentence
@@ -84,7 +84,7 @@ timeline_sums timeline_sum(const stream_timeline *t);
  * microseconds; its sums are those of all spans. */
 bool timeline_write_csv(const char *path, const char *label, int rank, const stream_timeline *t);
 /* Chrome's trace format for chrome://tracing and ui.perfetto.dev, every span: a process a rank, a thread a stream and
- * lane. One file a recording. */
+ * lane. One file per recording. */
 bool timeline_write_chrome(const char *path, const char *label, int rank, const stream_timeline *t);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows: a table on stdout and tidy CSV, appended one write(2) a row, never truncated.
+/* Rows: a table on stdout and tidy CSV, appended with one write(2) per row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
  * run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
- * has one where it lacks a part of its measurement.
+ * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
  * _gb_s (1e9) _tflops _pct _mhz. */
 #ifndef STEPBENCH_ROWS_ROWS_H

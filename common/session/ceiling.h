@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What bench_roofline measured on this machine, for other benches to take their share of. */
+/* What bench_roofline measured on this machine, so that other benches can report their share of it. */
 #ifndef STEPBENCH_SESSION_CEILING_H
 #define STEPBENCH_SESSION_CEILING_H
 

@@ -19,7 +19,7 @@ typedef struct timing { /* --timer --warmup --iters --max-time --l2 */
     bool cold_l2; /* flush L2 before every sample (events or host; no graph) */
 } timing;
 
-/* This process as one of several that run the same cases together (common/dist makes it so). The rows are rank 0's: the
+/* This process as one of several that run the same cases together (common/launch makes it so). The rows are rank 0's: the
  * others neither print nor write. Whether a case still has to run is rank 0's to say. */
 typedef struct session_peers {
     int rank, size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread that ends the program when nothing moves any more (exit 5), or when it is asked to stop by SIGINT or
+/* A thread that ends the program when nothing makes progress (exit 5), or when it is asked to stop by SIGINT or
  * SIGTERM (exit 130, 143). Rows written before that stay on disk, and a row being written is finished first. */
 #ifndef STEPBENCH_SESSION_WATCHDOG_H
 #define STEPBENCH_SESSION_WATCHDOG_H

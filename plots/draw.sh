@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Draws every figure of a machine: plots/draw.sh RESULTS_DIR [OUT_DIR]. Reads RESULTS_DIR/*.csv, writes .svg and .png to
+# Draws every figure of a machine: plots/draw.sh RESULTS_DIR [OUT_DIR]. Reads RESULTS_DIR/*.csv, writes .svg to
 # OUT_DIR, by default plots/<name of RESULTS_DIR>/. Each built bench names its figures (--list-runs); figures/<name>.gp
 # draws one, and figures/<name>.sh or comments `#: ` at the top of the .gp say from which rows. From the environment:
 # BENCHES, the folder of the benches, by default the project's root; REPORT, the report program, by default build/report.
@@ -73,7 +73,7 @@ ordered() {
 }
 models='tiny small medium large xl 2.7b xl-2026 10b 8b'
 
-# draw NAME TITLE [VARIABLE=EXPRESSION ...]: $figure.gp with $data, as $out/NAME.svg and .png
+# draw NAME TITLE [VARIABLE=EXPRESSION ...]: $figure.gp with $data, as $out/NAME.svg
 draw() {
     name=$1 title=$2
     shift 2
@@ -82,17 +82,15 @@ draw() {
         echo "title = $(quoted "$title"); caption = $(quoted "$caption")"
         for assignment in "$@"; do echo "$assignment"; done
     } >"$work/variables.gp"
-    for format in svg png; do
-        if gnuplot -e "format = '$format'; output = '$work/figure'; load '$work/variables.gp'" \
-            "$plots/figures/$figure.gp" >"$work/log" 2>&1 && [ -s "$work/figure" ]; then
-            mv "$work/figure" "$out/$name.$format"
-            echo "$name.$format" >>"$work/drawn"
-        else
-            echo "plots/draw.sh: $name.$format could not be drawn:" >&2
-            sed 's/^/    /' "$work/log" >&2
-            : >"$work/failed"
-        fi
-    done
+    if gnuplot -e "output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$figure.gp" \
+        >"$work/log" 2>&1 && [ -s "$work/figure" ]; then
+        mv "$work/figure" "$out/$name.svg"
+        echo "$name" >>"$work/drawn"
+    else
+        echo "plots/draw.sh: $name could not be drawn:" >&2
+        sed 's/^/    /' "$work/log" >&2
+        : >"$work/failed"
+    fi
 }
 
 # ---- figures whose .gp says what they need, in lines `#: WORD ...` ----

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: MIT
-# What all figures share. Reads W and H (pixels), format ("svg" or "png"), output, title, caption, and of figures over
+# What all figures share. Reads W and H (pixels), output, title, caption, and of figures over
 # the sequence length seqs (the lengths, ascending) and tics_fit (how many of them have room on the axis).
 set encoding utf8
-# An SVG takes the reader's font and counts it in pixels, a PNG counts it in points.
-font_of(pixels) = format eq "svg" ? sprintf("sans-serif,%g", pixels) : sprintf("DejaVu Sans,%g", 0.75 * pixels)
-if (format eq "svg") {
-    set terminal svg size W,H dynamic enhanced font font_of(13) background "white"
-} else {
-    set terminal pngcairo size 2*W,2*H enhanced font font_of(13) fontscale 2 linewidth 2 pointscale 2 background "white"
-}
+font_of(pixels) = sprintf("sans-serif,%g", pixels) # the reader's font
+set terminal svg size W,H dynamic enhanced font font_of(13) background "white"
 set output output
 set datafile separator ","
 set datafile commentschars "#"

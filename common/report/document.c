@@ -336,7 +336,8 @@ void doc_write(const document *d, const doc_writer *w, FILE *out)
 {
     w->begin(out, d, d->title);
     for (size_t i = 0; i < d->n; i++)
-        write_block(&d->blocks[i], w, out);
+        if (d->blocks[i].kind != PARAGRAPH || *d->blocks[i].texts[0]) /* one that nothing was added to is none */
+            write_block(&d->blocks[i], w, out);
     w->end(out);
 }
 

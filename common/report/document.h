@@ -22,7 +22,8 @@ void doc_free(document *d);
 bool doc_empty(const document *d);            /* nothing but the title */
 void doc_append(document *d, document *part); /* moves all of part behind what d has, and frees part */
 
-/* Each begins a block, which ends the one before it. A line break in a text is a blank to the reader. */
+/* Each begins a block, which ends the one before it. A line break in a text is a blank to the reader. A paragraph that is
+ * empty in the end is left out. */
 void doc_heading(document *d, int level, const char *format, ...) DOC_PRINTF(3); /* level 2 is a section's */
 void doc_paragraph(document *d, const char *format, ...) DOC_PRINTF(2);
 void doc_bullet(document *d, const char *format, ...) DOC_PRINTF(2);       /* neighbours are one list */

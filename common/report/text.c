@@ -104,7 +104,7 @@ void figures(document *doc, const char *dir, const char *prefix)
     int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         char *name = entries[i]->d_name, *file = xasprintf("%s/%s", relative, name), *dot = strrchr(name, '.');
-        if (strncmp(name, prefix, strlen(prefix)) == 0 && dot && dot != name && strcmp(dot, ".png") == 0) {
+        if (strncmp(name, prefix, strlen(prefix)) == 0 && dot && dot != name && strcmp(dot, ".svg") == 0) {
             *dot = '\0';
             doc_figure(doc, file, name, "");
         }

@@ -12,7 +12,7 @@
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h (-I .../include/stepbench)
 ## make install       the library and its headers to PREFIX (default /usr/local)
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
-## make report        report.md likewise
+## make report        the report.md of each of them
 ## make columns       docs/columns.md, from what the benches say of their columns
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, clean

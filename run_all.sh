@@ -10,16 +10,16 @@ usage: ./run_all.sh [options]
 Installs what is missing, builds, runs every bench, draws the figures and writes results/<machine>/report.md.
 A bench that fails does not stop the others; the exit code is the worst of them.
 
-  --device cpu|cuda  where to measure (default: cuda where there is a GPU, else cpu)
+  --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --only A,B         only these benches, such as --only roofline,flash
-  --resume           skip cases that already have a row: goes on after an interrupted run
+  --resume           skip cases that already have a row: continues an interrupted run
   --small            a few tiny cases of each bench, to try everything in a minute or two; rows go to results/small
   --list             print what each bench measures and exit
   --help             print this and exit
 
 SETUP=0 ./run_all.sh installs nothing. Interrupting is safe: rows are written as they are measured.
 Exit code: 0 all benches succeeded; else the largest exit code of a bench (1 failed, 2 bad usage, 3 wrong results,
-5 no progress); 77 when no bench could run here.
+5 no progress); 77 if no bench can run here.
 END
 }
 
@@ -72,11 +72,11 @@ while [ $# -gt 0 ]; do
             ;;
         --only)
             IFS=, read -ra only <<<"$value"
-            [ ${#only[@]} -gt 0 ] || die_usage "--only needs names, of: ${benches[*]}"
+            [ ${#only[@]} -gt 0 ] || die_usage "--only needs names out of: ${benches[*]}"
             for i in "${!only[@]}"; do
                 only[i]=${only[i]#bench_}
                 [[ " ${benches[*]} " == *" ${only[i]} "* ]] ||
-                    die_usage "--only: there is no bench '${only[i]}', only: ${benches[*]}"
+                    die_usage "--only: there is no bench '${only[i]}'; there are: ${benches[*]}"
             done
             ;;
         --resume) pass+=(--resume) ;;
@@ -113,7 +113,7 @@ finish() {
     [ -z "$results" ] || echo "results: $results"
     exit "$1"
 }
-trap 'echo; echo "interrupted; ./run_all.sh --resume goes on" >&2; finish 130' INT TERM
+trap 'echo; echo "interrupted; ./run_all.sh --resume continues" >&2; finish 130' INT TERM
 
 for name in "${chosen[@]}"; do
     printf '\n== bench_%s\n' "$name"

@@ -20,7 +20,7 @@ if [ "${SETUP:-1}" = 0 ]; then
     exit 0
 fi
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    say "this is no Debian or Ubuntu; install by hand what the build then reports as missing and you want"
+    say "this is not Debian or Ubuntu; install by hand what the build reports as missing, as far as you need it"
     exit 0
 fi
 
@@ -30,7 +30,7 @@ for package in "${packages[@]}"; do
     [ "$state" = installed ] || missing+=("$package")
 done
 if [ ${#missing[@]} = 0 ]; then
-    say "every package is installed"
+    say "all packages are installed"
     exit 0
 fi
 
@@ -39,7 +39,7 @@ if [ "$(id -u)" = 0 ]; then
 elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
     root=(sudo -n env)
 else
-    say "missing: ${missing[*]}; going on without. To install them, type:"
+    say "missing: ${missing[*]}; continuing without. To install them, type:"
     echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}"
     exit 0
 fi
@@ -49,19 +49,19 @@ apt_get() { "${root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Loc
 say "installing ${missing[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-apt_get update >"$log" 2>&1 || say "apt-get update failed ($(tail -n 1 "$log")); trying with the lists there are"
+apt_get update >"$log" 2>&1 || say "apt-get update failed ($(tail -n 1 "$log")); using the package lists at hand"
 known=()
 for package in "${missing[@]}"; do
     if apt-cache show "$package" >/dev/null 2>&1; then
         known+=("$package")
     else
-        say "this release has no package $package; going on without"
+        say "this release has no package $package; continuing without"
     fi
 done
 [ ${#known[@]} -gt 0 ] || exit 0
 if apt_get install -y --no-install-recommends "${known[@]}" >"$log" 2>&1; then
     say "installed ${known[*]}"
 else
-    say "apt-get could not install them; going on with what is there. Its last words:"
+    say "apt-get could not install them; continuing with what is installed. It said:"
     tail -n 5 "$log" | sed 's/^/  /'
 fi

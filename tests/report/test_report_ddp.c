@@ -171,7 +171,7 @@ static void strategies_stand_in_one_table(void **state)
                       "ddp,naive,4,xl,512,2,bf16,0,1,1\n"
                       "ddp,ddp,2,xl,512,2,bf16,10,201,0.01\n");
     char *text = report_of(dir);
-    has(text, "### xl, batch 2 a rank, S 512, bf16, gradients bf16, 2 ranks");
+    has(text, "### xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks");
     has(text, "| naive | 120.0 (- ± -) | 21.00 [20.00, 22.00] | 20.00 |");
     has(text, "| 435 | 240.0, 30.00 | 2.00 |\n");
     has(text, "| flat-copy | oom | |");
@@ -184,7 +184,8 @@ static void strategies_stand_in_one_table(void **state)
     has(text, "`bucketed 10 MB` stands for 2 sizes of buckets");
     has(text, "Whole steps (120.0, 115.0, 101.0, 100.5 ms): each takes no longer than the one before.");
     has(text, "(`naive-grouped`) costs 2.000 ms less than `naive` (intervals meet)");
-    has(text, "- **Data parallelism** (xl, batch 2 a rank, S 512, bf16, gradients bf16, 2 ranks): a step of 100.5 ms");
+    has(text,
+        "- **Data parallelism** (xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks): a step of 100.5 ms");
     has(text, "PyTorch's fastest step of this model (autocast, fp32 gradients) takes 2.00 times as long.");
     free(text);
     free(peers);
@@ -231,7 +232,7 @@ static void bucket_sizes_that_tie_are_named(void **state)
     has(text, "o 20.0 us and w 330 GB/s");
     has(text, "sqrt(s o w), is 50.0 MB; with contention kappa = 0.250 of the 1 MB row, sqrt(kappa s o w) is 25.0 MB.");
     has(text,
-        "Measured best: 10 MB with 2.000 [1.800, 2.200] ms exposed; not told apart from it by their intervals: 100 "
+        "Measured best: 10 MB with 2.000 [1.800, 2.200] ms exposed; the intervals of these sizes meet its own: 100 "
         "MB. ");
     has(text,
         "nearest to the predicted one, 100 MB, exposes 0.100 ms more (0.0990 % of the step), and the intervals meet.");
@@ -247,7 +248,7 @@ static void sharding_is_compared_with_the_whole_state(void **state)
     has(text,
         "| xl | 2 | bf16 | bf16 | zero1 | GiB | 3.50 | 3.50 | 10.0 | 3.50 / 3.50 | 7.00 / 7.00 | 17.0 / 17.0 | 0 |");
     has(text,
-        "a rank holds 17.0 GiB after an update, unsharded 27.0 (37.0 % less); of that state 10.0, unsharded 20.0");
+        "a rank holds 17.0 GiB after an update, unsharded 27.0 (37.0 % less); of which state 10.0, unsharded 20.0");
     has(text, "a step takes 95.00 ms, unsharded 100.0: 5.00 % shorter (5th to 95th percentiles don't meet)");
     has(text, "| 2 | 512 | bf16 | bf16 | zero1 25 MB | 95.00 | 0.950 |");
     has(text, "- **ZeRO-1** (xl");

@@ -31,7 +31,7 @@ typedef struct ddp_rows {
 ddp_rows *ddp_rows_open(const char *dir); /* NULL when no bench of them has a row there */
 void ddp_rows_free(ddp_rows *r);
 size_t ddp_group_end(const ddp_rows *r, size_t first); /* behind the last entry of the group that begins at `first` */
-/* "xl, batch 2 a rank, S 512, bf16, gradients bf16, 2 ranks". Caller frees. */
+/* "xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks". Caller frees. */
 char *ddp_group_title(const ddp_entry *e);
 const char *ddp_main_size(const ddp_rows *r); /* the size of model with the most rows */
 bool ddp_same(const ddp_entry *a, const ddp_entry *b, const char *column);

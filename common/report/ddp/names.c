@@ -49,7 +49,7 @@ char *ddp_group_title(const ddp_entry *e)
     char *text;
     size_t bytes;
     FILE *out = text_stream(&text, &bytes);
-    fprintf(out, "%s, batch %s a rank, S %s, %s, gradients %s, %s rank%s", ddp_text(e, "size"), ddp_text(e, "batch"),
+    fprintf(out, "%s, batch %s per rank, S %s, %s, gradients %s, %s rank%s", ddp_text(e, "size"), ddp_text(e, "batch"),
             ddp_text(e, "seq"), ddp_text(e, "precision"), e->wire, ddp_text(e, "ranks"),
             ddp_real(e, "ranks") == 1 ? "" : "s");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

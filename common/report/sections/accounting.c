@@ -50,9 +50,9 @@ static void memory_part(document *doc, const table *all)
         doc_heading(doc, 3, "(a), (b): devices that hold the training state");
         doc_paragraph(
             doc,
-            "P = %.0f parameters of d %s, F %s, %s blocks of %s matrices. Weights, gradients and both moments in fp32\n"
-            "are 16 P = %.2f GB (%.1f GiB); a token leaves %.2f MB (%.2f MiB) for backward. The first number is with\n"
-            "everything sharded, the second with half of the activations whole on each device (FSDP).",
+            "P = %.0f parameters of d %s, F %s, %s blocks of %s matrices. Weights, gradients and both moments in "
+            "fp32\nare 16 P = %.2f GB (%.1f GiB); a token leaves %.2f MB (%.2f MiB) for the backward. The first number "
+            "is with\neverything sharded, the second with half of the activations whole on each device (FSDP).",
             table_real(t, 0, "parameters"), table_text(t, 0, "d_model"), table_text(t, 0, "d_ff"),
             table_text(t, 0, "blocks"), table_text(t, 0, "matrices"), table_real(t, 0, "state_bytes") / GB,
             table_real(t, 0, "state_bytes") / GIB, table_real(t, 0, "saved_per_token_bytes") / MB,
@@ -219,12 +219,11 @@ static void bucket_part(document *doc, const table *all, const char *dir)
     table *t = rows_of(all, "buckets", bucket_axes);
     if (t->n) {
         doc_heading(doc, 3, "Buckets");
-        doc_paragraph(
-            doc,
-            "o = %s us a call, w = W n / (2 (n - 1)) of W = %s GB/s. The handout's model n o + s / (n w) is best at\n"
-            "sqrt(s o w); where collectives are hidden, but slow compute by kappa of their time, sqrt(kappa s o "
-            "w).",
-            table_text(t, 0, "overhead"), number(table_real(t, 0, "used_bandwidth") / GB));
+        doc_paragraph(doc,
+                      "o = %s us per call, w = W n / (2 (n - 1)) of W = %s GB/s. The handout's model n o + s / (n w) "
+                      "is best at\nsqrt(s o w); where collectives are hidden, but slow compute by kappa of their time, "
+                      "sqrt(kappa s o w).",
+                      table_text(t, 0, "overhead"), number(table_real(t, 0, "used_bandwidth") / GB));
         figures(doc, dir, "accounting_buckets");
         doc_table(doc);
         doc_columns(doc, DOC_NUMBER, "ranks", "bits", "w GB/s", "handout: b MB", "buckets", "kappa", "b MB",
@@ -249,11 +248,10 @@ static void zero_part(document *doc, const table *all, const char *dir)
     table *t = rows_of(all, "zero", zero_axes);
     if (t->n) {
         doc_heading(doc, 3, "Memory and traffic by strategy: %s", table_text(t, 0, "model"));
-        doc_paragraph(
-            doc,
-            "Each cell: GiB of a rank after set-up / before the first update / from then on; GB it sends in a step.\n"
-            "Activations, and %s slots of a block, come on top.",
-            table_text(t, 0, "slots"));
+        doc_paragraph(doc,
+                      "Each cell: GiB of a rank after set-up / before the first update / from then on; GB it sends in "
+                      "a step.\nActivations, and %s slots of a block, come on top.",
+                      table_text(t, 0, "slots"));
         figures(doc, dir, "accounting_zero");
         values ranks = table_values(t, "ranks");
         doc_table(doc);

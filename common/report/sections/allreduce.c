@@ -186,8 +186,8 @@ static void write_section(document *doc, const char *dir)
     values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
     doc_heading(doc, 2, "bench_allreduce: collectives");
     doc_paragraph(
-        doc, "A sample is the slowest rank's. GB/s are 10^9 bytes a second of the median: the size over the time, and "
-             "on the bus\nwith the factor of nccl-tests. A ratio above 1 means that ours is faster.");
+        doc, "Each sample is the time of the slowest rank. GB/s are 10^9 bytes per second at the median: the size over "
+             "the time, and on\nthe bus with the factor of nccl-tests. A ratio above 1 means that ours is faster.");
     figures(doc, dir, "allreduce_");
     for (size_t o = 0; o < ops.n; o++)
         for (size_t d = 0; d < dtypes.n; d++) {

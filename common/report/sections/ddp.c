@@ -51,7 +51,7 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
                number(ddp_real(best, "tokens_per_s")));
     if (isfinite(mfu))
         doc_more(doc, ", MFU %s %%", number(mfu));
-    doc_more(doc, " (%s). Of communication, alone %s ms, remain exposed", best->label,
+    doc_more(doc, " (%s). Communication alone takes %s ms; exposed are", best->label,
              precise(ddp_real(best, "comm_alone_ms")));
     for (size_t i = 0; i < l->n; i++)
         doc_more(doc, "%s %s %s", i ? "," : "", l->e[i]->label, with_interval(l->e[i]));
@@ -254,23 +254,24 @@ static void write_section(document *doc, const char *dir)
     doc_heading(doc, 2, "Data parallelism");
     doc_paragraph(
         doc,
-        "Every rank has the model and a batch of its own, and gradients are summed over the ranks. %s is what "
-        "communication\ncosts: a step less its twin, which is the same without communication, by turns in one run; the "
-        "interval is a bootstrap's.\n%s are the collectives of a step with nothing beside them, %s is 1 - exposed / "
-        "alone. %s is how long compute\nstands still after backward, %s the rest of exposed: what collectives slow "
-        "down beside them. An exposed time\nbelow 0 is noise. Strategies are different runs: two differ only where "
-        "their intervals don't meet. Forward, backward, updates\nand tail are of another run, step by step, and need "
-        "not add up to the step. %s are collectives for gradients.",
+        "Every rank has the model and its own batch, and gradients are summed over the ranks. %s is what communication "
+        "costs:\nthe step minus the same step without communication, the two alternating in one run, with a bootstrap "
+        "interval. %s is\nthe time of a step's collectives with nothing beside them, and %s is 1 - exposed / alone. %s "
+        "is how long compute\nwaits after the backward; %s is the rest of exposed, by which collectives slow down the "
+        "compute beside them. An\nexposed time below 0 is noise. Strategies are separate runs: two differ only where "
+        "their intervals don't meet. Forward,\nbackward, updates and tail come from another run, measured step by "
+        "step, and need not add up to the step. %s counts\ncollectives for gradients.",
         code("exposed"), code("alone"), code("hidden"), code("tail"), code("contention"), code("calls"));
     if (r->pytorch)
-        doc_paragraph(doc,
-                      "PyTorch's columns are its fastest step of the same model, ranks, batch and precision, as the "
-                      "largest of the ranks' medians,\nand its time over ours: above 1 ours is faster. With bf16 it "
-                      "runs autocast over fp32 parameters and sends fp32 gradients,\nwhatever ours sends; its rows "
-                      "don't say which attention ran. Its %s is the time between the end of backward and the optimizer "
-                      "on its stream, and not our %s:\nafter backward (naive, flat) it is all of communication, with "
-                      "flat's copies; its own DDP waits within backward, so that\nnext to nothing is left here.",
-                      code("wait"), code("exposed"));
+        doc_paragraph(
+            doc,
+            "PyTorch's columns are its fastest step of the same model, ranks, batch and precision, as the largest of "
+            "the ranks' medians,\nand its time over ours: above 1, ours is faster. With bf16 it runs autocast over "
+            "fp32 parameters and sends fp32\ngradients, whatever ours sends; its rows don't say which attention ran. "
+            "Its %s is the time between the end of the\nbackward and the optimizer on its stream, which is not our %s: "
+            "where communication follows the backward (naive, flat),\nit is all of it, with flat's copies; its own DDP "
+            "waits within the backward, so that next to nothing is left here.",
+            code("wait"), code("exposed"));
     figures(doc, dir, "ddp_timeline.");
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);

@@ -247,15 +247,15 @@ static void write_section(document *doc, const char *dir)
     table *rest, *t = table_main_slice(all, axes, &rest), *rows = main_rows(t);
     char *shape = table_shape(t, axes);
     doc_heading(doc, 2, "bench_memory: where every byte goes");
-    doc_paragraph(
-        doc,
-        "%s. Counted from the plan that a step runs by, tensor by tensor; %s has the timelines. Parameters "
-        "include\nwhat makes 16-bit ones fp32, scratch the tokens and tables. %s is the peak and what the planner "
-        "leaves unused\nbetween tensors, %s what the device's driver has given out above that when a step is set up.%s",
-        shape, code("memory/"), code("taken"), code("driver beyond it"),
-        theirs ? " The columns of PyTorch are its peak / ours for the same\nmodel, shape and precision: above 1 "
-                 "ours is smaller."
-               : "");
+    doc_paragraph(doc,
+                  "%s. Counted tensor by tensor from the plan that a step runs by; %s has the timelines. Parameters "
+                  "include\nwhat extends 16-bit ones to fp32; scratch includes the tokens and tables. %s is the peak "
+                  "plus what the planner leaves\nunused between tensors; %s is what the device's driver has handed out "
+                  "on top of that once a step is set up.%s",
+                  shape, code("memory/"), code("taken"), code("driver beyond it"),
+                  theirs ? " The\nPyTorch columns are its peak / ours at the same model, shape and precision: above 1, "
+                           "ours is smaller."
+                         : "");
     figures(doc, dir, "memory_");
     values precisions = table_values(rows, "precision");
     for (size_t i = 0; i < precisions.n; i++) {

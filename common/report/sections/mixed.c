@@ -41,7 +41,7 @@ static void sum_cell(document *doc, const table *t, const char *pair, const char
     double stalls = table_real(t, r, "stalls_after");
     doc_cell(doc, "%s", r == NO_ROW ? "-" : table_text(t, r, "value"));
     if (isfinite(stalls))
-        doc_more(doc, ", stands still after %.0f", stalls);
+        doc_more(doc, ", stalls after %.0f", stalls);
 }
 
 static void add_sums(document *doc, const table *t)
@@ -53,10 +53,10 @@ static void add_sums(document *doc, const table *t)
         return;
     values sums = table_values(t, "sum"), pairs = in_order(t, "pair", order);
     doc_heading(doc, 3, "Sums of the same number");
-    doc_paragraph(
-        doc, "The dtype of the sum decides. An fp32 sum of 16-bit numbers is off by what each number lost when it\n"
-             "was stored; a 16-bit sum loses at every addition, and stands still once the number is under half a\n"
-             "step of it. Carrying what was lost along (Kahan) mends that, for four operations instead of one.");
+    doc_paragraph(doc,
+                  "The dtype of the sum decides. An fp32 sum of 16-bit numbers is off by what each number lost when "
+                  "it\nwas stored; a 16-bit sum loses at every addition, and stalls once the number is less than half "
+                  "a\nstep of it. Carrying the lost part along (Kahan) fixes that, at four operations instead of one.");
     doc_table(doc);
     doc_column(doc, DOC_TEXT, "sum + addend");
     for (size_t i = 0; i < sums.n; i++)
@@ -81,11 +81,11 @@ static void add_autocast(document *doc, const table *t)
         return;
     values dtypes = in_order(t, "dtype", dtype_order), tensors = in_order(t, "tensor", order);
     doc_heading(doc, 3, "Dtypes under autocast");
-    doc_paragraph(
-        doc, "Linear layers run in the 16-bit dtype, where tensor cores are, and ReLU in the dtype it is given.\n"
-             "LayerNorm and the loss stay in fp32, because they subtract, square, sum and exponentiate: the table\n"
-             "below this one says what that costs in 16 bits. Parameters stay in fp32, and so do their gradients,\n"
-             "or small updates would be lost. Each cell: dtype, relative error against double.");
+    doc_paragraph(doc,
+                  "Linear layers run in the 16-bit dtype, on tensor cores, and ReLU in the dtype it is "
+                  "given.\nLayerNorm and the loss stay in fp32, because they subtract, square, sum and exponentiate: "
+                  "the table\nbelow this one says what that costs in 16 bits. Parameters stay in fp32, and so do their "
+                  "gradients,\nor small updates would be lost. Each cell: dtype, relative error against double.");
     doc_table(doc);
     doc_column(doc, DOC_TEXT, "tensor");
     for (size_t d = 0; d < dtypes.n; d++)
@@ -168,8 +168,8 @@ static void add_norms(document *doc, const table *all, const char *dir)
                   "Relative error of y against double. %s: squares, their mean and the root are stored in the "
                   "dtype\nof x; %s: they are also summed in it. In fp16 the square of 256 overflows, and the whole row "
                   "is\nlost; an eps of 1e-5 is a subnormal number there, and one of 1e-8 is zero. bf16 has the range "
-                  "of fp32,\nwhich mends both, but fewer digits than fp16: a sum of squares stands still after some "
-                  "hundreds of\nthem. So statistics belong in fp32 under bf16, too.",
+                  "of fp32,\nwhich fixes both, but fewer digits than fp16: a sum of squares stalls after some hundreds "
+                  "of\nterms. So statistics belong in fp32 under bf16, too.",
                   code("own"), code("own-sums"));
     figures(doc, dir, "mixed_norm");
     for (size_t i = 0; i < norms.n; i++) {
@@ -220,9 +220,9 @@ static void add_timing(document *doc, const table *all, const char *dir)
     doc_heading(doc, 3, "Speed-up over fp32");
     doc_paragraph(
         doc,
-        "Each cell: time of a step, then how many times faster than fp32 without tensor cores forward, backward\n"
-        "and the whole step are. On a GPU what is bound by products gains most, so large models do; norms and\n"
-        "AdamW move bytes, and gain what these shrink by. Batch %s, %s attention.",
+        "Each cell: time of a step, then how many times faster than fp32 without tensor cores forward, backward\nand "
+        "the whole step are. On a GPU, work that is bound by matrix products gains most, so large models\ngain most; "
+        "norms and AdamW move bytes, and gain only as far as those shrink. Batch %s, %s attention.",
         table_text(t, 0, "batch"), table_text(t, 0, "attention"));
     figures(doc, dir, "mixed_speedup");
     timing_table(doc, t);

@@ -154,14 +154,14 @@ static void write_section(document *doc, const char *dir)
                       "Ours beside three answers (a, b, c) to the course's assignment, at the same shape and dtype; "
                       "%s.\nOther GPUs, unknown clocks, other ways of timing: an order of magnitude, not a race.",
                       link_to("sources and cautions", "../published/README.md"));
-        doc_bullet(doc, "c gives neither batch nor mask for flash: read as the assignment's. Its flash backward is not "
-                        "Triton.");
+        doc_bullet(doc, "c states neither batch nor mask for flash: those of the assignment are assumed. Its flash "
+                        "backward is not Triton.");
         doc_bullet(
             doc,
-            "Flash, up to S 1024: their times are set by the host. Rows of b marked %s time fp32 and are left out.",
+            "Flash up to S 1024: their times are bound by the host. Rows of b marked %s time fp32 and are left out.",
             code("mixed"));
-        doc_bullet(doc, "pytorch_attention: the forward of b is launch time, its backward contains the forward; b and "
-                        "c keep two score matrices, a one.");
+        doc_bullet(doc, "pytorch_attention: the forward of b is launch time, and its backward contains the forward; b "
+                        "and c keep two score matrices, a keeps one.");
     }
     doc_append(doc, part);
 }

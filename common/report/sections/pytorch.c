@@ -135,7 +135,7 @@ static void write_section(document *doc, const char *dir)
     if (theirs && ours) {
         doc_heading(doc, 2, "Next to PyTorch on this machine");
         doc_paragraph(doc,
-                      "Causal attention, the same shapes, the newest row of either side. Ratio: PyTorch's time / ours, "
+                      "Causal attention, the same shapes, the newest row of each side. Ratio: PyTorch's time / ours, "
                       "so above 1 ours is\nfaster; mean is the geometric mean over the shapes. Its %s stands beside "
                       "our unfused, %s beside fused,\nthe rest beside flash.",
                       code("eager"), code("compile"));
@@ -144,14 +144,16 @@ static void write_section(document *doc, const char *dir)
             table *of = table_where(theirs, "bench", benches.v[b], NULL);
             if (strcmp(benches.v[b], "flash_graph") == 0) {
                 doc_heading(doc, 3, "GPU time");
-                doc_paragraph(doc, "Both replayed from CUDA graphs where a call is short: no launch is in it.");
+                doc_paragraph(
+                    doc, "Both are replayed from CUDA graphs where a call is short, so that no launch is included.");
             } else {
                 doc_heading(doc, 3, "Time of a call");
-                doc_paragraph(doc, "PyTorch by CUDA events around a call: on short sequences its launches are in it. ");
+                doc_paragraph(doc, "PyTorch is timed by CUDA events around a call, so that on short sequences the time "
+                                   "includes its launches. ");
                 if (calls)
-                    doc_more(doc, "Ours likewise (%s).", code("--timer event"));
+                    doc_more(doc, "So is ours (%s).", code("--timer event"));
                 else
-                    doc_more(doc, "Ours is without them where a call takes less than 50 us.");
+                    doc_more(doc, "Ours excludes launches where a call takes less than 50 us.");
             }
             add_part(doc, calls && strcmp(benches.v[b], "flash_graph") != 0 ? calls : ours, of);
             table_free(of);

@@ -82,7 +82,7 @@ static void write_section(document *doc, const char *dir)
         die(EXIT_CODE_FAILURE, "can't read the folder %s", dir);
     document *reasons = doc_create("");
     doc_heading(doc, 2, "What ran");
-    doc_paragraph(doc, "The newest row of each case. throttled: rows whose clocks were held back.");
+    doc_paragraph(doc, "Counts the newest row of each case. throttled: rows measured while the clocks were held back.");
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "rows", NULL);
     doc_columns(doc, DOC_NUMBER, "ok", "oom", "skip", "fail", "throttled", NULL);

@@ -193,8 +193,8 @@ static void add_bounds(document *doc, const table *t, const char *level)
         doc_paragraph(doc, "AdamW alone reaches %s TB/s and would take %.0f %% of the step of ",
                       number(table_real(ok, best, "opt_tb_s")), 100 * share);
         add_row_name(doc, ok, most);
-        doc_more(doc, ", less with every token more: where that share is large memory bounds the step, elsewhere "
-                      "products do.\nThe column AdamW has only what is left of it after backward.");
+        doc_more(doc, ". The share falls with every token more: where it is\nlarge, memory bounds the step; elsewhere, "
+                      "matrix products do. The AdamW column is the part of it that is left after the\nbackward.");
     }
     table_free(ok);
 }
@@ -269,8 +269,8 @@ static void warmup_table(document *doc, const table *t)
             continue;
         if (!begun) {
             doc_heading(doc, 3, "Warm-up");
-            doc_paragraph(doc, "Mean and standard deviation of the measured steps after so many others. The last three "
-                               "columns are by the host's clock.");
+            doc_paragraph(doc, "Mean and standard deviation of the measured steps after different numbers of warm-up "
+                               "steps. The last three columns are by\nthe host's clock.");
             doc_table(doc);
             doc_columns(doc, DOC_TEXT, "case", NULL);
             doc_columns(doc, DOC_NUMBER, "forward ms", "backward ms", "step ms", "by the host ms", "median",
@@ -297,14 +297,13 @@ static void write_section(document *doc, const char *dir)
     const char *level = main_level(t);
     char *shape = table_shape(t, axes);
     doc_heading(doc, 2, "bench_transformer: a whole training step");
-    doc_paragraph(
-        doc,
-        "%s; %s. Times are means and standard deviations over the measured steps; tokens/s, TFLOP/s and MFU are "
-        "of the\nmedian step.%s",
-        shape, strcmp(level, "graph") ? "fused kernels launched one by one" : "the step is one CUDA graph",
-        theirs ? " The columns of PyTorch are its time / ours and its peak memory / ours, same shape, batch and "
-                 "precision: above 1 ours\nis faster or smaller."
-               : "");
+    doc_paragraph(doc,
+                  "%s; %s. Times are means and standard deviations over the measured steps; tokens/s, TFLOP/s and MFU "
+                  "are of the\nmedian step.%s",
+                  shape, strcmp(level, "graph") ? "fused kernels launched one by one" : "the step is one CUDA graph",
+                  theirs ? " The PyTorch columns are\nPyTorch's time / ours and its peak memory / ours at the same "
+                           "shape, batch and precision: above 1, ours is faster or\nsmaller."
+                         : "");
     figures(doc, dir, "transformer_");
     values precisions = table_values(t, "precision");
     for (size_t i = 0; i < precisions.n; i++) {

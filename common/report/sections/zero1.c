@@ -49,7 +49,7 @@ static void add_memory_gain(document *doc, const ddp_entry *whole, const ddp_ent
 {
     const double unit = unit_of(whole), before = ddp_real(whole, "after_step_bytes"),
                  after = ddp_real(parts, "after_step_bytes");
-    doc_more(doc, "a rank holds %s %s after an update, unsharded %s (%s %% less); of that state %s, unsharded %s",
+    doc_more(doc, "a rank holds %s %s after an update, unsharded %s (%s %% less); of which state %s, unsharded %s",
              number(after / unit), unit_name(unit), number(before / unit), number(100 * (1 - after / before)),
              number(ddp_real(parts, "state_bytes") / unit), number(ddp_real(whole, "state_bytes") / unit));
 }
@@ -215,13 +215,13 @@ static void write_section(document *doc, const char *dir)
         doc_paragraph(doc,
                       "%s is the paper's: reduce-scatter of gradients, AdamW on a rank's slice, all-gather under the "
                       "next forward.\n%s is the handout's: all-reduce, AdamW on whole tensors, each broadcast by its "
-                      "owner. %s are the\nsame buckets with the whole state on every rank. State is master weights and "
-                      "both moments. A step's peak has its activations, too.",
+                      "owner. %s uses\nthe same buckets with the whole state on every rank. State is master weights "
+                      "and both moments. A step's peak includes\nits activations.",
                       code("zero1"), code("zero1-broadcast"), code("unsharded"));
         if (r->pytorch)
             doc_more(doc,
-                     " PyTorch's\nsharding is ZeroRedundancyOptimizer with DDP, all-reduce and broadcasts: what %s "
-                     "does; its figures are what its\nallocator has given out before and after an update.",
+                     " PyTorch's sharding is ZeroRedundancyOptimizer with DDP, all-reduce and broadcasts, as in\n%s; "
+                     "its figures are what its allocator has handed out before and after an update.",
                      code("zero1-broadcast"));
         figures(doc, dir, "zero1_");
         memory_table(doc, r);

@@ -71,8 +71,8 @@ void allreduce_own_findings(document *doc, const table *t)
         if (!g.cases)
             continue;
         doc_bullet(doc,
-                   "%s: by medians faster than the library in %zu of %zu cases, at best %s times as fast (%s, %s, %s, "
-                   "%s: %s us, the library %s).",
+                   "%s: faster than the library by the median in %zu of %zu cases, at best %s times as fast (%s, %s, "
+                   "%s, %s: %s us, the library %s).",
                    strong("Our own all-reduces on %s ranks", ranks.v[i]), g.faster, g.cases, number(g.most), g.variant,
                    table_text(t, g.best, "size"), table_text(t, g.best, "dtype"), table_text(t, g.best, "mode"),
                    number(table_real(t, same_case(t, g.best, g.variant), "median_ms") * 1e3),
@@ -94,9 +94,8 @@ static void add_time(document *doc, const table *t, size_t row)
 
 static void begin_table(document *doc)
 {
-    doc_paragraph(doc,
-                  "Our own kernels, which store into the other GPUs' memory, us: median ± standard deviation; times "
-                  "is the library's\nmedian over ours, above 1 ours is faster");
+    doc_paragraph(doc, "Our own kernels, which store into the other GPUs' memory, in us: median ± standard deviation. "
+                       "times is the library's\nmedian over ours: above 1, ours is faster.");
     doc_table(doc);
     doc_columns(doc, DOC_NUMBER, "ranks", "size", NULL);
     doc_columns(doc, DOC_TEXT, "mode", "in place", NULL);

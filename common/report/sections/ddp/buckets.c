@@ -77,11 +77,11 @@ static void add_tied(document *doc, const sweep *s)
     size_t tied = 0;
     for (size_t i = 0; i < s->n; i++)
         if (i != s->best && !ddp_apart(s->e[i], s->e[s->best]))
-            doc_more(doc, "%s%.6g", tied++ ? ", " : "; not told apart from it by their intervals: ", size_of(s->e[i]));
+            doc_more(doc, "%s%.6g", tied++ ? ", " : "; the intervals of these sizes meet its own: ", size_of(s->e[i]));
     doc_more(doc, "%s. ",
              tied == s->n - 1 ? " MB, which is every other size: this run finds no best one"
              : tied           ? " MB"
-                              : "; every other size is told apart from it");
+                              : "; its interval meets that of no other size");
 }
 
 static void add_loss(document *doc, const sweep *s, double predicted)
@@ -89,9 +89,9 @@ static void add_loss(document *doc, const sweep *s, double predicted)
     const ddp_entry *best = s->e[s->best], *used = nearest(s, predicted);
     const double loss = used->exposed - best->exposed, least = size_of(s->e[0]), most = size_of(s->e[s->n - 1]);
     if (predicted < least || predicted > most)
-        doc_more(doc, "The predicted size is beyond those measured. ");
+        doc_more(doc, "The predicted size is outside the range of those measured. ");
     if (used == best)
-        doc_more(doc, "The measured size nearest to the predicted one is that very one: using the prediction loses "
+        doc_more(doc, "The best size is also the measured one nearest to the prediction: using the prediction loses "
                       "nothing here.");
     else
         doc_more(doc,
@@ -179,11 +179,10 @@ void ddp_buckets(document *doc, const char *dir, const ddp_rows *r)
     if (!doc_empty(part)) {
         doc_heading(doc, 3, "Buckets");
         doc_paragraph(
-            doc,
-            "MB are 2^20 bytes; a tensor larger than that is a bucket of its own. The handout's model says n calls of "
-            "s bytes together cost\nn o + s / (n w): the last bucket, and what every call costs. With contention it is "
-            "o + b / w + kappa (n o + s / w): the last\nbucket, and the share kappa of the collectives' time by which "
-            "they slow compute down; kappa is measured in one row of a sweep\nand used in the others.");
+            doc, "MB are 2^20 bytes; a larger tensor is a bucket of its own. The handout's model says n calls of s "
+                 "bytes together cost\nn o + s / (n w): the last bucket, and what every call costs. With contention it "
+                 "is o + b / w + kappa (n o + s / w): the last\nbucket, and the share kappa of the collectives' time "
+                 "by which they slow compute down; kappa is measured in one row of a sweep\nand used in the others.");
         figures(doc, dir, "ddp_buckets_");
     }
     doc_append(doc, part);

@@ -80,8 +80,8 @@ void ddp_scaling(document *doc, const char *dir, const ddp_rows *r)
     const char *size = ddp_main_size(r);
     doc_heading(doc, 3, "Over ranks");
     doc_paragraph(doc,
-                  "Tokens a second of all ranks together, %s; in brackets as a share of what as many times "
-                  "the fewest ranks would make.\nThe batch of a rank stays as it is.",
+                  "Tokens per second of all ranks together, %s; in brackets the share of what linear scaling from the "
+                  "fewest ranks would\ngive. The batch per rank stays the same.",
                   size);
     figures(doc, dir, "ddp_scaling_");
     doc_table(doc);

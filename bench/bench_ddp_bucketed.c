@@ -5,7 +5,7 @@
  * 100 and 1000 MB (of 2^20 bytes) beside the backward; (b) the overhead as a formula of bucket size, and the best size.
  * All-reduces measured in the same run give its o and w.
  *
- * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/ddp.h says what is measured, against
+ * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/row.h says what is measured, against
  * what.
  * Run: ./bench_ddp_bucketed                                 xl, contexts of 128 and 512, fp32 and bf16, 4 sizes
  *      ./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40
@@ -18,8 +18,7 @@
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), DDP_BUCKET_MB("1,10,100,1000", "0.01,0.1,1"), {0}};
 
-static const variant_spec variant_table[] = {
-    {"bucketed", "an all-reduce per bucket of tensors, as soon as it is ready"}, {0}};
+static variant_spec variant_table[DDP_VARIANTS];
 
 static const column_spec column_table[] = {DDP_COLUMNS, DDP_MODEL_COLUMNS, {0}};
 
@@ -47,7 +46,13 @@ static const bench_info info = {
     .figures = (const char *const[]){"ddp_steps", "ddp_buckets", "ddp_scaling", "ddp_timeline", NULL},
 };
 
+static bool mine(const strategy *s)
+{
+    return s->grouping == GROUP_BUCKET && s->share == SHARE_NONE;
+}
+
 int main(int argc, char **argv)
 {
+    ddp_add_variants(variant_table, mine);
     return ddp_main(&info, option_table, argc, argv);
 }

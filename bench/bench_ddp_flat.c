@@ -5,7 +5,7 @@
  * after the backward. Here gradients lie side by side in memory, so flat copies nothing; flat-copy is the handout's
  * way, which concatenates them into a second buffer and splits that again.
  *
- * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured, against what.
  * Run: ./bench_ddp_flat                                     xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_flat --device cpu --ranks 2,4
@@ -15,10 +15,7 @@
 
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
 
-static const variant_spec variant_table[] = {
-    {"flat", "one all-reduce of all gradients, after the backward, in place"},
-    {"flat-copy", "the same through a second buffer, to which every tensor is copied, and from it back"},
-    {0}};
+static variant_spec variant_table[DDP_VARIANTS];
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
@@ -41,7 +38,13 @@ static const bench_info info = {
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };
 
+static bool mine(const strategy *s)
+{
+    return s->grouping == GROUP_WHOLE;
+}
+
 int main(int argc, char **argv)
 {
+    ddp_add_variants(variant_table, mine);
     return ddp_main(&info, option_table, argc, argv);
 }

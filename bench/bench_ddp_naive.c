@@ -5,7 +5,7 @@
  * all-reduce for every parameter tensor after the backward; forward, backward, communication and optimizer separately.
  * naive-grouped makes the 435 calls in one launch.
  *
- * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured, against what.
  * Run: ./bench_ddp_naive                                    xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_naive --device cpu --ranks 2,4
@@ -16,8 +16,7 @@
 
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
 
-static const variant_spec variant_table[] = {
-    {"naive", "an all-reduce per tensor, after the backward"}, {"naive-grouped", "the same in one launch"}, {0}};
+static variant_spec variant_table[DDP_VARIANTS];
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
@@ -39,7 +38,13 @@ static const bench_info info = {
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };
 
+static bool mine(const strategy *s)
+{
+    return s->grouping == GROUP_TENSOR && s->when == WHEN_AFTER;
+}
+
 int main(int argc, char **argv)
 {
+    ddp_add_variants(variant_table, mine);
     return ddp_main(&info, option_table, argc, argv);
 }

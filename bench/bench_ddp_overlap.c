@@ -4,7 +4,7 @@
  * The `ddp_overlap_individual_parameters_benchmarking` problem of Stanford's CS336, assignment 2: an all-reduce for
  * each parameter tensor, beside the rest of the backward.
  *
- * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/ddp.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured, against what.
  * Run: ./bench_ddp_overlap                                  xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_overlap --update after,buckets,backward  what earlier updates add
  *      ./bench_ddp_overlap --max-ctas 0,4,8,16              collectives that leave more of the GPU to the backward
@@ -16,8 +16,7 @@
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), {0}};
 
-static const variant_spec variant_table[] = {{"overlap", "an all-reduce per tensor, as soon as its gradient is ready"},
-                                             {0}};
+static variant_spec variant_table[DDP_VARIANTS];
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
@@ -40,7 +39,13 @@ static const bench_info info = {
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };
 
+static bool mine(const strategy *s)
+{
+    return s->grouping == GROUP_TENSOR && s->when == WHEN_READY;
+}
+
 int main(int argc, char **argv)
 {
+    ddp_add_variants(variant_table, mine);
     return ddp_main(&info, option_table, argc, argv);
 }

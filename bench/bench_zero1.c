@@ -7,7 +7,7 @@
  * and broadcast. zero1 is the paper's (Rajbhandari et al., 2020): a reduce-scatter for each bucket and an
  * all-gather under the next forward. unsharded is bucketed data parallelism with all of AdamW on every rank.
  *
- * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/ddp.h says what is measured.
+ * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/row.h says what is measured.
  * Run: ./bench_zero1                                        xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1
  *      ./bench_zero1 --device cpu --ranks 2,4
@@ -21,11 +21,8 @@
 
 static option_spec option_table[] = {DDP_OPTIONS("buckets"), DDP_BUCKET_MB("25", "0.1"), {0}};
 
-static const variant_spec variant_table[] = {
-    {"unsharded", "bucketed data parallelism, the whole state on every rank"},
-    {"zero1", "reduce-scatter of gradients, AdamW on a slice of each bucket, all-gather under the next forward"},
-    {"zero1-broadcast", "all-reduce, AdamW on whole tensors, each broadcast by its owner"},
-    {0}};
+static variant_spec variant_table[DDP_VARIANTS] = {
+    {"unsharded", "bucketed data parallelism, the whole state on every rank"}};
 
 static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, {0}};
 
@@ -51,10 +48,16 @@ static const bench_info info = {
     .figures = (const char *const[]){"zero1_memory", "ddp_timeline", NULL},
 };
 
+static bool mine(const strategy *s)
+{
+    return s->share != SHARE_NONE;
+}
+
 int main(int argc, char **argv)
 {
     /* Two communicators of a rank at once, zero1's: NCCL keeps the host's order among them. Elsewhere there is one at a time,
      * and the order would cost each call two waits and an event, in a graph two nodes on branches that every call joins. */
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+    ddp_add_variants(variant_table, mine);
     return ddp_main(&info, option_table, argc, argv);
 }

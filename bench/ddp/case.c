@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of a case of data parallelism, and what its ranks agree on; see ddp.h. */
-#include "bench/ddp/ddp.h"
+/* Options of a case of data parallelism, and what its ranks agree on; see case.h. */
+#include "bench/ddp/case.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/model/context.h"
 #include "common/core/error.h"
 
 static bool is(const char *a, const char *b)
@@ -40,10 +41,9 @@ static const char *strategy_of(const char *variant)
 /* Each of these would be measured a second time under another name, or can't be. */
 static const char *contradiction(const ddp_case *k)
 {
-    const char *strategy = k->p.strategy;
-    const bool after_backward = strncmp(strategy, "naive", 5) == 0 || strncmp(strategy, "flat", 4) == 0;
-    const bool at_once = is(strategy, "naive-grouped") || strncmp(strategy, "flat", 4) == 0;
-    const bool sharded = strncmp(strategy, "zero1", 5) == 0, cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
+    const strategy *s = parallel_strategy(k->p.strategy);
+    const bool at_once = s->grouped || s->grouping == GROUP_WHOLE, sharded = s->share != SHARE_NONE;
+    const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
     if (k->o.precision->loss_scaling && sharded)
@@ -52,7 +52,7 @@ static const char *contradiction(const ddp_case *k)
         return "--precision fp16 wants to see all gradients before the first update: --update after";
     if (k->p.update == UPDATE_BUCKETS && at_once)
         return "all gradients are there at once: --update after is the same";
-    if (k->p.update == UPDATE_BACKWARD && after_backward)
+    if (k->p.update == UPDATE_BACKWARD && s->when == WHEN_AFTER)
         return "nothing is summed during backward: --update buckets is the same";
     if (k->p.update == UPDATE_BACKWARD && cpu)
         return "on the CPU updates run on the thread of backward: --update buckets is the same";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks came to in the check, against one rank that did everything itself; see ddp.h. */
+/* What the ranks came to in the check, against one rank that did everything itself; see compare.h. */
 #include <math.h>
 #include <stdio.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/compare.h"
 #include "common/core/numeric.h"
 
 /* Both round each of n - 1 additions to the precision u of the gradients, in another order: their sums differ by

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* The model of buckets: what an all-reduce costs per call and per byte on these ranks, fitted to measurements of this
- * run, and what that predicts for a case; see ddp.h and formulas/accounting.h. */
+ * run, and what that predicts for a case; see fit.h and formulas/accounting.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/fit.h"
 #include "common/core/error.h"
 #include "common/formulas/accounting.h"
 #include "common/session/watchdog.h"
 
 enum { SIZES_MAX = 13, CALLS_MAX = 20 };
+
+typedef struct bucket_fit {                /* t = o + bytes / w of an all-reduce */
+    double overhead_s, rate, residual_pct; /* NAN where it could not be measured */
+} bucket_fit;
 
 typedef struct sweep {
     double first, factor; /* bytes */
@@ -27,7 +31,7 @@ static double size_at(const sweep *s, int i)
 }
 
 /* Least squares of t = o + bytes / w with weights 1/t^2: relative errors count, not those of the largest size alone. */
-static void fit(const double *bytes, const double *t, int n, ddp_fit *out)
+static void fit(const double *bytes, const double *t, int n, bucket_fit *out)
 {
     double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0, worst = 0;
     for (int i = 0; i < n; i++) {
@@ -91,7 +95,7 @@ static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int s
     free(mine);
 }
 
-static void measure(ddp_case *k, comm *c, ddp_fit *out)
+static void measure(ddp_case *k, comm *c, comm_dtype t, bucket_fit *out)
 {
     const sweep *s = device_kind_of(k->s->dev) == DEVICE_CPU ? &cpu_sweep : &gpu_sweep;
     double bytes[SIZES_MAX], seconds[SIZES_MAX];
@@ -111,17 +115,8 @@ static void measure(ddp_case *k, comm *c, ddp_fit *out)
         bytes[i] = size_at(s, i);
     if (buffer)
         device_memset(k->s->dev, buffer, 0, (size_t)bytes[sizes - 1]); /* zeros: sums of sums stay finite */
-    time_sizes(k, c, buffer, s, sizes, out->dtype, seconds);
+    time_sizes(k, c, buffer, s, sizes, t, seconds);
     fit(bytes, seconds, sizes, out);
-}
-
-static ddp_fit *fit_of(const ddp_case *k, comm_dtype t)
-{
-    ddp_cache *m = ddp_cache_of(k->s);
-    for (size_t i = 0; i < m->fit_count; i++)
-        if (m->fits[i].ranks == k->ranks && m->fits[i].dtype == t && m->fits[i].max_ctas == k->p.max_ctas)
-            return &m->fits[i];
-    return NULL;
 }
 
 static comm_dtype wire_of(const ddp_case *k)
@@ -129,23 +124,43 @@ static comm_dtype wire_of(const ddp_case *k)
     return replica_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad);
 }
 
-void ddp_fit_make(ddp_case *k)
+/* What a fit is remembered by. */
+static char *fit_key(const ddp_case *k)
 {
-    ddp_cache *m = ddp_cache_of(k->s);
+    return xasprintf("%d ranks %s ctas %d", k->ranks, comm_dtype_name(wire_of(k)), k->p.max_ctas);
+}
+
+static void make(ddp_case *k, bucket_fit *out)
+{
     char why[400] = "";
-    ddp_fit new = {k->ranks, k->p.max_ctas, wire_of(k), NAN, NAN, NAN};
-    if (k->ranks == 1 || fit_of(k, new.dtype))
-        return;
+    *out = (bucket_fit){NAN, NAN, NAN};
     phase_set("all-reduces for the model of buckets");
     comm *c = comm_create(k->l, k->s->dev, &(comm_options){.name = "fit", .ranks = k->ranks, .max_ctas = k->p.max_ctas},
                           why, sizeof why);
-    if (c) {
-        measure(k, c, &new);
-        comm_destroy(c);
-        memory_release_all(k->s->mem);
-    }
-    m->fits = xrealloc(m->fits, (m->fit_count + 1) * sizeof *m->fits);
-    m->fits[m->fit_count++] = new;
+    if (!c)
+        return;
+    measure(k, c, wire_of(k), out);
+    comm_destroy(c);
+    memory_release_all(k->s->mem);
+}
+
+void ddp_fit_make(ddp_case *k)
+{
+    char *key = fit_key(k);
+    if (k->ranks > 1 && !cache_find(k->s->kept, "bucket fit", key))
+        make(k, cache_add(k->s->kept, "bucket fit", key, sizeof(bucket_fit), NULL));
+    free(key);
+}
+
+/* The last row but for its bucket size, and what was measured in the first row of its sweep. */
+typedef struct bucket_sweep {
+    char *key;
+    double kappa;
+} bucket_sweep;
+
+static void clear_sweep(void *sweep)
+{
+    free(((bucket_sweep *)sweep)->key);
 }
 
 /* The case without its bucket size. */
@@ -161,18 +176,20 @@ static char *sweep_key(const ddp_case *k)
     return key;
 }
 
-void ddp_fill_model(ddp_case *k, const replica *r, const ddp_measured *m)
+void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
 {
-    ddp_cache *memo = ddp_cache_of(k->s);
-    const ddp_fit *f = fit_of(k, wire_of(k));
+    bucket_sweep *sweep = session_cache(k->s, "bucket sweep", sizeof *sweep, clear_sweep);
+    char *key = fit_key(k);
+    const bucket_fit *f = cache_find(k->s->kept, "bucket fit", key);
+    free(key);
     if (!f)
         return;
-    const double bytes = (double)r->plan->elements * (double)comm_dtype_bytes(f->dtype);
-    const bucket_model model = {.bytes = bytes, .rate = f->rate, .overhead_s = f->overhead_s, .kappa = memo->kappa};
-    const double bucket = bytes / r->plan->b.n, exposed = stats_of(&m->full).median - stats_of(&m->twin).median;
+    const double bytes = (double)r->plan->elements * (double)comm_dtype_bytes(wire_of(k));
+    const bucket_model model = {.bytes = bytes, .rate = f->rate, .overhead_s = f->overhead_s, .kappa = sweep->kappa};
+    const double bucket = bytes / r->plan->b.n, exposed = stats_of(&m->step).median - stats_of(&m->compute).median;
     const double kappa = (exposed - m->tail) / m->comm_alone;
-    char *sweep = sweep_key(k);
-    const bool goes_on = memo->sweep && strcmp(memo->sweep, sweep) == 0;
+    key = sweep_key(k);
+    const bool goes_on = sweep->key && strcmp(sweep->key, key) == 0;
     row_real(k->w, "o_us", f->overhead_s * 1e6);
     row_real(k->w, "w_gb_s", f->rate * 1e-9);
     row_real(k->w, "fit_residual_pct", f->residual_pct);
@@ -182,10 +199,9 @@ void ddp_fill_model(ddp_case *k, const replica *r, const ddp_measured *m)
     if (goes_on)
         row_real(k->w, "predicted_contention_ms", bucket_overhead_contention(&model, bucket) * 1e3);
     if (goes_on) {
-        free(sweep);
+        free(key);
         return;
     }
-    free(memo->sweep);
-    memo->sweep = sweep;
-    memo->kappa = kappa;
+    free(sweep->key);
+    *sweep = (bucket_sweep){key, kappa};
 }

@@ -4,36 +4,15 @@
 #include <string.h>
 
 #include "bench/ddp/ddp.h"
+#include "bench/ddp/timeline.h"
+#include "bench/ddp/verify.h"
+#include "bench/model/context.h"
 #include "common/core/error.h"
-
-ddp_cache *ddp_cache_of(const session *s)
-{
-    const model_bench *b = s->user;
-    return b->more;
-}
-
-static void start(session *s)
-{
-    model_start(s);
-    model_bench *b = s->user;
-    b->more = xcalloc(1, sizeof(ddp_cache));
-}
-
-static void finish(session *s)
-{
-    ddp_cache *m = ddp_cache_of(s);
-    ddp_outcomes_free(m);
-    ddp_reference_clear(&m->reference);
-    free(m->fits);
-    free(m->sweep);
-    free(m);
-    model_finish(s);
-}
 
 static void run(session *s, const bench_case *c, row *w)
 {
     ddp_case k;
-    ddp_measured m;
+    ddp_times m;
     if (!ddp_case_of(s, c, w, &k) || !ddp_verify(&k) || s->timing.iters == 0)
         return;
     if (ddp_has_column(&k, "predicted_ms"))
@@ -45,16 +24,16 @@ static void run(session *s, const bench_case *c, row *w)
         return;
     if (r->member)
         replica_set_tokens(r->t, k.o.seed, launch_rank(k.l));
-    if (ddp_measure(&k, r, free_before, &m)) {
+    if (ddp_time(&k, r, free_before, &m)) {
         ddp_fill_row(&k, r, &m);
         if (ddp_has_column(&k, "predicted_ms"))
-            ddp_fill_model(&k, r, &m);
+            ddp_fill_fit(&k, r, &m);
         if (ddp_has_column(&k, "after_step_bytes"))
             ddp_fill_memory(&k, r);
         if (option_flag(s->opt, "timeline"))
             ddp_record(&k, r);
     }
-    ddp_measured_free(&m);
+    ddp_times_free(&m);
     replica_free(r);
 }
 
@@ -65,9 +44,19 @@ static option_spec *option_of(option_spec *table, const char *name)
     return table;
 }
 
+void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strategy *s))
+{
+    int n = 0;
+    while (table[n].name)
+        n++;
+    for (const strategy *s = parallel_strategies; s->name && n < DDP_VARIANTS - 1; s++)
+        if (mine(s))
+            table[n++] = (variant_spec){s->name, s->summary};
+}
+
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
 {
-    const session_hooks hooks = {start, run, finish, model_case_estimate};
+    const session_hooks hooks = {model_start, run, model_finish, model_case_estimate};
     option_spec *batch = option_of(table, "batch"), *grads = option_of(table, "grad-dtype");
     option_spec *overlap = option_of(table, "overlap"), *mode = option_of(table, "mode");
     batch->def = "2";

@@ -9,19 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/reference.h"
+#include "bench/model/context.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/model/dtypes.h"
-
-void ddp_reference_clear(ddp_reference *r)
-{
-    free(r->grads);
-    free(r->start);
-    free(r->after);
-    free(r->reversed);
-    *r = (ddp_reference){.key = ""};
-}
 
 typedef struct batches {
     trainer *t;
@@ -101,13 +93,9 @@ static trainer *alone(ddp_case *k, const trainer_options *slice, char *why, size
     return trainer_create(k->s->dev, k->s->mem, b->kernels, b->ctx, &o, why, why_bytes);
 }
 
-bool ddp_reference_make(ddp_case *k, const trainer_options *slice, const char *key, ddp_reference *r, char *why,
-                        size_t why_bytes)
+static bool make(ddp_case *k, const trainer_options *slice, ddp_reference *r, char *why, size_t why_bytes)
 {
     const bool whole = launch_rank(k->l) == 0, ordered = k->ranks > 2;
-    if (strcmp(r->key, key) == 0)
-        return true;
-    ddp_reference_clear(r);
     trainer *t = alone(k, slice, why, why_bytes);
     if (!t)
         return false;
@@ -127,10 +115,32 @@ bool ddp_reference_make(ddp_case *k, const trainer_options *slice, const char *k
         r->reversed = xcalloc(n, sizeof *r->reversed);
         ok = run(k, t, DDP_CHECK_STEPS, true, NULL, r->reversed);
     }
-    if (ok)
-        snprintf(r->key, sizeof r->key, "%s", key);
-    else
+    if (!ok)
         snprintf(why, why_bytes, "a step of the reference: %s", sb_last_message());
     trainer_free(t);
     return ok;
+}
+
+static void clear(void *reference)
+{
+    ddp_reference *r = reference;
+    free(r->grads);
+    free(r->start);
+    free(r->after);
+    free(r->reversed);
+}
+
+const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,
+                                      size_t why_bytes)
+{
+    cache *kept = k->s->kept;
+    ddp_reference *r = cache_find(kept, "reference", key);
+    if (r)
+        return r;
+    cache_drop(kept, "reference"); /* each is a few times as large as its slice */
+    r = cache_add(kept, "reference", key, sizeof *r, clear);
+    if (make(k, slice, r, why, why_bytes))
+        return r;
+    cache_drop(kept, "reference");
+    return NULL;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The row of a case: statistics over steps, differences between step and twin, rates; see ddp.h. */
+/* The row of a case: statistics over steps, the difference to its compute-only step, rates, memory; see row.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/row.h"
 #include "common/core/error.h"
 #include "common/formulas/attention.h"
 #include "common/core/rng.h"
@@ -52,29 +52,29 @@ static double percentile(const samples *x, double p)
     return value;
 }
 
-static void fill_steps(row *w, const ddp_measured *m)
+static void fill_steps(row *w, const ddp_times *m)
 {
-    const stats full = stats_of(&m->full), twin = stats_of(&m->twin);
+    const stats step = stats_of(&m->step), compute = stats_of(&m->compute);
     double low, high;
-    bootstrap(&m->full, &m->twin, &low, &high);
-    row_real(w, "step_ms", full.median);
-    row_real(w, "step_mean_ms", full.mean);
-    row_real(w, "step_std_ms", full.stdev);
-    row_real(w, "step_p5_ms", percentile(&m->full, 0.05));
-    row_real(w, "step_p95_ms", percentile(&m->full, 0.95));
-    row_int(w, "n_steps", (int64_t)full.n);
-    row_real(w, "twin_ms", twin.median);
-    row_real(w, "exposed_ms", full.median - twin.median);
+    bootstrap(&m->step, &m->compute, &low, &high);
+    row_real(w, "step_ms", step.median);
+    row_real(w, "step_mean_ms", step.mean);
+    row_real(w, "step_std_ms", step.stdev);
+    row_real(w, "step_p5_ms", percentile(&m->step, 0.05));
+    row_real(w, "step_p95_ms", percentile(&m->step, 0.95));
+    row_int(w, "n_steps", (int64_t)step.n);
+    row_real(w, "compute_ms", compute.median);
+    row_real(w, "exposed_ms", step.median - compute.median);
     row_real(w, "exposed_lo_ms", low);
     row_real(w, "exposed_hi_ms", high);
-    row_real(w, "comm_pct", 100 * (full.median - twin.median) / full.median);
+    row_real(w, "comm_pct", 100 * (step.median - compute.median) / step.median);
     row_real(w, "loss_first", m->loss_first);
     row_real(w, "loss_last", m->loss_last);
 }
 
-static void fill_communication(const ddp_case *k, const replica *r, const ddp_measured *m)
+static void fill_communication(const ddp_case *k, const replica *r, const ddp_times *m)
 {
-    const double exposed = stats_of(&m->full).median - stats_of(&m->twin).median;
+    const double exposed = stats_of(&m->step).median - stats_of(&m->compute).median;
     const double bytes = parallel_wire_bytes(r->plan, sb_dtype_bytes(trainer_grad_dtype(r->t)),
                                              sb_dtype_bytes(trainer_param_dtype(r->t)));
     row_real(k->w, "tail_ms", m->tail);
@@ -93,7 +93,7 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_me
     row_real(k->w, "opt_alone_ms", m->opt_alone);
 }
 
-static void fill_ranks(const ddp_case *k, const ddp_measured *m)
+static void fill_ranks(const ddp_case *k, const ddp_times *m)
 {
     char text[8192] = "";
     const double mine = m->own.n ? stats_of(&m->own).median : 0;
@@ -132,7 +132,7 @@ static int64_t largest_bucket(const buckets *b)
 }
 
 /* What is known without the clock. */
-static void fill_case(const ddp_case *k, const replica *r, const ddp_measured *m)
+static void fill_case(const ddp_case *k, const replica *r, const ddp_times *m)
 {
     const double peak = ddp_most(k, "peak", r->member ? (double)trainer_memory_of(r->t).allocated : 0);
     char checksum[20] = "";
@@ -153,12 +153,57 @@ static void fill_case(const ddp_case *k, const replica *r, const ddp_measured *m
     row_int(k->w, "bucket_bytes", largest_bucket(&r->plan->b) * sb_dtype_bytes(grads));
 }
 
-void ddp_fill_row(ddp_case *k, const replica *r, const ddp_measured *m)
+void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m)
 {
     fill_case(k, r, m);
     fill_steps(k->w, m);
     fill_ranks(k, m);
-    fill_rates(k, stats_of(&m->full).median);
+    fill_rates(k, stats_of(&m->step).median);
     if (r->member) /* rank 0, which writes the row, is one */
         fill_communication(k, r, m);
+}
+
+/* ---- memory ---- */
+
+/* Everything is taken when a replica is made; the three points are those of a framework that takes gradients and state
+ * when they are first wanted. */
+static double resident(const trainer_memory *m, memory_kind kind)
+{
+    return (double)m->resident[kind];
+}
+
+static double off_pct(double measured, double predicted)
+{
+    return 100 * fabs(measured - predicted) / predicted;
+}
+
+void ddp_fill_memory(ddp_case *k, const replica *r)
+{
+    double param = 0, grad = 0, state = 0;
+    if (r->member) {
+        const trainer_memory m = trainer_memory_of(r->t);
+        param = resident(&m, MEMORY_PARAM);
+        grad = (double)arena_peak(trainer_arena(r->t), PHASE_OPTIMIZER, MEMORY_GRAD);
+        state = resident(&m, MEMORY_MASTER) + resident(&m, MEMORY_MOMENT1) + resident(&m, MEMORY_MOMENT2);
+    }
+    param = ddp_most(k, "parameters", param), grad = ddp_most(k, "gradients", grad),
+    state = ddp_most(k, "state", state);
+    if (!r->member)
+        return;
+    const precision *x = r->o.precision;
+    const double elements = (double)r->plan->elements, parts = r->plan->sharded ? k->ranks : 1;
+    const double p = sb_dtype_bytes(x->param), g = sb_dtype_bytes(trainer_grad_dtype(r->t));
+    const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(x->moments);
+    const double init = p * elements, before = (p + g) * elements, after = before + held * elements / parts;
+    row_real(k->w, "param_bytes", param);
+    row_real(k->w, "grad_bytes", grad);
+    row_real(k->w, "state_bytes", state);
+    row_real(k->w, "after_init_bytes", param);
+    row_real(k->w, "before_step_bytes", param + grad);
+    row_real(k->w, "after_step_bytes", param + grad + state);
+    row_real(k->w, "predicted_init_bytes", init);
+    row_real(k->w, "predicted_before_bytes", before);
+    row_real(k->w, "predicted_after_bytes", after);
+    row_real(k->w, "err_pct",
+             fmax(off_pct(param, init), fmax(off_pct(param + grad, before), off_pct(param + grad + state, after))));
 }

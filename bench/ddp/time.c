@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Timing of a case: blocks of steps back to back, of the case and of its twin without communication by turns; a few
- * steps one by one for the phases; the collectives and AdamW alone. See ddp.h.
+/* Timing of a case: blocks of steps back to back, alternating with blocks of its compute-only step, which is the same
+ * without communication; a few steps one by one for the phases; the collectives and AdamW alone.
  *
- * A step lasts from its begin to the begin of the next one on the compute stream, so that all-gathers which run
+ * A step lasts from its start to the start of the next one on the compute stream, so that all-gathers which run
  * under the next forward count where they are waited for. Step i of a block is that of the slowest rank. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/time.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
@@ -23,10 +23,10 @@ static int at_most_iters(const ddp_case *k, int n)
     return n < k->s->timing.iters ? n : k->s->timing.iters;
 }
 
-void ddp_measured_free(ddp_measured *m)
+void ddp_times_free(ddp_times *m)
 {
-    samples_free(&m->full);
-    samples_free(&m->twin);
+    samples_free(&m->step);
+    samples_free(&m->compute);
     samples_free(&m->own);
 }
 
@@ -95,7 +95,7 @@ static void time_phases(replica *r, int steps, double out[4])
     }
 }
 
-static void phases(ddp_case *k, replica *r, ddp_measured *m)
+static void phases(ddp_case *k, replica *r, ddp_times *m)
 {
     double mine[4] = {0}, *all = xcalloc(4 * (unsigned long)launch_size(k->l), sizeof *all);
     if (r->member)
@@ -132,19 +132,19 @@ static void run_block(ddp_case *k, replica *r, int n, double *ms)
     free(begin);
 }
 
-static void block(ddp_case *k, replica *r, bool full, int n, ddp_measured *m)
+static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times *m)
 {
     double *mine = xcalloc((unsigned long)n, sizeof *mine);
     double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
-    replica_communicate(r, full);
+    replica_communicate(r, communicating);
     launch_barrier(k->l, "block");
-    range_push(full ? "steps" : "steps of the twin");
+    range_push(communicating ? "steps" : "compute-only steps");
     if (r->member)
         run_block(k, r, n, mine);
     range_pop();
     ddp_gather(k, "steps", mine, n, all);
-    add_slowest(k, all, n, full ? &m->full : &m->twin);
-    for (int i = 0; i < n && full; i++)
+    add_slowest(k, all, n, communicating ? &m->step : &m->compute);
+    for (int i = 0; i < n && communicating; i++)
         samples_add(&m->own, mine[i]);
     free(all);
     free(mine);
@@ -154,15 +154,15 @@ static void block(ddp_case *k, replica *r, bool full, int n, ddp_measured *m)
 static int block_steps(const ddp_case *k, int blocks, double estimate_ms)
 {
     const int iters = k->s->timing.iters, wanted = (iters + blocks - 1) / blocks;
-    const double fit = k->s->timing.max_s * 1e3 / (2 * blocks * estimate_ms); /* with the twin's */
+    const double fit = k->s->timing.max_s * 1e3 / (2 * blocks * estimate_ms); /* with the compute-only ones */
     if (!(k->s->timing.max_s > 0) || fit >= wanted)
         return wanted;
     const int least = wanted < BLOCK_MIN ? wanted : BLOCK_MIN;
     return fit < least ? least : (int)fit;
 }
 
-/* The ranks must still have the same parameters. They don't behind a block of the twin, so this is behind the first. */
-static bool check_equal(ddp_case *k, replica *r, ddp_measured *m)
+/* The ranks must still have the same parameters. After compute-only steps they have not, so this is behind the first block. */
+static bool check_equal(ddp_case *k, replica *r, ddp_times *m)
 {
     m->loss_last = mean_loss(k, r);
     if (!option_flag(k->s->opt, "check"))
@@ -234,11 +234,11 @@ static double optimizer_alone(ddp_case *k, replica *r)
 
 /* ---- all of it ---- */
 
-bool ddp_measure(ddp_case *k, replica *r, double free_before, ddp_measured *m)
+bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
 {
     const int blocks = at_most_iters(k, k->s->timing.iters < LONG_ITERS ? BLOCKS : LONG_BLOCKS);
     bool ok = true;
-    *m = (ddp_measured){.tail = NAN, .used_bytes = NAN};
+    *m = (ddp_times){.tail = NAN, .used_bytes = NAN};
     phase_set("timing of %s", case_key(k->c));
     range_push("warm-up");
     const double estimate_ms = warm_up(k, r, &m->loss_first, &ok);

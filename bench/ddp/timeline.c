@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A recorded step of a case: what ran when on which stream of each rank, as files to draw and as how much of the
- * communication ran beside compute; see ddp.h and common/profile/timeline.h. */
+ * communication ran beside compute; see timeline.h and common/profile/timeline.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,26 +8,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/timeline.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/timeline.h"
 
-/* The next forward hides what zero1 gathers, so that one step would not show it. */
-static int steps_of(const ddp_case *k)
+/* The next forward hides what is gathered, so that one step would not show it. */
+static int steps_of(const replica *r)
 {
-    return strcmp(k->p.strategy, "zero1") == 0 ? 2 : 1;
+    return r->plan->s->share == SHARE_GATHER ? 2 : 1;
 }
 
 /* Of members; NULL with a sentence. */
-static stream_timeline *record(const ddp_case *k, replica *r, char *why, size_t why_bytes)
+static stream_timeline *record(replica *r, char *why, size_t why_bytes)
 {
     if (!timeline_start(r->at.d, why, why_bytes))
         return NULL;
     replica_step(r); /* the first one that is watched is slower */
     replica_settle(r);
     const double from = host_seconds();
-    for (int i = 0; i < steps_of(k); i++)
+    for (int i = 0; i < steps_of(r); i++)
         replica_step(r);
     replica_settle(r);
     stream_timeline *t = timeline_stop(r->at.d, why, why_bytes);
@@ -74,7 +74,7 @@ void ddp_record(ddp_case *k, replica *r)
 {
     char why[300] = "";
     phase_set("recording of %s", case_key(k->c));
-    stream_timeline *t = r->member ? record(k, r, why, sizeof why) : NULL;
+    stream_timeline *t = r->member ? record(r, why, sizeof why) : NULL;
     if (!launch_all(k->l, "recording", !r->member || t)) {
         if (*why)
             warn("no timeline of %s: %s", case_key(k->c), why);

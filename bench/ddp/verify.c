@@ -1,41 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* The check of a case before it is timed, on a slice of its model: the sums of gradients and three updates on all
  * its ranks against one rank that does everything itself (reference.c), and the ranks against each other; see
- * ddp.h. The ranks start from different parameters, so that what makes them equal is checked, too. */
+ * verify.h. The ranks start from different parameters, so that what makes them equal is checked, too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/ddp/ddp.h"
+#include "bench/ddp/verify.h"
+#include "bench/ddp/compare.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
 #include "common/model/dtypes.h"
 
 enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_BUCKETS = 4 };
 static const double check_eps = 1e-5; /* keeps small gradients from being magnified, see compare.c */
-
-/* ---- what is remembered ---- */
-
-void ddp_outcomes_free(ddp_cache *m)
-{
-    free(m->outcomes);
-}
-
-static ddp_outcome *outcome_find(const ddp_cache *m, const char *key)
-{
-    for (size_t i = 0; i < m->outcome_count; i++)
-        if (strcmp(m->outcomes[i].key, key) == 0)
-            return &m->outcomes[i];
-    return NULL;
-}
-
-static ddp_outcome *outcome_keep(ddp_cache *m, const ddp_outcome *o)
-{
-    m->outcomes = xrealloc(m->outcomes, (m->outcome_count + 1) * sizeof *m->outcomes);
-    m->outcomes[m->outcome_count] = *o;
-    return &m->outcomes[m->outcome_count++];
-}
 
 /* ---- the slice ---- */
 
@@ -155,16 +134,17 @@ static void merge(const ddp_case *k, ddp_outcome *out)
 }
 
 /* False after setting the row's status. */
-static bool check_slice(ddp_case *k, const trainer_options *slice, const char *reference_key, ddp_outcome *out)
+static bool check_slice(ddp_case *k, const trainer_options *slice, const char *key, const char *reference_key,
+                        ddp_outcome *out)
 {
     const parallel_options p = slice_parallel(k, slice);
     trainer_options other = *slice;
-    ddp_reference *ref = &ddp_cache_of(k->s)->reference;
+    const ddp_reference *ref = NULL;
     got g = {NULL, NULL};
     char why[400] = "";
     if (slice->precision->master != SB_MASTER_FP32) /* those masters are not what a rank gets from rank 0 */
         other.seed += (uint64_t)launch_rank(k->l);
-    phase_set("check of a slice: %s", out->key);
+    phase_set("check of a slice: %s", key);
     replica *r = ddp_replica(k, &other, &p);
     if (!r)
         return false;
@@ -172,10 +152,11 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *r
         replica_set_tokens(r->t, slice->seed, launch_rank(k->l));
         replica_set_safe_loss_scale(r->t);
     }
-    bool ran = run(k, r, &g, out), made = true;
+    bool ran = run(k, r, &g, out);
     if (ran && out->ok) {
-        made = !r->member || ddp_reference_make(k, slice, reference_key, ref, why, sizeof why);
-        ran = ddp_agree(k, "reference", made, why);
+        if (r->member)
+            ref = ddp_reference_of(k, slice, reference_key, why, sizeof why);
+        ran = ddp_agree(k, "reference", ref || !r->member, why);
         if (ran && r->member)
             ddp_compare(k, r, g.grads, g.params, ref, out);
         merge(k, out);
@@ -191,22 +172,22 @@ bool ddp_verify(ddp_case *k)
 {
     if (!option_flag(k->s->opt, "check"))
         return true;
-    ddp_cache *m = ddp_cache_of(k->s);
     const trainer_options slice = slice_of(&k->o);
     const parallel_options p = slice_parallel(k, &slice);
-    ddp_outcome new = {.ok = true};
-    char reference_key[512];
+    char reference_key[512], key[640];
     slice_key(k, &slice, reference_key, sizeof reference_key);
-    snprintf(new.key, sizeof new.key, "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d", reference_key,
-             p.strategy, (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph, slice.overlap);
-    const ddp_outcome *known = outcome_find(m, new.key);
+    snprintf(key, sizeof key, "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d", reference_key, p.strategy,
+             (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph, slice.overlap);
+    ddp_outcome *known = cache_find(k->s->kept, "check", key);
     if (!known) {
+        ddp_outcome new = {.ok = true};
         range_push("verify");
-        const bool ran = check_slice(k, &slice, reference_key, &new);
+        const bool ran = check_slice(k, &slice, key, reference_key, &new);
         range_pop();
         if (!ran)
             return false;
-        known = outcome_keep(m, &new);
+        known = cache_add(k->s->kept, "check", key, sizeof *known, NULL);
+        *known = new;
     }
     row_real(k->w, "err_grad", known->err_grad);
     row_real(k->w, "err_param", known->err_param);

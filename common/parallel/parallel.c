@@ -227,7 +227,7 @@ void parallel_communicate(parallel *p, bool on)
 
 void parallel_collectives_alone(parallel *p)
 {
-    const bool twin = !p->communicating;
+    const bool communicating = p->communicating;
     p->communicating = true;
     parallel_join(p);
     parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
@@ -235,7 +235,7 @@ void parallel_collectives_alone(parallel *p)
     parallel_follow(p, p->m.main, p->stream, &p->alone[1]);
     parallel_share(p);
     parallel_join(p);
-    p->communicating = !twin;
+    p->communicating = communicating;
 }
 
 void parallel_instrument(parallel *p, bool on)

@@ -108,10 +108,11 @@ void parallel_update(parallel *p);
 /* main waits for what is still under way (all-gathers that the next forward would hide). */
 void parallel_join(parallel *p);
 
-/* The communication-free twin: the same host path, streams, events and updates, without collectives. It is on at first. */
+/* Off: the steps from here on are compute-only: the same host path, streams, events and updates, without collectives. It
+ * is on at first. */
 void parallel_communicate(parallel *p, bool on);
 /* The collectives of a step back to back, with no compute beside them; main waits for them. They work in place on what
- * the arenas hold (gradients are summed again, parameters stay), and in the twin, too. */
+ * the arenas hold (gradients are summed again, parameters stay), also when it is off. */
 void parallel_collectives_alone(parallel *p);
 /* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and
  * broadcast 1 where it is the root. */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* A case of data parallelism: its options, and what its ranks say to each other. Every rank of the job runs every
+ * function of this folder, unless it says otherwise; ranks that are no members of a case only take part in exchanges. */
+#ifndef STEPBENCH_BENCH_DDP_CASE_H
+#define STEPBENCH_BENCH_DDP_CASE_H
+
+#include "bench/model/case.h"
+#include "common/launch/launch.h"
+#include "common/replica/replica.h"
+
+/* clang-format off */
+#define DDP_OPTIONS(update)                                                                                            \
+    LAUNCH_RANKS("2", "2"),                                                                                            \
+    MODEL_OPTIONS("xl", "tiny", "128,512", "32", "fp32,bf16", "train-step"),                                           \
+    {"update", OPTION_CHOICE, OPTION_LIST, update, NULL, 0, -1, UPDATE_CHOICES, "",                                    \
+     "when AdamW runs: once, when all is summed; bucket by bucket after backward; likewise while backward goes on"},   \
+    {"update-blocks", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "thread blocks",                              \
+     "with --update backward: AdamW takes at most so many; 0: no limit"},                                              \
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", NULL, 0, 64, NULL, "thread blocks",                                     \
+     "a collective of NCCL takes at most so many; 0: NCCL decides"},                                                   \
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", NULL, 0, -1, "kernels|graph", "",                                \
+     "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph"},                  \
+    {"warmup", OPTION_INT, 0, "5", NULL, 1, 1000000, NULL, "steps", "steps before those that are measured"},           \
+    {"iters", OPTION_INT, 0, "20", NULL, 0, 1000000, NULL, "steps",                                                    \
+     "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone"},                     \
+    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",                                                       \
+     "fewer measured steps, at least 2 a block, where they would take longer than this; 0: never"},                    \
+    {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                                \
+     "dense peak of a GPU at this precision, for MFU; 0: by data sheet where it is known"},                            \
+    {"timeline", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",                                                            \
+     "at last record what runs when on which stream of each rank: results/<machine>/timeline/<variant>.csv, .json"},   \
+    {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter", "",                              \
+     "tries the check: on the last rank one gradient before it is summed, or one parameter after an update, is changed"}
+#define DDP_BUCKET_MB(def, def_cpu)                                                                                    \
+    {"bucket-mb", OPTION_REAL, OPTION_LIST, def, def_cpu, 1e-4, 1e6, NULL, "MB of 2^20 bytes",                         \
+     "gradients of a bucket; a larger tensor is a bucket of its own"}
+/* clang-format on */
+
+typedef struct ddp_case {
+    session *s;
+    launch *l;
+    const bench_case *c;
+    row *w;
+    int ranks;
+    bool member, graph;
+    trainer_options o;      /* of a rank */
+    parallel_options p;     /* strategy, buckets, update */
+    replica_place at;       /* where its replicas live */
+    char choices_file[512]; /* of at */
+} ddp_case;
+
+/* Fills in the case; false after making the row `skip`: its options contradict each other, or it is another case. */
+bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out);
+bool ddp_validate(const options *o, char *msg, size_t msg_bytes); /* for bench_info.validate */
+bool ddp_has_column(const ddp_case *k, const char *name);         /* whether this bench fills it in */
+/* True on every rank when it is `ok` on every rank; else the row gets the status and the first such rank's sentence. */
+bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);
+void ddp_set_problem(ddp_case *k, const replica_problem *problem); /* as the row's status */
+/* A replica of the case's ranks, and the capture of its steps. NULL or false after setting the row's status. */
+replica *ddp_replica(ddp_case *k, const trainer_options *o, const parallel_options *p);
+bool ddp_capture(ddp_case *k, replica *r);
+/* all: (ranks of the job, n). */
+void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all);
+double ddp_most(const ddp_case *k, const char *name, double mine); /* of the members */
+
+#endif

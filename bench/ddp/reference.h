@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What the slice of a check must come to: the same steps on one rank, see reference.c. */
+#ifndef STEPBENCH_BENCH_DDP_REFERENCE_H
+#define STEPBENCH_BENCH_DDP_REFERENCE_H
+
+#include "bench/ddp/case.h"
+
+enum { DDP_CHECK_STEPS = 3 };
+
+typedef struct ddp_reference { /* host memory, elements of the index space */
+    int64_t elements;
+    float *grads;         /* sums of the first step */
+    float *start, *after; /* parameters; of rank 0 alone */
+    float *reversed;      /* likewise, as `after` with sums in the opposite order; NULL where two are added */
+} ddp_reference;
+
+/* Of members, each for itself: the gradients that it updates with are compared on each, the parameters on rank 0
+ * alone, since they are the same everywhere. That of the last slice is remembered by its key. NULL with a sentence in
+ * why. */
+const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,
+                                      size_t why_bytes);
+void ddp_read_params(trainer *t, float *out); /* by index; what lies between tensors stays as it was */
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* The row of a case: its columns, and how they are filled. */
+#ifndef STEPBENCH_BENCH_DDP_ROW_H
+#define STEPBENCH_BENCH_DDP_ROW_H
+
+#include "bench/ddp/time.h"
+
+/* clang-format off */
+#define DDP_COLUMNS                                                                                                    \
+    {"bucket_bytes", COLUMN_INT, false, "the largest of them"},                                                        \
+    {"step_ms", COLUMN_REAL, true, "a step, from its start to the start of the next, of the slowest rank; median"},    \
+    {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks"},                             \
+    {"wire_dtype", COLUMN_TEXT, true, "gradients in memory, in their sums and on the wire"},                           \
+    {"buckets", COLUMN_INT, true, "collectives for gradients in a step"},                                              \
+    {"step_mean_ms", COLUMN_REAL, false, "the same, mean"},                                                            \
+    {"step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                                       \
+    {"step_p5_ms", COLUMN_REAL, false, "the same, 5th percentile"},                                                    \
+    {"step_p95_ms", COLUMN_REAL, false, "the same, 95th percentile"},                                                  \
+    {"n_steps", COLUMN_INT, false, "measured steps, and as many compute-only ones"},                                   \
+    {"compute_ms", COLUMN_REAL, true, "the same step without its communication, median"},                              \
+    {"exposed_ms", COLUMN_REAL, true, "step_ms - compute_ms: what communication costs"},                               \
+    {"exposed_lo_ms", COLUMN_REAL, false, "its 95 % interval by bootstrap, lower end"},                                \
+    {"exposed_hi_ms", COLUMN_REAL, false, "upper end"},                                                                \
+    {"tail_ms", COLUMN_REAL, false, "the compute stream stands still after backward until sums are there"},            \
+    {"contention_ms", COLUMN_REAL, false,                                                                              \
+     "exposed_ms - tail_ms: what collectives slow down beside them; of zero1 also the waits of forward"},              \
+    {"comm_alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},  \
+    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms)"},                                         \
+    {"comm_pct", COLUMN_REAL, false, "100 exposed_ms / step_ms"},                                                      \
+    {"wire_bytes", COLUMN_REAL, false, "a rank sends so much in a step, by a ring's count"},                           \
+    {"wire_gb_s", COLUMN_REAL, false, "wire_bytes / comm_alone_ms"},                                                   \
+    {"fwd_ms", COLUMN_REAL, false, "forward with the loss, and its waits for parameters (another run, median)"},       \
+    {"bwd_ms", COLUMN_REAL, false, "backward"},                                                                        \
+    {"after_ms", COLUMN_REAL, false, "after backward: waits and updates"},                                             \
+    {"opt_ms", COLUMN_REAL, false, "after_ms - tail_ms: updates after backward"},                                      \
+    {"phase_rank", COLUMN_INT, false, "whose these are and tail_ms: the rank that waited least; others wait for it"},  \
+    {"opt_alone_ms", COLUMN_REAL, false, "AdamW on all that this rank updates, nothing beside it, slowest rank"},      \
+    {"rank_step_ms", COLUMN_TEXT, false, "median step of each rank, in the order of ranks"},                           \
+    {"slowest_rank", COLUMN_INT, false, "the rank with the largest of them"},                                          \
+    {"tokens_per_s", COLUMN_REAL, true, "on all ranks together: global_batch seq / step_ms"},                          \
+    {"tflops", COLUMN_REAL, false, "of a rank: FLOPs of the model (causal attention) / step_ms"},                      \
+    {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},                      \
+    {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
+    {"peak_bytes", COLUMN_INT, true, "memory of the model on the rank that needs most: all but what NCCL and the "     \
+     "strategy take"},                                                                                                 \
+    {"device_used_bytes", COLUMN_INT, false, "what the driver has given out since before the model was made, most of " \
+     "all ranks; nan on the CPU"},                                                                                     \
+    {"recorded_comm_ms", COLUMN_REAL, false, "--timeline: time in which the recorded step communicated, most of all ranks"},\
+    {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it in which no compute ran"},                 \
+    {"recorded_hidden_pct", COLUMN_REAL, false, "--timeline: share of it in which compute ran, of the rank with least"},\
+    {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
+    {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
+    {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
+    {"loss_first", COLUMN_REAL, false, "loss of the first step, mean of all ranks"},                                   \
+    {"loss_last", COLUMN_REAL, false, "after the first block of measured steps"},                                      \
+    {"checksum", COLUMN_TEXT, false, "of all parameters after that block: the same on every rank, or the row is fail"},\
+    {"err_grad", COLUMN_REAL, false, "check: worst sum of gradients of a tensor, relative L2 error to one rank's"},    \
+    {"err_param", COLUMN_REAL, false,                                                                                  \
+     "check: worst tensor after 3 steps, off from one rank's, relative to how far it moved"}
+#define DDP_MEMORY_COLUMNS                                                                                             \
+    {"param_bytes", COLUMN_INT, false, "parameters, most of all ranks"},                                               \
+    {"grad_bytes", COLUMN_INT, false, "gradients"},                                                                    \
+    {"state_bytes", COLUMN_INT, true, "master weights and moments"},                                                   \
+    {"after_init_bytes", COLUMN_INT, false, "what a rank needs before the first step: parameters"},                    \
+    {"before_step_bytes", COLUMN_INT, false, "before an update: and gradients; activations are gone"},                 \
+    {"after_step_bytes", COLUMN_INT, true, "after one: and the optimizer's state"},                                    \
+    {"predicted_init_bytes", COLUMN_REAL, false, "p P; P is the index space, p g k bytes of a parameter"},             \
+    {"predicted_before_bytes", COLUMN_REAL, false, "(p + g) P"},                                                       \
+    {"predicted_after_bytes", COLUMN_REAL, false, "(p + g + k) P, with the state in n parts (p + g + k/n) P"},         \
+    {"err_pct", COLUMN_REAL, true, "largest deviation of the three from what was predicted"}
+/* clang-format on */
+
+void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m);
+void ddp_fill_memory(ddp_case *k, const replica *r); /* DDP_MEMORY_COLUMNS */
+
+#endif

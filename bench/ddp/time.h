@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The times of a case: see time.c. */
+#ifndef STEPBENCH_BENCH_DDP_TIME_H
+#define STEPBENCH_BENCH_DDP_TIME_H
+
+#include "bench/ddp/case.h"
+#include "common/core/stats.h"
+
+typedef struct ddp_times {
+    samples step, compute; /* ms of the slowest rank, in the order of steps; compute: without communication */
+    samples own;           /* ms of this rank's steps */
+    double forward, backward, after, tail; /* medians of phase_rank */
+    int phase_rank;
+    double comm_alone, opt_alone;
+    double loss_first, loss_last;
+    uint64_t checksum;
+    double used_bytes;
+} ddp_times;
+
+/* Of a case whose device had free_before bytes before its replica was made. False after making the row `fail`. */
+bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m);
+void ddp_times_free(ddp_times *m);
+
+#endif

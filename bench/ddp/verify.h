@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* The check of a case before it is timed, on a slice of its model: see verify.c. */
+#ifndef STEPBENCH_BENCH_DDP_VERIFY_H
+#define STEPBENCH_BENCH_DDP_VERIFY_H
+
+#include "bench/ddp/case.h"
+
+/* Fills err_grad and err_param. False after making the row `fail` (or skip, oom). Outcomes are remembered. */
+bool ddp_verify(ddp_case *k);
+
+#endif

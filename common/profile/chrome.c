@@ -4,12 +4,15 @@
  * before the one before has ended), and a graph is spread over as many streams as the driver likes: a thread here is a
  * lane and stream, or a lane alone when there are many streams, and what overlaps goes to a further thread of the same
  * kind. */
+#include "common/profile/timeline.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/profile/internal.h"
+#include "common/profile/append.h"
+#include "common/profile/intervals.h"
 
 enum { STREAMS_MAX = 12 };
 

@@ -7,6 +7,8 @@
  * hold 100,000 kernels by default (CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE). The callback for timestamps is registered
  * once in the process: after a second time CUPTI gives some of the next records times of another clock
  * (pytorch#192021). For the same reason a record whose time lies outside the recording counts as lost. */
+#include "common/profile/cupti.h"
+
 #if defined(HAVE_CUDA) && defined(HAVE_CUPTI) && __has_include(<cupti.h>)
 
 #include <cuda_runtime_api.h>
@@ -20,7 +22,7 @@
 #include <time.h>
 
 #include "common/core/error.h"
-#include "common/profile/internal.h"
+#include "common/profile/names.h"
 
 /* 8 MiB are some 35,000 kernels; a further buffer is made when one is full. */
 static const size_t buffer_bytes = (size_t)8 << 20;
@@ -302,8 +304,6 @@ bool timeline_cupti_stop(span_list *out, char *why, size_t why_bytes)
 
 #else
 #include <stdio.h>
-
-#include "common/profile/internal.h"
 
 bool timeline_cupti_start(char *why, size_t why_bytes)
 {

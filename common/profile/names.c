@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Short names of kernels. CUPTI gives the name of the symbol, which for C++ is mangled (Itanium's scheme): the
  * function's own name is the last identifier of its path, before template arguments and parameters. */
+#include "common/profile/names.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/profile/internal.h"
 
 enum { NAME_BYTES = 96 };
 

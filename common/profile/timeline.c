@@ -8,11 +8,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/internal.h"
+#include "common/profile/cupti.h"
+#include "common/profile/intervals.h"
 
 enum { RANGES_MAX = 32, RANGE_NAME = 48 };
 
@@ -21,8 +21,6 @@ static atomic_uint recording;          /* its number while the host is recorded,
 static unsigned recordings;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static span_list host_spans;
-static char **names;
-static size_t name_count;
 
 /* Ranges that this thread has open. */
 static _Thread_local struct {
@@ -34,63 +32,16 @@ static _Thread_local int range_depth;
 static _Thread_local int thread_number; /* 0: none yet */
 static atomic_int threads;
 
-const char *timeline_lane_name(timeline_lane lane)
-{
-    static const char *const lanes[] = {"compute", "communication", "copy", "wait"};
-    return lanes[lane];
-}
-
-/* ---- lists and names ---- */
-
-void span_list_add(span_list *l, timed_span s)
-{
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 1024;
-        l->v = xrealloc(l->v, l->room * sizeof *l->v);
-    }
-    l->v[l->n++] = s;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const timed_span *x = a, *y = b;
-    if (x->start_us != y->start_us)
-        return x->start_us < y->start_us ? -1 : 1;
-    return (x->end_us < y->end_us) - (x->end_us > y->end_us);
-}
-
-void span_list_sort(span_list *l)
-{
-    if (l->n)
-        qsort(l->v, l->n, sizeof *l->v, by_start);
-}
-
-static const char *name_held(const char *name)
-{
-    for (size_t i = 0; i < name_count; i++)
-        if (strcmp(names[i], name) == 0)
-            return names[i];
-    names = xrealloc(names, (name_count + 1) * sizeof *names);
-    return names[name_count++] = xstrdup(name);
-}
-
-const char *timeline_name(const char *name)
-{
-    pthread_mutex_lock(&lock);
-    const char *held = name_held(name);
-    pthread_mutex_unlock(&lock);
-    return held;
-}
-
 /* ---- the host's spans ---- */
 
 static void add_host_span(unsigned of, timeline_lane lane, const char *name, double start_s, double end_s)
 {
     if (!thread_number)
         thread_number = atomic_fetch_add(&threads, 1) + 1;
+    const char *held = timeline_name(name);
     pthread_mutex_lock(&lock);
     if (of == atomic_load(&recording)) /* it may have ended meanwhile */
-        span_list_add(&host_spans, (timed_span){start_s * 1e6, end_s * 1e6, thread_number, lane, name_held(name)});
+        span_list_add(&host_spans, (timed_span){start_s * 1e6, end_s * 1e6, thread_number, lane, held});
     pthread_mutex_unlock(&lock);
 }
 

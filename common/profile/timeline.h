@@ -18,21 +18,7 @@
 #include <stddef.h>
 
 #include "common/device/device.h"
-
-typedef enum timeline_lane {
-    LANE_COMPUTE,       /* kernels, and memsets and copies within the GPU */
-    LANE_COMMUNICATION, /* kernels of NCCL and our own between GPUs (kernels/cuda/collective), copies between GPUs */
-    LANE_COPY,          /* copies between host and GPU */
-    LANE_WAIT           /* CPU: the thread stood still. Only for timeline_span: no timeline has such spans */
-} timeline_lane;
-const char *timeline_lane_name(timeline_lane lane); /* "compute" */
-
-typedef struct timed_span {
-    double start_us, end_us; /* since the timeline's origin */
-    int stream; /* CUPTI's id of the CUDA stream (in a graph the driver's choice), or a number of the CPU's thread */
-    timeline_lane lane;
-    const char *name; /* short: "gemm", "flash forward", "all_reduce"; lives as long as the process */
-} timed_span;
+#include "common/profile/spans.h"
 
 typedef struct stream_timeline {
     timed_span *spans; /* by start; of those that start together the longest first */

@@ -12,32 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const row_status_names[] = {[ROW_OK] = "ok", [ROW_FAIL] = "fail", [ROW_OOM] = "oom", [ROW_SKIP] = "skip"};
-enum { STATUSES = sizeof row_status_names / sizeof *row_status_names };
-
-static const column_spec first_columns[] = {
-    {"schema", COLUMN_INT, false, "version of this file's layout"},
-    {"method", COLUMN_INT, false, "version of the way of measuring; rows of different methods are not comparable"},
-    {"bench", COLUMN_TEXT, false, "the program"},
-    {"variant", COLUMN_TEXT, true, "the variant measured"},
-    {"status", COLUMN_TEXT, true, "ok, fail (wrong result, no speeds), oom (no memory) or skip (unsupported)"},
-    {"reason", COLUMN_TEXT, false, "why the status is not ok, or which part an ok row lacks"},
-    {0},
-};
-static const column_spec last_columns[] = {
-    {"run_id", COLUMN_TEXT, false, "start of the run in UTC and its process id"},
-    {"machine", COLUMN_TEXT, false, "short name of the machine"},
-    {"gpu", COLUMN_TEXT, false, "name of the GPU, or of the CPU with device cpu"},
-    {"device", COLUMN_TEXT, false, "cuda or cpu"},
-    {"sm_mhz", COLUMN_REAL, false, "SM clock after the case"},
-    {"throttle", COLUMN_TEXT, false, "why the clock was held back, words joined by +; empty: it was not"},
-    {"commit", COLUMN_TEXT, false, "commit this binary was built from"},
-    {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit"},
-    {"utc", COLUMN_TEXT, false, "when the row was written"},
-    {0},
-};
-
-const row_layout rows_layout = {first_columns, last_columns, ROWS_SCHEMA, ROWS_METHOD};
+enum { STATUSES = ROW_SKIP + 1 };
 
 static bool cell_is(const csv *file, size_t i, const char *column, const char *value)
 {

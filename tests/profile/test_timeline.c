@@ -14,7 +14,10 @@
 #include "common/core/rng.h"
 #include "common/device/internal.h"
 #include "common/profile/nvtx.h"
-#include "common/profile/internal.h"
+#include "common/profile/cupti.h"
+#include "common/profile/intervals.h"
+#include "common/profile/names.h"
+#include "common/profile/timeline.h"
 #include "common/stream/cpu_stream.h"
 
 #define SPAN(lane, start, end)                                                                                         \

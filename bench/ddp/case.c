@@ -47,11 +47,11 @@ static const char *contradiction(const ddp_case *k)
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
     if (k->o.precision->loss_scaling && sharded)
-        return "--precision fp16 keeps fp32 weights beside the others, which sharding does not divide";
+        return "--precision fp16 keeps separate fp32 weights, which are not sharded";
     if (k->o.precision->loss_scaling && k->p.update != UPDATE_AFTER)
-        return "--precision fp16 wants to see all gradients before the first update: --update after";
+        return "--precision fp16 needs all gradients before the first update: use --update after";
     if (k->p.update == UPDATE_BUCKETS && at_once)
-        return "all gradients are there at once: --update after is the same";
+        return "all gradients arrive at once: --update after is the same";
     if (k->p.update == UPDATE_BACKWARD && s->when == WHEN_AFTER)
         return "nothing is summed during backward: --update buckets is the same";
     if (k->p.update == UPDATE_BACKWARD && cpu)
@@ -114,7 +114,7 @@ static const char *wrong_options(const options *o)
     if (is(option_text(o, "l2"), "cold"))
         return "--l2 cold says nothing about a whole step; only warm is allowed";
     if (option_given(o, "timer"))
-        return "--timer means nothing here: steps are timed by events on the compute stream";
+        return "--timer has no effect here: steps are timed by events on the compute stream";
     if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
         return "--peak-tflops is that of one precision, and --precision has more";
     if (!check && !is(option_text(o, "plant-error"), "none"))

@@ -13,27 +13,27 @@
     LAUNCH_RANKS("2", "2"),                                                                                            \
     MODEL_OPTIONS("xl", "tiny", "128,512", "32", "fp32,bf16", "train-step"),                                           \
     {"update", OPTION_CHOICE, OPTION_LIST, update, NULL, 0, -1, UPDATE_CHOICES, "",                                    \
-     "when AdamW runs: once, when all is summed; bucket by bucket after backward; likewise while backward goes on"},   \
+     "when AdamW runs: after all sums; bucket by bucket after the backward; bucket by bucket beside the backward"},    \
     {"update-blocks", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "thread blocks",                              \
-     "with --update backward: AdamW takes at most so many; 0: no limit"},                                              \
+     "most thread blocks of AdamW with --update backward; 0: no limit"},                                               \
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", NULL, 0, 64, NULL, "thread blocks",                                     \
-     "a collective of NCCL takes at most so many; 0: NCCL decides"},                                                   \
+     "most thread blocks of an NCCL collective; 0: NCCL decides"},                                                     \
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", NULL, 0, -1, "kernels|graph", "",                                \
      "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph"},                  \
-    {"warmup", OPTION_INT, 0, "5", NULL, 1, 1000000, NULL, "steps", "steps before those that are measured"},           \
+    {"warmup", OPTION_INT, 0, "5", NULL, 1, 1000000, NULL, "steps", "warm-up steps"},                                  \
     {"iters", OPTION_INT, 0, "20", NULL, 0, 1000000, NULL, "steps",                                                    \
      "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone"},                     \
     {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",                                                       \
-     "fewer measured steps, at least 2 a block, where they would take longer than this; 0: never"},                    \
+     "measure fewer steps, at least 2 per block, if they would take longer than this; 0: never"},                      \
     {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                                \
-     "dense peak of a GPU at this precision, for MFU; 0: by data sheet where it is known"},                            \
+     "dense peak of a GPU at this precision, for MFU; 0: from the data sheet, if known"},                              \
     {"timeline", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",                                                            \
-     "at last record what runs when on which stream of each rank: results/<machine>/timeline/<variant>.csv, .json"},   \
+     "at the end, record what runs when on which stream: results/<machine>/timeline/<variant>.csv, .json"},            \
     {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter", "",                              \
-     "tries the check: on the last rank one gradient before it is summed, or one parameter after an update, is changed"}
+     "test the check: change one gradient before it is summed, or one parameter after an update, on the last rank"}
 #define DDP_BUCKET_MB(def, def_cpu)                                                                                    \
     {"bucket-mb", OPTION_REAL, OPTION_LIST, def, def_cpu, 1e-4, 1e6, NULL, "MB of 2^20 bytes",                         \
-     "gradients of a bucket; a larger tensor is a bucket of its own"}
+     "size of a bucket of gradients; a larger tensor is a bucket of its own"}
 /* clang-format on */
 
 typedef struct ddp_case {

@@ -7,10 +7,10 @@
 
 /* clang-format off */
 #define DDP_COLUMNS                                                                                                    \
-    {"bucket_bytes", COLUMN_INT, false, "the largest of them"},                                                        \
+    {"bucket_bytes", COLUMN_INT, false, "bytes of the largest bucket"},                                                \
     {"step_ms", COLUMN_REAL, true, "a step, from its start to the start of the next, of the slowest rank; median"},    \
     {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks"},                             \
-    {"wire_dtype", COLUMN_TEXT, true, "gradients in memory, in their sums and on the wire"},                           \
+    {"wire_dtype", COLUMN_TEXT, true, "dtype of gradients in memory, in their sums and as they are sent"},             \
     {"buckets", COLUMN_INT, true, "collectives for gradients in a step"},                                              \
     {"step_mean_ms", COLUMN_REAL, false, "the same, mean"},                                                            \
     {"step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                                       \
@@ -19,55 +19,63 @@
     {"n_steps", COLUMN_INT, false, "measured steps, and as many compute-only ones"},                                   \
     {"compute_ms", COLUMN_REAL, true, "the same step without its communication, median"},                              \
     {"exposed_ms", COLUMN_REAL, true, "step_ms - compute_ms: what communication costs"},                               \
-    {"exposed_lo_ms", COLUMN_REAL, false, "its 95 % interval by bootstrap, lower end"},                                \
-    {"exposed_hi_ms", COLUMN_REAL, false, "upper end"},                                                                \
-    {"tail_ms", COLUMN_REAL, false, "the compute stream stands still after backward until sums are there"},            \
+    {"exposed_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, lower end"},                         \
+    {"exposed_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, upper end"},                         \
+    {"tail_ms", COLUMN_REAL, false, "time that the compute stream waits for sums after the backward"},                 \
     {"contention_ms", COLUMN_REAL, false,                                                                              \
-     "exposed_ms - tail_ms: what collectives slow down beside them; of zero1 also the waits of forward"},              \
+     "exposed_ms - tail_ms: how far collectives slow down compute; for zero1 also the waits of the forward"},          \
     {"comm_alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},  \
     {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms)"},                                         \
     {"comm_pct", COLUMN_REAL, false, "100 exposed_ms / step_ms"},                                                      \
-    {"wire_bytes", COLUMN_REAL, false, "a rank sends so much in a step, by a ring's count"},                           \
+    {"wire_bytes", COLUMN_REAL, false, "bytes that a rank sends per step, by the count of a ring"},                    \
     {"wire_gb_s", COLUMN_REAL, false, "wire_bytes / comm_alone_ms"},                                                   \
-    {"fwd_ms", COLUMN_REAL, false, "forward with the loss, and its waits for parameters (another run, median)"},       \
+    {"fwd_ms", COLUMN_REAL, false,                                                                                     \
+     "forward with the loss and its waits for parameters; this and the phases below are from separate steps, median"}, \
     {"bwd_ms", COLUMN_REAL, false, "backward"},                                                                        \
     {"after_ms", COLUMN_REAL, false, "after backward: waits and updates"},                                             \
     {"opt_ms", COLUMN_REAL, false, "after_ms - tail_ms: updates after backward"},                                      \
-    {"phase_rank", COLUMN_INT, false, "whose these are and tail_ms: the rank that waited least; others wait for it"},  \
-    {"opt_alone_ms", COLUMN_REAL, false, "AdamW on all that this rank updates, nothing beside it, slowest rank"},      \
+    {"phase_rank", COLUMN_INT, false,                                                                                  \
+     "the rank of these phases and of tail_ms: the one that waited least, for which the others wait"},                 \
+    {"opt_alone_ms", COLUMN_REAL, false, "AdamW on what a rank updates, with nothing beside it, slowest rank"},        \
     {"rank_step_ms", COLUMN_TEXT, false, "median step of each rank, in the order of ranks"},                           \
     {"slowest_rank", COLUMN_INT, false, "the rank with the largest of them"},                                          \
-    {"tokens_per_s", COLUMN_REAL, true, "on all ranks together: global_batch seq / step_ms"},                          \
-    {"tflops", COLUMN_REAL, false, "of a rank: FLOPs of the model (causal attention) / step_ms"},                      \
+    {"tokens_per_s", COLUMN_REAL, true, "tokens per second of all ranks together: global_batch seq / step_ms"},        \
+    {"tflops", COLUMN_REAL, false, "per rank: FLOPs of the model (causal attention) / step_ms"},                       \
     {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},                      \
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
     {"peak_bytes", COLUMN_INT, true, "memory of the model on the rank that needs most: all but what NCCL and the "     \
      "strategy take"},                                                                                                 \
-    {"device_used_bytes", COLUMN_INT, false, "what the driver has given out since before the model was made, most of " \
-     "all ranks; nan on the CPU"},                                                                                     \
-    {"recorded_comm_ms", COLUMN_REAL, false, "--timeline: time in which the recorded step communicated, most of all ranks"},\
+    {"device_used_bytes", COLUMN_INT, false,                                                                           \
+     "memory that the driver gave out since before the model was made, largest of all ranks; nan on the CPU"},         \
+    {"recorded_comm_ms", COLUMN_REAL, false,                                                                           \
+     "--timeline: time in which the recorded step communicated, largest of all ranks"},                                \
     {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it in which no compute ran"},                 \
-    {"recorded_hidden_pct", COLUMN_REAL, false, "--timeline: share of it in which compute ran, of the rank with least"},\
+    {"recorded_hidden_pct", COLUMN_REAL, false,                                                                        \
+     "--timeline: share of it in which compute ran, smallest of all ranks"},                                           \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
     {"loss_first", COLUMN_REAL, false, "loss of the first step, mean of all ranks"},                                   \
-    {"loss_last", COLUMN_REAL, false, "after the first block of measured steps"},                                      \
-    {"checksum", COLUMN_TEXT, false, "of all parameters after that block: the same on every rank, or the row is fail"},\
-    {"err_grad", COLUMN_REAL, false, "check: worst sum of gradients of a tensor, relative L2 error to one rank's"},    \
+    {"loss_last", COLUMN_REAL, false, "loss after the first block of measured steps, mean of all ranks"},              \
+    {"checksum", COLUMN_TEXT, false,                                                                                   \
+     "checksum of all parameters after that block; it is the same on every rank, or the row is fail"},                 \
+    {"err_grad", COLUMN_REAL, false,                                                                                   \
+     "check: worst tensor of summed gradients, relative L2 error against one rank that computes everything"},          \
     {"err_param", COLUMN_REAL, false,                                                                                  \
-     "check: worst tensor after 3 steps, off from one rank's, relative to how far it moved"}
+     "check: worst tensor after 3 steps, difference from that one rank, relative to how far it moved"}
 #define DDP_MEMORY_COLUMNS                                                                                             \
-    {"param_bytes", COLUMN_INT, false, "parameters, most of all ranks"},                                               \
+    {"param_bytes", COLUMN_INT, false, "parameters, largest of all ranks"},                                            \
     {"grad_bytes", COLUMN_INT, false, "gradients"},                                                                    \
     {"state_bytes", COLUMN_INT, true, "master weights and moments"},                                                   \
-    {"after_init_bytes", COLUMN_INT, false, "what a rank needs before the first step: parameters"},                    \
-    {"before_step_bytes", COLUMN_INT, false, "before an update: and gradients; activations are gone"},                 \
-    {"after_step_bytes", COLUMN_INT, true, "after one: and the optimizer's state"},                                    \
-    {"predicted_init_bytes", COLUMN_REAL, false, "p P; P is the index space, p g k bytes of a parameter"},             \
+    {"after_init_bytes", COLUMN_INT, false, "held before the first step: parameters"},                                 \
+    {"before_step_bytes", COLUMN_INT, false, "held before an update: parameters and gradients; activations are gone"}, \
+    {"after_step_bytes", COLUMN_INT, true, "held after an update: parameters, gradients and the optimizer's state"},   \
+    {"predicted_init_bytes", COLUMN_REAL, false,                                                                       \
+     "p P; P is the index space, p, g and k are bytes of a parameter, its gradient and its state"},                    \
     {"predicted_before_bytes", COLUMN_REAL, false, "(p + g) P"},                                                       \
-    {"predicted_after_bytes", COLUMN_REAL, false, "(p + g + k) P, with the state in n parts (p + g + k/n) P"},         \
-    {"err_pct", COLUMN_REAL, true, "largest deviation of the three from what was predicted"}
+    {"predicted_after_bytes", COLUMN_REAL, false,                                                                      \
+     "(p + g + k) P; with the state divided among n ranks (p + g + k/n) P"},                                           \
+    {"err_pct", COLUMN_REAL, true, "largest deviation of the three from the prediction"}
 /* clang-format on */
 
 void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m);

@@ -49,7 +49,7 @@ parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const i
     else if (chosen->grouping == GROUP_BUCKET && o->bucket_bytes < 1)
         snprintf(why, why_bytes, "a bucket of %lld bytes holds nothing", (long long)o->bucket_bytes);
     else if (chosen->share == SHARE_GATHER && elements % parallel_granularity(o->ranks))
-        snprintf(why, why_bytes, "%lld elements can't be cut in slices for %d ranks: they are no multiple of %lld",
+        snprintf(why, why_bytes, "%lld elements can't be cut in slices for %d ranks: they are not a multiple of %lld",
                  (long long)elements, o->ranks, (long long)parallel_granularity(o->ranks));
     else {
         parallel_plan *p = xcalloc(1, sizeof *p);

@@ -1,31 +1,39 @@
 # SPDX-License-Identifier: MIT
 # Builds stepbench; `make help` prints the lines that start with two hashes.
 #
-# Objects, probe results and test programs go to $(BUILD). The benches and libstepbench.so land in the project's root,
-# or in $(BUILD) when that is not `build`, so that two builds never overwrite each other's programs.
+# Objects, probe results, the library and test programs go to $(BUILD). The benches, and a link to the library, land in
+# the project's root, or in $(BUILD) when that is not `build`, so that two builds never overwrite each other's programs.
+#
+# The kernels are one shared library, $(BUILD)/lib/libstepbench.so.0: with all their instantiations they outweigh
+# everything else a hundred times, so no program holds a copy. Host code is a static archive: a program takes from it
+# only what it uses, calls it without indirection, and depends on one library of ours alone.
 
 ## make               build every bench and the report writer
 ## make test          set up, build, run every test on the CPU, lint
 ## make test-asan     the same tests under AddressSanitizer and UBSan, in a build folder of their own
 ## make test-tsan     the tests of threads and ranks under ThreadSanitizer
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
-## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h (-I .../include/stepbench)
-## make install       the library and its headers to PREFIX (default /usr/local)
+## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
+## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
+## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        the report.md of each of them
 ## make columns       docs/columns.md, from what the benches say of their columns
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
+##   PTX=1 (PTX of the lowest CUDA_ARCH too, for GPUs that come later)  LINEINFO=1 (source lines for profilers)
 ##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
 ##   WERROR= (warnings stay warnings)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME
 
 BUILD   ?= build
-OPT     ?= -O3 -g
+# -g1: functions and lines, all that a backtrace needs, in a third of the size of -g.
+OPT     ?= -O3 -g1
 WERROR  ?= -Werror
 SETUP   ?= 1
 CUDA    ?= 1
 PREFIX  ?= /usr/local
+VERSION := $(shell sed -n 's/.*STEPBENCH_VERSION "\(.*\)"/\1/p' common/core/version.h)
 RESULTS ?= $(filter-out results/published/ results/small/,$(sort $(dir $(wildcard results/*/bench_*.csv))))
 ifeq ($(origin CC),default)
 CC := cc
@@ -43,8 +51,8 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report columns lint format print-config \
-        setup clean help FORCE
+.PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report \
+        columns lint format print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all:
@@ -74,7 +82,7 @@ format:
 clean:
 	rm -rf $(BUILD)
 ifeq ($(BIN),.)
-	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) libstepbench.so
+	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) libstepbench.so libstepbench.so.*
 endif
 
 help:
@@ -105,13 +113,15 @@ COMPILE_C  := $(strip $(CC) -std=c11 -D_GNU_SOURCE -I. -include $(BUILD)/config.
               $(CPPFLAGS) $(OPT) -fPIC -Wall -Wextra $(WERROR) $(SANITIZERS) $(CFLAGS))
 COMPILE_CC := $(strip $(CXX) -std=c++17 -D_GNU_SOURCE -I. -include $(BUILD)/config.h $(CPPFLAGS) $(OPT) -fPIC -Wall \
               -Wextra $(WERROR) $(SANITIZERS) $(CXXFLAGS))
-COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 -lineinfo -Xptxas -v -Xcompiler -fPIC,-Wall -I. \
-              -include $(BUILD)/config.h $(NVCCFLAGS))
+# Source lines would be two thirds of the kernels' size.
+COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 $(if $(filter 1,$(LINEINFO)),-lineinfo) -Xptxas -v \
+              -Xcompiler -fPIC,-Wall -I. -include $(BUILD)/config.h $(NVCCFLAGS))
+GENCODE    := $(strip $(GENCODE_SASS) $(if $(filter 1,$(PTX)),$(GENCODE_PTX)))
 GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
-LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS) $(CUBLAS_LIBS) $(CUDART_LIBS)) $(GLOO_LIBS) \
-        $(if $(HAVE_CUDA)$(HAVE_GLOO),-lstdc++) $(BLAS_LIBS) $(CRYPT_LIBS) -lpthread -ldl -lm)
+KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
+LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS)) $(GLOO_LIBS) $(if $(HAVE_GLOO),-lstdc++) $(CRYPT_LIBS) $(KERNEL_LIBS))
 
 # What the results say of the build. A tree without git gets its commit from the environment, else "unknown".
 ifndef STEPBENCH_COMMIT
@@ -165,7 +175,8 @@ $(eval $(call stamp,c++,$(COMPILE_CC)))
 $(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE) $(GENCODE_SM90)))
 $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
-$(eval $(call stamp,members,$(COMMON_O) $(KERNEL_O)))
+$(eval $(call stamp,members,$(COMMON_O)))
+$(eval $(call stamp,kernels,$(KERNEL_O)))
 $(eval $(call stamp,sections,$(SECTIONS)))
 
 $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
@@ -216,41 +227,74 @@ $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCR
 
 # ---- link ----
 
-# One archive for every program: each takes from it only what it uses.
-$(BUILD)/stepbench.a: $(COMMON_O) $(KERNEL_O) $(BUILD)/members.flags $(PTXAS_OK)
+# The host code of every program: each takes from it only what it uses.
+$(BUILD)/common.a: $(COMMON_O) $(BUILD)/members.flags
 	@rm -f $@
-	$(Q)$(AR) qcs $@ $(COMMON_O) $(KERNEL_O) # q: members of different rooms may share a name
+	$(Q)$(AR) qcs $@ $(COMMON_O) # q: members of different rooms may share a name
 
+# The kernels and what they use of common/core. Nothing here needs NCCL or Gloo.
+SONAME  := libstepbench.so.$(firstword $(subst ., ,$(VERSION)))
+LIBRARY := $(BUILD)/lib/libstepbench.so.$(VERSION)
+PUBLIC_HEADERS  := kernels/types.h kernels/train.h kernels/kernels.h
+PRIVATE_HEADERS := $(filter-out $(PUBLIC_HEADERS),$(shell grep -rhoE '"kernels/[^"]+\.h"' --include='*.[ch]' \
+                     bench common tests | tr -d '"' | sort -u))
+$(BUILD)/libstepbench.map: $(PUBLIC_HEADERS) $(PRIVATE_HEADERS) $(SCRIPTS)/exports.sh common/core/version.h
+	@bash $(SCRIPTS)/exports.sh $(VERSION) $(PUBLIC_HEADERS) -- $(PRIVATE_HEADERS) | cmp -s - $@ || \
+	    bash $(SCRIPTS)/exports.sh $(VERSION) $(PUBLIC_HEADERS) -- $(PRIVATE_HEADERS) >$@
+$(LIBRARY): $(KERNEL_O) $(BUILD)/common/core/rng.c.o $(BUILD)/kernels.flags $(BUILD)/link.flags \
+            $(BUILD)/libstepbench.map $(PTXAS_OK)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=$(BUILD)/libstepbench.map -Wl,-Bsymbolic \
+	    -Wl,--no-undefined $(filter %.o,$^) -o $@ $(KERNEL_LIBS)
+$(BUILD)/lib/$(SONAME): $(LIBRARY)
+	@ln -sf $(<F) $@
+$(BUILD)/lib/libstepbench.so: $(BUILD)/lib/$(SONAME)
+	@ln -sf $(<F) $@
+
+lib: $(BIN)/libstepbench.so
+$(BIN)/libstepbench.so: $(BUILD)/lib/libstepbench.so
+	@ln -sf $(if $(filter .,$(BIN)),$(BUILD)/lib,lib)/$(<F) $@
+
+# Programs find the library beside them; the last folder is where it lies once installed. They are not linked again when
+# only the library's insides have changed.
 define link_program
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(LINK) $(filter %.o %.a,$^) -o $@ $(1) $(LIBS)
+	$(Q)$(LINK) $(filter %.o %.a,$^) $(LIBRARY) -o $@ $(foreach d,$(LIBRARY_FROM_HERE),'-Wl,-rpath,$$ORIGIN/$(d)') $(1) $(LIBS)
 endef
+PROGRAM_NEEDS := $(BUILD)/common.a $(BUILD)/link.flags $(BUILD)/libstepbench.map | $(BUILD)/lib/libstepbench.so
 
-$(BENCHES): $(BIN)/%: $(BUILD)/bench/%.c.o $(BENCH_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+$(BENCHES): LIBRARY_FROM_HERE := $(if $(filter .,$(BIN)),$(BUILD)/lib,lib) ../lib
+$(BUILD)/report: LIBRARY_FROM_HERE := lib ../lib
+$(TESTS) $(GPU_TESTS): LIBRARY_FROM_HERE := ../../lib
+
+$(BENCHES): $(BIN)/%: $(BUILD)/bench/%.c.o $(BENCH_O) $(PROGRAM_NEEDS)
 	$(call link_program)
-$(BUILD)/report: $(REPORT_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+$(BUILD)/report: $(REPORT_O) $(PROGRAM_NEEDS)
 	$(call link_program)
-$(TESTS): %: %.c.o $(TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+$(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c)
 $(BUILD)/tests/report/test_report_document: $(call object,common/report/document.c common/report/markdown.c)
-$(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(BUILD)/stepbench.a $(BUILD)/link.flags
+$(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 
-PUBLIC_HEADERS := kernels/types.h kernels/train.h kernels/kernels.h
-# The kernels and what they use of common/core; only the functions that kernels.h declares are visible.
-lib: $(BIN)/libstepbench.so
-$(BUILD)/libstepbench.map: $(PUBLIC_HEADERS)
-	@sed -n 's/^[a-z].*[ *]\(sb_[a-z0-9_]*\)(.*);.*/  \1;/p' $^ | (echo '{ global:'; cat; echo '  local: *; };') >$@
-$(BIN)/libstepbench.so: $(KERNEL_O) $(BUILD)/stepbench.a $(BUILD)/link.flags $(BUILD)/libstepbench.map
-	$(call say,LINK,$@)
-	$(Q)$(LINK) -shared -Wl,-soname,libstepbench.so -Wl,--version-script=$(BUILD)/libstepbench.map \
-	    -Wl,--no-undefined $(filter %.o %.a,$^) -o $@ $(LIBS)
+BINDIR     := $(DESTDIR)$(PREFIX)/bin
+LIBDIR     := $(DESTDIR)$(PREFIX)/lib
+INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/stepbench
+install: $(PROGRAMS) lib
+	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/kernels
+	install -m 755 $(BENCHES) $(BINDIR)
+	install -m 755 $(BUILD)/report $(BINDIR)/stepbench-report
+	install -m 755 $(LIBRARY) $(LIBDIR)
+	ln -sf $(notdir $(LIBRARY)) $(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(LIBDIR)/libstepbench.so
+	install -m 644 $(PUBLIC_HEADERS) $(INCLUDEDIR)/kernels
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $(SCRIPTS)/stepbench.pc.in >$(LIBDIR)/pkgconfig/stepbench.pc
 
-install: lib
-	install -D -m 755 $(BIN)/libstepbench.so $(DESTDIR)$(PREFIX)/lib/libstepbench.so
-	for h in $(PUBLIC_HEADERS); do install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/stepbench/$$h || exit; done
+test-install: $(PROGRAMS) lib
+	@CC='$(CC)' BUILD='$(BUILD)' bash $(SCRIPTS)/test_install.sh
 
 # ---- run ----
 

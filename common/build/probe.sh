@@ -121,10 +121,9 @@ else
 
     runtime='#include <cuda_runtime.h>
         int main(void) { int n; return cudaRuntimeGetVersion(&n); }'
-    # Static first: such a program starts on a machine without CUDA, too.
-    library CUDART 'CUDA runtime' "$cuda_cflags" "${cuda_ldflags}-lcudart_static -lpthread -ldl -lrt" <<<"$runtime" ||
-        library CUDART 'CUDA runtime' "$cuda_cflags" "${cuda_ldflags}-lcudart" <<<"$runtime" ||
-        { row 'CUDA runtime' missing 'disables --device cuda'; backend=0; }
+    # The shared one: programs and libstepbench.so must not each bring a runtime of their own.
+    library CUDART 'CUDA runtime' "$cuda_cflags" "${cuda_ldflags}-lcudart" <<<"$runtime" ||
+        { row 'CUDA runtime' missing 'disables --device cuda (libcudart.so is needed)'; backend=0; }
 
     library CUBLAS cuBLAS "$cuda_cflags" "${cuda_ldflags}-lcublas -lcublasLt" <<<'#include <cublas_v2.h>
         #include <cublasLt.h>
@@ -231,12 +230,13 @@ if [ "$backend" = 1 ]; then
         from='no GPU of compute capability 8.0 or above here'
         archs=90a
     fi
-    # Portable files need no feature of 90a. Machine code for each, and PTX of the lowest for GPUs that come later.
+    # Portable files need no feature of 90a. Machine code for each; PTX=1 adds PTX of the lowest for GPUs that come later.
     portable=$(tr ' ' '\n' <<<"$archs" | grep . | sed 's/^90a$/90/' | sort -uV)
     gencode=''
     for arch in $portable; do gencode+="-gencode=arch=compute_$arch,code=sm_$arch "; done
     lowest=$(head -n 1 <<<"$portable")
-    set_mk GENCODE "$gencode-gencode=arch=compute_$lowest,code=compute_$lowest"
+    set_mk GENCODE_SASS "$gencode"
+    set_mk GENCODE_PTX "-gencode=arch=compute_$lowest,code=compute_$lowest"
     row 'CUDA_ARCH' "$(tr '\n' ',' <<<"$portable" | sed 's/,$//')" "from $from; Hopper kernels always for 90a"
 elif [ "$cuda" != 0 ] && [ -n "$cuda_cflags" ]; then
     set_mk CUDA_CFLAGS "$cuda_cflags" # NVTX and NVML are used without the backend

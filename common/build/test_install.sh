@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Installs to a temporary folder, moves that elsewhere, and there: compiles a small C program against the library by
+# pkg-config (or by stepbench.pc read by hand), runs it, and lets every bench answer --version and --dry-run.
+# From the environment: CC, BUILD. Ends with the plain line "N passed, N failed".
+set -u
+export LC_ALL=C
+
+passed=0 failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+check() { # TITLE COMMAND...
+    local title=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL  $title"
+        sed 's/^/      /' "$work/log"
+    fi
+}
+
+prefix=$work/usr
+check 'make install' make --no-print-directory install BUILD="$BUILD" SETUP=0 DESTDIR="$work/stage" PREFIX="$prefix"
+mv "$work/stage$prefix" "$prefix" || exit 1
+pc=$prefix/lib/pkgconfig/stepbench.pc
+
+if command -v pkg-config >/dev/null; then
+    flags=$(PKG_CONFIG_PATH=${pc%/*} pkg-config --cflags --libs stepbench)
+else # its two lines, with ${libdir} and ${includedir} filled in
+    flags=$(sed -nE "s|^(Cflags\|Libs): ||; t fill; b; :fill; s|\\$\{libdir\}|$prefix/lib|g
+        s|\\$\{includedir\}|$prefix/include/stepbench|g; p" "$pc" | tr '\n' ' ')
+fi
+cat >"$work/user.c" <<'C'
+#include <stdio.h>
+#include "kernels/kernels.h"
+
+int main(void)
+{
+    const sb_kernels *cpu = sb_kernels_cpu();
+    sb_context *context;
+    if (cpu->create(0, &context) != SB_OK || !sb_attention_find(cpu, "flash"))
+        return 1;
+    float values[4] = {0}, again[4] = {0};
+    if (cpu->fill_normal(context, SB_FP32, values, 4, 1, 2, 1.f, NULL) != SB_OK ||
+        cpu->copy(context, again, values, sizeof values, NULL) != SB_OK || again[3] == 0 || again[3] != values[3])
+        return 2;
+    cpu->destroy(context);
+    return printf("%s\n", sb_kernels_cuda() ? "CUDA and CPU" : "CPU alone") < 0;
+}
+C
+# shellcheck disable=SC2086 # flags are meant to be split
+check 'a C program is built with the flags of stepbench.pc' ${CC:-cc} -std=c11 -Wall -Werror "$work/user.c" \
+    -o "$work/user" $flags "-Wl,-rpath,$prefix/lib"
+check 'it runs' "$work/user"
+check 'only the public functions are in the version of the API' bash -c "
+    diff <(grep -ohE '\bsb_[a-z0-9_]+\(' '$prefix'/include/stepbench/kernels/*.h | tr -d '(' | sort -u | grep -xFf \
+               <(nm -D --defined-only '$prefix/lib/libstepbench.so' | sed 's/.* //; s/@.*//')) \
+         <(nm -D --defined-only '$prefix/lib/libstepbench.so' | sed -n 's/.* T \(.*\)@@STEPBENCH_[0-9.]*$/\1/p' | sort)"
+check 'the library needs neither NCCL nor Gloo' bash -c "! readelf -d '$prefix/lib/libstepbench.so' | grep -E 'nccl|gloo'"
+for bench in "$prefix"/bin/bench_*; do
+    check "${bench##*/} --version" "$bench" --version
+    check "${bench##*/} finds the installed library" bash -c "! ldd '$bench' | grep stepbench | grep -vF '$prefix/'"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# From which batch on a block is bound by compute: its times by batch, and the tokens a device that each way to lower the
-# bound needs.
+# The batch from which a block is bound by compute: its times by batch, and the tokens per device that each way to
+# lower the bound needs.
 #: data bench_accounting.csv
 #: axes batch,way,blocks tokens= form= model=
 #: several way variant=batch

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Overhead of gradients over backward by the size of a bucket: the handout's model, and collectives that only slow what
-# computes beside them by a share kappa. A panel a number of ranks; the best bucket of each curve is a point.
+# Overhead of gradients over the backward by bucket size: the handout's model, and collectives that only slow down the
+# compute beside them by a share kappa. One panel per number of ranks; the best bucket of each curve is a point.
 #: data bench_accounting.csv
 #: axes ranks,kappa,bucket variant=buckets grad_bits=16
 #: several bucket

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# How many devices a model takes by the tokens whose activations it keeps: all of them sharded, or half of them whole on
-# every device (FSDP), which ends at a number of tokens that no number of devices can hold. A colour a size of device.
+# How many devices a model takes by the tokens whose activations it keeps: all of them sharded, or half of them whole
+# on every device (FSDP), which ends at a number of tokens that no number of devices can hold. One colour per device
+# size.
 #: data bench_accounting.csv
 #: axes device_memory,tokens x= model=
 #: several tokens

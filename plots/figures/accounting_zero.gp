@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What a rank holds from the first update on, by kind: DDP, ZeRO-1 to -3 and the number of ranks. A panel a recipe of
-# precision. Slots are of gathered weights and of gradients not yet reduced.
+# What a rank holds from the first update on, by kind: DDP, ZeRO-1 to -3 and the number of ranks. One panel per
+# precision recipe. Slots are for gathered weights and for gradients not yet reduced.
 #: data bench_accounting.csv
 #: axes ranks,recipe,strategy variant=zero
 #: several strategy

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# A collective against its size: the time of a call and the bus bandwidth. A colour a series (a number of ranks, or an
-# op); solid is eager, dashed a graph replayed. Series are told apart by the column `by` with the values `series`.
+# A collective against its size: the time of a call and the bus bandwidth. One colour per series (a number of ranks,
+# or an op); solid is eager, dashed a replayed graph. The column `by` tells series apart; `series` has its values.
 W = 900; H = 460
 load folder."/style.gp"
 bytes_of(k, mode) = (strcol(by) eq word(series, k) && strcol("mode") eq mode) ? column("bytes") : NaN

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Latency of unfused, fused and flash attention against sequence length: a row for forward and backward, a panel a D.
+# Latency of unfused, fused and flash attention against sequence length: one row each for forward and backward, one
+# panel per D.
 #: data bench_attention.csv
 #: each dtype
 #: axes seq,head_dim,dtype dtype={dtype}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Memory of unfused, fused and flash attention against sequence length: peak, and what is held before the backward for
-# each score (a level line grows with S squared, a falling one with S). A panel a D.
+# each score (a level line grows with S squared, a falling one with S). One panel per D.
 #: data bench_attention.csv
 #: each dtype
 #: axes seq,head_dim,dtype dtype={dtype}

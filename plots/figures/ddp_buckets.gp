@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# What communication costs by the size of a bucket: measured, with its 95 % interval, and two models' curves through their
-# predictions for the same sizes. The vertical line is the best bucket of the handout's model. A panel a context length.
+# What communication costs by bucket size: measured, with its 95 % interval, and two models' curves through their
+# predictions for the same sizes. The vertical line is the best bucket of the handout's model. One panel per context
+# length.
 W = 900; H = 460
 load folder."/style.gp"
 n = words(seqs_shown)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Tokens a second of all ranks together against their number, a line a strategy (of bucketed its best size), the batch of a
-# rank as it is. Dashed: a step without communication, of the first strategy. A panel a context length.
+# Tokens per second of all ranks together against their number, one line per strategy (bucketed with its best size),
+# at a constant batch per rank. Dashed: the first strategy's step without communication. One panel per context length.
 W = 900; H = 460
 load folder."/style.gp"
 n = words(seqs_shown)

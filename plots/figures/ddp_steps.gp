@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# A step of data parallelism by strategy, a bar each from its begin to its end: forward, backward, waiting for sums, what
-# is left of updates. The line is the step as it was timed, the bar another run, phase by phase. A diamond is PyTorch's
-# step. Bars are in the order of the column place, from above.
+# A step of data parallelism by strategy, one bar each from its start to its end: forward, backward, waiting for sums,
+# what is left of updates. The line is the step as it was timed; the bar is another run, phase by phase. A diamond is
+# PyTorch's step. Bars are in the order of the column place, from above.
 set datafile separator "," # H wants to know the number of bars before style.gp is read
 longest = 0
 longer(text) = strlen(text) > longest ? strlen(text) : longest

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What ran when in a step of data parallelism, recorded: a panel a recording, compute above communication, one time
-# axis for all. Communication is drawn again in a colour of its own where no compute ran beside it. Reads files (paths
+# What ran when in a recorded step of data parallelism: one panel per recording, compute above communication, one time
+# axis for all. Communication is drawn again in another colour where no compute ran beside it. Reads files (paths
 # without blanks), labels and sums (arrays of what to say about each), rank (whose rows).
 n = words(files)
 panel_pixels = 104

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Latency against sequence length: forward and backward, unfused dashed, flash solid, a colour a head dimension.
+# Latency against sequence length: forward and backward, unfused dashed, flash solid, one colour per head dimension.
 #: data bench_flash.csv
 #: each dtype
 #: axes seq,head_dim,dtype dtype={dtype}

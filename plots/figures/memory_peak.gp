@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Peak memory of a step by kind, a bar a context length, and what the closed form says (a cross). A panel a mode.
+# Peak memory of a step by kind, one bar per context length, and what the closed form says (a cross). One panel per
+# mode.
 #: data bench_memory.csv
 #: each precision
 #: axes seq,precision,mode precision={precision}

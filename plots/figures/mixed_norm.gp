@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Error of the norms against width: a panel a dtype of x, a colour a kind of statistics; RMSNorm solid, LayerNorm
-# dashed.
+# Error of the norms against width: one panel per dtype of x, one colour per kind of statistics; RMSNorm solid,
+# LayerNorm dashed.
 #: data bench_mixed_precision.csv
 #: axes width,norm,dtype,statistics variant=norm magnitude=1
 #: several width

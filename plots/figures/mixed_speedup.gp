@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# How many times faster than fp32 forward, backward and step are, by size of the model: a line a precision.
+# How many times faster than fp32 the forward, the backward and the step are, by model size: one line per precision.
 #: data bench_mixed_precision.csv
 #: each seq variant=timing status=ok
 #: axes size,precision variant=timing seq={seq}

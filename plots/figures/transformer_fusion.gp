@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Time of a step by fusion level: an eager framework's ops, fused kernels, one CUDA graph. A panel a context length, a
-# group of bars a size.
+# Time of a step by fusion level: an eager framework's ops, fused kernels, one CUDA graph. One panel per context
+# length, one group of bars per size.
 #: data bench_transformer.csv
 #: each precision
 #: axes size,seq,precision precision={precision}

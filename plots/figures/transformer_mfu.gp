@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# MFU (causal) of a training step against the context length: a panel a precision, a colour a size. Where the peak of
-# the GPU is not known, the share of its measured GEMM ceiling instead.
+# MFU (causal) of a training step against the context length: one panel per precision, one colour per size. Where the
+# GPU's peak is not known, the share of its measured GEMM ceiling instead.
 #: data bench_transformer.csv
 #: axes size,seq,precision
 #: prefer variant graph kernels

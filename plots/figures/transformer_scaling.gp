@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# How time and memory of a step grow when one dimension does: blocks, width, batch or context. A colour a precision.
+# How time and memory of a step grow when one dimension does: blocks, width, batch or context. One colour per
+# precision.
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Time of a step in one precision / its time in another, against the context length. A colour a size.
+# Time of a step in one precision / its time in another, against the context length. One colour per size.
 #: data bench_transformer.csv
 #: axes size,seq,precision
 #: prefer variant graph kernels

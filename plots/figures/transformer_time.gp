@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A training step against the context length: its time, and the tokens a second that it makes. A colour a size.
+# A training step against the context length: its time, and its tokens per second. One colour per size.
 #: data bench_transformer.csv
 #: each precision
 #: axes size,seq,precision precision={precision}

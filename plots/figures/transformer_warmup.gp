@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What too little warm-up does to the mean: time of a step by the host's clock, mean and standard deviation over the
-# measured steps, against the steps that were left out before them. A panel a size.
+# measured steps, against the number of warm-up steps before them. One panel per size.
 #: data bench_transformer.csv
 #: each precision
 #: axes size,warmup,precision precision={precision}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-# What a rank holds after an update by kind, without activations: the whole state on every rank, and the state in parts, a
-# group of bars a number of ranks. A cross is what the formula says. A panel a precision and dtype of gradients.
+# What a rank holds after an update by kind, without activations: the whole state on every rank, and the state in
+# parts, one group of bars per number of ranks. A cross is what the formula says. One panel per precision and dtype of
+# gradients.
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0

@@ -45,7 +45,7 @@ in_order() { # NAMES: by the order that the benches give themselves; all of them
 # The question of each bench: from the program, or before the first build from the first paragraph of its source.
 list() {
     local name built=1
-    for name in "${benches[@]}"; do [ -x "bench_$name" ] || built=''; done
+    for name in "${benches[@]}"; do "./bench_$name" --list-runs >/dev/null 2>&1 || built=''; done
     [ -z "$built" ] || mapfile -t benches < <(in_order "${benches[@]}")
     for name in "${benches[@]}"; do
         printf '%-16s %s\n' "$name" "$(if [ -n "$built" ]; then fact "$name" summary; else

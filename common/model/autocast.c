@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The engine: tensors, the choice of dtypes, the tape and its way back; see autocast.h. What each op computes is in
  * autocast_ops.c. */
-#include "common/model/autocast_internal.h"
+#include "common/model/autocast_ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,27 +50,13 @@ sb_status autocast_status(const autocast *a)
     return a->status;
 }
 
-void *autocast_block(autocast *a, size_t bytes, const char *tag)
-{
-    if (a->status != SB_OK)
-        return NULL;
-    void *p = memory_alloc(a->mem, bytes, tag);
-    if (!p) {
-        a->status = SB_NO_MEMORY;
-        return NULL;
-    }
-    a->blocks = xrealloc(a->blocks, (a->blocks_n + 1) * sizeof *a->blocks);
-    a->blocks[a->blocks_n++] = p;
-    return p;
-}
-
 static size_t bytes_of(const autocast_tensor *t)
 {
     return (size_t)t->rows * (size_t)t->columns * (size_t)sb_dtype_bytes(t->dtype);
 }
 
-autocast_tensor *autocast_tensor_new(autocast *a, const char *name, sb_dtype dtype, int rows, int columns,
-                                     bool wants_grad)
+static autocast_tensor *tensor_new(autocast *a, const char *name, sb_dtype dtype, int rows, int columns,
+                                   bool wants_grad)
 {
     autocast_tensor *t = xcalloc(1, sizeof *t);
     *t = (autocast_tensor){.dtype = dtype, .rows = rows, .columns = columns, .wants_grad = wants_grad};
@@ -90,7 +76,7 @@ size_t autocast_tensors(const autocast *a, autocast_tensor *const **out)
 static autocast_tensor *from_host(autocast *a, const char *name, int rows, int columns, const float *values,
                                   bool parameter)
 {
-    autocast_tensor *t = autocast_tensor_new(a, name, SB_FP32, rows, columns, parameter);
+    autocast_tensor *t = tensor_new(a, name, SB_FP32, rows, columns, parameter);
     if (!t)
         return NULL;
     t->parameter = parameter;
@@ -145,7 +131,7 @@ static autocast_tensor *as(autocast *a, autocast_tensor *t, sb_dtype dtype)
     char name[sizeof t->name + 16];
     snprintf(name, sizeof name, "%s as %s", t->name, dtype_name(dtype));
     node n = {.op = NODE_CAST, .in = {t}};
-    n.out = autocast_tensor_new(a, name, dtype, t->rows, t->columns, t->wants_grad);
+    n.out = tensor_new(a, name, dtype, t->rows, t->columns, t->wants_grad);
     if (!n.out || !autocast_forward(a, &n))
         return NULL;
     record(a, n);
@@ -183,7 +169,7 @@ static autocast_tensor *run(autocast *a, const char *name, node n, sb_dtype dtyp
     bool wants_grad = false;
     for (int i = 0; i < NODE_INPUTS && n.in[i]; i++)
         wants_grad = wants_grad || n.in[i]->wants_grad;
-    n.out = autocast_tensor_new(a, name, dtype, rows, columns, wants_grad);
+    n.out = tensor_new(a, name, dtype, rows, columns, wants_grad);
     if (!n.out || !autocast_forward(a, &n))
         return NULL;
     record(a, n);

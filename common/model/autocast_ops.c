@@ -1,6 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /* Forward and backward of each op of the autocast engine, as launches of the ops in the table; see autocast.h. */
-#include "common/model/autocast_internal.h"
+#include "common/model/autocast_ops.h"
+
+#include "common/core/error.h"
+
+/* ---- memory ---- */
+
+void *autocast_block(autocast *a, size_t bytes, const char *tag)
+{
+    if (a->status != SB_OK)
+        return NULL;
+    void *p = memory_alloc(a->mem, bytes, tag);
+    if (!p) {
+        a->status = SB_NO_MEMORY;
+        return NULL;
+    }
+    a->blocks = xrealloc(a->blocks, (a->blocks_n + 1) * sizeof *a->blocks);
+    a->blocks[a->blocks_n++] = p;
+    return p;
+}
 
 /* ---- launches ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two files of the autocast engine share. */
-#ifndef STEPBENCH_MODEL_AUTOCAST_INTERNAL_H
-#define STEPBENCH_MODEL_AUTOCAST_INTERNAL_H
+/* The ops of the autocast engine, and its state; for autocast.c alone. */
+#ifndef STEPBENCH_MODEL_AUTOCAST_OPS_H
+#define STEPBENCH_MODEL_AUTOCAST_OPS_H
 
 #include "common/model/autocast.h"
 
@@ -32,8 +32,6 @@ struct autocast {
 };
 
 void *autocast_block(autocast *a, size_t bytes, const char *tag); /* NULL after setting the status */
-autocast_tensor *autocast_tensor_new(autocast *a, const char *name, sb_dtype dtype, int rows, int columns,
-                                     bool wants_grad);
 
 /* Fills n->out from n->in. False when an op failed. */
 bool autocast_forward(autocast *a, node *n);

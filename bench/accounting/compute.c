@@ -49,7 +49,7 @@ static void time_steps(const accounting *a, const ffn_stack *s, const mesh *m)
                     1e6 * one.fsdp, m->x > 1 ? "" : " (one device gathers nothing)");
     accounting_step(a, "T_TP   = 4 B d / (X W M_Y), all-gather and reduce-scatter of 2 B d / X bytes, = %.6g us x B%s",
                     1e6 * one.tp, m->y > 1 ? "" : " (one device reduces nothing)");
-    accounting_step(a, "bound by compute when T_math > T_FSDP + T_TP: products overlap with collectives, the axes' "
+    accounting_step(a, "compute-bound when T_math > T_FSDP + T_TP: products overlap with collectives, the axes' "
                        "collectives not with each other");
 }
 
@@ -72,11 +72,11 @@ static void bound_steps(const accounting *a, const ffn_stack *s, const mesh *m, 
     accounting_step(a, "tensor parallelism alone: F > %s%.0f", plain && m->mesh_y == 1 ? "Y alpha = " : "",
                     least_width(s, m));
     if (isfinite(tokens))
-        accounting_step(a, "B > %s / (%s - %s) = %.1f tokens, %.1f a device, %.0f a shard of FSDP",
+        accounting_step(a, "B > %s / (%s - %s) = %.1f tokens, %.1f per device, %.0f per FSDP shard",
                         accounting_plain(one.fsdp / by), accounting_plain(one.math / by), accounting_plain(one.tp / by),
                         tokens, tokens / devices_of(m), tokens / m->x);
     else
-        accounting_step(a, "which does not hold: no B is enough");
+        accounting_step(a, "which does not hold: no B is large enough");
 }
 
 /* What the same mesh needs under other rules. */
@@ -91,13 +91,13 @@ static void variant_columns(const accounting *a, const ffn_stack *s, const mesh 
     accounting_real(a, "best_per_device", best.tokens_per_device);
     accounting_real(a, "best_x", best.x);
     accounting_step(a, "other rules:");
-    accounting_step(a, "  both axes' collectives at once: B > %.1f, %.1f a device", together, together / n);
-    accounting_step(a, "  rings send (k - 1)/k of the bytes: B > %.1f, %.1f a device", rings, rings / n);
-    accounting_step(a, "  FSDP alone, alpha / M: %.0f a device on %s axes, %.0f on %s", mesh_pure_fsdp(m, both),
+    accounting_step(a, "  both axes' collectives at once: B > %.1f, %.1f per device", together, together / n);
+    accounting_step(a, "  rings send (k - 1)/k of the bytes: B > %.1f, %.1f per device", rings, rings / n);
+    accounting_step(a, "  FSDP alone, alpha / M: %.0f per device on %s axes, %.0f on %s", mesh_pure_fsdp(m, both),
                     accounting_plain(both), mesh_pure_fsdp(m, m->mesh_x), accounting_plain(m->mesh_x));
-    accounting_step(a, "  best X = %.1f on these %s devices: %.1f a device; of whole ones X = %s, Y = %s: %.1f", best.x,
-                    accounting_plain(n), best.tokens_per_device, accounting_plain(whole.x), accounting_plain(whole.y),
-                    whole.tokens_per_device);
+    accounting_step(a, "  best X = %.1f on these %s devices: %.1f per device; of whole ones X = %s, Y = %s: %.1f",
+                    best.x, accounting_plain(n), best.tokens_per_device, accounting_plain(whole.x),
+                    accounting_plain(whole.y), whole.tokens_per_device);
 }
 
 void accounting_run_compute_bound(const accounting *a)
@@ -160,7 +160,7 @@ static const way ways[] = {
     {"keep-weights", "gathered weights stay for two micro-batches: each may be half as large, the step's batch stays, "
                      "and the block's gathered weights are held"},
     {"faster-link", "W doubles, as where collectives are hierarchical and most bytes stay inside a node"},
-    {"pipeline", "stages of whole blocks instead of FSDP: 2 B d bytes a boundary whatever F, but a bubble"},
+    {"pipeline", "stages of whole blocks instead of FSDP: 2 B d bytes per boundary whatever F, but a bubble"},
     {"context", "sequences divided over devices: to the feed-forward block one more axis of data, so the same tokens "
                 "of fewer sequences"},
 };
@@ -232,7 +232,7 @@ void accounting_run_batch(const accounting *a)
     mesh m = given;
     const double tokens = tokens_of_way(name, &s, &m);
     mesh_steps(a, &s, &given);
-    accounting_step(a, "as given: B > %.1f, %.1f a device", before, before / n);
+    accounting_step(a, "as given: B > %.1f, %.1f per device", before, before / n);
     accounting_step(a, "%s: %s", name, what_is(name));
     accounting_real(a, "best_x", m.x);
     row_text(a->w, "what", what_is(name));
@@ -250,10 +250,10 @@ void accounting_run_batch(const accounting *a)
                     accounting_plain(m.mesh_x), mesh_intensity(&m), accounting_plain(m.weight_bytes),
                     accounting_time(mesh_forward(&s, &m, 1, in_turn).fsdp));
     if (strcmp(name, "keep-weights") == 0)
-        accounting_answer(a, "%.1f tokens a device in each of %d micro-batches", tokens / n, MICRO_BATCHES);
+        accounting_answer(a, "%.1f tokens per device in each of %d micro-batches", tokens / n, MICRO_BATCHES);
     else if (isfinite(before) && before > 0)
-        accounting_answer(a, "%.1f tokens a device, from B = %s on, %.2f of as given", tokens / n,
+        accounting_answer(a, "%.1f tokens per device, from B = %s on, %.2f of as given", tokens / n,
                           accounting_whole(floor(tokens) + 1), tokens / before);
     else
-        accounting_answer(a, "%.1f tokens a device, from B = %s on", tokens / n, accounting_whole(floor(tokens) + 1));
+        accounting_answer(a, "%.1f tokens per device, from B = %s on", tokens / n, accounting_whole(floor(tokens) + 1));
 }

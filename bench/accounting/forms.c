@@ -57,7 +57,7 @@ static void least_batch_step(const accounting *a, const mesh *m, double tokens)
     if (!isfinite(tokens))
         accounting_step(a, "no batch keeps X Y = %s devices bound by compute", accounting_plain(m->x * m->y));
     else if (tokens > 0)
-        accounting_step(a, "least batch for X Y = %s devices: B = %.1f, %.1f a device", accounting_plain(m->x * m->y),
+        accounting_step(a, "least batch for X Y = %s devices: B = %.1f, %.1f per device", accounting_plain(m->x * m->y),
                         tokens, tokens / (m->x * m->y));
     else
         accounting_step(a, "any batch keeps X Y = %s devices bound by compute", accounting_plain(m->x * m->y));

@@ -67,7 +67,7 @@ void accounting_run_memory(const accounting *a)
                         accounting_whole(mixed), held / 1073741824.0, accounting_plain(device / gb),
                         accounting_plain(device / gb));
     const double further = floor(device / token);
-    accounting_step(a, "a further device holds the activations of %s tokens", accounting_whole(further));
+    accounting_step(a, "one more device holds the activations of %s tokens", accounting_whole(further));
     accounting_real(a, "devices", devices);
     accounting_real(a, "devices_exact", held / device);
     accounting_real(a, "per_device_bytes", held / devices);

@@ -46,7 +46,7 @@ void accounting_run_data_parallel(const accounting *a)
     accounting_real(a, "comm_us", 1e6 * comm_s);
     accounting_real(a, "tokens_per_device", tokens);
     accounting_real(a, "alpha", r.flops / r.bandwidth);
-    accounting_answer(a, "%.0f tokens a GPU hide the gradients of %s on %s ranks", tokens, case_text(a->c, "model"),
+    accounting_answer(a, "%.0f tokens per GPU hide the gradients of %s on %s ranks", tokens, case_text(a->c, "model"),
                       accounting_plain(n));
 }
 
@@ -109,7 +109,7 @@ void accounting_run_buckets(const accounting *a)
     accounting_step(a, "s = %s B x P = %s", accounting_plain(grad), accounting_size(m.bytes));
     accounting_step(a, "w = W n / (2 (n - 1)) = %s x %s / %s = %s", accounting_rate(r.bandwidth), accounting_plain(n),
                     accounting_plain(2 * (n - 1)), accounting_rate(w));
-    accounting_step(a, "o = %s us a bucket", accounting_plain(1e6 * m.overhead_s));
+    accounting_step(a, "o = %s us per bucket", accounting_plain(1e6 * m.overhead_s));
     best_steps(a, &m);
     accounting_real(a, "gradient_bytes", m.bytes);
     accounting_real(a, "algbw_gb_s", w / 1e9);
@@ -141,7 +141,7 @@ static void held_step(const accounting *a, zero_stage stage, zero_recipe r)
     const double p = stage == ZERO_3 ? 0 : r.param, g = stage >= ZERO_2 ? 0 : r.grad,
                  k = stage == ZERO_DDP ? r.state : 0;
     const double whole = p + g + k, shard = r.param + r.grad + r.state - whole;
-    accounting_step(a, "p = %s B, g = %s B, k = %s B a parameter; held after a step: %s P + %s P/n",
+    accounting_step(a, "p = %s B, g = %s B, k = %s B per parameter; held after a step: %s P + %s P/n",
                     accounting_plain(r.param), accounting_plain(r.grad), accounting_plain(r.state),
                     accounting_plain(whole), accounting_plain(shard));
 }

@@ -137,7 +137,7 @@ void accounting_run_compute_bound(const accounting *a)
         accounting_answer(a, "B = %s is %s-bound; the bound is %.1f", accounting_whole(asked),
                           asked > least ? "compute" : "communication", least);
     else
-        accounting_answer(a, "compute-bound from B = %s on, %.1f (%.0f) a device", accounting_whole(floor(least) + 1),
+        accounting_answer(a, "compute-bound from B = %s on, %.1f (%.0f) per device", accounting_whole(floor(least) + 1),
                           least / devices_of(&m), ceil(least / devices_of(&m)));
 }
 

@@ -47,7 +47,7 @@ set rmargin at screen 0.975
 place(way) = sum [k = 1:ways_n] (word(ways, k) eq way ? ways_n - k + 1 : 0)
 way_of(row) = strcol("variant") eq "batch" ? place(strcol("way")) : NaN
 unset ylabel
-set xlabel "tokens a device"
+set xlabel "tokens per device"
 set xrange [0 : 1.18 * per_max]
 set xtics autofreq
 set yrange [0.4 : ways_n + 0.6]

@@ -6,7 +6,7 @@
 #: several bucket
 #: list ranks ranks
 #: list kappas kappa
-#: title Overhead of buckets: {model}, 16-bit gradients, {overhead} us a call
+#: title Overhead of buckets: {model}, 16-bit gradients, {overhead} us per call
 W = 900; H = 460
 load folder."/style.gp"
 n = words(ranks)

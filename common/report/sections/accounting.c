@@ -94,7 +94,7 @@ static void ways_table(document *doc, const table *t)
     doc_heading(doc, 3, "(d): ways to a smaller batch");
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "way", NULL);
-    doc_columns(doc, DOC_NUMBER, "tokens a device", "of as given", NULL);
+    doc_columns(doc, DOC_NUMBER, "tokens per device", "of as given", NULL);
     doc_columns(doc, DOC_TEXT, "what it is", NULL);
     for (const char *const *way = order; *way; way++) {
         const size_t r = table_find(t, "way", *way, NULL);
@@ -125,7 +125,7 @@ static void bound_table(document *doc, const table *t)
             doc,
             "T_math > T_FSDP + T_TP from B > %.1f tokens on, %s. With both axes' collectives at once\n%.1f a device; "
             "with rings' (k - 1)/k of the bytes %.1f; at the best X, %.1f, %.1f; with FSDP alone on\nall axes %.0f.",
-            table_real(t, 0, "tokens_least"), strong("%.1f a device", table_real(t, 0, "tokens_per_device")),
+            table_real(t, 0, "tokens_least"), strong("%.1f per device", table_real(t, 0, "tokens_per_device")),
             table_real(t, 0, "tokens_overlapped") / n, table_real(t, 0, "tokens_rings") / n, table_real(t, 0, "best_x"),
             table_real(t, 0, "best_per_device"), table_real(t, 0, "pure_fsdp_per_device"));
     else
@@ -204,7 +204,7 @@ static void hide_part(document *doc, const table *all)
                       table_real(t, 0, "alpha"));
         doc_table(doc);
         doc_columns(doc, DOC_TEXT, "model", NULL);
-        doc_columns(doc, DOC_NUMBER, "ranks", "bits", "all-reduce ms", "tokens a GPU", NULL);
+        doc_columns(doc, DOC_NUMBER, "ranks", "bits", "all-reduce ms", "tokens per GPU", NULL);
         for (size_t r = 0; r < t->n; r++) {
             doc_row(doc, table_text(t, r, "model"), table_text(t, r, "ranks"), table_text(t, r, "grad_bits"),
                     number(table_real(t, r, "comm_us") / 1e3), NULL);
@@ -287,7 +287,7 @@ static void findings(document *doc, const char *dir)
     table *t = rows_of(all, "compute_bound", bound_axes);
     const size_t least = table_find(t, "batch", "0", NULL);
     if (least != NO_ROW && isfinite(table_real(t, least, "tokens_least")))
-        doc_bullet(doc, "%s of d %s, F %s on X %s, Y %s: bound by compute from %.1f tokens a device on.",
+        doc_bullet(doc, "%s of d %s, F %s on X %s, Y %s: compute-bound from %.1f tokens per device on.",
                    strong("Accounting"), table_text(t, least, "d_model"), table_text(t, least, "d_ff"),
                    table_text(t, least, "x"), table_text(t, least, "y"), table_real(t, least, "tokens_per_device"));
     table_free(t);

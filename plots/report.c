@@ -143,7 +143,7 @@ static int write_report(const char *dir)
     FILE *out = fopen(partial, "w");
     if (!out)
         die(EXIT_CODE_FAILURE, "%s: %s", partial, strerror(errno));
-    doc_write(doc, &markdown_writer, out);
+    doc_write(doc, &markdown_writer, &(doc_output){.file = out, .folder = dir});
     doc_free(doc);
     bool wrote = !ferror(out);
     if (fclose(out) != 0 || !wrote || rename(partial, path) != 0)

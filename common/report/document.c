@@ -60,12 +60,12 @@ const char *code(const char *format, ...)
     return text;
 }
 
-const char *link_to(const char *shown, const char *url, ...)
+const char *link_to(const char *shown, const char *address, ...)
 {
     char *begin = xasprintf("%c%s", DOC_LINK, shown);
     va_list args;
-    va_start(args, url);
-    const char *text = marked(begin, DOC_LINK_URL, url, args, DOC_LINK_END);
+    va_start(args, address);
+    const char *text = marked(begin, DOC_LINK_ADDRESS, address, args, DOC_LINK_END);
     va_end(args);
     free(begin);
     return text;
@@ -266,7 +266,7 @@ void doc_columns(document *d, doc_kind kind, ...)
 static void begin_cell(document *d)
 {
     doc_grid *g = open_grid(d);
-    struct doc_line *line = g->rows ? &g->lines[g->rows - 1] : NULL;
+    doc_line *line = g->rows ? &g->lines[g->rows - 1] : NULL;
     if (!line || line->cells == g->columns)
         die(EXIT_CODE_FAILURE, "report: a row with more cells than the %zu columns of its table", g->columns);
     begin_text(d, &line->text, &line->cells);
@@ -294,7 +294,7 @@ void doc_row(document *d, ...)
 {
     doc_grid *g = open_grid(d);
     g->lines = xrealloc(g->lines, (g->rows + 1) * sizeof *g->lines);
-    g->lines[g->rows++] = (struct doc_line){0, NULL};
+    g->lines[g->rows++] = (doc_line){0, NULL};
     d->open = NULL;
     va_list cells;
     va_start(cells, d);
@@ -317,28 +317,28 @@ const char *doc_grid_text(const doc_grid *g, size_t row, size_t column)
     return column < g->lines[row].cells ? g->lines[row].text[column] : NULL;
 }
 
-static void write_block(const block *b, const doc_writer *w, FILE *out)
+static void write_block(const block *b, const doc_writer *w, const doc_output *to)
 {
     switch (b->kind) {
-    case HEADING: w->heading(out, b->level, b->texts[0]); break;
-    case PARAGRAPH: w->paragraph(out, b->texts[0]); break;
-    case BULLETS: w->bullets(out, b->n, b->texts); break;
-    case NOTE: w->note(out, b->texts[0]); break;
-    case PREFORMATTED: w->preformatted(out, b->texts[0]); break;
-    case FIGURE: w->figure(out, b->texts[0], b->texts[1], b->texts[2]); break;
-    case FOLD: w->fold(out, b->texts[0]); break;
-    case FOLD_END: w->fold_end(out); break;
-    case TABLE: w->table(out, &b->grid); break;
+    case HEADING: w->heading(to, b->level, b->texts[0]); break;
+    case PARAGRAPH: w->paragraph(to, b->texts[0]); break;
+    case BULLETS: w->bullets(to, b->n, b->texts); break;
+    case NOTE: w->note(to, b->texts[0]); break;
+    case PREFORMATTED: w->preformatted(to, b->texts[0]); break;
+    case FIGURE: w->figure(to, b->texts[0], b->texts[1], b->texts[2]); break;
+    case FOLD: w->fold(to, b->texts[0]); break;
+    case FOLD_END: w->fold_end(to); break;
+    case TABLE: w->table(to, &b->grid); break;
     }
 }
 
-void doc_write(const document *d, const doc_writer *w, FILE *out)
+void doc_write(const document *d, const doc_writer *w, const doc_output *to)
 {
-    w->begin(out, d, d->title);
+    w->begin(to, d, d->title);
     for (size_t i = 0; i < d->n; i++)
         if (d->blocks[i].kind != PARAGRAPH || *d->blocks[i].texts[0]) /* one that nothing was added to is none */
-            write_block(&d->blocks[i], w, out);
-    w->end(out);
+            write_block(&d->blocks[i], w, to);
+    w->end(to);
 }
 
 const char *doc_next_heading(const document *d, size_t *at, int *level)

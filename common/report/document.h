@@ -10,11 +10,11 @@
 
 #define DOC_PRINTF(at) __attribute__((format(printf, at, at + 1)))
 
-/* Marked text, for a %s of those below; valid until 32 further calls. Only a writer knows how it is shown. */
+/* Marked text, for a %s of those below; valid until 32 further calls. Only a writer knows how it is shown. The address of
+ * a link is a format, too, and starts from the document's folder. */
 const char *strong(const char *format, ...) DOC_PRINTF(1);
 const char *code(const char *format, ...) DOC_PRINTF(1);
-const char *link_to(const char *shown, const char *url, ...)
-    DOC_PRINTF(2); /* url: a format, from the document's folder */
+const char *link_to(const char *shown, const char *address, ...) DOC_PRINTF(2);
 
 typedef struct document document;
 document *doc_create(const char *title); /* "": a part, or text for another file */
@@ -29,10 +29,10 @@ void doc_paragraph(document *d, const char *format, ...) DOC_PRINTF(2);
 void doc_bullet(document *d, const char *format, ...) DOC_PRINTF(2);       /* neighbours are one list */
 void doc_note(document *d, const char *format, ...) DOC_PRINTF(2);         /* an aside */
 void doc_preformatted(document *d, const char *format, ...) DOC_PRINTF(2); /* line breaks and blanks stay */
-void doc_figure(document *d, const char *file, const char *alt,
-                const char *caption);                              /* file: from the document's folder */
 void doc_fold(document *d, const char *format, ...) DOC_PRINTF(2); /* detail under a summary, up to doc_fold_end */
 void doc_fold_end(document *d);
+/* An SVG; its path starts from the document's folder. */
+void doc_figure(document *d, const char *file, const char *alt, const char *caption);
 
 /* A table: its columns, then rows of cells. A row may have fewer cells than there are columns, not more. The kind of a
  * column says how its cells are aligned and sorted. Lists of texts end with NULL. */
@@ -57,38 +57,45 @@ enum doc_mark {
     DOC_CODE,
     DOC_CODE_END,
     DOC_LINK,
-    DOC_LINK_URL, /* between a link's text and its address */
+    DOC_LINK_ADDRESS, /* between a link's text and its address */
     DOC_LINK_END
 };
 
+typedef struct doc_line {
+    size_t cells;
+    char **text; /* [cells], NULL for a blank one */
+} doc_line;
 typedef struct doc_grid {
     size_t columns, rows;
     doc_kind *kinds; /* [columns] */
     char **names;    /* [columns] */
-    struct doc_line {
-        size_t cells;
-        char **text; /* [cells], NULL for a blank one */
-    } * lines;       /* [rows] */
+    doc_line *lines; /* [rows] */
 } doc_grid;
 const char *doc_grid_text(const doc_grid *g, size_t row, size_t column); /* NULL for a blank cell */
 
+/* Where a writer writes. */
+typedef struct doc_output {
+    FILE *file;
+    const char *folder; /* the document's, to read figures from */
+} doc_output;
+
 /* Gets the blocks in their order. `begin` may look ahead: doc_next_heading gives what a list of contents needs. */
 typedef struct doc_writer {
-    void (*begin)(FILE *out, const document *d, const char *title);
-    void (*heading)(FILE *out, int level, const char *text);
-    void (*paragraph)(FILE *out, const char *text);
-    void (*bullets)(FILE *out, size_t n, char *const *texts);
-    void (*note)(FILE *out, const char *text);
-    void (*preformatted)(FILE *out, const char *text);
-    void (*figure)(FILE *out, const char *file, const char *alt, const char *caption);
-    void (*fold)(FILE *out, const char *summary);
-    void (*fold_end)(FILE *out);
-    void (*table)(FILE *out, const doc_grid *g);
-    void (*end)(FILE *out);
+    void (*begin)(const doc_output *to, const document *d, const char *title);
+    void (*heading)(const doc_output *to, int level, const char *text);
+    void (*paragraph)(const doc_output *to, const char *text);
+    void (*bullets)(const doc_output *to, size_t n, char *const *texts);
+    void (*note)(const doc_output *to, const char *text);
+    void (*preformatted)(const doc_output *to, const char *text);
+    void (*figure)(const doc_output *to, const char *file, const char *alt, const char *caption);
+    void (*fold)(const doc_output *to, const char *summary);
+    void (*fold_end)(const doc_output *to);
+    void (*table)(const doc_output *to, const doc_grid *g);
+    void (*end)(const doc_output *to);
 } doc_writer;
 extern const doc_writer markdown_writer;
 
-void doc_write(const document *d, const doc_writer *w, FILE *out);
+void doc_write(const document *d, const doc_writer *w, const doc_output *to);
 /* The text and level of the next heading from block *at on, which moves behind it; NULL behind the last one. */
 const char *doc_next_heading(const document *d, size_t *at, int *level);
 

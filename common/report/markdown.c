@@ -14,7 +14,7 @@ static void write_text(FILE *out, const char *text, bool one_line, bool in_table
         case DOC_CODE:
         case DOC_CODE_END: fputc('`', out); break;
         case DOC_LINK: fputc('[', out); break;
-        case DOC_LINK_URL: fputs("](", out); break;
+        case DOC_LINK_ADDRESS: fputs("](", out); break;
         case DOC_LINK_END: fputc(')', out); break;
         case '|': fputs(in_table ? "\\|" : "|", out); break;
         case '\n':
@@ -23,69 +23,69 @@ static void write_text(FILE *out, const char *text, bool one_line, bool in_table
         }
 }
 
-static void heading(FILE *out, int level, const char *text)
+static void heading(const doc_output *to, int level, const char *text)
 {
     for (int i = 0; i < level; i++)
-        fputc('#', out);
-    fputc(' ', out);
-    write_text(out, text, true, false);
-    fputs("\n\n", out);
+        fputc('#', to->file);
+    fputc(' ', to->file);
+    write_text(to->file, text, true, false);
+    fputs("\n\n", to->file);
 }
 
-static void begin(FILE *out, const document *d, const char *title)
+static void begin(const doc_output *to, const document *d, const char *title)
 {
     (void)d;
     if (*title)
-        heading(out, 1, title);
+        heading(to, 1, title);
 }
 
-static void paragraph(FILE *out, const char *text)
+static void paragraph(const doc_output *to, const char *text)
 {
     const size_t length = strlen(text);
-    write_text(out, text, false, false);
-    fputs(length && text[length - 1] != '\n' ? "\n\n" : "\n", out);
+    write_text(to->file, text, false, false);
+    fputs(length && text[length - 1] != '\n' ? "\n\n" : "\n", to->file);
 }
 
-static void bullets(FILE *out, size_t n, char *const *texts)
+static void bullets(const doc_output *to, size_t n, char *const *texts)
 {
     for (size_t i = 0; i < n; i++) {
-        fputs("- ", out);
-        write_text(out, texts[i], true, false);
-        fputc('\n', out);
+        fputs("- ", to->file);
+        write_text(to->file, texts[i], true, false);
+        fputc('\n', to->file);
     }
-    fputc('\n', out);
+    fputc('\n', to->file);
 }
 
-static void note(FILE *out, const char *text)
+static void note(const doc_output *to, const char *text)
 {
-    fputs("> ", out);
-    write_text(out, text, true, false);
-    fputs("\n\n", out);
+    fputs("> ", to->file);
+    write_text(to->file, text, true, false);
+    fputs("\n\n", to->file);
 }
 
-static void preformatted(FILE *out, const char *text)
+static void preformatted(const doc_output *to, const char *text)
 {
     const size_t length = strlen(text);
-    fprintf(out, "```\n%s%s```\n\n", text, length && text[length - 1] == '\n' ? "" : "\n");
+    fprintf(to->file, "```\n%s%s```\n\n", text, length && text[length - 1] == '\n' ? "" : "\n");
 }
 
-static void figure(FILE *out, const char *file, const char *alt, const char *caption)
+static void figure(const doc_output *to, const char *file, const char *alt, const char *caption)
 {
-    fprintf(out, "![%s](%s)\n\n", alt, file);
+    fprintf(to->file, "![%s](%s)\n\n", alt, file);
     if (*caption)
-        paragraph(out, caption);
+        paragraph(to, caption);
 }
 
-static void fold(FILE *out, const char *summary)
+static void fold(const doc_output *to, const char *summary)
 {
-    fputs("<details><summary>", out);
-    write_text(out, summary, true, false);
-    fputs("</summary>\n\n", out);
+    fputs("<details><summary>", to->file);
+    write_text(to->file, summary, true, false);
+    fputs("</summary>\n\n", to->file);
 }
 
-static void fold_end(FILE *out)
+static void fold_end(const doc_output *to)
 {
-    fputs("</details>\n\n", out);
+    fputs("</details>\n\n", to->file);
 }
 
 static void write_cell(FILE *out, const char *text)
@@ -97,27 +97,27 @@ static void write_cell(FILE *out, const char *text)
     fputs(" |", out);
 }
 
-static void table(FILE *out, const doc_grid *g)
+static void table(const doc_output *to, const doc_grid *g)
 {
-    fputc('|', out);
+    fputc('|', to->file);
     for (size_t c = 0; c < g->columns; c++)
-        write_cell(out, g->names[c]);
-    fputs("\n|", out);
+        write_cell(to->file, g->names[c]);
+    fputs("\n|", to->file);
     for (size_t c = 0; c < g->columns; c++)
-        fputs(g->kinds[c] == DOC_NUMBER ? "---:|" : "---|", out);
-    fputc('\n', out);
+        fputs(g->kinds[c] == DOC_NUMBER ? "---:|" : "---|", to->file);
+    fputc('\n', to->file);
     for (size_t r = 0; r < g->rows; r++) {
-        fputc('|', out);
+        fputc('|', to->file);
         for (size_t c = 0; c < g->columns; c++)
-            write_cell(out, doc_grid_text(g, r, c));
-        fputc('\n', out);
+            write_cell(to->file, doc_grid_text(g, r, c));
+        fputc('\n', to->file);
     }
-    fputc('\n', out);
+    fputc('\n', to->file);
 }
 
-static void end(FILE *out)
+static void end(const doc_output *to)
 {
-    (void)out;
+    (void)to;
 }
 
 const doc_writer markdown_writer = {.begin = begin,

@@ -113,7 +113,7 @@ static char *text_of(const document *doc)
     char *text;
     size_t bytes;
     FILE *out = text_stream(&text, &bytes);
-    doc_write(doc, &markdown_writer, out);
+    doc_write(doc, &markdown_writer, &(doc_output){.file = out, .folder = "."});
     fclose(out);
     while (bytes > 1 && text[bytes - 1] == '\n' && text[bytes - 2] == '\n') /* the marker stands right below */
         text[--bytes] = '\0';

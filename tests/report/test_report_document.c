@@ -18,7 +18,7 @@ static char *markdown_of(const document *d)
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     assert_non_null(out);
-    doc_write(d, &markdown_writer, out);
+    doc_write(d, &markdown_writer, &(doc_output){.file = out, .folder = "."});
     fclose(out);
     return text;
 }

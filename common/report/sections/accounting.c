@@ -123,7 +123,7 @@ static void bound_table(document *doc, const table *t)
     if (isfinite(table_real(t, 0, "tokens_least")))
         doc_more(
             doc,
-            "T_math > T_FSDP + T_TP from B > %.1f tokens on, %s. With both axes' collectives at once\n%.1f a device; "
+            "T_math > T_FSDP + T_TP from B > %.1f tokens on, %s. With both axes' collectives at once\n%.1f per device; "
             "with rings' (k - 1)/k of the bytes %.1f; at the best X, %.1f, %.1f; with FSDP alone on\nall axes %.0f.",
             table_real(t, 0, "tokens_least"), strong("%.1f per device", table_real(t, 0, "tokens_per_device")),
             table_real(t, 0, "tokens_overlapped") / n, table_real(t, 0, "tokens_rings") / n, table_real(t, 0, "best_x"),

@@ -2,7 +2,7 @@
 /* The clock of a collective. A sample starts behind a barrier, so that no rank's lateness counts as the op's time, and
  * is one call, or as many back to back as last a millisecond: on a GPU events around them on the stream; on a CPU the
  * host's clock. A graph of them is replayed twice and the second time counts, whose launch is then hidden behind the
- * first. So of small ops some twenty at least are between two events, on up to eight ranks. */
+ * first. So at least some twenty small ops lie between two events, on up to eight ranks. */
 #include "bench/collective/time.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"

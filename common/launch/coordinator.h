@@ -50,7 +50,7 @@ typedef struct rank_view {
     bool left;
     double beat_age_s, move_age_s; /* since its counters last changed, as the coordinator saw it */
 } rank_view;
-/* False when the job does not stand still; else the sentence that names the one to blame, and one line a rank. */
+/* False when the job does not stand still; else the sentence that names the one to blame, and one line per rank. */
 bool coordinator_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The launcher: one process a rank, of this very program and with its arguments, and the coordinator that watches them. It never
+/* The launcher: one process per rank, of this very program and with its arguments, and the coordinator that watches them. It never
  * touches CUDA, so that a rank's trouble with a GPU is never its own. Ranks run in process groups of their own: an
  * interrupt from the terminal reaches the launcher, which ends them in order. They die with the launcher, whatever it
  * dies of. Signals go to the process ids recorded here and to nobody else. */

@@ -30,7 +30,7 @@ typedef struct buckets {
     int n;
 } buckets;
 
-/* One bucket a tensor; everything in one; greedy by size (a cap of elements, at least 1). */
+/* One bucket per tensor; everything in one; greedy by size (a cap of elements, at least 1). */
 buckets buckets_by_tensor(const index_space *s);
 buckets buckets_whole(const index_space *s);
 buckets buckets_by_size(const index_space *s, int64_t cap);

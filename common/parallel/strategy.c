@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of strategies; see strategy.h. ZeRO-1 is that of Rajbhandari et al., 2020: a rank holds the optimizer's state
- * of its part alone, and updates that. zero1 sums the gradients of its slices alone, half the bytes of an all-reduce, and
- * hides its all-gathers under the next forward; zero1-broadcast is the one of CS336's handout. */
+/* The table of strategies; see strategy.h. ZeRO-1 is that of Rajbhandari et al., 2020: a rank holds only the
+ * optimizer's state of its part, and updates that. zero1 sums only the gradients of its slices, half the bytes of an
+ * all-reduce, and hides its all-gathers under the next forward; zero1-broadcast is the way of CS336's handout. */
 #include "common/parallel/strategy.h"
 
 #include <stddef.h>

@@ -69,7 +69,7 @@ timeline_sums timeline_sum(const stream_timeline *t);
  * after what took the most time, and gaps in compute shorter than that expose nothing. The comment says how many
  * microseconds; its sums are those of all spans. */
 bool timeline_write_csv(const char *path, const char *label, int rank, const stream_timeline *t);
-/* Chrome's trace format for chrome://tracing and ui.perfetto.dev, every span: a process a rank, a thread a stream and
+/* Chrome's trace format for chrome://tracing and ui.perfetto.dev, every span: a process per rank, a thread per stream and
  * lane. One file per recording. */
 bool timeline_write_chrome(const char *path, const char *label, int rank, const stream_timeline *t);
 

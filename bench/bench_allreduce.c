@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_allreduce: how long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?
  *
- * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1 GB on
- * 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that data parallelism is made of.
- * Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
+ * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1
+ * GB on 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that data parallelism is
+ * made of. Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
  *
- * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over samples,
- * algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every element of every
- * rank's result is compared before and after timing.
+ * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over
+ * samples, algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every
+ * element of every rank's result is compared before and after timing.
  * Run: ./bench_allreduce                                      as many ranks as there are GPUs
  *      ./bench_allreduce --ranks 2 --bytes 1K:1M:*4 --mode graph --variant all-reduce,one-shot,two-shot
  *      ./bench_allreduce --device cpu --ranks 2,4 --bytes 1MB,10MB,100MB,1GB
@@ -114,8 +114,8 @@ typedef struct world { /* a communicator */
     char why[512];
 } world;
 
-/* What it has is made when it is first wanted. Graphs have a communicator of their own: once a call of one was captured,
- * NCCL adds a wait and an event to each that is not. */
+/* What it has is made when it is first wanted. Graphs have a communicator of their own: once a call of one was
+ * captured, NCCL adds a wait and an event to each that is not. */
 typedef struct group { /* of the first ranks */
     int ranks;
     world eager, graph;

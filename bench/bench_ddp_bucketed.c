@@ -5,8 +5,8 @@
  * 100 and 1000 MB (of 2^20 bytes) beside the backward; (b) the overhead as a formula of bucket size, and the best size.
  * All-reduces measured in the same run give its o and w.
  *
- * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/row.h says what is measured, against
- * what.
+ * One row is one model, context, precision, dtype of sums and bucket size; bench/ddp/row.h says what is measured,
+ * against what.
  * Run: ./bench_ddp_bucketed                                 xl, contexts of 128 and 512, fp32 and bf16, 4 sizes
  *      ./bench_ddp_bucketed --bucket-mb 0.25,1,2,5,10,25,50,100,200,500,1000 --seq 512 --iters 40
  *      ./bench_ddp_bucketed --bucket-mb 1,10,100,1000 --max-ctas 1   a slow link: a curve with a clear minimum

@@ -5,7 +5,8 @@
  * after the backward. Here gradients lie side by side in memory, so flat copies nothing; flat-copy is the handout's
  * way, which concatenates them into a second buffer and splits that again.
  *
- * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured,
+ * against what.
  * Run: ./bench_ddp_flat                                     xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_flat --device cpu --ranks 2,4

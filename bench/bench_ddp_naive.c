@@ -5,7 +5,8 @@
  * all-reduce for every parameter tensor after the backward; forward, backward, communication and optimizer separately.
  * naive-grouped makes the 435 calls in one launch.
  *
- * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured,
+ * against what.
  * Run: ./bench_ddp_naive                                    xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_naive --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_naive --device cpu --ranks 2,4

@@ -4,7 +4,8 @@
  * The `ddp_overlap_individual_parameters_benchmarking` problem of Stanford's CS336, assignment 2: an all-reduce for
  * each parameter tensor, beside the rest of the backward.
  *
- * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured, against what.
+ * One row is one model, context, precision, dtype of sums and strategy; bench/ddp/row.h says what is measured,
+ * against what.
  * Run: ./bench_ddp_overlap                                  xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_ddp_overlap --update after,buckets,backward  what earlier updates add
  *      ./bench_ddp_overlap --max-ctas 0,4,8,16              collectives that leave more of the GPU to the backward

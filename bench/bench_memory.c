@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_memory: where does every byte of a forward and of a whole training step go?
  *
- * The `memory_profiling` problem of Stanford's CS336, assignment 2: the 2.7b model at contexts 128, 256 and 512, forward
- * alone and a whole step, fp32 and bf16: the timeline of what is held, the peak, the size of a tensor of the residual
- * stream, the largest allocations and who made them; and what a block keeps for its backward.
+ * The `memory_profiling` problem of Stanford's CS336, assignment 2: the 2.7b model at contexts 128, 256 and 512,
+ * forward alone and a whole step, fp32 and bf16: the timeline of what is held, the peak, the size of a tensor of the
+ * residual stream, the largest allocations and who made them; and what a block keeps for its backward.
  *
  * One row is one model, shape, policy and mode. A step's memory is planned before it runs, so the timeline is exact and
  * not sampled: every tensor's allocation and release, in <results>/memory/<case>.csv, or with --snapshot for PyTorch's

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_transformer: how long does a training step of a whole transformer take, and what share of the GPU does it use?
  *
- * The `benchmarking_script` problem of Stanford's CS336, assignment 2: five sizes, contexts of 128 to 1024 tokens, batch
- * 4, forward, backward and AdamW separately, 5 warm-up steps and 10 measured ones; its warm-up study (--warmup 0,1,2,5); and
- * what a compiler gives (--variant all: an eager framework's ops, fused kernels, the step as one CUDA graph).
+ * The `benchmarking_script` problem of Stanford's CS336, assignment 2: five sizes, contexts of 128 to 1024 tokens,
+ * batch 4, forward, backward and AdamW separately, 5 warm-up steps and 10 measured ones; its warm-up study (--warmup
+ * 0,1,2,5); and what a compiler gives (--variant all: an eager framework's ops, fused kernels, the step as one CUDA
+ * graph).
  *
  * One row is one model, shape, policy, mode and fusion level. Steps are timed one by one, each waited for; tokens_per_s
  * and MFU come from the median step. MFU = FLOPs of the model / time / peak; formulas/model.h has the conventions.

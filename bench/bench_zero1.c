@@ -7,7 +7,8 @@
  * and broadcast. zero1 is the paper's (Rajbhandari et al., 2020): a reduce-scatter for each bucket and an
  * all-gather under the next forward. unsharded is bucketed data parallelism with all of AdamW on every rank.
  *
- * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/row.h says what is measured.
+ * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/row.h says what is
+ * measured.
  * Run: ./bench_zero1                                        xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1
  *      ./bench_zero1 --device cpu --ranks 2,4
@@ -55,8 +56,9 @@ static bool mine(const strategy *s)
 
 int main(int argc, char **argv)
 {
-    /* Two communicators of a rank at once, zero1's: NCCL keeps the host's order among them. Elsewhere there is one at a time,
-     * and the order would cost each call two waits and an event, in a graph two nodes on branches that every call joins. */
+    /* Two communicators of a rank at once, zero1's: NCCL keeps the host's order among them. Elsewhere there is one
+     * at a time, and the order would cost each call two waits and an event, in a graph two nodes on branches that
+     * every call joins. */
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
     ddp_add_variants(variant_table, mine);
     return ddp_main(&info, option_table, argc, argv);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the questions of bench_accounting share: a row being computed, its derivation line by line, and texts of numbers. */
+/* What the questions of bench_accounting share: a row being computed, its derivation line by line, and texts of
+ * numbers. */
 #ifndef STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 #define STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parts (c) and (d) of communication_accounting: from which batch on a block of FSDP and tensor parallelism is bound by
- * compute, and what each way to lower that batch is worth. */
+/* Parts (c) and (d) of communication_accounting: the batch from which a block under FSDP and tensor parallelism is
+ * compute-bound, and what each way to lower that batch gains. */
 #include "bench/accounting/questions.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The closed forms of the handout of 2026: how many devices each kind of parallelism keeps bound by compute. SwiGLU's
+/* The closed forms of the 2026 handout: how many devices each kind of parallelism can keep compute-bound. SwiGLU's
  * three matrices, 2-byte data, W bytes/s that a device can send, rho = W / C. Collectives overlap with products. */
 #include "bench/accounting/questions.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parts (a) and (b) of communication_accounting: how many devices hold the state of a training run, alone and under
+/* Parts (a) and (b) of communication_accounting: how many devices hold the state of a training run, without and with
  * FSDP. */
 #include "bench/accounting/questions.h"
 

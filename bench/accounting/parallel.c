@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Data parallelism of GPUs: tokens that hide the gradients' all-reduce, the best bucket, and memory and traffic of DDP,
- * ZeRO and FSDP. */
+/* Data parallelism on GPUs: the tokens that hide the all-reduce of the gradients, the best bucket, and memory and
+ * traffic of DDP, ZeRO and FSDP. */
 #include "bench/accounting/questions.h"
 
 #include <math.h>

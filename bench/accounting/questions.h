@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The questions of bench_accounting, a file or a part of one each. */
+/* The questions of bench_accounting: one function each, which fills the row of a case. */
 #ifndef STEPBENCH_BENCH_ACCOUNTING_QUESTIONS_H
 #define STEPBENCH_BENCH_ACCOUNTING_QUESTIONS_H
 
 #include "bench/accounting/accounting.h"
 
-/* One question each: fills the row of a case. */
 void accounting_run_memory(const accounting *a);
 void accounting_run_fsdp(const accounting *a);
 void accounting_run_compute_bound(const accounting *a);

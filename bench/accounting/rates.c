@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The rates C and W that bench_accounting divides by: those of the options, or what other benches stored of this
- * machine. C is the best bf16 matrix product of bench_roofline. W is the best bus bandwidth of the newest run of
- * bench_allreduce, else the slowest pair of the newest GPU-to-GPU copies of bench_roofline: a ring is no faster. */
+/* The rates C and W of bench_accounting: from the options, or from what other benches stored for this machine. C is
+ * the best bf16 matrix product of bench_roofline. W is the best bus bandwidth in the newest run of bench_allreduce,
+ * otherwise the slowest pair among the newest GPU-to-GPU copies of bench_roofline: a ring is no faster than its
+ * slowest link. */
 #include "bench/accounting/rates.h"
 
 #include <math.h>

@@ -12,9 +12,9 @@ typedef enum attention_part { ATTENTION_FORWARD = 1, ATTENTION_BACKWARD = 2, ATT
 void attention_start(session *s);
 void attention_finish(session *s);
 
-/* Allocates and fills the tensors of a case, runs forward and backward once and verifies them. An op that has no backward
- * for the case runs forward alone: a.forward_only is then set, and the row's reason says why. False when the case ends
- * there: the row then has its status (skip, fail) or memory remembers why (oom). */
+/* Allocates and fills the tensors of a case, runs forward and backward once and verifies them. An op that has no
+ * backward for the case runs forward alone: a.forward_only is then set, and the row's reason says why. False when
+ * the case ends there: the row then has its status (skip, fail) or memory remembers why (oom). */
 bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);
 
 /* Times one part and fills its columns; a part that a.forward_only leaves out is NAN. False after setting the row's

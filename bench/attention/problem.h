@@ -35,8 +35,8 @@ typedef struct attention_case {
 } attention_case;
 
 attention_context *attention_context_of(const attention_case *ac);
-/* Describes the problem to the library; an op that has no backward for it gets a.forward_only, and the row's reason says
- * why. False after setting the row's status: the backend lacks the variant, or refuses the problem. */
+/* Describes the problem to the library; an op that has no backward for it gets a.forward_only, and the row's reason
+ * says why. False after setting the row's status: the backend lacks the variant, or refuses the problem. */
 bool attention_describe(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);
 /* Allocates in the order of a training step and runs it once, so that the memory columns are those of a step: the
  * backward's tensors do not exist before forward is done. False after setting the row's status, or without memory. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks put in and what must come out. Input i of rank r is a small whole number out of a table of
- * COLLECTIVE_PERIOD of them, so that results are compared block by block with the bits they must have. */
+/* What each rank sends and what it must receive. Input i of rank r is a small whole number from a table of
+ * COLLECTIVE_PERIOD entries, so that results can be compared block by block, bit for bit. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The clock of a collective. A sample starts behind a barrier, so that no rank's lateness counts as the op's time, and
- * is one call, or as many back to back as last a millisecond: on a GPU events around them on the stream; on a CPU the
- * host's clock. A graph of them is replayed twice and the second time counts, whose launch is then hidden behind the
- * first. So at least some twenty small ops lie between two events, on up to eight ranks. */
+/* The clock of a collective. A sample starts after a barrier, so that a late rank does not count as the op's time.
+ * It is one call, or as many calls back to back as fill a millisecond: between two events on the stream of a GPU, by
+ * the host's clock on a CPU. A graph of the calls is replayed twice and the second replay counts, because its launch
+ * is hidden behind the first one. So at least some twenty calls of a small op lie between two events, on up to eight
+ * ranks. */
 #include "bench/collective/time.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"

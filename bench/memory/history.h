@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of a trainer's step as a list of allocations and releases: what lies outside the arena, then the events of
- * the arena's plan; what is held after each of them; and the files that show it. */
+/* The memory of a trainer's step as a list of allocations and releases: what lies outside the arena, then the events
+ * of the arena's plan. Also what is held after each event, and the files that show it. */
 #ifndef STEPBENCH_BENCH_MEMORY_HISTORY_H
 #define STEPBENCH_BENCH_MEMORY_HISTORY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was held next to what was predicted, as columns; see row.h. */
+/* Measured memory next to predicted memory, as columns; see row.h. */
 #include "bench/memory/row.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The benchmarking_mixed_precision problem, part (a): which tensors of a small model have which dtype under autocast?
- * The model is the course's: fc1 (no bias), ReLU, LayerNorm, fc2 (no bias), here with cross-entropy behind it, forward
+ * The model is the course's: fc1 (no bias), ReLU, LayerNorm, fc2 (no bias), here followed by cross-entropy, forward
  * and backward by the engine of common/model/autocast.h. Dtypes are read off the tensors that ran. Their values are
  * compared with the same model in double on the host. */
 #include "bench/mixed/mixed.h"

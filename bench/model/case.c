@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of a case as a trainer's, and what the formulas make of them; see case.h. */
+/* A case's options as those of a trainer, and what the formulas say about them; see case.h. */
 #include "bench/model/case.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the benches of the whole model share of their options: the table, a case as the options of a trainer, and what the
- * formulas say of it. */
+/* What the benches of the whole model share: their options, how a case becomes the options of a trainer, and what
+ * the formulas say about it. */
 #ifndef STEPBENCH_BENCH_MODEL_CASE_H
 #define STEPBENCH_BENCH_MODEL_CASE_H
 
@@ -8,8 +8,8 @@
 #include "common/options/options.h"
 #include "common/train/trainer.h"
 
-/* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size has it.
- * With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
+/* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size
+ * has it. With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
 /* clang-format off */
 #define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
     {"size", OPTION_CHOICE, OPTION_LIST, sizes, sizes_cpu, 0, -1, MODEL_SIZE_CHOICES, "", "dimensions of the model"},  \

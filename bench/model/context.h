@@ -19,7 +19,8 @@ void model_finish(session *s);
 /* Creates a trainer and tunes its products (on CUDA, choices are kept in <results_dir>/gemm_choices.csv unless rows go
  * nowhere). NULL after setting the row's status; out of memory is left to the session. */
 trainer *model_trainer(session *s, const trainer_options *o, row *w);
-/* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was chosen. */
+/* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was
+ * chosen. */
 void model_print_products(const trainer *t);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The plain fp32 step that a slice of a model is compared with; of verify.c alone. */
+/* The plain fp32 step that a slice of a model is compared with; used only by verify.c. */
 #ifndef STEPBENCH_BENCH_MODEL_REFERENCE_H
 #define STEPBENCH_BENCH_MODEL_REFERENCE_H
 

@@ -28,10 +28,10 @@ typedef struct bound {
 
 /* Between a weight and its gradient lie about 14 rounded tensors a block forward and as many backward (norm, q k v,
  * RoPE, attention, o, sum, norm, gate and up, SwiGLU, w2, sum, and the scores within). Their relative errors are
- * independent, at most u (the unit roundoff) and half of that on average, so that R of them add to about u sqrt(R) / 2:
- * four times that is allowed. A missing term or a shifted row gives errors near 1. The loss is ln V and a small part of
- * the logits, so that it moves less.
- * fp32 has its errors not from u = 2^-24 but from attention and products by parts, 2e-5 of the result; five times that. */
+ * independent, at most u (the unit roundoff) and half of that on average, so that R of them add to about u sqrt(R) /
+ * 2: four times that is allowed. A missing term or a shifted row gives errors near 1. The loss is ln V and a small
+ * part of the logits, so that it moves less. fp32 has its errors not from u = 2^-24 but from attention and products
+ * by parts, 2e-5 of the result; five times that. */
 static bound bound_of(const trainer_options *o)
 {
     const double roundings = 28.0 * SLICE_LAYERS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A status as a row's, and a time as its columns; see roofline.h. */
+/* How a status becomes the row's, and a time its columns; see roofline.h. */
 #include "bench/roofline/roofline.h"
 
 bool roofline_ok(roofline *r, sb_status status)

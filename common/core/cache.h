@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program keeps from case to case, found by kind and key: small values, each at an address that
- * stays until it is dropped. A list: made for tens of values, not for thousands. */
+/* What a program keeps from case to case, found by kind and key: small values, each at an address that stays until
+ * it is dropped. A list: made for tens of values, not for thousands. */
 #ifndef STEPBENCH_CORE_CACHE_H
 #define STEPBENCH_CORE_CACHE_H
 

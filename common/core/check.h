@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The checker: does `got` equal `ref` within the bound of its precision? NaN and Inf never pass where the reference is
- * finite. Compiled without any fast-math flag (a build check sees to it). */
+ * finite. Compiled without any fast-math flag (a build check makes sure of that). */
 #ifndef STEPBENCH_CORE_CHECK_H
 #define STEPBENCH_CORE_CHECK_H
 

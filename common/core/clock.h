@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The host's clock. CPU events, spans and the launcher's deadlines all read this one, so that their times can be compared. */
+/* The host's clock. CPU events, spans and the launcher's deadlines all read this one, so that their times can be
+ * compared. */
 #ifndef STEPBENCH_CORE_CLOCK_H
 #define STEPBENCH_CORE_CLOCK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The front of the device table: is there a GPU, opening, and calls through the table. */
+/* The front of the device table: whether there is a GPU, opening one, and calls through the table. */
 #include "common/device/device.h"
 
 #include <math.h>

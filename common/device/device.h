@@ -60,8 +60,8 @@ void *device_stream_create(device *d, stream_priority p);
 void device_stream_destroy(device *d, void *stream);
 void device_stream_record(device *d, void *stream, device_event *e);
 void device_stream_wait(device *d, void *stream, device_event *e); /* what is enqueued there from here on waits for e */
-/* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds the
- * time at which the graph passed that point. It orders nothing. */
+/* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds
+ * the time at which the graph passed that point. It orders nothing. */
 void device_event_mark(device *d, device_event *e);
 
 /* Peers: two GPUs opened by this process. Enable is true when they reach each other's memory directly; a copy works

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Bandwidth of collectives, in the convention of nccl-tests, so that numbers can be compared: algbw is the size over the time,
- * busbw the same times a factor that makes it the rate of each rank's link in each direction for the best algorithm
- * without sums in the network's switches, whatever the number of ranks. */
+/* Bandwidth of collectives, in the convention of nccl-tests, so that numbers can be compared: algbw is the size over
+ * the time, busbw the same times a factor that makes it the rate of each rank's link in each direction for the best
+ * algorithm without sums in the network's switches, whatever the number of ranks. */
 #ifndef STEPBENCH_FORMULAS_COLLECTIVE_H
 #define STEPBENCH_FORMULAS_COLLECTIVE_H
 

@@ -3,7 +3,7 @@
  * shapes and from what each op reads and writes, not from the planner of common/train, which it checks.
  *
  * T = batch seq tokens, d, kv = heads_kv head_dim, F, H heads, V vocab, e bytes of an activation, g of a gradient.
- * A block keeps for its backward, unless that makes it again:
+ * A block keeps these for its backward, unless backward recomputes them:
  *   x, n1 (the first norm), attention's output, x_mid, n2       5 T d e
  *   q, k, v after RoPE                                          T (d + 2 kv) e
  *   gate and up, their product h                                T 2F e,  T F e

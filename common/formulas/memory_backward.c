@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The worst moments of backward; see memory.h. The chain of gradients of activations goes down the blocks, weight
- * gradients stay to the end of the step, and with overlap what they are made of stays until their stream has read it. */
+/* The worst moments of backward; see memory.h. The chain of activation gradients goes down the blocks. Weight
+ * gradients stay until the end of the step; with overlap, their inputs stay until their stream has read them. */
 #include "common/formulas/memory_backward.h"
 
 static const kept kept_all = {true, true, true, true, true};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tensors of a step, and the moments of its forward parts. Each function goes through the ops of one part and says, as
- * sums of tensors, what is held while the op runs; the largest sum is the peak. */
+/* The tensors of a step, and the moments of its forward parts. Each function goes through the ops of one part and
+ * says, as sums of tensors, what is held while the op runs; the largest sum is the peak. */
 #include "common/formulas/memory_moments.h"
 
 #include <stddef.h>

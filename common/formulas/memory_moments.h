@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tensors of a step, and the moments at which something is held; what forward and backward of the closed form share.
- * Not part of the API. */
+/* The tensors of a step, and the moments at which something is held; what forward and backward of the closed form
+ * share. Not part of the API. */
 #ifndef STEPBENCH_FORMULAS_MEMORY_MOMENTS_H
 #define STEPBENCH_FORMULAS_MEMORY_MOMENTS_H
 

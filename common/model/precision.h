@@ -17,9 +17,9 @@ typedef struct precision {
     bool loss_scaling;    /* dynamic */
 } precision;
 
-/* fp32: no tensor cores, or with split (see kernels/train.h) several 16-bit products for one of fp32. tf32: fp32 in memory, products with
- * 10 mantissa bits. bf16: mixed, fp32 master weights (bf16 + remainder), bf16 elsewhere. bf16-pure: everything is
- * bf16. fp16: mixed, fp32 master weights, dynamic loss scale. */
+/* fp32: no tensor cores, or with split (see kernels/train.h) several 16-bit products for one of fp32. tf32: fp32 in
+ * memory, products with 10 mantissa bits. bf16: mixed, fp32 master weights (bf16 + remainder), bf16 elsewhere.
+ * bf16-pure: everything is bf16. fp16: mixed, fp32 master weights, dynamic loss scale. */
 extern const precision precisions[]; /* ends with name == NULL */
 #define PRECISION_CHOICES "fp32|tf32|bf16|bf16-pure|fp16"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading parsed options by name. Asking for one that does not exist is a bug and dies. */
+/* Reads parsed options by name. Asking for one that was not declared is a bug and ends the program. */
 #include "common/core/error.h"
 #include "common/options/internal.h"
 

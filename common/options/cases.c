@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The sweep: a combination is a mixed-radix number whose digits pick a value of each parameter that means something to
- * the variant, the last parameter fastest, and faster than these those that are OPTION_ADJACENT. The variant is the fastest
- * digit of all, or with bench_info.applies the slowest one. */
+/* The sweep. A combination is a mixed-radix number: each digit picks a value of one parameter that means something
+ * to the variant. The last parameter changes fastest, except that those with OPTION_ADJACENT change faster still.
+ * The variant is the fastest digit of all, or the slowest one where bench_info.applies is set. */
 #include "common/core/error.h"
 #include "common/options/internal.h"
 

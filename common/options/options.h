@@ -48,7 +48,7 @@ typedef struct column_spec { /* a measured or derived column of a row */
     const char *help; /* one line; --list prints it, and docs/columns.md quotes it */
 } column_spec;        /* a table ends with {0} */
 
-/* The columns that every bench's row has around its own, and how they are counted; rows.h fills it in. */
+/* The columns around a bench's own, the same in every row, and the versions of the CSV; rows.h has it. */
 typedef struct row_layout {
     const column_spec *first, *last; /* before the parameters, and after the bench's columns; each ends with {0} */
     int schema, method;
@@ -59,7 +59,7 @@ typedef struct bench_info {
     const char *name;           /* "bench_flash" */
     const char *summary;        /* the question it answers, one sentence */
     const char *notes;          /* what a row means, formulas, limits; printed by --help */
-    const char *examples;       /* command lines, one a line */
+    const char *examples;       /* command lines, one per line */
     const option_spec *options; /* its own; one with the name of a common option replaces that one's entry */
     const variant_spec *variants;
     const column_spec *columns;
@@ -70,21 +70,21 @@ typedef struct bench_info {
      * option to every variant, innermost. */
     bool (*applies)(const char *option, const char *variant);
     /* What run_all.sh, the figures and the report do with it; --list-runs prints this. */
-    int order;               /* its place among the benches: the smallest comes first */
-    const char *small;       /* options of its run under run_all.sh --small: a few seconds on a CPU */
-    const char *const *full; /* options of the runs beside the one with its defaults, on a GPU; ends with NULL. May be
-                                 * NULL */
-    const char *section;     /* of the report: common/report/sections/<section>.c */
+    int order;         /* its place among the benches: the smallest comes first */
+    const char *small; /* options of its run under run_all.sh --small: a few seconds on a CPU */
+    /* Options of its further runs on a GPU, after the run with its defaults; ends with NULL. May be NULL. */
+    const char *const *full;
+    const char *section;        /* of the report: common/report/sections/<section>.c */
     const char *const *figures; /* plots/figures/<name>.*; ends with NULL */
 } bench_info;
 
 typedef struct options options;
 
-/* What the parser is told about the place where it runs. */
+/* What the parser is told about the machine. */
 typedef struct options_env {
     const char *device_default; /* of --device: "cuda" or "cpu" */
-    const char *no_cuda;        /* why there is no cuda here: an explicit --device cuda is an error. NULL: there is */
-    const row_layout *layout;   /* for --list and --version; NULL: they name the bench's own columns alone */
+    const char *no_cuda;        /* why CUDA is not available, so that --device cuda is an error; NULL: it is */
+    const row_layout *layout;   /* for --list and --version; NULL: only the bench's own columns are listed */
 } options_env;
 
 /* Parses argv. Prints and exits 0 for --help, --version, --list, --list-options and --list-runs; exits 2 with one

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Chrome's trace event format: complete events ("X") with times in microseconds, and names of processes and threads as
- * metadata ("M"). Events of one thread may not overlap there, but kernels of one stream may (a launch that starts
- * before the one before has ended), and a graph is spread over as many streams as the driver likes: a thread here is a
- * lane and stream, or a lane alone when there are many streams, and what overlaps goes to a further thread of the same
- * kind. */
+/* Chrome's trace event format: complete events ("X") with times in microseconds, and metadata ("M") that names
+ * processes and threads. Events of one thread must not overlap there, but kernels of one stream may (a launch that
+ * starts before the previous one has ended), and a graph is spread over as many streams as the driver likes. So a
+ * thread here is a lane and a stream, or a lane alone if there are many streams, and what overlaps goes to another
+ * thread of the same kind. */
 #include "common/profile/timeline.h"
 
 #include <math.h>

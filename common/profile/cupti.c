@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The GPU's recording through CUPTI's activity interface, opened at run time: a program that records nothing never
- * loads it, and one that would runs where it is missing. Its header is needed to build. Records are structures of one
+ * loads it, and every program runs where it is missing. Its header is needed to build. Records are structures of one
  * version of CUPTI, so only a library of exactly the header's version will do.
  *
  * CUPTI hands back full buffers on threads of its own; what they hold is read there. The device buffers behind them
  * hold 100,000 kernels by default (CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE). The callback for timestamps is registered
- * once in the process: after a second time CUPTI gives some of the next records times of another clock
+ * once in the process: registered twice, CUPTI gives some of the next records times of another clock
  * (pytorch#192021). For the same reason a record whose time lies outside the recording counts as lost. */
 #include "common/profile/cupti.h"
 

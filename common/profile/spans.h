@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A span is something that ran, on a lane, from one time to another; lists of them, and names that stay. */
+/* A span is something that ran on a lane from one time to another. Lists of spans, and names that stay. */
 #ifndef STEPBENCH_PROFILE_SPANS_H
 #define STEPBENCH_PROFILE_SPANS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What ran when on which stream: the proof that communication is hidden behind compute. On a GPU every kernel, copy and
- * memset of this process is recorded by CUPTI's activity interface, also those of CUDA graphs, so no profiler and none
- * of its permissions are needed. On the CPU the ranges of nvtx.h are compute and the ops of comm/comm.h are communication.
+/* What ran when on which stream: the proof that communication is hidden behind compute. On a GPU every kernel, copy
+ * and memset of this process is recorded by CUPTI's activity interface, CUDA graphs included, so no profiler and
+ * none of its permissions are needed. On the CPU the ranges of nvtx.h are compute and the ops of comm/comm.h are
+ * communication.
  *
  *   timeline_start(d, why, sizeof why)      one or two warm-up steps, from = host_seconds(), the step, wait for it
  *   t = timeline_stop(d, why, sizeof why)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How far a sweep is: one line on stderr that is written over, on a terminal only. */
+/* The progress of a sweep: one line on stderr that is overwritten, only on a terminal. */
 #include "common/rows/rows.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A run's rows: opening, what earlier runs left, closing. */
+/* The rows of a run: opening the file, finding what earlier runs left, closing. */
 #include "common/rows/rows.h"
 
 #include "common/core/csv.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the numbers were measured on. Kept beside them; never the whole environment. */
+/* What the numbers were measured on, kept beside them; never the whole environment. */
 #ifndef STEPBENCH_SESSION_MACHINE_H
 #define STEPBENCH_SESSION_MACHINE_H
 

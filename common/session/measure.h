@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The one place that times. A function that enqueues work is timed by device events around each call, or as a CUDA graph of
- * many calls where one is so short that the host's launches would be measured, or by the host's clock on the CPU. A step
- * that times its own parts is run and its parts are collected.
+/* The one place that times. A function that enqueues work is timed by device events around each call, or as a CUDA
+ * graph of many calls where one is so short that the host's launches would be measured, or by the host's clock on
+ * the CPU. For a step that times its own parts, the parts are collected.
  *
- * What was measured goes to the columns that begin with its name, those of them that the bench declares: NAME_ms (median),
- * NAME_mean_ms, NAME_std_ms, NAME_p10_ms, NAME_p90_ms, the same ending in _us, n_NAME or n_samples, timer_NAME or timer.
- * When the samples are taken, session.after_measure runs the same work again, for whoever wants to look at it more closely.
- */
+ * What was measured goes to the columns that begin with its name, those of them that the bench declares: NAME_ms
+ * (median), NAME_mean_ms, NAME_std_ms, NAME_p10_ms, NAME_p90_ms, the same ending in _us, n_NAME or n_samples,
+ * timer_NAME or timer. When the samples are taken, session.after_measure runs the same work once more, for a
+ * profiler for example. */
 #ifndef STEPBENCH_SESSION_MEASURE_H
 #define STEPBENCH_SESSION_MEASURE_H
 
 #include "common/core/stats.h"
 #include "common/session/session.h"
 
-/* Times fn(arg), which enqueues work on the session's device and returns false on failure (then this returns false and no
- * column is filled). */
+/* Times fn(arg), which enqueues work on the session's device and returns false on failure (then this returns false
+ * and no column is filled). */
 bool measure(session *s, row *w, const char *name, bool (*fn)(void *arg), void *arg, double *median_ms);
 
 typedef struct measure_how {

@@ -19,8 +19,8 @@ typedef struct timing { /* --timer --warmup --iters --max-time --l2 */
     bool cold_l2; /* flush L2 before every sample (events or host; no graph) */
 } timing;
 
-/* This process as one of several that run the same cases together (common/launch makes it so). The rows are rank 0's: the
- * others neither print nor write. Whether a case still has to run is rank 0's to say. */
+/* This process as one of several that run the same cases together (common/launch makes it so). The rows are rank
+ * 0's: the others neither print nor write. Whether a case still has to run is rank 0's to say. */
 typedef struct session_peers {
     int rank, size;
     int gpu; /* which of the visible GPUs is this rank's */
@@ -45,8 +45,9 @@ struct session {
     void (*after_measure)(session *s, const char *name, bool (*fn)(void *arg), void *arg);
 };
 
-/* What a part remembers from case to case, such as the reference of its check: `bytes` of memory, zeroed by the first call
- * with this name, the same memory in later ones: a value of `kept` without a key. After the last case `clear` frees what lies in it (NULL: nothing does). */
+/* What a part remembers from case to case, such as the reference of its check: `bytes` of memory, zeroed by the
+ * first call with this name and the same memory in later calls: a value in `kept` with an empty key. After the last
+ * case `clear` frees what it points to; may be NULL. */
 void *session_cache(session *s, const char *name, size_t bytes, void (*clear)(void *data));
 
 typedef struct session_hooks {

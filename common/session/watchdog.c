@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The watchdog thread; see watchdog.h. Signal handlers only leave a note for it: a mask would not do, because threads
- * that libraries started before main would still take the signal. */
+/* The watchdog thread; see watchdog.h. Signal handlers only leave a note for it: blocking the signals would not do,
+ * because threads that libraries started before main could still receive them. */
 #include "common/session/watchdog.h"
 
 #include <pthread.h>

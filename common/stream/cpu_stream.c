@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Worker threads as streams; see cpu_stream.h. A record makes a mark of its own, shared by the event and by whoever
- * waits for it: an event recorded again therefore never lets go an earlier waiter, nor holds it longer. */
+/* Worker threads as streams; see cpu_stream.h. Each record makes a new mark, shared by the event and by everything
+ * that waits for it: recording an event again neither releases an earlier waiter nor delays it. */
 #include "common/stream/cpu_stream.h"
 
 #include <math.h>

@@ -54,6 +54,8 @@ void row_commit(row *w); /* writes, prints, frees */
 
 /* Progress with time left: one line on stderr, only on a terminal. */
 void progress_update(size_t done, size_t total, const char *what);
+/* While the line is shown: what is being done now, every half second. From any thread. */
+void progress_phase(const char *what);
 void progress_clear(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The watchdog thread; see watchdog.h. Signal handlers only leave a note for it: blocking the signals would not do,
- * because threads that libraries started before main could still receive them. */
+/* The watchdog thread, which also shows the current phase on a terminal; see watchdog.h. Signal handlers only leave a note
+ * for it: blocking the signals would not do, because threads that libraries started before main could still receive
+ * them. */
 #include "common/session/watchdog.h"
 
 #include <pthread.h>
@@ -77,6 +78,10 @@ static void *watch(void *arg)
             seen = now;
             snprintf(phase, sizeof phase, "%s", doing);
             since = host_seconds();
+        }
+        if (pthread_mutex_trylock(&row_lock) == 0) { /* not into a row that is being printed */
+            progress_phase(doing);
+            pthread_mutex_unlock(&row_lock);
         }
         if (timeout > 0 && host_seconds() - since > timeout) {
             snprintf(text, sizeof text, "no progress for --timeout %g s", timeout);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* The line of progress on a terminal: it follows the phase while it is shown, and is gone once it was cleared. */
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/rows/rows.h"
+
+/* What fn writes to stderr while that is a terminal. */
+static void on_terminal(void (*fn)(void), char *out, size_t out_bytes)
+{
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const int slave = open(ptsname(terminal), O_RDWR | O_NOCTTY), kept = dup(STDERR_FILENO);
+    assert_true(slave >= 0 && kept >= 0);
+    assert_int_equal(dup2(slave, STDERR_FILENO), STDERR_FILENO);
+    fn();
+    assert_int_equal(dup2(kept, STDERR_FILENO), STDERR_FILENO);
+    fcntl(terminal, F_SETFL, O_NONBLOCK);
+    const ssize_t got = read(terminal, out, out_bytes - 1);
+    out[got > 0 ? got : 0] = 0;
+    close(slave);
+    close(kept);
+    close(terminal);
+}
+
+static void show_phases(void)
+{
+    progress_phase("too early");
+    progress_update(1, 3, "the case");
+    progress_phase("too soon");
+    usleep(600 * 1000);
+    progress_phase("tuning a product");
+    progress_clear();
+    usleep(600 * 1000);
+    progress_phase("too late");
+}
+
+static void the_line_follows_the_phase(void **state)
+{
+    (void)state;
+    char text[4096];
+    on_terminal(show_phases, text, sizeof text);
+    char *first = strstr(text, "left: the case"), *second = strstr(text, "left: tuning a product");
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_true(first < second);
+    assert_non_null(strstr(text, "[1/3]"));
+    assert_null(strstr(text, "too"));
+    assert_string_equal(text + strlen(text) - 4, "\r\033[K");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_line_follows_the_phase)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

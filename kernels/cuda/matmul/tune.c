@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Chooses the algorithm of a matmul by timing: the library's proposals, variations of the fastest of them, and those of
  * our own kernels.
- * A slow one is dropped after a few calls. The others get the median of a few batches of about 0.4 ms. At the end the
- * first proposal and the fastest alternate, so that a drifting clock meets both, and the first stays unless it is more than
- * 1 % slower: then two runs of the tuner mostly choose the same.
+ * A slow one is dropped after a few calls. The others get the median of a few batches of about 0.4 ms, short ones as
+ * replays of a graph: the host would take longer to launch them than they run. At the end the first proposal and the
+ * fastest alternate, so that a drifting clock meets both, and the first stays unless it is more than 1 % slower: then two
+ * runs of the tuner mostly choose the same.
  * A step of large products runs at the GPU's power limit, which short batches on a cool GPU do not show. So for a large
  * product the library's first proposal stays unless another is much faster; a caller with a whole step to run can race it
  * against its rivals there. The best of our own is the first rival if it is near: it gains as the clock falls. */
@@ -15,9 +16,10 @@
 #include "kernels/cuda/train.h"
 
 enum { MAX_VARIATIONS = 16, MAX_TRIALS = MATMUL_MAX_CANDIDATES + MAX_VARIATIONS + MATMUL_MAX_OWN };
-enum { ROUNDS = 5, FEW_ROUNDS = 3 };
+enum { ROUNDS = 5, FEW_ROUNDS = 3, GRAPH_CALLS = 20 };
 enum { SHORTEST_PART = 256 };                                    /* of k, in a split that the library did not propose */
 static const float warm_ms = 10, batch_ms = 0.4f, slow_ms = 2;   /* a call of slow_ms gets few rounds */
+static const float short_ms = 0.05f;                             /* a shorter call is timed as part of a graph */
 static const double large_flops = 30e9;                          /* a product that brings the GPU to its power limit */
 static const float hopeless = 1.3f, near_enough = 1.15f;         /* times the fastest so far */
 static const float worth_changing = 1.01f, worth_energy = 1.06f; /* the latter for a large product */
@@ -47,26 +49,70 @@ static float median(float *x, int n)
     return x[n / 2];
 }
 
-/* Milliseconds of one of `calls` calls in a row; infinity where the library refuses to run what is installed. */
-static sb_status time_calls(tuner *t, int calls, float *ms)
+/* Enqueues the call so many times. *refused where the library does not run what is installed. */
+static sb_status enqueue(tuner *t, int calls, bool *refused)
 {
+    sb_status s = SB_OK;
+    *refused = false;
+    for (int i = 0; s == SB_OK && !*refused && i < calls; i++) {
+        s = sb_cuda_matmul(t->ctx, t->p, t->stream);
+        if (s == SB_DEVICE_ERROR) {
+            (void)cudaGetLastError(); /* of a refused launch; a broken context says so again */
+            *refused = true;
+            s = SB_OK;
+        }
+    }
+    return s;
+}
+
+/* Calls of what is installed as a graph: launched one by one, short calls take as long as the host needs for each. NULL
+ * where the stream cannot be captured. */
+static cudaGraphExec_t capture(tuner *t)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    bool refused = true;
+    if (cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    const sb_status s = enqueue(t, GRAPH_CALLS, &refused);
+    if (cudaStreamEndCapture(t->stream, &graph) != cudaSuccess || s != SB_OK || refused ||
+        cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess) {
+        (void)cudaGetLastError();
+        exec = NULL;
+    }
+    if (graph)
+        cudaGraphDestroy(graph);
+    return exec;
+}
+
+static void drop(cudaGraphExec_t graph)
+{
+    if (graph)
+        cudaGraphExecDestroy(graph);
+}
+
+/* Milliseconds of one call, of so many in a row or of so many replays of a graph; infinity where the library refuses to
+ * run what is installed. */
+static sb_status time_calls(tuner *t, cudaGraphExec_t graph, int times, float *ms)
+{
+    bool refused = false;
     *ms = INFINITY;
     sb_status s = sb_cuda_status(cudaEventRecord(t->begin, t->stream), "cudaEventRecord");
-    for (int i = 0; s == SB_OK && i < calls; i++) {
-        const sb_status called = sb_cuda_matmul(t->ctx, t->p, t->stream);
-        if (called == SB_DEVICE_ERROR) {
-            (void)cudaGetLastError(); /* of a refused launch; a broken context says so again */
-            return sb_cuda_status(cudaStreamSynchronize(t->stream), "matmul_tune");
-        }
-        s = called;
-    }
+    if (s == SB_OK && !graph)
+        s = enqueue(t, times, &refused);
+    for (int i = 0; s == SB_OK && graph && i < times; i++)
+        s = sb_cuda_status(cudaGraphLaunch(graph, t->stream), "cudaGraphLaunch");
+    if (s == SB_OK && refused)
+        return sb_cuda_status(cudaStreamSynchronize(t->stream), "matmul_tune");
     if (s == SB_OK)
         s = sb_cuda_status(cudaEventRecord(t->end, t->stream), "cudaEventRecord");
     if (s == SB_OK)
         s = sb_cuda_status(cudaEventSynchronize(t->end), "matmul_tune");
     if (s == SB_OK)
         s = sb_cuda_status(cudaEventElapsedTime(ms, t->begin, t->end), "cudaEventElapsedTime");
-    *ms = s == SB_OK ? *ms / (float)calls : INFINITY;
+    *ms = s == SB_OK ? *ms / (float)(graph ? times * GRAPH_CALLS : times) : INFINITY;
     return s;
 }
 
@@ -76,20 +122,30 @@ static int calls_for(float total, float ms, int most)
     return ms * (float)most < total ? most : ms > total ? 1 : (int)(total / ms);
 }
 
+/* Of a batch: replays of the graph, or calls. */
+static int times_for(cudaGraphExec_t graph, float ms)
+{
+    return graph ? calls_for(batch_ms, ms * GRAPH_CALLS, 4) : calls_for(batch_ms, ms, 64);
+}
+
 static sb_status measure(tuner *t, float *ms)
 {
     float rounds[ROUNDS], once;
-    sb_status s = time_calls(t, 1, &once); /* loads the kernel */
+    sb_status s = time_calls(t, NULL, 1, &once); /* loads the kernel */
     if (s == SB_OK && isfinite(once))
-        s = time_calls(t, once > slow_ms ? 1 : 2, &once);
+        s = time_calls(t, NULL, once > slow_ms ? 1 : 2, &once);
+    cudaGraphExec_t graph = s == SB_OK && once < short_ms ? capture(t) : NULL;
+    for (int i = 0; s == SB_OK && graph && i < 2; i++) /* the first replay is slower */
+        s = time_calls(t, graph, 1, &once);
     *ms = once;
-    if (s != SB_OK || !isfinite(once) || (t->count > 0 && once > hopeless * t->trials[t->fastest].ms))
-        return s;
-    const int count = once > slow_ms ? FEW_ROUNDS : ROUNDS;
-    for (int i = 0; s == SB_OK && i < count; i++)
-        s = time_calls(t, calls_for(batch_ms, once, 64), &rounds[i]);
-    if (s == SB_OK)
-        *ms = median(rounds, count);
+    if (s == SB_OK && isfinite(once) && !(t->count > 0 && once > hopeless * t->trials[t->fastest].ms)) {
+        const int count = once > slow_ms ? FEW_ROUNDS : ROUNDS;
+        for (int i = 0; s == SB_OK && i < count; i++)
+            s = time_calls(t, graph, times_for(graph, once), &rounds[i]);
+        if (s == SB_OK)
+            *ms = median(rounds, count);
+    }
+    drop(graph);
     return s;
 }
 
@@ -104,9 +160,9 @@ static sb_status try_algorithm(tuner *t, const cublasLtMatmulAlgo_t *algorithm)
     float ms;
     sb_status s = SB_OK;
     if (t->count == 0) { /* an idle GPU's clock is low */
-        s = time_calls(t, 1, &ms);
+        s = time_calls(t, NULL, 1, &ms);
         if (s == SB_OK && isfinite(ms))
-            s = time_calls(t, calls_for(warm_ms, ms, 1000), &ms);
+            s = time_calls(t, NULL, calls_for(warm_ms, ms, 1000), &ms);
     }
     if (s == SB_OK)
         s = measure(t, &ms);
@@ -209,12 +265,19 @@ static sb_status decide(tuner *t, sb_matmul_choice *chosen)
     const int count = two[0]->ms > slow_ms ? FEW_ROUNDS : ROUNDS, contenders = t->fastest != 0 ? 2 : 1;
     const bool large = 2.0 * t->p->m * t->p->n * t->p->k >= large_flops;
     float rounds[2][ROUNDS];
+    cudaGraphExec_t graphs[2] = {NULL};
     sb_status s = SB_OK;
+    for (int j = 0; j < contenders; j++) {
+        matmul_install(t->ctx, &t->plans, &two[j]->algorithm);
+        graphs[j] = two[j]->ms < short_ms ? capture(t) : NULL;
+    }
     for (int i = 0; s == SB_OK && i < count; i++)
         for (int j = 0; s == SB_OK && j < contenders; j++) {
             matmul_install(t->ctx, &t->plans, &two[j]->algorithm);
-            s = time_calls(t, calls_for(batch_ms, two[j]->ms, 64), &rounds[j][i]);
+            s = time_calls(t, graphs[j], times_for(graphs[j], two[j]->ms), &rounds[j][i]);
         }
+    drop(graphs[0]);
+    drop(graphs[1]);
     if (s != SB_OK)
         return s;
     const float first = median(rounds[0], count), fastest = contenders == 2 ? median(rounds[1], count) : first;

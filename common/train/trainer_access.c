@@ -12,12 +12,22 @@
 
 /* ---- host arrays of floats and device arrays of a dtype ---- */
 
+enum { PIECE = 1 << 24 }; /* elements that are converted at once: fresh host memory is slow to come by */
+
 static void read_floats(trainer *t, sb_dtype dtype, const void *from, size_t n, float *out)
 {
-    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
+    const size_t bytes = (size_t)sb_dtype_bytes(dtype), piece = n < PIECE ? n : PIECE;
     device_sync(t->dev);
-    device_download(t->dev, raw, from, n * (size_t)sb_dtype_bytes(dtype));
-    dtype_load(dtype, out, raw, n);
+    if (dtype == SB_FP32) {
+        device_download(t->dev, out, from, n * bytes);
+        return;
+    }
+    void *raw = xmalloc(piece * bytes);
+    for (size_t first = 0; first < n; first += piece) {
+        const size_t count = n - first < piece ? n - first : piece;
+        device_download(t->dev, raw, (const char *)from + first * bytes, count * bytes);
+        dtype_load(dtype, out + first, raw, count);
+    }
     free(raw);
 }
 

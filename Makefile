@@ -19,6 +19,7 @@
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        the report.md of each of them
 ## make columns       docs/columns.md, from what the benches say of their columns
+## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
@@ -51,7 +52,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report \
+.PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report choices \
         columns lint format print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -200,6 +201,7 @@ $(BUILD)/report_sections.o: $(BUILD)/report_sections.c $(BUILD)/cc.flags
 
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
+$(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
 $(BUILD)/common/profile/cupti.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
 $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
@@ -325,6 +327,9 @@ plots: $(BUILD)/report $(BENCHES)
 report: $(BUILD)/report
 	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
+
+choices: $(BIN)/bench_transformer
+	@bash $(SCRIPTS)/choices.sh $(abspath $<)
 
 columns: $(BENCHES)
 	@bash $(SCRIPTS)/columns.sh $(BIN) >docs/columns.md

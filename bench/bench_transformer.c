@@ -36,6 +36,8 @@ static const option_spec option_table[] = {
      "timer of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock"},
     {"products", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
      "print the matrix products of each case and the algorithm chosen for each"},
+    {"retune", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
+     "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier runs"},
     {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",
      "dense peak of the GPU at this precision, for MFU and HFU; 0: from the data sheet, if known"},
     {0}};
@@ -280,8 +282,13 @@ static void run(session *s, const bench_case *c, row *w)
     trainer_free(t);
 }
 
+static void start(session *s)
+{
+    (option_flag(s->opt, "retune") ? model_start_anew : model_start)(s);
+}
+
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, model_case_estimate};
+    const session_hooks hooks = {start, run, model_finish, model_case_estimate};
     return session_main(&info, &hooks, argc, argv);
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/model/context.h"
 #include "common/core/error.h"
@@ -65,20 +64,18 @@ static const char *contradiction(const ddp_case *k)
     return NULL;
 }
 
-/* Where the case's replicas live. Choices are kept where rows are. */
+/* Where the case's replicas live. */
 static void set_place(ddp_case *k)
 {
     const session *s = k->s;
     const model_bench *b = s->user;
-    const bool kept = device_kind_of(s->dev) == DEVICE_CUDA && s->csv_path && access(s->results_dir, W_OK) == 0;
-    snprintf(k->choices_file, sizeof k->choices_file, "%s/gemm_choices.csv", s->results_dir);
     k->at = (replica_place){.l = k->l,
                             .d = s->dev,
                             .mem = s->mem,
                             .kernels = b->kernels,
                             .ctx = b->ctx,
                             .kept = s->kept,
-                            .choices_file = kept ? k->choices_file : NULL};
+                            .known = b->known};
 }
 
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)

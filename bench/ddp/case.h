@@ -43,10 +43,9 @@ typedef struct ddp_case {
     row *w;
     int ranks;
     bool member, graph;
-    trainer_options o;      /* of a rank */
-    parallel_options p;     /* strategy, buckets, update */
-    replica_place at;       /* where its replicas live */
-    char choices_file[512]; /* of at */
+    trainer_options o;  /* of a rank */
+    parallel_options p; /* strategy, buckets, update */
+    replica_place at;   /* where its replicas live */
 } ddp_case;
 
 /* Fills in the case; false after making the row `skip`: its options contradict each other, or it is another case. */

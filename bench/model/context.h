@@ -11,14 +11,19 @@
 typedef struct model_bench {
     const sb_kernels *kernels;
     sb_context *ctx;
+    choices
+        *known; /* algorithms of matrix products: shipped, kept in <results_dir>/gemm_choices.csv, and of this run */
     void *more; /* the bench's own */
 } model_bench;
 void model_start(session *s);
+void model_start_anew(session *s); /* the same, but neither shipped nor kept choices count: all are timed again */
 void model_finish(session *s);
 
-/* Creates a trainer and tunes its products (on CUDA, choices are kept in <results_dir>/gemm_choices.csv unless rows go
- * nowhere). NULL after setting the row's status; out of memory is left to the session. */
+/* Creates a trainer and tunes it: its products (choices are kept unless rows go nowhere) and what only whole steps can
+ * tell. NULL after setting the row's status; out of memory is left to the session. */
 trainer *model_trainer(session *s, const trainer_options *o, row *w);
+/* The same, of which only the products are tuned: for a check, which is not timed. OVERLAP_AUTO is then OVERLAP_ALL. */
+trainer *model_trainer_untimed(session *s, const trainer_options *o, row *w);
 /* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was
  * chosen. */
 void model_print_products(const trainer *t);

@@ -91,11 +91,8 @@ static bool read_record(char **at, record *r)
     }
 }
 
-csv *csv_read(const char *path)
+static csv *parse(char *text)
 {
-    char *text = read_file(path);
-    if (!text)
-        return NULL;
     csv *c = xcalloc(1, sizeof *c);
     c->text = text;
 
@@ -121,6 +118,17 @@ csv *csv_read(const char *path)
     }
     free(r.cells);
     return c;
+}
+
+csv *csv_read(const char *path)
+{
+    char *text = read_file(path);
+    return text ? parse(text) : NULL;
+}
+
+csv *csv_parse(const char *text)
+{
+    return parse(xstrdup(text));
 }
 
 void csv_free(csv *c)

@@ -16,6 +16,7 @@ typedef struct csv {
 
 /* NULL with errno set when the file can't be opened; an empty file gives a csv with 0 columns. */
 csv *csv_read(const char *path);
+csv *csv_parse(const char *text); /* the same of a text in memory, which is copied */
 void csv_free(csv *c);
 int csv_column(const csv *c, const char *name);                   /* -1 when absent */
 const char *csv_cell(const csv *c, size_t row, const char *name); /* NULL when the column is absent */

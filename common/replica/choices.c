@@ -9,10 +9,10 @@
 
 enum { CHOICES_MAX = 64 };
 
-typedef struct choices {
+typedef struct shared_choices {
     bool taken; /* by this rank's context; not while it was no member */
     sb_matmul_choice of[CHOICES_MAX];
-} choices;
+} shared_choices;
 
 /* What the products of a step depend on. */
 static char *key_of(const trainer_options *o)
@@ -31,10 +31,10 @@ static int products_of(const trainer *t, const tuned_product **out)
 }
 
 /* On rank 0. */
-static bool choose(const replica *r, choices *c)
+static bool choose(const replica *r, shared_choices *c)
 {
     const tuned_product *mine;
-    const bool ok = trainer_tune(r->t, r->at.choices_file);
+    const bool ok = trainer_tune(r->t, r->at.known);
     const int n = products_of(r->t, &mine);
     for (int i = 0; i < n; i++)
         c->of[i] = mine[i].choice;
@@ -42,7 +42,7 @@ static bool choose(const replica *r, choices *c)
 }
 
 /* An algorithm that is unknown here leaves the library's own. */
-static void take(const replica *r, choices *c)
+static void take(const replica *r, shared_choices *c)
 {
     const tuned_product *mine;
     const int n = products_of(r->t, &mine);
@@ -56,7 +56,7 @@ bool replica_tune(replica *r, replica_problem *problem)
 {
     const bool first = !r->at.l || launch_rank(r->at.l) == 0;
     char *key = key_of(&r->o), *why = NULL;
-    choices *c = cache_find(r->at.kept, "choices", key);
+    shared_choices *c = cache_find(r->at.kept, "choices", key);
     bool ok = true;
     if (!c) {
         c = cache_add(r->at.kept, "choices", key, sizeof *c, NULL);

@@ -25,8 +25,8 @@ typedef struct replica_place {
     memory *mem;
     const sb_kernels *kernels;
     sb_context *ctx;
-    cache *kept;              /* choices of algorithms, from one replica to the next */
-    const char *choices_file; /* CSV of choices of earlier runs, read and extended by rank 0; NULL: none */
+    cache *kept;    /* choices of algorithms, from one replica to the next */
+    choices *known; /* of rank 0, which chooses and adds to it; NULL: nothing is known */
 } replica_place;
 
 typedef struct replica {

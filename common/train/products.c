@@ -1,31 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* The matrix products of a step: noted while it is planned, tuned once, their choices kept in a CSV file. */
+/* The matrix products of a step: noted while it is planned, each timed once unless its choice is known. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/train/step_internal.h"
 
-/* The same algorithm serves both: shape, dtypes and layout are equal. */
-static bool same(const sb_matmul *a, const sb_matmul *b)
-{
-    return a->dtype == b->dtype && a->dtype_out == b->dtype_out && a->transpose_a == b->transpose_a &&
-           a->transpose_b == b->transpose_b && a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda &&
-           a->ldb == b->ldb && a->ldd == b->ldd && !a->c == !b->c && (!a->c || a->ldc == b->ldc) &&
-           a->split == b->split && a->workspace_bytes == b->workspace_bytes;
-}
-
 void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p)
 {
-    for (int i = 0; i < t->product_count; i++)
-        if (same(&t->products[i].shape, p))
-            return;
-    if (t->product_count == PRODUCTS_MAX)
+    int i = 0;
+    while (i < t->product_count && !choices_same_shape(&t->products[i].shape, p))
+        i++;
+    if (i == PRODUCTS_MAX)
         die(EXIT_CODE_FAILURE, "bug: a step has more than %d different products", PRODUCTS_MAX);
-    tuned_product *n = &t->products[t->product_count++];
-    *n = (tuned_product){.shape = *p};
-    snprintf(n->name, sizeof n->name, "%s %s", linear, pass);
+    tuned_product *n = &t->products[i];
+    if (i == t->product_count) {
+        *n = (tuned_product){.shape = *p};
+        snprintf(n->name, sizeof n->name, "%s %s", linear, pass);
+        t->product_count++;
+    }
+    n->uses++;
 }
 
 int trainer_products(const trainer *t, const tuned_product **out)
@@ -33,88 +28,6 @@ int trainer_products(const trainer *t, const tuned_product **out)
     *out = t->products;
     return t->product_count;
 }
-
-/* ---- the file ---- */
-
-/* What `same` compares, as columns of the file. */
-static const char *const shape_columns[] = {
-    "m",   "n",   "k",   "dtype", "dtype_out", "transpose_a", "transpose_b",
-    "lda", "ldb", "ldc", "ldd",   "adds",      "split",       "workspace_bytes"};
-enum { SHAPE_COLUMNS = sizeof shape_columns / sizeof *shape_columns };
-
-static void shape_values(const sb_matmul *p, double out[SHAPE_COLUMNS])
-{
-    const double values[SHAPE_COLUMNS] = {p->m,           p->n,
-                                          p->k,           p->dtype,
-                                          p->dtype_out,   p->transpose_a,
-                                          p->transpose_b, p->lda,
-                                          p->ldb,         p->c ? p->ldc : 0,
-                                          p->ldd,         p->c != NULL,
-                                          p->split,       (double)p->workspace_bytes};
-    memcpy(out, values, sizeof values);
-}
-
-static bool hex_read(const char *text, unsigned char *out, size_t n)
-{
-    if (!text || strlen(text) != 2 * n)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (sscanf(text + 2 * i, "%2hhx", &out[i]) != 1)
-            return false;
-    return true;
-}
-
-/* The newest line of the file for this shape. */
-static bool file_find(const csv *file, const sb_matmul *p, sb_matmul_choice *out)
-{
-    double values[SHAPE_COLUMNS];
-    shape_values(p, values);
-    for (size_t row = file ? file->rows : 0; row-- > 0;) {
-        int i = 0;
-        while (i < SHAPE_COLUMNS && csv_real(file, row, shape_columns[i]) == values[i])
-            i++;
-        sb_matmul_choice c = {.ms = (float)csv_real(file, row, "ms"),
-                              .first_ms = (float)csv_real(file, row, "first_ms"),
-                              .tried = (int)csv_real(file, row, "tried"),
-                              .library = (int64_t)csv_real(file, row, "library")};
-        const char *name = csv_cell(file, row, "algorithm_name");
-        if (i < SHAPE_COLUMNS || !name || !hex_read(csv_cell(file, row, "algorithm"), c.algorithm, sizeof c.algorithm))
-            continue;
-        snprintf(c.name, sizeof c.name, "%s", name);
-        *out = c;
-        return true;
-    }
-    return false;
-}
-
-/* A file that can't be written is no failure: the choice is in use all the same. */
-static void file_add(const char *path, const tuned_product *n)
-{
-    FILE *f = path ? fopen(path, "a") : NULL;
-    if (!f)
-        return;
-    if (ftell(f) == 0) {
-        fputs("product", f);
-        for (int i = 0; i < SHAPE_COLUMNS; i++)
-            fprintf(f, ",%s", shape_columns[i]);
-        fputs(",library,algorithm_name,ms,first_ms,tried,algorithm\n", f);
-    }
-    double values[SHAPE_COLUMNS];
-    char name[2 * sizeof n->choice.name];
-    shape_values(&n->shape, values);
-    csv_quote(n->choice.name, name, sizeof name);
-    fputs(n->name, f);
-    for (int i = 0; i < SHAPE_COLUMNS; i++)
-        fprintf(f, ",%.0f", values[i]);
-    fprintf(f, ",%lld,%s,%.6g,%.6g,%d,", (long long)n->choice.library, name, n->choice.ms, n->choice.first_ms,
-            n->choice.tried);
-    for (size_t i = 0; i < sizeof n->choice.algorithm; i++)
-        fprintf(f, "%02x", n->choice.algorithm[i]);
-    fputc('\n', f);
-    fclose(f);
-}
-
-/* ---- tuning ---- */
 
 typedef struct operands {
     size_t a, b, c, d; /* bytes */
@@ -134,9 +47,9 @@ static sb_dtype stored(sb_dtype t)
 }
 
 /* Random operands of its own for one product: those of the step may not fit beside each other, or be zeros. */
-static sb_status tune(trainer *t, tuned_product *n, sb_matmul_choice *rivals)
+static sb_status tune(trainer *t, const sb_matmul *shape, kept_choice *out)
 {
-    sb_matmul p = n->shape;
+    sb_matmul p = *shape;
     const operands o = operands_of(&p);
     const size_t bytes[5] = {o.a, o.b, o.c, o.d, p.workspace_bytes};
     void *memory[5] = {0};
@@ -152,44 +65,60 @@ static sb_status tune(trainer *t, tuned_product *n, sb_matmul_choice *rivals)
     }
     p.a = memory[0], p.b = memory[1], p.c = memory[2], p.d = memory[3], p.workspace = memory[4];
     if (s == SB_OK)
-        s = t->k->train->matmul_tune(t->ctx, &p, &n->choice, rivals, RIVALS, t->main);
+        s = t->k->train->matmul_tune(t->ctx, &p, &out->choice, out->rivals, CHOICE_RIVALS, t->main);
     device_sync(t->dev);
     for (int i = 0; i < 5; i++)
         memory_release(t->mem, memory[i]);
     return s;
 }
 
-/* False on an error other than a lack of memory; then the library's own proposal serves. */
-static bool tune_one(trainer *t, tuned_product *n, const csv *file, const char *path)
+/* Installs the newest known choice that runs here. */
+static bool take_known(trainer *t, tuned_product *n, const choices *known)
 {
-    n->cached =
-        file_find(file, &n->shape, &n->choice) && t->k->train->matmul_choose(t->ctx, &n->shape, &n->choice) == SB_OK;
-    if (n->cached)
+    for (int i = choices_find(known, &n->shape, INT_MAX); i >= 0; i = choices_find(known, &n->shape, i)) {
+        const kept_choice *k = choices_at(known, i);
+        if (t->k->train->matmul_choose(t->ctx, &n->shape, &k->choice) != SB_OK)
+            continue;
+        n->choice = k->choice;
+        n->source = k->source;
+        memcpy(t->rivals[n - t->products], k->rivals, sizeof k->rivals);
         return true;
-    phase_set("tuning %s: %d x %d x %d", n->name, n->shape.m, n->shape.n, n->shape.k);
-    n->choice = (sb_matmul_choice){0};
-    const sb_status s = tune(t, n, t->rivals[n - t->products]);
-    if (s == SB_OK)
-        file_add(path, n);
-    else if (s == SB_NO_MEMORY)
+    }
+    return false;
+}
+
+/* False on an error other than a lack of memory; then the library's own proposal serves. */
+static bool tune_one(trainer *t, tuned_product *n, choices *known)
+{
+    kept_choice new = {.shape = n->shape, .source = CHOICE_TIMED};
+    if (known && take_known(t, n, known))
+        return true;
+    phase_set("tuning product %d of %d, %s: %d x %d x %d", (int)(n - t->products) + 1, t->product_count, n->name,
+              n->shape.m, n->shape.n, n->shape.k);
+    const sb_status s = tune(t, &n->shape, &new);
+    if (s == SB_OK) {
+        n->choice = new.choice;
+        n->source = CHOICE_TIMED;
+        memcpy(t->rivals[n - t->products], new.rivals, sizeof new.rivals);
+        if (known)
+            choices_add(known, n->name, &new);
+    } else if (s == SB_NO_MEMORY) {
         memory_failed_clear(t->mem);
+    }
     return s == SB_OK || s == SB_NO_MEMORY;
 }
 
-static void keep_choice(void *user, const tuned_product *p)
+bool trainer_tune_products(trainer *t, choices *known)
 {
-    file_add(user, p);
-}
-
-bool trainer_tune(trainer *t, const char *cache)
-{
-    csv *file = cache ? csv_read(cache) : NULL;
     bool ok = true;
     for (int i = 0; i < t->product_count && ok; i++)
         if (!t->products[i].choice.tried)
-            ok = tune_one(t, &t->products[i], file, cache);
-    if (file)
-        csv_free(file);
+            ok = tune_one(t, &t->products[i], known);
     memory_trim(t->mem); /* the operands */
-    return ok && overlap_tune(t) && products_race(t, keep_choice, (void *)cache);
+    return ok;
+}
+
+bool trainer_tune(trainer *t, choices *known)
+{
+    return trainer_tune_products(t, known) && overlap_tune(t) && products_race(t, known);
 }

@@ -10,7 +10,7 @@
 #include "common/core/stats.h"
 #include "common/train/trainer.h"
 
-enum { PRODUCTS_MAX = 48, RIVALS = 2, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
+enum { PRODUCTS_MAX = 48, LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
 
 /* The tensors of one block that live from its forward to its backward; -1: not held. */
 typedef struct block_slots {
@@ -70,7 +70,7 @@ struct trainer {
     device_graph *graph;
     int steps;
     tuned_product products[PRODUCTS_MAX];
-    sb_matmul_choice rivals[PRODUCTS_MAX][RIVALS]; /* of products that were tuned in this run */
+    sb_matmul_choice rivals[PRODUCTS_MAX][CHOICE_RIVALS]; /* still to race; of products that were timed in this run */
     int product_count;
     trainer_hooks hooks;
 };
@@ -157,17 +157,18 @@ sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the opt
 void step_walk(trainer *t);               /* plans, or launches */
 bool step_launch(trainer *t);             /* one walk, launched op by op (or into a capture) */
 void trainer_zero_moments(trainer *t);
-bool trainer_plan_apart(trainer *t); /* a new plan, without overlap; false: no memory */
-bool overlap_tune(trainer *t);       /* the part of trainer_tune that chooses the way of overlap */
-/* The part that lets rival algorithms race in whole steps; changed(user, p) says that another one was chosen. */
-bool products_race(trainer *t, void (*changed)(void *user, const tuned_product *p), void *user);
+bool trainer_plan_apart(trainer *t);            /* a new plan, without overlap; false: no memory */
+bool overlap_tune(trainer *t);                  /* the part of trainer_tune that chooses the way of overlap */
+bool products_race(trainer *t, choices *known); /* the part that lets rival algorithms race in whole steps */
 /* Whole steps as a measure (step_tune.c): between begin and end they change nothing. */
 void step_tune_begin(trainer *t, sb_optimizer_state *kept);
 void step_tune_end(trainer *t, const sb_optimizer_state *kept);
 bool step_tune_capture(trainer *t, device_graph **graph); /* NULL where steps are launched op by op */
 bool step_tune_run(trainer *t, device_graph *graph, double *ms);
-bool step_tune_block(trainer *t, device_graph *graph,
-                     samples *ms); /* some steps in a row; adds those at a settled clock */
+/* Steps until the clock has settled; *step_ms is about what a step takes. */
+bool step_tune_warm(trainer *t, device_graph *graph, double *step_ms);
+/* Some steps in a row, for a time that suits the length of one; adds those at a settled clock. */
+bool step_tune_block(trainer *t, device_graph *graph, double step_ms, samples *ms);
 void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p);
 
 #endif

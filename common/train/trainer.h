@@ -7,6 +7,7 @@
 #include "common/device/device.h"
 #include "common/device/memory.h"
 #include "common/train/arena.h"
+#include "common/train/choices.h"
 #include "common/model/config.h"
 #include "common/model/params.h"
 #include "common/model/precision.h"
@@ -77,10 +78,13 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
                         size_t why_bytes);
 void trainer_free(trainer *t); /* gives its memory back to `m` */
 
-/* Times the library's algorithms for every matrix product of the step and keeps the best; then, with OVERLAP_AUTO and
- * before the first step, the ways of overlap. Parameters, moments and tokens are as before afterwards. `cache` is a CSV file of earlier choices, read and extended; NULL: none. A choice already made for
- * this context is kept. Returns false with sb_last_message. */
-bool trainer_tune(trainer *t, const char *cache);
+/* Chooses an algorithm for every matrix product of the step: one that is known, else by timing, which is then added to
+ * `known` (NULL: nothing is known). A choice that this trainer has made already stays. False with sb_last_message. */
+bool trainer_tune_products(trainer *t, choices *known);
+/* The same, then what only whole steps can tell: with OVERLAP_AUTO the way of overlap, and of large products that were
+ * timed in this run the algorithm, raced against its rivals. Before the first step. Parameters, moments and tokens are
+ * as before afterwards. */
+bool trainer_tune(trainer *t, choices *known);
 
 /* (batch, seq) ids in [0, vocab), host memory. */
 void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets);
@@ -118,7 +122,7 @@ typedef struct trainer_memory {
     int64_t resident[MEMORY_KINDS];  /* held from creation to trainer_free, outside the arena */
     int64_t arena_bytes;             /* the block that holds activations, temporaries, workspaces and gradients */
     int64_t phase_peak[STEP_PHASES]; /* resident and live in the arena at the worst op of each phase */
-    int64_t allocated;               /* bytes taken from the device: resident, what lies in front of it, and the arena's block */
+    int64_t allocated; /* bytes taken from the device: resident, what lies in front of it, and the arena's block */
 } trainer_memory;
 trainer_memory trainer_memory_of(const trainer *t);
 const arena *trainer_arena(const trainer *t);
@@ -128,7 +132,8 @@ typedef struct tuned_product {
     char name[32];
     sb_matmul shape; /* pointers are NULL */
     sb_matmul_choice choice;
-    bool cached; /* came from the file */
+    choice_source source;
+    int uses; /* how often the step has this product */
 } tuned_product;
 int trainer_products(const trainer *t, const tuned_product **out);
 

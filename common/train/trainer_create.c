@@ -54,6 +54,8 @@ static void set_dimensions(trainer *t)
 static void plan(trainer *t)
 {
     t->status = SB_OK;
+    for (int i = 0; i < t->product_count; i++)
+        t->products[i].uses = 0;
     arena_plan_begin(t->arena);
     step_walk(t);
     arena_plan_end(t->arena);

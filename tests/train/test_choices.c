@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* Choices of algorithms: what is kept is found again, newest first, by all of its shape; a trainer times nothing that is
+ * known; what the program ships can be read whole. */
+#include "tests/support/test.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/train/choices.h"
+#include "tests/support/model_problem.h"
+
+static const char nobody[] = "no such GPU";
+
+static kept_choice example(int m, int algorithm, int64_t library)
+{
+    kept_choice k = {.shape = {.dtype = SB_BF16,
+                               .dtype_out = SB_FP32,
+                               .transpose_b = true,
+                               .m = m,
+                               .n = 24,
+                               .k = 40,
+                               .lda = 40,
+                               .ldb = 48,
+                               .ldd = 24,
+                               .workspace_bytes = (size_t)5 << 30},
+                     .choice = {.library = library, .ms = 0.25f, .first_ms = 0.5f, .tried = 7, .name = "a \"b\", c"},
+                     .source = CHOICE_TIMED};
+    memset(k.choice.algorithm, algorithm, sizeof k.choice.algorithm);
+    return k;
+}
+
+static char *text_of(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *text = xcalloc(1, 1 << 16);
+    assert_non_null(f);
+    assert_in_range(fread(text, 1, (1 << 16) - 1, f), 1, (1 << 16) - 2);
+    fclose(f);
+    return text;
+}
+
+static int newest(const choices *c, const sb_matmul *shape)
+{
+    const int place = choices_find(c, shape, INT_MAX);
+    assert_in_range(place, 0, INT_MAX);
+    return place;
+}
+
+static void kept_choices_are_read_again(void **state)
+{
+    char *path = folder_path(*state, "choices.csv");
+    const kept_choice one = example(16, 1, 130100), two = example(17, 2, 130100);
+    choices *c = choices_open(nobody, path, false);
+    choices_add(c, "w2 forward", &one);
+    choices_add(c, "w2 dx", &two);
+    choices_free(c);
+
+    c = choices_open(nobody, path, false);
+    const kept_choice *k = choices_at(c, newest(c, &two.shape));
+    assert_memory_equal(k->choice.algorithm, two.choice.algorithm, sizeof two.choice.algorithm);
+    assert_string_equal(k->choice.name, two.choice.name);
+    assert_int_equal(k->choice.library, 130100);
+    assert_int_equal(k->choice.tried, 7);
+    assert_true(k->choice.ms == 0.25f && k->choice.first_ms == 0.5f);
+    assert_int_equal(k->source, CHOICE_KEPT);
+    assert_int_equal(k->rivals[0].tried, 0);
+    choices_free(c);
+
+    c = choices_open(nobody, path, true); /* timed again: nothing is read */
+    assert_int_equal(choices_find(c, &one.shape, INT_MAX), -1);
+    choices_free(c);
+    free(path);
+}
+
+static void the_newest_comes_first_then_older_ones(void **state)
+{
+    (void)state;
+    const kept_choice old = example(16, 1, 130100), new = example(16, 2, 130200), other = example(17, 3, 130200);
+    choices *c = choices_open(nobody, NULL, false);
+    choices_add(c, "o forward", &old);
+    choices_add(c, "o forward", &new);
+    choices_add(c, "o dx", &other);
+    const int first = newest(c, &old.shape), second = choices_find(c, &old.shape, first);
+    assert_int_equal(choices_at(c, first)->choice.library, 130200);
+    assert_int_equal(choices_at(c, second)->choice.library, 130100); /* the library may be the old one again */
+    assert_int_equal(choices_find(c, &old.shape, second), -1);
+    choices_free(c);
+}
+
+/* What an algorithm depends on, one at a time. */
+static void every_part_of_the_shape_counts(void **state)
+{
+    (void)state;
+    static const char something;
+    const kept_choice k = example(16, 1, 130100);
+    choices *c = choices_open(nobody, NULL, false);
+    choices_add(c, "o forward", &k);
+    sb_matmul same = k.shape;
+    same.a = same.b = &something; /* pointers do not count */
+    newest(c, &same);
+    sb_matmul others[13];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        others[i] = k.shape;
+    others[0].m++, others[1].n++, others[2].k++, others[3].dtype = SB_FP16, others[4].dtype_out = SB_BF16;
+    others[5].transpose_a = true, others[6].transpose_b = false, others[7].lda++, others[8].ldb++, others[9].ldd++;
+    others[10].c = &something, others[11].split = true, others[12].workspace_bytes++;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (choices_find(c, &others[i], INT_MAX) != -1)
+            fail_msg("shape %zu is not that of the choice", i);
+    choices_free(c);
+}
+
+static void rivals_are_of_one_race(void **state)
+{
+    char *path = folder_path(*state, "choices.csv");
+    kept_choice k = example(16, 1, 130100);
+    k.rivals[0] = k.choice;
+    choices *c = choices_open(nobody, path, false);
+    choices_add(c, "o forward", &k);
+    assert_int_equal(choices_at(c, newest(c, &k.shape))->rivals[0].tried, 7);
+    choices_settle(c, &k.shape);
+    assert_int_equal(choices_at(c, newest(c, &k.shape))->rivals[0].tried, 0);
+    choices_free(c);
+    free(path);
+}
+
+static void broken_rows_are_left_out(void **state)
+{
+    char *path = folder_path(*state, "choices.csv");
+    const kept_choice good = example(16, 1, 130100), bad = example(17, 1, 130100);
+    choices *c = choices_open(nobody, path, false);
+    choices_add(c, "o forward", &good);
+    choices_add(c, "o dx", &bad);
+    choices_free(c);
+    char *text = text_of(path);
+    strrchr(text, '0')[0] = 'x'; /* within the last algorithm */
+    file_write(path, text);
+    c = choices_open(nobody, path, false);
+    newest(c, &good.shape);
+    assert_int_equal(choices_find(c, &bad.shape, INT_MAX), -1);
+    choices_free(c);
+    free(text);
+    free(path);
+}
+
+/* Every row of a shipped file is one that counts, for a shape and a library of its own. */
+static void shipped_choices_are_whole(void **state)
+{
+    (void)state;
+    assert_null(choices_shipped(nobody));
+    const char *text = choices_shipped("NVIDIA H200");
+    assert_non_null(text);
+    csv *file = csv_parse(text);
+    choices *c = choices_open("NVIDIA H200", NULL, false);
+    assert_int_equal(file->dropped, 0);
+    assert_true(file->rows > 0);
+    assert_int_equal(choices_count(c), file->rows);
+    for (int i = 0; i < choices_count(c); i++) {
+        const kept_choice *k = choices_at(c, i);
+        assert_int_equal(k->source, CHOICE_SHIPPED);
+        for (int j = choices_find(c, &k->shape, i); j >= 0; j = choices_find(c, &k->shape, j))
+            if (choices_at(c, j)->choice.library == k->choice.library)
+                fail_msg("rows %d and %d are of one shape", j + 2, i + 2);
+    }
+    choices_free(c);
+    c = choices_open("NVIDIA H200", NULL, true);
+    assert_int_equal(choices_count(c), 0);
+    choices_free(c);
+    csv_free(file);
+}
+
+static void a_trainer_times_what_is_not_known(void **state)
+{
+    (void)state;
+    const trainer_options o = small_options();
+    choices *c = choices_open(nobody, NULL, false);
+    const tuned_product *p;
+    trainer *t = create(&o);
+    assert_true(trainer_tune_products(t, c));
+    const int n = trainer_products(t, &p), known = choices_count(c);
+    assert_int_equal(known, n);
+    for (int i = 0; i < n; i++) {
+        assert_true(p[i].choice.tried > 0);
+        assert_in_range(p[i].uses, 1, 100);
+        assert_int_equal(p[i].uses % o.config.layers == 0 || strncmp(p[i].name, "lm_head", 7) == 0, 1);
+    }
+    trainer_free(t);
+    kept_choice mine = {.shape = {0}};
+    t = create(&o);
+    trainer_products(t, &p);
+    mine.shape = p[0].shape;
+    mine.choice = (sb_matmul_choice){.tried = 3, .name = "mine"};
+    choices_add(c, p[0].name, &mine);
+    assert_true(trainer_tune_products(t, c));
+    assert_string_equal(p[0].choice.name, "mine");
+    assert_int_equal(choices_count(c), known + 1); /* nothing was timed */
+    trainer_free(t);
+    choices_free(c);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(kept_choices_are_read_again),
+        cmocka_unit_test(the_newest_comes_first_then_older_ones),
+        cmocka_unit_test(every_part_of_the_shape_counts),
+        in_folder(rivals_are_of_one_race),
+        in_folder(broken_rows_are_left_out),
+        cmocka_unit_test(shipped_choices_are_whole),
+        cmocka_unit_test(a_trainer_times_what_is_not_known),
+    };
+    return cmocka_run_group_tests(tests, bed_create, bed_destroy);
+}

@@ -29,8 +29,9 @@
      "dense peak of a GPU at this precision, for MFU; 0: from the data sheet, if known"},                              \
     {"timeline", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",                                                            \
      "at the end, record what runs when on which stream: results/<machine>/timeline/<variant>.csv, .json"},            \
-    {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter", "",                              \
-     "test the check: change one gradient before it is summed, or one parameter after an update, on the last rank"}
+    {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter|half|stale", "",                   \
+     "test the check on the last rank: change one gradient before it is summed, or one parameter after an update; "    \
+     "from the second update on leave out half of a tensor's gradient, or sum that of the step before"}
 #define DDP_BUCKET_MB(def, def_cpu)                                                                                    \
     {"bucket-mb", OPTION_REAL, OPTION_LIST, def, def_cpu, 1e-4, 1e6, NULL, "MB of 2^20 bytes",                         \
      "size of a bucket of gradients; a larger tensor is a bucket of its own"}

@@ -11,8 +11,13 @@ typedef struct ddp_outcome { /* of a check */
     char reason[320];
 } ddp_outcome;
 
-/* Of members. Gradients of the first step; on rank 0 parameters after all steps, else NULL. */
-void ddp_compare(const ddp_case *k, const replica *r, const float *grads, const float *values, const ddp_reference *ref,
+typedef struct ddp_results { /* of a member's check; elements of the index space */
+    float *grads;            /* sums of the first step */
+    float *first, *after;    /* parameters after the first update and after the last; of rank 0 alone, else NULL */
+} ddp_results;
+
+/* Of members. Starts with an outcome that is ok. */
+void ddp_compare(const ddp_case *k, const replica *r, const ddp_results *got, const ddp_reference *ref,
                  ddp_outcome *out);
 
 #endif

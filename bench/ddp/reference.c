@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a slice must come to: one rank computes the batches of all ranks one after another, adds up their gradients
- * in the order of ranks in fp32, and updates everything itself. It knows neither communicators nor strategies.
- *
- * Where another order of the same additions gives another sum, it does so a second time in the opposite order: how far
- * its own parameters then are apart is what an order may change. The last bit of an fp32 sum is little, but it moves some
- * weights across a boundary of 16 bits, and everything that the next steps compute from them. */
+ * in the order of ranks in fp32, and updates everything itself. It knows neither communicators nor strategies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +14,7 @@
 typedef struct batches {
     trainer *t;
     device *d;
-    int turn, ranks; /* how many have been added in this step */
+    int added, ranks; /* added: batches of this step so far */
     size_t n;
     float *sum, *one;
     float *first_sums; /* a copy of the first step's; NULL when it is made */
@@ -35,9 +31,9 @@ static void add_up(void *user)
     device_download(b->d, b->raw, trainer_grad_arena(b->t), bytes);
     dtype_load(dtype, b->one, b->raw, b->n);
     for (size_t i = 0; i < b->n; i++)
-        b->sum[i] = b->turn == 0 ? b->one[i] : b->sum[i] + b->one[i];
+        b->sum[i] = b->added == 0 ? b->one[i] : b->sum[i] + b->one[i];
     watchdog_beat();
-    if (b->turn < b->ranks - 1)
+    if (b->added < b->ranks - 1)
         return;
     if (b->first_sums)
         memcpy(b->first_sums, b->sum, b->n * sizeof *b->sum);
@@ -54,9 +50,10 @@ void ddp_read_params(trainer *t, float *out)
         trainer_read_param(t, &p->tensors[i], out + p->tensors[i].first);
 }
 
-/* Parameters after `steps` to `after`, unless that is NULL. */
-static bool run(ddp_case *k, trainer *t, int steps, bool reversed, float *first_sums, float *after)
+/* One step for the sums of gradients; where parameters are wanted, further steps for those. */
+static bool run(ddp_case *k, trainer *t, ddp_reference *r)
 {
+    const int steps = r->after ? DDP_CHECK_STEPS : 1;
     const size_t n = (size_t)trainer_params(t)->elements;
     batches b = {.t = t,
                  .d = k->s->dev,
@@ -64,18 +61,21 @@ static bool run(ddp_case *k, trainer *t, int steps, bool reversed, float *first_
                  .n = n,
                  .sum = xmalloc(n * sizeof *b.sum),
                  .one = xmalloc(n * sizeof *b.one),
-                 .first_sums = first_sums,
+                 .first_sums = r->grads,
                  .raw = xmalloc(n * sizeof(float))};
     bool ok = true;
     replica_set_safe_loss_scale(t);
     trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
-    for (int step = 0; step < steps && ok; step++)
-        for (b.turn = 0; b.turn < b.ranks && ok; b.turn++) {
-            replica_set_tokens(t, k->o.seed, reversed ? b.ranks - 1 - b.turn : b.turn);
+    for (int step = 0; step < steps && ok; step++) {
+        for (b.added = 0; b.added < b.ranks && ok; b.added++) {
+            replica_set_tokens(t, k->o.seed, b.added);
             ok = trainer_step(t);
         }
-    if (ok && after)
-        ddp_read_params(t, after);
+        if (ok && step == 0 && r->first)
+            ddp_read_params(t, r->first);
+    }
+    if (ok && r->after)
+        ddp_read_params(t, r->after);
     free(b.sum);
     free(b.one);
     free(b.raw);
@@ -95,26 +95,19 @@ static trainer *alone(ddp_case *k, const trainer_options *slice, char *why, size
 
 static bool make(ddp_case *k, const trainer_options *slice, ddp_reference *r, char *why, size_t why_bytes)
 {
-    const bool whole = launch_rank(k->l) == 0, ordered = k->ranks > 2;
     trainer *t = alone(k, slice, why, why_bytes);
     if (!t)
         return false;
     const unsigned long n = (unsigned long)trainer_params(t)->elements;
     r->elements = (int64_t)n;
     r->grads = xcalloc(n, sizeof *r->grads);
-    if (whole) {
+    if (launch_rank(k->l) == 0) {
         r->start = xcalloc(n, sizeof *r->start);
+        r->first = xcalloc(n, sizeof *r->first);
         r->after = xcalloc(n, sizeof *r->after);
         ddp_read_params(t, r->start);
     }
-    bool ok = run(k, t, whole ? DDP_CHECK_STEPS : 1, false, r->grads, r->after);
-    if (ok && whole && ordered) {
-        trainer_free(t);
-        if (!(t = alone(k, slice, why, why_bytes)))
-            return false;
-        r->reversed = xcalloc(n, sizeof *r->reversed);
-        ok = run(k, t, DDP_CHECK_STEPS, true, NULL, r->reversed);
-    }
+    const bool ok = run(k, t, r);
     if (!ok)
         snprintf(why, why_bytes, "a step of the reference: %s", sb_last_message());
     trainer_free(t);
@@ -126,8 +119,8 @@ static void clear(void *reference)
     ddp_reference *r = reference;
     free(r->grads);
     free(r->start);
+    free(r->first);
     free(r->after);
-    free(r->reversed);
 }
 
 const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,

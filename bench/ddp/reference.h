@@ -9,9 +9,8 @@ enum { DDP_CHECK_STEPS = 3 };
 
 typedef struct ddp_reference { /* host memory, elements of the index space */
     int64_t elements;
-    float *grads;         /* sums of the first step */
-    float *start, *after; /* parameters; of rank 0 alone */
-    float *reversed;      /* likewise, as `after` with sums in the opposite order; NULL where two are added */
+    float *grads;                 /* sums of the first step */
+    float *start, *first, *after; /* parameters before, after the first update and after the last; of rank 0 alone */
 } ddp_reference;
 
 /* Of members, each for itself: the gradients that it updates with are compared on each, the parameters on rank 0

@@ -60,60 +60,114 @@ static void slice_key(const ddp_case *k, const trainer_options *o, char *out, si
 
 /* ---- the ranks ---- */
 
-typedef struct got { /* elements of the index space; parameters of rank 0 alone */
-    float *grads, *params;
-} got;
-
-static void read_grads(const replica *r, float *out)
+static float *read_grads(const replica *r)
 {
     const sb_dtype dtype = trainer_grad_dtype(r->t);
     const size_t n = (size_t)r->plan->elements;
+    float *out = xmalloc(n * sizeof *out);
     void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
     device_download(r->at.d, raw, trainer_grad_arena(r->t), n * (size_t)sb_dtype_bytes(dtype));
     dtype_load(dtype, out, raw, n);
     free(raw);
+    return out;
 }
 
-static void plant_gradient(replica *r, int64_t first, int64_t count, void *stream)
+/* ---- planted errors ---- */
+
+/* On the last rank, in the tensor that is ready first. */
+typedef struct plant {
+    enum { PLANT_NONE, PLANT_GRADIENT, PLANT_PARAMETER, PLANT_HALF, PLANT_STALE } kind;
+    int steps;   /* so far, the one for the sums included */
+    void *saved; /* of PLANT_STALE: the gradients of the step before, and room for this one's */
+} plant;
+
+static plant plant_of(const ddp_case *k)
 {
-    (void)count, (void)stream;
-    if (first == 0)
-        device_memset(r->at.d, trainer_grad_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)));
+    static const char *const names[] = {"none", "gradient", "parameter", "half", "stale"};
+    const char *name = option_text(k->s->opt, "plant-error");
+    plant p = {PLANT_NONE, 0, NULL};
+    for (int i = 0; i < 5 && launch_rank(k->l) == k->ranks - 1; i++)
+        if (strcmp(name, names[i]) == 0)
+            p.kind = i;
+    return p;
+}
+
+/* This step's gradients for those of the step before; the first time they stay. */
+static void make_stale(plant *p, device *d, void *grads, size_t bytes)
+{
+    char *before = p->saved, *now = before + bytes;
+    device_copy(d, now, grads, bytes);
+    if (p->steps > 0)
+        device_copy(d, grads, before, bytes);
+    device_copy(d, before, now, bytes);
+}
+
+/* One gradient is wrong in every step. What is half or stale is wrong from the second update on, so that the sums of the
+ * first step don't show it: the first update has the gradients of the step for the sums, and those stay. In a captured
+ * step, half is wrong from the first update on. */
+static void tamper(replica *r, int64_t first, int64_t count, void *stream)
+{
+    plant *p = r->user;
+    char *grads = trainer_grad_arena(r->t);
+    const size_t element = (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)), bytes = (size_t)count * element;
+    (void)stream;
+    if (first > 0)
+        return;
+    if (p->kind == PLANT_GRADIENT)
+        device_memset(r->at.d, grads, 0x3f, element);
+    if (p->kind == PLANT_HALF && p->steps > 1)
+        device_memset(r->at.d, grads + bytes / 2, 0, bytes - bytes / 2);
+    if (p->kind == PLANT_STALE && !p->saved)
+        p->saved = device_malloc(r->at.d, 2 * bytes);
+    if (p->kind == PLANT_STALE && p->saved)
+        make_stale(p, r->at.d, grads, bytes);
+    p->steps++;
+}
+
+/* ---- the steps ---- */
+
+static float *read_params(const replica *r)
+{
+    float *out = xmalloc((size_t)r->plan->elements * sizeof *out);
+    ddp_read_params(r->t, out);
+    return out;
+}
+
+/* An update. Afterwards all ranks have the same parameters. */
+static void update(replica *r, const plant *p, int step, ddp_outcome *out)
+{
+    replica_step(r);
+    replica_settle(r);
+    if (p->kind == PLANT_PARAMETER)
+        device_memset(r->at.d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
+    const int odd = replica_odd_rank(r, replica_checksum(r));
+    out->ok = odd < 0;
+    if (odd >= 0)
+        snprintf(out->reason, sizeof out->reason,
+                 "after step %d of the checked slice the parameters of rank %d are not those of rank 0", step + 1, odd);
 }
 
 /* One step without update, for the sums; then the updates. False after setting the row's status. */
-static bool run(ddp_case *k, replica *r, got *g, ddp_outcome *out)
+static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome *out)
 {
-    const char *planted = option_text(k->s->opt, "plant-error");
-    const int last = k->ranks - 1;
-    const size_t n = (size_t)r->plan->elements;
-    r->tamper = strcmp(planted, "gradient") == 0 && launch_rank(k->l) == last ? plant_gradient : NULL;
+    const bool first = launch_rank(k->l) == 0;
+    r->tamper = p->kind != PLANT_NONE ? tamper : NULL;
+    r->user = p;
     r->hold = true;
-    if (r->member) {
-        replica_step(r);
-        replica_settle(r);
-        g->grads = xmalloc(n * sizeof *g->grads);
-        read_grads(r, g->grads);
-    }
+    replica_step(r);
+    replica_settle(r);
+    if (r->member)
+        got->grads = read_grads(r);
     r->hold = false;
     if (k->graph && !ddp_capture(k, r))
         return false;
     for (int step = 0; step < DDP_CHECK_STEPS && out->ok; step++) {
-        replica_step(r);
-        replica_settle(r);
-        if (strcmp(planted, "parameter") == 0 && launch_rank(k->l) == last)
-            device_memset(r->at.d, trainer_param_arena(r->t), 0x3f, (size_t)sb_dtype_bytes(trainer_param_dtype(r->t)));
-        const int odd = replica_odd_rank(r, replica_checksum(r));
-        out->ok = odd < 0;
-        if (odd >= 0)
-            snprintf(out->reason, sizeof out->reason,
-                     "after step %d of the checked slice the parameters of rank %d are not those of rank 0", step + 1,
-                     odd);
+        update(r, p, step, out);
+        if (first && step == 0)
+            got->first = read_params(r);
     }
-    if (launch_rank(k->l) == 0) {
-        g->params = xmalloc(n * sizeof *g->params);
-        ddp_read_params(r->t, g->params);
-    }
+    if (first)
+        got->after = read_params(r);
     return true;
 }
 
@@ -140,7 +194,8 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     const parallel_options p = slice_parallel(k, slice);
     trainer_options other = *slice;
     const ddp_reference *ref = NULL;
-    got g = {NULL, NULL};
+    ddp_results got = {NULL, NULL, NULL};
+    plant planted = plant_of(k);
     char why[400] = "";
     if (slice->precision->master != SB_MASTER_FP32) /* those masters are not what a rank gets from rank 0 */
         other.seed += (uint64_t)launch_rank(k->l);
@@ -152,17 +207,20 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
         replica_set_tokens(r->t, slice->seed, launch_rank(k->l));
         replica_set_safe_loss_scale(r->t);
     }
-    bool ran = run(k, r, &g, out);
+    bool ran = run(k, r, &planted, &got, out);
     if (ran && out->ok) {
         if (r->member)
             ref = ddp_reference_of(k, slice, reference_key, why, sizeof why);
         ran = ddp_agree(k, "reference", ref || !r->member, why);
         if (ran && r->member)
-            ddp_compare(k, r, g.grads, g.params, ref, out);
+            ddp_compare(k, r, &got, ref, out);
         merge(k, out);
     }
-    free(g.grads);
-    free(g.params);
+    free(got.grads);
+    free(got.first);
+    free(got.after);
+    if (planted.saved)
+        device_free(k->s->dev, planted.saved);
     replica_free(r);
     memory_release_all(k->s->mem); /* the case wants all there is */
     return ran;

@@ -68,7 +68,7 @@ struct parallel {
     int wait_count;
 };
 
-/* What `to` runs from here on waits for all that `from` has enqueued. */
+/* edges.c. What `to` runs from here on waits for all that `from` has enqueued. */
 void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
 /* Counted in parallel_tail_ms when it happens in parallel_update. */

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Edges between the streams of a step. An edge is an event of its own, recorded behind what must be over and waited for by
+ * what must not begin before; since one host thread enqueues a step in order, an event is never recorded again before its
+ * waiters are enqueued. */
+#include "common/parallel/internal.h"
+
+void parallel_record(parallel *p, void *stream, dist_event **edge)
+{
+    if (!*edge)
+        *edge = dist_event_create(p->m.d);
+    dist_event_record(p->m.d, *edge, stream);
+}
+
+void parallel_follow(parallel *p, void *to, void *from, dist_event **edge)
+{
+    if (to == from)
+        return;
+    parallel_record(p, from, edge);
+    dist_event_wait(p->m.d, *edge, to);
+}
+
+void parallel_main_waits(parallel *p, dist_event *e)
+{
+    wait_times *w = p->timing ? &p->waits[p->wait_count++] : NULL;
+    if (w)
+        parallel_record(p, p->m.main, &w->from);
+    dist_event_wait(p->m.d, e, p->m.main);
+    if (w)
+        parallel_record(p, p->m.main, &w->to);
+}

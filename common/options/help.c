@@ -36,9 +36,10 @@ void options_print_help(const options *o, FILE *out)
 {
     const bench_info *b = o->bench;
     fprintf(out, "%s: %s\n\nusage: %s [--name value]...\n", b->name, b->summary, b->name);
-    fprintf(out, "  Also --name=value. A list is a,b,c; a range is lo:hi, lo:hi:+step or lo:hi:*factor; both mix.\n"
+    fprintf(out, "  --name=value works too. A list is a,b,c; a range is lo:hi, lo:hi:+step or lo:hi:*factor; lists may "
+                 "hold ranges.\n"
                  "  K, M, G after a whole number mean 1024^n; after bytes KB, MB, GB mean 1000^n.\n"
-                 "  A flag alone means 1. Every combination of the lists is one case.\n");
+                 "  A flag without a value means 1. Every combination of the lists is one case.\n");
     if (b->examples && *b->examples) {
         fprintf(out, "\nexamples:\n");
         print_indented(b->examples, out);

@@ -26,7 +26,7 @@ const option_spec common_options[] = {
     {"resume", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "skip the cases that already have a row"},
     {"timeout", OPTION_REAL, 0, "300", NULL, 0, 1e6, NULL, "s", "give up after this time without progress; 0: never"},
     {"dry-run", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print the cases and measure nothing"},
-    {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print print no table on stdout"},
+    {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print no table on stdout"},
     {0},
 };
 

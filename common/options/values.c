@@ -37,11 +37,11 @@ void option_accepts(const option_spec *spec, char *out, size_t out_bytes)
         if (*spec->unit)
             snprintf(out + used, out_bytes - (size_t)used, " %s", spec->unit);
     } else if (spec->kind == OPTION_CHOICE) {
-        snprintf(out, out_bytes, "%s%s", list ? "all or some of " : "", spec->choices);
+        snprintf(out, out_bytes, "%s%s", list ? "all, or some of " : "", spec->choices);
     } else if (spec->kind == OPTION_FLAG) {
         snprintf(out, out_bytes, "%s", list ? "0, 1 or both" : "0 or 1");
     } else {
-        snprintf(out, out_bytes, "%s", list ? "texts" : "a text");
+        snprintf(out, out_bytes, "%s", list ? "words" : "text");
     }
 }
 

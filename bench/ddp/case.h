@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A case of data parallelism: its options, and what its ranks say to each other. Every rank of the job runs every
- * function of this folder, unless it says otherwise; ranks that are no members of a case only take part in exchanges. */
+/* A case of data parallelism: its options, and exchanges between its ranks. All ranks of the job call the functions of
+ * this folder together, unless a comment says otherwise; ranks that are not members of the case only join in exchanges. */
 #ifndef STEPBENCH_BENCH_DDP_CASE_H
 #define STEPBENCH_BENCH_DDP_CASE_H
 
@@ -49,18 +49,20 @@ typedef struct ddp_case {
     replica_place at;   /* where its replicas live */
 } ddp_case;
 
-/* Fills in the case; false after making the row `skip`: its options contradict each other, or it is another case. */
+/* Fills in the case. Returns false after setting the row to `skip`: its options contradict each other, or the same case
+ * has another name. */
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out);
 bool ddp_validate(const options *o, char *msg, size_t msg_bytes); /* for bench_info.validate */
 bool ddp_has_column(const ddp_case *k, const char *name);         /* whether this bench fills it in */
-/* True on every rank when it is `ok` on every rank; else the row gets the status and the first such rank's sentence. */
+/* Returns true on every rank if `ok` is true on every rank; otherwise the row gets the status and sentence of the first
+ * rank that says no. */
 bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);
 void ddp_set_problem(ddp_case *k, const replica_problem *problem); /* as the row's status */
-/* A replica of the case's ranks, and the capture of its steps. NULL or false after setting the row's status. */
+/* A replica on the case's ranks, and the capture of its steps. Return NULL or false after setting the row's status. */
 replica *ddp_replica(ddp_case *k, const trainer_options *o, const parallel_options *p);
 bool ddp_capture(ddp_case *k, replica *r);
-/* all: (ranks of the job, n). */
+/* `all` is (ranks of the job, n). */
 void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all);
-double ddp_most(const ddp_case *k, const char *name, double mine); /* of the members */
+double ddp_most(const ddp_case *k, const char *name, double mine); /* the largest of the members' */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks came to in a check against the reference, and how far apart two right results may be: see compare.c. */
+/* Compares the results of a check with the reference; compare.c derives how far apart two right results may be. */
 #ifndef STEPBENCH_BENCH_DDP_COMPARE_H
 #define STEPBENCH_BENCH_DDP_COMPARE_H
 
@@ -16,7 +16,7 @@ typedef struct ddp_results { /* of a member's check; elements of the index space
     float *first, *after;    /* parameters after the first update and after the last; of rank 0 alone, else NULL */
 } ddp_results;
 
-/* Of members. Starts with an outcome that is ok. */
+/* Of members; the outcome is ok so far. */
 void ddp_compare(const ddp_case *k, const replica *r, const ddp_results *got, const ddp_reference *ref,
                  ddp_outcome *out);
 

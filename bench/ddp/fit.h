@@ -18,7 +18,8 @@
      "o + b/w + kappa (n o + s/w), with kappa from the first row of the sweep; nan in that row"}
 /* clang-format on */
 
-/* Measures all-reduces of many sizes once for a kind, and remembers the fit. Before the case's replica is made. */
+/* Times all-reduces of many sizes, once per number of ranks, dtype and --max-ctas, and remembers the fit. Call it before
+ * the case's replica is made. */
 void ddp_fit_make(ddp_case *k);
 void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m);
 

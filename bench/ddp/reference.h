@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the slice of a check must come to: the same steps on one rank, see reference.c. */
+/* The results that a check expects: the same steps on one rank; see reference.c. */
 #ifndef STEPBENCH_BENCH_DDP_REFERENCE_H
 #define STEPBENCH_BENCH_DDP_REFERENCE_H
 

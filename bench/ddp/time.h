@@ -17,7 +17,8 @@ typedef struct ddp_times {
     double used_bytes;
 } ddp_times;
 
-/* Of a case whose device had free_before bytes before its replica was made. False after making the row `fail`. */
+/* Times a case; free_before are the device's free bytes before its replica was made. Returns false after setting the row
+ * to `fail`. */
 bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m);
 void ddp_times_free(ddp_times *m);
 

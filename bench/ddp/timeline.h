@@ -5,8 +5,8 @@
 
 #include "bench/ddp/case.h"
 
-/* Records a step, fills the recorded_ columns and writes its files. Time before it, for launches are slower once
- * something records. */
+/* Records a step, fills the recorded_ columns and writes the files. Call it after timing: launches are slower once a
+ * recorder is on. */
 void ddp_record(ddp_case *k, replica *r);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "bench/ddp/case.h"
 
-/* Fills err_grad and err_param. False after making the row `fail` (or skip, oom). Outcomes are remembered. */
+/* Fills err_grad and err_param. Returns false after setting the row to `fail`, `skip` or `oom`. Remembers outcomes. */
 bool ddp_verify(ddp_case *k);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Data parallelism of a training step: which gradients are sent when, who updates which parameters, and what waits
- * for what. A strategy is a row of a table (strategy.h); what follows from its columns is in plan.c (buckets), collectives.c
- * (calls) and parallel.c (edges). None of them knows a transformer: a model is an index space, arenas over it, a compute stream and a way to
- * update a range. The same code runs on GPUs over NCCL and on CPU threads over Gloo.
+ * for what. A strategy is a row of a table (strategy.h). What follows from its columns is in plan.c (buckets),
+ * collectives.c (calls) and parallel.c (schedule). None of them knows a transformer: a model is an index space, arenas
+ * over it, a compute stream and a way to update a range. The same code runs on GPUs over NCCL and on CPU threads over
+ * Gloo.
  *
  * One host thread per rank enqueues everything, in an order that follows from the options alone; every edge between two
  * streams is one event, and nobody waits on the host. In one step the model calls

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model on every rank with its strategy: made, stepped, freed; see replica.h. */
+/* Makes, steps and frees a trainer with its strategy on every rank; see replica.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +201,7 @@ void replica_free(replica *r)
 
 /* ---- steps ---- */
 
-/* What can't go on, ends the job. */
+/* Ends the job, or the process that is alone. */
 static void give_up(const replica *r, const char *what)
 {
     if (r->at.l)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A model on every rank of a job with a strategy of parallel/parallel.h: made, its products tuned alike, stepped, freed.
- * It knows no bench: neither a case nor a row. A bench on one process has one, too: without a launch, alone.
+/* A trainer and a strategy of parallel/parallel.h on every rank of a job, with the same algorithms on all of them. It
+ * knows neither case nor row, so that any bench can have one; a bench in a single process has one without a launch.
  *
- * Every rank of the job calls every function here together, unless it says otherwise. Ranks that are no members (of a case
- * with fewer ranks than the job) have a replica, too: it takes part in exchanges, and its steps do nothing.
+ * All ranks of the job call these functions together, unless a comment says otherwise. A rank that is not a member (the
+ * case has fewer ranks than the job) has a replica as well: it joins in exchanges, and its steps do nothing.
  *
- * Algorithms of matrix products are timed alone, on rank 0, and all ranks take its choice. No race of whole steps runs
- * with more than one rank: trainer_tune races only what it captures itself (FUSION_GRAPH, OVERLAP_AUTO), while a step
- * with collectives is captured by replica_capture; replica_create refuses those two. A race on one rank would measure a
- * step without its communication, and leave the others waiting. A collective race would be blocks of replica_step on all
- * ranks, and the slowest rank's time would decide. */
+ * Rank 0 times the algorithms of each matrix product alone; all ranks take its choice. Whole steps do not race on more
+ * than one rank: a race on rank 0 would leave out communication and keep the others waiting. So replica_create refuses
+ * what trainer_tune would race (FUSION_GRAPH, OVERLAP_AUTO). */
 #ifndef STEPBENCH_REPLICA_REPLICA_H
 #define STEPBENCH_REPLICA_REPLICA_H
 
@@ -34,11 +32,11 @@ typedef struct replica {
     bool member;
     trainer_options o;
     parallel_plan *plan;
-    trainer *t; /* these two of members alone */
+    trainer *t; /* NULL if not a member, as is p */
     parallel *p;
     device_graph *graphs[2]; /* of a step without communication, and with; NULL: it is launched op by op */
     bool communicating;
-    bool hold; /* updates are left out of the steps from here on */
+    bool hold; /* the strategy leaves out the updates of the next steps */
     /* Called before gradients [first, first + count) are given to the strategy; for checks that plant an error. */
     void (*tamper)(struct replica *r, int64_t first, int64_t count, void *stream);
     void *user; /* of tamper */
@@ -50,33 +48,35 @@ typedef struct replica_problem {
     char text[512];
 } replica_problem;
 
-/* True on every rank when it is `ok` on every rank; else the sentence of the first rank that says no: `why`, or what its
- * memory could not give. */
+/* Returns true on every rank if `ok` is true on every rank. Otherwise the problem is that of the first rank that says no:
+ * `why`, or the allocation that failed there. */
 bool replica_agree(const replica_place *at, const char *name, bool ok, const char *why, replica_problem *problem);
 
-/* The model of `o`, of which ranks, granularity and state are set here, with the strategy of `p`. NULL with a problem.
- * Tokens are random: replica_set_tokens. */
+/* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`. Returns NULL
+ * and a problem on failure. Every rank has the same random tokens until replica_set_tokens. */
 replica *replica_create(const replica_place *at, const trainer_options *o, const parallel_options *p,
                         replica_problem *problem);
 void replica_free(replica *r); /* NULL is fine */
 
-/* ---- steps; of this rank alone, nothing waits for the others ---- */
+/* ---- steps: of this rank, without an exchange ---- */
 
-/* Enqueues a step. The job ends when it can't be. */
+/* Enqueues a step, or ends the job with a message. */
 void replica_step(replica *r);
 void replica_settle(replica *r);               /* waits until all that is under way is done */
 void replica_communicate(replica *r, bool on); /* the steps from here on: with communication or not */
-/* Both kinds of step as graphs, after at least one step. False with a problem. */
+/* Captures steps with and without communication as graphs, after at least one step. All ranks together. Returns false and
+ * a problem on failure. */
 bool replica_capture(replica *r, replica_problem *problem);
 
 /* ---- what goes in and comes out ---- */
 
-/* Tokens of a rank's part of the global batch, drawn for each sample by its number, no matter on how many ranks. */
+/* Sets the tokens of this rank's part of the global batch. A sample depends on its number alone, not on how many ranks
+ * there are. */
 void replica_set_tokens(trainer *t, uint64_t seed, int rank);
-/* With a loss scale: one at which the gradients of a check do not overflow, since infinities can't be compared. */
+/* Sets a loss scale, if the precision has one, at which the gradients of a check do not overflow. */
 void replica_set_safe_loss_scale(trainer *t);
-uint64_t replica_checksum(replica *r); /* of all bytes of the parameters, of this rank; 0 of no member */
-/* The rank whose checksum differs from rank 0's, or -1. */
+uint64_t replica_checksum(replica *r); /* of all bytes of this rank's parameters; 0 if it is not a member */
+/* Exchanges checksums. Returns the first rank whose checksum is not that of rank 0, or -1. */
 int replica_odd_rank(const replica *r, uint64_t checksum);
 comm_dtype replica_comm_dtype(sb_dtype t);
 

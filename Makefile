@@ -83,7 +83,7 @@ format:
 clean:
 	rm -rf $(BUILD)
 ifeq ($(BIN),.)
-	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) libstepbench.so libstepbench.so.*
+	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) stepcmp libstepbench.so libstepbench.so.*
 endif
 
 help:
@@ -163,9 +163,11 @@ GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)) tests/support/model_values.c)
 # The report's sections are the files right below sections/; a folder there holds what helps one of them.
 SECTIONS   := $(patsubst common/report/sections/%.c,%,$(wildcard common/report/sections/*.c))
-REPORT_O   := $(call object,$(wildcard plots/*.c common/report/*.c common/report/*/*.c common/report/*/*/*.c)) \
-              $(BUILD)/report_sections.o
-PROGRAMS   := $(BENCHES) $(if $(REPORT_O),$(BUILD)/report)
+COMPARE_C  := $(wildcard common/report/compare/*.c) $(addprefix common/report/,table.c table_text.c document.c markdown.c)
+STEPCMP_O  := $(call object,plots/stepcmp.c $(COMPARE_C))
+REPORT_O   := $(call object,$(filter-out plots/stepcmp.c common/report/compare/%,\
+                $(wildcard plots/*.c common/report/*.c common/report/*/*.c common/report/*/*/*.c))) $(BUILD)/report_sections.o
+PROGRAMS   := $(BENCHES) $(BUILD)/report $(BIN)/stepcmp
 
 all: $(PROGRAMS)
 
@@ -225,7 +227,7 @@ $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCR
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
-           $(REPORT_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c)))
+           $(REPORT_O) $(STEPCMP_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c)))
 
 # ---- link ----
 
@@ -267,7 +269,7 @@ define link_program
 endef
 PROGRAM_NEEDS := $(BUILD)/common.a $(BUILD)/link.flags $(BUILD)/libstepbench.map | $(BUILD)/lib/libstepbench.so
 
-$(BENCHES): LIBRARY_FROM_HERE := $(if $(filter .,$(BIN)),$(BUILD)/lib,lib) ../lib
+$(BENCHES) $(BIN)/stepcmp: LIBRARY_FROM_HERE := $(if $(filter .,$(BIN)),$(BUILD)/lib,lib) ../lib
 $(BUILD)/report: LIBRARY_FROM_HERE := lib ../lib
 $(TESTS) $(GPU_TESTS): LIBRARY_FROM_HERE := ../../lib
 
@@ -275,9 +277,12 @@ $(BENCHES): $(BIN)/%: $(BUILD)/bench/%.c.o $(BENCH_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 $(BUILD)/report: $(REPORT_O) $(PROGRAM_NEEDS)
 	$(call link_program)
+$(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
+	$(call link_program)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c)
+$(BUILD)/tests/report/test_compare: $(call object,$(COMPARE_C))
 $(BUILD)/tests/report/test_report_document: $(call object,common/report/document.c common/report/markdown.c)
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
@@ -288,6 +293,7 @@ INCLUDEDIR := $(DESTDIR)$(PREFIX)/include/stepbench
 install: $(PROGRAMS) lib
 	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/kernels
 	install -m 755 $(BENCHES) $(BINDIR)
+	install -m 755 $(BIN)/stepcmp $(BINDIR)
 	install -m 755 $(BUILD)/report $(BINDIR)/stepbench-report
 	install -m 755 $(LIBRARY) $(LIBDIR)
 	ln -sf $(notdir $(LIBRARY)) $(LIBDIR)/$(SONAME)

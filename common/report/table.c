@@ -103,7 +103,7 @@ static void keep_newest(table *t)
 }
 
 /* Columns of old CSVs that have another name now. */
-static void rename_columns(csv *file)
+void table_rename_columns(csv *file)
 {
     static char *const renamed[][2] = {{"twin_ms", "compute_ms"}};
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
@@ -113,6 +113,13 @@ static void rename_columns(csv *file)
     }
 }
 
+void table_params(const csv *file, int *first, int *end)
+{
+    *first = *end = csv_column(file, "reason") + 1;
+    while (*end < (int)file->columns && !measured(file->header[*end]))
+        ++*end;
+}
+
 table *table_open(const char *path)
 {
     csv *file = csv_read(path);
@@ -120,14 +127,11 @@ table *table_open(const char *path)
         csv_free(file);
         return NULL;
     }
-    rename_columns(file);
+    table_rename_columns(file);
     table *t = xcalloc(1, sizeof *t);
     t->file = file;
     t->owner = true;
-    t->first_param = csv_column(file, "reason") + 1;
-    t->end_param = t->first_param;
-    while (t->end_param < (int)file->columns && !measured(file->header[t->end_param]))
-        t->end_param++;
+    table_params(file, &t->first_param, &t->end_param);
     t->n = file->rows;
     t->rows = xmalloc(t->n * sizeof *t->rows);
     for (size_t i = 0; i < t->n; i++)

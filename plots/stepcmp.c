@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* stepcmp: two folders of results, two CSV files, or two commits of one, compared case by case. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/core/version.h"
+#include "common/report/compare/compare.h"
+
+static const char usage[] =
+    "usage: stepcmp [OPTION ...] A B\n"
+    "Compares two runs of the suite case by case. A and B are folders of results, CSV files of a bench, or "
+    "COMMIT:PATH,\n"
+    "a folder or file as git has it at a commit (PATH from the root of the repository).\n"
+    "\n"
+    "A time of B is SAME, FASTER, SLOWER or UNCLEAR, with a 95 % interval of its change. Bytes and counts are equal "
+    "or\n"
+    "CHANGED. A case that was ok in A and failed in B is BROKEN. Cases of one side alone, and those of another "
+    "method,\n"
+    "GPU, library or driver, are named and not compared.\n"
+    "\n"
+    "  --fail-on slower=PCT   exit 4 when a case is BROKEN, or SLOWER by at least PCT percent; PCT is also what counts "
+    "as\n"
+    "                         the same (default 3)\n"
+    "  --noise PCT            standard deviation from run to run of this machine, where you have measured it (default: "
+    "1\n"
+    "                         on the same GPU, 3 on another one, 5 on a CPU, below 20 us and for small collectives)\n"
+    "  --across LIST          conditions that may differ, such as gpu,driver,backend\n"
+    "  --format FORMAT        text (default), csv or markdown\n"
+    "  --all                  every time on its own line, also SAME and UNCLEAR ones\n"
+    "  --version, --help\n"
+    "\n"
+    "Exit codes: 0, 1 failure, 2 bad input, 4 a bound of --fail-on was missed, 77 nothing could be compared.\n";
+
+extern char **environ;
+
+/* ---- commits ---- */
+
+static int run(char *const argv[], const char *out)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (out)
+        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    pid_t child;
+    int status = -1;
+    const int error = posix_spawnp(&child, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error)
+        die(EXIT_CODE_FAILURE, "%s can't be started: %s", argv[0], strerror(error));
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static void remove_tree(const char *folder)
+{
+    enum { OPEN_FOLDERS = 8 };
+    nftw(folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A folder or file of a commit, below the folder `into`. Caller frees. */
+static char *checked_out(const char *spec, const char *into)
+{
+    const char *path = strchr(spec, ':') + 1, *dot = strrchr(path, '.');
+    if (*spec == '-' || !*path)
+        die(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
+    const bool file = dot && strcmp(dot, ".csv") == 0;
+    char *commit = xasprintf("%.*s", (int)(path - 1 - spec), spec),
+         *where = xasprintf("%s/%s", into, file ? "file" : "folder");
+    if (mkdir(where, 0777) != 0)
+        die(EXIT_CODE_FAILURE, "%s: %s", where, strerror(errno));
+    if (file) {
+        const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+        char *out = xasprintf("%s/%s", where, name), *beside = xasprintf("%s/machine.csv", where);
+        char *machine = xasprintf("%s:%.*smachine.csv", commit, (int)(name - path), path);
+        char *show[] = {"git", "show", (char *)spec, NULL}, *show_machine[] = {"git", "cat-file", "-e", machine, NULL};
+        if (run(show, out) != 0)
+            die(EXIT_CODE_USAGE, "git has no %s", spec);
+        if (run(show_machine, "/dev/null") == 0)
+            run((char *[]){"git", "show", machine, NULL}, beside);
+        free(machine);
+        free(beside);
+        free(where);
+        where = out;
+    } else {
+        char *tar = xasprintf("%s/results.tar", into);
+        char *archive[] = {"git", "archive", "--format=tar", "-o", tar, (char *)spec, NULL};
+        char *extract[] = {"tar", "-xf", tar, "-C", where, NULL};
+        if (run(archive, NULL) != 0 || run(extract, NULL) != 0)
+            die(EXIT_CODE_USAGE, "git has no folder %s", spec);
+        free(tar);
+    }
+    free(commit);
+    return where;
+}
+
+static char temporary[64]; /* removed at exit */
+
+static void remove_temporary(void)
+{
+    if (*temporary)
+        remove_tree(temporary);
+}
+
+static char *operand(const char *spec, const char *name)
+{
+    struct stat info;
+    if (stat(spec, &info) == 0 || !strchr(spec, ':'))
+        return xstrdup(spec);
+    if (!*temporary) {
+        snprintf(temporary, sizeof temporary, "/tmp/stepcmp.XXXXXX");
+        if (!mkdtemp(temporary))
+            die(EXIT_CODE_FAILURE, "%s: %s", temporary, strerror(errno));
+        atexit(remove_temporary);
+    }
+    char *into = xasprintf("%s/%s", temporary, name);
+    if (mkdir(into, 0777) != 0)
+        die(EXIT_CODE_FAILURE, "%s: %s", into, strerror(errno));
+    char *path = checked_out(spec, into);
+    free(into);
+    return path;
+}
+
+/* ---- options ---- */
+
+typedef struct request {
+    compare_options compare;
+    compare_writer *write;
+    const char *paths[2];
+    bool gate, all;
+} request;
+
+/* "3" or "3%", above 0. */
+static double percent_of(const char *option, const char *text)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "%") != 0) || !(value > 0) || !(value < 1000))
+        die(EXIT_CODE_USAGE, "%s wants a percentage above 0, not '%s'", option, text);
+    return value / 100;
+}
+
+static compare_writer *writer_of(const char *format)
+{
+    static const struct {
+        const char *name;
+        compare_writer *write;
+    } formats[] = {{"text", compare_write_text}, {"csv", compare_write_csv}, {"markdown", compare_write_markdown}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(format, formats[i].name) == 0)
+            return formats[i].write;
+    die(EXIT_CODE_USAGE, "--format is text, csv or markdown, not '%s'", format);
+}
+
+static request read_request(int argc, char **argv)
+{
+    request r = {.compare = {.margin = log1p(0.03), .noise = NAN, .across = ""}, .write = compare_write_text};
+    size_t paths = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *option = argv[i];
+        const bool valued = strcmp(option, "--fail-on") == 0 || strcmp(option, "--noise") == 0 ||
+                            strcmp(option, "--across") == 0 || strcmp(option, "--format") == 0;
+        if (valued && i + 1 == argc)
+            die(EXIT_CODE_USAGE, "%s wants a value", option);
+        if (strcmp(option, "--all") == 0)
+            r.all = true;
+        else if (strcmp(option, "--fail-on") == 0) {
+            if (strncmp(argv[++i], "slower=", 7) != 0)
+                die(EXIT_CODE_USAGE, "--fail-on wants slower=PCT, such as slower=3%%, not '%s'", argv[i]);
+            r.compare.margin = log1p(percent_of(option, argv[i] + 7));
+            r.gate = true;
+        } else if (strcmp(option, "--noise") == 0)
+            r.compare.noise = percent_of(option, argv[++i]);
+        else if (strcmp(option, "--across") == 0)
+            r.compare.across = argv[++i];
+        else if (strcmp(option, "--format") == 0)
+            r.write = writer_of(argv[++i]);
+        else if (*option == '-' || paths == 2)
+            die(EXIT_CODE_USAGE, "'%s' is not an option, nor the first or second path; see --help", option);
+        else
+            r.paths[paths++] = option;
+    }
+    if (paths != 2)
+        die(EXIT_CODE_USAGE, "two paths are wanted; see --help");
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    program_name_set(argv[0]);
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return fputs(usage, stdout) < 0;
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return printf("stepcmp %s\n", STEPBENCH_VERSION) < 0;
+    const request r = read_request(argc, argv);
+    char *a = operand(r.paths[0], "a"), *b = operand(r.paths[1], "b");
+    comparison *c = compare_paths(a, b, &r.compare);
+    r.write(stdout, c, r.paths, r.all);
+    const size_t compared = comparison_count(c, COMPARE_TIME) + c->equal + comparison_count(c, COMPARE_CHANGED) +
+                            comparison_count(c, COMPARE_BROKEN);
+    int code = EXIT_CODE_OK;
+    if (!compared) {
+        warn("no case of %s could be compared with %s", r.paths[0], r.paths[1]);
+        code = EXIT_CODE_UNSUPPORTED;
+    } else if (r.gate && comparison_failures(c)) {
+        warn("%zu cases are broken or slower by at least %.3g %%", comparison_failures(c), 100 * expm1(c->margin));
+        code = EXIT_CODE_GATE;
+    }
+    if (fflush(stdout) != 0)
+        die(EXIT_CODE_FAILURE, "stdout: %s", strerror(errno));
+    comparison_free(c);
+    free(a);
+    free(b);
+    return code;
+}

@@ -169,7 +169,7 @@ static double flops(const sb_matmul *p)
     return 2.0 * p->m * p->n * p->k;
 }
 
-/* Products on fp32 units are not raced: whole steps with other algorithms were equal within 0.3 % (small, S 1024). */
+/* Products on fp32 units are not raced: whole steps with other algorithms were equal within 0.5 % (small, S 1024). */
 static bool heats(const sb_matmul *p)
 {
     return flops(p) >= large_flops && (p->dtype != SB_FP32 || p->split);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Options of a case of data parallelism, and what its ranks agree on; see case.h. */
+/* Turns the options of a case into those of a trainer and a strategy, and exchanges values between ranks; see case.h. */
 #include "bench/ddp/case.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static const char *strategy_of(const char *variant)
     return is(variant, "unsharded") ? "bucketed" : variant;
 }
 
-/* Each of these would be measured a second time under another name, or can't be. */
+/* Why the case is skipped: it is not possible, or it is measured under another name already. NULL: it is not. */
 static const char *contradiction(const ddp_case *k)
 {
     const strategy *s = parallel_strategy(k->p.strategy);

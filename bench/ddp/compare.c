@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ranks came to in the check, against one rank that did everything itself; see compare.h. */
+/* Compares the results of the ranks with those of one rank that computed everything; see compare.h. */
 #include <math.h>
 #include <stdio.h>
 
@@ -67,7 +67,7 @@ static double relative_error(const float *got, const float *want, int64_t n)
     return off == 0 ? 0 : sqrt(off / size);
 }
 
-/* Those that this rank updates with: of the others it may have parts of sums. */
+/* Only the gradients that this rank updates with: the others may be partial sums here. */
 static void compare_grads(const replica *r, int rank, const float *grads, const ddp_reference *ref, double bound,
                           ddp_outcome *out)
 {
@@ -94,7 +94,7 @@ static void compare_grads(const replica *r, int rank, const float *grads, const 
 
 /* ---- parameters ---- */
 
-/* What 16 bits keep of a value, as a master weight in two halves is cut. */
+/* The upper 16 bits of a value, which a master weight in two halves keeps as its parameter. */
 static float high_half(float x)
 {
     uint16_t high;
@@ -103,7 +103,7 @@ static float high_half(float x)
     return float_join(high, 0);
 }
 
-/* Half the distance of two neighbours in bf16, which has 8 bits. */
+/* Half the distance between neighbours in bf16, which has 8 significant bits. */
 static double half_step(double x)
 {
     int exponent;
@@ -115,7 +115,8 @@ typedef struct distance {
     double off, moved, size; /* norms: of the error, of what the tensor should have moved, of itself */
 } distance;
 
-/* Exact: what is fp32 elsewhere is cut to 16 bits; else so many half steps are no error. */
+/* With half_steps: if exact, the parameter must be the upper half of what is wanted; otherwise a deviation of so many half
+ * steps is no error. */
 static distance distance_of(const float *got, const float *want, const float *from, int64_t n, bool exact,
                             int half_steps)
 {

@@ -50,7 +50,7 @@ static void fit(const double *bytes, const double *t, int n, bucket_fit *out)
     out->residual_pct = 100 * worst;
 }
 
-/* ms of a call, each a mean of `calls` back to back, behind a barrier. */
+/* Milliseconds of a call: each sample is the mean of `calls` back to back, after a barrier. */
 static void time_size(device *d, comm *c, void *buffer, size_t bytes, comm_dtype t, int calls, int samples, double *ms)
 {
     const size_t count = bytes / comm_dtype_bytes(t);
@@ -101,7 +101,7 @@ static void measure(ddp_case *k, comm *c, comm_dtype t, bucket_fit *out)
     double bytes[SIZES_MAX], seconds[SIZES_MAX];
     void *buffer = NULL;
     int sizes = s->sizes;
-    for (; sizes >= 3; sizes--) { /* as large as every rank has memory for */
+    for (; sizes >= 3; sizes--) { /* the largest that fits in the memory of every rank */
         const size_t most = (size_t)size_at(s, sizes - 1);
         buffer = k->member ? memory_alloc(k->s->mem, most, "all-reduces of the fit") : NULL;
         if (launch_all(k->l, "memory", buffer || !k->member))
@@ -124,7 +124,7 @@ static comm_dtype wire_of(const ddp_case *k)
     return replica_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad);
 }
 
-/* What a fit is remembered by. */
+/* The key under which a fit is remembered. */
 static char *fit_key(const ddp_case *k)
 {
     return xasprintf("%d ranks %s ctas %d", k->ranks, comm_dtype_name(wire_of(k)), k->p.max_ctas);
@@ -152,7 +152,7 @@ void ddp_fit_make(ddp_case *k)
     free(key);
 }
 
-/* The last row but for its bucket size, and what was measured in the first row of its sweep. */
+/* A sweep of bucket sizes: the parameters that its rows share, and the kappa of its first row. */
 typedef struct bucket_sweep {
     char *key;
     double kappa;
@@ -163,7 +163,7 @@ static void clear_sweep(void *sweep)
     free(((bucket_sweep *)sweep)->key);
 }
 
-/* The case without its bucket size. */
+/* The parameters of the case without its bucket size. */
 static char *sweep_key(const ddp_case *k)
 {
     char *key = xstrdup(case_variant(k->c));

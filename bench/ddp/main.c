@@ -49,9 +49,13 @@ void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strat
     int n = 0;
     while (table[n].name)
         n++;
-    for (const strategy *s = parallel_strategies; s->name && n < DDP_VARIANTS - 1; s++)
-        if (mine(s))
-            table[n++] = (variant_spec){s->name, s->summary};
+    for (const strategy *s = parallel_strategies; s->name; s++) {
+        if (!mine(s))
+            continue;
+        if (n == DDP_VARIANTS - 1)
+            die(EXIT_CODE_FAILURE, "bug: a bench has more than %d variants", n);
+        table[n++] = (variant_spec){s->name, s->summary};
+    }
 }
 
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)

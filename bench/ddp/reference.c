@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a slice must come to: one rank computes the batches of all ranks one after another, adds up their gradients
- * in the order of ranks in fp32, and updates everything itself. It knows neither communicators nor strategies. */
+/* The results that a slice must have: one rank computes the batches of all ranks one after another, adds up their
+ * gradients in fp32 in the order of ranks, and updates everything. It knows neither communicators nor strategies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct batches {
     int added, ranks; /* added: batches of this step so far */
     size_t n;
     float *sum, *one;
-    float *first_sums; /* a copy of the first step's; NULL when it is made */
+    float *first_sums; /* where the sums of the first step go; NULL after that */
     void *raw;
 } batches;
 
@@ -50,7 +50,7 @@ void ddp_read_params(trainer *t, float *out)
         trainer_read_param(t, &p->tensors[i], out + p->tensors[i].first);
 }
 
-/* One step for the sums of gradients; where parameters are wanted, further steps for those. */
+/* One step for the sums of gradients; more steps if parameters are wanted. */
 static bool run(ddp_case *k, trainer *t, ddp_reference *r)
 {
     const int steps = r->after ? DDP_CHECK_STEPS : 1;
@@ -82,7 +82,7 @@ static bool run(ddp_case *k, trainer *t, ddp_reference *r)
     return ok;
 }
 
-/* One rank's model anew. NULL with a sentence in why. */
+/* A fresh model on this rank. Returns NULL and a sentence in `why` on failure. */
 static trainer *alone(ddp_case *k, const trainer_options *slice, char *why, size_t why_bytes)
 {
     const model_bench *b = k->s->user;
@@ -130,7 +130,7 @@ const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice,
     ddp_reference *r = cache_find(kept, "reference", key);
     if (r)
         return r;
-    cache_drop(kept, "reference"); /* each is a few times as large as its slice */
+    cache_drop(kept, "reference"); /* it is several times the size of its slice */
     r = cache_add(kept, "reference", key, sizeof *r, clear);
     if (make(k, slice, r, why, why_bytes))
         return r;

@@ -18,7 +18,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One draw with replacement of as many samples, and its median. */
+/* The median of as many samples drawn with replacement. */
 static double resampled_median(const samples *x, double *draw, uint32_t stream, uint64_t *counter)
 {
     for (size_t i = 0; i < x->n; i++)
@@ -27,7 +27,7 @@ static double resampled_median(const samples *x, double *draw, uint32_t stream, 
     return (draw[(x->n - 1) / 2] + draw[x->n / 2]) / 2;
 }
 
-/* 95 % interval of the difference of medians, by the percentiles of differences of resampled medians. */
+/* 95 % interval of the difference of medians: percentiles of the differences of resampled medians. */
 static void bootstrap(const samples *a, const samples *b, double *low, double *high)
 {
     double *differences = xmalloc(RESAMPLES * sizeof *differences);
@@ -131,7 +131,7 @@ static int64_t largest_bucket(const buckets *b)
     return most;
 }
 
-/* What is known without the clock. */
+/* The columns that are not times. */
 static void fill_case(const ddp_case *k, const replica *r, const ddp_times *m)
 {
     const double peak = ddp_most(k, "peak", r->member ? (double)trainer_memory_of(r->t).allocated : 0);
@@ -159,14 +159,14 @@ void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m)
     fill_steps(k->w, m);
     fill_ranks(k, m);
     fill_rates(k, stats_of(&m->step).median);
-    if (r->member) /* rank 0, which writes the row, is one */
+    if (r->member) /* as rank 0 is, which writes the row */
         fill_communication(k, r, m);
 }
 
 /* ---- memory ---- */
 
-/* Everything is taken when a replica is made; the three points are those of a framework that takes gradients and state
- * when they are first wanted. */
+/* All memory is allocated when a replica is made. The three points are those of a framework that allocates gradients and
+ * state at their first use. */
 static double resident(const trainer_memory *m, memory_kind kind)
 {
     return (double)m->resident[kind];

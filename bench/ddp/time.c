@@ -17,7 +17,7 @@
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
 
-/* What is measured beside the steps follows --iters downwards. */
+/* Other measurements than steps repeat as often as they like, but at most --iters times. */
 static int at_most_iters(const ddp_case *k, int n)
 {
     return n < k->s->timing.iters ? n : k->s->timing.iters;
@@ -54,7 +54,7 @@ static double mean_loss(const ddp_case *k, replica *r)
 
 /* ---- warm-up, phases ---- */
 
-/* Returns an estimate of a step's milliseconds, the same on all ranks. False in *ok: no graph. */
+/* Returns an estimate of a step's milliseconds, the same on all ranks. Sets *ok to false if the step cannot be captured. */
 static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
 {
     const int steps = (int)option_int(k->s->opt, "warmup");
@@ -66,7 +66,7 @@ static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
         last_ms = (host_seconds() - start) * 1e3;
         if (i > 0)
             continue;
-        *loss_first = mean_loss(k, r); /* agrees on the first step, which loads and connects */
+        *loss_first = mean_loss(k, r); /* an exchange after the first step, which loads kernels and connects ranks */
         *ok = !k->graph || ddp_capture(k, r);
         if (!*ok)
             return 0;
@@ -74,11 +74,11 @@ static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
     return ddp_most(k, "estimate", last_ms);
 }
 
-/* Steps one by one: medians of this rank's forward, backward, the rest, and the waits within that. */
+/* Times steps one by one: medians of this rank's forward, backward, the rest, and the waits in that rest. */
 static void time_phases(replica *r, int steps, double out[4])
 {
     samples x[4] = {{0}};
-    parallel_instrument(r->p, !r->graphs[1]); /* events of a captured step tell no time */
+    parallel_instrument(r->p, !r->graphs[1]); /* events in a graph cannot be timed */
     for (int i = 0; i < steps; i++) {
         replica_step(r);
         const step_times t = trainer_times(r->t);
@@ -111,7 +111,7 @@ static void phases(ddp_case *k, replica *r, ddp_times *m)
 
 /* ---- blocks ---- */
 
-/* n steps, and one before them that is not measured: it brings communication under way, or to its end. */
+/* Times n steps after one that is not measured, so that communication of the step before is in flight, or is not. */
 static void run_block(ddp_case *k, replica *r, int n, double *ms)
 {
     device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
@@ -123,7 +123,7 @@ static void run_block(ddp_case *k, replica *r, int n, double *ms)
         replica_step(r);
     }
     device_event_record(r->at.d, begin[n]);
-    device_state_note(k->s->dev); /* while steps run, but after the last one was enqueued */
+    device_state_note(k->s->dev); /* while steps run, after the last one has been enqueued */
     replica_settle(r);
     for (int i = 0; i < n; i++)
         ms[i] = device_event_ms(r->at.d, begin[i], begin[i + 1]);
@@ -150,7 +150,7 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
     free(mine);
 }
 
-/* Steps of a block. */
+/* The number of steps in a block. */
 static int block_steps(const ddp_case *k, int blocks, double estimate_ms)
 {
     const int iters = k->s->timing.iters, wanted = (iters + blocks - 1) / blocks;
@@ -161,7 +161,7 @@ static int block_steps(const ddp_case *k, int blocks, double estimate_ms)
     return fit < least ? least : (int)fit;
 }
 
-/* The ranks must still have the same parameters. After compute-only steps they have not, so this is behind the first block. */
+/* The ranks must still have the same parameters. Compute-only steps make them differ, so the check follows the first block. */
 static bool check_equal(ddp_case *k, replica *r, ddp_times *m)
 {
     m->loss_last = mean_loss(k, r);
@@ -179,7 +179,7 @@ static bool check_equal(ddp_case *k, replica *r, ddp_times *m)
 
 /* ---- alone ---- */
 
-/* Gradients are zeros, or sums of sums would overflow. The first call is not measured. */
+/* Gradients are zeros, since sums of sums would overflow. The first call is not measured. */
 static void time_collectives(replica *r, int calls, double *ms)
 {
     const size_t bytes = (size_t)r->plan->elements * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));

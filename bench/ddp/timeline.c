@@ -13,18 +13,18 @@
 #include "common/core/error.h"
 #include "common/profile/timeline.h"
 
-/* The next forward hides what is gathered, so that one step would not show it. */
+/* All-gathers run under the next forward, so a single step would not show them. */
 static int steps_of(const replica *r)
 {
     return r->plan->s->share == SHARE_GATHER ? 2 : 1;
 }
 
-/* Of members; NULL with a sentence. */
+/* Of members. Returns NULL and a sentence on failure. */
 static stream_timeline *record(replica *r, char *why, size_t why_bytes)
 {
     if (!timeline_start(r->at.d, why, why_bytes))
         return NULL;
-    replica_step(r); /* the first one that is watched is slower */
+    replica_step(r); /* the first recorded step is slower */
     replica_settle(r);
     const double from = host_seconds();
     for (int i = 0; i < steps_of(r); i++)
@@ -36,7 +36,7 @@ static stream_timeline *record(replica *r, char *why, size_t why_bytes)
     return t;
 }
 
-/* A rank after the other, so that rank 0 can begin the files anew. */
+/* One rank after another, so that rank 0 can start new files. */
 static void write_files(const ddp_case *k, stream_timeline *t)
 {
     const session *s = k->s;

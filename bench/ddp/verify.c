@@ -38,7 +38,7 @@ static int64_t slice_elements(const trainer_options *slice)
     return n;
 }
 
-/* The size of the case, unless the slice would be too few buckets of it. */
+/* Buckets of the same size as in the case, unless the slice would have too few of them. */
 static parallel_options slice_parallel(const ddp_case *k, const trainer_options *slice)
 {
     parallel_options p = k->p;
@@ -92,7 +92,7 @@ static plant plant_of(const ddp_case *k)
     return p;
 }
 
-/* This step's gradients for those of the step before; the first time they stay. */
+/* Replaces this step's gradients by those of the step before, except in the first step. */
 static void make_stale(plant *p, device *d, void *grads, size_t bytes)
 {
     char *before = p->saved, *now = before + bytes;
@@ -102,9 +102,9 @@ static void make_stale(plant *p, device *d, void *grads, size_t bytes)
     device_copy(d, before, now, bytes);
 }
 
-/* One gradient is wrong in every step. What is half or stale is wrong from the second update on, so that the sums of the
- * first step don't show it: the first update has the gradients of the step for the sums, and those stay. In a captured
- * step, half is wrong from the first update on. */
+/* One gradient is wrong in every step. Half and stale gradients are wrong from the second update on, so that the sums of
+ * the first step do not show them. (The first update has the same gradients as the step for the sums, so a stale one is
+ * right.) In a captured step, half is wrong from the first update on. */
 static void tamper(replica *r, int64_t first, int64_t count, void *stream)
 {
     plant *p = r->user;
@@ -133,7 +133,7 @@ static float *read_params(const replica *r)
     return out;
 }
 
-/* An update. Afterwards all ranks have the same parameters. */
+/* One update; afterwards all ranks must have the same parameters. */
 static void update(replica *r, const plant *p, int step, ddp_outcome *out)
 {
     replica_step(r);
@@ -147,7 +147,7 @@ static void update(replica *r, const plant *p, int step, ddp_outcome *out)
                  "after step %d of the checked slice the parameters of rank %d are not those of rank 0", step + 1, odd);
 }
 
-/* One step without update, for the sums; then the updates. False after setting the row's status. */
+/* One step without an update, for the sums; then the updates. Returns false after setting the row's status. */
 static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome *out)
 {
     const bool first = launch_rank(k->l) == 0;
@@ -171,7 +171,7 @@ static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome
     return true;
 }
 
-/* The worst of all ranks, and the sentence of the first for which something is wrong. */
+/* The worst errors of all ranks, and the sentence of the first rank that failed. */
 static void merge(const ddp_case *k, ddp_outcome *out)
 {
     ddp_outcome *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
@@ -187,7 +187,7 @@ static void merge(const ddp_case *k, ddp_outcome *out)
     free(all);
 }
 
-/* False after setting the row's status. */
+/* Returns false after setting the row's status. */
 static bool check_slice(ddp_case *k, const trainer_options *slice, const char *key, const char *reference_key,
                         ddp_outcome *out)
 {
@@ -197,7 +197,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     ddp_results got = {NULL, NULL, NULL};
     plant planted = plant_of(k);
     char why[400] = "";
-    if (slice->precision->master != SB_MASTER_FP32) /* those masters are not what a rank gets from rank 0 */
+    if (slice->precision->master != SB_MASTER_FP32) /* separate fp32 masters are not sent by rank 0 */
         other.seed += (uint64_t)launch_rank(k->l);
     phase_set("check of a slice: %s", key);
     replica *r = ddp_replica(k, &other, &p);
@@ -222,7 +222,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     if (planted.saved)
         device_free(k->s->dev, planted.saved);
     replica_free(r);
-    memory_release_all(k->s->mem); /* the case wants all there is */
+    memory_release_all(k->s->mem); /* the case may need all of it */
     return ran;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cutting the index space; see buckets.h. */
+/* Cuts the index space; see buckets.h. */
 #include "common/parallel/buckets.h"
 
 #include <stddef.h>
@@ -78,7 +78,7 @@ void buckets_free(buckets *b)
 
 /* ---- ownership ---- */
 
-/* Behind what is owned already; joined with it when it lies against it. */
+/* Adds a range after those already owned; joins it with its neighbour if they touch. */
 static void own(ownership *o, int64_t first, int64_t count, bool join)
 {
     owned_range *last = o->n ? &o->r[o->n - 1] : NULL;

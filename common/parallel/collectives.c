@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a strategy's row says about communication, as calls: gradients are packed, summed and unpacked, and parameters
- * reach the ranks that did not update them; see internal.h. */
+/* The calls that follow from a strategy's row: gradients are packed, summed and unpacked, and parameters are sent to the
+ * ranks that did not update them; see internal.h. */
 #include <string.h>
 
 #include "common/parallel/internal.h"

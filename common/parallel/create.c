@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Making and ending what a strategy works with: communicators, streams, memory, and the units of its updates. */
+/* Creates and frees the resources of a strategy: communicators, streams, memory, and the units of its updates. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/core/error.h"
 #include "common/parallel/internal.h"
 
-static const int64_t update_elements = 16 << 20; /* less keeps a GPU's memory busy for a few launches' time alone */
+static const int64_t update_elements = 16 << 20; /* fewer keep GPU memory busy for no longer than a few launches take */
 
 /* ---- units ---- */
 
@@ -46,7 +46,7 @@ static update_order order_of(const parallel *p)
     return wanted == UPDATE_BACKWARD && (at_once || p->s->when == WHEN_AFTER) ? UPDATE_BUCKETS : wanted;
 }
 
-/* A member's part; false when there is no memory. */
+/* Of a member. Returns false if there is not enough memory. */
 static bool make_resources(parallel *p)
 {
     const size_t bytes = (size_t)p->plan->elements * comm_dtype_bytes(p->m.grad_dtype);
@@ -143,7 +143,7 @@ void parallel_free(parallel *p)
 {
     if (!p)
         return;
-    comm_destroy(p->second); /* when its ops are over */
+    comm_destroy(p->second); /* after its ops */
     comm_destroy(p->comm);
     drop_stream(p, p->second_stream);
     drop_stream(p, p->stream);

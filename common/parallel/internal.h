@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of data parallelism share: the state of a step that is under way. Nobody outside this folder includes it.
+/* The state of a step in flight, shared by the files of this folder; no other file includes it.
  *
  * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
  * units of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
@@ -11,13 +11,13 @@
 
 enum { PRODUCERS = 8 /* streams that may make the gradients of one step */ };
 
-/* Streams that made something, each once. */
+/* The streams that made something, without duplicates. */
 typedef struct producers {
     void *stream[PRODUCERS];
     int n;
 } producers;
 
-/* One event for each edge, made when it is first needed. */
+/* One event per edge, created at its first use. */
 typedef struct bucket_edges {
     dist_event *ready[PRODUCERS]; /* producer -> collective */
     dist_event *gathered;         /* all-gather -> who reads or updates these parameters */
@@ -42,7 +42,7 @@ struct parallel {
     const strategy *s;
     parallel_model m;
     launch *l;
-    update_order order; /* that is in use */
+    update_order order; /* in use */
     comm *comm, *second;
     void *stream, *second_stream; /* of the communicators */
     void *update_stream;          /* of UPDATE_BACKWARD, else NULL */
@@ -53,7 +53,7 @@ struct parallel {
     bucket_edges *edges; /* of each bucket */
     unit *units;
     int unit_count;
-    /* Whole edges of a step, and of what runs between steps. */
+    /* Edges of a whole step, and of what runs between steps. */
     dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *alone[2], *sync[2];
 
     /* of this step */
@@ -68,13 +68,13 @@ struct parallel {
     int wait_count;
 };
 
-/* edges.c. What `to` runs from here on waits for all that `from` has enqueued. */
+/* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
 void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
-/* Counted in parallel_tail_ms when it happens in parallel_update. */
+/* Main waits for e; counts towards parallel_tail_ms within parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e);
 
-/* collectives.c: what the strategy's row says. */
+/* collectives.c: communication as the strategy's row says. */
 void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */
 void parallel_pack(parallel *p);                             /* on main, after backward */
 void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors that start in [from, to) are summed */

@@ -158,7 +158,7 @@ void parallel_update(parallel *p)
     if (p->s->when == WHEN_AFTER)
         reduce_after_backward(p);
     if (p->order == UPDATE_BACKWARD) {
-        update_closed(p, 0); /* nothing is beside them any more */
+        update_closed(p, 0); /* backward is over, so there is no limit */
         parallel_main_waits(p, p->units[p->unit_count - 1].done);
         parallel_follow(p, p->m.main, p->update_stream, &p->updated);
     } else {

@@ -23,7 +23,7 @@
 #include "common/comm/comm.h"
 #include "common/parallel/strategy.h"
 
-/* When AdamW runs on what has been summed. */
+/* When AdamW runs on the summed gradients. */
 typedef enum update_order {
     UPDATE_AFTER,   /* once, over everything, when the last collective is over (what a framework does) */
     UPDATE_BUCKETS, /* after backward, range by range as their collectives are over */
@@ -35,7 +35,7 @@ update_order update_order_parse(const char *name);
 
 typedef struct parallel_options {
     const char *strategy; /* a name of parallel_strategies */
-    int ranks;            /* of the job's first ranks; the others are no members and make no parallel */
+    int ranks;            /* of the job's first ranks; the others are not members and get no parallel */
     int64_t bucket_bytes; /* of gradients; for the strategies with buckets */
     update_order update;
     int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit */
@@ -106,10 +106,10 @@ void parallel_begin(parallel *p);
 void parallel_need(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_update(parallel *p);
-/* main waits for what is still under way (all-gathers that the next forward would hide). */
+/* main waits for what is still in flight (all-gathers that the next forward would hide). */
 void parallel_join(parallel *p);
 
-/* Off: the steps from here on are compute-only: the same host path, streams, events and updates, without collectives. It
+/* Off: later steps are compute-only: the same host path, streams, events and updates, without collectives. It
  * is on at first. */
 void parallel_communicate(parallel *p, bool on);
 /* The collectives of a step back to back, with no compute beside them; main waits for them. They work in place on what

@@ -21,7 +21,7 @@ int64_t parallel_granularity(int ranks)
     return (int64_t)BUCKET_ALIGNMENT * ranks;
 }
 
-/* `cap`: the elements that a bucket may hold. */
+/* A bucket holds at most `cap` elements. */
 static void cut(parallel_plan *p, const index_space *space, int64_t cap)
 {
     const strategy *s = p->s;

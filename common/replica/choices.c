@@ -10,11 +10,11 @@
 enum { CHOICES_MAX = 64 };
 
 typedef struct shared_choices {
-    bool taken; /* by this rank's context; not while it was no member */
+    bool taken; /* this rank's context has them; not while it was not a member */
     sb_matmul_choice of[CHOICES_MAX];
 } shared_choices;
 
-/* What the products of a step depend on. */
+/* Everything that the products of a step depend on. */
 static char *key_of(const trainer_options *o)
 {
     const model_config *c = &o->config;
@@ -41,7 +41,7 @@ static bool choose(const replica *r, shared_choices *c)
     return c->taken = ok;
 }
 
-/* An algorithm that is unknown here leaves the library's own. */
+/* If an algorithm is unknown here, the library's own is used. */
 static void take(const replica *r, shared_choices *c)
 {
     const tuned_product *mine;

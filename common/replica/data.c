@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What goes into a rank's model and what comes out of it: tokens, checksums; see replica.h. */
+/* The input and output of a rank's model: tokens, checksums; see replica.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ comm_dtype replica_comm_dtype(sb_dtype t)
 
 /* ---- checksums ---- */
 
-/* Four sums side by side, for speed; `bytes` is a multiple of 32. */
+/* Four independent sums, for speed; `bytes` is a multiple of 32. */
 static void add_to_checksum(uint64_t sums[4], const unsigned char *x, size_t bytes)
 {
     for (size_t i = 0; i + 32 <= bytes; i += 32)

@@ -67,7 +67,7 @@ static void on_update(void *user)
     parallel_update(((replica *)user)->p);
 }
 
-/* What fails here fails the step, which says so. */
+/* A failure here makes the step fail, which reports it. */
 static void update_begin(void *user, void *stream)
 {
     replica *r = user;
@@ -148,14 +148,14 @@ static bool make_trainer(replica *r, replica_problem *problem)
     char why[400] = "";
     r->o.ranks = r->plan->o.ranks;
     r->o.granularity = parallel_granularity(r->plan->o.ranks);
-    /* 0 would mean all of it; a rank that owns nothing holds one element that nobody reads. */
+    /* 0 would mean all of it, so a rank that owns nothing holds one unused element. */
     r->o.state_elements = !r->plan->sharded ? 0 : r->plan->own.n ? r->plan->own.state_elements : 1;
     if (r->member)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(r, problem);
 }
 
-/* Alone there is none: the trainer updates by itself. */
+/* A process alone needs none: its trainer updates by itself. */
 static bool make_strategy(replica *r, replica_problem *problem)
 {
     if (!r->at.l)
@@ -247,7 +247,7 @@ static device_graph *capture(replica *r)
 bool replica_capture(replica *r, replica_problem *problem)
 {
     bool ok = true;
-    replica_settle(r); /* a graph can't wait for what was enqueued before it */
+    replica_settle(r); /* a graph cannot wait for work that was enqueued before it */
     for (int on = 0; on < 2; on++) {
         replica_communicate(r, on);
         r->graphs[on] = r->member ? capture(r) : NULL;

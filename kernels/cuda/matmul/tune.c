@@ -128,9 +128,26 @@ static int times_for(cudaGraphExec_t graph, float ms)
     return graph ? calls_for(batch_ms, ms * GRAPH_CALLS, 4) : calls_for(batch_ms, ms, 64);
 }
 
+/* The median of a few batches; one is enough to see that an algorithm will be neither chosen nor a rival. */
+static sb_status time_batches(tuner *t, cudaGraphExec_t graph, float once, float *ms)
+{
+    float rounds[ROUNDS];
+    const int count = once > slow_ms ? FEW_ROUNDS : ROUNDS;
+    const float far = t->count > 0 ? near_enough * t->trials[t->fastest].ms : INFINITY;
+    sb_status s = time_calls(t, graph, times_for(graph, once), &rounds[0]);
+    *ms = rounds[0];
+    if (s != SB_OK || rounds[0] > far)
+        return s;
+    for (int i = 1; s == SB_OK && i < count; i++)
+        s = time_calls(t, graph, times_for(graph, once), &rounds[i]);
+    if (s == SB_OK)
+        *ms = median(rounds, count);
+    return s;
+}
+
 static sb_status measure(tuner *t, float *ms)
 {
-    float rounds[ROUNDS], once;
+    float once;
     sb_status s = time_calls(t, NULL, 1, &once); /* loads the kernel */
     if (s == SB_OK && isfinite(once))
         s = time_calls(t, NULL, once > slow_ms ? 1 : 2, &once);
@@ -138,13 +155,8 @@ static sb_status measure(tuner *t, float *ms)
     for (int i = 0; s == SB_OK && graph && i < 2; i++) /* the first replay is slower */
         s = time_calls(t, graph, 1, &once);
     *ms = once;
-    if (s == SB_OK && isfinite(once) && !(t->count > 0 && once > hopeless * t->trials[t->fastest].ms)) {
-        const int count = once > slow_ms ? FEW_ROUNDS : ROUNDS;
-        for (int i = 0; s == SB_OK && i < count; i++)
-            s = time_calls(t, graph, times_for(graph, once), &rounds[i]);
-        if (s == SB_OK)
-            *ms = median(rounds, count);
-    }
+    if (s == SB_OK && isfinite(once) && !(t->count > 0 && once > hopeless * t->trials[t->fastest].ms))
+        s = time_batches(t, graph, once, ms);
     drop(graph);
     return s;
 }

@@ -9,6 +9,7 @@
 #ifdef HAVE_CUDA
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
+#include "kernels/cuda/attention/hopper/backward/sizes.h"
 #include "tests/gpu/cases.h"
 
 static const int sms = 132, clusters[4] = {132, 66, 30, 15};

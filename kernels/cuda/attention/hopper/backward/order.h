@@ -9,7 +9,7 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ORDER_H
 
-#include "kernels/cuda/attention/hopper/backward/choice.h"
+#include "kernels/cuda/attention/hopper/backward/sizes.h"
 
 /* A deterministic problem as the model sees it, in steps. */
 typedef struct flash_backward_order {

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* What the Hopper backward's choice of a kernel and its order of additions both start from: what a choice is, and the
+ * sizes of a problem as the kernels cut it. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_SIZES_H
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_SIZES_H
+
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FLASH_BACKWARD_KEYS = 128 }; /* keys of a tile in every kernel */
+
+typedef struct flash_backward_choice {
+    flash_backward_kernel kernel;
+    int split; /* wide kernel: blocks that share a key tile */
+    int sums;  /* of dQ, more than one only if deterministic, and not in the narrow kernel */
+    /* of its adders (key tiles of a head, or pairs of them) the first `early` share the first `early_sums` sums, and the
+     * others the rest */
+    int early, early_sums;
+} flash_backward_choice;
+
+/* Sums of dQ with which nobody waits: one for each key tile of a head, or pair of them; the narrow kernel has one. */
+int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel);
+
+int flash_backward_key_tiles(const sb_attention *a);
+/* Query rows a step of the wide kernel, as its tiles need them. */
+int flash_backward_step_rows(const sb_attention *a);
+/* Columns that dQ sums have. */
+int flash_backward_padded_dim(const sb_attention *a);
+/* Bytes of Q, dO and `sums` sums of dQ of a key/value head. */
+int64_t flash_backward_query_bytes(const sb_attention *a, int sums);
+/* Key/value heads that the kernels walk together. */
+int flash_backward_wide_section(const sb_attention *a);
+int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -24,16 +24,14 @@ sources() { # FOLDER...
         [ -d "$dir" ] && find "$dir" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
     done | sort
 }
-# includes FOLDER ALLOWED: project includes of FOLDER's files that do not match the regular expression ALLOWED.
-includes() {
-    sources "$1" | xargs -r grep -nE '^[[:blank:]]*#[[:blank:]]*include[[:blank:]]*"' /dev/null |
-        grep -vE "include[[:blank:]]*\"($2)"
-}
-
-rule 'kernels include kernels/, common/core/numeric.h and common/core/rng.h only' \
-    < <(includes kernels 'kernels/|common/core/(numeric|rng)\.h')
-rule 'nothing outside bench/ includes bench/' \
-    < <(sources common kernels plots tests | xargs -r grep -nE '#[[:blank:]]*include[[:blank:]]*"bench/' /dev/null)
+room() { bash common/build/rooms.sh "$1"; }
+rule 'every folder with sources is a room of common/build/rooms.txt, which only looks down' < <(room table)
+rule 'an include stays in its room or goes down, to what rooms.txt allows' < <(room includes)
+rule 'no circle of files' < <(room files)
+rule 'no circle of folders' < <(room folders)
+rule "no two sources use each other's functions" < <(room pairs)
+rule 'no folder holds more than 30 sources' < <(room size)
+rule 'the folders of tests mirror the rooms' < <(room mirror)
 rule 'quoted includes are paths from the root of the project' < <(
     sources bench common kernels plots tests | xargs -r grep -noE '#[[:blank:]]*include[[:blank:]]*"[^"]+"' /dev/null |
         while IFS= read -r line; do
@@ -89,6 +87,25 @@ rule 'every header compiles alone' < <(
     done
 )
 rule 'kernels/kernels.h is C++, too' < <(compiles kernels/kernels.h c++ "${CXX:-c++}" c++17)
+
+rule 'the first lines say the licence' < <(
+    {
+        sources bench common kernels plots tests
+        find Makefile run_all.sh .ci/run common plots tests -name Makefile -o -name '*.sh' -o -name run -o -name '*.gp'
+    } | while read -r file; do
+        [[ $(head -n 2 "$file") == *'SPDX-License-Identifier: MIT'* ]] || echo "$file:1: no SPDX line"
+    done
+)
+
+# Other major versions break lines elsewhere.
+if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    rule 'clang-format changes nothing' < <(
+        sources bench common kernels plots tests | xargs -r -P 2 -n 40 clang-format --dry-run --Werror 2>&1 |
+            sed -nE 's/^([^:]+:[0-9]+):[0-9]+: error: .*/\1/p' | sort -t : -u -k 1,1
+    )
+else
+    echo 'lint: formatting skipped, there is no clang-format 14' >&2
+fi
 
 rule 'no blanks at the end of a line' < <(
     {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # usage: run_tests.sh LOG_FOLDER [lint] cmocka-program...
 # Runs every program, prints a line for each and the whole output of those that fail, and ends with the plain line
-# "N passed, N failed" (", N skipped"). A program that dies, or hangs for ten minutes, counts as one failed test.
+# "N passed, N failed" (", N skipped"). A program that dies, runs no test, or hangs for ten minutes, counts as one failed
+# test; one whose subject this build lacks says so by a skipped test.
 set -u
 export LC_ALL=C
 
@@ -29,6 +30,10 @@ for program; do
         ok=$(count PASSED "$log") bad=$(count FAILED "$log") skip=$(count SKIPPED "$log")
     fi
     if [ "$status" != 0 ] && [ "$bad" = 0 ]; then bad=1; fi
+    if [ $((ok + bad + skip)) = 0 ]; then
+        echo 'it ran no test, and skipped none' >>"$log"
+        bad=1
+    fi
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
     if [ "$bad" = 0 ]; then
         printf '  ok    %-28s %4d passed%s  %d s\n' "$name" "$ok" "$([ "$skip" = 0 ] || echo ", $skip skipped")" \

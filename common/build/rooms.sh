@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# usage: rooms.sh table|includes|files|pairs|folders|size|mirror
+# Checks the tree in the current folder against its common/build/rooms.txt; prints each breach on a line.
+#   table     each room stands once, allows nothing that is not above it, and has sources; each folder has a room
+#   includes  an include stays inside its room, or goes to what the table allows that room
+#   files, folders, pairs    no circle of files by their includes, of folders, of sources that use each other's functions
+#   size      no folder holds more than 30 sources
+#   mirror    a folder tests/x tests common/x, or is one of bench, docs, gpu, kernels, golden, support
+set -u
+export LC_ALL=C
+rooms=common/build/rooms.txt
+tops=(bench common kernels plots tests)
+
+sources() {
+    for top in "${tops[@]}"; do
+        [ ! -d "$top" ] || find "$top" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
+    done | sort
+}
+arrows() { # "file line included-file" for every include of a file of the project
+    sources | xargs -r grep -nE '^[[:blank:]]*#[[:blank:]]*include[[:blank:]]*"[^"]+"' /dev/null |
+        sed -E 's/^([^:]+):([0-9]+):[^"]*"([^"]+)".*/\1 \2 \3/'
+}
+circles() { # pairs on stdin; prints each circle that tsort finds on a line
+    tsort 2>&1 >/dev/null | awk '/contains a loop/ { if (line) print line; line = ""; next }
+        { sub(/^tsort: /, ""); line = line (line ? " -> " : "circle: ") $0 }
+        END { if (line) print line }'
+}
+
+# What awk programs below share: the table, as order[room] and words[room].
+# shellcheck disable=SC2016 # $ is awk's
+table='
+    function folder_of(path) { sub(/\/[^\/]*$/, "", path); return path }
+    function fits(room, word) {
+        return word == room || (word ~ /\/\*$/ && index(room, substr(word, 1, length(word) - 1)) == 1)
+    }
+    function room_of(folder,   room) {
+        if (folder in order) return folder
+        for (room in order) if (room ~ /\*$/ && fits(folder, room)) return room
+        return ""
+    }
+    function read_table(file,   line, room) {
+        while ((getline line < file) > 0) {
+            number++
+            if (line ~ /^#/ || line ~ /^ *$/) continue
+            room = line
+            sub(/:.*/, "", room)
+            sub(/^[^:]*:/, "", line)
+            if (room in order) print file ":" number ": " room " stands twice"
+            order[room] = number
+            words[room] = line
+        }
+        close(file)
+    }'
+
+case ${1:-} in
+table)
+    sources | awk -v file=$rooms "$table"'
+        BEGIN { read_table(file) }
+        { folder = folder_of($0); used[room_of(folder)] = 1; if (room_of(folder) == "") missing[folder] = 1 }
+        END {
+            for (folder in missing) print folder ": this folder has no line in " file
+            for (room in order) {
+                if (!(room in used)) print file ":" order[room] ": " room " has no sources"
+                n = split(words[room], word, " ")
+                for (i = 1; i <= n; i++) {
+                    below = 0
+                    target = word[i] ~ /\.h$/ ? folder_of(word[i]) : word[i]
+                    for (other in order) if (fits(other, target) && order[other] < order[room]) below = 1
+                    if (!below) print file ":" order[room] ": " room " allows " word[i] ", which is no room above this line"
+                }
+            }
+        }' | sort
+    ;;
+includes)
+    arrows | awk -v file=$rooms "$table"'
+        BEGIN { read_table(file) }
+        {
+            from = folder_of($1); to = folder_of($3); room = room_of(from)
+            if (from == to || room == "") next
+            n = split(words[room], word, " ")
+            for (i = 1; i <= n; i++)
+                if (word[i] == $3 || (fits(to, word[i]) && room_of(to) != "" && order[room_of(to)] < order[room])) next
+            target = room_of(to)
+            why = target != "" && order[target] > order[room] ? "points upward, to " to : "is not allowed for " from
+            print $1 ":" $2 ": \"" $3 "\" " why
+        }'
+    ;;
+files) arrows | awk '{ print $1, $3 }' | circles ;;
+folders)
+    arrows | awk "$table"'{ from = folder_of($1); to = folder_of($3); if (from != to) print from, to }' | sort -u | circles
+    ;;
+pairs) # x.h stands for x.c when there is one. Types may be known both ways; a function of the other one may not be used.
+    { sources; echo; arrows; } | awk '
+        function stem(path) { sub(/\.[a-z]+$/, "", path); return path }
+        /^$/ { past = 1; next }
+        !past { if (/\.(c|cc|cu)$/) source[stem($0)] = 1; next }
+        { from = stem($1); to = stem($3); if (from != to && (from in source) && (to in source)) print from, to }' |
+        sort -u | while read -r from to; do
+            sed -nE 's/^[a-z][^(]*[ *]([a-z_][a-zA-Z0-9_]*)\(.*/\1/p' "$to.h" 2>/dev/null |
+                grep -qwF -f - "$from".c "$from".h "$from".cc "$from".cu 2>/dev/null && echo "$from $to"
+        done | circles
+    ;;
+size)
+    sources | sed 's|/[^/]*$||' | uniq -c | sort -rn | awk '$1 > 30 { print $2 ": " $1 " sources; cut it into rooms of at most 30" }'
+    ;;
+mirror)
+    for folder in tests/*/; do
+        name=$(basename "$folder")
+        case $name in
+        bench | docs | gpu | kernels | golden | support) ;;
+        *) [ -d "common/$name" ] || echo "tests/$name: there is no common/$name" ;;
+        esac
+    done
+    ;;
+*)
+    echo "usage: rooms.sh table|includes|files|pairs|folders|size|mirror" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* What guards the tree, on small trees with one planted breach each: the rules of rooms (common/build/rooms.sh), and
+ * that a test program without a test fails (common/build/run_tests.sh). Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Three rooms, each on the one before; a source and its header in each. */
+static const char table[] = "common/core:\n"
+                            "common/device:  common/core\n"
+                            "common/train:   common/core common/device\n";
+
+static void plant(const char *folder, const char *file, const char *text)
+{
+    char *path = folder_path(folder, file);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0777);
+    }
+    file_write(path, text);
+    free(path);
+}
+
+static int tree_create(void **state)
+{
+    if (folder_create(state) != 0)
+        return -1;
+    plant(*state, "common/build/rooms.txt", table);
+    plant(*state, "common/core/error.h", "void die(void);\n");
+    plant(*state, "common/core/error.c", "#include \"common/core/error.h\"\nvoid die(void)\n{\n}\n");
+    plant(*state, "common/device/device.h", "#include \"common/core/error.h\"\nint device_open(void);\n");
+    plant(*state, "common/device/device.c", "#include \"common/device/device.h\"\n");
+    plant(*state, "common/train/trainer.c", "#include \"common/device/device.h\"\n");
+    return 0;
+}
+
+/* What the rule prints of the tree; caller frees. */
+static char *breaches(const char *folder, const char *rule)
+{
+    char root[4096], *out = folder_path(folder, "out"), command[3 * 4096];
+    assert_non_null(getcwd(root, sizeof root));
+    snprintf(command, sizeof command, "cd '%s' && bash '%s/common/build/rooms.sh' %s >'%s' 2>&1", folder, root, rule,
+             out);
+    assert_int_equal(system(command), 0);
+    char *text = file_text(out);
+    free(out);
+    return text;
+}
+
+/* The rule says nothing (NULL), or something with `part` in it. */
+static void expect(const char *folder, const char *rule, const char *part)
+{
+    char *said = breaches(folder, rule);
+    if (part ? !strstr(said, part) : *said != '\0')
+        fail_msg("%s: expected %s, got: %s", rule, part ? part : "nothing", said);
+    free(said);
+}
+
+static const char *const rules[] = {"table", "includes", "files", "folders", "pairs", "size", "mirror"};
+
+static void a_good_tree_passes(void **state)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        expect(*state, rules[i], NULL);
+}
+
+static void an_upward_include_is_found(void **state)
+{
+    plant(*state, "common/core/stats.c", "int n;\n#include \"common/device/device.h\"\n");
+    expect(*state, "includes", "common/core/stats.c:2: \"common/device/device.h\" points upward");
+}
+
+static void an_include_that_the_table_lacks_is_found(void **state)
+{
+    plant(*state, "common/build/rooms.txt", "common/core:\ncommon/device: common/core\ncommon/train: common/core\n");
+    expect(*state, "includes", "common/train/trainer.c:1: \"common/device/device.h\" is not allowed");
+}
+
+static void a_table_that_looks_up_is_found(void **state)
+{
+    plant(*state, "common/build/rooms.txt", "common/core: common/train\ncommon/device: common/core\ncommon/train:\n");
+    expect(*state, "table", "common/core allows common/train, which is no room above this line");
+}
+
+static void a_folder_without_a_room_is_found(void **state)
+{
+    plant(*state, "common/spare/spare.c", "int spare;\n");
+    expect(*state, "table", "common/spare: this folder has no line");
+}
+
+static void circles_are_found(void **state)
+{
+    plant(*state, "common/core/a.h", "#include \"common/core/b.h\"\n");
+    plant(*state, "common/core/b.h", "#include \"common/core/c.h\"\n");
+    plant(*state, "common/core/c.h", "#include \"common/core/a.h\"\n");
+    expect(*state, "files", "circle: common/core/a.h");
+    expect(*state, "folders", NULL);
+    plant(*state, "common/core/stats.c", "#include \"common/device/device.h\"\n");
+    expect(*state, "folders", "circle: common/core -> common/device");
+}
+
+static void sources_that_call_each_other_are_found(void **state)
+{
+    plant(*state, "common/core/a.h", "int a_of(int x);\n");
+    plant(*state, "common/core/b.h", "typedef int b_kind;\nint b_of(int x);\n");
+    plant(*state, "common/core/a.c", "#include \"common/core/b.h\"\nint a_of(int x) { return b_of(x); }\n");
+    plant(*state, "common/core/b.c", "#include \"common/core/a.h\"\nint b_of(int x) { return x; }\n");
+    expect(*state, "pairs", NULL); /* b.c knows a.h, but calls nothing of it */
+    plant(*state, "common/core/b.c", "#include \"common/core/a.h\"\nint b_of(int x) { return a_of(x); }\n");
+    expect(*state, "pairs", "circle: common/core/a -> common/core/b");
+}
+
+static void a_crowded_folder_is_found(void **state)
+{
+    for (int i = 0; i < 31; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "common/train/part_%d.c", i);
+        plant(*state, name, "int x;\n");
+    }
+    expect(*state, "size", "common/train: 32 sources");
+}
+
+static void a_test_folder_without_a_room_is_found(void **state)
+{
+    plant(*state, "tests/device/test_device.c", "int x;\n");
+    expect(*state, "mirror", NULL);
+    plant(*state, "tests/spare/test_spare.c", "int x;\n");
+    expect(*state, "mirror", "tests/spare: there is no common/spare");
+}
+
+/* run_tests.sh on a program that prints `text` and ends with 0. */
+static int run_tests(const char *folder, const char *text)
+{
+    char script[1024], command[3 * 4096];
+    snprintf(script, sizeof script, "#!/bin/sh\necho '%s'\n", text);
+    plant(folder, "test_planted", script);
+    char *program = folder_path(folder, "test_planted");
+    assert_int_equal(chmod(program, 0755), 0);
+    snprintf(command, sizeof command, "bash common/build/run_tests.sh '%s/logs' '%s' >/dev/null 2>&1", folder, program);
+    free(program);
+    return system(command);
+}
+
+static void a_program_without_a_test_fails(void **state)
+{
+    assert_int_equal(run_tests(*state, "[  PASSED  ] 1 test(s)."), 0);
+    assert_int_equal(run_tests(*state, "[  SKIPPED ] 1 test(s)"), 0);
+    assert_int_not_equal(run_tests(*state, "[  PASSED  ] 0 test(s)."), 0);
+    assert_int_not_equal(run_tests(*state, "all is well"), 0);
+}
+
+int main(void)
+{
+#define IN_A_TREE(test) cmocka_unit_test_setup_teardown(test, tree_create, folder_remove)
+    const struct CMUnitTest tests[] = {
+        IN_A_TREE(a_good_tree_passes),
+        IN_A_TREE(an_upward_include_is_found),
+        IN_A_TREE(an_include_that_the_table_lacks_is_found),
+        IN_A_TREE(a_table_that_looks_up_is_found),
+        IN_A_TREE(a_folder_without_a_room_is_found),
+        IN_A_TREE(circles_are_found),
+        IN_A_TREE(sources_that_call_each_other_are_found),
+        IN_A_TREE(a_crowded_folder_is_found),
+        IN_A_TREE(a_test_folder_without_a_room_is_found),
+        IN_A_TREE(a_program_without_a_test_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -160,7 +160,7 @@ BENCH_O    := $(call object,$(wildcard bench/*/*.c))
 TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/%,$(wildcard tests/*/test_*.c)))
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
-GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c)) tests/support/model_values.c)
+GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
 # The report's sections are the files right below sections/; a folder there holds what helps one of them.
 SECTIONS   := $(patsubst common/report/sections/%.c,%,$(wildcard common/report/sections/*.c))
 COMPARE_C  := $(wildcard common/report/compare/*.c) $(addprefix common/report/,table.c table_text.c document.c markdown.c)
@@ -227,7 +227,7 @@ $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCR
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
-           $(REPORT_O) $(STEPCMP_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c)))
+           $(REPORT_O) $(STEPCMP_O) $(BENCH_O) $(TEST_O) $(call object,$(wildcard bench/*.c tests/*/*.c tests/*/*/*.c)))
 
 # ---- link ----
 
@@ -281,7 +281,7 @@ $(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
-$(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c)
+$(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
 $(BUILD)/tests/report/test_compare: $(call object,$(COMPARE_C))
 $(BUILD)/tests/report/test_report_document: $(call object,common/report/document.c common/report/markdown.c)
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)

@@ -154,11 +154,11 @@ typedef struct sb_optimizer_begin {
 
 /* Where the fp32 value of a parameter is kept. */
 typedef enum sb_master {
-    SB_MASTER_NONE = 0,  /* the parameter itself is all there is */
+    SB_MASTER_NONE = 0, /* the parameter itself is all there is */
     /* bf16 parameters: int16 remainder r, fp32 bits = (bf16 bits << 16) + r. Nothing is lost; a tie between two bf16
      * goes away from zero, or r would need 2^16 + 1 values. */
     SB_MASTER_SPLIT = 1,
-    SB_MASTER_FP32 = 2   /* a float beside it */
+    SB_MASTER_FP32 = 2 /* a float beside it */
 } sb_master;
 
 /* AdamW on a range of n parameters: p -= lr wd p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;

@@ -106,6 +106,7 @@ size)
     ;;
 mirror)
     for folder in tests/*/; do
+        [ -d "$folder" ] || continue
         name=$(basename "$folder")
         case $name in
         bench | docs | gpu | kernels | golden | support) ;;

@@ -52,7 +52,8 @@ static const char *manner(const rank_view *ranks, int n, int worst)
     }
     if (n == 1 || !same_number)
         return "makes no progress";
-    return same_text ? "makes no progress, nor do the others" : "makes no progress: the ranks disagree about a collective";
+    return same_text ? "makes no progress, nor do the others"
+                     : "makes no progress: the ranks disagree about a collective";
 }
 
 bool coordinator_stuck(const rank_view *ranks, int n, double timeout_s, char *out, size_t out_bytes)

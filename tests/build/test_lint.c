@@ -133,7 +133,7 @@ static void a_test_folder_without_a_room_is_found(void **state)
 }
 
 /* run_tests.sh on a program that prints `text` and ends with 0. */
-static int run_tests(const char *folder, const char *text)
+static int result_of(const char *folder, const char *text)
 {
     char script[1024], command[3 * 4096];
     snprintf(script, sizeof script, "#!/bin/sh\necho '%s'\n", text);
@@ -147,10 +147,10 @@ static int run_tests(const char *folder, const char *text)
 
 static void a_program_without_a_test_fails(void **state)
 {
-    assert_int_equal(run_tests(*state, "[  PASSED  ] 1 test(s)."), 0);
-    assert_int_equal(run_tests(*state, "[  SKIPPED ] 1 test(s)"), 0);
-    assert_int_not_equal(run_tests(*state, "[  PASSED  ] 0 test(s)."), 0);
-    assert_int_not_equal(run_tests(*state, "all is well"), 0);
+    assert_int_equal(result_of(*state, "[  PASSED  ] 1 test(s)."), 0);
+    assert_int_equal(result_of(*state, "[  SKIPPED ] 1 test(s)"), 0);
+    assert_int_not_equal(result_of(*state, "[  PASSED  ] 0 test(s)."), 0);
+    assert_int_not_equal(result_of(*state, "all is well"), 0);
 }
 
 int main(void)

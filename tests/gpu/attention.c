@@ -2,6 +2,7 @@
 /* One attention problem through every op: right within the bounds, nothing else written, the same on every run. */
 #include "tests/gpu/forced_kernels.h"
 #include "tests/gpu/judge.h"
+#include "tests/gpu/ops.h"
 
 #include "common/core/check.h"
 #include "common/core/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gemm, fill_normal, copy and the empty kernel. */
-#include "tests/gpu/runner.h"
+#include "tests/gpu/ops.h"
 
 #include "common/core/check.h"
 #include "common/core/error.h"

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const case_dtype_names[4] = {"bf16", "fp16", "tf32", "fp32"};
 static const char *const layout_names[] = {"bhsd", "bshd", "padded"};
 static const char *const value_names[] = {"normal", "peaked", "increasing", "decreasing", "outlier", "identical"};
 

@@ -4,6 +4,7 @@
 #define STEPBENCH_TESTS_GPU_CASES_H
 
 #include "kernels/kernels.h"
+#include "tests/gpu/program/dtypes.h"
 
 typedef enum case_layout {
     CASE_BHSD,
@@ -32,7 +33,6 @@ typedef struct test_case {
     bool small;   /* part of --small */
 } test_case;
 
-extern const char *const case_dtype_names[4];
 /* Every case of every dtype; the caller frees it. */
 test_case *cases_create(int *n);
 

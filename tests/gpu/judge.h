@@ -3,7 +3,8 @@
 #ifndef STEPBENCH_TESTS_GPU_JUDGE_H
 #define STEPBENCH_TESTS_GPU_JUDGE_H
 
-#include "tests/gpu/runner.h"
+#include "tests/gpu/problem.h"
+#include "tests/gpu/program/runner.h"
 
 /* What one run left behind, on the host. */
 typedef struct result {

@@ -6,7 +6,8 @@
  * Run: build/tests/gpu/test_gpu [--small] [--op NAME] [--dtype NAME] [--case TEXT] [--list] [--device cuda|cpu]
  * Exit code 0, 2 for bad input, 3 when a case failed, 77 when there is no GPU. */
 #include "common/core/error.h"
-#include "tests/gpu/program.h"
+#include "tests/gpu/ops.h"
+#include "tests/gpu/program/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

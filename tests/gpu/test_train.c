@@ -6,9 +6,9 @@
  * Run: build/tests/gpu/test_train [--small] [--op NAME] [--dtype NAME] [--case TEXT] [--list] [--device cuda|cpu]
  * Exit code 0, 2 for bad input, 3 when a case failed, 77 when there is no GPU. */
 #include "common/core/error.h"
-#include "tests/gpu/train_model.h"
-#include "tests/gpu/train_ops.h"
-#include "tests/gpu/train_run.h"
+#include "tests/gpu/train/model.h"
+#include "tests/gpu/train/ops.h"
+#include "tests/gpu/train/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See program.h. */
-#include "tests/gpu/program.h"
+#include "tests/gpu/program/program.h"
 
 #include "common/core/error.h"
 

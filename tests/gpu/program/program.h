@@ -4,12 +4,12 @@
 #ifndef STEPBENCH_TESTS_GPU_PROGRAM_H
 #define STEPBENCH_TESTS_GPU_PROGRAM_H
 
-#include "tests/gpu/runner.h"
+#include "tests/gpu/program/runner.h"
 
 typedef struct arguments {
     bool small, list;
     device_kind kind;
-    int repeats; /* 0: as many as the run is meant for */
+    int repeats;                   /* 0: as many as the run is meant for */
     const char *op, *dtype, *name; /* NULL: all; name is a part of a case's name */
 } arguments;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Guarded buffers and the tally. */
-#include "tests/gpu/runner.h"
+#include "tests/gpu/program/runner.h"
 
 #include "common/core/error.h"
 

@@ -4,7 +4,7 @@
 #define STEPBENCH_TESTS_GPU_RUNNER_H
 
 #include "common/device/device.h"
-#include "tests/gpu/problem.h"
+#include "kernels/kernels.h"
 
 typedef struct tally {
     char op[32], dtype[16];
@@ -40,10 +40,5 @@ tally *runner_tally(runner *r, const char *op, const char *dtype);
 /* Prints "FAIL op dtype case: what" with a repro command, and returns false. */
 bool runner_fail(const runner *r, const char *op, const char *dtype, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-
-/* Every op of the table that passes `wanted` (NULL: all) on one problem, the reference among them. */
-void run_attention(runner *r, problem *p, const char *wanted);
-/* gemm, fill_normal, copy, nothing. */
-void run_basic(runner *r, const char *wanted_op, const char *wanted_dtype, const char *wanted_name, bool small);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* AdamW: every combination of dtypes and masters that the CUDA backend has, several steps with optimizer_begin ahead of
  * each, lengths of no whole vectors, bounded numbers of blocks, and steps that are skipped. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include "common/core/numeric.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of cases, their slots, and the reference; see train_case.h. */
-#include "tests/gpu/train_case.h"
+#include "tests/gpu/train/case.h"
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"

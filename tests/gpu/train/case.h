@@ -5,7 +5,8 @@
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_CASE_H
 #define STEPBENCH_TESTS_GPU_TRAIN_CASE_H
 
-#include "tests/gpu/program.h"
+#include "tests/gpu/program/dtypes.h"
+#include "tests/gpu/program/program.h"
 
 enum { MAX_SLOTS = 8, STATE_BYTES = 64 /* from one sb_optimizer_state to the next: 16-byte aligned */ };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Cross-entropy: vocabularies on both sides of every way in which a row is held, most of them of no whole vectors, so
  * that rows begin at every alignment; hard logits, and such as are not finite. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include "common/core/rng.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The embedding and its gradient: small and large vocabularies, ids that are all equal, falling, few or random. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include "common/core/rng.h"
 

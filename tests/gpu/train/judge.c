@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Is what an op left in its slots what the reference left there? Elements that the reference left as they were filled
  * (0xff) must be so still, which covers the gaps between rows; all others must have been written. */
-#include "tests/gpu/train_case.h"
+#include "tests/gpu/train/case.h"
 
 #include "common/core/numeric.h"
 

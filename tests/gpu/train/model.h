@@ -4,7 +4,7 @@
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
 #define STEPBENCH_TESTS_GPU_TRAIN_MODEL_H
 
-#include "tests/gpu/program.h"
+#include "tests/gpu/program/program.h"
 #include "tests/support/model_values.h"
 
 #define MODEL_OP "trainer" /* what --op calls it; --dtype takes the name of a policy */

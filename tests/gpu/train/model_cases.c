@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the cases of the whole training step; see train_model.h. */
-#include "tests/gpu/train_model.h"
+#include "tests/gpu/train/model.h"
 
 #include "common/core/error.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See train_model.h. */
-#include "tests/gpu/train_model.h"
+#include "tests/gpu/train/model.h"
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"

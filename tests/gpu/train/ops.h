@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_OPS_H
 #define STEPBENCH_TESTS_GPU_TRAIN_OPS_H
 
-#include "tests/gpu/train_case.h"
+#include "tests/gpu/train/case.h"
 
 extern const train_op train_matmul;
 extern const train_op train_rmsnorm_forward, train_rmsnorm_backward;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Gradient statistics with gradients that are not finite at either end, and what optimizer_begin makes of a sequence of
  * good and bad steps. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pointwise ops: every op with every spread of b and every triple of dtypes, over whole and odd shapes with and without
  * gaps, in place, and over the numbers at the edges of the dtypes. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums and largest elements along rows and down columns of odd and whole shapes, with gaps between rows. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include <math.h>
 

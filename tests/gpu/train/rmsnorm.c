@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* RMSNorm: rows of every length from one element to more than registers hold, with and without a residual, weights and
  * their gradients in the dtype or in fp32, outputs on inputs. */
-#include "tests/gpu/train_ops.h"
-#include "tests/gpu/train_run.h"
+#include "tests/gpu/train/ops.h"
+#include "tests/gpu/train/run.h"
 
 #include <math.h>
 

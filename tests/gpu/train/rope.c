@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* RoPE in every layout: heads outside or inside of tokens, or a part of wider rows; forth and back. */
-#include "tests/gpu/train_ops.h"
+#include "tests/gpu/train/ops.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* See train_run.h. */
-#include "tests/gpu/train_run.h"
+#include "tests/gpu/train/run.h"
 
 #include "common/core/error.h"
 

@@ -4,7 +4,7 @@
 #ifndef STEPBENCH_TESTS_GPU_TRAIN_RUN_H
 #define STEPBENCH_TESTS_GPU_TRAIN_RUN_H
 
-#include "tests/gpu/train_case.h"
+#include "tests/gpu/train/case.h"
 
 struct train_bed {
     runner *r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* SwiGLU with gates of every size, outputs on inputs, and h written again by backward. */
-#include "tests/gpu/train_ops.h"
-#include "tests/gpu/train_run.h"
+#include "tests/gpu/train/ops.h"
+#include "tests/gpu/train/run.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The matmul with SwiGLU at its end: shapes with a part of a tile in every dimension, tiles of every width, many rounds of
  * them, gaps between the rows of x and dy, with and without what need not be written. */
-#include "tests/gpu/train_ops.h"
-#include "tests/gpu/train_run.h"
+#include "tests/gpu/train/ops.h"
+#include "tests/gpu/train/run.h"
 
 #include <math.h>
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* The cases of test_gpu, op by op. */
+#ifndef STEPBENCH_TESTS_GPU_OPS_H
+#define STEPBENCH_TESTS_GPU_OPS_H
+
+#include "tests/gpu/problem.h"
+#include "tests/gpu/program/runner.h"
+
+/* Every op of the table that passes `wanted` (NULL: all) on one problem, the reference among them. */
+void run_attention(runner *r, problem *p, const char *wanted);
+/* gemm, fill_normal, copy, nothing. */
+void run_basic(runner *r, const char *wanted_op, const char *wanted_dtype, const char *wanted_name, bool small);
+
+#endif

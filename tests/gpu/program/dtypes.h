@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* What cases call their dtype. */
+#ifndef STEPBENCH_TESTS_GPU_DTYPES_H
+#define STEPBENCH_TESTS_GPU_DTYPES_H
+
+extern const char *const case_dtype_names[4]; /* by sb_dtype */
+
+#endif

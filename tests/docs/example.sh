@@ -31,7 +31,9 @@ bin=$build
 [ "$build" != build ] || bin=.
 cuda=1
 grep -q '^HAVE_CUDA' "$build/config.mk" || cuda=0
-unset MAKEFLAGS MAKELEVEL
+# Variables that this build was given (CUDA_ARCH=80,90 ...) hold here, too, or everything would be built again.
+case ${MAKEFLAGS:-} in *'-- '*) export MAKEFLAGS=" -- ${MAKEFLAGS#*-- }" ;; *) unset MAKEFLAGS ;; esac
+unset MAKELEVEL
 make -j2 --no-print-directory BUILD="$build" CUDA=$cuda STEPBENCH_COMMIT=example STEPBENCH_DIRTY=0 \
     "$bin/bench_fill" "$build/report"
 "$bin/bench_fill" --device cpu --machine example-x1 --bytes 64K,1M --iters 3

@@ -30,11 +30,6 @@ void replica_set_safe_loss_scale(trainer *t)
         trainer_set_loss_scale(t, 1024);
 }
 
-comm_dtype replica_comm_dtype(sb_dtype t)
-{
-    return t == SB_BF16 ? COMM_BF16 : t == SB_FP16 ? COMM_FP16 : COMM_FP32; /* tf32 is fp32 in memory */
-}
-
 /* ---- checksums ---- */
 
 /* Four independent sums, for speed; `bytes` is a multiple of 32. */

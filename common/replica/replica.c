@@ -9,39 +9,6 @@
 #include "common/replica/internal.h"
 #include "common/session/watchdog.h"
 
-/* ---- agreement ---- */
-
-typedef struct opinion {
-    bool ok, no_memory;
-    char why[400];
-} opinion;
-
-bool replica_agree(const replica_place *at, const char *name, bool ok, const char *why, replica_problem *problem)
-{
-    size_t asked = 0;
-    const char *tag = "";
-    const int n = at->l ? launch_size(at->l) : 1;
-    opinion mine = {.ok = ok}, *all = xcalloc((unsigned long)n, sizeof *all);
-    mine.no_memory = !ok && memory_failed(at->mem, &asked, &tag);
-    if (mine.no_memory)
-        snprintf(mine.why, sizeof mine.why, "%s needs %zu bytes", tag, asked);
-    else if (!ok)
-        snprintf(mine.why, sizeof mine.why, "%s", why);
-    if (at->l)
-        launch_gather(at->l, name, &mine, sizeof mine, all);
-    else
-        all[0] = mine;
-    int r = 0;
-    while (r < n && all[r].ok)
-        r++;
-    if (r < n) {
-        problem->no_memory = all[r].no_memory;
-        snprintf(problem->text, sizeof problem->text, "rank %d: %s", r, all[r].why);
-    }
-    free(all);
-    return r == n;
-}
-
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 
 static void on_begin(void *user)
@@ -124,6 +91,11 @@ static bool make_plan(replica *r, const parallel_options *p, replica_problem *pr
     else
         r->plan = plan_of(r, p, why, sizeof why);
     return replica_agree(&r->at, "plan", r->plan, why, problem);
+}
+
+comm_dtype replica_comm_dtype(sb_dtype t)
+{
+    return t == SB_BF16 ? COMM_BF16 : t == SB_FP16 ? COMM_FP16 : COMM_FP32; /* tf32 is fp32 in memory */
 }
 
 static parallel_model model_of(replica *r)

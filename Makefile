@@ -17,7 +17,7 @@
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
 ## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
-## make report        the report.md of each of them
+## make report        the report.md and report.html of each of them
 ## make columns       docs/columns.md, from what the benches say of their columns
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
@@ -283,7 +283,8 @@ $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
 $(BUILD)/tests/report/test_compare: $(call object,$(COMPARE_C))
-$(BUILD)/tests/report/test_report_document: $(call object,common/report/document.c common/report/markdown.c)
+$(BUILD)/tests/report/test_report_document $(BUILD)/tests/report/test_html: \
+    $(call object,$(addprefix common/report/,document.c markdown.c html.c))
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 

@@ -7,7 +7,8 @@ cd "$(dirname "$0")" || exit 1
 usage() {
     cat <<'END'
 usage: ./run_all.sh [options]
-Installs what is missing, builds, runs every bench, draws the figures and writes results/<machine>/report.md.
+Installs what is missing, builds, runs every bench, draws the figures and writes the report of
+this machine, results/<machine>/report.html and report.md. The last line is the path of the page.
 A bench that fails does not stop the others; the exit code is the worst of them.
 
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
@@ -111,6 +112,7 @@ record() { summary+=$(printf '  %-22s %5d %7d s' "$1" "$2" "$3")$'\n'; } # WHAT 
 finish() {
     [ -n "$summary" ] && printf '\n  %-22s %5s %9s\n%s' bench exit time "$summary"
     [ -z "$results" ] || echo "results: $results"
+    [ -z "$results" ] || [ ! -f "$results/report.html" ] || echo "page: $PWD/$results/report.html"
     exit "$1"
 }
 trap 'echo; echo "interrupted; ./run_all.sh --resume continues" >&2; finish 130' INT TERM

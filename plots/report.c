@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* report: a machine's CSV as report.md, as the README's table, and as the tidy CSV that the figures are drawn from. */
+/* report: a machine's CSV as report.md and report.html, as the README's table, and as the tidy CSV that the figures are drawn from. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "common/report/ddp/ddp.h"
 
 static const char usage[] =
-    "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md\n"
+    "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md and report.html\n"
     "       report --readme RESULTS_DIR ... README.md\n"
     "              rewrites the table between its two markers; a bench is that of the first folder that has it\n"
     "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...]\n"
@@ -133,24 +133,30 @@ static document *make_document(const char *dir)
     return doc;
 }
 
-static int write_report(const char *dir)
+static void write_page(const char *dir, const char *name, const document *doc, const doc_writer *writer)
 {
-    struct stat info;
-    if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
-        die(EXIT_CODE_USAGE, "'%s' is not a folder of results, such as results/h200-x1", dir);
-    char *path = xasprintf("%s/report.md", dir), *partial = xasprintf("%s.partial", path);
-    document *doc = make_document(dir);
+    char *path = xasprintf("%s/%s", dir, name), *partial = xasprintf("%s.partial", path);
     FILE *out = fopen(partial, "w");
     if (!out)
         die(EXIT_CODE_FAILURE, "%s: %s", partial, strerror(errno));
-    doc_write(doc, &markdown_writer, &(doc_output){.file = out, .folder = dir});
-    doc_free(doc);
+    doc_write(doc, writer, &(doc_output){.file = out, .folder = dir});
     bool wrote = !ferror(out);
     if (fclose(out) != 0 || !wrote || rename(partial, path) != 0)
         die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
     printf("wrote %s\n", path);
     free(partial);
     free(path);
+}
+
+static int write_report(const char *dir)
+{
+    struct stat info;
+    if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
+        die(EXIT_CODE_USAGE, "'%s' is not a folder of results, such as results/h200-x1", dir);
+    document *doc = make_document(dir);
+    write_page(dir, "report.md", doc, &markdown_writer);
+    write_page(dir, "report.html", doc, &html_writer);
+    doc_free(doc);
     return EXIT_CODE_OK;
 }
 

@@ -352,3 +352,13 @@ const char *doc_next_heading(const document *d, size_t *at, int *level)
     }
     return NULL;
 }
+
+const char *doc_next_figure(const document *d, size_t *at)
+{
+    while (*at < d->n) {
+        const block *b = &d->blocks[(*at)++];
+        if (b->kind == FIGURE)
+            return b->texts[0];
+    }
+    return NULL;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as a list of headings, paragraphs, bullets, tables and figures. Sections add to it from top to bottom;
- * a writer gives it a form: Markdown today. Texts are printf formats and are copied. */
+ * a writer gives it a form: Markdown or HTML. Texts are printf formats and are copied. */
 #ifndef STEPBENCH_REPORT_DOCUMENT_H
 #define STEPBENCH_REPORT_DOCUMENT_H
 
@@ -93,10 +93,11 @@ typedef struct doc_writer {
     void (*table)(const doc_output *to, const doc_grid *g);
     void (*end)(const doc_output *to);
 } doc_writer;
-extern const doc_writer markdown_writer;
+extern const doc_writer markdown_writer, html_writer;
 
 void doc_write(const document *d, const doc_writer *w, const doc_output *to);
 /* The text and level of the next heading from block *at on, which moves behind it; NULL behind the last one. */
 const char *doc_next_heading(const document *d, size_t *at, int *level);
+const char *doc_next_figure(const document *d, size_t *at); /* likewise, the file of the next figure */
 
 #endif

@@ -35,7 +35,7 @@ static char *linked_copy(const char *folder, const char *committed)
     assert_non_null(entries);
     for (const struct dirent *e; (e = readdir(entries));) {
         char *path = folder_path(committed, e->d_name);
-        if (e->d_name[0] != '.' && strcmp(e->d_name, "report.md") != 0)
+        if (e->d_name[0] != '.' && strncmp(e->d_name, "report.", 7) != 0)
             link_to(path, dir, e->d_name);
         free(path);
     }

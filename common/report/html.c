@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/* A document as one HTML page that needs nothing else: style, script and figures are in it, and its policy forbids any
+ * fetch. It reads without script and style, too; the script only sorts tables. Figures are gnuplot's SVG: what gnuplot
+ * defines in each of them is written once, and colours are turned around in dark mode. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/report/document.h"
+
+static const char style[] =
+    ":root{color-scheme:light "
+    "dark;--bg:#fff;--fg:#1c1f23;--soft:#565d66;--line:#d8dce1;--band:#f5f6f8;--link:#0b5cad}\n"
+    "@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e4e7ea;--soft:#a3abb5;--line:#383e45;--band:#1d2125;"
+    "--link:#7db8f5}.figure svg{filter:invert(1) hue-rotate(180deg)}}\n"
+    "*{box-sizing:border-box}html{scroll-padding-top:1rem}\n"
+    "body{margin:0 auto;padding:1rem;max-width:76rem;background:var(--bg);color:var(--fg);font:16px/1.55 system-ui,"
+    "-apple-system,'Segoe UI',Roboto,'Liberation Sans',sans-serif;overflow-wrap:break-word}\n"
+    "a{color:var(--link)}h1{font-size:1.9rem;margin:.4rem 0}h2{font-size:1.4rem;margin:2.6rem 0 "
+    ".6rem;padding-top:.6rem;"
+    "border-top:1px solid var(--line)}h3{font-size:1.1rem;margin:1.8rem 0 .5rem}\n"
+    "p,li,blockquote{max-width:52rem}li{margin:.35rem 0}\n"
+    "code,pre{font-family:ui-monospace,'SF Mono',Menlo,Consolas,'Liberation Mono',monospace;font-size:.88em}"
+    "code{background:var(--band);padding:.1em .3em;border-radius:3px;overflow-wrap:anywhere}"
+    "pre{background:var(--band);padding:.7rem;overflow-x:auto}\n"
+    "blockquote{margin:1rem 0;padding:.1rem 1rem;border-left:4px solid var(--line);color:var(--soft)}\n"
+    "nav{background:var(--band);border:1px solid var(--line);border-radius:6px;padding:.5rem 1rem;margin:1rem 0}"
+    "nav ul{margin:.3rem 0;padding:0;list-style:none;columns:18rem}nav li{margin:0;padding:.15rem "
+    "0;break-inside:avoid}\n"
+    "summary{cursor:pointer;padding:.3rem 0;font-weight:600}details{margin:.6rem 0;border:1px solid var(--line);"
+    "border-radius:6px;padding:.2rem .8rem}nav details{border:0;padding:0;margin:0}\n"
+    ".wide,.figure{overflow-x:auto;margin:.8rem 0}\n"
+    "table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
+    "th,td{padding:.28rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}"
+    "td{white-space:nowrap}td.long{min-width:16rem;white-space:normal;overflow-wrap:anywhere}"
+    "th{background:var(--band);vertical-align:bottom;min-width:3.5rem}th.n,td.n{text-align:right}td.n{white-space:"
+    "nowrap}"
+    "td.n.long{white-space:normal}tbody tr:nth-child(even){background:color-mix(in srgb,var(--band) 55%,transparent)}\n"
+    "th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid var(--link)}"
+    "th button:hover{text-decoration:underline}th[aria-sort=ascending] button::after{content:' \\25B2'}"
+    "th[aria-sort=descending] button::after{content:' \\25BC'}\n"
+    "figure{margin:1rem 0}.figure svg{display:block;width:100%;min-width:44rem;max-width:60rem;height:auto;"
+    "color:#000}figcaption{color:var(--soft);font-size:.9rem}\n"
+    "@media(max-width:40rem){body{padding:.7rem}h1{font-size:1.5rem}h2{font-size:1.22rem}}\n"
+    "@media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}h2,h3{break-after:avoid}"
+    "figure,tr{break-inside:avoid}.wide,.figure{overflow:visible}.figure svg{min-width:0;filter:none}"
+    "table{font-size:7.5pt}td{white-space:normal}th,td{padding:.15rem .3rem}"
+    "details::details-content{content-visibility:visible;block-size:auto}}\n";
+
+/* Sorts by a column: numbers as numbers, what has none last. data-v is a number with its unit taken into account. */
+static const char script[] =
+    "document.querySelectorAll('table').forEach(t=>t.querySelectorAll('th').forEach((th,c)=>{\n"
+    "const b=document.createElement('button');b.append(...th.childNodes);th.append(b);b.onclick=()=>{\n"
+    "const up=th.getAttribute('aria-sort')!='ascending',s=up?1:-1,body=t.tBodies[0];\n"
+    "t.querySelectorAll('th').forEach(x=>x.removeAttribute('aria-sort'));\n"
+    "th.setAttribute('aria-sort',up?'ascending':'descending');\n"
+    "const n=th.classList.contains('n'),k=r=>{const d=r.cells[c];if(!d)return n?NaN:'';\n"
+    "return n?parseFloat(d.dataset.v??d.textContent):d.textContent};\n"
+    "const rows=[...body.rows].map((r,i)=>[k(r),i,r]);\n"
+    "rows.sort((x,y)=>n?(isNaN(x[0])?isNaN(y[0])?x[1]-y[1]:1:isNaN(y[0])?-1:s*(x[0]-y[0])||x[1]-y[1])\n"
+    ":s*x[0].localeCompare(y[0],undefined,{numeric:true})||x[1]-y[1]);\n"
+    "body.append(...rows.map(r=>r[2]))}}))\n";
+
+/* ---- text ---- */
+
+static void escaped(FILE *out, char c)
+{
+    switch (c) {
+    case '&': fputs("&amp;", out); break;
+    case '<': fputs("&lt;", out); break;
+    case '>': fputs("&gt;", out); break;
+    case '"': fputs("&quot;", out); break;
+    default: fputc(c, out);
+    }
+}
+
+static void plain(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text >= ' ' || *text == '\n' || *text == '\t')
+            escaped(out, *text);
+}
+
+/* A link's address stands behind what it shows. One with a scheme of its own other than the web's is no link. */
+static const char *address_of(const char *shown, size_t *length)
+{
+    const char *begin = strchr(shown, DOC_LINK_ADDRESS);
+    if (!begin)
+        return NULL;
+    *length = strcspn(++begin, "\a"); /* DOC_LINK_END */
+    const size_t scheme = strcspn(begin, ":/?#");
+    const bool web = strncmp(begin, "https://", 8) == 0 || strncmp(begin, "http://", 7) == 0;
+    return scheme < *length && begin[scheme] == ':' && !web ? NULL : begin;
+}
+
+static void write_text(FILE *out, const char *text)
+{
+    bool linked = false;
+    for (; *text; text++)
+        switch (*text) {
+        case DOC_STRONG: fputs("<strong>", out); break;
+        case DOC_STRONG_END: fputs("</strong>", out); break;
+        case DOC_CODE: fputs("<code>", out); break;
+        case DOC_CODE_END: fputs("</code>", out); break;
+        case DOC_LINK: {
+            size_t length;
+            const char *address = address_of(text, &length);
+            if ((linked = address)) {
+                fputs("<a href=\"", out);
+                for (size_t i = 0; i < length; i++)
+                    escaped(out, address[i]);
+                fputs("\">", out);
+            }
+            break;
+        }
+        case DOC_LINK_ADDRESS: text += strcspn(text, "\a") - 1; break;
+        case DOC_LINK_END: fputs(linked ? "</a>" : "", out); break;
+        default:
+            if ((unsigned char)*text >= ' ' || *text == '\n' || *text == '\t')
+                escaped(out, *text);
+        }
+}
+
+_Static_assert(DOC_LINK_END == '\a', "the end of a link is what strcspn looks for");
+
+/* The name of a heading in addresses: "bench_flash: time" becomes bench-flash-time. */
+static void write_id(FILE *out, const char *text)
+{
+    bool gap = false, any = false;
+    for (; *text && *text != DOC_LINK_ADDRESS; text++)
+        if (isalnum((unsigned char)*text)) {
+            fputs(gap && any ? "-" : "", out);
+            fputc(tolower((unsigned char)*text), out);
+            any = true;
+            gap = false;
+        } else if ((unsigned char)*text >= ' ')
+            gap = true;
+}
+
+/* ---- figures ---- */
+
+static char *file_text(const char *path)
+{
+    FILE *in = fopen(path, "rb");
+    if (!in)
+        return NULL;
+    size_t used = 0, room = 1 << 16, got;
+    char *text = xmalloc(room);
+    while ((got = fread(text + used, 1, room - used - 1, in)) > 0)
+        if ((used += got) + 1 == room)
+            text = xrealloc(text, room *= 2);
+    text[used] = '\0';
+    fclose(in);
+    return text;
+}
+
+/* Cuts the first element that begins with `open` and ends with `close`; gives it, or NULL. Caller frees. */
+static char *cut(char *text, const char *open, const char *close)
+{
+    char *begin = strstr(text, open), *end = begin ? strstr(begin + strlen(open), close) : NULL;
+    if (!end)
+        return NULL;
+    end += strlen(close);
+    char *taken = xasprintf("%.*s", (int)(end - begin), begin);
+    memmove(begin, end, strlen(end) + 1);
+    return taken;
+}
+
+/* gnuplot names every plot and its shapes alike in all files; of the names only those of shapes are used. */
+static void cut_names(char *text)
+{
+    char *taken;
+    while ((taken = cut(text, "<title>", "</title>")) || (taken = cut(text, "<desc>", "</desc>")) ||
+           (taken = cut(text, " id=\"gnuplot", "\"")))
+        free(taken);
+    free(cut(text, "<rect x=\"0\" y=\"0\"", "/>")); /* the background */
+}
+
+/* Blanks between tags and the two of "rgb( 85,  85" say nothing. */
+static void write_tight(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        const size_t blanks = strspn(text, " \t\r\n");
+        if (blanks > 1) {
+            fputc(memchr(text, '\n', blanks) ? '\n' : ' ', out);
+            text += blanks - 1;
+        } else
+            fputc(*text, out);
+    }
+}
+
+static char *figure_text(const doc_output *to, const char *file)
+{
+    char *path = xasprintf("%s/%s", to->folder, file), *text = file_text(path);
+    free(path);
+    if (text && (!strstr(text, "<svg") || !strstr(text, "</svg>") || strstr(text, "<script"))) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void figure(const doc_output *to, const char *file, const char *alt, const char *caption)
+{
+    char *text = figure_text(to, file);
+    fputs("<figure>", to->file);
+    if (text) {
+        char *svg = strstr(text, "<svg"), *view = strstr(svg, "viewBox=\""), *inside = strchr(svg, '>');
+        free(cut(svg, "<defs>", "</defs>"));
+        cut_names(svg);
+        fputs("<div class=\"figure\"><svg role=\"img\" aria-label=\"", to->file);
+        plain(to->file, alt);
+        if (view && view < inside)
+            fprintf(to->file, "\" viewBox=\"%.*s", (int)strcspn(view + 9, "\""), view + 9);
+        fputs("\">", to->file);
+        write_tight(to->file, inside + 1);
+        fputs("</div>", to->file);
+    } else {
+        fputs("<p>", to->file);
+        plain(to->file, alt);
+        fputs(": ", to->file);
+        plain(to->file, file);
+        fputs("</p>", to->file);
+    }
+    if (*caption) {
+        fputs("<figcaption>", to->file);
+        write_text(to->file, caption);
+        fputs("</figcaption>", to->file);
+    }
+    fputs("</figure>\n", to->file);
+    free(text);
+}
+
+/* The shapes of points, from the first figure that has them, for all. */
+static void shapes(const doc_output *to, const document *d)
+{
+    size_t at = 0;
+    for (const char *file; (file = doc_next_figure(d, &at));) {
+        char *text = figure_text(to, file), *defs = text ? cut(text, "<defs>", "</defs>") : NULL;
+        free(text);
+        if (!defs)
+            continue;
+        fputs("<svg width=\"0\" height=\"0\" style=\"position:absolute\" aria-hidden=\"true\">", to->file);
+        write_tight(to->file, defs);
+        fputs("</svg>\n", to->file);
+        free(defs);
+        return;
+    }
+}
+
+/* ---- blocks ---- */
+
+static void contents(const doc_output *to, const document *d)
+{
+    fputs("<nav aria-label=\"Contents\"><details open><summary>Contents</summary><ul>\n", to->file);
+    size_t at = 0;
+    int level;
+    for (const char *text; (text = doc_next_heading(d, &at, &level));)
+        if (level == 2) {
+            fputs("<li><a href=\"#", to->file);
+            write_id(to->file, text);
+            fputs("\">", to->file);
+            write_text(to->file, text);
+            fputs("</a></li>\n", to->file);
+        }
+    fputs("</ul></details></nav>\n", to->file);
+}
+
+static void begin(const doc_output *to, const document *d, const char *title)
+{
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+          "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+          to->file);
+    plain(to->file, title);
+    fprintf(to->file, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style>\n</head>\n<body>\n", style);
+    shapes(to, d);
+    if (*title) {
+        fputs("<h1>", to->file);
+        plain(to->file, title);
+        fputs("</h1>\n", to->file);
+    }
+    contents(to, d);
+    fputs("<main>\n", to->file);
+}
+
+static void heading(const doc_output *to, int level, const char *text)
+{
+    level = level < 1 ? 1 : level > 6 ? 6 : level;
+    fprintf(to->file, "<h%d", level);
+    if (level == 2) {
+        fputs(" id=\"", to->file);
+        write_id(to->file, text);
+        fputc('"', to->file);
+    }
+    fputc('>', to->file);
+    write_text(to->file, text);
+    fprintf(to->file, "</h%d>\n", level);
+}
+
+static void element(const doc_output *to, const char *name, const char *text)
+{
+    fprintf(to->file, "<%s>", name);
+    write_text(to->file, text);
+    fprintf(to->file, "</%s>\n", name);
+}
+
+static void paragraph(const doc_output *to, const char *text)
+{
+    element(to, "p", text);
+}
+
+static void bullets(const doc_output *to, size_t n, char *const *texts)
+{
+    fputs("<ul>\n", to->file);
+    for (size_t i = 0; i < n; i++)
+        element(to, "li", texts[i]);
+    fputs("</ul>\n", to->file);
+}
+
+static void note(const doc_output *to, const char *text)
+{
+    fputs("<blockquote>", to->file);
+    element(to, "p", text);
+    fputs("</blockquote>\n", to->file);
+}
+
+static void preformatted(const doc_output *to, const char *text)
+{
+    element(to, "pre", text);
+}
+
+static void fold(const doc_output *to, const char *summary)
+{
+    fputs("<details>", to->file);
+    element(to, "summary", summary);
+}
+
+static void fold_end(const doc_output *to)
+{
+    fputs("</details>\n", to->file);
+}
+
+/* What a number is sorted by where its text does not begin with it, or has a unit behind it: "64 KiB". */
+static void write_value(FILE *out, const char *text)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}};
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text)
+        return;
+    for (size_t i = 0; *end == ' ' && i < sizeof units / sizeof *units; i++)
+        if (strcmp(end + 1, units[i].unit) == 0)
+            fprintf(out, " data-v=\"%.9g\"", value * units[i].factor);
+}
+
+static void cell(FILE *out, const char *text, doc_kind kind)
+{
+    enum { LONG = 48 }; /* characters; a cell of more is broken into lines */
+    const bool is_long = text && strlen(text) > LONG, is_number = kind == DOC_NUMBER;
+    fputs("<td", out);
+    if (is_long || is_number)
+        fprintf(out, " class=\"%s%s%s\"", is_number ? "n" : "", is_long && is_number ? " " : "", is_long ? "long" : "");
+    if (text && is_number)
+        write_value(out, text);
+    fputc('>', out);
+    write_text(out, text ? text : "");
+    fputs("</td>", out);
+}
+
+static void table(const doc_output *to, const doc_grid *g)
+{
+    fputs("<div class=\"wide\"><table>\n<thead><tr>", to->file);
+    for (size_t c = 0; c < g->columns; c++) {
+        fprintf(to->file, "<th scope=\"col\"%s>", g->kinds[c] == DOC_NUMBER ? " class=\"n\"" : "");
+        write_text(to->file, g->names[c]);
+        fputs("</th>", to->file);
+    }
+    fputs("</tr></thead>\n<tbody>\n", to->file);
+    for (size_t r = 0; r < g->rows; r++) {
+        fputs("<tr>", to->file);
+        for (size_t c = 0; c < g->columns; c++)
+            cell(to->file, doc_grid_text(g, r, c), g->kinds[c]);
+        fputs("</tr>\n", to->file);
+    }
+    fputs("</tbody></table></div>\n", to->file);
+}
+
+static void end(const doc_output *to)
+{
+    fprintf(to->file, "</main>\n<script>\n%s</script>\n</body>\n</html>\n", script);
+}
+
+const doc_writer html_writer = {.begin = begin,
+                                .heading = heading,
+                                .paragraph = paragraph,
+                                .bullets = bullets,
+                                .note = note,
+                                .preformatted = preformatted,
+                                .figure = figure,
+                                .fold = fold,
+                                .fold_end = fold_end,
+                                .table = table,
+                                .end = end};

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* report.html: marks and figures as HTML, and a committed report in a headless Chromium, where one is installed: at the
+ * width of a phone and of a desktop, light and dark, nothing overflows and nothing is said on the console. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/report/document.h"
+
+/* ---- the writer ---- */
+
+static char *written(document *doc, const char *folder)
+{
+    char *path = folder_path(folder, "page.html");
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    doc_write(doc, &html_writer, &(doc_output){.file = out, .folder = folder});
+    fclose(out);
+    doc_free(doc);
+    char *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static void expect_in(const char *page, const char *wanted)
+{
+    if (!strstr(page, wanted))
+        fail_msg("no '%s' in the page", wanted);
+}
+
+static void expect_none(const char *page, const char *unwanted)
+{
+    if (strstr(page, unwanted))
+        fail_msg("'%s' is in the page", unwanted);
+}
+
+static void text_is_escaped_and_marked(void **state)
+{
+    document *doc = doc_create("a <b> & c");
+    doc_heading(doc, 2, "bench_x: %s", "</script>");
+    doc_paragraph(doc, "%s and %s; %s, %s", strong("a < b"), code("x \"y\""), link_to("file", "a&b.csv"),
+                  link_to("bad", "javascript:alert(1)"));
+    doc_table(doc);
+    doc_columns(doc, DOC_NUMBER, "size", NULL);
+    doc_columns(doc, DOC_TEXT, "what", NULL);
+    doc_row(doc, "64 KiB", "<i>", NULL);
+    doc_row(doc, "1.5", NULL);
+    doc_fold(doc, "more");
+    doc_preformatted(doc, "a\n  b");
+    doc_fold_end(doc);
+    char *page = written(doc, *state);
+    expect_in(page, "<title>a &lt;b&gt; &amp; c</title>");
+    expect_in(page, "<h2 id=\"bench-x-script\">bench_x: &lt;/script&gt;</h2>");
+    expect_in(page, "<a href=\"#bench-x-script\">");
+    expect_in(page,
+              "<strong>a &lt; b</strong> and <code>x &quot;y&quot;</code>; <a href=\"a&amp;b.csv\">file</a>, bad");
+    expect_in(page, "<td class=\"n\" data-v=\"65536\">64 KiB</td><td>&lt;i&gt;</td>");
+    expect_in(page, "<td class=\"n\">1.5</td><td></td>");
+    expect_in(page, "<details><summary>more</summary>\n<pre>a\n  b</pre>\n</details>");
+    expect_none(page, "javascript:");
+    expect_in(page, "default-src 'none'");
+    free(page);
+}
+
+static void figures_are_inside(void **state)
+{
+    char *path = folder_path(*state, "one.svg"), *bad = folder_path(*state, "bad.svg");
+    file_write(path, "<?xml version=\"1.0\"?>\n<svg \n viewBox=\"0 0 9 4\"\n xmlns=\"x\">\n<title>Gnuplot</title>\n"
+                     "<g id=\"gnuplot_canvas\"><rect x=\"0\" y=\"0\" width=\"9\" height=\"4\" fill=\"#ffffff\"/>\n"
+                     "<defs><circle id='gpDot'/></defs>\n<g id=\"gnuplot_plot_1\" ><title>gnuplot_plot_1</title>\n"
+                     "<use xlink:href='#gpDot'/></g></g></svg>\n");
+    file_write(bad, "<svg viewBox=\"0 0 1 1\"><script>alert(1)</script></svg>");
+    document *doc = doc_create("");
+    doc_figure(doc, "one.svg", "points & more", "caption");
+    doc_figure(doc, "one.svg", "again", "");
+    doc_figure(doc, "bad.svg", "bad", "");
+    doc_figure(doc, "missing.svg", "missing", "");
+    char *page = written(doc, *state);
+    expect_in(page, "<svg role=\"img\" aria-label=\"points &amp; more\" viewBox=\"0 0 9 4\">");
+    expect_in(page, "<use xlink:href='#gpDot'/></g></g></svg>");
+    expect_in(page, "<figcaption>caption</figcaption>");
+    expect_in(page, "missing: missing.svg");
+    expect_none(page, "gnuplot_");
+    expect_none(page, "alert(");
+    expect_none(page, "<rect");
+    const char *shape = strstr(page, "id='gpDot'");
+    assert_non_null(shape);
+    assert_null(strstr(shape + 1, "id='gpDot'")); /* once for all figures */
+    free(page);
+    free(bad);
+    free(path);
+}
+
+/* ---- in a browser ---- */
+
+static const char *browser(void)
+{
+    static const char *const names[] = {"chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *command = xasprintf("command -v %s >/dev/null 2>&1", names[i]);
+        const bool found = system(command) == 0;
+        free(command);
+        if (found)
+            return names[i];
+    }
+    return NULL;
+}
+
+/* A page with the report in frames of two widths, and what their documents say of themselves. */
+static const char frames[] =
+    "<!DOCTYPE html><title>frames</title>"
+    "<iframe src=\"report.html\" width=\"390\" height=\"800\"></iframe>"
+    "<iframe src=\"report.html\" width=\"1280\" height=\"800\"></iframe><p id=\"said\"></p>\n"
+    "<script>onload=()=>{document.getElementById('said').textContent=[...document.querySelectorAll('iframe')].map(f=>{"
+    "\n"
+    "const d=f.contentDocument,e=d.documentElement,w=f.contentWindow;\n"
+    "d.querySelectorAll('details').forEach(x=>x.open=true);\n"
+    "const b=[...d.querySelectorAll('main table:first-of-type th button')];b[0]?.click();\n"
+    "return w.innerWidth+' '+(e.scrollWidth<=w.innerWidth)+' '+(d.querySelectorAll('svg[role=img]').length>0)+' '+"
+    "(b.length>0&&b[0].parentNode.ariaSort=='ascending')+' '+w.getComputedStyle(d.body).backgroundColor}).join('; ')}"
+    "</script>\n";
+
+static char *shown(const char *folder, int scheme)
+{
+    char *command = xasprintf("timeout 120 %s --headless --no-sandbox --disable-gpu --allow-file-access-from-files "
+                              "--user-data-dir='%s/profile' --virtual-time-budget=5000 --enable-logging=stderr "
+                              "--window-size=1800,900 --blink-settings=preferredColorScheme=%d "
+                              "--dump-dom 'file://%s/frames.html' 2>'%s/stderr'",
+                              browser(), folder, scheme, folder, folder);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    char text[8192];
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    assert_int_equal(pclose(out), 0);
+    free(command);
+    return xstrdup(text);
+}
+
+static void a_browser_shows_it_without_a_word(void **state)
+{
+    if (!browser())
+        skip();
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    const char *folder = *state;
+    char *copy = xasprintf("mkdir -p '%s/results' && cp -r results/h200-x4 results/published '%s/results' && "
+                           "cp -r plots '%s' && '%s/report' '%s/results/h200-x4' >/dev/null && "
+                           "mv '%s/results/h200-x4/report.html' '%s'",
+                           folder, folder, folder, self, folder, folder, folder);
+    assert_int_equal(system(copy), 0);
+    char *page = folder_path(folder, "frames.html"), *log = folder_path(folder, "stderr");
+    file_write(page, frames);
+    static const char *const backgrounds[] = {"rgb(20, 23, 26)", "rgb(255, 255, 255)"}; /* 0 is dark */
+    for (int scheme = 0; scheme < 2; scheme++) {
+        char *dom = shown(folder, scheme), *said = file_text(log);
+        char *wanted =
+            xasprintf("390 true true true %s; 1280 true true true %s", backgrounds[scheme], backgrounds[scheme]);
+        if (!strstr(dom, wanted))
+            fail_msg("no '%s' in: %s", wanted, strstr(dom, "<p id") ? strstr(dom, "<p id") : dom);
+        if (strstr(said, "CONSOLE"))
+            fail_msg("on the console: %s", strstr(said, "CONSOLE"));
+        free(wanted);
+        free(said);
+        free(dom);
+    }
+    free(log);
+    free(page);
+    free(copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(text_is_escaped_and_marked, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(figures_are_inside, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_browser_shows_it_without_a_word, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

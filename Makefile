@@ -21,7 +21,7 @@
 ## make columns       docs/columns.md, from what the benches say of their columns
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
-## make setup, lint, format, clean
+## make setup, lint, format, tidy (clang-tidy over the C code), clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
 ##   PTX=1 (PTX of the lowest CUDA_ARCH too, for GPUs that come later)  LINEINFO=1 (source lines for profilers)
 ##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
@@ -53,7 +53,7 @@ say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
 .PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report choices \
-        columns lint format print-config setup clean help FORCE
+        columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 all:
@@ -323,6 +323,11 @@ gpu-tests: $(GPU_TESTS)
 MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update))
 run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 	@MODEL_TESTS='$(MODEL_TESTS)' HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
+
+tidy: $(BUILD)/config.mk
+	@command -v clang-tidy >/dev/null || { echo 'make tidy: clang-tidy is not installed' >&2; exit 1; }
+	@git ls-files '*.c' | grep -v '^kernels/cuda/' | xargs -P "$$(nproc)" -n 12 sh -c \
+	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) 2>/dev/null' tidy
 
 lint: $(BUILD)/config.mk
 	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh

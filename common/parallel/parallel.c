@@ -123,7 +123,8 @@ void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
     const buckets *b = &p->plan->b;
     if (first != p->ready_to || count < 1 || first + count > p->plan->elements)
         die(EXIT_CODE_FAILURE, "bug: gradients [%lld, %lld) are ready where the next ones begin at %lld of %lld",
-            (long long)first, (long long)(first + count), (long long)p->ready_to, (long long)p->plan->elements);
+            (long long)first, (long long)first + (long long)count, (long long)p->ready_to,
+            (long long)p->plan->elements);
     if (p->order == UPDATE_BACKWARD)
         update_closed(p, p->plan->o.update_blocks);
     p->ready_to = next_start(p->plan, first + count);

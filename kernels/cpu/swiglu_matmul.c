@@ -60,7 +60,7 @@ static sb_status forward_tile(const sb_swiglu_matmul *p, window w)
     sb_status s = SB_OK;
     for (int part = 0; part < 2 && s == SB_OK; part++) {
         product.b = at(p->w13, ((size_t)part * (size_t)p->f + (size_t)w.column) * (size_t)p->d);
-        product.d = at(gate_up, (size_t)(part * w.columns));
+        product.d = at(gate_up, (size_t)part * (size_t)w.columns);
         s = cpu_matmul(NULL, &product, NULL);
         if (p->gate_up)
             copy_rows(gate_up_at(p, w, part), 2 * (size_t)p->f, product.d, 2 * (size_t)w.columns, w);
@@ -94,12 +94,12 @@ static sb_status backward_tile(const sb_swiglu_matmul *p, window w)
                            .d_gate_up = gate_up};
     sb_status s = cpu_matmul(NULL, &product, NULL);
     for (int part = 0; part < 2; part++)
-        copy_rows(at(gate_up, (size_t)(part * w.columns)), 2 * (size_t)w.columns, gate_up_at(p, w, part),
+        copy_rows(at(gate_up, (size_t)part * (size_t)w.columns), 2 * (size_t)w.columns, gate_up_at(p, w, part),
                   2 * (size_t)p->f, w);
     if (s == SB_OK)
         s = cpu_swiglu_backward(NULL, &end, NULL);
     for (int part = 0; part < 2; part++)
-        copy_rows(gate_up_at(p, w, part), 2 * (size_t)p->f, at(gate_up, (size_t)(part * w.columns)),
+        copy_rows(gate_up_at(p, w, part), 2 * (size_t)p->f, at(gate_up, (size_t)part * (size_t)w.columns),
                   2 * (size_t)w.columns, w);
     if (p->h)
         copy_rows(h_at(p, w), (size_t)p->f, dh, (size_t)w.columns, w);

@@ -232,7 +232,7 @@ static void misuse(int which)
     if (which == 6)
         arena_run_begin(a);
     if (which == 7)
-        arena_attach(a, (void *)(uintptr_t)16);
+        arena_attach(a, (void *)(uintptr_t)16); /* NOLINT(performance-no-int-to-ptr) */
 }
 
 static void misuses(void **state)

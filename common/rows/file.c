@@ -21,7 +21,7 @@ _Noreturn static void die_for(const char *path, const char *action)
 static void make_parents(const char *path)
 {
     char *folder = xstrdup(path);
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = *folder ? strchr(folder + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (mkdir(folder, 0777) != 0 && errno != EEXIST)
             die_for(folder, "create the folder");

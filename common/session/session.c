@@ -53,6 +53,8 @@ void session_check(const options *o)
         die(EXIT_CODE_USAGE, "--gpu needs --device cuda; this run is on the cpu");
     if (is(o, "timer", "graph") && is(o, "l2", "cold"))
         die(EXIT_CODE_USAGE, "--l2 cold is not available inside a graph; --timer auto, event and host allow it");
+    if (is(o, "csv", ""))
+        die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none or auto");
     if (option_flag(o, "resume") && is(o, "csv", "none"))
         die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV file; it does not work with --csv none");
     if (!*machine || *machine == '.' ||

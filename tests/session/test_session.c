@@ -307,6 +307,7 @@ static void contradictions_are_usage_errors(void **state)
                                  "--device cpu --timer event",
                                  "--device cpu --gpu 1",
                                  "--device cpu --resume --csv none",
+                                 "--device cpu --csv=",
                                  "--n 0",
                                  "--variant none",
                                  "--no-such 1"};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/train/memory_step.h"
+#include "kernels/internal.h"
 
 /* ---- dimensions ---- */
 
@@ -14,6 +15,21 @@ typedef struct dimensions {
     const char *size;
     int d_model, d_ff, layers, heads, heads_kv, vocab;
 } dimensions;
+
+/* What the formulas of a model allow, and a step does not: a loss of one class is always 0, and attention takes these
+ * widths alone. */
+static bool step_can_run(const model_config *c, char *why, size_t why_bytes)
+{
+    const int head_dim = model_head_dim(c);
+    if (c->vocab < 2)
+        snprintf(why, why_bytes, "--vocab %d leaves nothing to predict; it must be at least 2", c->vocab);
+    else if (head_dim < SB_HEAD_DIM_MIN || head_dim > SB_HEAD_DIM_MAX || head_dim % SB_HEAD_DIM_STEP != 0)
+        snprintf(why, why_bytes, "head_dim %d (d_model %d / heads %d) is not a multiple of %d from %d to %d", head_dim,
+                 c->d_model, c->heads, SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
+    else
+        return true;
+    return false;
+}
 
 static bool config_of(const dimensions *x, model_config *out, char *why, size_t why_bytes)
 {
@@ -41,7 +57,7 @@ static bool config_of(const dimensions *x, model_config *out, char *why, size_t 
     out->vocab = x->vocab ? x->vocab : out->vocab;
     if (x->d_model || x->d_ff || x->layers || x->heads || x->heads_kv || x->vocab)
         out->name = "custom";
-    return !model_config_problem(out, why, why_bytes);
+    return !model_config_problem(out, why, why_bytes) && step_can_run(out, why, why_bytes);
 }
 
 static bool is(const char *a, const char *b)
@@ -97,8 +113,8 @@ static bool has_choice(const options *o, const char *name, const char *choice)
 /* The combination of lists that `place` stands for, a mixed-radix number; false behind the last one. */
 static bool dimensions_at(const options *o, size_t place, dimensions *x)
 {
-    int *const fields[] = {&x->d_model, &x->heads, &x->heads_kv};
-    static const char *const names[] = {"d-model", "heads", "heads-kv"};
+    int *const fields[] = {&x->d_model, &x->heads, &x->heads_kv, &x->vocab};
+    static const char *const names[] = {"d-model", "heads", "heads-kv", "vocab"};
     x->size = option_text_at(o, "size", place % option_count(o, "size"));
     place /= option_count(o, "size");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* Bad options of real benches: exit code 2 and one sentence that names what is wrong. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/core/error.h"
+
+/* What `<bench> --device cpu <arguments>` prints on stderr; its exit code in *code. Caller frees. */
+static char *complaint_of(const char *folder, const char *bench, const char *arguments, int *code)
+{
+    const char *programs = getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : ".";
+    char *err = folder_path(folder, "err");
+    char *command =
+        xasprintf("'%s/%s' --device cpu --csv none %s >'%s/out' 2>'%s'", programs, bench, arguments, folder, err);
+    const int status = system(command);
+    char *text = file_text(err);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    free(command);
+    free(err);
+    return text;
+}
+
+static void refused_with_its_reason(void **state)
+{
+    static const struct {
+        const char *bench, *arguments, *words;
+    } table[] = {
+        {"bench_transformer", "--size tiny --vocab 1", "--vocab 1 leaves nothing to predict; it must be at least 2"},
+        {"bench_memory", "--size tiny --vocab 0,1", "it must be at least 2"},
+        {"bench_transformer", "--size tiny --d-model 96 --heads 24",
+         "head_dim 4 (d_model 96 / heads 24) is not a multiple of 8 from 16 to 256"},
+        {"bench_transformer", "--size tiny --d-model 1024 --heads 2", "head_dim 512"},
+        {"bench_ddp_flat", "--size tiny --d-model 40 --heads 2", "head_dim 20"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        int code;
+        char *said = complaint_of(*state, table[i].bench, table[i].arguments, &code);
+        const char *end = strchr(said, '\n');
+        if (code != EXIT_CODE_USAGE || !strstr(said, table[i].words) || !end || end[1])
+            fail_msg("%s %s: exit code %d, said: %s", table[i].bench, table[i].arguments, code, said);
+        free(said);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refused_with_its_reason)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -13,12 +13,14 @@ typedef struct kept_row { /* a finished case found by --resume */
 struct row_writer {
     const options *o;
     char *csv_path, *machine, *device_name, *device; /* csv_path may be NULL */
-    bool quiet, table_started;
+    bool quiet, silent, table_started;
     char run_id[48];
     char *header;
     size_t columns; /* of the bench */
     kept_row *kept;
     size_t kept_n, kept_used, rows, fails;
+    size_t missing;                   /* cases without a result, in this run or kept: oom and skip */
+    char *first_fail, *first_missing; /* of this run: its case and reason; NULL: none */
 };
 
 struct row {

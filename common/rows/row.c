@@ -205,6 +205,19 @@ row_status row_status_get(const row *w)
     return w->status;
 }
 
+/* Counts the row, and keeps the first trouble of each kind for the end. */
+static void count(const row *w)
+{
+    row_writer *r = w->r;
+    const bool fail = w->status == ROW_FAIL, missing = w->status == ROW_OOM || w->status == ROW_SKIP;
+    char **first = fail ? &r->first_fail : &r->first_missing;
+    r->rows++;
+    r->fails += fail;
+    r->missing += missing;
+    if ((fail || missing) && !*first)
+        *first = xasprintf("%s: %s", case_key(w->c), w->reason);
+}
+
 void row_commit(row *w)
 {
     row_writer *r = w->r;
@@ -219,8 +232,7 @@ void row_commit(row *w)
         rows_append(r->csv_path, r->header, text);
         free(text);
     }
-    r->rows++;
-    r->fails += w->status == ROW_FAIL;
+    count(w);
     if (!r->quiet) {
         progress_clear();
         console_row(w);

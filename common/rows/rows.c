@@ -56,6 +56,7 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     r->device_name = xstrdup(info->device_name);
     r->device = xstrdup(info->device);
     r->quiet = info->quiet;
+    r->silent = info->silent;
     for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
         r->columns++;
     r->header = rows_header(o);
@@ -79,6 +80,7 @@ bool rows_has(row_writer *r, const bench_case *c)
         if (strcmp(r->kept[i].key, case_key(c)) == 0) {
             r->kept_used++;
             r->fails += r->kept[i].status == ROW_FAIL;
+            r->missing += r->kept[i].status == ROW_OOM || r->kept[i].status == ROW_SKIP;
             return true;
         }
     return false;
@@ -87,6 +89,27 @@ bool rows_has(row_writer *r, const bench_case *c)
 const char *rows_run_id(const row_writer *r)
 {
     return r->run_id;
+}
+
+bool rows_measured(const row_writer *r)
+{
+    return r->missing < r->rows + r->kept_used || r->rows + r->kept_used == 0;
+}
+
+/* Nobody should have to look for the reason of an exit code in a table that --quiet leaves out. */
+static void say_what_is_wrong(const row_writer *r)
+{
+    const size_t all = r->rows + r->kept_used;
+    const char *first = r->fails ? r->first_fail : r->first_missing;
+    if (r->fails)
+        warn("%zu of %zu results %s wrong%s%s", r->fails, all, r->fails == 1 ? "is" : "are",
+             first ? "; the first: " : ", as an earlier run found", first ? first : "");
+    else if (!rows_measured(r) && !first)
+        warn("nothing could be measured; earlier runs found no case that can run here");
+    else if (!rows_measured(r) && all == 1)
+        warn("nothing could be measured: %s", first);
+    else if (!rows_measured(r))
+        warn("none of %zu cases could be measured; the first: %s", all, first);
 }
 
 int rows_close(row_writer *r)
@@ -100,11 +123,15 @@ int rows_close(row_writer *r)
             printf(", %zu with a wrong result", r->fails);
         printf(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : ", not stored");
     }
+    if (!r->silent)
+        say_what_is_wrong(r);
     int code = r->fails ? EXIT_CODE_VERIFY : EXIT_CODE_OK;
     for (size_t i = 0; i < r->kept_n; i++)
         free(r->kept[i].key);
     free(r->kept);
     free(r->header);
+    free(r->first_fail);
+    free(r->first_missing);
     free(r->csv_path);
     free(r->machine);
     free(r->device_name);

@@ -22,6 +22,7 @@ typedef struct rows_info {   /* provenance, the same for every row of this run *
     const char *device_name; /* "NVIDIA H200", or the CPU's name */
     const char *device;      /* "cuda" or "cpu" */
     bool quiet;              /* no console table */
+    bool silent;             /* nothing on stderr either: of ranks other than 0 */
 } rows_info;
 
 /* The columns before the parameters and after the bench's. */
@@ -38,7 +39,11 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume);
 /* A kept row of this machine and device has the case; one that is `fail` counts in rows_close. */
 bool rows_has(row_writer *r, const bench_case *c);
 const char *rows_run_id(const row_writer *r); /* UTC time and pid: "20261121T090500Z-1234" */
-int rows_close(row_writer *r);                /* prints the footer; returns the worst exit code seen */
+/* Whether a case has a result, right or wrong, in this run or kept; true when there was nothing to do. */
+bool rows_measured(const row_writer *r);
+/* Prints the footer, and on stderr how many results are wrong, or that there is none, and the first reason. Returns the
+ * worst exit code seen; having measured nothing is not one. */
+int rows_close(row_writer *r);
 
 row *row_begin(row_writer *r, const bench_case *c);
 void row_real(row *w, const char *column, double value); /* an unknown column dies: it is a bug. Whole in COLUMN_INT */

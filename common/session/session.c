@@ -89,7 +89,7 @@ static void note_no_memory(session *s, row *w)
                    (double)device_free_bytes(s->dev) / gib);
 }
 
-static row_status run_case(session *s, const session_hooks *hooks, const bench_case *c)
+static void run_case(session *s, const session_hooks *hooks, const bench_case *c)
 {
     double sm_mhz;
     char throttle[128];
@@ -104,7 +104,6 @@ static row_status run_case(session *s, const session_hooks *hooks, const bench_c
     device_state(s->dev, &sm_mhz, throttle, sizeof throttle);
     row_state(w, sm_mhz, throttle);
     memory_release_all(s->mem);
-    row_status status = row_status_get(w);
 
     watchdog_hold();
     progress_clear();
@@ -112,13 +111,11 @@ static row_status run_case(session *s, const session_hooks *hooks, const bench_c
     watchdog_release();
     watchdog_beat();
     range_pop();
-    return status;
 }
 
-/* False when cases ran and every one of them was skipped. */
-static bool run_cases(session *s, const session_hooks *hooks)
+static void run_cases(session *s, const session_hooks *hooks)
 {
-    size_t total = cases_count(s->opt), skipped = 0, run = 0;
+    size_t total = cases_count(s->opt);
     bool resume = option_flag(s->opt, "resume");
     for (size_t i = 0; i < total; i++) {
         bench_case *c = case_at(s->opt, i);
@@ -128,13 +125,20 @@ static bool run_cases(session *s, const session_hooks *hooks)
         if (!there) {
             if (!s->peers || s->peers->rank == 0)
                 progress_update(i, total, case_key(c));
-            skipped += run_case(s, hooks, c) == ROW_SKIP;
-            run++;
+            run_case(s, hooks, c);
         }
         case_free(c);
     }
     progress_clear();
-    return run == 0 || skipped < run;
+}
+
+/* Rank 0 alone knows the rows that --resume keeps. */
+static bool anything_measured(const session *s)
+{
+    bool measured = rows_measured(s->rows);
+    if (option_flag(s->opt, "resume") && s->peers)
+        s->peers->share(s->peers->user, &measured, sizeof measured);
+    return measured;
 }
 
 static char *folder_of(const char *path)
@@ -194,7 +198,8 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                                     .machine = machine,
                                     .device_name = device_get_info(s.dev)->name,
                                     .device = option_text(o, "device"),
-                                    .quiet = option_flag(o, "quiet") || !first},
+                                    .quiet = option_flag(o, "quiet") || !first,
+                                    .silent = !first},
                        option_flag(o, "resume") && first);
     watchdog_rows(csv);
     if (csv) {
@@ -206,11 +211,12 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     s.kept = cache_create();
     if (hooks->start)
         hooks->start(&s);
-    bool supported = run_cases(&s, hooks);
+    run_cases(&s, hooks);
     phase_set("finishing");
     if (hooks->finish)
         hooks->finish(&s);
     cache_free(s.kept);
+    const bool measured = anything_measured(&s);
     int code = rows_close(s.rows);
     if (csv)
         printf("results: %s\n", csv);
@@ -220,5 +226,5 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     free(results);
     free(csv);
     options_free(o);
-    return code != EXIT_CODE_OK || supported ? code : EXIT_CODE_UNSUPPORTED;
+    return code != EXIT_CODE_OK || measured ? code : EXIT_CODE_UNSUPPORTED;
 }

@@ -123,7 +123,7 @@ static char *table_of(void **state, const char *arguments)
         options *o = sample_options_of(arguments);
         if (!freopen(path, "w", stdout))
             _exit(1);
-        rows_info info = {NULL, "test-x1", "A GPU", "cpu", false};
+        rows_info info = {NULL, "test-x1", "A GPU", "cpu", false, false};
         row_writer *r = rows_open(o, &info, false);
         for (size_t i = 0; i < cases_count(o); i++)
             sample_row(r, o, i, i == 1 ? ROW_OOM : ROW_OK);

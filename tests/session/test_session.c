@@ -240,6 +240,29 @@ static void only_skips_is_unsupported(void **state)
     assert_int_equal(lines_of("rows.csv"), 1 + 3);
 }
 
+static void no_memory_anywhere_is_unsupported(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1 --variant greedy,odd"), EXIT_CODE_UNSUPPORTED);
+    assert_int_equal(run(CPU "--n 1 --variant greedy,odd --resume"), EXIT_CODE_UNSUPPORTED); /* nor in kept rows */
+    assert_int_equal(run(CPU "--n 1 --variant greedy,odd,right --resume"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 1 --variant right,odd --resume"), EXIT_CODE_OK);
+}
+
+static void the_exit_code_is_explained(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 4,5 --variant right,wrong --quiet"), EXIT_CODE_VERIFY);
+    assert_string_equal(text_of("err.txt"), "bench_toy: 2 of 4 results are wrong; the first: n=4 variant=wrong: "
+                                            "2 x 2 is not 5\n");
+    assert_int_equal(run(CPU "--n 4,5 --variant wrong --quiet --resume"), EXIT_CODE_VERIFY);
+    assert_string_equal(text_of("err.txt"), "bench_toy: 2 of 2 results are wrong, as an earlier run found\n");
+    assert_int_equal(run(CPU "--n 4 --variant odd --quiet"), EXIT_CODE_UNSUPPORTED);
+    assert_string_equal(text_of("err.txt"), "bench_toy: nothing could be measured: n=4 variant=odd: n must be odder\n");
+    assert_int_equal(run(CPU "--n 4 --variant right --quiet"), EXIT_CODE_OK);
+    assert_string_equal(text_of("err.txt"), "");
+}
+
 static void resume_skips_what_is_there(void **state)
 {
     (void)state;
@@ -381,6 +404,8 @@ int main(void)
         IN_FOLDER(machine_report_is_beside_the_rows),
         IN_FOLDER(default_file_is_of_machine_and_bench),
         IN_FOLDER(only_skips_is_unsupported),
+        IN_FOLDER(no_memory_anywhere_is_unsupported),
+        IN_FOLDER(the_exit_code_is_explained),
         IN_FOLDER(resume_skips_what_is_there),
         IN_FOLDER(dry_run_only_prints),
         IN_FOLDER(no_progress_is_exit_5),

@@ -75,7 +75,7 @@ options *sample_options_of(const char *arguments)
 
 row_writer *sample_rows(const options *o, const char *path, bool resume)
 {
-    rows_info info = {path, "test-x1", "A, \"quoted\" GPU", "cpu", true};
+    rows_info info = {path, "test-x1", "A, \"quoted\" GPU", "cpu", true, false};
     return rows_open(o, &info, resume);
 }
 

@@ -122,12 +122,15 @@ static document *make_document(const char *dir)
     document *doc = doc_create(machine ? strrchr(machine, '/') + 1 : dir);
     free(machine);
     doc_paragraph(doc, "Written by %s from the CSV files of this folder; do not edit.", code("build/report"));
+    for (const report_section **s = sections; *s; s++)
+        if ((*s)->order < 0 && (*s)->write)
+            (*s)->write(doc, dir);
     doc_heading(doc, 2, "In short");
     for (const report_section **s = sections; *s; s++)
         if ((*s)->findings)
             (*s)->findings(doc, dir);
     for (const report_section **s = sections; *s; s++)
-        if ((*s)->write)
+        if ((*s)->order >= 0 && (*s)->write)
             (*s)->write(doc, dir);
     free(sections);
     return doc;

@@ -66,3 +66,11 @@ bool model_peer_has(const csv *c, const table *t, const model_peer *how)
             return true;
     return false;
 }
+
+bool model_peers_eager_alone(const csv *c)
+{
+    for (size_t i = 0; c && i < c->rows; i++)
+        if (!cell_is(c, i, "mode", "eager"))
+            return false;
+    return c && c->rows;
+}

@@ -18,6 +18,8 @@ csv *model_peers_open(const char *dir); /* <dir>/pytorch_model.csv; NULL when it
  * no such row, and for rows of ours that are no train step. `c` may be NULL. */
 double model_peer_time(const csv *c, const table *t, size_t row, const model_peer *how);
 double model_peer_memory(const csv *c, const table *t, size_t row, const model_peer *how);
+/* Whether the file has no row of any mode but eager, so that the peer's fastest mode is not known. */
+bool model_peers_eager_alone(const csv *c);
 bool model_peer_has(const csv *c, const table *t, const model_peer *how); /* a time for any row of t */
 
 #endif

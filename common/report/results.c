@@ -36,3 +36,11 @@ bool cell_is(const csv *c, size_t row, const char *column, const char *want)
     const char *cell = csv_cell(c, row, column);
     return cell && strcmp(cell, want) == 0;
 }
+
+const char *run_value(const csv *machine, const char *run_id, const char *key)
+{
+    for (size_t i = 0; machine && i < machine->rows; i++)
+        if (cell_is(machine, i, "run_id", run_id) && cell_is(machine, i, "key", key))
+            return csv_cell(machine, i, "value") ? csv_cell(machine, i, "value") : "";
+    return "";
+}

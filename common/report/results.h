@@ -10,6 +10,8 @@ table *open_result(const char *dir, const char *name);
 /* Opens <dir>/<name> as it is; NULL when it is absent. `published`: <dir>/../published/<name>, the write-ups' tables. */
 csv *open_peer(const char *dir, const char *name);
 csv *open_published(const char *dir, const char *name);
+/* A fact of a run from machine.csv (open_peer), "" where it is not known. */
+const char *run_value(const csv *machine, const char *run_id, const char *key);
 bool cell_is(const csv *c, size_t row, const char *column, const char *want); /* false when there is no such column */
 
 #endif

@@ -23,7 +23,7 @@ typedef struct readme_bench {
 
 /* `dir` is the machine's folder of results. A section whose CSV is not there adds nothing. */
 typedef struct report_section {
-    int order;                                        /* position in the report */
+    int order;                                        /* position in the report; below 0: before what is in short */
     void (*findings)(document *doc, const char *dir); /* bullets for the top of the report; may be NULL */
     void (*write)(document *doc, const char *dir);    /* the section itself; may be NULL */
     const readme_bench *benches;                      /* ended by one without a name; may be NULL */

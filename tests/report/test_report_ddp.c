@@ -186,7 +186,9 @@ static void strategies_stand_in_one_table(void **state)
     has(text, "(`naive-grouped`) costs 2.000 ms less than `naive` (intervals meet)");
     has(text,
         "- **Data parallelism** (xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks): a step of 100.5 ms");
-    has(text, "PyTorch's fastest step of this model (autocast, fp32 gradients) takes 2.00 times as long.");
+    has(text, "PyTorch's fastest step of this model (autocast, fp32 weights and gradients) takes 2.00 times as long; "
+              "its rows "
+              "do not say in which mode it ran (eager, compiled).");
     free(text);
     free(peers);
     free(dir);

@@ -90,7 +90,9 @@ static void findings(document *doc, const char *dir)
     }
     values_free(&ranks);
     table_free(t);
-    allreduce_own_findings(doc, all);
+    csv *machine = open_peer(dir, "machine.csv");
+    allreduce_own_findings(doc, all, machine);
+    csv_free(machine);
     table_free(all);
 }
 
@@ -182,6 +184,7 @@ static void write_section(document *doc, const char *dir)
     table *t = open_result(dir, "bench_allreduce.csv");
     if (!t)
         return;
+    csv *machine = open_peer(dir, "machine.csv");
     const peers p = {open_peer(dir, "pytorch_allreduce.csv"), open_peer(dir, "nccl_tests.csv")};
     values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
     doc_heading(doc, 2, "bench_allreduce: collectives");
@@ -201,7 +204,7 @@ static void write_section(document *doc, const char *dir)
             if (of->n)
                 op_table(doc, of, compared ? &p : NULL);
             if (of->n && open)
-                allreduce_own(doc, t, dtypes.v[d]);
+                allreduce_own(doc, t, machine, dtypes.v[d]);
             else if (of->n)
                 doc_fold_end(doc);
             table_free(of);
@@ -210,6 +213,7 @@ static void write_section(document *doc, const char *dir)
     values_free(&dtypes);
     csv_free(p.pytorch);
     csv_free(p.nccl_tests);
+    csv_free(machine);
     table_free(t);
 }
 

@@ -57,9 +57,11 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
         doc_more(doc, "%s %s %s", i ? "," : "", l->e[i]->label, with_interval(l->e[i]));
     doc_more(doc, " ms");
     if (isfinite(theirs))
-        doc_more(doc, ". PyTorch's fastest step of this model%s takes %s times as long",
-                 strcmp(ddp_text(best, "precision"), "bf16") ? "" : " (autocast, fp32 gradients)",
-                 number(theirs / step_of(best)));
+        doc_more(doc, ". PyTorch's fastest step of this model%s takes %s times as long%s",
+                 strcmp(ddp_text(best, "precision"), "bf16") ? "" : " (autocast, fp32 weights and gradients)",
+                 number(theirs / step_of(best)),
+                 csv_column(r->pytorch, "mode") < 0 ? "; its rows do not say in which mode it ran (eager, compiled)"
+                                                    : "");
     doc_more(doc, ".");
     free(title);
 }

@@ -20,8 +20,10 @@ static void add_rate(document *doc, const table *flash, const char *what, const 
     if (best == NO_ROW)
         return;
     doc_more(doc, "%s up to %s TFLOP/s (", what, number(table_real(flash, best, tflops)));
-    if (isfinite(table_real(flash, best, pct)))
-        doc_more(doc, "%.0f %% of the measured GEMM ceiling; ", table_real(flash, best, pct));
+    const double share = table_real(flash, best, pct);
+    if (isfinite(share))
+        doc_more(doc, "%.0f %% of the measured GEMM ceiling%s; ", share,
+                 share > 100 ? ", which uses no tensor cores and is no bound here" : "");
     add_where(doc, flash, best);
     doc_more(doc, ")");
 }

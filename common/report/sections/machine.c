@@ -35,4 +35,4 @@ static void write_section(document *doc, const char *dir)
     csv_free(c);
 }
 
-const report_section section_machine = {.order = 20, .write = write_section};
+const report_section section_machine = {.order = 920, .write = write_section};

@@ -46,13 +46,32 @@ static void add_reasons(document *doc, const table *t, const char *bench, const 
     table_free(s);
 }
 
+/* The GPUs of a table's rows, by their runs. */
+static size_t gpus_of(const table *t, const csv *machine)
+{
+    values runs = table_values(t, "run_id");
+    const char **uuids = xcalloc(runs.n ? runs.n : 1, sizeof *uuids);
+    size_t n = 0;
+    for (size_t i = 0; i < runs.n; i++) {
+        const char *uuid = run_value(machine, runs.v[i], "gpu_uuid");
+        size_t k = 0;
+        while (k < n && strcmp(uuids[k], uuid) != 0)
+            k++;
+        if (*uuid && k == n)
+            uuids[n++] = uuid;
+    }
+    free(uuids);
+    values_free(&runs);
+    return n;
+}
+
 static int is_bench(const struct dirent *entry)
 {
     size_t length = strlen(entry->d_name);
     return strncmp(entry->d_name, "bench_", 6) == 0 && length > 4 && strcmp(entry->d_name + length - 4, ".csv") == 0;
 }
 
-static void count_rows(document *doc, document *reasons, const char *name, const table *t)
+static void count_rows(document *doc, document *reasons, const char *name, const table *t, size_t gpus)
 {
     static const char *const status[] = {"ok", "oom", "skip", "fail"};
     char *bench = xstrdup(name), *caption = table_caption(t);
@@ -68,6 +87,10 @@ static void count_rows(document *doc, document *reasons, const char *name, const
     }
     table *throttled = table_where(t, "throttle", "", NULL);
     doc_cell(doc, "%zu", csv_column(t->file, "throttle") < 0 ? 0 : t->n - throttled->n);
+    if (gpus)
+        doc_cell(doc, "%zu", gpus);
+    else
+        doc_blank(doc);
     doc_cells(doc, caption, NULL);
     table_free(throttled);
     free(caption);
@@ -85,17 +108,26 @@ static void write_section(document *doc, const char *dir)
     doc_paragraph(doc, "Counts the newest row of each case. throttled: rows measured while the clocks were held back.");
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "rows", NULL);
-    doc_columns(doc, DOC_NUMBER, "ok", "oom", "skip", "fail", "throttled", NULL);
+    doc_columns(doc, DOC_NUMBER, "ok", "oom", "skip", "fail", "throttled", "GPUs", NULL);
     doc_columns(doc, DOC_TEXT, "of", NULL);
+    csv *machine = open_peer(dir, "machine.csv");
+    size_t most = 0;
     for (int i = 0; i < n; i++) {
         table *t = open_result(dir, entries[i]->d_name);
+        const size_t gpus = t ? gpus_of(t, machine) : 0;
+        most = gpus > most ? gpus : most;
         if (t)
-            count_rows(doc, reasons, entries[i]->d_name, t);
+            count_rows(doc, reasons, entries[i]->d_name, t, gpus);
         table_free(t);
         free(entries[i]);
     }
     free(entries);
+    csv_free(machine);
+    if (most > 1)
+        doc_paragraph(doc,
+                      "GPUs: how many different ones the runs of these rows started on. Where there are several, two "
+                      "rows can be of two GPUs,\nand so can a ratio or a share of a ceiling.");
     doc_append(doc, reasons);
 }
 
-const report_section section_ran = {.order = 10, .write = write_section};
+const report_section section_ran = {.order = 910, .write = write_section};

@@ -56,8 +56,18 @@ static void add_row_name(document *doc, const table *t, size_t row)
     doc_more(doc, "%s, S %s", table_text(t, row, "size"), table_text(t, row, "seq"));
 }
 
+/* What differs between the two sides under one name of a precision. */
+static const char *policy_of(const char *precision)
+{
+    return strcmp(precision, "bf16") == 0
+               ? "; its bf16 is autocast with fp32 weights, gradients and residual stream, ours "
+                 "keeps these in bf16, the weights with a 16-bit remainder"
+               : "";
+}
+
 static void add_peers(document *doc, const csv *c, const table *t)
 {
+    bool any = false;
     for (size_t p = 0; p < MODEL_PEERS; p++) {
         double least = INFINITY, most = 0;
         for (size_t i = 0; i < t->n; i++) {
@@ -67,12 +77,19 @@ static void add_peers(document *doc, const csv *c, const table *t)
                 most = fmax(most, ratio);
             }
         }
+        any = any || most > 0;
         if (most > least)
-            doc_more(doc, "; PyTorch (%s) takes %s to %s times as long", model_peers[p].named, number(least),
-                     number(most));
+            doc_more(doc, "; PyTorch (%s) takes at least %s and at most %s times as long", model_peers[p].named,
+                     number(least), number(most));
         else if (most > 0)
             doc_more(doc, "; PyTorch (%s) takes %s times as long", model_peers[p].named, number(most));
     }
+    if (any)
+        doc_more(doc, "%s", policy_of(table_text(t, 0, "precision")));
+    if (any && model_peers_eager_alone(c))
+        doc_more(doc,
+                 "; PyTorch ran in eager mode alone, so its time in its fastest mode (compiled, CUDA graphs) is not "
+                 "known here");
 }
 
 /* The model with the most parameters at its longest context. */

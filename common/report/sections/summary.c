@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* The first table of the report: how good this machine is for training, each number beside its limit, the strongest peer
+ * that the folder has and what others published. A row whose CSV is not there is left out. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/formulas/model.h"
+#include "common/report/ddp/ddp.h"
+#include "common/report/model_peers.h"
+#include "common/report/section.h"
+
+/* A row: what, measured, limit, share of the limit in percent (NAN: none), peer, published. */
+static void begin_row(document *doc, const char *what)
+{
+    if (doc_empty(doc)) {
+        doc_table(doc);
+        doc_columns(doc, DOC_TEXT, "what", "measured", "limit", NULL);
+        doc_columns(doc, DOC_NUMBER, "share", NULL);
+        doc_columns(doc, DOC_TEXT, "strongest peer here", "published elsewhere", NULL);
+    }
+    doc_row(doc, what, NULL);
+}
+
+static void add_share(document *doc, double percent)
+{
+    if (isfinite(percent))
+        doc_cell(doc, "%.0f %%", percent);
+    else
+        doc_blank(doc);
+}
+
+static void ceilings(document *doc, const char *dir)
+{
+    table *t = open_result(dir, "bench_roofline.csv");
+    if (!t)
+        return;
+    table *gemm = table_where(t, "variant", "gemm", "status", "ok", "dtype", "bf16", NULL);
+    table *copy = table_where(t, "variant", "copy_kernel", "status", "ok", NULL);
+    const size_t best = largest(gemm, "tflops"), most = largest(copy, "bytes");
+    if (best != NO_ROW) {
+        const double rate = table_real(gemm, best, "tflops"), peak = peak_tflops(table_text(gemm, best, "gpu"), "bf16");
+        begin_row(doc, "matrix product, bf16");
+        doc_cell(doc, "%s TFLOP/s (n %s)", number(rate), table_text(gemm, best, "size"));
+        if (isfinite(peak))
+            doc_cell(doc, "%s TFLOP/s by the data sheet", number(peak));
+        else
+            doc_cell(doc, "not known");
+        add_share(doc, 100 * rate / peak);
+    }
+    if (most != NO_ROW) {
+        begin_row(doc, "memory");
+        doc_cell(doc, "%s GB/s copied (read + written)", number(table_real(copy, most, "gb_s")));
+        doc_cell(doc, "not known");
+    }
+    table_free(copy);
+    table_free(gemm);
+    table_free(t);
+}
+
+/* The published times of the longest context that both have: theirs over ours. */
+static void published_attention(document *doc, const char *dir, const table *flash)
+{
+    csv *c = open_published(dir, "flash.csv");
+    size_t mine = NO_ROW, theirs = NO_ROW;
+    for (size_t i = 0; c && i < flash->n; i++)
+        for (size_t r = 0; r < c->rows; r++) {
+            const bool same = cell_is(c, r, "dtype", table_text(flash, i, "dtype")) &&
+                              cell_is(c, r, "seq", table_text(flash, i, "seq")) &&
+                              cell_is(c, r, "d", table_text(flash, i, "head_dim")) &&
+                              cell_is(c, r, "impl", "triton_flash") && csv_real(c, r, "fwd_ms") > 0;
+            const double seq = table_real(flash, i, "seq"), dim = table_real(flash, i, "head_dim");
+            if (same && (mine == NO_ROW || seq > table_real(flash, mine, "seq") ||
+                         (seq == table_real(flash, mine, "seq") && dim > table_real(flash, mine, "head_dim")) ||
+                         (mine == i && csv_real(c, r, "fwd_ms") < csv_real(c, theirs, "fwd_ms")))) {
+                mine = i;
+                theirs = r;
+            }
+        }
+    if (mine == NO_ROW)
+        doc_blank(doc);
+    else
+        doc_cell(doc, "Triton on %s: %s ms at S %s, D %s, where ours takes %s", csv_cell(c, theirs, "gpu"),
+                 number(csv_real(c, theirs, "fwd_ms")), table_text(flash, mine, "seq"),
+                 table_text(flash, mine, "head_dim"), number(table_real(flash, mine, "fwd_ms")));
+    csv_free(c);
+}
+
+/* Over the shapes of both: PyTorch's fastest time of a shape over ours, the least of them. */
+static void attention_peer(document *doc, const char *dir, const table *flash)
+{
+    csv *c = open_peer(dir, "pytorch_flash.csv");
+    double least = INFINITY;
+    size_t shapes = 0;
+    for (size_t i = 0; c && i < flash->n; i++) {
+        double fastest = INFINITY;
+        for (size_t r = 0; r < c->rows; r++)
+            if (cell_is(c, r, "dtype", table_text(flash, i, "dtype")) &&
+                cell_is(c, r, "batch", table_text(flash, i, "batch")) &&
+                cell_is(c, r, "heads", table_text(flash, i, "heads")) &&
+                cell_is(c, r, "seq", table_text(flash, i, "seq")) &&
+                cell_is(c, r, "head_dim", table_text(flash, i, "head_dim")) && csv_real(c, r, "fwd_ms") > 0)
+                fastest = fmin(fastest, csv_real(c, r, "fwd_ms"));
+        const double ratio = fastest / table_real(flash, i, "fwd_ms");
+        if (!isfinite(ratio))
+            continue;
+        least = fmin(least, ratio);
+        shapes++;
+    }
+    if (shapes)
+        doc_cell(doc, "the fastest of PyTorch takes at least %s times as long (%zu shapes)", number(least), shapes);
+    else
+        doc_blank(doc);
+    csv_free(c);
+}
+
+static void attention(document *doc, const char *dir)
+{
+    table *t = open_result(dir, "bench_flash.csv");
+    if (!t)
+        return;
+    table *flash = table_where(t, "variant", "flash", "status", "ok", "dtype", "bf16", "causal", "1", "heads_kv", "0",
+                               "seq_k", "0", "layout", "bhsd", "deterministic", "0", NULL);
+    const size_t best = largest(flash, "fwd_tflops");
+    if (best != NO_ROW) {
+        const double ceiling = table_real(flash, best, "ceiling_tflops");
+        begin_row(doc, "attention forward, bf16, causal");
+        doc_cell(doc, "%s TFLOP/s (S %s, D %s)", number(table_real(flash, best, "fwd_tflops")),
+                 table_text(flash, best, "seq"), table_text(flash, best, "head_dim"));
+        if (isfinite(ceiling))
+            doc_cell(doc, "%s TFLOP/s, the measured matrix product", number(ceiling));
+        else
+            doc_cell(doc, "not known");
+        add_share(doc, table_real(flash, best, "fwd_ceiling_pct"));
+        attention_peer(doc, dir, flash);
+        published_attention(doc, dir, flash);
+    }
+    table_free(flash);
+    table_free(t);
+}
+
+/* PyTorch's times, or memory, over ours: the least over all rows and ways to run it. */
+static void step_peer(document *doc, const csv *c, const table *t,
+                      double (*ratio_of)(const csv *, const table *, size_t, const model_peer *), const char *takes)
+{
+    double least = INFINITY;
+    for (size_t p = 0; p < MODEL_PEERS; p++)
+        for (size_t i = 0; i < t->n; i++) {
+            const double ratio = ratio_of(c, t, i, &model_peers[p]);
+            least = isfinite(ratio) ? fmin(least, ratio) : least;
+        }
+    if (isfinite(least))
+        doc_cell(doc, "PyTorch%s %s at least %s times as %s",
+                 model_peers_eager_alone(c) ? " (eager; its fastest mode is not known)" : "", takes, number(least),
+                 strcmp(takes, "takes") == 0 ? "long" : "much");
+    else
+        doc_blank(doc);
+}
+
+static void step(document *doc, const char *dir)
+{
+    table *t = open_result(dir, "bench_transformer.csv");
+    if (!t)
+        return;
+    csv *machine = open_peer(dir, "machine.csv"), *theirs = model_peers_open(dir);
+    const char *level = table_find(t, "variant", "graph", "status", "ok", NULL) == NO_ROW ? "kernels" : "graph";
+    table *ok = table_where(t, "status", "ok", "precision", "bf16", "mode", "train-step", "variant", level, "warmup",
+                            "5", NULL);
+    const size_t best = largest(ok, "mfu_causal_pct"), most = largest(ok, "peak_bytes");
+    if (best != NO_ROW) {
+        begin_row(doc, "training step, bf16");
+        doc_cell(doc, "MFU %s %% = %s tokens/s (%s, S %s, batch %s)", number(table_real(ok, best, "mfu_causal_pct")),
+                 number(table_real(ok, best, "tokens_per_s")), table_text(ok, best, "size"),
+                 table_text(ok, best, "seq"), table_text(ok, best, "batch"));
+        doc_cell(doc, "the data sheet's rate of matrix products");
+        add_share(doc, table_real(ok, best, "mfu_causal_pct"));
+        step_peer(doc, theirs, ok, model_peer_time, "takes");
+    }
+    if (most != NO_ROW) {
+        double memory = NAN;
+        const char *text = run_value(machine, table_text(ok, most, "run_id"), "gpu_memory_bytes");
+        if (*text)
+            memory = strtod(text, NULL);
+        begin_row(doc, "memory of the largest step, bf16");
+        doc_cell(doc, "%s (%s, S %s, batch %s)", number_unit(table_real(ok, most, "peak_bytes"), "bytes"),
+                 table_text(ok, most, "size"), table_text(ok, most, "seq"), table_text(ok, most, "batch"));
+        if (isfinite(memory))
+            doc_cell(doc, "%s on the GPU", number_unit(memory, "bytes"));
+        else
+            doc_cell(doc, "not known");
+        add_share(doc, 100 * table_real(ok, most, "peak_bytes") / memory);
+        step_peer(doc, theirs, ok, model_peer_memory, "uses");
+    }
+    table_free(ok);
+    csv_free(theirs);
+    csv_free(machine);
+    table_free(t);
+}
+
+/* The published step of the same strategy, size, ranks, context and batch; they are all fp32. */
+static void published_step(document *doc, const char *dir, const ddp_entry *e)
+{
+    csv *c = open_published(dir, "ddp.csv");
+    double least = INFINITY;
+    for (size_t r = 0; c && r < c->rows; r++)
+        if (cell_is(c, r, "size", ddp_text(e, "size")) && cell_is(c, r, "ranks", ddp_text(e, "ranks")) &&
+            cell_is(c, r, "seq", ddp_text(e, "seq")) && cell_is(c, r, "status", "ok") && csv_real(c, r, "step_ms") > 0)
+            least = fmin(least, csv_real(c, r, "step_ms"));
+    if (isfinite(least))
+        doc_cell(doc, "a step in fp32 takes %s ms or more (other GPUs and batches)", number(least));
+    else
+        doc_blank(doc);
+    csv_free(c);
+}
+
+/* For each number of ranks, the shortest bf16 step among those of the longest context. */
+static void data_parallelism(document *doc, const char *dir)
+{
+    ddp_rows *r = ddp_rows_open(dir);
+    const ddp_entry *best = NULL;
+    for (size_t i = 0; r && i < r->n; i++) {
+        const ddp_entry *e = &r->all[i];
+        if (!e->ok || strcmp(ddp_text(e, "precision"), "bf16") != 0 || !isfinite(e->exposed))
+            continue;
+        const double newer[] = {ddp_real(e, "ranks"), ddp_real(e, "seq"), -ddp_real(e, "step_ms")};
+        bool better = !best;
+        for (size_t k = 0; best && k < 3; k++) {
+            const double kept[] = {ddp_real(best, "ranks"), ddp_real(best, "seq"), -ddp_real(best, "step_ms")};
+            if (newer[k] != kept[k]) {
+                better = newer[k] > kept[k];
+                break;
+            }
+        }
+        best = better ? e : best;
+    }
+    if (best) {
+        const double ms = ddp_real(best, "step_ms"), theirs = ddp_pytorch(r, best, "step_ms");
+        begin_row(doc, "exposed communication, bf16");
+        doc_cell(doc, "%s of a step of %s ms (%s ranks, %s, S %s, %s)", with_interval(best), precise(ms),
+                 ddp_text(best, "ranks"), ddp_text(best, "size"), ddp_text(best, "seq"), best->label);
+        doc_cell(doc, "0; share is that of the step");
+        add_share(doc, 100 * best->exposed / ms);
+        if (isfinite(theirs))
+            doc_cell(doc, "PyTorch's step takes %s times as long", number(theirs / ms));
+        else
+            doc_blank(doc);
+        published_step(doc, dir, best);
+    }
+    ddp_rows_free(r);
+}
+
+static void collective(document *doc, const char *dir)
+{
+    table *t = open_result(dir, "bench_allreduce.csv");
+    if (!t)
+        return;
+    values ranks = table_values(t, "ranks");
+    for (size_t i = 0; i < ranks.n; i++) {
+        table *of = table_where(t, "ranks", ranks.v[i], "variant", "all-reduce", "status", "ok", NULL);
+        const size_t best = largest(of, "busbw_gb_s");
+        if (best != NO_ROW) {
+            begin_row(doc, "");
+            doc_more(doc, "all-reduce on %s ranks", ranks.v[i]);
+            doc_cell(doc, "%s GB/s on the bus (%s, %s)", number(table_real(of, best, "busbw_gb_s")),
+                     table_text(of, best, "size"), table_text(of, best, "backend"));
+            doc_cell(doc, "not known");
+        }
+        table_free(of);
+    }
+    values_free(&ranks);
+    table_free(t);
+}
+
+static void write_section(document *doc, const char *dir)
+{
+    document *rows = doc_create("");
+    ceilings(rows, dir);
+    attention(rows, dir);
+    step(rows, dir);
+    data_parallelism(rows, dir);
+    collective(rows, dir);
+    if (doc_empty(rows)) {
+        doc_free(rows);
+        return;
+    }
+    doc_heading(doc, 2, "How good is this machine for training?");
+    doc_append(doc, rows);
+    doc_paragraph(
+        doc, "Rates are the best of this folder; exposed communication is that of the shortest step at the longest "
+             "context on the\nmost ranks. Limits of the data sheet are dense rates at "
+             "full clock. Peers ran on\nthis machine, not always on the same GPU; published numbers are of "
+             "other machines. \"not known\": no file of this folder\nhas it.");
+}
+
+const report_section section_summary = {.order = -10, .write = write_section};

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* Sentences of the report that compare: they follow the numbers, lead with the least factor, and say where a side was not
+ * at its strength. Each from both sides. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+static char *report_of(const char *dir)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    char *command = xasprintf("'%s/report' '%s' >/dev/null", self, dir), *path = folder_path(dir, "report.md");
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
+    char *text = file_text(path);
+    free(path);
+    free(command);
+    return text;
+}
+
+static void expect(const char *text, const char *wanted, bool there)
+{
+    if (!strstr(text, wanted) == there)
+        fail_msg("'%s' is %s:\n%.3000s", wanted, there ? "not in the report" : "in the report", text);
+}
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char *path = folder_path(dir, name);
+    file_write(path, text);
+    free(path);
+}
+
+/* ---- all-reduces of our own ---- */
+
+#define COLLECTIVE(variant, size, mode, ms)                                                                            \
+    "1,1,bench_allreduce," variant ",ok,,2," size ",bf16,1," mode "," ms ",1,1,0.01," size "B,20,nccl 2.28.3,run-1,"   \
+    "box-x2,NVIDIA H200,cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+static const char collectives[] =
+    "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,algbw_gb_s,busbw_gb_s,std_ms,"
+    "size,n_samples,backend,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n" COLLECTIVE(
+        "all-reduce", "1024", "eager", "0.006") COLLECTIVE("one-shot", "1024", "eager", "0.003")
+        COLLECTIVE("all-reduce", "4096", "eager", "0.006") COLLECTIVE("one-shot", "4096", "eager", "0.004")
+            COLLECTIVE("all-reduce", "1024", "graph", "0.016") COLLECTIVE("one-shot", "1024", "graph", "0.002");
+
+static void a_handicapped_baseline_gives_no_ratio(void **state)
+{
+    char *dir = folder_path(*state, "box-x2");
+    mkdir(dir, 0777);
+    put(dir, "bench_allreduce.csv", collectives);
+    put(dir, "machine.csv", "run_id,key,value\nrun-1,bench,bench_allreduce\nrun-1,NCCL_LAUNCH_ORDER_IMPLICIT,1\n");
+    char *text = report_of(dir);
+    expect(text,
+           "in 2 of 2 cases: the library takes 1.50 times as long at least (one-shot, 4096B, bf16) and 2.00 at most",
+           true);
+    expect(text, "1 cases replayed from graphs are not compared: the library's ran with NCCL_LAUNCH_ORDER", true);
+    expect(text, "8.00", false);
+    free(text);
+    put(dir, "machine.csv", "run_id,key,value\nrun-1,bench,bench_allreduce\n");
+    text = report_of(dir);
+    expect(text, "replayed from a graph, the better of them takes less time by the median in 1 of 1 cases", true);
+    expect(text, "8.00", true);
+    expect(text, "LAUNCH_ORDER", false);
+    free(text);
+    free(dir);
+}
+
+/* ---- steps beside PyTorch ---- */
+
+#define STEP(seq, ms)                                                                                                  \
+    "1,1,bench_transformer,graph,ok,,xl,4," seq ",bf16,train-step,5," ms ",1000,40,75161927680,1000000,run-1,box-x1,"  \
+    "NVIDIA H200,cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+static const char steps[] =
+    "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,warmup,step_ms,tokens_per_s,"
+    "mfu_causal_pct,peak_bytes,params,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n" STEP("128", "10")
+        STEP("512", "20");
+#define PEERS "bench,size,seq,batch,precision,attn,mode,step_ms,peak_gib\n"
+#define PEER(seq, mode, ms) "model,xl," seq ",4,bf16,sdpa," mode "," ms ",90\n"
+
+static void an_eager_peer_is_called_eager(void **state)
+{
+    char *dir = folder_path(*state, "box-x1");
+    mkdir(dir, 0777);
+    put(dir, "bench_transformer.csv", steps);
+    put(dir, "pytorch_model.csv", PEERS PEER("128", "eager", "100") PEER("512", "eager", "30"));
+    put(dir, "machine.csv", "run_id,key,value\nrun-1,gpu_memory_bytes,150323855360\nrun-1,gpu_uuid,GPU-1\n");
+    char *text = report_of(dir);
+    expect(text, "PyTorch (eager, SDPA) takes at least 1.50 and at most 10.0 times as long; its bf16 is autocast",
+           true);
+    expect(text, "PyTorch ran in eager mode alone", true);
+    expect(text, "| training step, bf16 | MFU 40.0 % = 1000 tokens/s (xl, S 128, batch 4)", true);
+    expect(text, "| 40 % | PyTorch (eager; its fastest mode is not known) takes at least 1.50 times as long |", true);
+    expect(text, "| 70.0 GiB (xl, S 128, batch 4) | 140 GiB on the GPU | 50 % |", true);
+    free(text);
+    put(dir, "pytorch_model.csv", PEERS PEER("128", "eager", "100") PEER("128", "compile", "12"));
+    text = report_of(dir);
+    expect(text, "PyTorch (compiled, SDPA) takes 1.20 times as long", true);
+    expect(text, "| PyTorch takes at least 1.20 times as long |", true);
+    expect(text, "eager mode alone", false);
+    free(text);
+    free(dir);
+}
+
+static void rows_of_several_gpus_are_counted(void **state)
+{
+    char *dir = folder_path(*state, "box-x1"), *both = xasprintf("%s%s", steps, STEP("1024", "30"));
+    mkdir(dir, 0777);
+    *strstr(strstr(both, ",1024,"), "run-1") = 'R';
+    put(dir, "bench_transformer.csv", both);
+    put(dir, "machine.csv", "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nRun-1,gpu_uuid,GPU-2\n");
+    char *text = report_of(dir);
+    expect(text, "| [bench_transformer.csv](bench_transformer.csv) | 3 | 0 | 0 | 0 | 0 | 2 |", true);
+    expect(text, "and so can a ratio", true);
+    free(text);
+    put(dir, "bench_transformer.csv", steps);
+    text = report_of(dir);
+    expect(text, "| [bench_transformer.csv](bench_transformer.csv) | 2 | 0 | 0 | 0 | 0 | 1 |", true);
+    expect(text, "and so can a ratio", false);
+    free(text);
+    free(both);
+    free(dir);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {in_folder(a_handicapped_baseline_gives_no_ratio),
+                                       in_folder(an_eager_peer_is_called_eager),
+                                       in_folder(rows_of_several_gpus_are_counted)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

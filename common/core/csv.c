@@ -13,7 +13,8 @@
 typedef struct record {
     char **cells;
     size_t n, capacity;
-    bool torn; /* the file ended inside quotes */
+    bool torn;            /* the file ended inside quotes */
+    size_t line, at_line; /* of the file: where the record starts, and how far it is read */
 } record;
 
 static char *read_file(const char *path)
@@ -41,12 +42,13 @@ static char *read_file(const char *path)
 
 /* Unquotes the cell at *at in place, ends it with NUL and returns it; *at is left on the character that ended it, and
  * *end holds that character (',', '\n' or NUL). */
-static char *read_cell(char **at, char *end, bool *torn)
+static char *read_cell(char **at, char *end, record *r)
 {
     char *cell = *at, *in = *at, *out = *at;
     if (*in == '"') {
         bool closed = false;
         for (in++; *in && !closed; in++) {
+            r->at_line += *in == '\n';
             if (*in == '"' && in[1] == '"')
                 *out++ = *in++;
             else if (*in == '"')
@@ -54,7 +56,7 @@ static char *read_cell(char **at, char *end, bool *torn)
             else
                 *out++ = *in;
         }
-        *torn |= !closed;
+        r->torn |= !closed;
     }
     while (*in && *in != ',' && *in != '\n')
         *out++ = *in++;
@@ -71,19 +73,22 @@ static bool read_record(char **at, record *r)
 {
     while (**at == '#' || **at == '\n' || (**at == '\r' && (*at)[1] == '\n')) {
         *at = strchrnul(*at, '\n');
+        r->at_line += **at == '\n';
         *at += **at == '\n';
     }
     if (!**at)
         return false;
     r->n = 0;
     r->torn = false;
+    r->line = r->at_line;
     for (;;) {
         if (r->n == r->capacity) {
             r->capacity = r->capacity ? 2 * r->capacity : 32;
             r->cells = xrealloc(r->cells, r->capacity * sizeof *r->cells);
         }
         char end;
-        r->cells[r->n++] = read_cell(at, &end, &r->torn);
+        r->cells[r->n++] = read_cell(at, &end, r);
+        r->at_line += end == '\n';
         if (end)
             ++*at;
         if (end != ',')
@@ -97,7 +102,7 @@ static csv *parse(char *text)
     c->text = text;
 
     char *at = text;
-    record r = {0};
+    record r = {.at_line = 1};
     size_t capacity = 0;
     while (read_record(&at, &r)) {
         if (!c->header) {
@@ -107,7 +112,7 @@ static csv *parse(char *text)
             continue;
         }
         if (r.n != c->columns || r.torn) {
-            c->dropped++;
+            c->first_dropped = c->dropped++ ? c->first_dropped : r.line;
             continue;
         }
         if (c->rows == capacity) {
@@ -129,6 +134,14 @@ csv *csv_read(const char *path)
 csv *csv_parse(const char *text)
 {
     return parse(xstrdup(text));
+}
+
+void csv_warn_dropped(const csv *c, const char *path)
+{
+    if (c && c->dropped == 1)
+        warn("%s: line %zu is torn and does not count", path, c->first_dropped);
+    else if (c && c->dropped)
+        warn("%s: %zu lines are torn and do not count; the first is line %zu", path, c->dropped, c->first_dropped);
 }
 
 void csv_free(csv *c)

@@ -51,14 +51,21 @@ static int open_locked(const char *path, struct stat *info)
 
 static void write_all(int fd, const char *path, const char *text, size_t bytes)
 {
+    struct stat before;
+    const bool known = fstat(fd, &before) == 0;
     ssize_t wrote;
     do
         wrote = write(fd, text, bytes);
     while (wrote < 0 && errno == EINTR);
     if (wrote >= 0 && (size_t)wrote < bytes)
         errno = ENOSPC; /* a short write to a file */
-    if (wrote < 0 || (size_t)wrote < bytes)
+    if (wrote < 0 || (size_t)wrote < bytes) {
+        const int error = errno;
+        if (known && wrote > 0 && ftruncate(fd, before.st_size) != 0) /* half a row is none */
+            warn("cannot take back half a row of %s: %s", path, strerror(errno));
+        errno = error;
         die_for(path, "write a row to");
+    }
 }
 
 static bool starts_with_line(int fd, const char *line)

@@ -41,6 +41,15 @@ static void plain(void **state)
     csv_free(c);
 }
 
+static void torn_lines_are_named(void **state)
+{
+    csv *c = read_text(state, "# run\n\na,b\n1,\"two\nlines\"\n\n3\n4,5\n6,7,8\n9,\"no end\n");
+    assert_int_equal(c->rows, 2);
+    assert_int_equal(c->dropped, 3);
+    assert_int_equal(c->first_dropped, 7);
+    csv_free(c);
+}
+
 static void quoted(void **state)
 {
     csv *c = read_text(state, "\"a\",b\r\n\"x,\"\"y\"\"\",\"two\nlines\"\r\n\"\",\"z\"\r\n");
@@ -133,9 +142,10 @@ static void quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain),     cmocka_unit_test(quoted),           cmocka_unit_test(comments_and_empty_lines),
-        cmocka_unit_test(torn_rows), cmocka_unit_test(empty_and_absent), cmocka_unit_test(long_file),
-        cmocka_unit_test(quoting),
+        cmocka_unit_test(plain),     cmocka_unit_test(torn_lines_are_named),
+        cmocka_unit_test(quoted),    cmocka_unit_test(comments_and_empty_lines),
+        cmocka_unit_test(torn_rows), cmocka_unit_test(empty_and_absent),
+        cmocka_unit_test(long_file), cmocka_unit_test(quoting),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

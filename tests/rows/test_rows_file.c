@@ -5,8 +5,11 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +72,81 @@ static void torn_lines(void **state)
     free(two);
     options_free(o);
     free(path);
+}
+
+/* The file may grow to `bytes`; what the writer of a row says of it. */
+static void write_into_full_disk(const char *path, const char *err, size_t bytes)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit limit = {bytes, bytes};
+        signal(SIGXFSZ, SIG_IGN);
+        options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+        if (!freopen(err, "w", stderr) || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+            _exit(99);
+        setvbuf(stderr, NULL, _IONBF, 0);
+        row_writer *r = sample_rows(o, path, false);
+        sample_row(r, o, 1, ROW_OK);
+        _exit(98);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), EXIT_CODE_FAILURE);
+}
+
+/* What a full disk cut off is taken back: no torn line stays. */
+static void a_full_disk_leaves_whole_rows(void **state)
+{
+    char *path = folder_path(*state, "full.csv"), *err = folder_path(*state, "full.err");
+    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    row_writer *r = sample_rows(o, path, false);
+    sample_row(r, o, 0, ROW_OK);
+    rows_close(r);
+    char *before = file_text(path);
+    write_into_full_disk(path, err, strlen(before) + 40);
+    char *after = file_text(path), *said = file_text(err);
+    assert_string_equal(after, before);
+    assert_non_null(strstr(said, "cannot write a row to"));
+    free(before);
+    free(after);
+    free(said);
+    free(path);
+    free(err);
+    options_free(o);
+}
+
+/* --resume says which line does not count. */
+static void a_torn_line_is_named(void **state)
+{
+    char *path = folder_path(*state, "named.csv"), *err = folder_path(*state, "named.err");
+    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    row_writer *r = sample_rows(o, path, false);
+    sample_row(r, o, 0, ROW_OK);
+    sample_row(r, o, 1, ROW_OK);
+    rows_close(r);
+    char *text = file_text(path);
+    text[strlen(text) / 2 + strlen(text) / 3] = 0;
+    file_write(path, text);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!freopen(err, "w", stderr))
+            _exit(99);
+        rows_close(sample_rows(o, path, true));
+        fflush(NULL);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    char *said = file_text(err);
+    assert_non_null(strstr(said, "named.csv: line 3 is torn and does not count\n"));
+    free(said);
+    free(text);
+    free(path);
+    free(err);
+    options_free(o);
 }
 
 static bool has(row_writer *r, const options *o, size_t index)
@@ -154,6 +232,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_columns_are_moved_aside),
         cmocka_unit_test(torn_lines),
+        cmocka_unit_test(a_full_disk_leaves_whole_rows),
+        cmocka_unit_test(a_torn_line_is_named),
         cmocka_unit_test(resume),
         cmocka_unit_test(many_writers),
     };

@@ -15,6 +15,7 @@ bool side_open(side *s, const char *path)
         side_free(s);
         return false;
     }
+    csv_warn_dropped(s->file, path);
     table_rename_columns(s->file);
     char *folder = xstrdup(path), *slash = strrchr(folder, '/');
     if (slash)

@@ -116,8 +116,10 @@ static void write_section(document *doc, const char *dir)
         table *t = open_result(dir, entries[i]->d_name);
         const size_t gpus = t ? gpus_of(t, machine) : 0;
         most = gpus > most ? gpus : most;
-        if (t)
+        if (t) {
+            csv_warn_dropped(t->file, entries[i]->d_name);
             count_rows(doc, reasons, entries[i]->d_name, t, gpus);
+        }
         table_free(t);
         free(entries[i]);
     }

@@ -31,11 +31,14 @@ void host_cpu_model(char *out, size_t bytes)
 
 int host_cores(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
+}
+
+int host_cores_allowed(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : host_cores();
 }
 
 /* First number in a file of one number; SIZE_MAX for "max" or no such file. */

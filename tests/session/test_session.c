@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -372,6 +373,29 @@ static void slug_is_a_plain_name(void **state)
     device_close(d);
 }
 
+static void a_binding_does_not_rename_the_machine(void **state)
+{
+    (void)state;
+    char before[64], after[64];
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2)
+        skip();
+    device *d = device_open(DEVICE_CPU, 0);
+    machine_slug(d, before, sizeof before);
+    device_close(d);
+    CPU_ZERO(&one);
+    for (int i = 0; CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    d = device_open(DEVICE_CPU, 0);
+    machine_slug(d, after, sizeof after);
+    device_close(d);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    assert_string_equal(after, before);
+}
+
 static void ceilings_are_the_best_ok_rows(void **state)
 {
     (void)state;
@@ -414,6 +438,7 @@ int main(void)
         IN_FOLDER(contradictions_are_usage_errors),
         IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),
         IN_FOLDER(slug_is_a_plain_name),
+        IN_FOLDER(a_binding_does_not_rename_the_machine),
         IN_FOLDER(ceilings_are_the_best_ok_rows),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);

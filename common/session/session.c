@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/session/folder_lock.h"
 #include "common/session/machine.h"
 #include "common/profile/nvtx.h"
 #include "common/session/watchdog.h"
@@ -193,6 +194,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                                                : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
+    const int lock = csv ? folder_lock(csv) : -1; /* before --resume reads what is there */
     s.rows = rows_open(o,
                        &(rows_info){.csv_path = csv,
                                     .machine = machine,
@@ -218,6 +220,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     cache_free(s.kept);
     const bool measured = anything_measured(&s);
     int code = rows_close(s.rows);
+    folder_unlock(lock);
     if (csv)
         printf("results: %s\n", csv);
     watchdog_stop();

@@ -311,6 +311,22 @@ static void signals_keep_the_rows(void **state)
     }
 }
 
+static void one_run_at_a_time_writes_a_folder(void **state)
+{
+    (void)state;
+    pid_t pid = start("--device cpu --machine lab-7 --n 1,2 --variant stuck");
+    wait_for_lines("ran.txt", 2);
+    assert_int_equal(run("--device cpu --machine lab-7 --n 5 --variant right"), EXIT_CODE_FAILURE);
+    assert_non_null(strstr(text_of("err.txt"), "another run is writing results/lab-7; wait for it to end"));
+    assert_int_equal(run("--device cpu --csv results/lab-7/other.csv --n 5 --variant right"), EXIT_CODE_FAILURE);
+    assert_int_equal(run("--device cpu --machine lab-8 --n 5 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 5 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 4);
+    kill(pid, SIGKILL); /* gives the folder back */
+    wait_for(pid);
+    assert_int_equal(run("--device cpu --machine lab-7 --n 5 --variant right"), EXIT_CODE_OK);
+}
+
 static void a_killed_run_is_resumed(void **state)
 {
     (void)state;
@@ -434,6 +450,7 @@ int main(void)
         IN_FOLDER(dry_run_only_prints),
         IN_FOLDER(no_progress_is_exit_5),
         IN_FOLDER(signals_keep_the_rows),
+        IN_FOLDER(one_run_at_a_time_writes_a_folder),
         IN_FOLDER(a_killed_run_is_resumed),
         IN_FOLDER(contradictions_are_usage_errors),
         IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),

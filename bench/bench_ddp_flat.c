@@ -11,7 +11,8 @@
  *      ./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16
  *      ./bench_ddp_flat --device cpu --ranks 2,4
  * Expect: flat saves the launches of bench_ddp_naive; flat-copy takes four more passes over the gradients than flat.
- * Limits: flat-copy holds the gradients twice; peak_bytes does not count the copy, device_used_bytes does. */
+ * Limits: flat-copy holds the gradients twice; peak_bytes does not count the copy, device_used_bytes does. Its
+ * compute-only step copies as well, so that exposed_ms leaves the copies out: compare step_ms. */
 #include "bench/ddp/ddp.h"
 
 static option_spec option_table[] = {DDP_OPTIONS("after"), {0}};
@@ -24,7 +25,8 @@ static const bench_info info = {
     .name = "bench_ddp_flat",
     .summary = "What does it save to sum all gradients in one call?",
     .notes = DDP_NOTES
-    "Gradients are sent after the backward, in one call: no communication is hidden. flat sums them in place.",
+    "Gradients are sent after the backward, in one call: no communication is hidden. flat sums them in place.\n"
+    "The compute-only step of flat-copy copies as well, so its exposed_ms leaves the copies out: compare step_ms.",
     .examples = "./bench_ddp_flat --size xl --seq 512\n"
                 "./bench_ddp_flat --size small,medium,large,xl --seq 512 --precision bf16\n"
                 "./bench_ddp_flat --device cpu --ranks 2,4",

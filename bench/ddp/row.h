@@ -18,14 +18,15 @@
     {"step_p95_ms", COLUMN_REAL, false, "the same, 95th percentile"},                                                  \
     {"n_steps", COLUMN_INT, false, "measured steps, and as many compute-only ones"},                                   \
     {"compute_ms", COLUMN_REAL, true, "the same step without its communication, median"},                              \
-    {"exposed_ms", COLUMN_REAL, true, "step_ms - compute_ms: what communication costs"},                               \
+    {"exposed_ms", COLUMN_REAL, true, "step_ms - compute_ms: what communication costs the step"},                      \
     {"exposed_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, lower end"},                         \
     {"exposed_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of exposed_ms, upper end"},                         \
     {"tail_ms", COLUMN_REAL, false, "time that the compute stream waits for sums after the backward"},                 \
     {"contention_ms", COLUMN_REAL, false,                                                                              \
      "exposed_ms - tail_ms: how far collectives slow down compute; for zero1 also the waits of the forward"},          \
     {"comm_alone_ms", COLUMN_REAL, true, "all collectives of a step with nothing beside them, slowest rank, median"},  \
-    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms)"},                                         \
+    {"hidden_pct", COLUMN_REAL, true, "100 (1 - exposed_ms / comm_alone_ms): share of its time alone that the step "   \
+     "does not pay for; contention counts as not hidden"},                                                             \
     {"comm_pct", COLUMN_REAL, false, "100 exposed_ms / step_ms"},                                                      \
     {"wire_bytes", COLUMN_REAL, false, "bytes that a rank sends per step, by the count of a ring"},                    \
     {"wire_gb_s", COLUMN_REAL, false, "wire_bytes / comm_alone_ms"},                                                   \
@@ -49,9 +50,9 @@
      "memory that the driver gave out since before the model was made, largest of all ranks; nan on the CPU"},         \
     {"recorded_comm_ms", COLUMN_REAL, false,                                                                           \
      "--timeline: time in which the recorded step communicated, largest of all ranks"},                                \
-    {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it in which no compute ran"},                 \
-    {"recorded_hidden_pct", COLUMN_REAL, false,                                                                        \
-     "--timeline: share of it in which compute ran, smallest of all ranks"},                                           \
+    {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it beside which no compute ran"},             \
+    {"overlapped_pct", COLUMN_REAL, false,                                                                             \
+     "--timeline: share of recorded communication beside which compute ran, however slowed; smallest of all ranks"},   \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \

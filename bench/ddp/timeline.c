@@ -84,7 +84,7 @@ void ddp_record(ddp_case *k, replica *r)
         const double shown_pct = all > 0 ? 100 * sums.exposed_us / all : none;
         row_real(k->w, "recorded_comm_ms", ddp_most(k, "recorded communication", all / 1e3));
         row_real(k->w, "recorded_exposed_ms", ddp_most(k, "recorded exposure", sums.exposed_us / 1e3));
-        row_real(k->w, "recorded_hidden_pct", 100 - ddp_most(k, "recorded share", shown_pct));
+        row_real(k->w, "overlapped_pct", 100 - ddp_most(k, "recorded share", shown_pct));
         write_files(k, t);
     }
     if (t)

@@ -105,7 +105,7 @@ static void keep_newest(table *t)
 /* Columns of old CSVs that have another name now. */
 void table_rename_columns(csv *file)
 {
-    static char *const renamed[][2] = {{"twin_ms", "compute_ms"}};
+    static char *const renamed[][2] = {{"twin_ms", "compute_ms"}, {"recorded_hidden_pct", "overlapped_pct"}};
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
         const int column = csv_column(file, renamed[i][0]);
         if (column >= 0 && csv_column(file, renamed[i][1]) < 0)

@@ -183,7 +183,7 @@ static void strategies_stand_in_one_table(void **state)
     has(text, "bucketed 0.200 ms less than overlap (intervals meet)");
     has(text, "`bucketed 10 MB` stands for 2 sizes of buckets");
     has(text, "Whole steps (120.0, 115.0, 101.0, 100.5 ms): each takes no longer than the one before.");
-    has(text, "(`naive-grouped`) costs 2.000 ms less than `naive` (intervals meet)");
+    has(text, "(`naive-grouped`) makes a step 2.000 ms shorter than `naive` does (5th to 95th percentiles don't meet)");
     has(text,
         "- **Data parallelism** (xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks): a step of 100.5 ms");
     has(text, "PyTorch's fastest step of this model (autocast, fp32 weights and gradients) takes 2.00 times as long; "
@@ -191,6 +191,34 @@ static void strategies_stand_in_one_table(void **state)
               "do not say in which mode it ran (eager, compiled).");
     free(text);
     free(peers);
+    free(dir);
+}
+
+/* Its compute-only step copies as well, so that the copies cancel in its exposed time. */
+static void copies_are_counted_in_steps(void **state)
+{
+    char *dir = machine_folder(*state);
+    WRITE(dir, "bench_ddp_flat.csv", timed("flat", 63.8, 22.8, 0.5), timed("flat-copy", 74.1, 23.5, 0.5));
+    char *text = report_of(dir);
+    has(text, "Copying gradients together and back (`flat-copy`) makes a step 10.30 ms longer than `flat` does (5th to "
+              "95th percentiles don't meet).");
+    assert_null(strstr(text, "0.700 ms"));
+    free(text);
+    free(dir);
+}
+
+/* Exposed 8 of 20 ms alone is 60 % hidden, although compute ran beside 98 % of what was recorded. */
+static void overlapped_stands_beside_hidden(void **state)
+{
+    char *dir = machine_folder(*state), *path = folder_path(dir, "bench_ddp_overlap.csv");
+    file_write(path, "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,wire_dtype,step_ms,"
+                     "exposed_ms,comm_alone_ms,hidden_pct,tail_ms,contention_ms,recorded_hidden_pct,utc\n"
+                     "1,1,bench_ddp_overlap,overlap,ok,,2,xl,2,512,bf16,fp32,50,8,20,60,1,7,98,2026-11-21T10:00:00Z\n");
+    char *text = report_of(dir);
+    has(text, "| hidden % | overlapped % | tail ms | contention ms |");
+    has(text, "| 20.00 | 60.0 | 98.0 | 1.000 | 7.000 |");
+    free(text);
+    free(path);
     free(dir);
 }
 
@@ -295,6 +323,8 @@ static void figures_are_drawn_from_one_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {in_folder(strategies_stand_in_one_table),
+                                       in_folder(copies_are_counted_in_steps),
+                                       in_folder(overlapped_stands_beside_hidden),
                                        in_folder(an_order_that_does_not_hold_is_said),
                                        in_folder(a_newer_failure_replaces_a_row),
                                        in_folder(bucket_sizes_that_tie_are_named),

@@ -150,15 +150,24 @@ static void add_steps(document *doc, const links *l)
     doc_more(doc, "%s.\n", wrong ? "" : "each takes no longer than the one before");
 }
 
-/* Variants of a strategy against it. */
+static bool steps_apart(const ddp_entry *a, const ddp_entry *b)
+{
+    return ddp_real(a, "step_p5_ms") > ddp_real(b, "step_p95_ms") ||
+           ddp_real(b, "step_p5_ms") > ddp_real(a, "step_p95_ms");
+}
+
+/* Variants of a strategy against it, by their steps: the compute-only step of flat-copy copies as well, so that its
+ * exposed time does not have the copies. */
 static void add_variant(document *doc, const ddp_rows *r, size_t first, size_t end, const char *variant,
                         const char *what, const char *base)
 {
     const ddp_entry *a = ddp_best(r, first, end, base, NULL), *b = ddp_best(r, first, end, variant, NULL);
-    if (a && b)
-        doc_more(doc, "%s (%s) costs %s ms %s than %s (intervals %s).\n", what, code("%s", variant),
-                 precise(fabs(b->exposed - a->exposed)), b->exposed > a->exposed ? "more" : "less", code("%s", base),
-                 ddp_apart(a, b) ? "separate" : "meet");
+    if (!a || !b)
+        return;
+    const double more = step_of(b) - step_of(a);
+    doc_more(doc, "%s (%s) makes a step %s ms %s than %s does (5th to 95th percentiles %s).\n", what,
+             code("%s", variant), precise(fabs(more)), more > 0 ? "longer" : "shorter", code("%s", base),
+             steps_apart(a, b) ? "don't meet" : "meet");
 }
 
 static void add_verdict(document *doc, const ddp_rows *r, size_t first, size_t end)
@@ -184,7 +193,12 @@ static void add_verdict(document *doc, const ddp_rows *r, size_t first, size_t e
 
 /* ---- tables ---- */
 
-static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, bool with_mfu, bool with_peer)
+/* Columns that only some groups have. */
+typedef struct extras {
+    bool recorded, mfu, peer;
+} extras;
+
+static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, const extras *x)
 {
     const double theirs = ddp_pytorch(r, e, "step_ms");
     if (!e->ok) {
@@ -194,14 +208,16 @@ static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, b
     doc_row(doc, e->label, NULL);
     doc_cell(doc, "%s (%s ± %s)", precise(step_of(e)), precise(ddp_real(e, "step_mean_ms")),
              number(ddp_real(e, "step_std_ms")));
-    doc_cells(doc, with_interval(e), precise(ddp_real(e, "comm_alone_ms")), number(ddp_real(e, "hidden_pct")),
-              precise(ddp_real(e, "tail_ms")), precise(ddp_real(e, "contention_ms")), precise(ddp_real(e, "fwd_ms")),
-              precise(ddp_real(e, "bwd_ms")), precise(ddp_real(e, "opt_ms")), number(ddp_real(e, "tokens_per_s")),
-              NULL);
-    if (with_mfu)
+    doc_cells(doc, with_interval(e), precise(ddp_real(e, "comm_alone_ms")), number(ddp_real(e, "hidden_pct")), NULL);
+    if (x->recorded)
+        doc_cells(doc, number(ddp_real(e, "overlapped_pct")), NULL);
+    doc_cells(doc, precise(ddp_real(e, "tail_ms")), precise(ddp_real(e, "contention_ms")),
+              precise(ddp_real(e, "fwd_ms")), precise(ddp_real(e, "bwd_ms")), precise(ddp_real(e, "opt_ms")),
+              number(ddp_real(e, "tokens_per_s")), NULL);
+    if (x->mfu)
         doc_cells(doc, number(ddp_real(e, "mfu_causal_pct")), NULL);
     doc_cells(doc, ddp_text(e, "buckets"), NULL);
-    if (with_peer && isfinite(theirs)) {
+    if (x->peer && isfinite(theirs)) {
         doc_cell(doc, "%s, %s", precise(theirs), precise(ddp_pytorch(r, e, "comm_exposed_ms")));
         doc_cells(doc, number(theirs / step_of(e)), NULL);
     }
@@ -209,22 +225,26 @@ static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, b
 
 static void group_table(document *doc, const ddp_rows *r, size_t first, size_t end)
 {
-    bool with_mfu = false, with_peer = false;
+    extras x = {false, false, false};
     for (size_t i = first; i < end; i++) {
-        with_mfu = with_mfu || isfinite(ddp_real(&r->all[i], "mfu_causal_pct"));
-        with_peer = with_peer || isfinite(ddp_pytorch(r, &r->all[i], "step_ms"));
+        x.recorded = x.recorded || isfinite(ddp_real(&r->all[i], "overlapped_pct"));
+        x.mfu = x.mfu || isfinite(ddp_real(&r->all[i], "mfu_causal_pct"));
+        x.peer = x.peer || isfinite(ddp_pytorch(r, &r->all[i], "step_ms"));
     }
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "strategy", NULL);
-    doc_columns(doc, DOC_NUMBER, "step ms (mean ± std)", "exposed ms [95 %]", "alone ms", "hidden %", "tail ms",
-                "contention ms", "forward ms", "backward ms", "updates ms", "tokens/s", NULL);
-    if (with_mfu)
+    doc_columns(doc, DOC_NUMBER, "step ms (mean ± std)", "exposed ms [95 %]", "alone ms", "hidden %", NULL);
+    if (x.recorded)
+        doc_columns(doc, DOC_NUMBER, "overlapped %", NULL);
+    doc_columns(doc, DOC_NUMBER, "tail ms", "contention ms", "forward ms", "backward ms", "updates ms", "tokens/s",
+                NULL);
+    if (x.mfu)
         doc_columns(doc, DOC_NUMBER, "MFU %", NULL);
     doc_columns(doc, DOC_NUMBER, "calls", NULL);
-    if (with_peer)
+    if (x.peer)
         doc_columns(doc, DOC_NUMBER, "PyTorch: step, wait ms", "PyTorch / ours", NULL);
     for (size_t i = first; i < end; i++)
-        strategy_row(doc, r, &r->all[i], with_mfu, with_peer);
+        strategy_row(doc, r, &r->all[i], &x);
 }
 
 static void add_group(document *doc, const char *dir, const ddp_rows *r, size_t first, size_t end)
@@ -259,11 +279,14 @@ static void write_section(document *doc, const char *dir)
         "Every rank has the model and its own batch, and gradients are summed over the ranks. %s is what communication "
         "costs:\nthe step minus the same step without communication, the two alternating in one run, with a bootstrap "
         "interval. %s is\nthe time of a step's collectives with nothing beside them, and %s is 1 - exposed / alone. %s "
-        "is how long compute\nwaits after the backward; %s is the rest of exposed, by which collectives slow down the "
-        "compute beside them. An\nexposed time below 0 is noise. Strategies are separate runs: two differ only where "
-        "their intervals don't meet. Forward,\nbackward, updates and tail come from another run, measured step by "
-        "step, and need not add up to the step. %s counts\ncollectives for gradients.",
-        code("exposed"), code("alone"), code("hidden"), code("tail"), code("contention"), code("calls"));
+        "is the\nshare of the communication in a recorded step beside which compute ran. Overlapped communication is "
+        "not free: %s is how\nlong compute waits after the backward, and %s is the rest of exposed, by which "
+        "collectives slow down the compute\nbeside them. So hidden is less than overlapped. An exposed time below 0 "
+        "is noise. Strategies are separate runs: two differ\nonly where their intervals don't meet. Forward, backward, "
+        "updates and tail come from another run, measured step by step,\nand need not add up to the step. %s counts "
+        "collectives for gradients.",
+        code("exposed"), code("alone"), code("hidden"), code("overlapped"), code("tail"), code("contention"),
+        code("calls"));
     if (r->pytorch)
         doc_paragraph(
             doc,

@@ -212,12 +212,13 @@ static void write_section(document *doc, const char *dir)
     ddp_rows *r = ddp_rows_open(dir);
     if (counts_memory(r)) {
         doc_heading(doc, 3, "ZeRO-1: the optimizer's state in parts");
-        doc_paragraph(doc,
-                      "%s is the paper's: reduce-scatter of gradients, AdamW on a rank's slice, all-gather under the "
-                      "next forward.\n%s is the handout's: all-reduce, AdamW on whole tensors, each broadcast by its "
-                      "owner. %s uses\nthe same buckets with the whole state on every rank. State is master weights "
-                      "and both moments. A step's peak includes\nits activations.",
-                      code("zero1"), code("zero1-broadcast"), code("unsharded"));
+        doc_paragraph(
+            doc,
+            "%s is the paper's: reduce-scatter of gradients, AdamW on a rank's slice, all-gather under the "
+            "next forward.\n%s is the handout's: all-reduce, AdamW on whole tensors, each broadcast by its "
+            "owner. %s uses\nthe same buckets with the whole state on every rank. State is master weights "
+            "and both moments. A step's peak includes\nits activations; exposed, alone and hidden are\nas above.",
+            code("zero1"), code("zero1-broadcast"), code("unsharded"));
         if (r->pytorch)
             doc_more(doc,
                      " PyTorch's sharding is ZeroRedundancyOptimizer with DDP, all-reduce and broadcasts, as in\n%s; "

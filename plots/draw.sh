@@ -7,6 +7,7 @@
 set -eu
 plots=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then
+    [ $# -ne 1 ] && [ $# -ne 2 ] || echo "plots/draw.sh: $1 is not a folder" >&2
     echo "usage: plots/draw.sh RESULTS_DIR [OUT_DIR], such as plots/draw.sh results/h200-x1" >&2
     exit 2
 fi

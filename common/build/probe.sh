@@ -70,6 +70,16 @@ library_flags() { for dir; do [ -d "$dir" ] && printf -- '-L%s -Wl,-rpath,%s ' "
 home_cflags() { [ -z "$1" ] || include_flags "$1/include"; }
 home_libs() { [ -z "$1" ] || library_flags "$1/lib64" "$1/lib"; }
 
+# A place that was named and is wrong must not be made up for by another copy that the compiler finds by itself.
+for name in NCCL_HOME GLOO_HOME MPI_HOME OPENBLAS_HOME CMOCKA_HOME; do
+    home=${!name:-}
+    [ -z "$home" ] || [ -n "$(home_cflags "$home")$(home_libs "$home")" ] || {
+        [ -d "$home" ] && why='has neither include nor lib' || why='is not a folder'
+        echo "$name=$home $why; name the folder that holds its include and lib, or leave $name empty" >&2
+        exit 2
+    }
+done
+
 # ---- compilers ----
 
 if ! try cc c $CC @ <<<'int main(void) { return 0; }'; then
@@ -240,6 +250,11 @@ if [ "$backend" = 1 ]; then
     row 'CUDA_ARCH' "$(tr '\n' ',' <<<"$portable" | sed 's/,$//')" "from $from; Hopper kernels always for 90a"
 elif [ "$cuda" != 0 ] && [ -n "$cuda_cflags" ]; then
     set_mk CUDA_CFLAGS "$cuda_cflags" # NVTX and NVML are used without the backend
+fi
+
+if [ "$backend" = 0 ]; then # what a program says when asked for CUDA
+    [ "$cuda" = 0 ] && why='CUDA=0 was given to make' || why='make did not find all it needs (make print-config lists it)'
+    set_mk NO_CUDA "$why"
 fi
 
 printf '/* Written by common/build/probe.sh. */\n%s' "$h" | replace_if_changed "$build/config.h"

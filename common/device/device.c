@@ -42,7 +42,7 @@ const char *device_no_cuda_reason(void)
 #else
 const char *device_no_cuda_reason(void)
 {
-    return "built without CUDA: make found no CUDA compiler (make print-config says where it looked)";
+    return "built without CUDA: " NO_CUDA;
 }
 #endif
 

@@ -129,6 +129,19 @@ static void what_cannot_be_drawn_is_said(void **state)
     free(bench);
 }
 
+static void a_missing_folder_is_a_usage_error(void **state)
+{
+    char *out = folder_path(*state, "missing.txt");
+    char *command = xasprintf("sh plots/draw.sh '%s/none' >'%s' 2>&1", (char *)*state, out);
+    const int status = system(command);
+    char *said = file_text(out);
+    assert_int_equal(WEXITSTATUS(status), EXIT_CODE_USAGE);
+    assert_non_null(strstr(said, "/none is not a folder"));
+    free(said);
+    free(command);
+    free(out);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
@@ -136,6 +149,7 @@ int main(void)
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)
         return skip_program();
     const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures), in_folder(a_new_figure_is_one_file),
-                                       in_folder(what_cannot_be_drawn_is_said)};
+                                       in_folder(what_cannot_be_drawn_is_said),
+                                       in_folder(a_missing_folder_is_a_usage_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

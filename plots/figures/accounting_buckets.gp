@@ -19,13 +19,15 @@ set logscale x 10
 stats data using (column("bucket_used_bytes") / 1e6) name "b" nooutput
 stats data using (column("overhead_us") / 1e3) name "plain" nooutput
 stats data using (column("overhead_contention_us") / 1e3) name "slow" nooutput
-lo = 0.6 * (plain_min < slow_min ? plain_min : slow_min); hi = 1.4 * (plain_max > slow_max ? plain_max : slow_max)
+lo = 0.35 * (plain_min < slow_min ? plain_min : slow_min); hi = 1.4 * (plain_max > slow_max ? plain_max : slow_max)
 @log_y
 set xrange [0.8 * b_min : 1.25 * b_max]
 set xlabel "bucket (MB)"
 text = "handout"; style = 41; @add_key
 do for [i = 1:words(kappas)] { text = "kappa ".word(kappas, i); style = i; @add_key }
 key_point = "" # curves are lines here
+set style textbox opaque noborder margins 1,1
+below(i) = i % 2 # the lowest curve's label is below it, the next one's above
 @draw_key
 set multiplot
 set tmargin at screen top_of_panels
@@ -44,7 +46,8 @@ do for [p = 1:n] {
          for [i = 1:words(kappas)] data using (best(rank, word(kappas, i) + 0)):(at_best("overhead_contention_us")) \
              with points pointtype 7 pointsize 1 linecolor rgb colour_of(i), \
          for [i = 1:words(kappas)] data using (best(rank, word(kappas, i) + 0)):(at_best("overhead_contention_us")):\
-             (sprintf("%.0f MB", column("best_contention_bytes") / 1e6)) with labels offset 0,-1 font font_of(12)
+             (sprintf("%.0f MB", column("best_contention_bytes") / 1e6)) with labels offset 0,(below(i) ? -1.1 : 1.1) \
+             boxed font font_of(12)
     @first_panel_done
 }
 unset multiplot

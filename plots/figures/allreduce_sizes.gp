@@ -3,7 +3,8 @@
 # or an op); solid is eager, dashed a replayed graph. The column `by` tells series apart; `series` has its values.
 W = 900; H = 460
 load folder."/style.gp"
-bytes_of(k, mode) = (strcol(by) eq word(series, k) && strcol("mode") eq mode) ? column("bytes") : NaN
+bytes_of(k, mode) = (strcol(by) eq word(series, k) && strcol("mode") eq mode && index_of(sizes, column("bytes")) > 0) \
+                  ? column("bytes") : NaN
 size_text(b) = b < 2**10 ? sprintf("%.4g", b) : b < 2**20 ? sprintf("%.4gK", b / 2**10) \
              : b < 2**30 ? sprintf("%.4gM", b / 2**20) : sprintf("%.4gG", b / 2**30)
 stats data using "median_ms" name "time" nooutput

@@ -5,13 +5,18 @@
 allreduce=$results/bench_allreduce.csv
 [ -s "$allreduce" ] || exit 0
 
+# The sizes without those that another one exceeds by a few percent: 1 MB beside 1 MiB would be one point twice.
+apart() {
+    echo "$1" | tr ' ' '\n' | sort -n | awk 'NR > 1 && $1 > 1.08 * last { print last } { last = $1 } END { print last }' | tr '\n' ' '
+}
+
 # collective NAME TITLE BY SUFFIX ONLY [COLUMN=VALUE ...]: a colour for each value of BY, of those in ONLY unless empty
 collective() {
     kind=$1 of=$2 by=$3 suffix=$4 only=$5
     shift 5
     pick "$allreduce" "bytes,mode,dtype,$by" "$@" && several "$(values bytes)" || return 0
     draw "allreduce_$kind" "$of ($shape)" "by = '$by'" "suffix = '$suffix'" \
-        "series = '$(ordered "${only:-$(values "$by")}" "$(values "$by")")'" "sizes = '$(values bytes)'" \
+        "series = '$(ordered "${only:-$(values "$by")}" "$(values "$by")")'" "sizes = '$(apart "$(values bytes)")'" \
         "modes = '$(ordered 'eager graph' "$(values mode)")'"
 }
 

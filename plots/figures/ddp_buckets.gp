@@ -17,6 +17,10 @@ key_point = "if (key_style[i] < 20) { set label 140 + i '' at screen from_left(k
              pointtype 7 pointsize 0.8 linecolor rgb colour_of(1) }"
 @draw_key
 set logscale x 10
+if (words(buckets) <= 8) { # every size has its tick
+    set xtics ()
+    do for [i = 1:words(buckets)] { set xtics add (word(buckets, i) word(buckets, i) + 0) }
+}
 set xlabel "bucket (MB of 2^{20} bytes)"
 set multiplot
 set tmargin at screen top_of_panels

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Time of a step by fusion level: an eager framework's ops, fused kernels, one CUDA graph. One panel per context
-# length, one group of bars per size.
+# Time of a step by fusion level, over the longest of the group: an eager framework's ops, fused kernels, one CUDA graph.
+# The number on a bar is the time. One panel per context length, one group of bars per size.
 #: data bench_transformer.csv
 #: each precision
 #: axes size,seq,precision precision={precision}
@@ -16,9 +16,12 @@ n = words(lengths)
 index_of_word(list, name) = sum [k = 1:words(list)] (word(list, k) eq name ? k : 0)
 place(v, seq) = (strcol("variant") eq word(variants, v) && column("seq") == seq) \
               ? index_of_word(sizes, strcol("size")) + 0.26 * (v - 0.5 * (words(variants) + 1)) : NaN
-stats data using "step_ms" name "step" nooutput
-lo = 0.5 * step_min; hi = 1.4 * step_max
-@log_y
+is(size, seq) = strcol("size") eq size && column("seq") == seq
+longest = NaN
+length_here = NaN
+longest_of = "longest = 0; stats data using (is(name, length_here) && column('step_ms') > longest ? \
+              (longest = column('step_ms'), 0) : 0) nooutput"
+set yrange [0 : 1.12]
 unset grid
 set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
 set style fill solid
@@ -34,12 +37,22 @@ set bmargin at screen 0.1
 do for [k = 1:n] {
     panel = "S ".word(lengths, k)
     @panel_title
-    set ylabel k > 1 ? "" : "median time of a step (ms)"
+    set ylabel k > 1 ? "" : "median time of a step / the longest"
     set lmargin at screen 0.085 + 0.91 * (k - 1) / n
     set rmargin at screen 0.085 + 0.91 * k / n - 0.025
     if (k > 1) { set format y "" }
-    plot for [v = 1:words(variants)] data using (place(v, word(lengths, k) + 0)):(column("step_ms")) \
-             with boxes linecolor rgb colour_of(v)
+    length_here = word(lengths, k) + 0
+    array over[words(sizes)]
+    do for [i = 1:words(sizes)] {
+        name = word(sizes, i)
+        @longest_of
+        over[i] = longest
+    }
+    over_of(i) = i > 0 ? over[i] : NaN
+    share(v) = column("step_ms") / over_of(index_of_word(sizes, strcol("size")))
+    plot for [v = 1:words(variants)] data using (place(v, length_here)):(share(v)) with boxes linecolor rgb colour_of(v), \
+         for [v = 1:words(variants)] data using (place(v, length_here)):(share(v)):\
+             (sprintf("%.3g ms", column("step_ms"))) with labels offset 0,0.7 font font_of(11)
     @first_panel_done
 }
 unset multiplot

@@ -12,7 +12,19 @@
 #: measured share mfu_causal_pct ceiling_pct
 #: title Share of the GPU's peak in a step ({shape})
 W = 900; H = 460; tics_fit = 11
+ceiling = share eq "ceiling_pct"
+peak = "the GPU's peak"
+at = strstrt(title, peak)
+if (ceiling && at > 0) { title = title[1:at - 1]."the measured GEMM ceiling".title[at + strlen(peak):*] }
 load folder."/style.gp"
+shown = ""
+do for [k = 1:words(precisions)] { # those with numbers: a panel without any says nothing
+    precision = word(precisions, k)
+    any = 0
+    stats data using (strcol("precision") eq precision && column(share) > 0 ? (any = 1, 0) : 0) nooutput
+    if (any) { shown = shown." ".word(precisions, k) }
+}
+precisions = shown
 n = words(precisions)
 of(name, precision) = (strcol("size") eq name && strcol("precision") eq precision) ? column("seq") : NaN
 set xlabel "context length S (tokens)"
@@ -26,7 +38,7 @@ set bmargin at screen 0.13
 do for [k = 1:n] {
     panel = word(precisions, k)
     @panel_title
-    set ylabel k > 1 ? "" : (share eq "ceiling_pct" ? "% of the measured GEMM ceiling" : "MFU (%), causal")
+    set ylabel k > 1 ? "" : (ceiling ? "% of the measured GEMM ceiling" : "MFU (%), causal")
     set lmargin at screen 0.08 + 0.915 * (k - 1) / n
     set rmargin at screen 0.08 + 0.915 * k / n - 0.025
     if (k > 1) { set format y "" }

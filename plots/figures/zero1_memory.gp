@@ -18,6 +18,8 @@ set yrange [0 : 1.15 * held_max / unit]
 set xrange [0.2 : of_ranks * words(ranks) + 0.0]
 set style fill solid noborder
 set boxwidth 0.85
+bar = 0.9 * W / n / (of_ranks * words(ranks)) # pixels of a bar and its gap
+steep = bar < 60                              # names of neighbours would meet
 unset grid
 set grid ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
 set xtics () scale 0
@@ -33,7 +35,7 @@ key_place = "set label 100 + i key_text[i] at screen from_left(key_x(i) + 28),fr
 @draw_key
 set multiplot
 set tmargin at screen top_of_panels
-set bmargin at screen from_top(H - 88)
+set bmargin at screen from_top(H - (steep ? 128 : 88))
 do for [p = 1:n] {
     name = word(panels, p)
     slash = strstrt(name, "/")
@@ -43,13 +45,13 @@ do for [p = 1:n] {
     if (p > 1) { set format y "" }
     set lmargin at screen 0.075 + 0.915 * (p - 1.0) / n
     set rmargin at screen 0.075 + 0.915 * p / n - 0.02
-    set xtics offset 0,-2.6
+    set xtics offset 0,(steep ? -4.6 : -2.6)
     plot for [k = 3:1:-1] data using (place(name)):(up_to(k) / unit) with boxes linecolor rgb colour_of(k), \
          data using (place(name)):(column("predicted_after_bytes") / unit) with points pointtype 2 pointsize 1.2 \
              linecolor rgb "black", \
          data using (place(name)):(up_to(3) / unit):(sprintf("%.3g", up_to(3) / unit)) with labels offset 0,0.9 \
-             font font_of(11), \
-         data using (place(name)):(0):(strcol("variant")) with labels rotate by 30 right offset 0.6,-0.5 \
+             font font_of(bar < 30 ? 9 : 11), \
+         data using (place(name)):(0):(strcol("variant")) with labels rotate by (steep ? 60 : 30) right offset 0.6,-0.5 \
              font font_of(10) textcolor rgb grey noenhanced
     @first_panel_done
 }

@@ -142,14 +142,74 @@ static void a_missing_folder_is_a_usage_error(void **state)
     free(out);
 }
 
+/* A figure's text; caller frees. */
+static char *figure(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/plots/box/%s.svg", folder, name), *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char *path = xasprintf("%s/results/box/%s", folder, name);
+    file_write(path, text);
+    free(path);
+}
+
+/* Where the peak is not known, the title says of what the share is, and a precision without any has no panel. */
+static void a_cpu_has_a_share_of_its_ceiling(void **state)
+{
+#define STEP(seq, precision, share)                                                                                    \
+    "1,bench_transformer,kernels,ok,,tiny,2," seq "," precision ",5,1,nan," share ",box,CPU,cpu,2026-11-21T10:00:"     \
+    "00Z\n"
+    make_project(*state, "figure\\ttransformer_mfu\\n");
+    put(*state, "bench_transformer.csv",
+        "schema,bench,variant,status,reason,size,batch,seq,precision,warmup,step_ms,mfu_causal_pct,ceiling_pct,machine,"
+        "gpu,device,utc\n" STEP("32", "fp32", "40") STEP("64", "fp32", "50") STEP("32", "bf16", "nan")
+            STEP("64", "bf16", "nan"));
+    expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
+    char *text = figure(*state, "transformer_mfu");
+    assert_non_null(strstr(text, "Share of the measured GEMM ceiling in a step"));
+    assert_non_null(strstr(text, ">fp32<"));
+    assert_null(strstr(text, ">bf16<"));
+    free(text);
+}
+
+/* 1 MB beside 1 MiB would be one point twice. */
+static void sizes_that_nearly_agree_are_one_point(void **state)
+{
+#define CALL(bytes)                                                                                                    \
+    "1,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager,0.1,7," bytes ",box,GPU,cuda,2026-11-21T10:00:00Z\n"
+    static const char header[] = "schema,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"
+                                 "busbw_gb_s,size,machine,gpu,device,utc\n";
+    make_project(*state, "figure\\tallreduce_sizes\\n");
+    size_t points[2];
+    for (int both = 0; both < 2; both++) {
+        char *rows = xasprintf("%s%s%s", header, both ? CALL("1000000") CALL("100000000") : "",
+                               CALL("1024") CALL("1048576") CALL("104857600"));
+        put(*state, "bench_allreduce.csv", rows);
+        expect_draw(*state, EXIT_CODE_OK, "figures in ");
+        char *text = figure(*state, "allreduce_ranks_fp32");
+        points[both] = 0;
+        for (const char *at = text; (at = strstr(at, "<use")); at++)
+            points[both]++;
+        free(text);
+        free(rows);
+    }
+    assert_true(points[0] > 0);
+    assert_int_equal(points[0], points[1]);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)
         return skip_program();
-    const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures), in_folder(a_new_figure_is_one_file),
-                                       in_folder(what_cannot_be_drawn_is_said),
-                                       in_folder(a_missing_folder_is_a_usage_error)};
+    const struct CMUnitTest tests[] = {
+        in_folder(benches_name_their_figures),       in_folder(a_new_figure_is_one_file),
+        in_folder(what_cannot_be_drawn_is_said),     in_folder(a_missing_folder_is_a_usage_error),
+        in_folder(a_cpu_has_a_share_of_its_ceiling), in_folder(sizes_that_nearly_agree_are_one_point)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -287,9 +287,9 @@ static void write_section(document *doc, const char *dir)
     doc_append(doc, rows);
     doc_paragraph(
         doc, "Rates are the best of this folder; exposed communication is that of the shortest step at the longest "
-             "context on the\nmost ranks. Limits of the data sheet are dense rates at "
-             "full clock. Peers ran on\nthis machine, not always on the same GPU; published numbers are of "
-             "other machines. \"not known\": no file of this folder\nhas it.");
+             "context on the\nmost ranks. Limits of the data sheet are dense rates at full clock. Peers ran on "
+             "this machine, not always on the same\nGPU; published numbers are of other machines. \"not known\": "
+             "no file of this folder has it.");
 }
 
 const report_section section_summary = {.order = -10, .write = write_section};

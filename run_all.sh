@@ -15,6 +15,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --only A,B         only these benches, such as --only roofline,flash
   --resume           skip cases that already have a row: continues an interrupted run
   --small            a few tiny cases of each bench, to try everything in a minute or two; rows go to results/small
+  --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
+                     FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --list             print what each bench measures and exit
   --help             print this and exit
 
@@ -55,7 +57,7 @@ list() {
     done
 }
 
-pass=() small='' only=()
+pass=() small='' only=() peers=''
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
@@ -82,6 +84,7 @@ while [ $# -gt 0 ]; do
             ;;
         --resume) pass+=(--resume) ;;
         --small) small=1 ;;
+        --peers) peers=1 ;;
         --list)
             list
             exit 0
@@ -143,6 +146,23 @@ for name in "${chosen[@]}"; do
     fi
 done
 [ $supported = 1 ] || worst=77
+
+# After the benches, so that their rows are there whatever happens to a peer; before the report, which reads both.
+if [ -n "$peers" ] && [ -n "$results" ]; then
+    printf '\n== peers\n'
+    start=$SECONDS
+    if command -v python3 >/dev/null; then
+        make --no-print-directory BUILD=build lib >/dev/null
+        # shellcheck disable=SC2046 # a word or none
+        python3 tests/peers/peers.py --out "$results" $([ -z "$small" ] || echo --small) </dev/null
+        status=$?
+    else
+        echo 'python3 was not found: no rows of PyTorch, FlashAttention-4 and nccl-tests'
+        status=77
+    fi
+    record peers "$status" $((SECONDS - start))
+    [ "$status" = 77 ] || [ "$status" -le "$worst" ] || worst=$status
+fi
 
 if [ -n "$results" ]; then
     for step in 'sh plots/draw.sh' build/report; do

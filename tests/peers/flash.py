@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: MIT
+"""Attention of PyTorch's backends, of FlashAttention-4 where it is installed, and ours, in turn in one process.
+
+Each implementation's calls are captured in a CUDA graph; rounds replay the graphs one after the other, so that clocks
+and temperature are the same for all. A ratio is the peer's time over ours in the same round: above 1, ours is faster."""
+import ctypes
+import statistics
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import clock
+import library
+
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+BACKENDS = {"sdpa_cudnn": SDPBackend.CUDNN_ATTENTION, "sdpa_fa2": SDPBackend.FLASH_ATTENTION, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION}
+REFERENCE_BYTES = 4 << 30  # of one fp64 score matrix; beyond it differences are to ours
+
+SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim, causal
+    *(("bf16", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
+    ("bf16", 8, 16, 16, 2048, 128, 1), ("bf16", 1, 16, 16, 16384, 128, 1), ("bf16", 1, 32, 32, 16384, 64, 1),
+    ("bf16", 4, 25, 25, 1024, 64, 1), ("bf16", 1, 16, 16, 16384, 128, 0), ("bf16", 1, 32, 8, 8192, 128, 1),
+    *(("fp32", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384)),
+]
+SMALL = [("bf16", 1, 4, 4, 1024, 64, 1), ("bf16", 1, 4, 2, 1024, 128, 0), ("fp32", 1, 4, 4, 1024, 64, 1)]
+
+
+class Ours:
+    """The op `flash` of libstepbench.so on the same tensors."""
+    policy = "libstepbench.so, flash"
+
+    def __init__(self, ours, dtype, tensors, causal):
+        q, k, v, grad = tensors
+        self.ours, self.op = ours, ours.ops["flash"]
+        self.out, self.dq, self.dk, self.dv = (torch.full_like(t, float("nan")) for t in (q, q, k, v))
+        batch, heads, seq, head_dim = q.shape
+        self.lse = torch.empty(batch, heads, seq, device="cuda")
+        problem = library.Attention(batch, heads, k.shape[1], seq, k.shape[2], head_dim, library.DTYPES[dtype], causal)
+        named = {"q": q, "k": k, "v": v, "o": self.out, "d_o": grad, "dq": self.dq, "dk": self.dk, "dv": self.dv}
+        for name, tensor in named.items():
+            setattr(problem, name, library.Tensor(tensor.data_ptr(), *tensor.stride()[:3]))
+        problem.lse = self.lse.data_ptr()
+        self.problem, self.address = problem, ctypes.byref(problem)
+        ours.must(self.op.supported(ours.context, self.address))
+        sizes = (self.op.saved_bytes, self.op.forward_workspace, self.op.backward_workspace)
+        saved, *scratch = (size(ours.context, self.address) for size in sizes)
+        self.memory = [torch.empty(size + 256, dtype=torch.uint8, device="cuda") for size in (saved, max(scratch))]
+        problem.saved, problem.workspace = ((m.data_ptr() + 255) // 256 * 256 for m in self.memory)
+        problem.workspace_bytes = max(scratch)
+
+    def call(self, op):
+        self.ours.must(op(self.ours.context, self.address, torch.cuda.current_stream().cuda_stream))
+
+    def forward(self):
+        self.call(self.op.forward)
+
+    def backward(self):
+        self.call(self.op.backward)
+
+    def results(self):
+        self.forward()
+        self.backward()
+        torch.cuda.synchronize()
+        return self.out, self.dq, self.dk, self.dv
+
+
+class Peer:
+    """A function of q, k, v under autograd; `wrap` is entered around its forward."""
+
+    def __init__(self, function, tensors, policy):
+        *inputs, self.grad = tensors
+        self.function, self.policy = function, policy
+        self.inputs = [t.detach().requires_grad_() for t in inputs]
+        self.out = function(*self.inputs)
+
+    def forward(self):
+        with torch.no_grad():
+            self.function(*self.inputs)
+
+    def backward(self):
+        return torch.autograd.grad(self.out, self.inputs, self.grad, retain_graph=True)
+
+    def results(self):
+        return (self.out.detach(), *self.backward())
+
+
+def sdpa(backend, causal, grouped):
+    def function(q, k, v):
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal, **({"enable_gqa": True} if grouped else {}))
+    return function
+
+
+class FlashAttention4(Peer):
+    """flash_attn.cute in its own layout (B,S,H,D): the copies are made before anything is timed."""
+
+    def __init__(self, module, tensors, causal):
+        def function(q, k, v):
+            out = module.flash_attn_func(q, k, v, causal=causal)
+            return out[0] if isinstance(out, tuple) else out
+        super().__init__(function, [t.transpose(1, 2).contiguous() for t in tensors], "flash_attn.cute, layout bshd")
+
+    def results(self):
+        return tuple(t.transpose(1, 2) for t in super().results())
+
+
+def load_flash_attention_4():
+    """The module if it imports and its kernels compile here, else None; says why."""
+    try:
+        import flash_attn.cute.interface as module
+        x = torch.randn(1, 256, 2, 128, device="cuda", dtype=torch.bfloat16)
+        FlashAttention4(module, [x] * 4, True).results()
+        return module
+    except BaseException as error:  # compilers of kernels end in many ways
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        text = str(error).strip().split("\n")[0][:160]
+        print(f"  FlashAttention-4 is not available ({type(error).__name__}: {text}): no rows fa4")
+        return None
+
+
+def exact(tensors, causal):
+    """fp64 forward and backward, the score matrix and all."""
+    q, k, v, grad = (t.double() for t in tensors)
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    group = q.shape[1] // k.shape[1]
+    k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], device="cuda", dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, float("-inf"))
+    out = torch.softmax(scores, -1) @ v
+    return (out.detach(), *torch.autograd.grad(out, inputs, grad))
+
+
+def difference(found, wanted):
+    """Relative L2, the largest over the batch; not a number stays one."""
+    return max(float((a.double() - b.double()).norm() / b.double().norm()) for a, b in zip(found, wanted))
+
+
+def attempt(what, make):
+    try:
+        return make()
+    except Exception as error:  # a backend that does not take a shape is no end
+        torch.cuda.synchronize()
+        print(f"  {what} was not run: {type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}")
+        return None
+
+
+def implementations(shape, tensors, ours, fa4):
+    dtype, _, heads, heads_kv, _, _, causal = shape
+    makers = {}
+    if ours:
+        makers["stepbench"] = lambda: Ours(ours, dtype, tensors, bool(causal))
+    for name, backend in BACKENDS.items():
+        if dtype == "bf16" or name == "sdpa_efficient":
+            makers[name] = lambda name=name, backend=backend: Peer(
+                sdpa(backend, bool(causal), heads != heads_kv), tensors, f"scaled_dot_product_attention, {backend.name}")
+    if fa4 and dtype == "bf16":
+        makers["fa4"] = lambda: FlashAttention4(fa4, tensors, bool(causal))
+    made = {name: attempt(name, make) for name, make in makers.items()}
+    return {name: peer for name, peer in made.items() if peer}
+
+
+def compare(made, shape, tensors):
+    """What the results are compared with, and each implementation's largest difference forward and backward."""
+    _, batch, heads, _, seq, _, causal = shape
+    if batch * heads * seq * seq * 8 <= REFERENCE_BYTES:
+        reference, wanted = "fp64", exact(tensors, causal)
+    elif "stepbench" in made:
+        reference, wanted = "stepbench", made["stepbench"].results()
+    else:
+        return "", {}
+    found = {}
+    for name, peer in made.items():
+        results = attempt(f"{name}, backward", peer.results)
+        if results:
+            found[name] = difference(results[:1], wanted[:1]), max(difference([a], [b]) for a, b in zip(results[1:], wanted[1:]))
+    return reference, found
+
+
+def time_pass(made, direction, stream, rounds):
+    graphs = {name: attempt(f"{name}, {direction}", lambda peer=peer: clock.capture(getattr(peer, direction), stream))
+              for name, peer in made.items()}
+    return clock.in_turn({name: graph for name, graph in graphs.items() if graph}, rounds)
+
+
+def ratios(times, name, short):
+    if name == "stepbench" or name not in times or "stepbench" not in times:
+        return {}
+    each = [theirs / mine for theirs, mine in zip(times[name], times["stepbench"])]
+    return {f"{short}_ratio": statistics.median(each), f"{short}_ratio_lo": min(each), f"{short}_ratio_hi": max(each)}
+
+
+def measure(rows, shape, ours, fa4, layout, rounds):
+    dtype, batch, heads, heads_kv, seq, head_dim, causal = shape
+
+    def tensor(of_heads):
+        if layout == "bshd":
+            return torch.randn(batch, seq, of_heads, head_dim, device="cuda", dtype=DTYPES[dtype]).transpose(1, 2)
+        return torch.randn(batch, of_heads, seq, head_dim, device="cuda", dtype=DTYPES[dtype])
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        tensors = [tensor(heads), tensor(heads_kv), tensor(heads_kv), tensor(heads)]
+        made = implementations(shape, tensors, ours, fa4)
+        reference, differences = compare(made, shape, tensors)
+    torch.cuda.synchronize()
+    times = {direction: time_pass(made, direction, stream, rounds) for direction in ("forward", "backward")}
+    flops = 4.0 * batch * heads * seq * seq * head_dim * (0.5 if causal else 1)
+    for name, peer in made.items():
+        cells = {}
+        for direction, short, factor in (("forward", "fwd", 1.0), ("backward", "bwd", 2.5)):
+            if name in times[direction]:
+                ms = statistics.median(times[direction][name])
+                cells |= {f"{short}_ms": ms, f"{short}_tflops": factor * flops / ms / 1e9, **ratios(times[direction], name, short)}
+        if name in differences:
+            cells |= {"reference": reference, "fwd_diff": differences[name][0], "bwd_diff": differences[name][1]}
+        rows.add(bench="flash_interleaved", impl=name, dtype=dtype, batch=batch, heads=heads, heads_kv=heads_kv, seq=seq,
+                 head_dim=head_dim, causal=causal, layout="bshd" if name == "fa4" else layout, mode="graph", policy=peer.policy, **cells)
+
+
+def flash(rows, small, path=None, layouts=("bhsd",), rounds=7):
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(1)
+    ours = None
+    if path:
+        ours = attempt("stepbench", lambda: library.Library(path, "cuda"))
+    else:
+        print("  libstepbench.so was not found (make lib, or STEPBENCH_LIB): no rows stepbench, no ratios")
+    fa4 = load_flash_attention_4()
+    for layout in layouts:
+        for shape in SMALL if small else SHAPES:
+            attempt(f"shape {shape}", lambda: measure(rows, shape, ours, fa4, layout, rounds))
+            torch.cuda.empty_cache()

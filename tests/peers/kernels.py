@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's products, copies and fused AdamW: the peers of bench_roofline and of the optimizer's update."""
+import torch
+
+import clock
+
+
+def gemm(rows, small):
+    """C = A B^T of squares on N(0,1) numbers, and a copy; tf32 is asked for by PyTorch's switch."""
+    for dtype in ("bf16", "fp16", "tf32", "fp32"):
+        torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        for size in (1024,) if small else (1024, 2048, 4096, 8192):
+            kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
+            a, b = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))
+            c = torch.empty(size, size, device="cuda", dtype=kind)
+            graph, calls = clock.capture(lambda: torch.mm(a, b.t(), out=c), torch.cuda.Stream())
+            ms = clock.median_ms(graph.replay, 2, 10) / calls
+            rows.add(bench="gemm", dtype=dtype, size=size, mode="graph", policy="torch.mm, A B^T, warm", median_ms=ms,
+                     tflops=2 * size**3 / ms / 1e9)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for size in (1 << 26,) if small else (1 << 26, 1 << 28, 1 << 30):
+        a = torch.randn(size // 4, device="cuda")
+        b = torch.empty_like(a)
+        ms = clock.median_ms(lambda: b.copy_(a), 3, 20)
+        rows.add(bench="copy", dtype="fp32", size=size, mode="event", policy="Tensor.copy_, bytes read and written",
+                 median_ms=ms, gb_s=2 * size / ms / 1e6)
+
+
+def adamw(rows, small):
+    """fp32 weights, gradients and moments: 16 bytes read and 12 written for each parameter."""
+    count = 50_000_000 if small else 500_000_000
+    weight = torch.nn.Parameter(torch.randn(count, device="cuda"))
+    weight.grad = torch.randn(count, device="cuda")
+    optimizer = torch.optim.AdamW([weight], lr=1e-4, fused=True)
+    ms = clock.median_ms(optimizer.step, 3, 10)
+    rows.add(bench="adamw", impl="fused", params=count, mode="event", policy="torch.optim.AdamW, all fp32", median_ms=ms,
+             gb_s=28 * count / ms / 1e6)

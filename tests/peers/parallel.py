@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's collectives and data parallelism, one process per GPU: the peers of bench_allreduce, the DDP benches and ZeRO-1.
+
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small]"""
+import gc
+import os
+import statistics
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+import clock
+import model as models
+from record import Rows
+
+POLICIES = {
+    "fp32": "all fp32",
+    "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16; gradients sent as fp32",
+    "bf16pure": "everything bf16: weights, gradients, activations, AdamW states; gradients sent as bf16",
+    "fsdp": "FSDP2: fp32 shards and AdamW states, weights gathered and products in bf16, gradients reduced in fp32",
+}
+# strategy, precision, mode, bucket MB (0: the strategy has none)
+CASES = [*(("ddp", "bf16", "eager", mb) for mb in (1, 10, 100, 1000)), ("ddp25", "bf16", "eager", 25), ("ddp25", "bf16", "compile", 25),
+         ("ddp25", "bf16pure", "compile", 25), ("naive", "bf16", "eager", 0), ("flat", "bf16", "eager", 0), ("overlap", "bf16", "eager", 0),
+         ("zero1", "bf16", "eager", 25), ("zero1", "bf16", "compile", 25), ("fsdp2", "bf16", "eager", 0), ("fsdp2", "bf16", "compile", 0),
+         ("ddp25", "fp32", "eager", 25)]
+SMALL = [("ddp", "bf16", "eager", 1), ("ddp25", "bf16", "compile", 25), ("naive", "bf16", "eager", 0), ("flat", "bf16", "eager", 0),
+         ("overlap", "bf16", "eager", 0), ("zero1", "bf16", "eager", 25), ("fsdp2", "bf16", "eager", 0), ("fsdp2", "bf16", "compile", 0)]
+
+
+def slowest(values, device="cuda"):
+    times = torch.tensor(values, dtype=torch.float64, device=device)
+    dist.all_reduce(times, dist.ReduceOp.MAX)
+    return times.tolist()
+
+
+def allocated(base):
+    """GiB of tensors beyond `base` bytes: what an earlier case has left is not this one's."""
+    return (torch.cuda.memory_allocated() - base) / 2**30
+
+
+# ---- collectives ----
+
+def call_ms(elements, backend):
+    """The slowest rank's time of one all-reduce that the host starts, in a queue of them."""
+    if backend == "gloo":
+        tensor, calls = torch.ones(elements), 5
+        dist.all_reduce(tensor)
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(calls):
+            dist.all_reduce(tensor)
+        return slowest([(time.perf_counter() - start) / calls * 1e3], "cpu")[0]
+    tensor, calls = torch.ones(elements, device="cuda"), 200 if elements <= 1 << 18 else 30
+
+    def queue():
+        for _ in range(calls):
+            dist.all_reduce(tensor)
+    return slowest([clock.median_ms(queue, 1, 5) / calls])[0]
+
+
+def graph_ms(elements):
+    tensor, stream = torch.ones(elements, device="cuda"), torch.cuda.Stream()
+    calls = 100 if elements <= 1 << 18 else 10
+    with torch.cuda.stream(stream):
+        dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        for _ in range(calls):
+            dist.all_reduce(tensor)
+    dist.barrier()
+    return slowest([clock.median_ms(graph.replay, 2, 7) / calls])[0]
+
+
+def allreduce(rows, small):
+    ranks, backend = dist.get_world_size(), dist.get_backend()
+    size = 1024
+    while size <= (1 << 20 if small else 1 << 30 if backend == "nccl" else 1 << 26):
+        for mode in ("eager", "graph") if backend == "nccl" else ("eager",):
+            ms = graph_ms(size // 4) if mode == "graph" else call_ms(size // 4, backend)
+            if rows:
+                rows.add(bench="allreduce", backend=backend, ranks=ranks, bytes=size, mode=mode, policy="torch.distributed.all_reduce, fp32, in place",
+                         median_ms=ms, algbw_gb_s=size / ms / 1e6, busbw_gb_s=size / ms / 1e6 * 2 * (ranks - 1) / ranks)
+        size *= 4
+
+
+# ---- steps ----
+
+class Strategy:
+    """A model with its optimizer, and what is done between backward and update."""
+
+    def __init__(self, strategy, model, mode, bucket_mb):
+        self.name, self.model, self.handles = strategy, model, []
+        self.function = model
+        if strategy == "fsdp2":
+            self.shard(mode == "compile")
+        elif strategy in ("ddp", "ddp25", "zero1"):
+            self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=bucket_mb,
+                                                    gradient_as_bucket_view=True)
+        elif strategy == "overlap":
+            for parameter in model.parameters():
+                parameter.register_post_accumulate_grad_hook(self.send)
+        if mode == "compile" and strategy != "fsdp2":
+            self.function = torch.compile(self.function, dynamic=False)
+        if strategy == "zero1":
+            self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4, fused=True)
+        else:
+            self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def shard(self, compiled):
+        """A unit for every block, and the root; blocks are compiled one by one, as FSDP2's authors advise."""
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+        for place, block in enumerate(self.model.blocks):
+            if compiled:
+                block = self.model.blocks[place] = torch.compile(block, dynamic=False)
+            fully_shard(block, mp_policy=policy)
+        fully_shard(self.model, mp_policy=policy)
+
+    def send(self, parameter):
+        self.handles.append(dist.all_reduce(parameter.grad, dist.ReduceOp.AVG, async_op=True))
+
+    def communicate(self):
+        if self.name == "naive":
+            for parameter in self.model.parameters():
+                dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
+        elif self.name == "flat":
+            grads = [parameter.grad for parameter in self.model.parameters()]
+            flat = torch._utils._flatten_dense_tensors(grads)
+            dist.all_reduce(flat, dist.ReduceOp.AVG)
+            torch._foreach_copy_(grads, torch._utils._unflatten_dense_tensors(flat, grads))
+        for handle in self.handles:
+            handle.wait()
+        self.handles.clear()
+
+
+def measure(case, size, seq, batch, warmup, iters):
+    """Medians of the slowest rank, and the memory that this rank's tensors take by phase."""
+    strategy, precision, mode, bucket_mb = case
+    torch.cuda.reset_peak_memory_stats()
+    base = torch.cuda.memory_allocated()
+    model = models.create(size, seq)
+    if precision == "bf16pure":
+        model = model.bfloat16()
+    memory = {"mem_init_gib": allocated(base)}
+    run = Strategy(strategy, model, mode, bucket_mb)
+    inputs, targets = models.batch_of(batch, seq, seed=1 + dist.get_rank())
+    autocast = precision == "bf16" and strategy != "fsdp2"
+    samples = []
+    for turn in range(warmup + iters):
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(5)]
+        marks[0].record()
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+            loss = models.loss_of(run.function, inputs, targets)
+        marks[1].record()
+        loss.backward()
+        marks[2].record()
+        run.communicate()
+        marks[3].record()
+        memory["mem_before_step_gib"] = allocated(base)
+        run.optimizer.step()
+        memory["mem_after_step_gib"] = allocated(base)
+        run.optimizer.zero_grad(set_to_none=True)
+        marks[4].record()
+        torch.cuda.synchronize()
+        if turn >= warmup:
+            samples.append([marks[0].elapsed_time(marks[4]), *(a.elapsed_time(b) for a, b in zip(marks, marks[1:]))])
+    medians = slowest([statistics.median(sample) for sample in zip(*samples)])
+    times = dict(zip(("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms"), medians))
+    if strategy not in ("naive", "flat", "overlap"):
+        del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart
+    return {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss": float(loss.detach())}
+
+
+def ddp(rows, small, warmup=5, iters=10):
+    size, seq, batch = ("small", 128, 2) if small else ("xl", 512, 2)
+    for case in SMALL if small else CASES:
+        try:
+            cells = measure(case, size, seq, batch, warmup, iters)
+        except Exception as error:  # the same on every rank, or the job's timeout ends it
+            cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+        strategy, precision, mode, bucket_mb = case
+        if rows:
+            rows.add(bench="ddp", strategy=strategy, ranks=dist.get_world_size(), size=size, seq=seq, batch_per_rank=batch,
+                     precision=precision, attn="sdpa", mode=mode, policy=POLICIES["fsdp" if strategy == "fsdp2" else precision],
+                     bucket_mb=bucket_mb, **cells)
+        torch._dynamo.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def main():
+    what, folder = sys.argv[1:3]
+    backend = "gloo" if "--gloo" in sys.argv else "nccl"
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group(backend, timeout=timedelta(seconds=120))
+    rows = Rows("allreduce" if what == "allreduce" else "ddp", folder) if dist.get_rank() == 0 else None
+    {"allreduce": allreduce, "ddp": ddp}[what](rows, "--small" in sys.argv)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures what others offer for the same work, for the report to set beside the benches' rows. Nothing of the suite
+needs it. Each peer is a process of its own: one that fails does not stop the others, and one that is missing is named."""
+import argparse
+import ctypes
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import library  # noqa: E402
+import nccl_tests  # noqa: E402
+import record  # noqa: E402
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
+
+# What a peer is, what it needs, and on how many GPUs at least.
+PEERS = {
+    "gemm": ("PyTorch's matrix products and copies", "torch", 1),
+    "adamw": ("PyTorch's fused AdamW", "torch", 1),
+    "flash": ("attention by each backend of PyTorch, FlashAttention-4 where it is installed, and libstepbench.so, in turn", "torch", 1),
+    "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master", "torch", 1),
+    "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2),
+    "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2),
+    "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2),
+}
+
+
+def visible_gpus():
+    """Without PyTorch: it takes seconds to import."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([name for name in visible.split(",") if name not in ("", "-1")])
+    return sum(line.startswith("GPU ") for line in record.output_of("nvidia-smi", "-L").splitlines())
+
+
+def missing(name):
+    """Why a peer cannot run here, or None."""
+    _, needs, gpus = PEERS[name]
+    if needs == "torch" and importlib.util.find_spec("torch") is None:
+        return f"{sys.executable} has no module torch"
+    if needs == "nccl-tests" and not nccl_tests.program():
+        return "NCCL_TESTS names no folder with all_reduce_perf"
+    if visible_gpus() < gpus:
+        return f"it needs {gpus} GPU{'s' if gpus > 1 else ''}, {visible_gpus()} can be seen"
+    return None
+
+
+def command_of(name, options):
+    small = ["--small"] if options.small else []
+    if name in ("allreduce", "ddp"):
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={visible_gpus()}"]
+        return [sys.executable, *launch, f"{HERE}/parallel.py", name, options.out, *small]
+    path = ["--lib", options.lib] if options.lib else []
+    return [sys.executable, os.path.abspath(__file__), "--one", name, "--out", options.out, *path, *small]
+
+
+def run_one(name, options):
+    """In this process."""
+    rows = record.Rows(name, options.out)
+    if name == "nccl_tests":
+        nccl_tests.nccl_tests(rows, options.small)
+        return
+    import torch
+    torch.manual_seed(1)
+    rows.facts = record.provenance()  # now with what PyTorch knows
+    if name == "model":
+        import steps
+        steps.model(rows, options.small)
+    elif name == "flash":
+        import flash
+        flash.flash(rows, options.small, options.lib)
+    else:
+        import kernels
+        getattr(kernels, name)(rows, options.small)
+
+
+def run_all(names, options):
+    record.run_id()
+    ran, failed = 0, []
+    for name in names:
+        reason = missing(name)
+        if reason:
+            print(f"{name}: not run, {reason}; peer_{name}.csv gets no rows ({PEERS[name][0]})")
+            continue
+        print(f"{name}: {PEERS[name][0]}", flush=True)
+        start = time.monotonic()
+        try:
+            code = subprocess.run(command_of(name, options), timeout=options.timeout, check=False).returncode
+        except subprocess.TimeoutExpired:
+            code = f"no end within {options.timeout} s"
+        ran += 1
+        if code != 0:
+            failed.append(name)
+            print(f"{name} failed: exit code {code}", file=sys.stderr)
+        print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
+    if not ran:
+        return EXIT_NOTHING
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+# ---- the self-test: no GPU, no PyTorch ----
+
+def attention_by_hand(q, k, v, grad, seq, width):
+    """Causal attention of one head and its gradients on lists of rows."""
+    scale = 1 / math.sqrt(width)
+    dot = lambda a, b: sum(x * y for x, y in zip(a, b))
+    out, dq = [], []
+    dk, dv = ([[0.0] * width for _ in range(seq)] for _ in range(2))
+    for i in range(seq):
+        weights = [math.exp(scale * dot(q[i], k[j])) for j in range(i + 1)]
+        p = [w / sum(weights) for w in weights]
+        out.append([sum(p[j] * v[j][c] for j in range(i + 1)) for c in range(width)])
+        centre = dot(grad[i], out[i])
+        ds = [p[j] * (dot(grad[i], v[j]) - centre) * scale for j in range(i + 1)]
+        dq.append([sum(ds[j] * k[j][c] for j in range(i + 1)) for c in range(width)])
+        for j in range(i + 1):
+            for c in range(width):
+                dk[j][c] += ds[j] * q[i][c]
+                dv[j][c] += p[j] * grad[i][c]
+    return {"o": out, "dq": dq, "dk": dk, "dv": dv}
+
+
+def test_library(path):
+    """Our attention on the CPU through ctypes, against lists of Python."""
+    seq, width = 5, 16
+    values = {name: [[math.sin(1 + 7 * place + width * i + c) for c in range(width)] for i in range(seq)]
+              for place, name in enumerate(("q", "k", "v", "d_o"))}
+    flat = {name: (ctypes.c_float * (seq * width))(*(x for row in rows for x in row)) for name, rows in values.items()}
+    flat |= {name: (ctypes.c_float * (seq * width))() for name in ("o", "dq", "dk", "dv")}
+    ours = library.Library(path, "cpu")
+    op = ours.ops["flash"]
+    problem = library.Attention(1, 1, 1, seq, seq, width, library.DTYPES["fp32"], True)
+    for name, array in flat.items():
+        setattr(problem, name, library.Tensor(ctypes.addressof(array), seq * width, seq * width, width))
+    lse, address = (ctypes.c_float * seq)(), ctypes.byref(problem)
+    problem.lse = ctypes.addressof(lse)
+    ours.must(op.supported(ours.context, address))
+    bytes_needed = max(op.forward_workspace(ours.context, address), op.backward_workspace(ours.context, address))
+    workspace = ctypes.create_string_buffer(bytes_needed + 256)
+    problem.workspace, problem.workspace_bytes = (ctypes.addressof(workspace) + 255) // 256 * 256, bytes_needed
+    ours.must(op.forward(ours.context, address, None))
+    ours.must(op.backward(ours.context, address, None))
+    ours.close()
+    wanted = attention_by_hand(*(values[name] for name in ("q", "k", "v", "d_o")), seq, width)
+    return [f"{name} differs by {error:.1e}" for name, rows in wanted.items()
+            if not (error := max(abs(a - b) for a, b in zip(flat[name], (x for row in rows for x in row)))) < 1e-5]
+
+
+NCCL_TESTS_OUTPUT = """# nccl-tests version 2.17.6 nccl-headers=22803 nccl-library=22803
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+        1024           256     float     sum      -1    10.44    0.10    0.10      0     9.80    0.10    0.10      0
+  1073741824     268435456     float     sum      -1   4100.1  261.88  261.88      0   4101.2  261.81  261.81    N/A
+"""
+
+
+def test_nccl_tests():
+    found, tool, nccl = nccl_tests.parse(NCCL_TESTS_OUTPUT)
+    wanted = [(1024, 0, 10.44, 0.1, 0.1, "0"), (1024, 1, 9.8, 0.1, 0.1, "0"), (1 << 30, 0, 4100.1, 261.88, 261.88, "0"),
+              (1 << 30, 1, 4101.2, 261.81, 261.81, "N/A")]
+    return [] if (found, tool, nccl) == (wanted, "2.17.6", "2.28.3") else [f"nccl-tests: {found}, {tool}, {nccl}"]
+
+
+def test_rows():
+    """Every row says where it comes from; a file with other columns is moved aside, and unknown columns are refused."""
+    import tempfile
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/peer_adamw.csv"
+        with open(path, "w") as file:
+            file.write("bench,old\n")
+        rows = record.Rows("adamw", folder)
+        rows.add(bench="adamw", impl="fused", params=5, policy='a "b", c', median_ms=0.123456789)
+        rows.add(bench="adamw", impl="fused", params=6, median_ms=1.0)
+        with open(path, newline="") as file:
+            head, first, second = list(record.csv.reader(file))
+        cells = dict(zip(head, first))
+        if not os.path.exists(f"{folder}/peer_adamw.1.csv"):
+            wrong.append("a file with other columns was not moved aside")
+        if cells["policy"] != 'a "b", c' or cells["median_ms"] != "0.123457" or len(second) != len(head):
+            wrong.append(f"rows: {cells}")
+        if not set(record.PROVENANCE) <= set(head) or not cells["utc"] or cells["run_id"] != record.run_id():
+            wrong.append(f"provenance: {cells}")
+        try:
+            rows.add(bench="adamw", speed=1)
+            wrong.append("an unknown column was taken")
+        except ValueError:
+            pass
+    return wrong
+
+
+def self_test(options):
+    print("rows of a folder:")
+    wrong = test_rows() + test_nccl_tests()
+    wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
+    wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
+    differences = library.layout_differences(os.environ.get("CC", "cc"))
+    if differences is None:
+        print("layout of kernels/kernels.h: skipped, there is no C compiler")
+    else:
+        print(f"layout of kernels/kernels.h: {len(differences)} differences")
+        wrong += differences
+    if options.lib:
+        wrong += test_library(options.lib)
+        print(f"attention of {options.lib} through ctypes: compared")
+    else:
+        print("attention through ctypes: skipped, there is no libstepbench.so")
+    for text in wrong:
+        print(f"self-test: {text}", file=sys.stderr)
+    return EXIT_FAILED if wrong else EXIT_OK
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="peers.py", description=__doc__)
+    parser.add_argument("--out", default="", help="the folder of results: rows are appended to peer_<what>.csv")
+    parser.add_argument("--only", default="", help=f"only these, of: {', '.join(PEERS)}")
+    parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
+    parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for each peer")
+    parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
+    parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
+    parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    names = [name for name in options.only.split(",") if name] or list(PEERS)
+    unknown = [name for name in names if name not in PEERS]
+    if unknown:
+        parser.error(f"--only: there is no peer '{unknown[0]}'; there are: {', '.join(PEERS)}")
+    if options.lib and not os.path.exists(options.lib):
+        parser.error(f"--lib: there is no {options.lib}")
+    if options.self_test:
+        return self_test(options)
+    if options.list:
+        for name in names:
+            print(f"{name:12} {missing(name) or 'can run'}: {PEERS[name][0]}")
+        return EXIT_OK
+    if not options.out:
+        parser.error("--out is needed: the folder of results")
+    if options.one:
+        run_one(options.one, options)
+        return EXIT_OK
+    return run_all(names, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

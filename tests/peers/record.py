@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""Rows of peers: their columns, where they come from, and the CSV files that keep them."""
+import csv
+import datetime
+import io
+import os
+import subprocess
+import sys
+
+PROVENANCE = ("torch", "cuda", "cudnn", "nccl", "driver", "gpu", "gpu_uuid", "utc", "commit", "run_id")
+
+# What is measured, by peer: the columns of a case, then those of its result. A report reads a case up to the first
+# column with a unit in its name, so every result begins with one.
+COLUMNS = {
+    "gemm": (("bench", "dtype", "size", "mode", "policy"), ("median_ms", "tflops", "gb_s")),
+    "adamw": (("bench", "impl", "params", "mode", "policy"), ("median_ms", "gb_s")),
+    "flash": (("bench", "impl", "dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal", "layout", "mode", "policy"),
+              ("fwd_ms", "bwd_ms", "fwd_tflops", "bwd_tflops", "fwd_ratio", "fwd_ratio_lo", "fwd_ratio_hi", "bwd_ratio",
+               "bwd_ratio_lo", "bwd_ratio_hi", "reference", "fwd_diff", "bwd_diff", "note")),
+    "model": (("bench", "size", "seq", "batch", "precision", "attn", "mode", "policy"),
+              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss", "note")),
+    "ddp": (("bench", "strategy", "ranks", "size", "seq", "batch_per_rank", "precision", "attn", "mode", "policy", "bucket_mb"),
+            ("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms", "mem_init_gib", "mem_before_step_gib",
+             "mem_after_step_gib", "peak_gib", "loss", "note")),
+    "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
+    "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
+}
+
+
+def header(what):
+    case, result = COLUMNS[what]
+    return (*case, *result, *PROVENANCE)
+
+
+def utc_now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def output_of(*command):
+    """What a command prints, or nothing if it is absent or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def commit():
+    here = os.path.dirname(os.path.abspath(__file__))
+    head = output_of("git", "-C", here, "rev-parse", "--short=12", "HEAD")
+    return head + ("-dirty" if head and output_of("git", "-C", here, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def run_id():
+    """The campaign's, so that rows of a peer and of a bench say that they belong together."""
+    if not os.environ.get("STEPBENCH_RUN"):
+        os.environ["STEPBENCH_RUN"] = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ") + f"-{os.getpid()}"
+    return os.environ["STEPBENCH_RUN"]
+
+
+def cudnn_version(number):
+    """9.19.0 for 91900; 8.9.2 for 8902."""
+    if not number:
+        return ""
+    major, rest = divmod(number, 10000) if number >= 90000 else divmod(number, 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def gpu_of_driver():
+    """driver, name and UUID of the first visible GPU, where PyTorch is not asked."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+    choice = ("-i", visible) if visible else ()
+    text = output_of("nvidia-smi", *choice, "--query-gpu=driver_version,name,uuid", "--format=csv,noheader")
+    cells = [cell.strip() for cell in text.split("\n")[0].split(",")]
+    return cells if len(cells) == 3 else ["", "", ""]
+
+
+def provenance():
+    found = dict.fromkeys(PROVENANCE, "")
+    found["driver"], found["gpu"], found["gpu_uuid"] = gpu_of_driver()
+    found["commit"], found["run_id"] = commit(), run_id()
+    torch = sys.modules.get("torch")
+    if torch:
+        found["torch"], found["cuda"] = torch.__version__, torch.version.cuda or ""
+        if torch.cuda.is_available():
+            facts = torch.cuda.get_device_properties(torch.cuda.current_device())
+            uuid = str(getattr(facts, "uuid", "") or found["gpu_uuid"])
+            found["gpu"], found["gpu_uuid"] = facts.name, uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
+            found["cudnn"] = cudnn_version(torch.backends.cudnn.version())
+            found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def cell_text(value):
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+class Rows:
+    """Appends rows of one kind to peer_<what>.csv of a folder, a row per write, and prints them."""
+
+    def __init__(self, what, folder):
+        self.what, self.columns, self.facts = what, header(what), provenance()
+        self.path = os.path.join(folder, f"peer_{what}.csv") if folder else None
+        if self.path:
+            os.makedirs(folder, exist_ok=True)
+            self.move_aside_if_other()
+
+    def move_aside_if_other(self):
+        """As the benches do: a file with other columns is kept under another name."""
+        if not os.path.exists(self.path):
+            return
+        with open(self.path, newline="") as file:
+            if tuple(next(csv.reader(file), ())) == self.columns:
+                return
+        stem, number = self.path[:-len(".csv")], 1
+        while os.path.exists(f"{stem}.{number}.csv"):
+            number += 1
+        os.rename(self.path, f"{stem}.{number}.csv")
+        print(f"{self.path} had other columns and is now {stem}.{number}.csv")
+
+    def add(self, **cells):
+        unknown = set(cells) - set(self.columns)
+        if unknown:
+            raise ValueError(f"peer_{self.what}.csv has no column {', '.join(sorted(unknown))}")
+        row = {**self.facts, "utc": utc_now(), **cells}
+        case, result = COLUMNS[self.what]
+        shown = [f"{name} {cell_text(row[name])}" for name in (*case, *result) if name != "policy" and row.get(name, "") != ""]
+        print("  " + ", ".join(shown), flush=True)
+        if self.path:
+            self.write([cell_text(row.get(name, "")) for name in self.columns])
+
+    def write(self, cells):
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not os.path.exists(self.path):
+            writer.writerow(self.columns)
+        writer.writerow(cells)
+        with open(self.path, "a") as file:
+            file.write(text.getvalue())

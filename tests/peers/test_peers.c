@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* The peer programs where there is Python: each compiles, and what needs neither a GPU nor PyTorch is right: rows,
+ * options, the layout of kernels/kernels.h in ctypes, and our attention called through it. Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+/* What a command prints; its exit code in *code. Takes and frees the command; caller frees the text. */
+static char *output_of(char *command, int *code)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *from = popen(command, "r"), *to = open_memstream(&text, &bytes);
+    assert_non_null(from);
+    for (int c; (c = fgetc(from)) != EOF;)
+        fputc(c, to);
+    fclose(to);
+    const int status = pclose(from);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    free(command);
+    return text;
+}
+
+static void expect(int wanted, const char *part, char *command)
+{
+    char *said = xstrdup(command);
+    int code;
+    char *text = output_of(command, &code);
+    if (code != wanted || !strstr(text, part))
+        fail_msg("%s: exit code %d, not %d with '%s':\n%s", said, code, wanted, part, text);
+    free(text);
+    free(said);
+}
+
+static int python(const char *arguments)
+{
+    int code;
+    free(output_of(xasprintf("python3 %s 2>&1", arguments), &code));
+    return code;
+}
+
+static void need_python(void)
+{
+    if (python("-c 'import sys; sys.exit(sys.version_info < (3, 9))'") != 0)
+        skip();
+}
+
+static void every_program_compiles(void **state)
+{
+    (void)state;
+    need_python();
+    glob_t found;
+    assert_int_equal(glob("tests/peers/*.py", 0, NULL, &found), 0);
+    assert_true(found.gl_pathc > 5);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        expect(0, "",
+               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 -m py_compile %s 2>&1", (char *)*state, found.gl_pathv[i]));
+    globfree(&found);
+}
+
+static void the_self_test_passes(void **state)
+{
+    need_python();
+    char *library = xasprintf("%s/lib/libstepbench.so", getenv("STEPBENCH_BIN") ? getenv("STEPBENCH_BIN") : "build");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const bool callable = false; /* Python does not bring the sanitizer's runtime */
+#else
+    const bool callable = access(library, R_OK) == 0;
+#endif
+    char *with = callable ? xasprintf("--lib '%s'", library) : xstrdup("");
+    expect(0, callable ? "through ctypes: compared" : "",
+           xasprintf("STEPBENCH_LIB= PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py --self-test %s 2>&1",
+                     (char *)*state, with));
+    free(with);
+    free(library);
+}
+
+static void what_is_missing_is_named(void **state)
+{
+    need_python();
+    const char *dir = *state;
+    expect(
+        77, "nccl_tests: not run, NCCL_TESTS names no folder with all_reduce_perf",
+        xasprintf(
+            "NCCL_TESTS= PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py --only nccl_tests --out '%s/out' 2>&1",
+            dir, dir));
+    expect(77, "flash: not run, ",
+           xasprintf("CUDA_VISIBLE_DEVICES= PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py --only flash,ddp "
+                     "--out '%s/out' 2>&1",
+                     dir, dir));
+}
+
+static void bad_arguments_are_usage_errors(void **state)
+{
+    need_python();
+    static const char *const bad[][2] = {{"--out x --only flash,nothing", "there is no peer 'nothing'"},
+                                         {"--only flash", "--out is needed"},
+                                         {"--out x --lib /none.so", "there is no /none.so"},
+                                         {"--nothing", "unrecognized arguments"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect(EXIT_CODE_USAGE, bad[i][1],
+               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py %s 2>&1", (char *)*state, bad[i][0]));
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(every_program_compiles),
+        in_folder(the_self_test_passes),
+        in_folder(what_is_missing_is_named),
+        in_folder(bad_arguments_are_usage_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

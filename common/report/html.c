@@ -33,7 +33,7 @@ static const char style[] =
     ".wide,.figure{overflow-x:auto;margin:.8rem 0}\n"
     "table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
     "th,td{padding:.28rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}"
-    "td{white-space:nowrap}td.long{min-width:16rem;white-space:normal;overflow-wrap:anywhere}"
+    "td{white-space:nowrap}td.long{min-width:10rem;white-space:normal;overflow-wrap:anywhere}"
     "th{background:var(--band);vertical-align:bottom;min-width:3.5rem}th.n,td.n{text-align:right}td.n{white-space:"
     "nowrap}"
     "td.n.long{white-space:normal}tbody tr:nth-child(even){background:color-mix(in srgb,var(--band) 55%,transparent)}\n"
@@ -361,8 +361,9 @@ static void write_value(FILE *out, const char *text)
 
 static void cell(FILE *out, const char *text, doc_kind kind)
 {
-    enum { LONG = 48 }; /* characters; a cell of more is broken into lines */
-    const bool is_long = text && strlen(text) > LONG, is_number = kind == DOC_NUMBER;
+    enum { LONG_NUMBER = 48, LONG_TEXT = 28 }; /* characters; a cell of more is broken into lines */
+    const bool is_number = kind == DOC_NUMBER;
+    const bool is_long = text && strlen(text) > (is_number ? LONG_NUMBER : LONG_TEXT);
     fputs("<td", out);
     if (is_long || is_number)
         fprintf(out, " class=\"%s%s%s\"", is_number ? "n" : "", is_long && is_number ? " " : "", is_long ? "long" : "");

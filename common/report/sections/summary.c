@@ -159,13 +159,14 @@ static void step_peer(document *doc, const csv *c, const table *t,
 
 static void step(document *doc, const char *dir)
 {
+    static const char *const axes[] = {"size", "seq", "precision", NULL};
     table *t = open_result(dir, "bench_transformer.csv");
     if (!t)
         return;
     csv *machine = open_peer(dir, "machine.csv"), *theirs = model_peers_open(dir);
     const char *level = table_find(t, "variant", "graph", "status", "ok", NULL) == NO_ROW ? "kernels" : "graph";
-    table *ok = table_where(t, "status", "ok", "precision", "bf16", "mode", "train-step", "variant", level, "warmup",
-                            "5", NULL);
+    table *same = table_main_slice(t, axes, NULL);
+    table *ok = table_where(same, "status", "ok", "precision", "bf16", "mode", "train-step", "variant", level, NULL);
     const size_t best = largest(ok, "mfu_causal_pct"), most = largest(ok, "peak_bytes");
     if (best != NO_ROW) {
         begin_row(doc, "training step, bf16");
@@ -192,6 +193,7 @@ static void step(document *doc, const char *dir)
         step_peer(doc, theirs, ok, model_peer_memory, "uses");
     }
     table_free(ok);
+    table_free(same);
     csv_free(theirs);
     csv_free(machine);
     table_free(t);

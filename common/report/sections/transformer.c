@@ -88,8 +88,7 @@ static void add_peers(document *doc, const csv *c, const table *t)
         doc_more(doc, "%s", policy_of(table_text(t, 0, "precision")));
     if (any && model_peers_eager_alone(c))
         doc_more(doc,
-                 "; PyTorch ran in eager mode alone, so its time in its fastest mode (compiled, CUDA graphs) is not "
-                 "known here");
+                 "; PyTorch ran in eager mode alone: its fastest mode (compiled, CUDA graphs) is not in this folder");
 }
 
 /* The model with the most parameters at its longest context. */

@@ -9,12 +9,15 @@
 #include "bench/ddp/fit.h"
 #include "common/core/error.h"
 #include "common/formulas/accounting.h"
+#include "common/formulas/exposed.h"
 #include "common/session/watchdog.h"
 
 enum { SIZES_MAX = 13, CALLS_MAX = 20 };
 
 typedef struct bucket_fit {                /* t = o + bytes / w of an all-reduce */
     double overhead_s, rate, residual_pct; /* NAN where it could not be measured */
+    int sizes;                             /* measured; 0: none */
+    double bytes[SIZES_MAX], seconds[SIZES_MAX];
 } bucket_fit;
 
 typedef struct sweep {
@@ -98,7 +101,6 @@ static void time_sizes(ddp_case *k, comm *c, void *buffer, const sweep *s, int s
 static void measure(ddp_case *k, comm *c, comm_dtype t, bucket_fit *out)
 {
     const sweep *s = device_kind_of(k->s->dev) == DEVICE_CPU ? &cpu_sweep : &gpu_sweep;
-    double bytes[SIZES_MAX], seconds[SIZES_MAX];
     void *buffer = NULL;
     int sizes = s->sizes;
     for (; sizes >= 3; sizes--) { /* the largest that fits in the memory of every rank */
@@ -112,11 +114,12 @@ static void measure(ddp_case *k, comm *c, comm_dtype t, bucket_fit *out)
     if (sizes < 3)
         return;
     for (int i = 0; i < sizes; i++)
-        bytes[i] = size_at(s, i);
+        out->bytes[i] = size_at(s, i);
     if (buffer)
-        device_memset(k->s->dev, buffer, 0, (size_t)bytes[sizes - 1]); /* zeros: sums of sums stay finite */
-    time_sizes(k, c, buffer, s, sizes, t, seconds);
-    fit(bytes, seconds, sizes, out);
+        device_memset(k->s->dev, buffer, 0, (size_t)out->bytes[sizes - 1]); /* zeros: sums of sums stay finite */
+    time_sizes(k, c, buffer, s, sizes, t, out->seconds);
+    fit(out->bytes, out->seconds, sizes, out);
+    out->sizes = sizes;
 }
 
 static comm_dtype wire_of(const ddp_case *k)
@@ -133,7 +136,7 @@ static char *fit_key(const ddp_case *k)
 static void make(ddp_case *k, bucket_fit *out)
 {
     char why[400] = "";
-    *out = (bucket_fit){NAN, NAN, NAN};
+    *out = (bucket_fit){.overhead_s = NAN, .rate = NAN, .residual_pct = NAN};
     phase_set("all-reduces for the model of buckets");
     comm *c = comm_create(k->l, k->s->dev, &(comm_options){.name = "fit", .ranks = k->ranks, .max_ctas = k->p.max_ctas},
                           why, sizeof why);
@@ -152,10 +155,11 @@ void ddp_fit_make(ddp_case *k)
     free(key);
 }
 
-/* A sweep of bucket sizes: the parameters that its rows share, and the kappa of its first row. */
+/* A sweep of bucket sizes: the parameters that its rows share, and what its first row says of contention. */
 typedef struct bucket_sweep {
     char *key;
     double kappa;
+    bucket_contention contention;
 } bucket_sweep;
 
 static void clear_sweep(void *sweep)
@@ -174,6 +178,31 @@ static char *sweep_key(const ddp_case *k)
             key = longer;
         }
     return key;
+}
+
+/* What the plan's buckets should take, by all-reduces of the fit. */
+static bucket_load load_of(const ddp_case *k, const bucket_fit *f, const replica *r, const ddp_times *m)
+{
+    const buckets *b = &r->plan->b;
+    const double element = (double)comm_dtype_bytes(wire_of(k));
+    bucket_load l = {.window = stats_of(&m->compute).median - m->forward};
+    for (int i = 0; i < b->n; i++) {
+        l.last = 1e3 * interpolate_log(f->bytes, f->seconds, f->sizes, (double)b->b[i].count * element);
+        l.alone += l.last;
+    }
+    if (k->p.update == UPDATE_AFTER)
+        l.window -= m->opt_alone;
+    else if (k->p.update == UPDATE_BUCKETS)
+        l.last = bucket_last_exposed(l.last, m->opt_alone, b->n);
+    return l;
+}
+
+static void fill_prediction(ddp_case *k, const bucket_load *l, double exposed, const bucket_contention *known)
+{
+    const double predicted = known ? bucket_exposed(l, known) : NAN;
+    row_real(k->w, "predicted_alone_ms", l->alone);
+    row_real(k->w, "predicted_exposed_ms", predicted);
+    row_real(k->w, "err_exposed_pct", 100 * (predicted / exposed - 1));
 }
 
 void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
@@ -198,10 +227,12 @@ void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
     row_real(k->w, "kappa", kappa);
     if (goes_on)
         row_real(k->w, "predicted_contention_ms", bucket_overhead_contention(&model, bucket) * 1e3);
+    const bucket_load load = f->sizes ? load_of(k, f, r, m) : (bucket_load){NAN, NAN, NAN};
+    fill_prediction(k, &load, exposed, goes_on ? &sweep->contention : NULL);
     if (goes_on) {
         free(key);
         return;
     }
     free(sweep->key);
-    *sweep = (bucket_sweep){key, kappa};
+    *sweep = (bucket_sweep){key, kappa, bucket_contention_of(&load, exposed, m->tail)};
 }

@@ -15,7 +15,12 @@
     {"predicted_best_mb", COLUMN_REAL, false, "best bucket by that model, sqrt(s o w), in MB of 2^20 bytes"},          \
     {"kappa", COLUMN_REAL, false, "contention_ms / comm_alone_ms of this row"},                                        \
     {"predicted_contention_ms", COLUMN_REAL, false,                                                                    \
-     "o + b/w + kappa (n o + s/w), with kappa from the first row of the sweep; nan in that row"}
+     "o + b/w + kappa (n o + s/w), with kappa from the first row of the sweep; nan in that row"},                      \
+    {"predicted_alone_ms", COLUMN_REAL, false,                                                                         \
+     "comm_alone_ms as this run's all-reduces say, by interpolation between their sizes"},                             \
+    {"predicted_exposed_ms", COLUMN_REAL, true,                                                                        \
+     "exposed_ms from predicted_alone_ms and the contention of the first row of the sweep; nan in that row"},          \
+    {"err_exposed_pct", COLUMN_REAL, true, "100 (predicted_exposed_ms / exposed_ms - 1)"}
 /* clang-format on */
 
 /* Times all-reduces of many sizes, once per number of ranks, dtype and --max-ctas, and remembers the fit. Call it before

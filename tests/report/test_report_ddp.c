@@ -258,7 +258,7 @@ static void bucket_sizes_that_tie_are_named(void **state)
     WRITE(dir, "bench_ddp_bucketed.csv", bucket("bucketed", 1, 108, 9, 1), bucket("bucketed", 10, 101, 2, 0.2),
           bucket("bucketed", 100, 101, 2.1, 0.2), bucket("bucketed", 1000, 104, 5, 1));
     char *text = report_of(dir);
-    has(text, "| **10** | 100 | - | 101.0 | **2.000 [1.800, 2.200]** | - | - | 10.00 | 2.000 |");
+    has(text, "| **10** | 100 | - | 101.0 | **2.000 [1.800, 2.200]** | - | - | 10.00 | 2.000 | - | - |");
     has(text, "o 20.0 us and w 330 GB/s");
     has(text, "sqrt(s o w), is 50.0 MB; with contention kappa = 0.250 of the 1 MB row, sqrt(kappa s o w) is 25.0 MB.");
     has(text,
@@ -267,6 +267,25 @@ static void bucket_sizes_that_tie_are_named(void **state)
     has(text,
         "nearest to the predicted one, 100 MB, exposes 0.100 ms more (0.0990 % of the step), and the intervals meet.");
     free(text);
+    free(dir);
+}
+
+/* From 1 MB, 40 ms alone, 22 waited for: slowdown (26 - 22) / (40 - 22), stretch (26 + 34) / 40. 10 MB: 1.5 x 36 - 34. */
+static void another_size_is_predicted(void **state)
+{
+    char *dir = machine_folder(*state), *path = folder_path(dir, "bench_ddp_bucketed.csv");
+    file_write(path,
+               "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,update,bucket_mb,"
+               "wire_dtype,buckets,step_ms,compute_ms,exposed_ms,comm_alone_ms,tail_ms,fwd_ms,opt_alone_ms,utc\n"
+               "1,1,b,bucketed,ok,,2,xl,2,512,bf16,buckets,1,fp32,400,70,44,26,40,22,10,14,2026-11-21T10:00:00Z\n"
+               "1,1,b,bucketed,ok,,2,xl,2,512,bf16,buckets,10,fp32,300,60,44,16,36,9,10,14,2026-11-21T10:00:00Z\n");
+    char *text = report_of(dir);
+    has(text, "| predicted exposed ms | off by % |");
+    has(text, "| 20.00 | 25.0 |");
+    has(text, "The contention of the 1 MB row predicts the exposed time of 1 other size within 25.0 % (10 MB: 20.00 ms "
+              "for 16.00).");
+    free(text);
+    free(path);
     free(dir);
 }
 
@@ -322,13 +341,11 @@ static void figures_are_drawn_from_one_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {in_folder(strategies_stand_in_one_table),
-                                       in_folder(copies_are_counted_in_steps),
-                                       in_folder(overlapped_stands_beside_hidden),
-                                       in_folder(an_order_that_does_not_hold_is_said),
-                                       in_folder(a_newer_failure_replaces_a_row),
-                                       in_folder(bucket_sizes_that_tie_are_named),
-                                       in_folder(sharding_is_compared_with_the_whole_state),
-                                       in_folder(figures_are_drawn_from_one_file)};
+    const struct CMUnitTest tests[] = {
+        in_folder(strategies_stand_in_one_table),   in_folder(copies_are_counted_in_steps),
+        in_folder(overlapped_stands_beside_hidden), in_folder(an_order_that_does_not_hold_is_said),
+        in_folder(a_newer_failure_replaces_a_row),  in_folder(bucket_sizes_that_tie_are_named),
+        in_folder(another_size_is_predicted),       in_folder(sharding_is_compared_with_the_whole_state),
+        in_folder(figures_are_drawn_from_one_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formulas/exposed.h"
 #include "common/report/section.h"
 #include "common/report/sections/ddp/ddp.h"
 
@@ -70,7 +71,51 @@ static const ddp_entry *nearest(const sweep *s, double mb)
     return best;
 }
 
+/* Milliseconds; the time alone is predicted, or in older rows measured. */
+static bucket_load load_of(const ddp_entry *e)
+{
+    const double predicted = ddp_real(e, "predicted_alone_ms"), n = ddp_real(e, "buckets");
+    bucket_load l = {.alone = isfinite(predicted) ? predicted : ddp_real(e, "comm_alone_ms"),
+                     .window = ddp_real(e, "compute_ms") - ddp_real(e, "fwd_ms")};
+    l.last = l.alone / n;
+    if (strcmp(ddp_text(e, "update"), "after") == 0)
+        l.window -= ddp_real(e, "opt_alone_ms");
+    else if (strcmp(ddp_text(e, "update"), "buckets") == 0)
+        l.last = bucket_last_exposed(l.last, ddp_real(e, "opt_alone_ms"), n);
+    return l;
+}
+
+/* The exposed time of size i from the contention of the sweep's first size; NAN for that size. */
+static double predicted_exposed(const sweep *s, size_t i)
+{
+    const bucket_load first = load_of(s->e[0]), load = load_of(s->e[i]);
+    const bucket_contention c = bucket_contention_of(&first, s->e[0]->exposed, ddp_real(s->e[0], "tail_ms"));
+    return i ? bucket_exposed(&load, &c) : NAN;
+}
+
+static double off_pct(const sweep *s, size_t i)
+{
+    return 100 * (predicted_exposed(s, i) / s->e[i]->exposed - 1);
+}
+
 /* ---- text ---- */
+
+static void add_error(document *doc, const sweep *s)
+{
+    size_t worst = 0, count = 0;
+    for (size_t i = 1; i < s->n; i++)
+        if (isfinite(off_pct(s, i))) {
+            worst = !worst || fabs(off_pct(s, i)) > fabs(off_pct(s, worst)) ? i : worst;
+            count++;
+        }
+    if (worst)
+        doc_more(
+            doc,
+            "The contention of the %.6g MB row predicts the exposed time of %zu other %s within %s %% (%.6g MB: %s "
+            "ms for %s).\n",
+            size_of(s->e[0]), count, count == 1 ? "size" : "sizes", number(fabs(off_pct(s, worst))),
+            size_of(s->e[worst]), precise(predicted_exposed(s, worst)), precise(s->e[worst]->exposed));
+}
 
 static void add_tied(document *doc, const sweep *s)
 {
@@ -121,6 +166,7 @@ static void add_verdict(document *doc, const sweep *s)
                      size_of(kappa), number(contention));
         doc_more(doc, ".\n");
     }
+    add_error(doc, s);
     doc_more(doc, "Measured best: %.6g MB with %s ms exposed", size_of(best), with_interval(best));
     add_tied(doc, s);
     if (fit)
@@ -133,7 +179,7 @@ static void sweep_table(document *doc, const sweep *s)
 {
     doc_table(doc);
     doc_columns(doc, DOC_NUMBER, "MB", "calls", "largest MiB", "step ms", "exposed ms [95 %]", "tail ms",
-                "contention ms", "handout's model ms", "with contention ms", NULL);
+                "contention ms", "handout's model ms", "with contention ms", "predicted exposed ms", "off by %", NULL);
     for (size_t i = 0; i < s->n; i++) {
         const ddp_entry *e = s->e[i];
         const bool best = i == s->best;
@@ -146,7 +192,8 @@ static void sweep_table(document *doc, const sweep *s)
                   precise(ddp_real(e, "step_ms")), NULL);
         doc_cells(doc, best ? strong("%s", with_interval(e)) : with_interval(e), NULL);
         doc_cells(doc, precise(ddp_real(e, "tail_ms")), precise(ddp_real(e, "contention_ms")),
-                  precise(ddp_real(e, "predicted_ms")), precise(ddp_real(e, "predicted_contention_ms")), NULL);
+                  precise(ddp_real(e, "predicted_ms")), precise(ddp_real(e, "predicted_contention_ms")),
+                  precise(predicted_exposed(s, i)), number(off_pct(s, i)), NULL);
     }
 }
 
@@ -179,10 +226,14 @@ void ddp_buckets(document *doc, const char *dir, const ddp_rows *r)
     if (!doc_empty(part)) {
         doc_heading(doc, 3, "Buckets");
         doc_paragraph(
-            doc, "MB are 2^20 bytes; a larger tensor is a bucket of its own. The handout's model says n calls of s "
-                 "bytes together cost\nn o + s / (n w): the last bucket, and what every call costs. With contention it "
-                 "is o + b / w + kappa (n o + s / w): the last\nbucket, and the share kappa of the collectives' time "
-                 "by which they slow compute down; kappa is measured in one row of a sweep\nand used in the others.");
+            doc,
+            "MB are 2^20 bytes; a larger tensor is a bucket of its own. The handout's model says n calls of s "
+            "bytes together cost\nn o + s / (n w): the last bucket, and what every call costs. With contention it "
+            "is o + b / w + kappa (n o + s / w): the last\nbucket, and the share kappa of the collectives' time "
+            "by which they slow compute down; kappa is measured in one row of a sweep\nand used in the others. Both "
+            "take communication to end with the backward. The predicted exposed time does not: it is the larger\n"
+            "of two, the slowed compute with the last bucket, and the stretched chain of collectives less the "
+            "compute beside it. Both\nfactors come from the first row of a sweep.");
         figures(doc, dir, "ddp_buckets_");
     }
     doc_append(doc, part);

@@ -15,6 +15,14 @@ static pthread_mutex_t phase_lock = PTHREAD_MUTEX_INITIALIZER;
 static char phase_text[PHASE_BYTES];
 static char program[128] = "stepbench";
 
+char *text_printable(char *text)
+{
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    return text;
+}
+
 void phase_set(const char *fmt, ...)
 {
     char text[PHASE_BYTES];
@@ -22,6 +30,7 @@ void phase_set(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    text_printable(text);
     pthread_mutex_lock(&phase_lock);
     memcpy(phase_text, text, sizeof text);
     pthread_mutex_unlock(&phase_lock);
@@ -47,6 +56,7 @@ static void message(const char *fmt, va_list args, const char *phase)
 {
     char text[MESSAGE_BYTES];
     vsnprintf(text, sizeof text, fmt, args);
+    text_printable(text);
     if (phase && *phase)
         fprintf(stderr, "%s: %s (while: %s)\n", program, text, phase);
     else

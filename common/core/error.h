@@ -22,6 +22,9 @@ void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void die(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void program_name_set(const char *argv0);
 
+/* Replaces control characters, which an argument may bring along, by '?': a message stays one line. Returns text. */
+char *text_printable(char *text);
+
 /* malloc that dies instead of returning NULL; for host bookkeeping, not for tensors. */
 void *xmalloc(unsigned long bytes);
 void *xcalloc(unsigned long n, unsigned long size);

@@ -271,6 +271,7 @@ options *options_try(const bench_info *bench, int argc, char **argv, const optio
         if (check_whole(o, env->no_cuda, msg, msg_bytes))
             return o;
     }
+    text_printable(msg);
     options_free(o);
     return NULL;
 }

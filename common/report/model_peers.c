@@ -7,14 +7,20 @@
 
 #include "common/report/section.h"
 
-const model_peer model_peers[MODEL_PEERS] = {{"eager", "naive", "eager, naive attention"},
-                                             {"eager", "sdpa", "eager, SDPA"},
-                                             {"compile", "naive", "compiled, naive attention"},
-                                             {"compile", "sdpa", "compiled, SDPA"}};
+/* The strongest first. */
+const model_peer model_peers[MODEL_PEERS] = {
+    {"step-graph", "sdpa", "bf16master", "in one CUDA graph, SDPA, bf16 weights with fp32 master"},
+    {"step-graph", "sdpa", NULL, "in one CUDA graph, SDPA"},
+    {"compile-graph", "sdpa", "bf16master", "compiled with CUDA graphs, SDPA, bf16 weights with fp32 master"},
+    {"compile-graph", "sdpa", NULL, "compiled with CUDA graphs, SDPA"},
+    {"eager", "naive", NULL, "eager, naive attention"},
+    {"eager", "sdpa", NULL, "eager, SDPA"},
+    {"compile", "naive", NULL, "compiled, naive attention"},
+    {"compile", "sdpa", NULL, "compiled, SDPA"}};
 
 csv *model_peers_open(const char *dir)
 {
-    return open_peer(dir, "pytorch_model.csv");
+    return open_peer_rows(dir, "model", "pytorch_model.csv");
 }
 
 /* A size with other dimensions than its own, which PyTorch did not run. */
@@ -27,19 +33,26 @@ static bool is_custom(const table *t, size_t row)
     return false;
 }
 
+/* Its name for our precision. */
+static const char *precision_of(const char *ours, const model_peer *how)
+{
+    if (how->precision)
+        return strcmp(ours, "bf16") == 0 ? how->precision : "";
+    return strcmp(ours, "bf16-pure") == 0 ? "bf16pure" : ours;
+}
+
 /* Its fastest row of the same model, shape and precision, run that way. */
 static size_t peer_row(const csv *c, const table *t, size_t row, const model_peer *how)
 {
-    const char *precision = table_text(t, row, "precision");
+    const char *precision = precision_of(table_text(t, row, "precision"), how);
     size_t best = NO_ROW;
     if (row == NO_ROW || strcmp(table_text(t, row, "mode"), "train-step") != 0 || is_custom(t, row))
         return NO_ROW;
     for (size_t i = 0; c && i < c->rows; i++) {
-        const bool same = cell_is(c, i, "size", table_text(t, row, "size")) &&
-                          cell_is(c, i, "seq", table_text(t, row, "seq")) &&
-                          cell_is(c, i, "batch", table_text(t, row, "batch")) &&
-                          cell_is(c, i, "precision", strcmp(precision, "bf16-pure") ? precision : "bf16pure") &&
-                          cell_is(c, i, "mode", how->mode) && cell_is(c, i, "attn", how->attn);
+        const bool same =
+            cell_is(c, i, "size", table_text(t, row, "size")) && cell_is(c, i, "seq", table_text(t, row, "seq")) &&
+            cell_is(c, i, "batch", table_text(t, row, "batch")) && cell_is(c, i, "precision", precision) &&
+            peer_beside(c, i, t, row) && cell_is(c, i, "mode", how->mode) && cell_is(c, i, "attn", how->attn);
         const double ms = same ? csv_real(c, i, "step_ms") : NAN;
         if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
             best = i;

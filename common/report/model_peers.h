@@ -5,15 +5,16 @@
 
 #include "common/report/table.h"
 
-enum { MODEL_PEERS = 4 };
+enum { MODEL_PEERS = 8 };
 
-/* How a model was run there; `named` as in the heads of columns. */
+/* How a model was run there; `named` as in the heads of columns. `precision` is what stands beside our bf16, where that is
+ * not its own bf16, which is autocast. */
 typedef struct model_peer {
-    const char *mode, *attn, *named;
+    const char *mode, *attn, *precision, *named;
 } model_peer;
 extern const model_peer model_peers[MODEL_PEERS];
 
-csv *model_peers_open(const char *dir); /* <dir>/pytorch_model.csv; NULL when it is absent */
+csv *model_peers_open(const char *dir); /* <dir>/peer_model.csv, or pytorch_model.csv; NULL when both are absent */
 /* Its fastest step of the same size, context, batch and precision over ours; its peak memory over ours. NAN where it has
  * no such row, and for rows of ours that are no train step. `c` may be NULL. */
 double model_peer_time(const csv *c, const table *t, size_t row, const model_peer *how);

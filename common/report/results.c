@@ -23,6 +23,54 @@ csv *open_peer(const char *dir, const char *name)
     return c;
 }
 
+static bool same_case(const csv *c, size_t a, size_t b, int first, int end)
+{
+    for (int k = first; k < end; k++)
+        if (strcmp(c->cells[a * c->columns + (size_t)k], c->cells[b * c->columns + (size_t)k]) != 0)
+            return false;
+    return true;
+}
+
+/* Rows are appended: a later one of the same case is newer. */
+static void keep_newest(csv *c)
+{
+    int first, end;
+    size_t kept = 0;
+    table_params(c, &first, &end);
+    for (size_t i = 0; i < c->rows; i++) {
+        bool newest = true;
+        for (size_t k = i + 1; newest && k < c->rows; k++)
+            newest = !same_case(c, i, k, first, end);
+        if (newest)
+            memmove(c->cells + kept++ * c->columns, c->cells + i * c->columns, c->columns * sizeof *c->cells);
+    }
+    c->rows = kept;
+}
+
+csv *open_peer_rows(const char *dir, const char *what, const char *old)
+{
+    char *name = xasprintf("peer_%s.csv", what);
+    csv *c = open_peer(dir, name);
+    free(name);
+    if (!c || !c->rows) {
+        csv_free(c);
+        return open_peer(dir, old);
+    }
+    keep_newest(c);
+    return c;
+}
+
+bool peer_beside(const csv *c, size_t peer, const table *t, size_t row)
+{
+    static const char *const columns[][2] = {{"gpu_uuid", "gpu_uuid"}, {"run_id", "campaign"}}; /* theirs, ours */
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const char *theirs = csv_cell(c, peer, columns[i][0]), *mine = table_text(t, row, columns[i][1]);
+        if (theirs && *theirs && *mine && strcmp(theirs, mine) != 0)
+            return false;
+    }
+    return true;
+}
+
 csv *open_published(const char *dir, const char *name)
 {
     char *path = xasprintf("../published/%s", name);

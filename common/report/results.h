@@ -9,6 +9,11 @@
 table *open_result(const char *dir, const char *name);
 /* Opens <dir>/<name> as it is; NULL when it is absent. `published`: <dir>/../published/<name>, the write-ups' tables. */
 csv *open_peer(const char *dir, const char *name);
+/* <dir>/peer_<what>.csv, the newest row of each case; where there is none <dir>/<old>, a file of the time before
+ * run_all.sh --peers. NULL when both are absent. */
+csv *open_peer_rows(const char *dir, const char *what, const char *old);
+/* Whether a ratio of a peer's row and ours may be formed: not when both say what GPU or which run they are of, and differ. */
+bool peer_beside(const csv *c, size_t peer, const table *t, size_t row);
 csv *open_published(const char *dir, const char *name);
 /* A fact of a run from machine.csv (open_peer), "" where it is not known. */
 const char *run_value(const csv *machine, const char *run_id, const char *key);

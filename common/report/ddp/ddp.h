@@ -23,7 +23,7 @@ typedef struct ddp_entry {
  * in the order of sizes, ranks, precisions and contexts, strategies in that from naive to ZeRO-1. */
 typedef struct ddp_rows {
     table *files[DDP_FILES];
-    csv *pytorch; /* pytorch_ddp.csv, or NULL */
+    csv *pytorch; /* peer_ddp.csv, or pytorch_ddp.csv, or NULL */
     size_t n;
     ddp_entry *all;
 } ddp_rows;

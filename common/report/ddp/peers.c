@@ -39,7 +39,7 @@ double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column)
     const csv *c = r->pytorch;
     size_t best = NO_ROW;
     for (size_t i = 0; c && e->ok && !is_custom(e) && i < c->rows; i++) {
-        bool same = is_peer(c, i, e);
+        bool same = is_peer(c, i, e) && peer_beside(c, i, e->t, e->row);
         for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
             same = same && cell_is(c, i, alike[k][0], ddp_text(e, alike[k][1]));
         const double ms = same ? csv_real(c, i, "step_ms") : NAN;

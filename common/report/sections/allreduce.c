@@ -33,27 +33,35 @@ static const char *library_of(const table *t, size_t row)
     return strncmp(table_text(t, row, "backend"), "gloo", 4) == 0 ? "gloo" : "nccl";
 }
 
-/* PyTorch reduces in place, from the host. */
+/* A peer's row of the same case: old files have neither its mode, which was eager, nor whether it was in place. */
+static size_t peer_row(const csv *c, const table *t, size_t row)
+{
+    static const char *const same[] = {"ranks", "bytes", "mode", "in_place"};
+    for (size_t i = 0; c && row != NO_ROW && i < c->rows; i++) {
+        bool found = peer_beside(c, i, t, row);
+        for (size_t k = 0; found && k < sizeof same / sizeof *same; k++)
+            found = csv_column(c, same[k]) < 0 || cell_is(c, i, same[k], table_text(t, row, same[k]));
+        if (found && (csv_column(c, "backend") < 0 || cell_is(c, i, "backend", library_of(t, row))))
+            return i;
+    }
+    return NO_ROW;
+}
+
+/* PyTorch reduces in place. */
 static double pytorch_ms(const peers *p, const table *t, size_t row)
 {
-    const char *library = library_of(t, row);
-    for (size_t i = 0; p->pytorch && row != NO_ROW && i < p->pytorch->rows; i++)
-        if (cell_is(p->pytorch, i, "backend", library) &&
-            cell_is(p->pytorch, i, "ranks", table_text(t, row, "ranks")) &&
-            cell_is(p->pytorch, i, "bytes", table_text(t, row, "bytes")) &&
-            strcmp(table_text(t, row, "mode"), "eager") == 0)
-            return csv_real(p->pytorch, i, "ms");
-    return NAN;
+    const size_t theirs = peer_row(p->pytorch, t, row);
+    if (theirs == NO_ROW || (csv_column(p->pytorch, "mode") < 0 && strcmp(table_text(t, row, "mode"), "eager") != 0))
+        return NAN;
+    return csv_real(p->pytorch, theirs, csv_column(p->pytorch, "median_ms") < 0 ? "ms" : "median_ms");
 }
 
 static double nccl_tests_ms(const peers *p, const table *t, size_t row)
 {
-    for (size_t i = 0; p->nccl_tests && row != NO_ROW && i < p->nccl_tests->rows; i++)
-        if (cell_is(p->nccl_tests, i, "ranks", table_text(t, row, "ranks")) &&
-            cell_is(p->nccl_tests, i, "mode", table_text(t, row, "mode")) &&
-            cell_is(p->nccl_tests, i, "bytes", table_text(t, row, "bytes")) && strcmp(library_of(t, row), "nccl") == 0)
-            return csv_real(p->nccl_tests, i, "us") * 1e-3;
-    return NAN;
+    const size_t theirs = peer_row(p->nccl_tests, t, row);
+    if (theirs == NO_ROW || strcmp(library_of(t, row), "nccl") != 0)
+        return NAN;
+    return 1e-3 * csv_real(p->nccl_tests, theirs, csv_column(p->nccl_tests, "median_us") < 0 ? "us" : "median_us");
 }
 
 typedef double peer_time(const peers *p, const table *t, size_t row);
@@ -185,7 +193,8 @@ static void write_section(document *doc, const char *dir)
     if (!t)
         return;
     csv *machine = open_peer(dir, "machine.csv");
-    const peers p = {open_peer(dir, "pytorch_allreduce.csv"), open_peer(dir, "nccl_tests.csv")};
+    const peers p = {open_peer_rows(dir, "allreduce", "pytorch_allreduce.csv"),
+                     open_peer_rows(dir, "nccl_tests", "nccl_tests.csv")};
     values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
     doc_heading(doc, 2, "bench_allreduce: collectives");
     doc_paragraph(

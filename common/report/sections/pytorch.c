@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/report/flash_peers.h"
 #include "common/report/section.h"
 
 /* What does the same work as an implementation of the other side. */
@@ -129,6 +130,9 @@ static void add_part(document *doc, const table *ours, const table *theirs)
 
 static void write_section(document *doc, const char *dir)
 {
+    csv *in_turn = flash_peers_open(dir);
+    flash_peers_write(doc, in_turn);
+    csv_free(in_turn);
     table *theirs = open_result(dir, "pytorch_flash.csv"), *ours = open_result(dir, "bench_flash.csv");
     /* made by bench_flash --timer event --csv, for short calls are replayed from a graph otherwise */
     table *calls = open_result(dir, "bench_flash_calls.csv");

@@ -7,6 +7,7 @@
 
 #include "common/formulas/model.h"
 #include "common/report/ddp/ddp.h"
+#include "common/report/flash_peers.h"
 #include "common/report/model_peers.h"
 #include "common/report/section.h"
 
@@ -89,6 +90,14 @@ static void published_attention(document *doc, const char *dir, const table *fla
 /* Over the shapes of both: PyTorch's fastest time of a shape over ours, the least of them. */
 static void attention_peer(document *doc, const char *dir, const table *flash)
 {
+    csv *in_turn = flash_peers_open(dir);
+    const flash_lead lead = flash_peers_lead(in_turn, "bf16", "fwd_ratio");
+    if (lead.shapes)
+        doc_cell(doc, "the strongest peer (%s, in turn with ours) takes at least %s times as long (%zu shape%s)",
+                 lead.who, number(lead.least), lead.shapes, lead.shapes == 1 ? "" : "s");
+    csv_free(in_turn);
+    if (lead.shapes)
+        return;
     csv *c = open_peer(dir, "pytorch_flash.csv");
     double least = INFINITY;
     size_t shapes = 0;
@@ -144,14 +153,18 @@ static void step_peer(document *doc, const csv *c, const table *t,
                       double (*ratio_of)(const csv *, const table *, size_t, const model_peer *), const char *takes)
 {
     double least = INFINITY;
+    const char *how = "";
     for (size_t p = 0; p < MODEL_PEERS; p++)
         for (size_t i = 0; i < t->n; i++) {
             const double ratio = ratio_of(c, t, i, &model_peers[p]);
-            least = isfinite(ratio) ? fmin(least, ratio) : least;
+            if (ratio < least) {
+                least = ratio;
+                how = model_peers[p].named;
+            }
         }
     if (isfinite(least))
-        doc_cell(doc, "PyTorch%s %s at least %s times as %s",
-                 model_peers_eager_alone(c) ? " (eager; its fastest mode is not known)" : "", takes, number(least),
+        doc_cell(doc, "PyTorch (%s) %s at least %s times as %s",
+                 model_peers_eager_alone(c) ? "eager; its fastest mode is not known" : how, takes, number(least),
                  strcmp(takes, "takes") == 0 ? "long" : "much");
     else
         doc_blank(doc);

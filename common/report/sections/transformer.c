@@ -67,7 +67,7 @@ static const char *policy_of(const char *precision)
 
 static void add_peers(document *doc, const csv *c, const table *t)
 {
-    bool any = false;
+    bool any = false, by_hand = false;
     for (size_t p = 0; p < MODEL_PEERS; p++) {
         double least = INFINITY, most = 0;
         for (size_t i = 0; i < t->n; i++) {
@@ -78,6 +78,7 @@ static void add_peers(document *doc, const csv *c, const table *t)
             }
         }
         any = any || most > 0;
+        by_hand = by_hand || (most > 0 && model_peers[p].precision);
         if (most > least)
             doc_more(doc, "; PyTorch (%s) takes at least %s and at most %s times as long", model_peers[p].named,
                      number(least), number(most));
@@ -86,6 +87,8 @@ static void add_peers(document *doc, const csv *c, const table *t)
     }
     if (any)
         doc_more(doc, "%s", policy_of(table_text(t, 0, "precision")));
+    if (by_hand)
+        doc_more(doc, "; its bf16 weights with fp32 master are written by hand, with the dtypes of ours");
     if (any && model_peers_eager_alone(c))
         doc_more(doc,
                  "; PyTorch ran in eager mode alone: its fastest mode (compiled, CUDA graphs) is not in this folder");

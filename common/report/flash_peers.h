@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* peer_flash.csv: attention of others, replayed in turn with ours in one process (docs/peers.md). Its ratios are theirs
+ * over ours in the same round, so that no row of a bench is needed beside it. */
+#ifndef STEPBENCH_REPORT_FLASH_PEERS_H
+#define STEPBENCH_REPORT_FLASH_PEERS_H
+
+#include "common/core/csv.h"
+#include "common/report/document.h"
+
+/* Over the shapes of a dtype: where the fastest peer comes closest to ours, or passes it. */
+typedef struct flash_lead {
+    size_t shapes; /* 0: none */
+    double least;  /* its time over ours */
+    const char *who;
+} flash_lead;
+
+csv *flash_peers_open(const char *dir); /* NULL when it is absent */
+/* `ratio` is fwd_ratio or bwd_ratio. `c` may be NULL. */
+flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *ratio);
+void flash_peers_write(document *doc, const csv *c); /* a section; nothing when c is NULL */
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* The report beside peer_*.csv: the newest row of a case counts, the strongest mode leads, and no ratio is formed across
+ * GPUs. Files of the time before run_all.sh --peers are the subject of the other tests of the report. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+#define ORIGIN ",run_id,machine,gpu,gpu_uuid,device,utc\n"
+#define OF_GPU_A ",run-1,box-x1,GPU,GPU-a,cuda,2026-11-21T10:00:00Z\n"
+#define PEER_ORIGIN ",torch,cuda,cudnn,nccl,driver,gpu,gpu_uuid,utc,commit,run_id\n"
+#define PEER_OF(gpu) ",2.11.0,13.0,9.19.0,2.28.9,580,GPU," gpu ",2026-11-21T10:10:00Z,abc1234,run-1\n"
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char *path = folder_path(dir, name);
+    file_write(path, text);
+    free(path);
+}
+
+/* <folder>/results/box-x1, new. */
+static char *machine_folder(const char *folder)
+{
+    char *results = folder_path(folder, "results"), *dir = folder_path(results, "box-x1");
+    mkdir(results, 0777);
+    mkdir(dir, 0777);
+    free(results);
+    return dir;
+}
+
+static char *report_of(const char *dir)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    char *command = xasprintf("'%s/report' '%s' >/dev/null", self, dir);
+    assert_int_equal(system(command), 0);
+    free(command);
+    char *path = folder_path(dir, "report.md"), *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static void has(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted))
+        fail_msg("the report lacks '%s':\n%s", wanted, text);
+}
+
+static void lacks(const char *text, const char *unwanted)
+{
+    if (strstr(text, unwanted))
+        fail_msg("the report has '%s':\n%s", unwanted, text);
+}
+
+/* ---- steps ---- */
+
+#define MODEL "bench,size,seq,batch,precision,attn,mode,policy,step_ms,fwd_ms,peak_gib" PEER_ORIGIN
+
+static void our_step(const char *dir)
+{
+    put(dir, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,seq,batch,precision,mode,warmup,step_ms,tokens_per_s,"
+        "mfu_causal_pct,params,peak_bytes" ORIGIN
+        "1,1,bench_transformer,graph,ok,,small,128,4,bf16,train-step,5,2,256000,10,128625408,1073741824" OF_GPU_A);
+}
+
+static void the_strongest_mode_leads(void **state)
+{
+    char *dir = machine_folder(*state);
+    our_step(dir);
+    put(dir, "pytorch_model.csv",
+        "bench,size,seq,batch,precision,attn,mode,step_ms,peak_gib\nmodel,small,128,4,bf16,sdpa,eager,2.2,1\n");
+    put(dir, "peer_model.csv",
+        MODEL "model,small,128,4,bf16,sdpa,eager,autocast,40,20,2" PEER_OF("GPU-a")     /* older */
+        "model,small,128,4,bf16,sdpa,step-graph,autocast,3,,1.5" PEER_OF("GPU-a")       /* older, faster */
+        "model,small,128,4,bf16,sdpa,step-graph,autocast,5,,1.5" PEER_OF("GPU-a")       /* newest */
+        "model,small,128,4,bf16master,sdpa,step-graph,by hand,4,,1.25" PEER_OF("GPU-a") /* the strongest */
+        "model,small,128,4,bf16pure,sdpa,step-graph,all bf16,1,,0.5" PEER_OF("GPU-a")); /* not our bf16 */
+    char *text = report_of(dir);
+    has(text, "PyTorch (in one CUDA graph, SDPA, bf16 weights with fp32 master) takes at least 2.00 times as long");
+    has(text, "PyTorch in one CUDA graph, SDPA, bf16 weights with fp32 master | PyTorch in one CUDA graph, SDPA | "
+              "PyTorch eager, SDPA |");
+    has(text, "| 2.00 / 1.25 | 2.50 / 1.50 | 20.0 / 2.00 |");
+    has(text, "its bf16 weights with fp32 master are written by hand, with the dtypes of ours");
+    lacks(text, "1.10"); /* of the old file, which a new one replaces */
+    lacks(text, "not known here");
+    free(text);
+    free(dir);
+}
+
+static void no_ratio_across_gpus(void **state)
+{
+    char *dir = machine_folder(*state);
+    our_step(dir);
+    put(dir, "peer_model.csv", MODEL "model,small,128,4,bf16,sdpa,step-graph,autocast,5,,1.5" PEER_OF("GPU-b"));
+    char *text = report_of(dir);
+    lacks(text, "PyTorch in one CUDA graph");
+    lacks(text, "2.50");
+    free(text);
+    free(dir);
+}
+
+/* ---- attention ---- */
+
+#define FLASH                                                                                                          \
+    "bench,impl,dtype,batch,heads,heads_kv,seq,head_dim,causal,layout,mode,policy,fwd_ms,bwd_ms,fwd_ratio,"            \
+    "fwd_ratio_lo,fwd_ratio_hi,bwd_ratio,bwd_ratio_lo,bwd_ratio_hi,reference,fwd_diff,bwd_diff" PEER_ORIGIN
+#define SHAPE "bf16,1,4,2,1024,64,1,bhsd,graph,x,"
+
+static void attention_stands_in_turn(void **state)
+{
+    char *dir = machine_folder(*state);
+    put(dir, "peer_flash.csv",
+        FLASH "flash_interleaved,stepbench," SHAPE "1,2,,,,,,,fp64,0.002,0.003" PEER_OF(
+            "GPU-a") "flash_interleaved,sdpa_cudnn," SHAPE
+                     "2,3,2,1.9,2.1,1.5,1.4,1.6,fp64,0.002,0.003" PEER_OF(
+                         "GPU-a") "flash_interleaved,fa4," SHAPE
+                                  "1.25,4,1.25,1.2,1.3,2,1.9,2.1,fp64,0.002,0.003" PEER_OF(
+                                      "GPU-a") "flash_interleaved,sdpa_fa2," SHAPE
+                                               "0.5,1,0.5,0.5,0.5,0.5,0.5,0.5,fp64,0,0" PEER_OF("GPU-b"));
+    char *text = report_of(dir);
+    has(text, "## Attention in turn with its peers");
+    has(text, "PyTorch 2.11.0, CUDA 13.0, cuDNN 9.19.0, driver 580, GPU.");
+    has(text, "| fa4 | bf16 | 1 | 4 / 2 | 1024 | 64 | causal | 1.25, 1.00 | 1.25 [1.20, 1.30] | 0.0020, 0.0020 | "
+              "4.00, 2.00 | 2.00 [1.90, 2.10] | 0.0030, 0.0030 |\n| sdpa_cudnn |");
+    lacks(text, "sdpa_fa2"); /* of another GPU than ours */
+    has(text, "forward, the strongest peer takes at least 1.25 times as long as ours (`fa4`; 1 shape); backward 1.50 "
+              "(`sdpa_cudnn`).");
+    free(text);
+    free(dir);
+}
+
+/* ---- collectives ---- */
+
+#define ALLREDUCE(mode, in_place, ms)                                                                                  \
+    "1,1,bench_allreduce,all-reduce,ok,,2,1024,1 KiB,fp32,nccl," mode "," in_place "," ms "," ms ",0,1,1" OF_GPU_A
+
+static void collectives_are_compared_in_each_mode(void **state)
+{
+    char *dir = machine_folder(*state);
+    put(dir, "bench_allreduce.csv",
+        "schema,method,bench,variant,status,reason,ranks,bytes,size,dtype,backend,mode,in_place,median_ms,mean_ms,"
+        "std_ms,algbw_gb_s,busbw_gb_s" ORIGIN ALLREDUCE("eager", "1", "0.01") ALLREDUCE("graph", "1", "0.005"));
+    put(dir, "peer_allreduce.csv",
+        "bench,backend,ranks,bytes,mode,policy,median_ms,algbw_gb_s,busbw_gb_s" PEER_ORIGIN
+        "allreduce,nccl,2,1024,eager,x,0.02,1,1" PEER_OF("GPU-a") "allreduce,nccl,2,1024,graph,x,0.015,1,1" PEER_OF(
+            "GPU-a"));
+    put(dir, "peer_nccl_tests.csv",
+        "bench,tool,ranks,bytes,mode,in_place,policy,median_us,algbw_gb_s,busbw_gb_s,wrong" PEER_ORIGIN
+        "nccl_tests,nccl-tests 2.17.6,2,1024,eager,0,x,99,1,1,0" PEER_OF("GPU-a") "nccl_tests,nccl-tests "
+                                                                                  "2.17.6,2,1024,eager,1,x,15,1,1,"
+                                                                                  "0" PEER_OF("GPU-a") "nccl_tests,"
+                                                                                                       "nccl-tests "
+                                                                                                       "2.17.6,2,1024,"
+                                                                                                       "graph,1,x,6,1,"
+                                                                                                       "1,0" PEER_OF(
+                                                                                                           "GPU-a"));
+    char *text = report_of(dir);
+    has(text, "| eager 2.00, graph 3.00 | eager 1.50, graph 1.20 |");
+    free(text);
+    free(dir);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(the_strongest_mode_leads),
+        in_folder(no_ratio_across_gpus),
+        in_folder(attention_stands_in_turn),
+        in_folder(collectives_are_compared_in_each_mode),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

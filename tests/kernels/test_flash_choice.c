@@ -135,6 +135,33 @@ static void asked_for(void **state)
     assert_int_equal(flash_backward_most_sums(&many, FLASH_BACKWARD_NARROW), 1);
 }
 
+static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
+{
+    const sb_attention a = problem(batch, heads, heads_kv, seq, 128, true, dtype);
+    return flash_backward_wide_section(&a, sms);
+}
+
+/* The first jobs of a section fill the chip, sections are equal, and what they walk stays in L2 where both can be had. */
+static void sections_fill_the_chip(void **state)
+{
+    (void)state;
+    assert_int_equal(section(8, 16, 16, 2048, SB_BF16), 16); /* 20 fit; 128 are no multiple */
+    assert_int_equal(section(8, 16, 16, 512, SB_BF16), 64);  /* 80 fit */
+    assert_int_equal(section(1, 16, 16, 8192, SB_BF16), 4);  /* 5 fit */
+    assert_int_equal(section(1, 16, 16, 4096, SB_FP32), 8);  /* 6 fit; there is no divisor from 5 to 6 */
+    assert_int_equal(section(1, 32, 8, 8192, SB_BF16), 4);   /* one fits, and 2 x 64 key tiles are less than 132 */
+    assert_int_equal(section(1, 32, 8, 4096, SB_BF16), 8);
+    assert_int_equal(section(1, 28, 4, 8192, SB_BF16), 4);
+    assert_int_equal(section(1, 16, 16, 32768, SB_BF16), 1);
+    assert_int_equal(section(1, 1, 1, 1024, SB_BF16), 1);
+    for (int heads = 1; heads <= 64; heads++)
+        for (int seq = 100; seq <= 40000; seq = seq * 3 / 2) {
+            const int n = section(1, heads, heads, seq, SB_BF16);
+            assert_true(n >= 1 && n <= heads);
+            assert_true(n == heads || n * ((seq + 127) / 128) >= sms);
+        }
+}
+
 /* The sum over rounds that split_time makes, and the average that it takes where there are many, meet. */
 static void rounds_become_an_average(void **state)
 {
@@ -192,6 +219,7 @@ int main(void)
                                        cmocka_unit_test(one_long_head),
                                        cmocka_unit_test(early_adders),
                                        cmocka_unit_test(asked_for),
+                                       cmocka_unit_test(sections_fill_the_chip),
                                        cmocka_unit_test(rounds_become_an_average),
                                        cmocka_unit_test(cases_meet_every_kernel)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,8 @@ static work measure(const sb_attention *a)
     return w;
 }
 
-static double wide_time(const sb_attention *a, const work *w, const int *clusters, flash_backward_choice *choice)
+static double wide_time(const sb_attention *a, const work *w, int sms, const int *clusters,
+                        flash_backward_choice *choice)
 {
     const double start = a->dtype == SB_FP32 ? WIDE_START_FP32 : WIDE_START;
     choice->split = choose_split((int64_t)w->jobs, (int)w->steps, a->causal, start, clusters);
@@ -53,7 +54,8 @@ static double wide_time(const sb_attention *a, const work *w, const int *cluster
     const flash_backward_order t = {.longest = start + w->steps / choice->split,
                                     .busy = (start * w->jobs + w->sum / choice->split) / at_once,
                                     .hand_over = a->dtype == SB_FP32 ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
-                                    .apart = tile_steps(a) / choice->split};
+                                    .apart = tile_steps(a) / choice->split,
+                                    .section = flash_backward_wide_section(a, sms)};
     return a->deterministic ? flash_backward_order_additions(a, t, at_once, choice) : fmax(t.longest, t.busy);
 }
 
@@ -75,7 +77,8 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
     const flash_backward_order t = {.longest = PAIR_START + step * w->steps,
                                     .busy = (PAIR_START * w->jobs + step * (w->sum + wasted)) / sms,
                                     .hand_over = PAIR_HAND_OVER,
-                                    .apart = 2 * tile_steps(a)};
+                                    .apart = 2 * tile_steps(a),
+                                    .section = flash_backward_wide_section(a, sms)};
     return a->deterministic ? flash_backward_order_additions(a, t, pairs, choice) : fmax(t.longest, t.busy);
 }
 
@@ -88,7 +91,8 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
     flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0};
     const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0};
     const work w = measure(a);
-    const double wide_steps = wide_time(a, &w, clusters, &wide), pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
+    const double wide_steps = wide_time(a, &w, sms, clusters, &wide),
+                 pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
     if (kernel == FLASH_BACKWARD_CHOSEN) {
         kernel = FLASH_BACKWARD_WIDE;
         if (a->dtype == SB_FP32)

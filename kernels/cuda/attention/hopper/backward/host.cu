@@ -121,8 +121,8 @@ bool in_order(const sb_attention *a, const flash_backward_choice &c)
 
 /* The wide kernel, or the one for pairs, which has the same parameters. */
 template <class T, int PARTS, int D, int BM>
-sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&in)[4], const flash_backward_choice &c,
-                      cudaStream_t stream)
+sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+                      const flash_backward_choice &c, cudaStream_t stream)
 {
     using mem = backward_memory<PARTS, D, BM>;
     char *const w = (char *)a->workspace;
@@ -150,7 +150,7 @@ sb_status launch_wide(const sb_attention *a, const layout &l, const sb_tensor (&
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
-    p.section = flash_backward_wide_section(a);
+    p.section = flash_backward_wide_section(a, ctx->sm_count);
     if (c.kernel == FLASH_BACKWARD_PAIR)
         return flash_backward_pair_launch(p, a, stream);
 
@@ -172,7 +172,8 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
                                        narrow ? alone : in_order(a, c), alone, stream);
     if (st)
         return st;
-    st = narrow ? flash_backward_narrow_launch(ctx, a, l, stream) : launch_wide<T, PARTS, D, BM>(a, l, in, c, stream);
+    st = narrow ? flash_backward_narrow_launch(ctx, a, l, stream)
+                : launch_wide<T, PARTS, D, BM>(ctx, a, l, in, c, stream);
     if (st || alone)
         return st;
     return c.sums == 1   ? finish<M, mem, 1>(a, l, c, stream)

@@ -74,9 +74,9 @@ static double fewest_steps(const flash_backward_order *t, double (*steps)(const 
 /* How many sums the adders of a section may have that start apart. These are at as many different queries, so Q, dO and the
  * sums as a whole have to stay in half of L2; pairs read and add to them half as often. (One head of S 65536, D 64, with
  * 50 MB: 6 to 12 % slower than starting together.) */
-static int most_apart(const sb_attention *a, flash_backward_kernel kernel)
+static int most_apart(const sb_attention *a, int section, flash_backward_kernel kernel)
 {
-    const int64_t fit = ((kernel == FLASH_BACKWARD_PAIR ? 32 : 28) << 20) / flash_backward_wide_section(a),
+    const int64_t fit = ((kernel == FLASH_BACKWARD_PAIR ? 32 : 28) << 20) / section,
                   none = flash_backward_query_bytes(a, 0);
     return fit < none ? 0 : (int)((fit - none) / (flash_backward_query_bytes(a, 1) - none));
 }
@@ -93,10 +93,10 @@ double flash_backward_order_additions(const sb_attention *a, flash_backward_orde
     const double bytes = blocks * rows * flash_backward_padded_dim(a) * 4;
     const int most = most_bytes / bytes > 1 ? (int)(most_bytes / bytes) : 1;
     t.adders = flash_backward_most_sums(a, choice->kernel);
-    t.row = flash_backward_first_round(t.adders, at_once, flash_backward_wide_section(a));
+    t.row = flash_backward_first_round(t.adders, at_once, t.section);
     t.read = blocks / (a->dtype == SB_FP32 ? 660 : 220);
     const double together = fewest_steps(&t, start_together, t.adders, most, &choice->sums);
-    const int rest = t.adders - t.row, in_l2 = most_apart(a, choice->kernel),
+    const int rest = t.adders - t.row, in_l2 = most_apart(a, t.section, choice->kernel),
               most_first = in_l2 < most - (rest > 0) ? in_l2 : most - (rest > 0);
     if (t.apart == 0 || choice->sums < 3 || choice->sums == t.adders || most_first < 1)
         return together + 1;

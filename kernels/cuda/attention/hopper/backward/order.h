@@ -17,6 +17,7 @@ typedef struct flash_backward_order {
     double hand_over;     /* from one adder to the next */
     double apart;         /* by which a job is longer than the next one of its head; 0 unless causal */
     double read;          /* of the pass after, for one sum */
+    int section;          /* key/value heads that are walked together */
     int adders, row;      /* of a head; those of them that start together */
 } flash_backward_order;
 

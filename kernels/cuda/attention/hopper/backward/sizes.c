@@ -30,11 +30,29 @@ int64_t flash_backward_query_bytes(const sb_attention *a, int sums)
     return row * a->seq_q * (a->heads / a->heads_kv);
 }
 
-/* Their Q, dO and dQ sums fit in about two thirds of L2. */
-int flash_backward_wide_section(const sb_attention *a)
+/* The largest divisor of n from `least` to `most`; 0 if there is none. */
+static int divisor(int n, int least, int most)
 {
-    const int64_t fit = (40 << 20) / flash_backward_query_bytes(a, 1), all = (int64_t)a->batch * a->heads_kv;
-    return (int)(fit < 1 ? 1 : fit < all ? fit : all);
+    for (int d = most; d >= least; d--)
+        if (n % d == 0)
+            return d;
+    return 0;
+}
+
+/* As many as have their Q, dO and dQ sums in about two thirds of L2, but at least so many that the longest jobs of a section fill
+ * the chip: what starts last should not be long. Sections are equal, rather up to 1.6 times as large than with a remainder. */
+int flash_backward_wide_section(const sb_attention *a, int sms)
+{
+    const int key_tiles = flash_backward_key_tiles(a), fill = (sms + key_tiles - 1) / key_tiles;
+    const int all = a->batch * a->heads_kv, fit = (int)((40 << 20) / flash_backward_query_bytes(a, 1));
+    const int size = fit > fill ? fit : fill;
+    if (size >= all)
+        return all;
+    int section = divisor(all, fill > size / 2 ? fill : (size + 1) / 2, size);
+    for (int n = size + 1; section == 0 && 10 * n <= 16 * size; n++)
+        section = divisor(all, n, n);
+    const int sections = all / size;
+    return section ? section : (all + sections - 1) / sections;
 }
 
 /* A section of heads makes about two jobs for each block: what it reads and adds to is then still in L2 when the next key

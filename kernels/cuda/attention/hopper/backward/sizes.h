@@ -32,7 +32,7 @@ int flash_backward_padded_dim(const sb_attention *a);
 /* Bytes of Q, dO and `sums` sums of dQ of a key/value head. */
 int64_t flash_backward_query_bytes(const sb_attention *a, int sums);
 /* Key/value heads that the kernels walk together. */
-int flash_backward_wide_section(const sb_attention *a);
+int flash_backward_wide_section(const sb_attention *a, int sms);
 int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order);
 
 #ifdef __cplusplus

@@ -58,7 +58,7 @@ layout plan(const sb_attention *a, int sums)
 flash_backward_choice choose(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel)
 {
     const auto any =
-        flash_backward<__nv_bfloat16, 1, 128, 64, true>; /* to count clusters: one block an SM, as all have */
+        flash_backward<__nv_bfloat16, 1, 128, 64, true, false>; /* to count clusters: one block an SM, as all have */
     const int *const clusters =
         count_clusters(ctx, (const void *)any, BACKWARD_THREADS, backward_memory<1, 128, 64>::BYTES);
     return flash_backward_choose(a, kernel, ctx->sm_count, clusters);
@@ -154,10 +154,17 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     if (c.kernel == FLASH_BACKWARD_PAIR)
         return flash_backward_pair_launch(p, a, stream);
 
-    const auto kernel = a->causal ? flash_backward<T, PARTS, D, BM, true> : flash_backward<T, PARTS, D, BM, false>;
-    return launch_hopper("flash backward (Hopper)", kernel,
-                         (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles * c.split), BACKWARD_THREADS,
-                         mem::BYTES, c.split, stream, p);
+    const auto start = [&](auto causal, auto full, int bytes) {
+        return launch_hopper("flash backward (Hopper)", a->causal ? causal : full,
+                             (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles * c.split), BACKWARD_THREADS,
+                             bytes, c.split, stream, p);
+    };
+    if constexpr (PARTS == 1 && D == 64) /* narrower heads would stage columns that nobody needs */
+        if (!a->deterministic && a->head_dim == D)
+            return start(flash_backward<T, PARTS, D, BM, true, true>, flash_backward<T, PARTS, D, BM, false, true>,
+                         mem::STAGED_BYTES);
+    return start(flash_backward<T, PARTS, D, BM, true, false>, flash_backward<T, PARTS, D, BM, false, false>,
+                 mem::BYTES);
 }
 
 template <class T, int PARTS, int D, int BM>

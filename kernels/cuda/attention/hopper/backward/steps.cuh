@@ -72,6 +72,10 @@ struct backward_memory {
     static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
     static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
     static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
+    /* dQ of each group on its way to the sum: see backward_send */
+    static constexpr int STAGE_BYTES = DQ * 128 * 4;
+    static constexpr int STAGE = (BYTES + 127) / 128 * 128, STAGE_BARRIERS = STAGE + 2 * STAGE_BYTES;
+    static constexpr int STAGED_BYTES = STAGE_BARRIERS + 4 * 8;
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
     static constexpr int MERGE_DK = 0, MERGE_DV = BACKWARD_KEYS * MERGE_PITCH * 4;
@@ -114,6 +118,18 @@ struct backward_block {
     __device__ uint32_t may_add(unsigned step) const { return order_barrier(step, 0); }
     __device__ uint32_t added(unsigned step) const { return order_barrier(step, 1); }
     __device__ uint32_t reported(unsigned step) const { return order_barrier(step, 2); }
+
+    /* dQ of a group is in its stage; has left it. The n-th step is the n-th phase of both. */
+    __device__ uint32_t stage(int group) const { return base + MEM::STAGE + group * MEM::STAGE_BYTES; }
+    __device__ uint32_t stage_full(int group) const { return base + MEM::STAGE_BARRIERS + group * 8; }
+    __device__ uint32_t stage_empty(int group) const { return base + MEM::STAGE_BARRIERS + 16 + group * 8; }
+    __device__ void init_stage_barriers() const
+    {
+        for (int group = 0; group < 2; group++) {
+            mbarrier_init(stage_full(group), 4);
+            mbarrier_init(stage_empty(group), 1);
+        }
+    }
 
     /* By one thread; a fence for the barriers and __syncthreads must follow. Eight arrivals: one a consumer warp. `adders`:
      * warps that add a step's dQ. */
@@ -175,6 +191,13 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
         job.first = rank, job.stride = split, job.steps = (blocks - rank + split - 1) / split * p.group;
     else
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
+}
+
+/* The first query block of which some query sees `key`, when causal. */
+template <int BM>
+__device__ __forceinline__ int first_to_see(const backward_params &p, int key)
+{
+    return max(key - p.seq_k + p.seq_q, 0) / BM;
 }
 
 /* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on, but
@@ -272,6 +295,35 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), row, walk.head);
         if (step == 0)
             more(p, block, block.do_full(0));
+        walk.next(p, job);
+    }
+}
+
+/* Adds `bytes` of shared memory, floats, to as many in global memory, in this thread's next bulk group; order of adders free.
+ * Both addresses are multiples of 16. */
+__device__ __forceinline__ void add_global_bulk(float *to, uint32_t from, uint32_t bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+/* One thread: adds each step's dQ of a group to the sum, from its stage. So no thread that computes is held up until its own
+ * additions are on the way, not even by the fence before dS is read. (As in FlashAttention-4.) */
+template <class MEM>
+__device__ __forceinline__ void backward_send(const backward_params &p, backward_block<MEM> block, int group)
+{
+    const volatile backward_job &job = block.job();
+    const int steps = job.steps;
+    backward_walk<1, MEM::tile_q::ROWS> walk;
+    walk.begin(p, job);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        float *const sum = p.dq_sum + ((int64_t)walk.place(p, job) * 2 + group) * (MEM::DQ * 128);
+        mbarrier_wait(block.stage_full(group), step % 2);
+        add_global_bulk(sum, block.stage(group), MEM::STAGE_BYTES);
+        tma_store_commit();
+        tma_store_wait_read(); /* after the last one, too: shared memory must outlive it */
+        mbarrier_arrive(block.stage_empty(group));
         walk.next(p, job);
     }
 }

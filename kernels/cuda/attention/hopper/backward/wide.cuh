@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention backward for Hopper: the main kernel that takes every shape (FlashAttention-3, arXiv 2407.08608). See host.cu.
  *   P = exp2(S c - lse2)   dP = dO V^T   dS = P (dP - delta)   dV = P^T dO   dK = dS^T Q scale   dQ = dS K scale
- * A block owns 128 keys of a key/value head, 64 for each of two consumer warpgroups, and walks the query blocks of every head of
- * its group, BM queries a step. S^T = K Q^T and dP^T = V dO^T are computed transposed, so that P^T and dS^T are operands of dV
- * and dK in registers; only dS goes through shared memory, for dQ, which leaves by vector reductions to an fp32 sum.
+ * A block owns 128 keys of a key/value head, 64 for each of two consumer warpgroups, and walks the query blocks of its group's
+ * heads, BM queries a step. S^T = K Q^T and dP^T = V dO^T are computed transposed, so that P^T and dS^T are operands of dV
+ * and dK in registers; only dS goes through shared memory, for dQ, which leaves by vector reductions to an fp32 sum, or (D 64, in
+ * any order) by bulk additions from shared memory.
  * Few key tiles: a cluster shares one, each block a range of its steps, and they add up dK and dV through distributed shared
  * memory. Deterministic: the adders of a sum add in the order in which their blocks start, which idle warps watch (order.c).
  * A step of 64 queries at D 128 on an SM: products 2560 clocks, shared memory 304 KB = 2430; D 96: 1920, D 80: 1600.
@@ -49,7 +50,8 @@ __device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr
 
 enum { DS_BARRIER = 1 };
 
-template <class T, int PARTS, int D, int BM, bool CAUSAL>
+/* STAGED: dQ leaves by way of shared memory; see backward_send. */
+template <class T, int PARTS, int D, int BM, bool CAUSAL, bool STAGED = false>
 struct backward_keys {
     using mem = backward_memory<PARTS, D, BM>;
     using tile_kv = typename mem::tile_kv;
@@ -208,6 +210,18 @@ struct backward_keys {
             arrive(block.added(step)); /* this warp has added */
     }
 
+    /* ... to the group's stage, in the order that the sum has. */
+    __device__ __forceinline__ void stage_dq(const float (&dq)[mem::DQ], int step)
+    {
+        mbarrier_wait(block.stage_empty(wg), step % 2 ^ 1);
+        unsigned char *const to = block.smem + mem::STAGE + wg * mem::STAGE_BYTES + (warp * 32 + lane_asked()) * 16;
+#pragma unroll
+        for (int j = 0; j < mem::DQ / 4; j++)
+            *(float4 *)(to + j * 2048) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        fence_async_proxy();
+        arrive(block.stage_full(wg));
+    }
+
     __device__ __forceinline__ void start_dv(uint32_t (&prob)[1][BM / 4], int step)
     {
         pin(prob[0]);
@@ -223,12 +237,48 @@ struct backward_keys {
         wgmma_commit();
     }
 
+    /* A step in which no query sees a key of this group, as in the first one of a head from the diagonal on: dS is 0, and the
+     * group has its half of dQ to compute. Below head_dim 128 the code in the loop costs what it saves. */
+    static constexpr bool PASSES = mem::DQ_ROWS && CAUSAL && D == 128;
+    __device__ __forceinline__ void pass(int step)
+    {
+        uint32_t ds[PARTS][BM / 4] = {};
+        float dq[mem::DQ];
+        mbarrier_wait(block.q_full(step), block.parity(step));
+        mbarrier_wait(block.do_full(step), block.parity(step));
+        load_step(step);
+        store_ds(ds, step);
+        fence_async_proxy();
+        named_sync(DS_BARRIER, 256);
+        start_dq(dq, step);
+        wgmma_wait<0>();
+        pin(dq);
+        add_dq(dq, step, at.place, wg);
+        arrive(block.empty(step));
+    }
+
     /* All steps. */
     __device__ __forceinline__ void run()
     {
+        int u = 0, begin = 0, first_seen = 0; /* if PASSES: query block of the step */
+        if constexpr (PASSES) {
+            u = begin = uniform(job().query_begin);
+            /* else a block does not know a step before the loader tells it */
+            const bool whole_heads = !p.order && cluster_size() == 1;
+            first_seen = whole_heads ? first_to_see<BM>(p, key_end - BACKWARD_KEYS + wg * 64) : 0;
+        }
         for (int step = 0; step < steps; step++) {
             uint32_t prob[PARTS][BM / 4], ds[PARTS][BM / 4];
             float dq[mem::DQ];
+            if constexpr (PASSES) {
+                const bool passes = u < first_seen;
+                if (++u == p.query_blocks)
+                    u = begin;
+                if (passes) {
+                    pass(step);
+                    continue;
+                }
+            }
             start_scores(step);
             start_dp(step);
             load_step(step);
@@ -245,7 +295,8 @@ struct backward_keys {
             gradient(step);
             to_operand<T, PARTS, BM / 4>(ds, dp);
             store_ds(ds, step);
-            fence_async_proxy();
+            if constexpr (!STAGED)
+                fence_async_proxy();
 #pragma unroll
             for (int part = 0; part < PARTS; part++)
                 pin(prob[part]), pin(ds[part]);
@@ -253,6 +304,8 @@ struct backward_keys {
                 start_dv(prob, step);
             else
                 mma_rs_rounded<T, tile_q>(dv, prob, block.do_tile(step));
+            if constexpr (STAGED)
+                fence_async_proxy();     /* under dV: it waits for nothing but the stores of dS */
             named_sync(DS_BARRIER, 256); /* both groups' keys of dS are there, and both are done with the other slot */
             start_dq(dq, step);
             if constexpr (PARTS == 1) {
@@ -263,7 +316,10 @@ struct backward_keys {
                 mma_rs_rounded<T, tile_q>(dk, ds, block.q_tile(step)); /* waits for dQ, too */
             }
             pin(dq);
-            add_dq(dq, step, at.place, wg);
+            if constexpr (STAGED)
+                stage_dq(dq, step);
+            else
+                add_dq(dq, step, at.place, wg);
             if constexpr (PARTS == 1) {
                 wgmma_wait<0>();
                 pin(dk);
@@ -417,7 +473,7 @@ __device__ __forceinline__ void store_key_rows(const backward_params &p, const K
 
 /* ---- the kernel ---- */
 
-template <class T, int PARTS, int D, int BM, bool CAUSAL>
+template <class T, int PARTS, int D, int BM, bool CAUSAL, bool STAGED>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __grid_constant__ backward_params p)
 {
     using mem = backward_memory<PARTS, D, BM>;
@@ -425,8 +481,11 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
 
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        if (STAGED)
+            block.init_stage_barriers();
         backward_begin<1, mem, CAUSAL>(p, block);
+    }
     __syncthreads();
     let_next_kernel_start();
 
@@ -434,7 +493,10 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         registers_lower<24>();
         if (threadIdx.x == 0 && block.job().steps > 0) {
             backward_load<1>(p, block, backward_second_k<mem>());
-        } else if (p.order && threadIdx.x % 32 == 0) {
+        } else if (STAGED && (threadIdx.x == 32 || threadIdx.x == 64)) {
+            wait_for_previous_kernel(); /* sums start at zero */
+            backward_send(p, block, threadIdx.x / 32 - 1);
+        } else if (!STAGED && p.order && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* counts start at zero */
             if (threadIdx.x == 32)
                 backward_await<1>(p, block, p.order);
@@ -450,7 +512,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     }
 
     registers_raise<240>();
-    backward_keys<T, PARTS, D, BM, CAUSAL> keys(p, block, warpgroup - 1);
+    backward_keys<T, PARTS, D, BM, CAUSAL, STAGED> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
     store_key_rows<typename memory_type<T, PARTS>::type>(p, keys, block.base, smem);

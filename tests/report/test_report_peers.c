@@ -171,15 +171,61 @@ static void collectives_are_compared_in_each_mode(void **state)
     free(dir);
 }
 
+/* ---- products and steps on several GPUs ---- */
+
+static void products_stand_beside_ours(void **state)
+{
+    char *dir = machine_folder(*state);
+    put(dir, "bench_roofline.csv",
+        "schema,method,bench,variant,status,reason,dtype,size,pair,bytes,time_us,tflops,gb_s" ORIGIN
+        "1,1,bench_roofline,gemm,ok,,bf16,1024,,nan,5,400,nan" OF_GPU_A
+        "1,1,bench_roofline,gemm,ok,,fp32,1024,,nan,50,40,nan" OF_GPU_A);
+    put(dir, "peer_gemm.csv",
+        "bench,dtype,size,mode,policy,median_ms,tflops,gb_s" PEER_ORIGIN
+        "gemm,bf16,1024,graph,x,0.004,500," PEER_OF("GPU-a") "gemm,fp32,1024,graph,x,0.05,41," PEER_OF("GPU-b"));
+    char *text = report_of(dir);
+    has(text, "| bf16 | 1024 | 500 | 400 | 1.25 |");
+    lacks(text, "| fp32 | 1024 | 41");
+    free(text);
+    free(dir);
+}
+
+static void the_fastest_replica_is_named(void **state)
+{
+    char *dir = machine_folder(*state);
+    put(dir, "bench_ddp_overlap.csv",
+        "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,mode,grad_dtype,wire_dtype,step_ms,"
+        "compute_ms,exposed_ms,exposed_lo_ms,exposed_hi_ms" ORIGIN
+        "1,1,bench_ddp_overlap,overlap,ok,,2,xl,2,512,bf16,train-step,bf16,bf16,100,98,2,1.5,2.5" OF_GPU_A);
+    put(dir, "peer_ddp.csv",
+        "bench,strategy,ranks,size,seq,batch_per_rank,precision,attn,mode,policy,bucket_mb,step_ms" PEER_ORIGIN
+        "ddp,overlap,2,xl,512,2,bf16,sdpa,eager,x,0,300" PEER_OF(
+            "GPU-a") "ddp,ddp25,2,xl,512,2,bf16,sdpa,compile,x,25,"
+                     "150" PEER_OF("GPU-a") "ddp,fsdp2,2,xl,512,2,"
+                                            "bf16,sdpa,compile,x,"
+                                            "0,120" PEER_OF("GPU-a") "ddp,"
+                                                                     "ddp25,4,"
+                                                                     "xl,512,"
+                                                                     "2,bf16,"
+                                                                     "sdpa,"
+                                                                     "compile,"
+                                                                     "x,25,"
+                                                                     "11"
+                                                                     "0" PEER_OF("GPU-a"));
+    char *text = report_of(dir);
+    has(text, "PyTorch's fastest step (ddp25, compile) takes 1.50 times as long");
+    free(text);
+    free(dir);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(the_strongest_mode_leads),
-        in_folder(no_ratio_across_gpus),
-        in_folder(attention_stands_in_turn),
-        in_folder(collectives_are_compared_in_each_mode),
+        in_folder(the_strongest_mode_leads),   in_folder(no_ratio_across_gpus),
+        in_folder(attention_stands_in_turn),   in_folder(collectives_are_compared_in_each_mode),
+        in_folder(products_stand_beside_ours), in_folder(the_fastest_replica_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

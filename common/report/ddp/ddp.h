@@ -52,6 +52,10 @@ bool ddp_apart(const ddp_entry *a, const ddp_entry *b);
 /* A number of PyTorch's row of the same strategy, model and ranks (the fastest, if there are several), else NAN. */
 double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column);
 
+/* The row of r->pytorch with its fastest step of the same model and ranks, by any strategy with a model on every rank.
+ * NO_ROW where there is none, and in old files, which do not say the mode. */
+size_t ddp_pytorch_strongest(const ddp_rows *r, const ddp_entry *e);
+
 void ddp_name(ddp_entry *e); /* sets how and label */
 
 /* Four digits of a number, "-" for NAN; valid until 32 further calls. */

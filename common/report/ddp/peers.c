@@ -32,19 +32,44 @@ static bool is_custom(const ddp_entry *e)
     return false;
 }
 
-double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column)
+/* The same model on as many ranks, with the same batch and precision, and where both say it on the same GPU. */
+static bool is_alike(const csv *c, size_t row, const ddp_entry *e)
 {
     static const char *const alike[][2] = {
-        {"size", "size"}, {"ranks", "ranks"}, {"seq", "seq"}, {"batch_per_rank", "batch"}, {"precision", "precision"}};
+        {"size", "size"}, {"ranks", "ranks"}, {"seq", "seq"}, {"batch_per_rank", "batch"}};
+    const char *precision = ddp_text(e, "precision");
+    bool same = cell_is(c, row, "precision", strcmp(precision, "bf16-pure") ? precision : "bf16pure");
+    for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
+        same = same && cell_is(c, row, alike[k][0], ddp_text(e, alike[k][1]));
+    return same && peer_beside(c, row, e->t, e->row);
+}
+
+/* A model on every rank, which none of the sharded ones is. */
+static bool is_replica(const csv *c, size_t row)
+{
+    return !cell_is(c, row, "strategy", "zero1") && !cell_is(c, row, "strategy", "fsdp2");
+}
+
+static size_t fastest(const ddp_rows *r, const ddp_entry *e, bool any_replica)
+{
     const csv *c = r->pytorch;
     size_t best = NO_ROW;
     for (size_t i = 0; c && e->ok && !is_custom(e) && i < c->rows; i++) {
-        bool same = is_peer(c, i, e) && peer_beside(c, i, e->t, e->row);
-        for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
-            same = same && cell_is(c, i, alike[k][0], ddp_text(e, alike[k][1]));
+        const bool same = (any_replica ? is_replica(c, i) : is_peer(c, i, e)) && is_alike(c, i, e);
         const double ms = same ? csv_real(c, i, "step_ms") : NAN;
         if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
             best = i;
     }
-    return best == NO_ROW ? NAN : csv_real(c, best, column);
+    return best;
+}
+
+double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column)
+{
+    const size_t best = fastest(r, e, false);
+    return best == NO_ROW ? NAN : csv_real(r->pytorch, best, column);
+}
+
+size_t ddp_pytorch_strongest(const ddp_rows *r, const ddp_entry *e)
+{
+    return r->pytorch && csv_column(r->pytorch, "mode") >= 0 ? fastest(r, e, true) : NO_ROW;
 }

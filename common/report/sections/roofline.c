@@ -74,6 +74,34 @@ static void other_table(document *doc, const table *t)
     values_free(&variants);
 }
 
+static bool find_ours(const table *t, const csv *c, size_t *mine, size_t peer)
+{
+    *mine = table_find(t, "variant", "gemm", "status", "ok", "dtype", csv_cell(c, peer, "dtype"), "size",
+                       csv_cell(c, peer, "size"), NULL);
+    return *mine != NO_ROW && cell_is(c, peer, "bench", "gemm") && peer_beside(c, peer, t, *mine);
+}
+
+/* The same library behind both: a ratio far from 1 says that one of them is not at its strength. */
+static void peer_table(document *doc, const table *t, const csv *c)
+{
+    bool begun = false;
+    size_t mine;
+    for (size_t i = 0; c && i < c->rows; i++) {
+        if (!find_ours(t, c, &mine, i))
+            continue;
+        if (!begun) {
+            doc_paragraph(doc, "GEMM beside PyTorch's, TFLOP/s. The ratio is theirs over ours.");
+            doc_table(doc);
+            doc_columns(doc, DOC_TEXT, "dtype", NULL);
+            doc_columns(doc, DOC_NUMBER, "n", "PyTorch", "ours", "ratio", NULL);
+        }
+        begun = true;
+        doc_row(doc, csv_cell(c, i, "dtype"), csv_cell(c, i, "size"), number(csv_real(c, i, "tflops")),
+                cell_number(t, mine, "tflops", 1), NULL);
+        doc_cell(doc, "%s", number(csv_real(c, i, "tflops") / table_real(t, mine, "tflops")));
+    }
+}
+
 static void write_section(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
@@ -84,6 +112,9 @@ static void write_section(document *doc, const char *dir)
     figures(doc, dir, "roofline");
     if (gemm->n)
         gemm_table(doc, gemm);
+    csv *theirs = open_peer_rows(dir, "gemm", "peer_gemm.csv");
+    peer_table(doc, t, theirs);
+    csv_free(theirs);
     other_table(doc, t);
     table_free(gemm);
     table_free(t);

@@ -255,7 +255,12 @@ static void data_parallelism(document *doc, const char *dir)
                  ddp_text(best, "ranks"), ddp_text(best, "size"), ddp_text(best, "seq"), best->label);
         doc_cell(doc, "0; share is that of the step");
         add_share(doc, 100 * best->exposed / ms);
-        if (isfinite(theirs))
+        const size_t strongest = ddp_pytorch_strongest(r, best);
+        if (strongest != NO_ROW)
+            doc_cell(doc, "PyTorch's fastest step (%s, %s) takes %s times as long",
+                     csv_cell(r->pytorch, strongest, "strategy"), csv_cell(r->pytorch, strongest, "mode"),
+                     number(csv_real(r->pytorch, strongest, "step_ms") / ms));
+        else if (isfinite(theirs))
             doc_cell(doc, "PyTorch's step takes %s times as long", number(theirs / ms));
         else
             doc_blank(doc);

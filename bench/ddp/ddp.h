@@ -8,6 +8,7 @@
 
 #include "bench/ddp/case.h"
 #include "bench/ddp/fit.h"
+#include "bench/ddp/memory.h"
 #include "bench/ddp/row.h"
 
 /* clang-format off */

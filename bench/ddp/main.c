@@ -18,18 +18,25 @@ static void run(session *s, const bench_case *c, row *w)
     if (ddp_has_column(&k, "predicted_ms"))
         ddp_fit_make(&k);
     phase_set("setup of %s", case_key(c));
+    const bool memory_asked = ddp_has_column(&k, "after_step_bytes");
     const double free_before = (double)device_free_bytes(s->dev);
+    ddp_held held;
+    ddp_held_start(&k, &held);
     replica *r = ddp_replica(&k, &k.o, &k.p);
     if (!r)
         return;
     if (r->member)
         replica_set_tokens(r->t, k.o.seed, launch_rank(k.l));
+    if (memory_asked)
+        ddp_held_init(&k, r, &held);
     if (ddp_time(&k, r, free_before, &m)) {
         ddp_fill_row(&k, r, &m);
         if (ddp_has_column(&k, "predicted_ms"))
             ddp_fill_fit(&k, r, &m);
-        if (ddp_has_column(&k, "after_step_bytes"))
-            ddp_fill_memory(&k, r);
+        if (memory_asked) {
+            ddp_held_after(&k, &held);
+            ddp_fill_memory(&k, r, &held);
+        }
         if (option_flag(s->opt, "timeline"))
             ddp_record(&k, r);
     }

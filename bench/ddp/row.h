@@ -64,22 +64,8 @@
      "check: worst tensor of summed gradients, relative L2 error against one rank that computes everything"},          \
     {"err_param", COLUMN_REAL, false,                                                                                  \
      "check: worst tensor after 3 steps, difference from that one rank, relative to how far it moved"}
-#define DDP_MEMORY_COLUMNS                                                                                             \
-    {"param_bytes", COLUMN_INT, false, "parameters, largest of all ranks"},                                            \
-    {"grad_bytes", COLUMN_INT, false, "gradients"},                                                                    \
-    {"state_bytes", COLUMN_INT, true, "master weights and moments"},                                                   \
-    {"after_init_bytes", COLUMN_INT, false, "held before the first step: parameters"},                                 \
-    {"before_step_bytes", COLUMN_INT, false, "held before an update: parameters and gradients; activations are gone"}, \
-    {"after_step_bytes", COLUMN_INT, true, "held after an update: parameters, gradients and the optimizer's state"},   \
-    {"predicted_init_bytes", COLUMN_REAL, false,                                                                       \
-     "p P; P is the index space, p, g and k are bytes of a parameter, its gradient and its state"},                    \
-    {"predicted_before_bytes", COLUMN_REAL, false, "(p + g) P"},                                                       \
-    {"predicted_after_bytes", COLUMN_REAL, false,                                                                      \
-     "(p + g + k) P; with the state divided among n ranks (p + g + k/n) P"},                                           \
-    {"err_pct", COLUMN_REAL, true, "largest deviation of the three from the prediction"}
 /* clang-format on */
 
 void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m);
-void ddp_fill_memory(ddp_case *k, const replica *r); /* DDP_MEMORY_COLUMNS */
 
 #endif

@@ -36,7 +36,8 @@ typedef struct replica {
     parallel *p;
     device_graph *graphs[2]; /* of a step without communication, and with; NULL: it is launched op by op */
     bool communicating;
-    bool hold; /* the strategy leaves out the updates of the next steps */
+    bool hold;              /* the strategy leaves out the updates of the next steps */
+    size_t free_with_model; /* the device's free bytes before communicators were made */
     /* Called before gradients [first, first + count) are given to the strategy; for checks that plant an error. */
     void (*tamper)(struct replica *r, int64_t first, int64_t count, void *stream);
     void *user; /* of tamper */

@@ -161,8 +161,11 @@ static void parts_of_the_state(void **state)
                 assert_true(cell_is(c, i, "status", "skip") && strstr(csv_cell(c, i, "reason"), "fp16"));
             continue;
         }
-        for (size_t i = row; i < row + 3; i++)
+        for (size_t i = row; i < row + 3; i++) {
             check_row(c, i);
+            assert_true(real(c, i, "measured_after_step_bytes") > real(c, i, "state_bytes"));
+            assert_true(real(c, i, "err_measured_pct") < 3);
+        }
         assert_true(real(c, row, "err_pct") == 0 && real(c, row + 1, "err_pct") == 0);
         assert_true(real(c, row + 1, "state_bytes") == real(c, row, "state_bytes") / 2);
         assert_true(real(c, row + 1, "grad_bytes") == real(c, row, "grad_bytes"));
@@ -215,6 +218,9 @@ static void overheads_are_those_of_the_model(void **state)
         assert_true(fabs(real(c, row, "predicted_ms") - ms) < 1e-5 * fabs(ms));
     }
     assert_true(isnan(real(c, 0, "predicted_contention_ms")) && !isnan(real(c, 1, "predicted_contention_ms")));
+    assert_true(real(c, 0, "predicted_alone_ms") > 0 && isnan(real(c, 0, "predicted_exposed_ms")));
+    const double predicted = real(c, 1, "predicted_exposed_ms"), off = 100 * (predicted / real(c, 1, "exposed_ms") - 1);
+    assert_true(isnan(predicted) || fabs(real(c, 1, "err_exposed_pct") - off) <= 1e-4 * fabs(off) + 1e-6);
     csv_free(c);
 }
 

@@ -305,6 +305,23 @@ static void sharding_is_compared_with_the_whole_state(void **state)
     free(dir);
 }
 
+static void memory_of_the_driver_stands_beside_the_plan(void **state)
+{
+    char *dir = machine_folder(*state), *path = folder_path(dir, "bench_zero1.csv");
+    file_write(path, "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,wire_dtype,step_ms,"
+                     "exposed_ms,peak_bytes,param_bytes,grad_bytes,state_bytes,after_init_bytes,before_step_bytes,"
+                     "after_step_bytes,predicted_init_bytes,predicted_before_bytes,predicted_after_bytes,err_pct,"
+                     "comm_bytes,measured_after_step_bytes,err_measured_pct,utc\n"
+                     "1,1,b,zero1,ok,,2,xl,2,512,bf16,fp32,50,8,21474836480,1e9,2e9,4e9,1e9,3e9,7e9,1e9,3e9,7e9,0,"
+                     "1073741824,21689584844.8,1,2026-11-21T10:00:00Z\n");
+    char *text = report_of(dir);
+    has(text, "| driver / planned | off by % | communicators |");
+    has(text, "| 0 | 20.2 / 20.0 | 1.00 | 1.00 |");
+    free(text);
+    free(path);
+    free(dir);
+}
+
 static void figures_are_drawn_from_one_file(void **state)
 {
     char *dir = machine_folder(*state), *out = folder_path(*state, "ddp.csv");
@@ -341,11 +358,15 @@ static void figures_are_drawn_from_one_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        in_folder(strategies_stand_in_one_table),   in_folder(copies_are_counted_in_steps),
-        in_folder(overlapped_stands_beside_hidden), in_folder(an_order_that_does_not_hold_is_said),
-        in_folder(a_newer_failure_replaces_a_row),  in_folder(bucket_sizes_that_tie_are_named),
-        in_folder(another_size_is_predicted),       in_folder(sharding_is_compared_with_the_whole_state),
-        in_folder(figures_are_drawn_from_one_file)};
+    const struct CMUnitTest tests[] = {in_folder(strategies_stand_in_one_table),
+                                       in_folder(copies_are_counted_in_steps),
+                                       in_folder(overlapped_stands_beside_hidden),
+                                       in_folder(an_order_that_does_not_hold_is_said),
+                                       in_folder(a_newer_failure_replaces_a_row),
+                                       in_folder(bucket_sizes_that_tie_are_named),
+                                       in_folder(another_size_is_predicted),
+                                       in_folder(sharding_is_compared_with_the_whole_state),
+                                       in_folder(memory_of_the_driver_stands_beside_the_plan),
+                                       in_folder(figures_are_drawn_from_one_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static bool said_before(const ddp_rows *r, size_t first, const ddp_entry *e)
     return false;
 }
 
-static void memory_row(document *doc, const ddp_rows *r, const ddp_entry *e, bool with_peer)
+static void memory_row(document *doc, const ddp_rows *r, const ddp_entry *e, bool with_driver, bool with_peer)
 {
     static const char *const phases[][2] = {{"after_init_bytes", "predicted_init_bytes"},
                                             {"before_step_bytes", "predicted_before_bytes"},
@@ -109,6 +109,11 @@ static void memory_row(document *doc, const ddp_rows *r, const ddp_entry *e, boo
     for (size_t p = 0; p < 3; p++)
         doc_cell(doc, "%s / %s", number(ddp_real(e, phases[p][0]) / unit), number(ddp_real(e, phases[p][1]) / unit));
     doc_cells(doc, number(ddp_real(e, "err_pct")), NULL);
+    if (with_driver) {
+        doc_cell(doc, "%s / %s", number(ddp_real(e, "measured_after_step_bytes") / unit),
+                 number(ddp_real(e, "peak_bytes") / unit));
+        doc_cells(doc, number(ddp_real(e, "err_measured_pct")), number(ddp_real(e, "comm_bytes") / unit), NULL);
+    }
     const double theirs = ddp_pytorch(r, e, "mem_after_step_gib");
     if (with_peer)
         doc_cells(doc, isfinite(theirs) ? number(theirs) : "", NULL);
@@ -116,17 +121,28 @@ static void memory_row(document *doc, const ddp_rows *r, const ddp_entry *e, boo
 
 static void memory_table(document *doc, const ddp_rows *r)
 {
-    bool with_peer = false;
+    bool with_driver = false, with_peer = false;
+    for (size_t i = 0; i < r->n; i++)
+        with_driver = with_driver || isfinite(ddp_real(&r->all[i], "err_measured_pct"));
     for (size_t i = 0; i < r->n; i++)
         with_peer = with_peer || (isfinite(ddp_real(&r->all[i], "after_step_bytes")) &&
                                   isfinite(ddp_pytorch(r, &r->all[i], "mem_after_step_gib")));
     doc_paragraph(doc, "Memory of a rank: counted / predicted, of the rank that holds most");
+    if (with_driver)
+        doc_more(
+            doc,
+            ". A model takes all its memory when it is made: %s is\nwhat the driver has given out for it / "
+            "what it planned, with the largest deviation of three measured points (after\nset-up, before an update, "
+            "after steps), and what the communicators take besides, which is measured apart",
+            code("driver"));
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "size", NULL);
     doc_columns(doc, DOC_NUMBER, "ranks", NULL);
     doc_columns(doc, DOC_TEXT, "precision", "gradients", "way", "unit", NULL);
     doc_columns(doc, DOC_NUMBER, "parameters", "gradients", "state", "after set-up", "before an update", "after one",
                 "off by %", NULL);
+    if (with_driver)
+        doc_columns(doc, DOC_NUMBER, "driver / planned", "off by %", "communicators", NULL);
     if (with_peer)
         doc_columns(doc, DOC_NUMBER, "PyTorch GiB, after one", NULL);
     for (size_t first = 0, end; first < r->n; first = end) {
@@ -134,7 +150,7 @@ static void memory_table(document *doc, const ddp_rows *r)
         const trio t = trio_of(r, first, end);
         for (size_t w = 0; w < WAYS && t.any && !said_before(r, first, t.any); w++)
             if (t.of[w])
-                memory_row(doc, r, t.of[w], with_peer);
+                memory_row(doc, r, t.of[w], with_driver, with_peer);
     }
 }
 

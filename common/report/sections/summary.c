@@ -11,8 +11,14 @@
 #include "common/report/model_peers.h"
 #include "common/report/section.h"
 
+/* bf16 where a row went well in it, else fp32, which is all that a CPU has. */
+static const char *main_dtype(const table *t, const char *variant, const char *column)
+{
+    return table_find(t, "variant", variant, column, "bf16", "status", "ok", NULL) == NO_ROW ? "fp32" : "bf16";
+}
+
 /* A row: what, measured, limit, share of the limit in percent (NAN: none), peer, published. */
-static void begin_row(document *doc, const char *what)
+static void begin_row(document *doc, const char *what, const char *dtype)
 {
     if (doc_empty(doc)) {
         doc_table(doc);
@@ -21,6 +27,8 @@ static void begin_row(document *doc, const char *what)
         doc_columns(doc, DOC_TEXT, "strongest peer here", "published elsewhere", NULL);
     }
     doc_row(doc, what, NULL);
+    if (*dtype)
+        doc_more(doc, ", %s", dtype);
 }
 
 static void add_share(document *doc, double percent)
@@ -36,12 +44,13 @@ static void ceilings(document *doc, const char *dir)
     table *t = open_result(dir, "bench_roofline.csv");
     if (!t)
         return;
-    table *gemm = table_where(t, "variant", "gemm", "status", "ok", "dtype", "bf16", NULL);
+    const char *dtype = main_dtype(t, "gemm", "dtype");
+    table *gemm = table_where(t, "variant", "gemm", "status", "ok", "dtype", dtype, NULL);
     table *copy = table_where(t, "variant", "copy_kernel", "status", "ok", NULL);
     const size_t best = largest(gemm, "tflops"), most = largest(copy, "bytes");
     if (best != NO_ROW) {
-        const double rate = table_real(gemm, best, "tflops"), peak = peak_tflops(table_text(gemm, best, "gpu"), "bf16");
-        begin_row(doc, "matrix product, bf16");
+        const double rate = table_real(gemm, best, "tflops"), peak = peak_tflops(table_text(gemm, best, "gpu"), dtype);
+        begin_row(doc, "matrix product", dtype);
         doc_cell(doc, "%s TFLOP/s (n %s)", number(rate), table_text(gemm, best, "size"));
         if (isfinite(peak))
             doc_cell(doc, "%s TFLOP/s by the data sheet", number(peak));
@@ -50,7 +59,7 @@ static void ceilings(document *doc, const char *dir)
         add_share(doc, 100 * rate / peak);
     }
     if (most != NO_ROW) {
-        begin_row(doc, "memory");
+        begin_row(doc, "memory", "");
         doc_cell(doc, "%s GB/s copied (read + written)", number(table_real(copy, most, "gb_s")));
         doc_cell(doc, "not known");
     }
@@ -128,12 +137,13 @@ static void attention(document *doc, const char *dir)
     table *t = open_result(dir, "bench_flash.csv");
     if (!t)
         return;
-    table *flash = table_where(t, "variant", "flash", "status", "ok", "dtype", "bf16", "causal", "1", "heads_kv", "0",
+    const char *dtype = main_dtype(t, "flash", "dtype");
+    table *flash = table_where(t, "variant", "flash", "status", "ok", "dtype", dtype, "causal", "1", "heads_kv", "0",
                                "seq_k", "0", "layout", "bhsd", "deterministic", "0", NULL);
     const size_t best = largest(flash, "fwd_tflops");
     if (best != NO_ROW) {
         const double ceiling = table_real(flash, best, "ceiling_tflops");
-        begin_row(doc, "attention forward, bf16, causal");
+        begin_row(doc, "causal attention, forward", dtype);
         doc_cell(doc, "%s TFLOP/s (S %s, D %s)", number(table_real(flash, best, "fwd_tflops")),
                  table_text(flash, best, "seq"), table_text(flash, best, "head_dim"));
         if (isfinite(ceiling))
@@ -178,11 +188,12 @@ static void step(document *doc, const char *dir)
         return;
     csv *machine = open_peer(dir, "machine.csv"), *theirs = model_peers_open(dir);
     const char *level = table_find(t, "variant", "graph", "status", "ok", NULL) == NO_ROW ? "kernels" : "graph";
+    const char *precision = main_dtype(t, level, "precision");
     table *same = table_main_slice(t, axes, NULL);
-    table *ok = table_where(same, "status", "ok", "precision", "bf16", "mode", "train-step", "variant", level, NULL);
+    table *ok = table_where(same, "status", "ok", "precision", precision, "mode", "train-step", "variant", level, NULL);
     const size_t best = largest(ok, "mfu_causal_pct"), most = largest(ok, "peak_bytes");
     if (best != NO_ROW) {
-        begin_row(doc, "training step, bf16");
+        begin_row(doc, "training step", precision);
         doc_cell(doc, "MFU %s %% = %s tokens/s (%s, S %s, batch %s)", number(table_real(ok, best, "mfu_causal_pct")),
                  number(table_real(ok, best, "tokens_per_s")), table_text(ok, best, "size"),
                  table_text(ok, best, "seq"), table_text(ok, best, "batch"));
@@ -195,7 +206,7 @@ static void step(document *doc, const char *dir)
         const char *text = run_value(machine, table_text(ok, most, "run_id"), "gpu_memory_bytes");
         if (*text)
             memory = strtod(text, NULL);
-        begin_row(doc, "memory of the largest step, bf16");
+        begin_row(doc, "memory of the largest step", precision);
         doc_cell(doc, "%s (%s, S %s, batch %s)", number_unit(table_real(ok, most, "peak_bytes"), "bytes"),
                  table_text(ok, most, "size"), table_text(ok, most, "seq"), table_text(ok, most, "batch"));
         if (isfinite(memory))
@@ -250,7 +261,7 @@ static void data_parallelism(document *doc, const char *dir)
     }
     if (best) {
         const double ms = ddp_real(best, "step_ms"), theirs = ddp_pytorch(r, best, "step_ms");
-        begin_row(doc, "exposed communication, bf16");
+        begin_row(doc, "exposed communication", "bf16");
         doc_cell(doc, "%s of a step of %s ms (%s ranks, %s, S %s, %s)", with_interval(best), precise(ms),
                  ddp_text(best, "ranks"), ddp_text(best, "size"), ddp_text(best, "seq"), best->label);
         doc_cell(doc, "0; share is that of the step");
@@ -279,7 +290,7 @@ static void collective(document *doc, const char *dir)
         table *of = table_where(t, "ranks", ranks.v[i], "variant", "all-reduce", "status", "ok", NULL);
         const size_t best = largest(of, "busbw_gb_s");
         if (best != NO_ROW) {
-            begin_row(doc, "");
+            begin_row(doc, "", "");
             doc_more(doc, "all-reduce on %s ranks", ranks.v[i]);
             doc_cell(doc, "%s GB/s on the bus (%s, %s)", number(table_real(of, best, "busbw_gb_s")),
                      table_text(of, best, "size"), table_text(of, best, "backend"));

@@ -62,7 +62,7 @@ csv *open_peer_rows(const char *dir, const char *what, const char *old)
 
 bool peer_beside(const csv *c, size_t peer, const table *t, size_t row)
 {
-    static const char *const columns[][2] = {{"gpu_uuid", "gpu_uuid"}, {"run_id", "none"}}; /* theirs, ours */
+    static const char *const columns[][2] = {{"gpu_uuid", "gpu_uuid"}, {"run_id", "campaign"}}; /* theirs, ours */
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const char *theirs = csv_cell(c, peer, columns[i][0]), *mine = table_text(t, row, columns[i][1]);
         if (theirs && *theirs && *mine && strcmp(theirs, mine) != 0)

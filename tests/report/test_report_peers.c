@@ -110,6 +110,29 @@ static void no_ratio_across_gpus(void **state)
     free(dir);
 }
 
+/* run-1 of the peers is the ./run_all.sh that a bench names in `campaign`. */
+static void no_ratio_across_runs(void **state)
+{
+    static const char *const campaigns[] = {"run-1", "run-2"};
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = machine_folder(*state);
+        char *text = xasprintf("schema,method,bench,variant,status,reason,dtype,size,pair,bytes,time_us,tflops,gb_s,"
+                               "campaign" ORIGIN
+                               "1,1,bench_roofline,gemm,ok,,bf16,1024,,nan,5,400,nan,%s,run-9,box-x1,GPU,GPU-a,cuda,"
+                               "2026-11-21T10:00:00Z\n",
+                               campaigns[i]);
+        put(dir, "bench_roofline.csv", text);
+        free(text);
+        put(dir, "peer_gemm.csv",
+            "bench,dtype,size,mode,policy,median_ms,tflops,gb_s" PEER_ORIGIN
+            "gemm,bf16,1024,graph,x,0.004,500," PEER_OF("GPU-a"));
+        text = report_of(dir);
+        (i == 0 ? has : lacks)(text, "| bf16 | 1024 | 500 | 400 | 1.25 |");
+        free(text);
+        free(dir);
+    }
+}
+
 /* ---- attention ---- */
 
 #define FLASH                                                                                                          \
@@ -223,9 +246,13 @@ static void the_fastest_replica_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(the_strongest_mode_leads),   in_folder(no_ratio_across_gpus),
-        in_folder(attention_stands_in_turn),   in_folder(collectives_are_compared_in_each_mode),
-        in_folder(products_stand_beside_ours), in_folder(the_fastest_replica_is_named),
+        in_folder(the_strongest_mode_leads),
+        in_folder(no_ratio_across_gpus),
+        in_folder(no_ratio_across_runs),
+        in_folder(attention_stands_in_turn),
+        in_folder(collectives_are_compared_in_each_mode),
+        in_folder(products_stand_beside_ours),
+        in_folder(the_fastest_replica_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,10 @@ make -j"$(nproc)" --no-print-directory BUILD=build || exit 1
 chosen=("${only[@]}")
 [ ${#only[@]} -gt 0 ] || mapfile -t chosen < <(in_order "${benches[@]}")
 
+# Speed-ups and shares of a ceiling compare rows of one campaign: this one.
+STEPBENCH_RUN=${STEPBENCH_RUN:-$(date -u +%Y%m%dT%H%M%SZ)-all-$$}
+export STEPBENCH_RUN
+
 logs=build/logs
 mkdir -p "$logs"
 summary='' results='' worst=0 supported=0

@@ -6,8 +6,7 @@
  *
  * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal) / time,
  * backward 2.5 times that. ceiling_tflops is the best GEMM of the dtype that bench_roofline measured here. speedup_* =
- * time of unfused / time of this row, of the same case: of this run, else the newest stored row; nan when there is
- * none. err_ratio = err_fwd / err_fwd of unfused. Where flash has a forward and no backward (16-bit head_dim above 128
+ * time of unfused / time of this row, of the same case, run and GPU; nan when there is none, as for the ceiling. err_ratio = err_fwd / err_fwd of unfused. Where flash has a forward and no backward (16-bit head_dim above 128
  * on Hopper), the row is ok, its reason says "forward only", and what belongs to the backward is nan.
  * Run: ./bench_flash                                the default grid
  *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
@@ -53,7 +52,7 @@ static const column_spec column_table[] = {
     ATTENTION_TIME_COLUMNS("fwd_bwd", "forward then backward, timed together"),
     {"fwd_tflops", COLUMN_REAL, true, "4 B H Sq Sk D, halved when causal, over the median time"},
     {"bwd_tflops", COLUMN_REAL, true, "2.5 times the forward's operations over the median time"},
-    {"ceiling_tflops", COLUMN_REAL, false, "best GEMM of this dtype bench_roofline measured on this machine"},
+    {"ceiling_tflops", COLUMN_REAL, false, "best GEMM of this dtype that bench_roofline measured in the same run"},
     {"fwd_ceiling_pct", COLUMN_REAL, true, "fwd_tflops as a share of ceiling_tflops"},
     {"bwd_ceiling_pct", COLUMN_REAL, true, "bwd_tflops as a share of ceiling_tflops"},
     {"speedup_fwd", COLUMN_REAL, true, "forward time of unfused / this one's"},
@@ -83,12 +82,12 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_info info = {
     .name = "bench_flash",
     .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
-    .notes =
-        "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
-        "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case, from\n"
-        "this run or else the newest stored one. ceiling_tflops is nan until bench_roofline has run. head_dim is\n"
-        "a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the forward only:\n"
-        "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
+    .notes = "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
+             "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case.\n"
+             "They and the ceiling of bench_roofline are of the same run (or ./run_all.sh) on the same GPU, else nan.\n"
+             "head_dim is a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the "
+             "forward only:\n"
+             "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",
@@ -120,16 +119,16 @@ static bool cell_is(const csv *t, size_t r, const char *column, const char *want
     return cell && strcmp(cell, want) == 0;
 }
 
-static bool is_unfused_of(const csv *t, size_t r, const options *o, const bench_case *c)
+static bool is_unfused_of(const csv *t, size_t r, const session *s, const bench_case *c)
 {
-    bool is = cell_is(t, r, "variant", "unfused") && cell_is(t, r, "status", "ok") &&
-              cell_is(t, r, "device", option_text(o, "device"));
+    const options *o = s->opt;
+    bool is = cell_is(t, r, "variant", "unfused") && cell_is(t, r, "status", "ok") && same_run(s, t, r);
     for (size_t i = 0; is && i < options_param_count(o); i++)
         is = cell_is(t, r, options_param_name(o, i), case_param(c, i));
     return is;
 }
 
-/* When unfused was not part of this run, its newest stored row of the same case serves. */
+/* When unfused was measured by another program of the same ./run_all.sh, its newest row of the case serves. */
 static void baseline_load(const session *s, const bench_case *c, const char *key)
 {
     if (strcmp(baseline.key, key) == 0)
@@ -137,7 +136,7 @@ static void baseline_load(const session *s, const bench_case *c, const char *key
     baseline_set(key, NAN, NAN, NAN, NAN);
     csv *t = s->csv_path ? csv_read(s->csv_path) : NULL;
     size_t r = t ? t->rows : 0;
-    while (r > 0 && !is_unfused_of(t, r - 1, s->opt, c))
+    while (r > 0 && !is_unfused_of(t, r - 1, s, c))
         r--;
     if (r > 0)
         baseline_set(key, csv_real(t, r - 1, "fwd_ms"), csv_real(t, r - 1, "bwd_ms"), csv_real(t, r - 1, "fwd_bwd_ms"),
@@ -191,7 +190,7 @@ static void run(session *s, const bench_case *c, row *w)
         baseline_set(ac.key, fwd_ms, bwd_ms, fwd_bwd_ms, ac.err_o);
     double fwd_tflops = attention_forward_flops(&p.shape) / (fwd_ms * 1e9);
     double bwd_tflops = attention_backward_flops(&p.shape) / (bwd_ms * 1e9);
-    double ceiling = ceiling_tflops(s->results_dir, p.dtype);
+    double ceiling = ceiling_tflops(s, s->results_dir, p.dtype);
     row_real(w, "fwd_tflops", fwd_tflops);
     row_real(w, "bwd_tflops", bwd_tflops);
     row_real(w, "ceiling_tflops", ceiling);

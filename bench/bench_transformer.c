@@ -185,7 +185,7 @@ static void fill_rates(session *s, row *w, const trainer_options *o, double step
     row_real(w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
     row_real(w, "mfu_full_pct", 100 * full * to_tflops / peak);
     row_real(w, "hfu_pct", 100 * done * to_tflops / peak);
-    row_real(w, "ceiling_pct", 100 * causal * to_tflops / ceiling_tflops(s->results_dir, dtype));
+    row_real(w, "ceiling_pct", 100 * causal * to_tflops / ceiling_tflops(s, s->results_dir, dtype));
 }
 
 static bool run_optimizer(void *arg)

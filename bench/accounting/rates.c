@@ -78,7 +78,7 @@ static bool measured(const accounting *a, const char *flops, const char *bandwid
 {
     const char *dir = a->s->results_dir, *from = "bench_allreduce.csv, best bus bandwidth";
     if (flops) {
-        r->flops = 1e12 * ceiling_tflops(dir, "bf16");
+        r->flops = 1e12 * ceiling_tflops(NULL, dir, "bf16");
         if (isnan(r->flops)) {
             row_status_set(a->w, ROW_SKIP,
                            "C is not measured: %s/bench_roofline.csv has no bf16 gemm; "

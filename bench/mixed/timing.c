@@ -12,6 +12,7 @@
 #include "bench/model/verify.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/session/ceiling.h"
 #include "common/session/measure.h"
 
 static const char *const phases[] = {"fwd", "bwd", "opt", "step"};
@@ -58,17 +59,18 @@ static bool cell_is(const csv *t, size_t r, const char *column, const char *want
     return cell && strcmp(cell, want) == 0;
 }
 
-static bool is_baseline_of(const csv *t, size_t r, const options *o, const bench_case *c)
+static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench_case *c)
 {
-    bool is = cell_is(t, r, "variant", "timing") && cell_is(t, r, "status", "ok") &&
-              cell_is(t, r, "device", option_text(o, "device")) && cell_is(t, r, "precision", "fp32") &&
-              cell_is(t, r, "fp32_products", "fma");
+    const options *o = s->opt;
+    bool is = cell_is(t, r, "variant", "timing") && cell_is(t, r, "status", "ok") && same_run(s, t, r) &&
+              cell_is(t, r, "precision", "fp32") && cell_is(t, r, "fp32_products", "fma");
     for (size_t i = 0; is && i < options_param_count(o); i++)
         is = compared(options_param_name(o, i)) || cell_is(t, r, options_param_name(o, i), case_param(c, i));
     return is;
 }
 
-/* When fp32 was not part of this run, its newest stored row of the same shape serves. Takes over `shape`. */
+/* When fp32 was measured by another program of the same ./run_all.sh, its newest row of the shape serves. Takes over
+ * `shape`. */
 static void baseline_load(const session *s, const bench_case *c, char *shape)
 {
     if (baseline.shape && strcmp(baseline.shape, shape) == 0) {
@@ -78,7 +80,7 @@ static void baseline_load(const session *s, const bench_case *c, char *shape)
     baseline_set(shape, NULL);
     csv *t = s->csv_path ? csv_read(s->csv_path) : NULL;
     size_t r = t ? t->rows : 0;
-    while (r > 0 && !is_baseline_of(t, r - 1, s->opt, c))
+    while (r > 0 && !is_baseline_of(t, r - 1, s, c))
         r--;
     for (int i = 0; r > 0 && i < PHASES; i++) {
         char *column = xasprintf("%s_ms", phases[i]);

@@ -12,7 +12,7 @@ typedef struct kept_row { /* a finished case found by --resume */
 
 struct row_writer {
     const options *o;
-    char *csv_path, *machine, *device_name, *device; /* csv_path may be NULL */
+    char *csv_path, *machine, *device_name, *gpu_uuid, *campaign, *device; /* csv_path may be NULL */
     bool quiet, silent, table_started;
     char run_id[48];
     char *header;

@@ -15,8 +15,10 @@ static const column_spec first_columns[] = {
 };
 static const column_spec last_columns[] = {
     {"run_id", COLUMN_TEXT, false, "start of the run in UTC and its process id"},
+    {"campaign", COLUMN_TEXT, false, "the ./run_all.sh that the run is part of; else the same as run_id"},
     {"machine", COLUMN_TEXT, false, "short name of the machine"},
     {"gpu", COLUMN_TEXT, false, "name of the GPU, or of the CPU with device cpu"},
+    {"gpu_uuid", COLUMN_TEXT, false, "which GPU it was, that of rank 0; empty on the CPU"},
     {"device", COLUMN_TEXT, false, "cuda or cpu"},
     {"sm_mhz", COLUMN_REAL, false, "SM clock after the case"},
     {"throttle", COLUMN_TEXT, false, "why the clock was held back, words joined by +; empty: it was not"},

@@ -90,8 +90,10 @@ static char *row_line(const row *w)
         put_text(&l, w->cells[i] ? w->cells[i] : is_text ? "" : "nan");
     }
     put_text(&l, r->run_id);
+    put_text(&l, r->campaign);
     put_text(&l, r->machine);
     put_text(&l, r->device_name);
+    put_text(&l, r->gpu_uuid);
     put_text(&l, r->device);
     put_real(&l, w->sm_mhz);
     put_text(&l, w->throttle);

@@ -55,6 +55,7 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     r->csv_path = info->csv_path ? xstrdup(info->csv_path) : NULL;
     r->machine = xstrdup(info->machine);
     r->device_name = xstrdup(info->device_name);
+    r->gpu_uuid = xstrdup(info->gpu_uuid ? info->gpu_uuid : "");
     r->device = xstrdup(info->device);
     r->quiet = info->quiet;
     r->silent = info->silent;
@@ -66,6 +67,7 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     struct tm utc;
     size_t used = strftime(r->run_id, sizeof r->run_id, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &utc));
     snprintf(r->run_id + used, sizeof r->run_id - used, "-%ld", (long)getpid());
+    r->campaign = xstrdup(info->campaign ? info->campaign : r->run_id);
 
     if (r->csv_path) {
         rows_append(r->csv_path, r->header, NULL);
@@ -90,6 +92,16 @@ bool rows_has(row_writer *r, const bench_case *c)
 const char *rows_run_id(const row_writer *r)
 {
     return r->run_id;
+}
+
+const char *rows_campaign(const row_writer *r)
+{
+    return r->campaign;
+}
+
+const char *rows_gpu_uuid(const row_writer *r)
+{
+    return r->gpu_uuid;
 }
 
 bool rows_measured(const row_writer *r)
@@ -136,6 +148,8 @@ int rows_close(row_writer *r)
     free(r->csv_path);
     free(r->machine);
     free(r->device_name);
+    free(r->gpu_uuid);
+    free(r->campaign);
     free(r->device);
     free(r);
     return code;

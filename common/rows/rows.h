@@ -2,7 +2,7 @@
 /* Rows: a table on stdout and tidy CSV, appended with one write(2) per row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
- * run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc.
+ * run_id,campaign,machine,gpu,gpu_uuid,device,sm_mhz,throttle,commit,dirty,utc.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
@@ -12,7 +12,7 @@
 
 #include "common/options/options.h"
 
-enum { ROWS_SCHEMA = 1, ROWS_METHOD = 1 };
+enum { ROWS_SCHEMA = 2, ROWS_METHOD = 1 };
 
 typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
 
@@ -20,6 +20,8 @@ typedef struct rows_info {   /* provenance, the same for every row of this run *
     const char *csv_path;    /* NULL: --csv none */
     const char *machine;     /* "h200-x1" */
     const char *device_name; /* "NVIDIA H200", or the CPU's name */
+    const char *gpu_uuid;    /* NULL: none */
+    const char *campaign;    /* the runs that this one belongs to; NULL: it is alone, and run_id stands for it */
     const char *device;      /* "cuda" or "cpu" */
     bool quiet;              /* no console table */
     bool silent;             /* nothing on stderr either: of ranks other than 0 */
@@ -39,6 +41,8 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume);
 /* A kept row of this machine and device has the case; one that is `fail` counts in rows_close. */
 bool rows_has(row_writer *r, const bench_case *c);
 const char *rows_run_id(const row_writer *r); /* UTC time and pid: "20261121T090500Z-1234" */
+const char *rows_campaign(const row_writer *r);
+const char *rows_gpu_uuid(const row_writer *r); /* "" for none */
 /* Whether a case has a result, right or wrong, in this run or kept; true when there was nothing to do. */
 bool rows_measured(const row_writer *r);
 /* Prints the footer, and on stderr how many results are wrong, or that there is none, and the first reason. Returns the

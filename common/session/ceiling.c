@@ -15,6 +15,18 @@ static bool cell_is(const csv *c, size_t row, const char *column, const char *wa
     return cell && strcmp(cell, want) == 0;
 }
 
+bool same_run(const session *s, const csv *c, size_t row)
+{
+    return cell_is(c, row, "campaign", rows_campaign(s->rows)) && cell_is(c, row, "gpu_uuid", rows_gpu_uuid(s->rows)) &&
+           cell_is(c, row, "device", option_text(s->opt, "device"));
+}
+
+/* A row that went well, and that counts for the session. */
+static bool counts(const session *s, const csv *c, size_t row)
+{
+    return cell_is(c, row, "status", "ok") && (!s || same_run(s, c, row));
+}
+
 static csv *rows_of(const char *results_dir)
 {
     char *path = xasprintf("%s/bench_roofline.csv", results_dir);
@@ -23,24 +35,24 @@ static csv *rows_of(const char *results_dir)
     return c;
 }
 
-double ceiling_tflops(const char *results_dir, const char *dtype)
+double ceiling_tflops(const session *s, const char *results_dir, const char *dtype)
 {
     csv *c = rows_of(results_dir);
     double most = NAN;
     for (size_t i = 0; c && i < c->rows; i++)
-        if (cell_is(c, i, "status", "ok") && cell_is(c, i, "variant", "gemm") && cell_is(c, i, "dtype", dtype))
+        if (counts(s, c, i) && cell_is(c, i, "variant", "gemm") && cell_is(c, i, "dtype", dtype))
             most = fmax(most, csv_real(c, i, "tflops")); /* fmax ignores NAN */
     csv_free(c);
     return most;
 }
 
-double ceiling_copy_gb_s(const char *results_dir)
+double ceiling_copy_gb_s(const session *s, const char *results_dir)
 {
     csv *c = rows_of(results_dir);
     double most = NAN, most_bytes = 0;
     for (size_t i = 0; c && i < c->rows; i++) {
         double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");
-        if (!cell_is(c, i, "status", "ok") || isnan(gb_s) || !(bytes >= most_bytes) ||
+        if (!counts(s, c, i) || isnan(gb_s) || !(bytes >= most_bytes) ||
             !(cell_is(c, i, "variant", "copy") || cell_is(c, i, "variant", "copy_kernel")))
             continue;
         most = bytes > most_bytes ? gb_s : fmax(most, gb_s);

@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What bench_roofline measured on this machine, so that other benches can report their share of it. */
+/* What other rows a ratio may be formed with, and what bench_roofline measured, so that other benches can report their
+ * share of it. */
 #ifndef STEPBENCH_SESSION_CEILING_H
 #define STEPBENCH_SESSION_CEILING_H
 
-/* The best `ok` row of <results_dir>/bench_roofline.csv; NAN when it was never measured. `dtype` is the precision of
- * the products: what runs fp32 as split bf16 on tensor cores has a third of the bf16 ceiling, not the fp32 one. */
-double ceiling_tflops(const char *results_dir, const char *dtype);
+#include "common/core/csv.h"
+#include "common/session/session.h"
+
+/* Whether a stored row is of this run, or of the ./run_all.sh that it is part of, and of this GPU. Speed-ups and shares
+ * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
+bool same_run(const session *s, const csv *c, size_t row);
+
+/* The best `ok` row of <results_dir>/bench_roofline.csv that is of the same run as `s` (NULL: of any run); NAN when
+ * there is none. `dtype` is the precision of the products: what runs fp32 as split bf16 on tensor cores has a third of
+ * the bf16 ceiling, not the fp32 one. */
+double ceiling_tflops(const session *s, const char *results_dir, const char *dtype);
 /* Of the largest copies measured: small ones stay in the L2 cache. */
-double ceiling_copy_gb_s(const char *results_dir);
+double ceiling_copy_gb_s(const session *s, const char *results_dir);
 
 #endif

@@ -194,11 +194,14 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                                                : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
-    const int lock = csv ? folder_lock(csv) : -1; /* before --resume reads what is there */
+    const char *campaign = getenv("STEPBENCH_RUN"); /* ./run_all.sh sets it */
+    const int lock = csv ? folder_lock(csv) : -1;   /* before --resume reads what is there */
     s.rows = rows_open(o,
                        &(rows_info){.csv_path = csv,
                                     .machine = machine,
                                     .device_name = device_get_info(s.dev)->name,
+                                    .gpu_uuid = device_get_info(s.dev)->uuid,
+                                    .campaign = campaign && *campaign ? campaign : NULL,
                                     .device = option_text(o, "device"),
                                     .quiet = option_flag(o, "quiet") || !first,
                                     .silent = !first},

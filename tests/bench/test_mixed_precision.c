@@ -173,6 +173,7 @@ static void speed_ups_are_over_fp32(void **state)
 {
     static const char tiny[] = "--variant timing --pair fp32+fp32 --tensor loss --width 8 --norm rms --iters 3 --seq 8";
     char *arguments = xasprintf("%s --precision fp32,bf16", tiny);
+    setenv("STEPBENCH_RUN", "one", 1);
     csv *c = rows_of(*state, arguments, EXIT_CODE_OK);
     free(arguments);
     assert_int_equal(c->rows, 2);
@@ -180,7 +181,7 @@ static void speed_ups_are_over_fp32(void **state)
     double fp32_ms = csv_real(c, 0, "step_ms");
     assert_true(fabs(csv_real(c, 1, "speedup_step") / (fp32_ms / csv_real(c, 1, "step_ms")) - 1) < 1e-6);
     csv_free(c);
-    arguments = xasprintf("%s --precision tf32", tiny); /* fp32 is now the stored row */
+    arguments = xasprintf("%s --precision tf32", tiny); /* fp32 is now a stored row of the same campaign */
     c = rows_of(*state, arguments, EXIT_CODE_OK);
     free(arguments);
     assert_int_equal(c->rows, 3);
@@ -190,6 +191,12 @@ static void speed_ups_are_over_fp32(void **state)
     c = rows_of(*state, arguments, EXIT_CODE_OK);
     free(arguments);
     assert_true(isnan(csv_real(c, 3, "speedup_step")));
+    csv_free(c);
+    unsetenv("STEPBENCH_RUN");
+    arguments = xasprintf("%s --precision bf16", tiny); /* nor in this run */
+    c = rows_of(*state, arguments, EXIT_CODE_OK);
+    free(arguments);
+    assert_true(isnan(csv_real(c, 4, "speedup_step")));
     csv_free(c);
 }
 

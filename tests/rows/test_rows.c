@@ -28,9 +28,10 @@ static void columns_and_values(void **state)
     assert_int_equal(rows_close(r), 0);
 
     char *text = file_text(path);
-    const char *header = "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
-                         "peak_bytes,timer,err_fwd,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n"
-                         "1,1,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
+    const char *header =
+        "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
+        "peak_bytes,timer,err_fwd,run_id,campaign,machine,gpu,gpu_uuid,device,sm_mhz,throttle,commit,dirty,utc\n"
+        "2,1,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
     assert_int_equal(strncmp(text, header, strlen(header)), 0);
     assert_int_equal(text[strlen(text) - 1], '\n');
     free(text);
@@ -39,6 +40,8 @@ static void columns_and_values(void **state)
     assert_int_equal(t->rows, 2);
     assert_int_equal(t->dropped, 0);
     assert_string_equal(csv_cell(t, 0, "run_id"), run_id);
+    assert_string_equal(csv_cell(t, 0, "campaign"), run_id); /* it is alone */
+    assert_string_equal(csv_cell(t, 0, "gpu_uuid"), "GPU-1");
     assert_string_equal(csv_cell(t, 0, "gpu"), "A, \"quoted\" GPU");
     assert_string_equal(csv_cell(t, 0, "sm_mhz"), "nan");
     assert_string_equal(csv_cell(t, 1, "sm_mhz"), "1980");
@@ -123,7 +126,7 @@ static char *table_of(void **state, const char *arguments)
         options *o = sample_options_of(arguments);
         if (!freopen(path, "w", stdout))
             _exit(1);
-        rows_info info = {NULL, "test-x1", "A GPU", "cpu", false, false};
+        rows_info info = {.machine = "test-x1", .device_name = "A GPU", .device = "cpu"};
         row_writer *r = rows_open(o, &info, false);
         for (size_t i = 0; i < cases_count(o); i++)
             sample_row(r, o, i, i == 1 ? ROW_OOM : ROW_OK);

@@ -184,7 +184,11 @@ static void resume(void **state)
     assert_true(has(r, o, 1));
     assert_int_equal(rows_close(r), 0); /* the latest row counts */
 
-    rows_info info = {path, "test-x1", "GPU", "cuda", true, false}; /* rows of the CPU are not its own */
+    rows_info info = {.csv_path = path,
+                      .machine = "test-x1",
+                      .device_name = "GPU",
+                      .device = "cuda",
+                      .quiet = true}; /* rows of the CPU are not its own */
     r = rows_open(o, &info, true);
     assert_false(has(r, o, 0));
     rows_close(r);

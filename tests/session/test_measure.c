@@ -86,7 +86,10 @@ static bare_session bare_open(const char *folder)
     assert_non_null(b.o);
     b.s = (session){.opt = b.o, .dev = device_open(DEVICE_CPU, 0), .timing = {.warmup = 2, .iters = 5}};
     b.path = folder_path(folder, "rows.csv");
-    b.s.rows = rows_open(b.o, &(rows_info){b.path, "test-x1", "a CPU", "cpu", true, false}, false);
+    b.s.rows = rows_open(
+        b.o,
+        &(rows_info){.csv_path = b.path, .machine = "test-x1", .device_name = "a CPU", .device = "cpu", .quiet = true},
+        false);
     b.c = case_at(b.o, 0);
     b.w = row_begin(b.s.rows, b.c);
     return b;

@@ -415,23 +415,37 @@ static void a_binding_does_not_rename_the_machine(void **state)
 static void ceilings_are_the_best_ok_rows(void **state)
 {
     (void)state;
-    assert_true(isnan(ceiling_tflops(".", "bf16")));
+    char *argv[] = {"bench_toy", "--device=cpu"}, msg[256];
+    options *o = options_try(&info, 2, argv, &(options_env){"cpu", NULL, NULL}, msg, sizeof msg);
+    rows_info one = {
+        .machine = "x", .device_name = "x", .gpu_uuid = "GPU-1", .campaign = "one", .device = "cpu", .quiet = true};
+    session s = {.opt = o, .rows = rows_open(o, &one, false)};
+    assert_true(isnan(ceiling_tflops(&s, ".", "bf16")));
     FILE *f = fopen("bench_roofline.csv", "w");
-    fputs("variant,status,dtype,bytes,tflops,gb_s\n"
-          "gemm,ok,bf16,,600,nan\n"
-          "gemm,ok,bf16,,700,nan\n"
-          "gemm,fail,bf16,,9000,nan\n"
-          "gemm,ok,fp32,,50,nan\n"
-          "copy,ok,,1024,nan,9999\n" /* inside the cache */
-          "copy,ok,,4096,nan,4000\n"
-          "copy_kernel,ok,,4096,nan,4100\n"
-          "p2p,ok,,8192,nan,5000\n",
+    fputs("variant,status,dtype,bytes,tflops,gb_s,campaign,gpu_uuid,device\n"
+          "gemm,ok,bf16,,600,nan,one,GPU-1,cpu\n"
+          "gemm,ok,bf16,,700,nan,one,GPU-1,cpu\n"
+          "gemm,ok,bf16,,800,nan,one,GPU-2,cpu\n" /* another GPU, run, device */
+          "gemm,ok,bf16,,900,nan,two,GPU-1,cpu\n"
+          "gemm,ok,bf16,,950,nan,one,GPU-1,cuda\n"
+          "gemm,fail,bf16,,9000,nan,one,GPU-1,cpu\n"
+          "gemm,ok,fp32,,50,nan,one,GPU-1,cpu\n"
+          "gemm,ok,tf32,,60,nan,two,GPU-1,cpu\n"
+          "copy,ok,,1024,nan,9999,one,GPU-1,cpu\n" /* inside the cache */
+          "copy,ok,,4096,nan,4000,one,GPU-1,cpu\n"
+          "copy_kernel,ok,,4096,nan,4100,one,GPU-1,cpu\n"
+          "copy,ok,,4096,nan,4200,two,GPU-1,cpu\n"
+          "p2p,ok,,8192,nan,5000,one,GPU-1,cpu\n",
           f);
     fclose(f);
-    assert_true(ceiling_tflops(".", "bf16") == 700);
-    assert_true(ceiling_tflops(".", "fp32") == 50);
-    assert_true(isnan(ceiling_tflops(".", "fp16")));
-    assert_true(ceiling_copy_gb_s(".") == 4100);
+    assert_true(ceiling_tflops(&s, ".", "bf16") == 700);
+    assert_true(ceiling_tflops(&s, ".", "fp32") == 50);
+    assert_true(isnan(ceiling_tflops(&s, ".", "fp16")));
+    assert_true(isnan(ceiling_tflops(&s, ".", "tf32")));
+    assert_true(ceiling_tflops(NULL, ".", "tf32") == 60);
+    assert_true(ceiling_copy_gb_s(&s, ".") == 4100);
+    rows_close(s.rows);
+    options_free(o);
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)

@@ -75,7 +75,12 @@ options *sample_options_of(const char *arguments)
 
 row_writer *sample_rows(const options *o, const char *path, bool resume)
 {
-    rows_info info = {path, "test-x1", "A, \"quoted\" GPU", "cpu", true, false};
+    rows_info info = {.csv_path = path,
+                      .machine = "test-x1",
+                      .device_name = "A, \"quoted\" GPU",
+                      .gpu_uuid = "GPU-1",
+                      .device = "cpu",
+                      .quiet = true};
     return rows_open(o, &info, resume);
 }
 

@@ -30,11 +30,13 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, {0}}
 static const bench_info info = {
     .name = "bench_zero1",
     .summary = "What happens to memory and to the step if each rank holds a part of the optimizer's state?",
-    .notes =
-        DDP_NOTES "The handout's --sync broadcast is --variant zero1-broadcast; the all-gather of ZeRO-1 is --variant\n"
-                  "zero1.\n"
-                  "P is the index space: all parameters and the padding between tensors. p, g and k are bytes of a\n"
-                  "parameter, of its gradient and of its state (master weight and both moments).",
+    .notes = DDP_NOTES
+    "The handout's --sync broadcast is --variant zero1-broadcast; the all-gather of ZeRO-1 is --variant\n"
+    "zero1.\n"
+    "P is the index space: all parameters and the padding between tensors. p, g and k are bytes of a\n"
+    "parameter, of its gradient and of its state (master weight and both moments).\n"
+    "after_*_bytes count what a framework would hold; measured_*_bytes are the driver's, less comm_bytes\n"
+    "(the communicators'), and err_measured_pct compares them with peak_bytes, which is all taken at once.",
     .examples = "./bench_zero1 --size xl --seq 512\n"
                 "./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1\n"
                 "./bench_zero1 --device cpu --ranks 2,4",

@@ -238,13 +238,22 @@ static void findings(document *doc, const char *dir)
         return;
     table *timing = rows_of(all, "timing"), *t = table_main_slice(timing, timing_axes, NULL);
     table *bf16 = table_where(t, "precision", "bf16", "status", "ok", NULL);
-    size_t best = largest(bf16, "speedup_step");
-    if (best != NO_ROW)
-        doc_bullet(doc,
-                   "%s: a bf16 step is up to %s times as fast as fp32 (%s, S %s; forward %s times, backward %s times).",
-                   strong("Mixed precision"), number(table_real(bf16, best, "speedup_step")),
-                   table_text(bf16, best, "size"), table_text(bf16, best, "seq"),
-                   number(table_real(bf16, best, "speedup_fwd")), number(table_real(bf16, best, "speedup_bwd")));
+    const size_t best = largest(bf16, "speedup_step");
+    size_t least = best;
+    for (size_t i = 0; i < bf16->n; i++)
+        if (table_real(bf16, i, "speedup_step") < table_real(bf16, least, "speedup_step"))
+            least = i;
+    if (best != NO_ROW) {
+        const bool fma = strcmp(table_text(bf16, best, "fp32_products"), "fma") == 0;
+        doc_bullet(
+            doc,
+            "%s: a bf16 step is at least %s (%s, S %s) and at most %s times as fast as fp32%s (%s, S %s; forward "
+            "%s times, backward %s times).",
+            strong("Mixed precision"), number(table_real(bf16, least, "speedup_step")), table_text(bf16, least, "size"),
+            table_text(bf16, least, "seq"), number(table_real(bf16, best, "speedup_step")),
+            fma ? " without tensor cores" : "", table_text(bf16, best, "size"), table_text(bf16, best, "seq"),
+            number(table_real(bf16, best, "speedup_fwd")), number(table_real(bf16, best, "speedup_bwd")));
+    }
     table_free(bf16);
     table_free(t);
     table_free(timing);

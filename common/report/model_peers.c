@@ -41,6 +41,13 @@ static const char *precision_of(const char *ours, const model_peer *how)
     return strcmp(ours, "bf16-pure") == 0 ? "bf16pure" : ours;
 }
 
+/* A step in one graph has two modes: with each block compiled, or the model as one. */
+static bool has_mode(const csv *c, size_t row, const model_peer *how)
+{
+    return cell_is(c, row, "mode", how->mode) ||
+           (strcmp(how->mode, "step-graph") == 0 && cell_is(c, row, "mode", "block-graph"));
+}
+
 /* Its fastest row of the same model, shape and precision, run that way. */
 static size_t peer_row(const csv *c, const table *t, size_t row, const model_peer *how)
 {
@@ -52,7 +59,7 @@ static size_t peer_row(const csv *c, const table *t, size_t row, const model_pee
         const bool same =
             cell_is(c, i, "size", table_text(t, row, "size")) && cell_is(c, i, "seq", table_text(t, row, "seq")) &&
             cell_is(c, i, "batch", table_text(t, row, "batch")) && cell_is(c, i, "precision", precision) &&
-            peer_beside(c, i, t, row) && cell_is(c, i, "mode", how->mode) && cell_is(c, i, "attn", how->attn);
+            peer_beside(c, i, t, row) && has_mode(c, i, how) && cell_is(c, i, "attn", how->attn);
         const double ms = same ? csv_real(c, i, "step_ms") : NAN;
         if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
             best = i;

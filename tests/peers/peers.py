@@ -222,7 +222,7 @@ def main():
     parser.add_argument("--only", default="", help=f"only these, of: {', '.join(PEERS)}")
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
-    parser.add_argument("--timeout", type=float, default=900, help="seconds for each peer")
+    parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
     parser.add_argument("--list", action="store_true", help="say what can run here, and exit")
     parser.add_argument("--self-test", action="store_true", help="check what needs no GPU and no PyTorch, and exit")
     parser.add_argument("--one", choices=PEERS, help=argparse.SUPPRESS)

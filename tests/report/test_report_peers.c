@@ -81,11 +81,11 @@ static void the_strongest_mode_leads(void **state)
     put(dir, "pytorch_model.csv",
         "bench,size,seq,batch,precision,attn,mode,step_ms,peak_gib\nmodel,small,128,4,bf16,sdpa,eager,2.2,1\n");
     put(dir, "peer_model.csv",
-        MODEL "model,small,128,4,bf16,sdpa,eager,autocast,40,20,2" PEER_OF("GPU-a")     /* older */
-        "model,small,128,4,bf16,sdpa,step-graph,autocast,3,,1.5" PEER_OF("GPU-a")       /* older, faster */
-        "model,small,128,4,bf16,sdpa,step-graph,autocast,5,,1.5" PEER_OF("GPU-a")       /* newest */
-        "model,small,128,4,bf16master,sdpa,step-graph,by hand,4,,1.25" PEER_OF("GPU-a") /* the strongest */
-        "model,small,128,4,bf16pure,sdpa,step-graph,all bf16,1,,0.5" PEER_OF("GPU-a")); /* not our bf16 */
+        MODEL "model,small,128,4,bf16,sdpa,eager,autocast,40,20,2" PEER_OF("GPU-a")      /* older */
+        "model,small,128,4,bf16,sdpa,step-graph,autocast,3,,1.5" PEER_OF("GPU-a")        /* older, faster */
+        "model,small,128,4,bf16,sdpa,step-graph,autocast,5,,1.5" PEER_OF("GPU-a")        /* newest */
+        "model,small,128,4,bf16master,sdpa,block-graph,by hand,4,,1.25" PEER_OF("GPU-a") /* the strongest */
+        "model,small,128,4,bf16pure,sdpa,step-graph,all bf16,1,,0.5" PEER_OF("GPU-a"));  /* not our bf16 */
     char *text = report_of(dir);
     has(text, "PyTorch (in one CUDA graph, SDPA, bf16 weights with fp32 master) takes at least 2.00 times as long");
     has(text, "PyTorch in one CUDA graph, SDPA, bf16 weights with fp32 master | PyTorch in one CUDA graph, SDPA | "

@@ -60,7 +60,7 @@ static bool same_cell(const csv *f, size_t a, size_t b, int column)
 
 static bool same_case(const table *t, size_t a, size_t b)
 {
-    static const char *const names[] = {"bench", "variant", "device"};
+    static const char *const names[] = {"bench", "variant", "device", "l2", "timer_asked"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!same_cell(t->file, a, b, csv_column(t->file, names[i])))
             return false;
@@ -81,6 +81,18 @@ static bool newer_or_same(const csv *f, size_t a, size_t b)
     return !x || !y || strcmp(x, y) >= 0;
 }
 
+static bool unverified(const csv *f, size_t row)
+{
+    const char *check = csv_cell(f, row, "check");
+    return check && strcmp(check, "0") == 0;
+}
+
+/* Whether row b gives way to row a: a verified row to a verified one alone. */
+static bool replaces(const csv *f, size_t a, size_t b)
+{
+    return unverified(f, a) == unverified(f, b) ? newer_or_same(f, a, b) : unverified(f, b);
+}
+
 static void keep_newest(table *t)
 {
     size_t kept = 0;
@@ -95,7 +107,7 @@ static void keep_newest(table *t)
                 k++;
             if (k == kept)
                 t->rows[kept++] = t->rows[i];
-            else if (newer_or_same(t->file, t->rows[i], t->rows[k]))
+            else if (replaces(t->file, t->rows[i], t->rows[k]))
                 t->rows[k] = t->rows[i];
         }
     }

@@ -95,6 +95,10 @@ static char *row_line(const row *w)
     put_text(&l, r->device_name);
     put_text(&l, r->gpu_uuid);
     put_text(&l, r->device);
+    put_text(&l, option_text(r->o, "check"));
+    put_text(&l, option_text(r->o, "l2"));
+    put_text(&l, option_text(r->o, "timer"));
+    put_text(&l, option_text(r->o, "seed"));
     put_real(&l, w->sm_mhz);
     put_text(&l, w->throttle);
     put_text(&l, build_commit());

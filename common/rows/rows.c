@@ -20,6 +20,16 @@ static bool cell_is(const csv *file, size_t i, const char *column, const char *v
     return cell && strcmp(cell, value) == 0;
 }
 
+/* Whether a kept row was measured as this run would: a cold or unverified one does not stand for a warm, verified one. */
+static bool same_way(const row_writer *r, const csv *file, size_t i)
+{
+    static const char *const ways[][2] = {{"l2", "l2"}, {"timer_asked", "timer"}};
+    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
+        if (!cell_is(file, i, ways[k][0], option_text(r->o, ways[k][1])))
+            return false;
+    return cell_is(file, i, "check", "1") || !option_flag(r->o, "check");
+}
+
 static void read_kept(row_writer *r)
 {
     csv *file = csv_read(r->csv_path);
@@ -31,7 +41,7 @@ static void read_kept(row_writer *r)
     r->kept = xcalloc(file->rows, sizeof *r->kept);
     for (size_t i = 0; i < file->rows; i++) {
         if (!cell_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != ROWS_METHOD ||
-            !cell_is(file, i, "machine", r->machine) || !cell_is(file, i, "device", r->device))
+            !cell_is(file, i, "machine", r->machine) || !cell_is(file, i, "device", r->device) || !same_way(r, file, i))
             continue;
         int status = 0;
         while (status < STATUSES && !cell_is(file, i, "status", row_status_names[status]))

@@ -2,7 +2,7 @@
 /* Rows: a table on stdout and tidy CSV, appended with one write(2) per row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
- * run_id,campaign,machine,gpu,gpu_uuid,device,sm_mhz,throttle,commit,dirty,utc.
+ * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,seed,sm_mhz,throttle,commit,dirty,utc.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)

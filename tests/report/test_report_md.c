@@ -102,6 +102,29 @@ static void tidy_keeps_the_newest_row(void **state)
     free(dir);
 }
 
+/* A newer row that nobody verified leaves the verified one; the other way round it goes. A cold one is another case. */
+static void the_newest_verified_row_counts(void **state)
+{
+    char *path = folder_path(*state, "ways.csv"), *out = folder_path(*state, "tidy.csv");
+    file_write(path, "bench,variant,status,reason,seq,fwd_ms,machine,gpu,device,check,l2,utc\n"
+                     "b,v,ok,,1,10,x,g,cuda,1,warm,2026-11-21T10:00:00Z\n"
+                     "b,v,ok,,1,20,x,g,cuda,0,warm,2026-11-21T11:00:00Z\n"
+                     "b,v,ok,,2,30,x,g,cuda,0,warm,2026-11-21T11:00:00Z\n"
+                     "b,v,ok,,2,40,x,g,cuda,1,warm,2026-11-21T10:00:00Z\n"
+                     "b,v,ok,,3,50,x,g,cuda,1,warm,2026-11-21T10:00:00Z\n"
+                     "b,v,ok,,3,60,x,g,cuda,1,cold,2026-11-21T11:00:00Z\n");
+    expect(EXIT_CODE_OK, "", xasprintf("--tidy %s %s status=ok", path, out));
+    csv *c = csv_read(out);
+    assert_non_null(c);
+    const double want[] = {10, 40, 50, 60};
+    assert_int_equal(c->rows, 4);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(csv_real(c, i, "fwd_ms") == want[i]);
+    csv_free(c);
+    free(path);
+    free(out);
+}
+
 static void a_newer_failure_replaces_a_time(void **state)
 {
     char *dir = results_create(*state), *path = folder_path(dir, "bench_flash.csv");
@@ -210,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_folder(tidy_keeps_the_newest_row),
+        in_folder(the_newest_verified_row_counts),
         in_folder(a_newer_failure_replaces_a_time),
         in_folder(values_are_in_their_order),
         in_folder(report_has_tables_statuses_and_reasons),

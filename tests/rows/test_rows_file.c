@@ -202,6 +202,36 @@ static void resume(void **state)
     free(path);
 }
 
+/* A row measured in another way does not stand for this run's; a verified one stands for an unverified one. */
+static void resume_asks_how_it_was_measured(void **state)
+{
+    static const char way[] = "--seq 128 --dtype bf16 --variant fast";
+    static const struct {
+        const char *kept, *asked;
+        bool counts;
+    } table[] = {{"", "", true},           {"--check 0", "", false},    {"", "--check 0", true},
+                 {"--l2 cold", "", false}, {"", "--timer host", false}, {"--timer host", "--timer host", true}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *path = folder_path(*state, "way.csv");
+        char *kept = xasprintf("%s %s", way, table[i].kept), *asked = xasprintf("%s %s", way, table[i].asked);
+        options *o = sample_options_of(kept);
+        row_writer *r = sample_rows(o, path, false);
+        sample_row(r, o, 0, ROW_OK);
+        rows_close(r);
+        options_free(o);
+        o = sample_options_of(asked);
+        r = sample_rows(o, path, true);
+        if (has(r, o, 0) != table[i].counts)
+            fail_msg("a row of '%s' for '%s'", table[i].kept, table[i].asked);
+        rows_close(r);
+        options_free(o);
+        assert_int_equal(unlink(path), 0);
+        free(path);
+        free(kept);
+        free(asked);
+    }
+}
+
 /* Several processes append to one file; every row arrives whole. */
 static void many_writers(void **state)
 {
@@ -239,6 +269,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_whole_rows),
         cmocka_unit_test(a_torn_line_is_named),
         cmocka_unit_test(resume),
+        cmocka_unit_test(resume_asks_how_it_was_measured),
         cmocka_unit_test(many_writers),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);

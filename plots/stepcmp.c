@@ -75,24 +75,39 @@ static void remove_tree(const char *folder)
     nftw(folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
 }
 
+static char temporary[256]; /* removed at exit */
+
+static void remove_temporary(void)
+{
+    if (*temporary)
+        remove_tree(temporary);
+}
+
+/* die, which runs nothing at exit, after the clean-up. */
+#define give_up(...)                                                                                                   \
+    do {                                                                                                               \
+        remove_temporary();                                                                                            \
+        die(__VA_ARGS__);                                                                                              \
+    } while (0)
+
 /* A folder or file of a commit, below the folder `into`. Caller frees. */
 static char *checked_out(const char *spec, const char *into)
 {
     const char *path = strchr(spec, ':') + 1, *dot = strrchr(path, '.');
     if (*spec == '-' || !*path)
-        die(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
+        give_up(EXIT_CODE_USAGE, "'%s' is neither a path nor COMMIT:PATH", spec);
     const bool file = dot && strcmp(dot, ".csv") == 0;
     char *commit = xasprintf("%.*s", (int)(path - 1 - spec), spec),
          *where = xasprintf("%s/%s", into, file ? "file" : "folder");
     if (mkdir(where, 0777) != 0)
-        die(EXIT_CODE_FAILURE, "%s: %s", where, strerror(errno));
+        give_up(EXIT_CODE_FAILURE, "%s: %s", where, strerror(errno));
     if (file) {
         const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
         char *out = xasprintf("%s/%s", where, name), *beside = xasprintf("%s/machine.csv", where);
         char *machine = xasprintf("%s:%.*smachine.csv", commit, (int)(name - path), path);
         char *show[] = {"git", "show", (char *)spec, NULL}, *show_machine[] = {"git", "cat-file", "-e", machine, NULL};
         if (run(show, out) != 0)
-            die(EXIT_CODE_USAGE, "git has no %s", spec);
+            give_up(EXIT_CODE_USAGE, "git has no %s", spec);
         if (run(show_machine, "/dev/null") == 0)
             run((char *[]){"git", "show", machine, NULL}, beside);
         free(machine);
@@ -104,19 +119,11 @@ static char *checked_out(const char *spec, const char *into)
         char *archive[] = {"git", "archive", "--format=tar", "-o", tar, (char *)spec, NULL};
         char *extract[] = {"tar", "-xf", tar, "-C", where, NULL};
         if (run(archive, NULL) != 0 || run(extract, NULL) != 0)
-            die(EXIT_CODE_USAGE, "git has no folder %s", spec);
+            give_up(EXIT_CODE_USAGE, "git has no folder %s", spec);
         free(tar);
     }
     free(commit);
     return where;
-}
-
-static char temporary[64]; /* removed at exit */
-
-static void remove_temporary(void)
-{
-    if (*temporary)
-        remove_tree(temporary);
 }
 
 static char *operand(const char *spec, const char *name)
@@ -125,7 +132,8 @@ static char *operand(const char *spec, const char *name)
     if (stat(spec, &info) == 0 || !strchr(spec, ':'))
         return xstrdup(spec);
     if (!*temporary) {
-        snprintf(temporary, sizeof temporary, "/tmp/stepcmp.XXXXXX");
+        const char *root = getenv("TMPDIR");
+        snprintf(temporary, sizeof temporary, "%s/stepcmp.XXXXXX", root && strlen(root) < 200 ? root : "/tmp");
         if (!mkdtemp(temporary))
             die(EXIT_CODE_FAILURE, "%s: %s", temporary, strerror(errno));
         atexit(remove_temporary);

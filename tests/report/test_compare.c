@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 #include "common/report/compare/compare.h"
@@ -273,7 +274,14 @@ static void commits_are_operands(void **state)
     dir = write_rows(*state, "kept", after, AFTER);
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept kept");
     expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept/bench_flash.csv kept/bench_flash.csv");
+    char *temporary = folder_path(*state, "tmp");
+    mkdir(temporary, 0777);
+    setenv("TMPDIR", temporary, 1);
     expect(*state, 2, "git has no folder", "HEAD:nothing kept");
+    expect(*state, 0, "1 SLOWER", "--noise 0.5 HEAD:kept kept");
+    unsetenv("TMPDIR");
+    assert_int_equal(rmdir(temporary), 0); /* nothing is left there */
+    free(temporary);
     free(git);
     free(dir);
 }

@@ -119,10 +119,13 @@ COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 $(if $(filter 1,$(LINEINFO)),
               -Xcompiler -fPIC,-Wall -I. -include $(BUILD)/config.h $(NVCCFLAGS))
 GENCODE    := $(strip $(GENCODE_SASS) $(if $(filter 1,$(PTX)),$(GENCODE_PTX)))
 GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
+comma := ,
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
 KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
-LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS)) $(GLOO_LIBS) $(if $(HAVE_GLOO),-lstdc++) $(CRYPT_LIBS) $(KERNEL_LIBS))
+# A sanitizer's library has crypt_r, too, which calls that of libcrypt: --as-needed would leave libcrypt out.
+CRYPT := $(if $(SANITIZERS),$(if $(CRYPT_LIBS),-Wl$(comma)--no-as-needed $(CRYPT_LIBS) -Wl$(comma)--as-needed),$(CRYPT_LIBS))
+LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS)) $(GLOO_LIBS) $(if $(HAVE_GLOO),-lstdc++) $(CRYPT) $(KERNEL_LIBS))
 
 # What the results say of the build. A tree without git gets its commit from the environment, else "unknown".
 ifndef STEPBENCH_COMMIT

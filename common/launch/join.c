@@ -2,6 +2,7 @@
 /* Becoming a rank of a job and leaving it: the control channel, saying hello, and the coordinator where it is rank 0's. */
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,11 +20,10 @@
 
 /* ---- who this is ---- */
 
-/* Of the program's file: ranks of different builds would exchange nonsense. */
-static uint64_t binary_hash(void)
+static uint64_t file_hash(const char *path)
 {
     uint64_t hash = 0xcbf29ce484222325u;
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0 || info.st_size == 0) {
         if (fd >= 0)
@@ -38,6 +38,22 @@ static uint64_t binary_hash(void)
         munmap((void *)text, (size_t)info.st_size);
     close(fd);
     return hash ^ (uint64_t)info.st_size;
+}
+
+static int add_kernels(struct dl_phdr_info *loaded, size_t bytes, void *hash)
+{
+    (void)bytes;
+    if (strstr(loaded->dlpi_name, "libstepbench.so"))
+        *(uint64_t *)hash = *(uint64_t *)hash * 31 + file_hash(loaded->dlpi_name);
+    return 0;
+}
+
+/* Of the program's file and the library of kernels that it runs with: ranks of different builds would exchange nonsense. */
+static uint64_t binary_hash(void)
+{
+    uint64_t hash = file_hash("/proc/self/exe");
+    dl_iterate_phdr(add_kernels, &hash);
+    return hash;
 }
 
 /* The boot of a machine and the network inside it: containers with networks of their own are hosts of their own. */

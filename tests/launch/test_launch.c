@@ -343,6 +343,27 @@ static void unequal_ranks_are_refused(void **state)
     assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
 }
 
+/* The same program, but its kernels are of another build: the library with one byte more. */
+static void other_kernels_are_refused(void **state)
+{
+    (void)state;
+    char here[4096] = "";
+    const int port = some_port();
+    assert_true(readlink("/proc/self/exe", here, sizeof here - 1) > 0);
+    *strrchr(here, '/') = 0;
+    char *copy = xasprintf("mkdir other && cat '%s/../../lib/libstepbench.so.0' > other/libstepbench.so.0 && "
+                           "echo >> other/libstepbench.so.0",
+                           here);
+    assert_int_equal(system(copy), 0);
+    free(copy);
+    pid_t a = start_rank(NULL, 0, 2, port, "--variant right --timeout 5");
+    pid_t b =
+        start_rank_with("MASTER_ADDR=127.0.0.1 LD_LIBRARY_PATH=other", NULL, 1, 2, port, "--variant right --timeout 5");
+    assert_int_equal(ranks_wait(b), EXIT_CODE_USAGE);
+    assert_int_equal(ranks_wait(a), EXIT_CODE_USAGE);
+    assert_non_null(strstr(ranks_text("err0.txt"), "runs another build"));
+}
+
 static void a_rank_started_twice_is_refused(void **state)
 {
     (void)state;
@@ -764,6 +785,7 @@ int main(int argc, char **argv)
         IN_FOLDER(bad_requests_are_usage_errors),
         IN_FOLDER(ranks_by_hand),
         IN_FOLDER(unequal_ranks_are_refused),
+        IN_FOLDER(other_kernels_are_refused),
         IN_FOLDER(a_rank_started_twice_is_refused),
         IN_FOLDER(missing_ranks_are_named),
         IN_FOLDER(a_port_of_another_job_is_said),

@@ -332,7 +332,7 @@ run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 tidy: $(BUILD)/config.mk
 	@command -v clang-tidy >/dev/null || { echo 'make tidy: clang-tidy is not installed' >&2; exit 1; }
 	@git ls-files '*.c' | grep -v '^kernels/cuda/' | xargs -P "$$(nproc)" -n 12 sh -c \
-	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) 2>/dev/null' tidy
+	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" 2>/dev/null' tidy
 
 lint: $(BUILD)/config.mk
 	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh

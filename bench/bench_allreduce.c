@@ -7,7 +7,8 @@
  *
  * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over
  * samples, algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every
- * element of every rank's result is compared before and after timing.
+ * element of every rank's result is compared: that of a call before timing, and afterwards that of all calls of a sample,
+ * replayed from the graph where one was timed.
  * Run: ./bench_allreduce                                      as many ranks as there are GPUs
  *      ./bench_allreduce --ranks 2 --bytes 1K:1M:*4 --mode graph --variant all-reduce,one-shot,two-shot
  *      ./bench_allreduce --device cpu --ranks 2,4 --bytes 1MB,10MB,100MB,1GB
@@ -89,6 +90,8 @@ static const bench_info info = {
         "skipped.\n"
         "NCCL runs with its defaults and with the NCCL_* variables that are set; machine.csv has them. Graphs\n"
         "have a communicator of their own.\n"
+        "Results are compared before timing, and after it those of a whole sample from fresh inputs: of the graph\n"
+        "that was timed, where there is one.\n"
         "K, M, G are 1024^n bytes and KB, MB, GB 1000^n; the column `size` names the unit.\n"
         "Started by mpirun, srun or torchrun, each process is a rank: mpirun -np 2 ./bench_allreduce.",
     .examples = "./bench_allreduce --ranks 2,4 --bytes 1K:1G:*2 --variant all-reduce\n"

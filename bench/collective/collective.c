@@ -38,17 +38,21 @@ static bool set_up(collective *k)
     return false;
 }
 
-/* True on every rank when every member has the right result; else the row says what is wrong. */
-static bool verified(collective *k, const char *when)
+/* Calls back to back from fresh inputs, by the graph that was timed if there is one. True on every rank when every member
+ * has the right result; else the row says what is wrong. */
+static bool verified(collective *k, const char *when, int calls)
 {
     int64_t mine = 0, *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all), wrong = 0;
     int worst = 0;
     if (k->member) {
         collective_fill(k);
         comm_barrier(k->c, device_stream(k->s->dev));
-        collective_enqueue(k, 1);
+        if (k->replay)
+            device_graph_launch(k->s->dev, k->replay);
+        else
+            collective_enqueue(k, calls);
         collective_wait(k);
-        mine = (int64_t)collective_wrong(k);
+        mine = (int64_t)collective_wrong(k, calls);
     }
     launch_gather(k->l, "wrong elements", &mine, sizeof mine, all);
     for (int r = 0; r < launch_size(k->l); r++) {
@@ -157,14 +161,15 @@ static bool call_once(void *arg)
     return true;
 }
 
-static void time_case(collective *k)
+/* False on every rank, after making the row `skip`, when the calls cannot be captured. */
+static bool time_case(collective *k)
 {
     samples mine = {0};
     plan_samples(k);
     const bool captured = !k->graph || !k->member || collective_capture(k);
     if (!launch_all(k->l, "graph", captured)) {
         row_status_set(k->w, ROW_SKIP, "%s cannot be captured in a graph", case_variant(k->k));
-        return;
+        return false;
     }
     if (k->member) {
         collective_sample(k, &mine);
@@ -186,6 +191,7 @@ static void time_case(collective *k)
     free(all);
     free(own);
     samples_free(&mine);
+    return true;
 }
 
 void collective_run(collective *k)
@@ -212,10 +218,10 @@ void collective_run(collective *k)
         return;
     if (k->member && !check)
         collective_fill(k);
-    if (!check || verified(k, "before")) {
-        time_case(k);
-        if (check)
-            verified(k, "after");
+    if (!check || verified(k, "before", 1)) {
+        const bool timed = time_case(k);
+        if (check && timed)
+            verified(k, "after", k->calls);
     }
     if (k->replay)
         device_graph_destroy(k->s->dev, k->replay);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What each rank sends and what it must receive. Input i of rank r is a small whole number from a table of
  * COLLECTIVE_PERIOD entries, so that results can be compared block by block, bit for bit. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,8 @@ static unsigned value_of(int ranks, int rank, size_t i)
     return ((unsigned)(i % COLLECTIVE_PERIOD) + 7u * (unsigned)rank) * 2654435761u >> 24 & (limit - 1);
 }
 
-static void put(char *to, size_t i, comm_dtype t, unsigned value)
+static void put(char *to, size_t i, comm_dtype t, float x)
 {
-    const float x = (float)value;
     const uint16_t half = bf16_from_float(x);
     if (t == COMM_FP32)
         memcpy(to + 4 * i, &x, 4);
@@ -25,17 +25,40 @@ static void put(char *to, size_t i, comm_dtype t, unsigned value)
         memcpy(to + 2 * i, &half, 2);
 }
 
-/* One period of elements: of one rank (the sum of all for rank -1), from element `first` on. Caller frees. */
-static char *period(const collective *k, int rank, size_t first)
+/* One period of a rank's input, from element `first` on. Caller frees. */
+static char *input_of(const collective *k, int rank, size_t first)
+{
+    char *table = xmalloc(COLLECTIVE_PERIOD * comm_dtype_bytes(k->t));
+    for (size_t i = 0; i < COLLECTIVE_PERIOD; i++)
+        put(table, i, k->t, (float)value_of(comm_size(k->c), rank, first + i));
+    return table;
+}
+
+static float round_to(comm_dtype t, double x, bool *rounded)
+{
+    const float y = t == COMM_FP32 ? (float)x : bf16_to_float(bf16_from_float((float)x));
+    *rounded = *rounded || y != x;
+    return y;
+}
+
+/* One period of sums from element `first` on, after so many calls. In place a call takes what the one before left: an
+ * all-reduce the sum on every rank, a reduce-scatter the sum and the others' elements. Sums that had to be rounded may
+ * be off by a random walk of roundings, and so be `tolerance` of them off. Caller frees. */
+static char *sums_of(const collective *k, size_t first, int calls, double *tolerance)
 {
     const int ranks = comm_size(k->c);
     char *table = xmalloc(COLLECTIVE_PERIOD * comm_dtype_bytes(k->t));
+    bool rounded = false;
     for (size_t i = 0; i < COLLECTIVE_PERIOD; i++) {
-        unsigned value = rank >= 0 ? value_of(ranks, rank, first + i) : 0;
-        for (int r = 0; r < ranks && rank < 0; r++)
-            value += value_of(ranks, r, first + i);
-        put(table, i, k->t, value);
+        unsigned sum = 0, own = value_of(ranks, comm_rank(k->c), first + i);
+        for (int r = 0; r < ranks; r++)
+            sum += value_of(ranks, r, first + i);
+        float x = (float)sum;
+        for (int call = 1; call < calls && k->in_place; call++)
+            x = round_to(k->t, k->op == COLLECTIVE_ALL_REDUCE ? (double)ranks * x : (double)x + (sum - own), &rounded);
+        put(table, i, k->t, x);
     }
+    *tolerance = rounded ? 4 * sqrt((double)calls * ranks) * (k->t == COMM_FP32 ? 0x1p-24 : 0x1p-8) : 0;
     return table;
 }
 
@@ -112,12 +135,30 @@ void collective_fill(collective *k)
         device_memset(k->s->dev, k->recv, 0xff, k->recv_n * comm_dtype_bytes(k->t));
     device_sync(k->s->dev);
     if (root || !broadcast || !k->in_place)
-        upload(k, k->send, k->send_n, period(k, comm_rank(k->c), 0));
+        upload(k, k->send, k->send_n, input_of(k, comm_rank(k->c), 0));
     if (k->source)
-        upload(k, k->source, k->send_n, period(k, comm_rank(k->c), 0));
+        upload(k, k->source, k->send_n, input_of(k, comm_rank(k->c), 0));
 }
 
-static size_t wrong_in(const collective *k, const char *from, size_t n, char *table)
+static bool same(comm_dtype t, const char *got, const char *want, double tolerance)
+{
+    uint16_t half[2];
+    float x[2];
+    if (tolerance == 0)
+        return memcmp(got, want, comm_dtype_bytes(t)) == 0;
+    if (t == COMM_FP32) {
+        memcpy(&x[0], got, 4);
+        memcpy(&x[1], want, 4);
+    } else {
+        memcpy(&half[0], got, 2);
+        memcpy(&half[1], want, 2);
+        x[0] = bf16_to_float(half[0]);
+        x[1] = bf16_to_float(half[1]);
+    }
+    return fabs((double)x[0] - x[1]) <= tolerance * x[1];
+}
+
+static size_t wrong_in(const collective *k, const char *from, size_t n, char *table, double tolerance)
 {
     const size_t e = comm_dtype_bytes(k->t), bytes = COLLECTIVE_PERIOD * e, size = piece_bytes(bytes, n * e);
     char *want = repeated(table, bytes, size), *got = xmalloc(size);
@@ -127,7 +168,7 @@ static size_t wrong_in(const collective *k, const char *from, size_t n, char *ta
         device_download(k->s->dev, got, from + at, now);
         if (memcmp(got, want, now) != 0)
             for (size_t i = 0; i < now; i += e)
-                wrong += memcmp(got + i, want + i, e) != 0;
+                wrong += !same(k->t, got + i, want + i, tolerance);
     }
     free(want);
     free(got);
@@ -135,18 +176,24 @@ static size_t wrong_in(const collective *k, const char *from, size_t n, char *ta
     return wrong;
 }
 
-size_t collective_wrong(collective *k)
+static size_t wrong_sums(const collective *k, size_t first, int calls)
+{
+    double tolerance;
+    char *table = sums_of(k, first, calls, &tolerance);
+    return wrong_in(k, k->recv, k->recv_n, table, tolerance);
+}
+
+size_t collective_wrong(collective *k, int calls)
 {
     const size_t e = comm_dtype_bytes(k->t);
     size_t wrong = 0;
     switch (k->op) {
-    case COLLECTIVE_ALL_REDUCE: return wrong_in(k, k->recv, k->recv_n, period(k, -1, 0));
-    case COLLECTIVE_REDUCE_SCATTER:
-        return wrong_in(k, k->recv, k->recv_n, period(k, -1, (size_t)comm_rank(k->c) * k->count));
-    case COLLECTIVE_BROADCAST: return wrong_in(k, k->recv, k->recv_n, period(k, 0, 0));
+    case COLLECTIVE_ALL_REDUCE: return wrong_sums(k, 0, calls);
+    case COLLECTIVE_REDUCE_SCATTER: return wrong_sums(k, (size_t)comm_rank(k->c) * k->count, calls);
+    case COLLECTIVE_BROADCAST: return wrong_in(k, k->recv, k->recv_n, input_of(k, 0, 0), 0);
     default:
         for (int r = 0; r < comm_size(k->c); r++)
-            wrong += wrong_in(k, (char *)k->recv + (size_t)r * k->count * e, k->count, period(k, r, 0));
+            wrong += wrong_in(k, (char *)k->recv + (size_t)r * k->count * e, k->count, input_of(k, r, 0), 0);
         return wrong;
     }
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_allreduce from outside, on CPU ranks over Gloo: what its check expects after several calls back to back, whose
+ * sums grow in place, and that a sample is divided by its calls. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+/* The rows of a run with more arguments. */
+static csv *rows_of(const char *folder, const char *arguments)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL), *path = folder_path(folder, "rows.csv");
+    assert_non_null(programs);
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    remove(path);
+    char *command = xasprintf("cd '%s' && '%s/bench_allreduce' --device cpu --machine test-x1 --quiet --csv rows.csv "
+                              "--warmup 1 --iters 3 %s >out.txt 2>&1",
+                              folder, programs, arguments);
+    if (system(command) != 0) {
+        char *out = folder_path(folder, "out.txt");
+        fail_msg("%s: %s", command, file_text(out));
+    }
+    csv *c = csv_read(path);
+    assert_non_null(c);
+    free(command);
+    free(programs);
+    free(path);
+    return c;
+}
+
+static void several_calls_are_checked(void **state)
+{
+    csv *c = rows_of(*state, "--ranks 2,3 --bytes 30K --dtype fp32,bf16 --in-place 0,1 --calls 9 "
+                             "--variant all-reduce,all-gather,reduce-scatter,broadcast");
+    assert_int_equal(c->rows, 2 * 2 * 2 * 4);
+    for (size_t r = 0; r < c->rows; r++) {
+        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
+            fail_msg("row %zu: %s", r, csv_cell(c, r, "reason"));
+        assert_true(csv_real(c, r, "err_elements") == 0);
+        assert_true(csv_real(c, r, "n_calls") == 9);
+    }
+    csv_free(c);
+}
+
+/* Calls back to back take no longer each than calls apart; a sample that is not divided would be 30 calls long. */
+static void a_sample_is_divided_by_its_calls(void **state)
+{
+    csv *one = rows_of(*state, "--ranks 2 --bytes 4M --variant all-reduce --calls 1");
+    csv *many = rows_of(*state, "--ranks 2 --bytes 4M --variant all-reduce --calls 30");
+    const double ratio = csv_real(many, 0, "min_ms") / csv_real(one, 0, "min_ms");
+    if (!(ratio > 0.1 && ratio < 6))
+        fail_msg("a call takes %g ms alone and %g ms among 30", csv_real(one, 0, "min_ms"),
+                 csv_real(many, 0, "min_ms"));
+    csv_free(one);
+    csv_free(many);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(several_calls_are_checked),
+        IN_FOLDER(a_sample_is_divided_by_its_calls),
+    };
+    return cmocka_run_group_tests_name("collective", tests, NULL, NULL);
+}

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The results that a slice must have: one rank computes the batches of all ranks one after another, adds up their
- * gradients in fp32 in the order of ranks, and updates everything. It knows neither communicators nor strategies. */
+ * gradients in fp32 in the order of ranks, and updates everything. It knows neither communicators nor strategies. Both it
+ * and the ranks have the trainer divide by the number of ranks, so one batch is also computed by a trainer that knows no
+ * other ranks: its gradients divided by their number must be the batch's share. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +20,33 @@ typedef struct batches {
     int added, ranks; /* added: batches of this step so far */
     size_t n;
     float *sum, *one;
-    float *first_sums; /* where the sums of the first step go; NULL after that */
+    float *first_sums;  /* where the sums of the first step go; NULL after that */
+    const float *whole; /* the first batch's gradients of a trainer alone; NULL: not compared */
+    double err_mean;
     void *raw;
 } batches;
+
+/* The gradients as they lie in memory, of every tensor. */
+static void read_grads(batches *b)
+{
+    const sb_dtype dtype = trainer_grad_dtype(b->t);
+    device_sync(b->d);
+    device_download(b->d, b->raw, trainer_grad_arena(b->t), b->n * (size_t)sb_dtype_bytes(dtype));
+    dtype_load(dtype, b->one, b->raw, b->n);
+}
+
+static double mean_error(const batches *b)
+{
+    const params *p = trainer_params(b->t);
+    double off = 0, size = 0;
+    for (int i = 0; i < p->count; i++)
+        for (int64_t j = p->tensors[i].first, end = j + p->tensors[i].count; j < end; j++) {
+            const double want = (double)b->whole[j] / b->ranks, d = b->one[j] - want;
+            off += d * d;
+            size += want * want;
+        }
+    return off == 0 ? 0 : sqrt(off / size);
+}
 
 /* In place of the update of one batch. */
 static void add_up(void *user)
@@ -27,9 +54,10 @@ static void add_up(void *user)
     batches *b = user;
     const sb_dtype dtype = trainer_grad_dtype(b->t);
     const size_t bytes = b->n * (size_t)sb_dtype_bytes(dtype);
-    device_sync(b->d);
-    device_download(b->d, b->raw, trainer_grad_arena(b->t), bytes);
-    dtype_load(dtype, b->one, b->raw, b->n);
+    read_grads(b);
+    if (b->whole && b->added == 0)
+        b->err_mean = mean_error(b);
+    b->whole = NULL;
     for (size_t i = 0; i < b->n; i++)
         b->sum[i] = b->added == 0 ? b->one[i] : b->sum[i] + b->one[i];
     watchdog_beat();
@@ -50,8 +78,28 @@ void ddp_read_params(trainer *t, float *out)
         trainer_read_param(t, &p->tensors[i], out + p->tensors[i].first);
 }
 
+/* The gradients of the first batch, in place of their update. */
+static void keep_whole(void *user)
+{
+    read_grads(user);
+}
+
+/* One step on the first batch, whose gradients go to `out`, elements of the index space. */
+static bool run_whole(ddp_case *k, trainer *t, float *out)
+{
+    const size_t n = (size_t)trainer_params(t)->elements;
+    batches b = {.t = t, .d = k->s->dev, .ranks = 1, .n = n, .one = out, .raw = xmalloc(n * sizeof(float))};
+    replica_set_safe_loss_scale(t);
+    trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = keep_whole});
+    replica_set_tokens(t, k->o.seed, 0);
+    const bool ok = trainer_step(t);
+    device_sync(k->s->dev);
+    free(b.raw);
+    return ok;
+}
+
 /* One step for the sums of gradients; more steps if parameters are wanted. */
-static bool run(ddp_case *k, trainer *t, ddp_reference *r)
+static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
 {
     const int steps = r->after ? DDP_CHECK_STEPS : 1;
     const size_t n = (size_t)trainer_params(t)->elements;
@@ -62,6 +110,7 @@ static bool run(ddp_case *k, trainer *t, ddp_reference *r)
                  .sum = xmalloc(n * sizeof *b.sum),
                  .one = xmalloc(n * sizeof *b.one),
                  .first_sums = r->grads,
+                 .whole = whole,
                  .raw = xmalloc(n * sizeof(float))};
     bool ok = true;
     replica_set_safe_loss_scale(t);
@@ -76,26 +125,50 @@ static bool run(ddp_case *k, trainer *t, ddp_reference *r)
     }
     if (ok && r->after)
         ddp_read_params(t, r->after);
+    r->err_mean = b.err_mean;
     free(b.sum);
     free(b.one);
     free(b.raw);
     return ok;
 }
 
-/* A fresh model on this rank. Returns NULL and a sentence in `why` on failure. */
-static trainer *alone(ddp_case *k, const trainer_options *slice, char *why, size_t why_bytes)
+/* A fresh model on this rank, for one of so many. Returns NULL and a sentence in `why` on failure. */
+static trainer *alone(ddp_case *k, const trainer_options *slice, int ranks, char *why, size_t why_bytes)
 {
     const model_bench *b = k->s->user;
     trainer_options o = *slice;
-    o.ranks = k->ranks;
+    o.ranks = ranks;
     o.granularity = parallel_granularity(k->ranks);
     o.state_elements = 0;
     return trainer_create(k->s->dev, k->s->mem, b->kernels, b->ctx, &o, why, why_bytes);
 }
 
-static bool make(ddp_case *k, const trainer_options *slice, ddp_reference *r, char *why, size_t why_bytes)
+static bool step_failed(char *why, size_t why_bytes)
 {
-    trainer *t = alone(k, slice, why, why_bytes);
+    snprintf(why, why_bytes, "a step of the reference: %s", sb_last_message());
+    return false;
+}
+
+/* The first batch's gradients of a process alone; NULL with a sentence in `why`. Caller frees. */
+static float *make_whole(ddp_case *k, const trainer_options *slice, char *why, size_t why_bytes)
+{
+    trainer *t = alone(k, slice, 1, why, why_bytes);
+    if (!t)
+        return NULL;
+    float *whole = xmalloc((size_t)trainer_params(t)->elements * sizeof *whole);
+    if (!run_whole(k, t, whole)) {
+        step_failed(why, why_bytes);
+        free(whole);
+        whole = NULL;
+    }
+    trainer_free(t);
+    return whole;
+}
+
+static bool make(ddp_case *k, const trainer_options *slice, const float *whole, ddp_reference *r, char *why,
+                 size_t why_bytes)
+{
+    trainer *t = alone(k, slice, k->ranks, why, why_bytes);
     if (!t)
         return false;
     const unsigned long n = (unsigned long)trainer_params(t)->elements;
@@ -107,9 +180,7 @@ static bool make(ddp_case *k, const trainer_options *slice, ddp_reference *r, ch
         r->after = xcalloc(n, sizeof *r->after);
         ddp_read_params(t, r->start);
     }
-    const bool ok = run(k, t, r);
-    if (!ok)
-        snprintf(why, why_bytes, "a step of the reference: %s", sb_last_message());
+    const bool ok = run(k, t, whole, r) || step_failed(why, why_bytes);
     trainer_free(t);
     return ok;
 }
@@ -132,7 +203,10 @@ const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice,
         return r;
     cache_drop(kept, "reference"); /* it is several times the size of its slice */
     r = cache_add(kept, "reference", key, sizeof *r, clear);
-    if (make(k, slice, r, why, why_bytes))
+    float *whole = k->ranks > 1 ? make_whole(k, slice, why, why_bytes) : NULL;
+    const bool ok = (whole || k->ranks == 1) && make(k, slice, whole, r, why, why_bytes);
+    free(whole);
+    if (ok)
         return r;
     cache_drop(kept, "reference");
     return NULL;

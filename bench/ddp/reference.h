@@ -11,6 +11,7 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
     int64_t elements;
     float *grads;                 /* sums of the first step */
     float *start, *first, *after; /* parameters before, after the first update and after the last; of rank 0 alone */
+    double err_mean; /* of a batch's share in the mean, relative to its gradients in a process alone divided by ranks */
 } ddp_reference;
 
 /* Of members, each for itself: the gradients that it updates with are compared on each, the parameters on rank 0

@@ -53,6 +53,8 @@
     {"recorded_exposed_ms", COLUMN_REAL, false, "--timeline: the part of it beside which no compute ran"},             \
     {"overlapped_pct", COLUMN_REAL, false,                                                                             \
      "--timeline: share of recorded communication beside which compute ran, however slowed; smallest of all ranks"},   \
+    {"clock_err_us", COLUMN_REAL, false,                                                                               \
+     "--timeline: by so much at most a host's recorded times are off the clock of rank 0's; 0 on one host"},           \
     {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
     {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
     {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \

@@ -20,7 +20,7 @@ static int steps_of(const replica *r)
 }
 
 /* Of members. Returns NULL and a sentence on failure. */
-static stream_timeline *record(replica *r, char *why, size_t why_bytes)
+static stream_timeline *record_steps(replica *r, char *why, size_t why_bytes)
 {
     if (!timeline_start(r->at.d, why, why_bytes))
         return NULL;
@@ -33,6 +33,19 @@ static stream_timeline *record(replica *r, char *why, size_t why_bytes)
     stream_timeline *t = timeline_stop(r->at.d, why, why_bytes);
     if (t)
         timeline_keep(t, from, INFINITY);
+    return t;
+}
+
+/* The same, by the clock of rank 0's host. */
+static stream_timeline *record(ddp_case *k, replica *r, char *why, size_t why_bytes)
+{
+    const clock_reading before = launch_clock(k->l);
+    stream_timeline *t = r->member ? record_steps(r, why, why_bytes) : NULL;
+    const clock_reading after = launch_clock(k->l);
+    const host_clock clock = host_clock_of(&before, &after);
+    if (t)
+        timeline_to_rank_0(t, &clock);
+    row_real(k->w, "clock_err_us", ddp_most(k, "error of clocks", r->member ? clock.err_us : 0));
     return t;
 }
 
@@ -74,7 +87,7 @@ void ddp_record(ddp_case *k, replica *r)
 {
     char why[300] = "";
     phase_set("recording of %s", case_key(k->c));
-    stream_timeline *t = r->member ? record(r, why, sizeof why) : NULL;
+    stream_timeline *t = record(k, r, why, sizeof why);
     if (!launch_all(k->l, "recording", !r->member || t)) {
         if (*why)
             warn("no timeline of %s: %s", case_key(k->c), why);

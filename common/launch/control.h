@@ -11,7 +11,7 @@
 #include "common/launch/secret.h"
 
 /* A message may have so many bytes: of a connection that has proved nothing yet, of one that says hello, of a rank. */
-enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 2 };
+enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 3 };
 enum { CONTROL_STRANGER_BYTES = 512, CONTROL_HELLO_BYTES = 1 << 16, CONTROL_RANK_BYTES = 1 << 26 };
 
 typedef enum control_kind {
@@ -26,7 +26,9 @@ typedef enum control_kind {
     CONTROL_CHALLENGE, /* coordinator: the first message of a connection by TCP */
     CONTROL_PROOF,     /* rank: its answer, and a challenge of its own */
     CONTROL_PROVED,    /* coordinator: its answer to that; hello may follow */
-    CONTROL_ALIVE      /* coordinator: it runs; several times a second where ranks do not see its process */
+    CONTROL_ALIVE,     /* coordinator: it runs; several times a second where ranks do not see its process */
+    CONTROL_PING,      /* rank: what time is it with you? */
+    CONTROL_PONG       /* coordinator: the same message with the time */
 } control_kind;
 
 typedef struct control_head {
@@ -63,6 +65,11 @@ typedef struct control_gather {
     char name[CONTROL_NAME_BYTES]; /* must be the same on all ranks */
     uint64_t bytes;                /* that follow */
 } control_gather;
+
+typedef struct control_ping {
+    uint64_t number;         /* of this rank's pings */
+    double asked_s, given_s; /* when it was sent, by the rank's clock; when it was answered, by the coordinator's */
+} control_ping;
 
 /* One end of a channel. Nothing here blocks: what can't be sent yet waits in `out`. */
 typedef struct channel {

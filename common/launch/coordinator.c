@@ -214,6 +214,16 @@ static void check_left(coordinator *h)
                                 h->o.ranks, k, h->ranks[k].asked.name);
 }
 
+static void answer_ping(member *m, const void *data, size_t bytes)
+{
+    control_ping ping;
+    if (bytes != sizeof ping)
+        return;
+    memcpy(&ping, data, sizeof ping);
+    ping.given_s = host_seconds();
+    channel_put(&m->c, CONTROL_PONG, &ping, sizeof ping, NULL, 0);
+}
+
 /* ---- the loop ---- */
 
 static void take_message(coordinator *h, member *m, control_kind kind, const void *data, size_t bytes)
@@ -223,6 +233,7 @@ static void take_message(coordinator *h, member *m, control_kind kind, const voi
     switch (kind) {
     case CONTROL_GATHER: take_gather(h, m, data, bytes); break;
     case CONTROL_STATUS: coordinator_take_status(m, data, bytes); break;
+    case CONTROL_PING: answer_ping(m, data, bytes); break;
     case CONTROL_FAIL:
         if (bytes > sizeof code) {
             memcpy(&code, data, sizeof code);

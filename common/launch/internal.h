@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of launch.h share; no other file includes it. */
+/* What the files of launch.h share; beside them only tests include it. */
 #ifndef STEPBENCH_LAUNCH_INTERNAL_H
 #define STEPBENCH_LAUNCH_INTERNAL_H
 
@@ -19,6 +19,8 @@ typedef struct launch_callback {
 
 struct launch {
     int rank, size, local_rank, local_size, hosts;
+    int host, first_of_host; /* this rank's host, counted by first ranks, and the first rank there */
+    double (*now)(void);     /* this host's clock: host_seconds */
     const char *by;
     char address[64];
     double timeout_s;
@@ -32,6 +34,10 @@ struct launch {
     void *answer; /* where an exchange's result goes; NULL: none is awaited */
     size_t answer_bytes;
     bool answered;
+    uint64_t pings; /* that were sent */
+    bool ponged;    /* the last of them is answered: by `pong`, at `pong_at` */
+    control_ping pong;
+    double pong_at;
     rank_status status;
     status_slot *slot; /* NULL: the status is sent */
     unsigned long session_beats;

@@ -210,10 +210,13 @@ static void await_welcome(launch *l, const launch_place *place, double since)
     const control_place *places = data;
     l->hosts = l->local_size = 0;
     int local_rank = 0;
+    for (int r = l->size - 1; r >= 0; r--)
+        l->first_of_host = places[r].host == places[l->rank].host ? r : l->first_of_host;
     for (int r = 0; r < l->size; r++) {
         bool seen = false;
         for (int k = 0; k < r; k++)
             seen = seen || places[k].host == places[r].host;
+        l->host = r == l->first_of_host ? l->hosts : l->host;
         l->hosts += !seen;
         l->local_size += places[r].host == places[l->rank].host;
         local_rank += r < l->rank && places[r].host == places[l->rank].host;
@@ -229,6 +232,7 @@ launch *launch_join(const launch_place *place, const options *o)
     l->local_rank = place->local_rank;
     l->by = place->by;
     l->timeout_s = option_real(o, "timeout");
+    l->now = host_seconds;
     snprintf(l->address, sizeof l->address, "127.0.0.1");
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);

@@ -18,6 +18,7 @@
 #ifdef __cplusplus
 extern "C" {
 #else
+#include "common/profile/host_clock.h"
 #include "common/session/session.h"
 
 /* main of such a bench; its options have LAUNCH_RANKS. Starts the ranks, or is one of them. */
@@ -34,6 +35,11 @@ int launch_main(const bench_info *info, const session_hooks *hooks, int argc, ch
 void launch_default_ranks(option_spec *table, const char *wanted);
 
 struct launch *launch_of(const session *s); /* of a session inside launch_main */
+
+/* How the clock of this rank's host stands against that of rank 0's, now: the best of 200 round trips over the control
+ * channel, by the first rank of each host, one after another. Every rank of the job must enter. On one host there is
+ * nothing to ask. Take one before and one after a recording, for host_clock_of. */
+clock_reading launch_clock(struct launch *l);
 #endif
 
 typedef struct launch launch;

@@ -61,6 +61,17 @@ static void take_answer(launch *l, const void *data, size_t bytes)
     pthread_cond_broadcast(&l->changed);
 }
 
+static void take_pong(launch *l, const void *data, size_t bytes)
+{
+    const double now = l->now();
+    if (bytes != sizeof l->pong)
+        return;
+    memcpy(&l->pong, data, sizeof l->pong);
+    l->ponged = l->pong.number == l->pings;
+    l->pong_at = now;
+    pthread_cond_broadcast(&l->changed);
+}
+
 /* Under the lock. True when the coordinator ends this process: then *code says how. */
 static bool take_messages(launch *l, int *code)
 {
@@ -73,6 +84,8 @@ static bool take_messages(launch *l, int *code)
         l->heard = host_seconds();
         if (kind == CONTROL_GATHERED)
             take_answer(l, data, bytes);
+        if (kind == CONTROL_PONG)
+            take_pong(l, data, bytes);
         if (kind == CONTROL_END && bytes >= sizeof number) {
             memcpy(&number, data, sizeof number);
             *code = number;

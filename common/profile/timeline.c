@@ -201,6 +201,15 @@ void timeline_rebase(stream_timeline *t, double origin_s)
     t->origin_s = origin_s;
 }
 
+void timeline_to_rank_0(stream_timeline *t, const host_clock *c)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        t->spans[i].start_us *= 1 + c->drift;
+        t->spans[i].end_us *= 1 + c->drift;
+    }
+    t->origin_s = host_clock_rank_0_s(c, t->origin_s);
+}
+
 void timeline_keep(stream_timeline *t, double from_s, double to_s)
 {
     const double from_us = (from_s - t->origin_s) * 1e6, to_us = (to_s - t->origin_s) * 1e6;

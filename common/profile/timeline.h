@@ -19,6 +19,7 @@
 #include <stddef.h>
 
 #include "common/device/device.h"
+#include "common/profile/host_clock.h"
 #include "common/profile/spans.h"
 
 typedef struct stream_timeline {
@@ -46,10 +47,12 @@ void timeline_range_pop(void);
 /* Cuts the timeline to what ran between the two times (host_seconds(); infinity: no limit) and moves time 0 to its
  * first span. */
 void timeline_keep(stream_timeline *t, double from_s, double to_s);
-/* Moves time 0. Ranks of one host take the same time, such as rank 0's origin_s; ranks of several hosts each take
- * their own host_seconds() of one moment, just after a barrier, and line up as well as they left it
- * together. */
+/* Moves time 0. All ranks take the same time, such as rank 0's origin_s; those of other hosts than rank 0's move their
+ * times to its clock first. */
 void timeline_rebase(stream_timeline *t, double origin_s);
+
+/* Moves the times of this host to the clock of rank 0's host, before timeline_rebase. */
+void timeline_to_rank_0(stream_timeline *t, const host_clock *c);
 
 /* By the union of the spans of a lane: what runs twice at a time counts once. */
 typedef struct timeline_sums {

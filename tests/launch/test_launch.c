@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <math.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -17,11 +18,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/launch/control.h"
 #include "common/launch/coordinator.h"
-#include "common/launch/launch.h"
+#include "common/launch/internal.h"
 #include "common/launch/env.h"
 #include "tests/support/ranks.h"
 
@@ -41,6 +43,7 @@ static const variant_spec variant_table[] = {{"right", "works"},
                                              {"fails", "the victim reports that it can't go on"},
                                              {"busy", "rank 0 works for long and the others wait"},
                                              {"wrong", "gives a wrong result"},
+                                             {"clocks", "rank 1 is on another host, whose clock is off"},
                                              {0}};
 static const column_spec column_table[] = {{"sum", COLUMN_INT, true, "n over all ranks"}, {0}};
 static const bench_info info = {.name = "bench_toy",
@@ -91,6 +94,45 @@ static void meet_fate(launch *l, const char *variant, bool victim)
     }
 }
 
+/* Of the other host: 1 ms ahead when it starts, and 1 % fast. */
+static double started_s;
+static double other_clock_at(double true_s)
+{
+    return true_s + 1e-3 + 0.01 * (true_s - started_s);
+}
+static double other_clock(void)
+{
+    return other_clock_at(host_seconds());
+}
+
+/* The time of rank 0's host must be found, before, between and after, as well as the error says. */
+static void check_clocks(launch *l)
+{
+    const launch whole = *l;
+    started_s = host_seconds();
+    l->hosts = 2;
+    l->host = l->first_of_host = l->rank == 1;
+    l->now = l->rank == 1 ? other_clock : host_seconds;
+    const clock_reading before = launch_clock(l);
+    usleep(50 * 1000);
+    const double true_s = host_seconds(), between_s = l->rank == 1 ? other_clock_at(true_s) : true_s;
+    usleep(50 * 1000);
+    const clock_reading after = launch_clock(l);
+    const host_clock c = host_clock_of(&before, &after);
+    const double off_us = 1e6 * fabs(host_clock_rank_0_s(&c, between_s) - true_s);
+    if (l->rank != 1 ? off_us > 0 || c.err_us > 0 : !(off_us < c.err_us + 2) || !(c.err_us > 0) || c.err_us > 900)
+        launch_fail(l, EXIT_CODE_FAILURE, "clocks are off by %g us, and said to be by %g us at most", off_us, c.err_us);
+    if (l->rank == 1 && !(fabs(c.drift + 0.01 / 1.01) < 2.5e-6 * c.err_us / (after.at_s - before.at_s)))
+        launch_fail(l, EXIT_CODE_FAILURE, "a drift of %g was found, %g us", c.drift, c.err_us);
+    l->hosts = whole.hosts;
+    l->host = whole.host;
+    l->first_of_host = whole.first_of_host;
+    l->now = whole.now;
+    const clock_reading alone = launch_clock(l);
+    if (alone.offset_s != 0 || alone.round_trip_s != 0) /* NOLINT: one host has one clock */
+        launch_fail(l, EXIT_CODE_FAILURE, "the clock of one host is off itself");
+}
+
 static void toy_run(session *s, const bench_case *c, row *w)
 {
     launch *l = launch_of(s);
@@ -99,6 +141,8 @@ static void toy_run(session *s, const bench_case *c, row *w)
     launch_collective_done(l, launch_collective(l, "all_gather", 1234, "bf16", "toy"));
     if (mine == 2)
         meet_fate(l, case_variant(c), launch_rank(l) == option_int(s->opt, "victim"));
+    if (strcmp(case_variant(c), "clocks") == 0)
+        check_clocks(l);
     launch_gather(l, "n", &mine, sizeof mine, all);
     for (int r = 0; r < launch_size(l); r++)
         sum += all[r];
@@ -307,6 +351,18 @@ static void ranks_by_hand(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
     for (int r = 1; r < 3; r++)
         assert_int_equal(ranks_lines(r == 1 ? "out1.txt" : "out2.txt"), 0);
+}
+
+static void clocks_of_hosts_are_found(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    pid_t pids[3];
+    for (int r = 2; r >= 0; r--)
+        pids[r] = start_rank(NULL, r, 3, port, "--ranks 3 --variant clocks --n 1");
+    for (int r = 0; r < 3; r++)
+        if (ranks_wait(pids[r]) != EXIT_CODE_OK)
+            fail_msg("%s", ranks_text("err0.txt"));
 }
 
 /* Two ranks by hand that can't work together: exit codes of both, and what rank 0 (or 1) says. */
@@ -784,6 +840,7 @@ int main(int argc, char **argv)
         IN_FOLDER(ranks_die_with_the_launcher),
         IN_FOLDER(bad_requests_are_usage_errors),
         IN_FOLDER(ranks_by_hand),
+        IN_FOLDER(clocks_of_hosts_are_found),
         IN_FOLDER(unequal_ranks_are_refused),
         IN_FOLDER(other_kernels_are_refused),
         IN_FOLDER(a_rank_started_twice_is_refused),

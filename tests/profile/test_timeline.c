@@ -103,6 +103,39 @@ static void sums_agree_with_a_grid(void **state)
     }
 }
 
+/* A clock 1 ms ahead of rank 0's, 50 ppm fast, asked over a way that is slower there than back: the best question decides,
+ * and what it says is off by less than half of its round trip. */
+static void clocks_of_hosts_are_put_right(void **state)
+{
+    (void)state;
+    const double ahead_s = 1e-3, fast = 50e-6;
+    clock_reading best[2] = {clock_reading_none(), clock_reading_none()};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 200; i++) {
+            const double out_s = 30e-6 + 40e-6 * rng_uniform(7, 0, (uint64_t)i), back_s = 20e-6;
+            const double true_s = 100.0 * k + 1e-3 * i, own_s = true_s * (1 + fast) + ahead_s;
+            clock_reading_add(&best[k], own_s, true_s + out_s, own_s + (out_s + back_s) * (1 + fast));
+        }
+    const host_clock c = host_clock_of(&best[0], &best[1]);
+    assert_true(c.err_us > 25 && c.err_us < 26);
+    for (double true_s = 0; true_s < 100; true_s += 7) {
+        const double off_us = 1e6 * (host_clock_rank_0_s(&c, true_s * (1 + fast) + ahead_s) - true_s);
+        assert_true(fabs(off_us) < c.err_us);
+        assert_true(fabs(off_us - 5) < 0.5); /* half of what one way takes longer than the other */
+    }
+    timed_span spans[] = {SPAN(LANE_COMPUTE, 0, 1e6), SPAN(LANE_COMPUTE, 2e6, 2.000001e6)};
+    stream_timeline t = {spans, COUNT(spans), 50 * (1 + fast) + ahead_s};
+    timeline_to_rank_0(&t, &c);
+    assert_true(fabs(t.origin_s - 50) < c.err_us * 1e-6);
+    assert_true(fabs(spans[0].end_us - 1e6 / (1 + fast)) < 0.1);
+    assert_true(fabs(spans[1].start_us - 2e6 / (1 + fast)) < 0.1);
+
+    const clock_reading own = {.at_s = 5}, later = {.at_s = 6};
+    const host_clock same = host_clock_of(&own, &later), at_once = host_clock_of(&own, &own);
+    assert_true(same.err_us == 0 && host_clock_rank_0_s(&same, 77.5) == 77.5);
+    assert_true(host_clock_rank_0_s(&at_once, 77.5) == 77.5);
+}
+
 static void keeping_cuts_and_rebasing_moves(void **state)
 {
     (void)state;
@@ -421,17 +454,12 @@ static void a_gpu_records_what_it_ran(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_count_what_runs_twice_once),
-        cmocka_unit_test(sums_agree_with_a_grid),
-        cmocka_unit_test(keeping_cuts_and_rebasing_moves),
-        cmocka_unit_test(kernels_have_short_names),
-        cmocka_unit_test(ranges_inside_a_recording_are_spans),
-        cmocka_unit_test(deep_ranges_keep_the_balance),
-        cmocka_unit_test(a_thread_does_one_thing_at_a_time),
-        cmocka_unit_test(streams_show_what_overlaps),
-        cmocka_unit_test(threads_record_at_once),
-        cmocka_unit_test(what_can_not_be_recorded_is_said),
-        cmocka_unit_test(a_gpu_records_what_it_ran),
+        cmocka_unit_test(sums_count_what_runs_twice_once),  cmocka_unit_test(sums_agree_with_a_grid),
+        cmocka_unit_test(clocks_of_hosts_are_put_right),    cmocka_unit_test(keeping_cuts_and_rebasing_moves),
+        cmocka_unit_test(kernels_have_short_names),         cmocka_unit_test(ranges_inside_a_recording_are_spans),
+        cmocka_unit_test(deep_ranges_keep_the_balance),     cmocka_unit_test(a_thread_does_one_thing_at_a_time),
+        cmocka_unit_test(streams_show_what_overlaps),       cmocka_unit_test(threads_record_at_once),
+        cmocka_unit_test(what_can_not_be_recorded_is_said), cmocka_unit_test(a_gpu_records_what_it_ran),
     };
     return cmocka_run_group_tests_name("timeline", tests, open_cpu, close_cpu);
 }

@@ -47,18 +47,27 @@ memory_bytes memory_resident(const memory_step *p)
     return b;
 }
 
+static walk walk_of(const memory_step *p, memory_bytes *worst)
+{
+    walk w = {.p = p, .worst = worst};
+    w.t = memory_tensors(p);
+    w.beside = memory_resident(p);
+    for (int64_t l = 0; l < p->shape.layers; l++)
+        w.now[l] = memory_kept_by(p, l);
+    return w;
+}
+
 memory_peaks memory_predict(const memory_step *p)
 {
     memory_peaks peaks = {0};
-    walk w = {.p = p, .t = memory_tensors(p), .beside = memory_resident(p)};
-    w.worst = &peaks.forward;
+    walk w = walk_of(p, &peaks.forward);
     forward(&w);
     if (p->backward) {
         w.worst = &peaks.backward;
         memory_backward(&w);
     }
     if (p->update) {
-        w = (walk){.p = p, .t = w.t, .beside = memory_resident(p), .worst = &peaks.update};
+        w = walk_of(p, &peaks.update);
         w.beside.grad = memory_index_space(p, NULL) * p->grad_bytes;
         memory_moment(&w, 0, 0, p->scratch.grad_stats);
     }

@@ -128,28 +128,33 @@ static own attention_backward(walk *w, int64_t before, kept k, own o)
     return o;
 }
 
-/* With keep_every: the blocks of a group, from the input that was kept of the first to what the last one's backward
- * needs. */
-static void group_forward(const walk *w, int64_t first, int64_t last)
+/* The forwards that backward runs to have what a block kept nothing of; the gradient of its output is held. */
+static void block_again(walk *w, int64_t layer)
 {
-    const int64_t earlier = memory_kept_before(w, first);
-    for (int64_t l = first; l <= last; l++)
-        memory_block_forward(w, earlier + (l - first) * memory_kept_bytes(&w->t, kept_all), kept_all, l < last, w->t.x);
+    bool held[RECOMPUTE_LAYERS];
+    for (int64_t l = 0; l <= layer; l++)
+        held[l] = w->now[l].input;
+    recompute_forwards f;
+    do {
+        f = recompute_next(&w->p->schedule, held, (int)layer);
+        for (int l = f.first; l < f.advance; l++)
+            memory_block_forward(w, memory_kept_before(w, l), w->now[l], true, w->t.x);
+        held[f.advance] = w->now[f.advance].input = true;
+        for (int l = f.advance; l <= f.keep; l++) {
+            memory_block_forward(w, memory_kept_before(w, l), kept_all, l < f.keep, w->t.x);
+            w->now[l] = kept_all;
+        }
+    } while (f.keep < f.advance);
 }
 
 /* One block. What is left with overlap, until the side stream has read it. */
 static own block_backward(walk *w, int64_t l)
 {
-    const int64_t every = w->p->keep_every, first = every ? l / every * every : 0;
     const tensors *t = &w->t;
-    kept k = memory_kept_by(w->p, l);
-    int64_t before = memory_kept_before(w, l);
-    if (every) {
-        if (l == w->p->shape.layers - 1 || (l + 1) % every == 0)
-            group_forward(w, first, l);
-        k = kept_all;
-        before = memory_kept_before(w, first) + (l - first) * memory_kept_bytes(t, kept_all);
-    }
+    if (recompute_whole(&w->p->schedule, (int)l) && !w->now[l].attention)
+        block_again(w, l);
+    const kept k = w->now[l];
+    const int64_t before = memory_kept_before(w, l);
     own o = {memory_kept_bytes(t, k), t->x}; /* with the gradient of its output */
     o = mlp_backward(w, before, k, o);
     o = attention_backward(w, before, k, o);

@@ -47,9 +47,11 @@ kept memory_kept_by(const memory_step *p, int64_t block)
 {
     if (!p->backward)
         return (kept){0};
-    if (p->keep_every)
-        return (kept){.input = block % p->keep_every == 0};
-    return (kept){true, p->keep_norms, p->keep_product, p->keep_attention, p->keep_mlp};
+    const recompute what = (recompute)p->schedule.what[block];
+    if (recompute_whole(&p->schedule, (int)block))
+        return (kept){.input = p->schedule.input[block]};
+    const bool all = what != RECOMPUTE_SELECTIVE;
+    return (kept){true, all, all, what != RECOMPUTE_ATTN, what != RECOMPUTE_MLP};
 }
 
 int64_t memory_attention_half(const tensors *t, bool norm)
@@ -146,6 +148,6 @@ int64_t memory_kept_before(const walk *w, int64_t block)
 {
     int64_t bytes = 0;
     for (int64_t l = 0; l < block; l++)
-        bytes += memory_kept_bytes(&w->t, memory_kept_by(w->p, l));
+        bytes += memory_kept_bytes(&w->t, w->now[l]);
     return bytes;
 }

@@ -29,8 +29,9 @@ int64_t memory_kept_bytes(const tensors *t, kept k);
 typedef struct walk {
     const memory_step *p;
     tensors t;
-    memory_bytes beside; /* what else is held: parameters, gradients so far, what the side stream still reads */
-    memory_bytes *worst; /* of this phase */
+    memory_bytes beside;        /* what else is held: parameters, gradients so far, what the side stream still reads */
+    memory_bytes *worst;        /* of this phase */
+    kept now[RECOMPUTE_LAYERS]; /* of each block: what is held once forward is past it; backward changes it */
 } walk;
 
 /* What blocks 0 to block - 1 have kept. */

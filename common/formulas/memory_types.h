@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/formulas/model.h"
+#include "common/formulas/recompute.h"
 
 typedef struct memory_bytes {
     int64_t param, master, moment1, moment2, grad;
@@ -43,15 +44,11 @@ typedef struct memory_step {
     int64_t state_elements; /* of master weights and moments that are held here; 0: all */
     int64_t state_bytes;    /* of the optimizer's own record */
     bool backward, update;  /* else the step is forward alone, or ends after backward */
-    bool keep_norms;        /* n1 and n2 are not made again */
-    bool keep_product;      /* nor is h */
-    bool keep_attention;    /* false: all of the attention half is, from x */
-    bool keep_mlp;          /* false: all of the feed-forward half is, from x_mid */
-    int64_t keep_every;     /* k > 0: nothing is kept but x of every k-th block; the four above are not looked at */
     bool eager;             /* norms, SwiGLU and additions by one pass an operation, with their intermediate tensors */
     bool overlap;           /* weight gradients on a stream of their own, up to two blocks late; not with eager */
     bool swiglu_matmul;     /* SwiGLU within its products: h has no gradient; gate, up only where backward wants them */
     bool share_grad_memory; /* gradients count from when they are written; false: always */
+    recompute_schedule schedule; /* of shape.layers blocks */
     memory_scratch scratch;
 } memory_step;
 

@@ -120,7 +120,7 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
 {
     const model_config *c = &o->config;
     const precision *p = o->precision;
-    const bool eager = o->fusion == FUSION_NONE, selective = o->recompute == RECOMPUTE_SELECTIVE;
+    const bool eager = o->fusion == FUSION_NONE;
     memory_step m = {
         .shape = {c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq},
         .activation_bytes = sb_dtype_bytes(p->activations),
@@ -134,11 +134,7 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
         .state_bytes = sizeof(sb_optimizer_state),
         .backward = o->mode != STEP_FORWARD,
         .update = o->mode == STEP_TRAIN,
-        .keep_norms = !selective,
-        .keep_product = !selective,
-        .keep_attention = o->recompute != RECOMPUTE_ATTN,
-        .keep_mlp = o->recompute != RECOMPUTE_MLP,
-        .keep_every = o->recompute == RECOMPUTE_BLOCK ? o->recompute_every : 0,
+        .schedule = trainer_schedule(o),
         .eager = eager,
         .overlap = o->overlap && !eager,
         .swiglu_matmul = trainer_fuses_swiglu(o, k, ctx),

@@ -31,6 +31,7 @@ struct trainer {
     const sb_kernels *k;
     sb_context *ctx;
     const sb_attention_op *attention;
+    recompute_schedule schedule;
     params *params;
     arena *arena;
     void *block;

@@ -6,6 +6,7 @@
 
 #include "common/device/device.h"
 #include "common/device/memory.h"
+#include "common/formulas/recompute.h"
 #include "common/train/arena.h"
 #include "common/train/choices.h"
 #include "common/model/config.h"
@@ -14,17 +15,6 @@
 
 typedef enum step_mode { STEP_FORWARD, STEP_FORWARD_BACKWARD, STEP_TRAIN } step_mode;
 #define STEP_MODE_CHOICES "forward|forward-backward|train-step"
-
-/* What backward computes again instead of keeping: nothing; the norms and the SwiGLU product; the whole attention half
- * or feed-forward half of a block; blocks (every `recompute_every` of them from their first input). */
-typedef enum recompute {
-    RECOMPUTE_NONE,
-    RECOMPUTE_SELECTIVE,
-    RECOMPUTE_ATTN,
-    RECOMPUTE_MLP,
-    RECOMPUTE_BLOCK
-} recompute;
-#define RECOMPUTE_CHOICES "none|selective|attn|mlp|block"
 
 /* none: an eager framework's ops, one pass over memory each, launched from the host. kernels: fused kernels, launched
  * from the host. graph: fused kernels, the step replayed as one CUDA graph. */
@@ -47,7 +37,8 @@ typedef struct trainer_options {
     bool swiglu_apart;     /* SwiGLU as ops of its own, also where it could run within its matrix products */
     const char *attention; /* "unfused", "fused", "flash", "flash_portable" */
     recompute recompute;
-    int recompute_every; /* blocks kept apart, for RECOMPUTE_BLOCK; 1 or more */
+    int recompute_every;                /* blocks of a group, for RECOMPUTE_BLOCK; 1 or more */
+    const recompute_schedule *schedule; /* what each block recomputes; NULL: all what the two lines above say */
     fusion fusion;
     bool deterministic; /* attention backward too; everything else always is */
     overlap overlap;
@@ -61,6 +52,8 @@ typedef struct trainer_options {
     int64_t
         state_elements; /* of the optimizer's state that is held here; 0: all. Not with an fp32 master (fp16 policy) */
 } trainer_options;
+/* What backward computes again, block by block. */
+recompute_schedule trainer_schedule(const trainer_options *o);
 /* Whether SwiGLU runs within its matrix products: with fused kernels, in 16 bits, where the backend can. */
 bool trainer_fuses_swiglu(const trainer_options *o, const sb_kernels *k, sb_context *ctx);
 trainer_options trainer_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */

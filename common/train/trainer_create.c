@@ -22,6 +22,8 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "batch x seq must be at least 1 and below 2^29 tokens");
     if (o->recompute_every < 1)
         return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
+    if (o->config.layers > RECOMPUTE_LAYERS || (o->schedule && o->schedule->layers != o->config.layers))
+        return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
     if (o->split && o->precision->compute != SB_FP32)
         return refuse(why, why_bytes, "products by parts are an option of the fp32 policy only");
     if (o->state_elements && o->precision->master == SB_MASTER_FP32)
@@ -146,6 +148,8 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
         return NULL;
     }
     set_dimensions(t);
+    t->schedule = trainer_schedule(&t->o);
+    t->o.schedule = o->schedule ? &t->schedule : NULL;
     t->swiglu_matmul = trainer_fuses_swiglu(&t->o, k, ctx);
     const sb_attention a = step_attention(t);
     if (t->attention->supported(ctx, &a) != SB_OK) {

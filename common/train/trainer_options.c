@@ -21,8 +21,15 @@ step_mode step_mode_parse(const char *name)
 
 recompute recompute_parse(const char *name)
 {
-    static const char *const names[] = {"none", "selective", "attn", "mlp", "block"};
-    return (recompute)parse(name, names, 5, "recompute mode");
+    const char *names[RECOMPUTE_KINDS];
+    for (int i = 0; i < RECOMPUTE_KINDS; i++)
+        names[i] = recompute_name((recompute)i);
+    return (recompute)parse(name, names, RECOMPUTE_KINDS, "recompute mode");
+}
+
+recompute_schedule trainer_schedule(const trainer_options *o)
+{
+    return o->schedule ? *o->schedule : recompute_uniform(o->config.layers, o->recompute, o->recompute_every);
 }
 
 static const char *const overlap_names[] = {"none", "gradients", "all", "auto"};

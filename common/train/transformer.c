@@ -22,12 +22,14 @@ static keep keep_of(const trainer *t, int layer)
     keep k = keep_all;
     if (t->o.mode == STEP_FORWARD)
         return (keep){.output = true};
-    switch (t->o.recompute) {
+    switch ((recompute)t->schedule.what[layer]) {
     case RECOMPUTE_NONE: break;
     case RECOMPUTE_SELECTIVE: k.norms = k.product = false; break;
     case RECOMPUTE_ATTN: k.attention = false; break;
     case RECOMPUTE_MLP: k.mlp = false; break;
-    case RECOMPUTE_BLOCK: k = (keep){.input = layer % t->o.recompute_every == 0, .output = true}; break;
+    case RECOMPUTE_BLOCK:
+    case RECOMPUTE_NESTED: k = (keep){.input = t->schedule.input[layer], .output = true}; break;
+    case RECOMPUTE_KINDS: break;
     }
     return k;
 }
@@ -268,28 +270,45 @@ static void attention_half_backward(trainer *t, int layer, block_slots *b, keep 
     *dy = dx;
 }
 
-/* The blocks of a group from the input that was kept of its first one, up to what the last one's backward needs. */
-static void group_forward(trainer *t, int first, int last)
+/* Blocks [first, end) once more, from the input that is held of the first one; what the last one puts out becomes the
+ * input of `end`, if that is wanted. */
+static void blocks_again(trainer *t, int first, int end, keep k, bool output)
 {
-    for (int l = first; l <= last; l++) {
-        keep k = keep_all;
-        k.output = l < last;
-        if (l > first)
-            t->blocks[l] = nothing, t->blocks[l].x = t->x;
+    for (int l = first; l < end; l++) {
+        k.input = k.mlp || l == first;
+        k.output = output || l < end - 1;
         block_forward(t, l, &t->blocks[l], k);
+        if (k.output) {
+            t->blocks[l + 1] = nothing;
+            t->blocks[l + 1].x = t->x;
+        }
     }
+}
+
+/* What backward of a block needs of which forward kept its input at most. */
+static void block_again(trainer *t, int layer)
+{
+    bool held[RECOMPUTE_LAYERS];
+    for (int l = 0; l <= layer; l++)
+        held[l] = t->blocks[l].x >= 0;
+    recompute_forwards f;
+    do {
+        f = recompute_next(&t->schedule, held, layer);
+        blocks_again(t, f.first, f.advance, (keep){0}, true);
+        held[f.advance] = true;
+        blocks_again(t, f.advance, f.keep + 1, keep_all, false);
+    } while (f.keep < f.advance);
 }
 
 static void block_backward(trainer *t, int layer, arena_slot *dy)
 {
-    const bool block = t->o.recompute == RECOMPUTE_BLOCK;
-    const int every = t->o.recompute_every;
-    const keep k = block ? keep_all : keep_of(t, layer);
+    const bool whole = recompute_whole(&t->schedule, layer);
+    const keep k = whole ? keep_all : keep_of(t, layer);
     block_slots *b = &t->blocks[layer];
     range_push("block backward");
     side_unit_begin(t, layer);
-    if (block && (layer == t->o.config.layers - 1 || (layer + 1) % every == 0))
-        group_forward(t, layer / every * every, layer);
+    if (whole && b->x_mid < 0)
+        block_again(t, layer);
     block_recompute(t, layer, b, k);
     mlp_backward(t, layer, b, k, dy);
     attention_half_backward(t, layer, b, k, dy);

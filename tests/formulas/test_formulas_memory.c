@@ -28,10 +28,7 @@ static memory_step step_of_size(const char *size, int64_t batch, int64_t seq, in
                          .alignment = 64,
                          .backward = true,
                          .update = true,
-                         .keep_norms = true,
-                         .keep_product = true,
-                         .keep_attention = true,
-                         .keep_mlp = true,
+                         .schedule = recompute_uniform(c->layers, RECOMPUTE_NONE, 1),
                          .share_grad_memory = true};
 }
 
@@ -72,15 +69,13 @@ static void saved_by_a_block(void **state)
     (void)state;
     memory_step s = step_of_size("xl", 4, 512, 2);
     assert_true(memory_saved_per_block(&s) == 2048LL * (64000 + 4 * (2 + 25)));
-    s.keep_norms = s.keep_product = false;
+    s.schedule = recompute_uniform(48, RECOMPUTE_SELECTIVE, 1);
     assert_true(memory_saved_per_block(&s) == 2048LL * (64000 - 2 * (2 * 1600 + 6400) + 4 * (2 + 25)));
-    s.keep_norms = s.keep_product = s.keep_attention = s.keep_mlp = true;
-    s.keep_attention = false;
+    s.schedule = recompute_uniform(48, RECOMPUTE_ATTN, 1);
     assert_true(memory_saved_per_block(&s) == 2048LL * (2 * (3 * 1600 + 3 * 6400) + 4));
-    s.keep_attention = true;
-    s.keep_mlp = false;
+    s.schedule = recompute_uniform(48, RECOMPUTE_MLP, 1);
     assert_true(memory_saved_per_block(&s) == 2048LL * (2 * 7 * 1600 + 4 * (1 + 25)));
-    s.keep_every = 4;
+    s.schedule = recompute_uniform(48, RECOMPUTE_BLOCK, 4);
     assert_true(memory_saved_per_block(&s) == memory_residual(&s));
     s.backward = false;
     assert_true(memory_saved_per_block(&s) == 0);
@@ -159,6 +154,7 @@ typedef struct bench_of_steps {
     sb_kernels kernels;
     sb_context *ctx;
     uint32_t draws;
+    recompute_schedule schedule; /* of the last options drawn */
 } bench_of_steps;
 
 /* The worst event of a phase, by kind. */
@@ -257,13 +253,19 @@ static trainer_options draw_options(bench_of_steps *b)
     o.precision = precision_find(policies[draw(b, 4)]);
     o.grad_fp32 = draw(b, 4) == 0;
     o.attention = attentions[draw(b, 3)];
-    o.recompute = (recompute)draw(b, 5);
+    o.recompute = (recompute)draw(b, RECOMPUTE_KINDS);
     o.recompute_every = 1 + draw(b, 4);
     o.fusion = draw(b, 3) ? FUSION_KERNELS : FUSION_NONE;
     o.overlap = draw(b, 2) ? OVERLAP_ALL : OVERLAP_NONE;
     o.share_grad_memory = draw(b, 4) != 0;
     o.clip_norm = draw(b, 3) ? 0 : 1;
     o.swiglu_apart = draw(b, 4) == 0;
+    b->schedule = recompute_uniform(o.config.layers, o.recompute, o.recompute_every);
+    for (int parts = draw(b, 4); parts > 0; parts--) { /* now and then, not all blocks alike */
+        const int first = draw(b, o.config.layers), count = 1 + draw(b, o.config.layers - first);
+        recompute_set(&b->schedule, first, count, (recompute)draw(b, RECOMPUTE_KINDS), 1 + draw(b, 3));
+        o.schedule = &b->schedule;
+    }
     return o;
 }
 

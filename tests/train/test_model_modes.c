@@ -53,7 +53,7 @@ static void same_outcome(const outcome *want, const trainer_options *o, const ch
 
 static void recomputation(void **state)
 {
-    static const char *const names[] = {"none", "selective", "attn", "mlp", "block"};
+    static const char *const names[] = {"none", "selective", "attn", "mlp", "block", "nested"};
     (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
@@ -62,7 +62,7 @@ static void recomputation(void **state)
                 o.attention = op->name;
                 o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
                 outcome want = run(&o);
-                for (int mode = RECOMPUTE_SELECTIVE; mode <= RECOMPUTE_BLOCK; mode++)
+                for (int mode = RECOMPUTE_SELECTIVE; mode <= RECOMPUTE_NESTED; mode++)
                     for (int every = 1; every <= (mode == RECOMPUTE_BLOCK ? 4 : 1); every++) {
                         char what[80];
                         assert_int_equal(recompute_parse(names[mode]), mode);
@@ -74,6 +74,30 @@ static void recomputation(void **state)
                     }
                 outcome_free(&want);
             }
+}
+
+/* Blocks that do not all recompute the same, and enough of them for every way of getting to one. */
+static void schedules(void **state)
+{
+    (void)state;
+    for (int i = 0; i < POLICIES; i++) {
+        trainer_options o = three_blocks(policies[i]);
+        o.config.layers = 11;
+        outcome want = run(&o);
+        recompute_schedule s = recompute_uniform(11, RECOMPUTE_NESTED, 1);
+        o.schedule = &s;
+        same_outcome(&want, &o, "nested");
+        recompute_set(&s, 0, 3, RECOMPUTE_BLOCK, 2);
+        same_outcome(&want, &o, "groups below nested blocks");
+        recompute_set(&s, 3, 5, RECOMPUTE_NESTED, 1);
+        recompute_set(&s, 8, 2, RECOMPUTE_NONE, 1);
+        same_outcome(&want, &o, "blocks that keep all above nested blocks");
+        recompute_set(&s, 1, 1, RECOMPUTE_SELECTIVE, 1);
+        recompute_set(&s, 4, 1, RECOMPUTE_MLP, 1);
+        recompute_set(&s, 10, 1, RECOMPUTE_ATTN, 1);
+        same_outcome(&want, &o, "all kinds at once");
+        outcome_free(&want);
+    }
 }
 
 static void streams_and_memory(void **state)
@@ -189,8 +213,8 @@ static void overfits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputation), cmocka_unit_test(streams_and_memory), cmocka_unit_test(looking),
-        cmocka_unit_test(fusion_levels), cmocka_unit_test(overfits),
+        cmocka_unit_test(recomputation), cmocka_unit_test(schedules),     cmocka_unit_test(streams_and_memory),
+        cmocka_unit_test(looking),       cmocka_unit_test(fusion_levels), cmocka_unit_test(overfits),
     };
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

@@ -158,20 +158,10 @@ transformer_shape model_shape(const trainer_options *o)
 
 transformer_repeats model_repeats(const trainer_options *o)
 {
-    const int64_t all = o->config.layers, every = o->recompute_every;
-    transformer_repeats r = {0};
     if (o->mode == STEP_FORWARD)
-        return r;
-    if (o->recompute == RECOMPUTE_ATTN || o->recompute == RECOMPUTE_BLOCK)
-        r.qkv = r.attention = all;
-    if (o->recompute == RECOMPUTE_MLP || o->recompute == RECOMPUTE_BLOCK)
-        r.gate_up = all;
-    if (o->recompute == RECOMPUTE_BLOCK) {
-        r.o = all;
-        r.w2 = all - (all + every - 1) / every; /* nobody reads the output of a group's last block again */
-    }
-    r.scores = strncmp(o->attention, "flash", 5) == 0 ? all : 0;
-    return r;
+        return (transformer_repeats){0};
+    const recompute_schedule schedule = trainer_schedule(o);
+    return recompute_repeats(&schedule, strncmp(o->attention, "flash", 5) == 0);
 }
 
 const char *model_product_dtype(const trainer_options *o)

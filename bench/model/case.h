@@ -21,7 +21,7 @@
     {"attention", OPTION_CHOICE, OPTION_LIST, "flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",          \
      "attention kernels"},                                                                                             \
     {"recompute", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, RECOMPUTE_CHOICES, "",                              \
-     "activations that the backward computes again"},                                                                      \
+     "activations that the backward computes again; nested: blocks one by one, from log2 L kept inputs"},                                                                      \
     {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
      "with --recompute block: keep the input of every k-th block only"},                                               \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|split", "",                                 \

@@ -61,6 +61,7 @@ static trainer_options reference_of(const trainer_options *slice)
     r.attention = "unfused";
     r.recompute = RECOMPUTE_NONE;
     r.recompute_every = 1;
+    r.schedule = NULL;
     r.fusion = slice->fusion == FUSION_NONE ? FUSION_KERNELS : FUSION_NONE;
     r.deterministic = true;
     return r;

@@ -15,6 +15,7 @@
 
 enum {
     SLICE_LAYERS = 2,
+    NESTED_LAYERS = 4, /* the fewest of which one is reached by way of another */
     SLICE_TOKENS = 2048,
     STEPS = 3,       /* one op by op, one that is captured, one replayed */
     SCALE_STEPS = 24 /* at most so many more until no gradient overflows under the loss scale */
@@ -34,7 +35,7 @@ typedef struct bound {
  * by parts, 2e-5 of the result; five times that. */
 static bound bound_of(const trainer_options *o)
 {
-    const double roundings = 28.0 * SLICE_LAYERS;
+    const double roundings = 28.0 * (o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS);
     double unit = o->precision->compute == SB_BF16 ? 0x1p-8 : 0x1p-11; /* of fp16 and tf32 */
     double tensor = o->precision->compute == SB_FP32 ? 1e-4 : 2 * unit * sqrt(roundings);
     return (bound){tensor, tensor / 8};
@@ -68,13 +69,28 @@ static model_checks *checks_of(session *s)
     return session_cache(s, "model checks", sizeof(model_checks), checks_clear);
 }
 
-static trainer_options slice_of(const trainer_options *o)
+/* Blocks that recompute what those of the case do: all kinds of it are nested, or the first and the last block's. */
+static recompute_schedule slice_schedule(const trainer_options *o)
+{
+    const recompute_schedule all = trainer_schedule(o);
+    const bool nested = recompute_count(&all, RECOMPUTE_NESTED) > 0;
+    const int most = nested ? NESTED_LAYERS : SLICE_LAYERS, layers = all.layers < most ? all.layers : most;
+    if (nested || !o->schedule)
+        return recompute_uniform(layers, nested ? RECOMPUTE_NESTED : o->recompute,
+                                 o->recompute_every < layers ? o->recompute_every : layers);
+    recompute_schedule s = {.layers = layers};
+    for (int l = 0; l < layers; l++)
+        recompute_set(&s, l, 1, (recompute)all.what[l ? all.layers - 1 : 0], 1);
+    return s;
+}
+
+static trainer_options slice_of(const trainer_options *o, const recompute_schedule *schedule)
 {
     trainer_options slice = *o;
     int batch = o->seq < SLICE_TOKENS ? SLICE_TOKENS / o->seq : 1;
     slice.batch = o->batch < batch ? o->batch : batch;
-    slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
-    slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
+    slice.config.layers = schedule->layers;
+    slice.schedule = schedule;
     if (o->mode == STEP_FORWARD_BACKWARD && o->precision->loss_scaling)
         slice.mode = STEP_TRAIN; /* the optimizer is what lowers a loss scale at which gradients overflow */
     slice.lr = 0;                /* parameters stay as they are: each step gives the gradients of the first */
@@ -83,13 +99,15 @@ static trainer_options slice_of(const trainer_options *o)
 
 static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
 {
-    char shape[256];
+    char shape[256], recompute[64];
     slice_describe(o, shape, sizeof shape);
+    recompute_describe(o->schedule, recompute, sizeof recompute);
     snprintf(out, out_bytes,
-             "%s %s mode %d attention %s recompute %d/%d split %d grad32 %d fusion %d det %d ovl %d %d "
+             "%s %s mode %d attention %s recompute %s/%d split %d grad32 %d fusion %d det %d ovl %d %d "
              "share %d clip %g",
-             shape, o->precision->name, o->mode, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32,
-             o->fusion, o->deterministic, o->overlap, o->optimizer_blocks, o->share_grad_memory, o->clip_norm);
+             shape, o->precision->name, o->mode, o->attention, recompute, o->schedule->input[o->schedule->layers - 1],
+             o->split, o->grad_fp32, o->fusion, o->deterministic, o->overlap, o->optimizer_blocks, o->share_grad_memory,
+             o->clip_norm);
 }
 
 /* ---- the slice ---- */
@@ -226,7 +244,8 @@ bool model_verify(session *s, const trainer_options *o, row *w)
     if (!option_flag(s->opt, "check"))
         return true;
     model_checks *checks = checks_of(s);
-    const trainer_options slice = slice_of(o);
+    const recompute_schedule schedule = slice_schedule(o);
+    const trainer_options slice = slice_of(o, &schedule);
     outcome new = {.ok = false};
     outcome_key(&slice, new.key, sizeof new.key);
     outcome *known = outcome_find(checks, new.key);

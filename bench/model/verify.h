@@ -6,13 +6,14 @@
 #include "common/session/session.h"
 #include "common/train/trainer.h"
 
-/* Verifies a case on a slice of it: a model of the same width, context, policy, attention, recompute and fusion with at
- * most two blocks and about 2048 tokens. Its loss and every gradient (of a forward: its logits) are compared with those
- * of the same model in fp32 with multiply-adds and unfused attention, without recompute, and with an eager framework's
- * ops where the case has fused kernels. The slice takes three steps with a learning rate of 0, so that what is compared
- * comes from a replayed graph where there is one. Results are remembered for the next case of the same kind. Fills the
- * columns below; with --check 0 they stay nan. False after making the row `fail` or `skip`, or when there is no memory.
- * Call it before anything else is allocated from s->mem: it gives all of that back. */
+/* Verifies a case on a slice of it: a model of the same width, context, policy, attention, recompute and fusion
+ * with at most two blocks (four where recomputation is nested) and about 2048 tokens. Its loss and every gradient
+ * (of a forward: its logits) are compared with those of the same model in fp32 with multiply-adds and unfused
+ * attention, without recompute, and with an eager framework's ops where the case has fused kernels. The slice takes
+ * three steps with a learning rate of 0, so that what is compared comes from a replayed graph where there is one.
+ * Results are remembered for the next case of the same kind. Fills the columns below; with --check 0 they stay nan.
+ * False after making the row `fail` or `skip`, or when there is no memory. Call it before anything else is
+ * allocated from s->mem: it gives all of that back. */
 bool model_verify(session *s, const trainer_options *o, row *w);
 /* clang-format off */
 #define MODEL_ERROR_COLUMNS                                                                                            \

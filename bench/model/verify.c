@@ -17,14 +17,20 @@ enum {
     SLICE_LAYERS = 2,
     NESTED_LAYERS = 4, /* the fewest of which one is reached by way of another */
     SLICE_TOKENS = 2048,
-    STEPS = 3,       /* one op by op, one that is captured, one replayed */
-    SCALE_STEPS = 24 /* at most so many more until no gradient overflows under the loss scale */
+    STEPS = 3,        /* one op by op, one that is captured, one replayed */
+    SCALE_STEPS = 24, /* at most so many more until no gradient overflows under the loss scale */
+    PIECES = 16,      /* of a large tensor so many pieces are compared after the update, */
+    PIECE = 1 << 16   /* each of so many elements */
 };
+/* Of the last step: several times the standard deviation of the weights, so that a product with weights that are already
+ * updated is far off. And what keeps small gradients from being magnified. */
+static const double update_lr = 0.1, update_eps = 1e-5;
 
 /* ---- bounds ---- */
 
 typedef struct bound {
     double tensor, loss; /* relative L2 error of a gradient or the logits; relative difference of the loss */
+    double param;        /* L2 error of a parameter after the update, of how far it should have moved */
 } bound;
 
 /* Between a weight and its gradient lie about 14 rounded tensors a block forward and as many backward (norm, q k v,
@@ -32,20 +38,25 @@ typedef struct bound {
  * independent, at most u (the unit roundoff) and half of that on average, so that R of them add to about u sqrt(R) /
  * 2: four times that is allowed. A missing term or a shifted row gives errors near 1. The loss is ln V and a small
  * part of the logits, so that it moves less. fp32 has its errors not from u = 2^-24 but from attention and products
- * by parts, 2e-5 of the result; five times that. */
+ * by parts, 2e-5 of the result; five times that.
+ *
+ * AdamW's moments come from earlier steps with the same gradients but for the order of sums in attention, by which a
+ * gradient differs by about u of its tensor. Elements that small, a share u, may move the other way: sqrt(u) in norm,
+ * twice that is allowed. */
 static bound bound_of(const trainer_options *o)
 {
     const double roundings = 28.0 * (o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS);
     double unit = o->precision->compute == SB_BF16 ? 0x1p-8 : 0x1p-11; /* of fp16 and tf32 */
-    double tensor = o->precision->compute == SB_FP32 ? 1e-4 : 2 * unit * sqrt(roundings);
-    return (bound){tensor, tensor / 8};
+    const bool fp32 = o->precision->compute == SB_FP32;
+    double tensor = fp32 ? 1e-4 : 2 * unit * sqrt(roundings);
+    return (bound){tensor, tensor / 8, 2 * sqrt(fp32 ? 2e-5 : unit)};
 }
 
 /* ---- what is remembered ---- */
 
 typedef struct outcome {
     char key[512];
-    double err_loss, err_tensor;
+    double err_loss, err_tensor, err_param;
     bool ok;
     char reason[256];
 } outcome;
@@ -93,7 +104,8 @@ static trainer_options slice_of(const trainer_options *o, const recompute_schedu
     slice.schedule = schedule;
     if (o->mode == STEP_FORWARD_BACKWARD && o->precision->loss_scaling)
         slice.mode = STEP_TRAIN; /* the optimizer is what lowers a loss scale at which gradients overflow */
-    slice.lr = 0;                /* parameters stay as they are: each step gives the gradients of the first */
+    slice.lr = 0;                /* until the last step, so that each has the gradients of the first */
+    slice.eps = update_eps;
     return slice;
 }
 
@@ -112,17 +124,57 @@ static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
 
 /* ---- the slice ---- */
 
-/* Runs the steps; with a loss scale, until one is not skipped. */
-static bool run_slice(trainer *t)
+/* What is compared after the update: whole tensors and pieces of large ones, in the order of the index space. */
+typedef struct sample {
+    param_tensor *parts;
+    int n;
+    float *before; /* their parameters before it, one after the other */
+} sample;
+
+static sample sample_of(trainer *t)
 {
+    const params *p = trainer_params(t);
+    sample s = {.parts = xcalloc((unsigned long)p->count * PIECES, sizeof *s.parts)};
+    size_t elements = 0;
+    for (int i = 0; i < p->count; i++) {
+        const int64_t count = p->tensors[i].count;
+        const int pieces = count > (int64_t)PIECES * PIECE ? PIECES : 1;
+        for (int j = 0; j < pieces; j++) {
+            param_tensor *part = &s.parts[s.n++];
+            *part = p->tensors[i];
+            part->count = pieces == 1 ? count : PIECE;
+            part->first += pieces == 1 ? 0 : (count - PIECE) * j / (PIECES - 1);
+            elements += (size_t)part->count;
+        }
+    }
+    s.before = xmalloc(elements * sizeof *s.before);
+    for (size_t i = 0, at = 0; i < (size_t)s.n; at += (size_t)s.parts[i++].count)
+        trainer_read_param(t, &s.parts[i], s.before + at);
+    return s;
+}
+
+static void sample_free(sample *s)
+{
+    free(s->parts);
+    free(s->before);
+}
+
+/* Runs the steps; with a loss scale, until one is not skipped. The last step of a train step has a learning rate. */
+static bool run_slice(trainer *t, sample *out)
+{
+    const bool train = trainer_options_of(t)->mode == STEP_TRAIN;
     sb_optimizer_state state = {.skip = 0};
-    for (int i = 0; i < STEPS || (state.skip && i < STEPS + SCALE_STEPS); i++) {
+    for (int i = 0; i < STEPS - train || (state.skip && i < STEPS + SCALE_STEPS); i++) {
         if (!trainer_step(t))
             return false;
-        if (trainer_options_of(t)->mode == STEP_TRAIN)
+        if (train)
             trainer_optimizer_state(t, &state);
     }
-    return true;
+    if (!train)
+        return true;
+    *out = sample_of(t);
+    trainer_set_lr(t, update_lr);
+    return trainer_step(t);
 }
 
 enum { LANES = 8 }; /* sums that run side by side: one alone would wait for each addition */
@@ -177,6 +229,62 @@ static double error_of(trainer *t, const reference *r, int i, const float *got)
     return off == 0 ? 0 : off / scale;
 }
 
+/* AdamW after steps with one and the same gradient: its moments are that gradient and its square, once corrected. */
+static double update_of(const trainer_options *o, double param, double grad)
+{
+    return param * (1 - update_lr * o->weight_decay) - update_lr * grad / (fabs(grad) + o->eps);
+}
+
+/* What the rounding of a parameter without a master may take it from `want`. */
+static double rounding_of(const trainer *t, double want)
+{
+    const bool rounded =
+        trainer_options_of(t)->precision->master == SB_MASTER_NONE && sb_dtype_bytes(trainer_param_dtype(t)) == 2;
+    return rounded ? 0x1p-8 * fabs(want) : 0;
+}
+
+/* Of a part, relative to how far it should have moved. */
+static double error_of_update(trainer *t, const param_tensor *part, const float *before)
+{
+    const size_t n = (size_t)part->count;
+    float *grad = xmalloc(n * sizeof *grad), *after = xmalloc(n * sizeof *after);
+    double off = 0, moved = 0;
+    trainer_read_grad(t, part, grad);
+    trainer_read_param(t, part, after);
+    for (size_t i = 0; i < n; i++) {
+        const double want = update_of(trainer_options_of(t), before[i], grad[i]);
+        const double d = fabs(after[i] - want), room = rounding_of(t, want);
+        off += d <= room ? 0 : (d - room) * (d - room); /* of NaN it is NaN */
+        moved += (want - before[i]) * (want - before[i]);
+    }
+    free(grad);
+    free(after);
+    return off == 0 ? 0 : sqrt(off / moved);
+}
+
+static void compare_update(trainer *t, const sample *s, double allowed, outcome *out)
+{
+    const float *before = s->before;
+    int worst = 0;
+    out->err_param = 0;
+    for (int i = 0; i < s->n && !isnan(out->err_param); before += s->parts[i++].count) {
+        const param_kind kind = s->parts[i].kind;
+        if (trainer_options_of(t)->seq == 1 && (kind == PARAM_Q || kind == PARAM_K))
+            continue; /* their gradients vanish */
+        const double err = error_of_update(t, &s->parts[i], before);
+        if (!(err <= out->err_param)) {
+            out->err_param = err;
+            worst = i;
+        }
+    }
+    if (out->ok && !(out->err_param <= allowed)) {
+        out->ok = false;
+        snprintf(out->reason, sizeof out->reason,
+                 "%s of the checked slice is off by %.2e of what AdamW should have moved it, %.1e is allowed",
+                 s->parts[worst].name, out->err_param, allowed);
+    }
+}
+
 static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
 {
     const bool forward = trainer_options_of(t)->mode == STEP_FORWARD;
@@ -221,11 +329,15 @@ static bool check_slice(session *s, const trainer_options *slice, row *w, outcom
     if (!t)
         return false;
     phase_set("check of a slice: %s", out->key);
-    bool ok = run_slice(t);
+    sample updated = {NULL, 0, NULL};
+    bool ok = run_slice(t, &updated);
     if (ok)
         compare(t, r, bound_of(slice), out);
     else
         row_status_set(w, ROW_FAIL, "a step of the checked slice: %s", sb_last_message());
+    if (ok && slice->mode == STEP_TRAIN)
+        compare_update(t, &updated, bound_of(slice).param, out);
+    sample_free(&updated);
     trainer_free(t);
     memory_release_all(s->mem); /* the case wants all there is */
     return ok;
@@ -246,7 +358,7 @@ bool model_verify(session *s, const trainer_options *o, row *w)
     model_checks *checks = checks_of(s);
     const recompute_schedule schedule = slice_schedule(o);
     const trainer_options slice = slice_of(o, &schedule);
-    outcome new = {.ok = false};
+    outcome new = {.err_param = NAN};
     outcome_key(&slice, new.key, sizeof new.key);
     outcome *known = outcome_find(checks, new.key);
     if (!known) {
@@ -261,6 +373,8 @@ bool model_verify(session *s, const trainer_options *o, row *w)
     }
     row_real(w, "err_loss", known->err_loss);
     row_real(w, o->mode == STEP_FORWARD ? "err_logits" : "err_grad", known->err_tensor);
+    if (o->mode == STEP_TRAIN)
+        row_real(w, "err_param", known->err_param);
     if (!known->ok)
         row_status_set(w, ROW_FAIL, "%s", known->reason);
     return known->ok;

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* The check of a model from outside, on the CPU: every policy, mode and way of overlap passes it, with an error of every
+ * kind that the mode has; and what the row says of them. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+/* The rows of bench_transformer with these arguments. */
+static csv *rows_of(const char *folder, const char *arguments)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL), *path = folder_path(folder, "rows.csv");
+    assert_non_null(programs);
+    char *command = xasprintf("cd '%s' && '%s/bench_transformer' --device cpu --machine test-x1 --quiet --csv rows.csv "
+                              "--size tiny --iters 1 --warmup 0 %s >out.txt 2>&1",
+                              folder, programs, arguments);
+    if (system(command) != 0) {
+        char *out = folder_path(folder, "out.txt");
+        fail_msg("%s: %s", command, file_text(out));
+    }
+    csv *c = csv_read(path);
+    assert_non_null(c);
+    free(command);
+    free(programs);
+    free(path);
+    return c;
+}
+
+static bool is(const csv *c, size_t row, const char *column, const char *value)
+{
+    return strcmp(csv_cell(c, row, column), value) == 0;
+}
+
+static void each_mode_has_its_errors(void **state)
+{
+    csv *c = rows_of(*state, "--seq 1,16 --precision all --overlap auto,gradients,none --variant none,kernels --mode "
+                             "forward,forward-backward,train-step");
+    assert_int_equal(c->rows, 2 * 5 * 3 * 2 * 3);
+    for (size_t row = 0; row < c->rows; row++) {
+        if (!is(c, row, "status", "ok"))
+            fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
+        const bool forward = is(c, row, "mode", "forward"), train = is(c, row, "mode", "train-step");
+        assert_true(csv_real(c, row, "err_loss") >= 0);
+        assert_true(isnan(csv_real(c, row, "err_grad")) == forward);
+        assert_true(isnan(csv_real(c, row, "err_logits")) == !forward);
+        assert_true(isnan(csv_real(c, row, "err_param")) == !train);
+        /* As large as roundings, and not 0, as where nothing was compared. */
+        const double grad = csv_real(c, row, "err_grad"), param = csv_real(c, row, "err_param");
+        assert_true(forward || (grad > 0 && grad < (is(c, row, "precision", "fp32") ? 1e-5 : 0.03)));
+        assert_true(!train || (param >= 0 && param < 1e-3));
+        assert_true(!train || param > 0 || is(c, row, "precision", "bf16-pure"));
+    }
+    csv_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_mode_has_its_errors)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -245,7 +245,7 @@ static trainer_options draw_options(bench_of_steps *b)
     } widths[] = {{32, 48, 40, 2, 2}, {48, 40, 500, 3, 1}, {96, 24, 30, 4, 2}, {40, 128, 11, 1, 1}};
     trainer_options o = trainer_defaults();
     const int w = draw(b, 4);
-    o.config = (model_config){"custom",        widths[w].vocab,    widths[w].d, widths[w].f, 1 + draw(b, 7),
+    o.config = (model_config){"custom",        widths[w].vocab,    widths[w].d, widths[w].f, 1 + draw(b, 12),
                               widths[w].heads, widths[w].heads_kv, 10000,       1e-5f};
     o.batch = 1 + draw(b, 3);
     o.seq = (int[]){1, 7, 16, 64}[draw(b, 4)];

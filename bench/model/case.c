@@ -65,7 +65,7 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
+bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
 {
     const dimensions x = {.size = case_text(c, "size"),
                           .d_model = (int)case_int(c, "d-model"),
@@ -82,17 +82,26 @@ bool model_case_options(const bench_case *c, trainer_options *out, char *why, si
     out->mode = step_mode_parse(case_text(c, "mode"));
     out->precision = precision_find(case_text(c, "precision"));
     out->attention = case_text(c, "attention");
-    out->recompute = recompute_parse(case_text(c, "recompute"));
-    out->recompute_every = (int)case_int(c, "recompute-every");
     out->split = is(case_text(c, "fp32-products"), "split");
     out->grad_fp32 = is(case_text(c, "grad-dtype"), "fp32");
     out->deterministic = case_int(c, "deterministic") != 0;
     out->overlap = overlap_parse(case_text(c, "overlap"));
     out->seed = (uint64_t)case_int(c, "seed");
-    /* Each of these would be measured a second time under another name. */
-    const char *contradiction = out->split && out->precision->compute != SB_FP32
-                                    ? "--fp32-products split is for --precision fp32"
-                                : out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
+    if (out->split && out->precision->compute != SB_FP32) {
+        snprintf(why, why_bytes, "--fp32-products split is for --precision fp32");
+        return false;
+    }
+    return true;
+}
+
+/* What contradicts itself would be measured a second time under another name. */
+bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
+{
+    if (!model_case_shape(c, out, why, why_bytes))
+        return false;
+    out->recompute = recompute_parse(case_text(c, "recompute"));
+    out->recompute_every = (int)case_int(c, "recompute-every");
+    const char *contradiction = out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
                                     ? "--recompute-every above 1 is for --recompute block"
                                 : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
                                     ? "--mode forward keeps nothing that could be computed again"
@@ -124,7 +133,7 @@ static bool dimensions_at(const options *o, size_t place, dimensions *x)
     return place == 0;
 }
 
-bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
+bool model_shape_validate(const options *o, char *msg, size_t msg_bytes)
 {
     char why[256];
     dimensions x = {0};
@@ -139,6 +148,13 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
         snprintf(msg, msg_bytes, "--fp32-products split is for --precision fp32");
         return false;
     }
+    return true;
+}
+
+bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    if (!model_shape_validate(o, msg, msg_bytes))
+        return false;
     for (size_t i = 0; i < option_count(o, "recompute-every"); i++)
         if (option_int_at(o, "recompute-every", i) > 1 && !has_choice(o, "recompute", "block")) {
             snprintf(msg, msg_bytes, "--recompute-every %d is for --recompute block",

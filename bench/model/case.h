@@ -11,7 +11,7 @@
 /* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size
  * has it. With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
 /* clang-format off */
-#define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
+#define MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
     {"size", OPTION_CHOICE, OPTION_LIST, sizes, sizes_cpu, 0, -1, MODEL_SIZE_CHOICES, "", "dimensions of the model"},  \
     {"batch", OPTION_INT, OPTION_LIST, "4", "2", 1, 65536, NULL, "sequences", "batch size"},                           \
     {"seq", OPTION_INT, OPTION_LIST, seqs, seqs_cpu, 1, 1048576, NULL, "tokens", "context length"},                    \
@@ -19,11 +19,13 @@
      "precision policy (--help says what each means)"},                                                                \
     {"mode", OPTION_CHOICE, OPTION_LIST, modes, NULL, 0, -1, STEP_MODE_CHOICES, "", "what a step does"},                 \
     {"attention", OPTION_CHOICE, OPTION_LIST, "flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",          \
-     "attention kernels"},                                                                                             \
+     "attention kernels"}
+#define MODEL_RECOMPUTE_OPTIONS \
     {"recompute", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, RECOMPUTE_CHOICES, "",                              \
      "activations that the backward computes again; nested: blocks one by one, from log2 L kept inputs"},                                                                      \
     {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
-     "with --recompute block: keep the input of every k-th block only"},                                               \
+     "with --recompute block: keep the input of every k-th block only"}
+#define MODEL_DETAIL_OPTIONS                                                                                           \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|split", "",                                 \
      "products of fp32: fused multiply-adds, or 16-bit parts on tensor cores with an fp32-level error"},                         \
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "dtype of gradients in memory"},       \
@@ -37,6 +39,9 @@
     {"deterministic", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, 1, NULL, "", "the attention backward gives the same bits on every run"},\
     {"overlap", OPTION_CHOICE, OPTION_LIST, "auto", NULL, 0, -1, OVERLAP_CHOICES, "",                                                   \
      "what runs on streams beside the backward: weight gradients and AdamW (all), weight gradients, nothing, or the fastest (auto)"}
+#define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
+    MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes), MODEL_RECOMPUTE_OPTIONS,                 \
+        MODEL_DETAIL_OPTIONS
 /* clang-format on */
 
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in
@@ -44,6 +49,9 @@
 bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes);
 /* For bench_info.validate: contradictions that are certain before any case runs. */
 bool model_options_validate(const options *o, char *msg, size_t msg_bytes);
+/* Both for a bench without MODEL_RECOMPUTE_OPTIONS: nothing is recomputed. */
+bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size_t why_bytes);
+bool model_shape_validate(const options *o, char *msg, size_t msg_bytes);
 /* For session_hooks.estimate_bytes: the closed-form peak of a case. */
 double model_case_estimate(const options *o, const bench_case *c);
 

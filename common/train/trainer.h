@@ -69,6 +69,9 @@ typedef struct trainer trainer;
  * unsupported shape or no memory (then memory_failed(m) is also true). `k` is the table of the device's kind. */
 trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
                         size_t why_bytes);
+/* The bytes that a trainer of these options would take from the device, less up to 64 KiB of gaps: planned, not taken.
+ * With OVERLAP_AUTO the most that tuning may choose. -1: an unsupported shape. */
+int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o);
 void trainer_free(trainer *t); /* gives its memory back to `m` */
 
 /* Chooses an algorithm for every matrix product of the step: one that is known, else by timing, which is then added to

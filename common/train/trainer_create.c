@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/train/memory_step.h"
 #include "common/train/step_internal.h"
 
 static bool refuse(char *why, size_t bytes, const char *reason)
@@ -137,8 +138,9 @@ static void make_streams(trainer *t)
         t->side_done[i] = device_event_create(t->dev);
 }
 
-trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
-                        size_t why_bytes)
+/* All but the memory of the device. */
+static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o,
+                               char *why, size_t why_bytes)
 {
     trainer *t = xcalloc(1, sizeof *t);
     *t = (trainer){.o = *o, .dev = d, .mem = m, .k = k, .ctx = ctx};
@@ -163,6 +165,29 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
     t->blocks = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->blocks);
     make_streams(t);
     plan(t);
+    return t;
+}
+
+int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o)
+{
+    char why[256];
+    trainer *t = create_planned(d, NULL, k, ctx, o, why, sizeof why);
+    if (!t)
+        return -1;
+    const memory_step step = memory_step_of(o, k, ctx);
+    memory_bytes held = memory_resident(&step);
+    held.grad = 0; /* the arena has them */
+    const int64_t bytes = memory_total(&held) + (int64_t)arena_bytes(t->arena);
+    trainer_free(t);
+    return bytes;
+}
+
+trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
+                        size_t why_bytes)
+{
+    trainer *t = create_planned(d, m, k, ctx, o, why, why_bytes);
+    if (!t)
+        return NULL;
     bool ok = allocate(t);
     if (ok) {
         arena_attach(t->arena, t->block);

@@ -12,15 +12,14 @@
  *      ./bench_transformer --size xl --seq 512 --precision bf16   one model
  *      ./bench_transformer --size small --warmup 0,1,2,5          what warm-up does
  * Expect: small models are limited by launches unless they run as a graph; MFU grows with width and context. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/model/case.h"
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 #include "bench/model/verify.h"
 #include "common/core/error.h"
-#include "common/session/ceiling.h"
 #include "common/session/measure.h"
 
 static const option_spec option_table[] = {
@@ -38,8 +37,7 @@ static const option_spec option_table[] = {
      "print the matrix products of each case and the algorithm chosen for each"},
     {"retune", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
      "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier runs"},
-    {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",
-     "dense peak of the GPU at this precision, for MFU and HFU; 0: from the data sheet, if known"},
+    MODEL_PEAK_OPTION,
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -48,33 +46,12 @@ static const variant_spec variant_table[] = {
     {"graph", "fused kernels, the step replayed as one CUDA graph"},
     {0}};
 
-/* clang-format off */
-#define PHASE_COLUMNS(part, what)                                            \
-    {part "_ms", COLUMN_REAL, true, what ", median"},                        \
-    {part "_mean_ms", COLUMN_REAL, false, what ", mean"},                    \
-    {part "_std_ms", COLUMN_REAL, false, what ", standard deviation (n - 1)"}
-/* clang-format on */
-
 static const column_spec column_table[] = {
-    PHASE_COLUMNS("fwd", "forward with the loss"),
-    PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs beside it"),
-    PHASE_COLUMNS("opt", "what remains of AdamW after backward"),
-    PHASE_COLUMNS("step", "whole step on the device"),
-    {"step_p10_ms", COLUMN_REAL, false, "whole step, 10th percentile"},
-    {"step_p90_ms", COLUMN_REAL, false, "whole step, 90th percentile"},
-    {"host_step_ms", COLUMN_REAL, false, "launch to completion by the host's clock, median"},
-    {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean; after too few warm-up steps it shows what they cost"},
-    {"host_step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},
-    {"n_steps", COLUMN_INT, false, "measured steps"},
+    MODEL_STEP_COLUMNS,
     {"first_step_ms", COLUMN_REAL, false, "the first step of this trainer, by the host's clock"},
     {"opt_alone_ms", COLUMN_REAL, false, "AdamW over all parameters with nothing beside it, median"},
     {"opt_tb_s", COLUMN_REAL, false, "its necessary traffic / opt_alone_ms, in 10^12 bytes per second"},
-    {"tokens_per_s", COLUMN_REAL, true, "batch seq / step_ms"},
-    {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},
-    {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},
-    {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},
-    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},
-    {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured"},
+    MODEL_RATE_COLUMNS,
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
@@ -89,12 +66,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
         return false;
     }
-    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1) {
-        snprintf(msg, msg_bytes, "--peak-tflops is the peak of one precision, and --precision has %zu",
-                 option_count(o, "precision"));
-        return false;
-    }
-    return model_options_validate(o, msg, msg_bytes);
+    return model_peak_validate(o, msg, msg_bytes) && model_options_validate(o, msg, msg_bytes);
 }
 
 static const bench_info info = {
@@ -138,56 +110,6 @@ static const bench_info info = {
                                      "transformer_scaling", "transformer_warmup", NULL},
 };
 
-/* A trainer, and what its first step says. */
-typedef struct stepper {
-    trainer *t;
-    double first_ms, loss_first;
-} stepper;
-
-enum { FORWARD, BACKWARD, OPTIMIZER, STEP, PARTS };
-
-static bool step_enqueue(void *arg)
-{
-    return trainer_step(((stepper *)arg)->t);
-}
-
-static void step_wait(void *arg, double *ms)
-{
-    const step_times x = trainer_times(((stepper *)arg)->t);
-    ms[FORWARD] = x.forward;
-    ms[BACKWARD] = x.backward;
-    ms[OPTIMIZER] = x.optimizer;
-    ms[STEP] = x.step;
-}
-
-static void step_first(void *arg, double host_ms)
-{
-    stepper *st = arg;
-    st->first_ms = host_ms;
-    st->loss_first = trainer_loss(st->t);
-}
-
-static void fill_rates(session *s, row *w, const trainer_options *o, double step_ms)
-{
-    const transformer_shape shape = model_shape(o);
-    const char *dtype = model_product_dtype(o);
-    const bool forward = o->mode == STEP_FORWARD;
-    const double causal =
-        forward ? transformer_forward_flops(&shape, FLOPS_CAUSAL) : transformer_step_flops(&shape, FLOPS_CAUSAL);
-    const double full =
-        forward ? transformer_forward_flops(&shape, FLOPS_FULL) : transformer_step_flops(&shape, FLOPS_FULL);
-    const double done = causal + transformer_repeated_flops(&shape, model_repeats(o), FLOPS_CAUSAL);
-    const double given = option_real(s->opt, "peak-tflops");
-    const double peak = given > 0 ? given : peak_tflops(device_get_info(s->dev)->name, dtype);
-    const double to_tflops = 1 / (step_ms * 1e9);
-    row_real(w, "tokens_per_s", transformer_tokens(&shape) / (step_ms * 1e-3));
-    row_real(w, "tflops", causal * to_tflops);
-    row_real(w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
-    row_real(w, "mfu_full_pct", 100 * full * to_tflops / peak);
-    row_real(w, "hfu_pct", 100 * done * to_tflops / peak);
-    row_real(w, "ceiling_pct", 100 * causal * to_tflops / ceiling_tflops(s, s->results_dir, dtype));
-}
-
 static bool run_optimizer(void *arg)
 {
     return trainer_optimizer(arg);
@@ -205,51 +127,16 @@ static bool time_optimizer(session *s, trainer *t, row *w)
     return true;
 }
 
-/* The loss must be a number, and where parameters do not change every step must give the same. */
-static bool loss_is_sound(session *s, const trainer_options *o, double first, double last, row *w)
-{
-    if (!option_flag(s->opt, "check"))
-        return true;
-    const double moved = fabs(last - first) / fabs(first);
-    const bool sound = isfinite(last) && (o->mode == STEP_TRAIN || moved <= 1e-5);
-    if (!sound)
-        row_status_set(w, ROW_FAIL, "loss is %.9g after the first step and %.9g after the last%s", first, last,
-                       o->mode == STEP_TRAIN ? "" : ", though parameters did not change");
-    return sound;
-}
-
 static void time_case(session *s, const bench_case *c, trainer *t, row *w)
 {
     const trainer_options *o = trainer_options_of(t);
-    const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
-    const char *const names[PARTS] = {[FORWARD] = "fwd",
-                                      [BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
-                                      [OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
-                                      [STEP] = "step"};
-    const measure_step step = {.names = names,
-                               .parts = PARTS,
-                               .host_name = "host_step",
-                               .warmup = (int)case_int(c, "warmup"),
-                               .enqueue = step_enqueue,
-                               .wait = step_wait,
-                               .first = step_first};
-    stepper st = {.t = t};
-    measured_steps m;
-    if (!measure_steps(s, w, &step, &st, &m)) {
-        row_status_set(w, ROW_FAIL, "step: %s", sb_last_message());
+    model_timed m;
+    if (!model_time_steps(s, w, t, (int)case_int(c, "warmup"), &m))
         return;
-    }
-    if (o->fusion != asked) {
-        row_status_set(w, ROW_SKIP, "the step cannot be captured as a graph");
-        return;
-    }
-    const double loss_last = trainer_loss(t);
-    if (!loss_is_sound(s, o, st.loss_first, loss_last, w))
-        return;
-    row_real(w, "first_step_ms", st.first_ms);
-    row_real(w, "loss_first", st.loss_first);
-    row_real(w, "loss_last", loss_last);
-    fill_rates(s, w, o, m.median_ms[STEP]);
+    row_real(w, "first_step_ms", m.first_ms);
+    row_real(w, "loss_first", m.loss_first);
+    row_real(w, "loss_last", m.loss_last);
+    model_fill_rates(s, w, o, m.step_ms);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
     row_int(w, "params", model_parameters(&o->config));

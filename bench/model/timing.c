@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Whole steps, timed one by one and each waited for; see timing.h. */
+#include "bench/model/timing.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/model/case.h"
+#include "common/session/ceiling.h"
+#include "common/session/measure.h"
+
+/* A trainer, and what its first step says. */
+typedef struct stepper {
+    trainer *t;
+    double first_ms, loss_first;
+} stepper;
+
+enum { FORWARD, BACKWARD, OPTIMIZER, STEP, PARTS };
+
+static bool step_enqueue(void *arg)
+{
+    return trainer_step(((stepper *)arg)->t);
+}
+
+static void step_wait(void *arg, double *ms)
+{
+    const step_times x = trainer_times(((stepper *)arg)->t);
+    ms[FORWARD] = x.forward;
+    ms[BACKWARD] = x.backward;
+    ms[OPTIMIZER] = x.optimizer;
+    ms[STEP] = x.step;
+}
+
+static void step_first(void *arg, double host_ms)
+{
+    stepper *st = arg;
+    st->first_ms = host_ms;
+    st->loss_first = trainer_loss(st->t);
+}
+
+/* The loss must be a number, and where parameters do not change every step must give the same. */
+static bool loss_is_sound(session *s, const trainer_options *o, double first, double last, row *w)
+{
+    if (!option_flag(s->opt, "check"))
+        return true;
+    const double moved = fabs(last - first) / fabs(first);
+    const bool sound = isfinite(last) && (o->mode == STEP_TRAIN || moved <= 1e-5);
+    if (!sound)
+        row_status_set(w, ROW_FAIL, "loss is %.9g after the first step and %.9g after the last%s", first, last,
+                       o->mode == STEP_TRAIN ? "" : ", though parameters did not change");
+    return sound;
+}
+
+bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out)
+{
+    const trainer_options *o = trainer_options_of(t);
+    const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
+    const char *const names[PARTS] = {[FORWARD] = "fwd",
+                                      [BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
+                                      [OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
+                                      [STEP] = "step"};
+    const measure_step step = {.names = names,
+                               .parts = PARTS,
+                               .host_name = "host_step",
+                               .warmup = warmup,
+                               .enqueue = step_enqueue,
+                               .wait = step_wait,
+                               .first = step_first};
+    stepper st = {.t = t};
+    measured_steps m;
+    if (!measure_steps(s, w, &step, &st, &m)) {
+        row_status_set(w, ROW_FAIL, "step: %s", sb_last_message());
+        return false;
+    }
+    if (o->fusion != asked) {
+        row_status_set(w, ROW_SKIP, "the step cannot be captured as a graph");
+        return false;
+    }
+    *out = (model_timed){m.median_ms[STEP], st.first_ms, st.loss_first, trainer_loss(t)};
+    return loss_is_sound(s, o, out->loss_first, out->loss_last, w);
+}
+
+void model_fill_rates(session *s, row *w, const trainer_options *o, double step_ms)
+{
+    const transformer_shape shape = model_shape(o);
+    const char *dtype = model_product_dtype(o);
+    const bool forward = o->mode == STEP_FORWARD;
+    const double causal =
+        forward ? transformer_forward_flops(&shape, FLOPS_CAUSAL) : transformer_step_flops(&shape, FLOPS_CAUSAL);
+    const double full =
+        forward ? transformer_forward_flops(&shape, FLOPS_FULL) : transformer_step_flops(&shape, FLOPS_FULL);
+    const double done = causal + transformer_repeated_flops(&shape, model_repeats(o), FLOPS_CAUSAL);
+    const double given = option_real(s->opt, "peak-tflops");
+    const double peak = given > 0 ? given : peak_tflops(device_get_info(s->dev)->name, dtype);
+    const double to_tflops = 1 / (step_ms * 1e9);
+    row_real(w, "tokens_per_s", transformer_tokens(&shape) / (step_ms * 1e-3));
+    row_real(w, "tflops", causal * to_tflops);
+    row_real(w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
+    row_real(w, "mfu_full_pct", 100 * full * to_tflops / peak);
+    row_real(w, "hfu_pct", 100 * done * to_tflops / peak);
+    row_real(w, "ceiling_pct", 100 * causal * to_tflops / ceiling_tflops(s, s->results_dir, dtype));
+}
+
+bool model_peak_validate(const options *o, char *msg, size_t msg_bytes)
+{
+    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1) {
+        snprintf(msg, msg_bytes, "--peak-tflops is the peak of one precision, and --precision has %zu",
+                 option_count(o, "precision"));
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Timing whole steps of a trainer, and the rates that follow. */
+#ifndef STEPBENCH_BENCH_MODEL_TIMING_H
+#define STEPBENCH_BENCH_MODEL_TIMING_H
+
+#include "common/session/session.h"
+#include "common/train/trainer.h"
+
+/* clang-format off */
+#define MODEL_PHASE_COLUMNS(part, what)                                            \
+    {part "_ms", COLUMN_REAL, true, what ", median"},                        \
+    {part "_mean_ms", COLUMN_REAL, false, what ", mean"},                    \
+    {part "_std_ms", COLUMN_REAL, false, what ", standard deviation (n - 1)"}
+#define MODEL_STEP_COLUMNS                                                                                          \
+    MODEL_PHASE_COLUMNS("fwd", "forward with the loss"),                                                             \
+    MODEL_PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs beside it"),                         \
+    MODEL_PHASE_COLUMNS("opt", "what remains of AdamW after backward"),                                              \
+    MODEL_PHASE_COLUMNS("step", "whole step on the device"),                                                         \
+    {"step_p10_ms", COLUMN_REAL, false, "whole step, 10th percentile"},                                        \
+    {"step_p90_ms", COLUMN_REAL, false, "whole step, 90th percentile"},                                        \
+    {"host_step_ms", COLUMN_REAL, false, "launch to completion by the host's clock, median"},                  \
+    {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean; after too few warm-up steps it shows what they cost"}, \
+    {"host_step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                          \
+    {"n_steps", COLUMN_INT, false, "measured steps"}
+#define MODEL_RATE_COLUMNS                                                                                           \
+    {"tokens_per_s", COLUMN_REAL, true, "batch seq / step_ms"},                                                \
+    {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},                          \
+    {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},              \
+    {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                   \
+    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},          \
+    {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured"}
+#define MODEL_PEAK_OPTION                                                                                            \
+    {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                              \
+     "dense peak of the GPU at this precision, for MFU and HFU; 0: from the data sheet, if known"}
+/* clang-format on */
+
+typedef struct model_timed {
+    double step_ms;               /* median */
+    double first_ms;              /* the first step of this trainer, by the host's clock */
+    double loss_first, loss_last; /* of the first step and of the last measured one */
+} model_timed;
+/* Runs `warmup` steps and then --iters, and fills MODEL_STEP_COLUMNS. False after making the row `fail`, or `skip` where
+ * the step cannot be captured as the graph that was asked for. */
+bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out);
+/* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
+void model_fill_rates(session *s, row *w, const trainer_options *o, double step_ms);
+/* --peak-tflops is of one precision: false with a sentence when the cases have several. For bench_info.validate. */
+bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);
+
+#endif

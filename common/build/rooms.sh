@@ -6,7 +6,7 @@
 #   includes  an include stays inside its room, or goes to what the table allows that room
 #   files, folders, pairs    no circle of files by their includes, of folders, of sources that use each other's functions
 #   size      no folder holds more than 30 sources
-#   mirror    a folder tests/x tests common/x, or is one of bench, docs, gpu, kernels, golden, peers, support
+#   mirror    a folder tests/x tests common/x, or is one of bench, docs, gpu, kernels, golden, mutants, peers, preload, support
 set -u
 export LC_ALL=C
 rooms=common/build/rooms.txt
@@ -109,7 +109,7 @@ mirror)
         [ -d "$folder" ] || continue
         name=$(basename "$folder")
         case $name in
-        bench | docs | gpu | kernels | golden | peers | support) ;;
+        bench | docs | gpu | kernels | golden | mutants | peers | preload | support) ;;
         *) [ -d "common/$name" ] || echo "tests/$name: there is no common/$name" ;;
         esac
     done

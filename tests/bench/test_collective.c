@@ -8,31 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/csv.h"
 #include "common/core/error.h"
+#include "tests/support/bench_run.h"
 
-/* The rows of a run with more arguments. */
 static csv *rows_of(const char *folder, const char *arguments)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL), *path = folder_path(folder, "rows.csv");
-    assert_non_null(programs);
 #ifndef HAVE_GLOO
     skip();
 #endif
-    remove(path);
-    char *command = xasprintf("cd '%s' && '%s/bench_allreduce' --device cpu --machine test-x1 --quiet --csv rows.csv "
-                              "--warmup 1 --iters 3 %s >out.txt 2>&1",
-                              folder, programs, arguments);
-    if (system(command) != 0) {
-        char *out = folder_path(folder, "out.txt");
-        fail_msg("%s: %s", command, file_text(out));
-    }
-    csv *c = csv_read(path);
+    char *all = xasprintf("--warmup 1 --iters 3 %s", arguments);
+    csv *c = bench_rows(folder, "bench_allreduce", "", all, EXIT_CODE_OK);
     assert_non_null(c);
-    free(command);
-    free(programs);
-    free(path);
+    free(all);
     return c;
 }
 

@@ -8,29 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/core/csv.h"
 #include "common/core/error.h"
-
-/* The rows of bench_transformer with these arguments. */
-static csv *rows_of(const char *folder, const char *arguments)
-{
-    const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL), *path = folder_path(folder, "rows.csv");
-    assert_non_null(programs);
-    char *command = xasprintf("cd '%s' && '%s/bench_transformer' --device cpu --machine test-x1 --quiet --csv rows.csv "
-                              "--size tiny --iters 1 --warmup 0 %s >out.txt 2>&1",
-                              folder, programs, arguments);
-    if (system(command) != 0) {
-        char *out = folder_path(folder, "out.txt");
-        fail_msg("%s: %s", command, file_text(out));
-    }
-    csv *c = csv_read(path);
-    assert_non_null(c);
-    free(command);
-    free(programs);
-    free(path);
-    return c;
-}
+#include "tests/support/bench_run.h"
 
 static bool is(const csv *c, size_t row, const char *column, const char *value)
 {
@@ -39,8 +18,11 @@ static bool is(const csv *c, size_t row, const char *column, const char *value)
 
 static void each_mode_has_its_errors(void **state)
 {
-    csv *c = rows_of(*state, "--seq 1,16 --precision all --overlap auto,gradients,none --variant none,kernels --mode "
-                             "forward,forward-backward,train-step");
+    csv *c = bench_rows(*state, "bench_transformer", "",
+                        "--size tiny --iters 1 --warmup 0 --seq 1,16 --precision all --overlap auto,gradients,none "
+                        "--variant none,kernels --mode forward,forward-backward,train-step",
+                        EXIT_CODE_OK);
+    assert_non_null(c);
     assert_int_equal(c->rows, 2 * 5 * 3 * 2 * 3);
     for (size_t row = 0; row < c->rows; row++) {
         if (!is(c, row, "status", "ok"))

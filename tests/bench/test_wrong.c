@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels that give wrong results, from the first call on or from the second: each bench that checks them must say so, by
+ * its check before timing or by the one after it. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+
+static char *preload;
+
+/* Runs it with a result that is wrong; every row must be `fail`, say the sentence, and have no speed. */
+static void found(const char *folder, const char *wrong, const char *bench, const char *arguments, const char *time,
+                  const char *sentence)
+{
+    char *environment = xasprintf("%s WRONG='%s'", preload, wrong);
+    csv *c = bench_rows(folder, bench, environment, arguments, EXIT_CODE_VERIFY);
+    assert_non_null(c);
+    assert_true(c->rows > 0);
+    for (size_t r = 0; r < c->rows; r++) {
+        assert_string_equal(csv_cell(c, r, "status"), "fail");
+        if (!strstr(csv_cell(c, r, "reason"), sentence))
+            fail_msg("%s, %s: the reason is '%s', without '%s'", bench, wrong, csv_cell(c, r, "reason"), sentence);
+        assert_true(isnan(csv_real(c, r, time)));
+    }
+    csv_free(c);
+    free(environment);
+}
+
+static void right_ones_pass(const char *folder, const char *bench, const char *arguments)
+{
+    csv *c = bench_rows(folder, bench, preload, arguments, EXIT_CODE_OK);
+    assert_non_null(c);
+    for (size_t r = 0; r < c->rows; r++)
+        assert_string_equal(csv_cell(c, r, "status"), "ok");
+    csv_free(c);
+}
+
+static void attention(void **state)
+{
+    static const struct {
+        const char *bench, *arguments;
+    } of[] = {
+        {"bench_flash", "--seq 16 --head-dim 16 --dtype fp32 --variant flash --iters 1 --warmup 0"},
+        {"bench_attention", "--batch 1 --seq 16 --head-dim 16 --dtype fp32 --variant flash --iters 1 --warmup 0"}};
+    static const char *const results[] = {"o", "lse", "dq", "dk", "dv"};
+    for (size_t b = 0; b < sizeof of / sizeof *of; b++) {
+        right_ones_pass(*state, of[b].bench, of[b].arguments);
+        for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+            for (int call = 1; call <= 2; call++) {
+                char *wrong = xasprintf("%s %d", results[i], call), *sentence = xasprintf("wrong %s at", results[i]);
+                found(*state, wrong, of[b].bench, of[b].arguments, "fwd_ms", sentence);
+                free(wrong);
+                free(sentence);
+            }
+    }
+}
+
+static void roofline(void **state)
+{
+    static const char product[] = "--variant gemm --dtype fp32 --size 64 --iters 1 --warmup 0",
+                      copy[] = "--variant copy_kernel --bytes 4K --iters 1 --warmup 0";
+    right_ones_pass(*state, "bench_roofline", product);
+    right_ones_pass(*state, "bench_roofline", copy);
+    found(*state, "c 1", "bench_roofline", product, "time_us", "");
+    found(*state, "copy 1", "bench_roofline", copy, "time_us", "");
+}
+
+static void updates(void **state)
+{
+    static const char step[] = "--size tiny --seq 8 --precision fp32,bf16 --iters 1",
+                      timing[] = "--variant timing --size tiny --seq 8 --precision fp32,bf16 --iters 1";
+    right_ones_pass(*state, "bench_transformer", step);
+    found(*state, "none 1", "bench_transformer", step, "step_ms", "AdamW");
+    found(*state, "twice 1", "bench_transformer", step, "step_ms", "AdamW");
+    found(*state, "twice 1", "bench_mixed_precision", timing, "step_ms", "AdamW");
+}
+
+static int build(void **state)
+{
+    if (folder_create(state) != 0)
+        return -1;
+    preload = preload_build(*state, "wrong");
+    return 0;
+}
+
+static int clean(void **state)
+{
+    free(preload);
+    return folder_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention),
+        cmocka_unit_test(roofline),
+        cmocka_unit_test(updates),
+    };
+    return cmocka_run_group_tests_name("wrong", tests, build, clean);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Stands between a bench and the CPU's kernels, and makes one result wrong: WRONG="o 2" an element of o from the second
+ * call on. lse, dq, dk, dv likewise, of flash; c is a product, copy a copy; with none AdamW does nothing, with twice it
+ * updates twice. For fp32. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+static sb_kernels kernels;
+static sb_train_ops train;
+static sb_attention_op attention[8];
+static const sb_kernels *right;
+static const sb_attention_op *flash;
+static int calls;
+
+/* Whether this call's result is to be wrong, and it is `what` that is asked for. */
+static bool wrong(const char *what)
+{
+    const char *asked = getenv("WRONG");
+    const size_t n = strlen(what);
+    return asked && strncmp(asked, what, n) == 0 && asked[n] == ' ' && ++calls >= atoi(asked + n);
+}
+
+static void spoil(const char *what, void *first)
+{
+    if (first && wrong(what))
+        *(float *)first += 1;
+}
+
+static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
+{
+    const sb_status s = flash->forward(ctx, a, stream);
+    spoil("o", a->o.data);
+    spoil("lse", a->lse);
+    return s;
+}
+
+static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
+{
+    const sb_status s = flash->backward(ctx, a, stream);
+    spoil("dq", a->dq.data);
+    spoil("dk", a->dk.data);
+    spoil("dv", a->dv.data);
+    return s;
+}
+
+static sb_status gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
+                      void *stream)
+{
+    const sb_status s = right->gemm(ctx, dtype, m, n, k, a, b, c, stream);
+    spoil("c", c);
+    return s;
+}
+
+static sb_status copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream)
+{
+    const sb_status s = right->copy(ctx, dst, src, bytes, stream);
+    if (wrong("copy"))
+        *(unsigned char *)dst ^= 1;
+    return s;
+}
+
+static sb_status adamw(sb_context *ctx, const sb_adamw *p, void *stream)
+{
+    if (wrong("none"))
+        return SB_OK;
+    const sb_status s = right->train->adamw(ctx, p, stream);
+    return s == SB_OK && wrong("twice") ? right->train->adamw(ctx, p, stream) : s;
+}
+
+const sb_kernels *sb_kernels_cpu(void)
+{
+    if (right)
+        return &kernels;
+    right = ((const sb_kernels *(*)(void))dlsym(RTLD_NEXT, "sb_kernels_cpu"))();
+    kernels = *right;
+    train = *right->train;
+    for (int i = 0; right->attention[i].name; i++) {
+        attention[i] = right->attention[i];
+        if (strcmp(attention[i].name, "flash") == 0) {
+            flash = &right->attention[i];
+            attention[i].forward = forward;
+            attention[i].backward = backward;
+        }
+    }
+    kernels.attention = attention;
+    kernels.gemm = gemm;
+    kernels.copy = copy;
+    train.adamw = adamw;
+    kernels.train = &train;
+    return &kernels;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* See bench_run.h. */
+#include "tests/support/test.h"
+
+#include "tests/support/bench_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL), *path = folder_path(folder, "rows.csv");
+    assert_non_null(programs);
+    remove(path);
+    char *command = xasprintf("cd '%s' && env %s '%s/%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s "
+                              ">out.txt 2>&1",
+                              folder, environment, programs, bench, arguments);
+    const int status = system(command), got = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (got != code) {
+        char *out = folder_path(folder, "out.txt");
+        fail_msg("exit code %d, not %d: %s: %s", got, code, command, file_text(out));
+    }
+    csv *rows = access(path, R_OK) == 0 ? csv_read(path) : NULL;
+    free(command);
+    free(programs);
+    free(path);
+    return rows;
+}
+
+char *preload_build(const char *folder, const char *name)
+{
+    const char *cc = getenv("CC");
+    char *command =
+        xasprintf("%s -std=c11 -D_GNU_SOURCE -O1 -Wall -I. -shared -fPIC -o '%s/%s.so' tests/preload/%s.c -ldl",
+                  cc && *cc ? cc : "cc", folder, name, name);
+    assert_int_equal(system(command), 0);
+    free(command);
+    /* A sanitizer's library wants to be the first. */
+    return xasprintf("ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD='%s/%s.so'", folder, name);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests that run a bench from outside, on the CPU, and read its rows; and that stand between it and a library. */
+#ifndef STEPBENCH_TESTS_SUPPORT_BENCH_RUN_H
+#define STEPBENCH_TESTS_SUPPORT_BENCH_RUN_H
+
+#include "common/core/csv.h"
+
+/* Runs `bench` of STEPBENCH_BIN (else of the current folder) in `folder`, with "NAME=value ..." in front and more
+ * arguments behind. Fails the test when the exit code is another. Its rows, in a file of their own; NULL: none. */
+csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code);
+
+/* Builds tests/preload/<name>.c as a library in `folder`; "LD_PRELOAD=..." for bench_rows. Caller frees. */
+char *preload_build(const char *folder, const char *name);
+
+#endif

@@ -2,6 +2,7 @@
 /* The rows of a run: opening the file, finding what earlier runs left, closing. */
 #include "common/rows/rows.h"
 
+#include "common/core/build_info.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/rows/internal.h"
@@ -30,8 +31,16 @@ static bool same_way(const row_writer *r, const csv *file, size_t i)
     return cell_is(file, i, "check", "1") || !option_flag(r->o, "check");
 }
 
-static void read_kept(row_writer *r)
+/* Whether a kept row and this run's may stand side by side: one commit on one GPU and, in a ./run_all.sh, one run. */
+static bool same_run(const row_writer *r, const csv *file, size_t i, const char *campaign)
 {
+    return cell_is(file, i, "commit", build_commit()) && cell_is(file, i, "gpu_uuid", r->gpu_uuid) &&
+           (!campaign || cell_is(file, i, "campaign", campaign));
+}
+
+static void read_kept(row_writer *r, const char *campaign)
+{
+    size_t others = 0;
     csv *file = csv_read(r->csv_path);
     if (!file)
         return;
@@ -48,11 +57,18 @@ static void read_kept(row_writer *r)
             status++;
         if (status == STATUSES)
             continue;
+        if (!same_run(r, file, i, campaign)) {
+            others++;
+            continue;
+        }
         for (size_t p = 0; p < params; p++)
             values[p] = csv_cell(file, i, options_param_name(r->o, p));
         char *key = case_key_of(r->o, values, csv_cell(file, i, "variant"));
         r->kept[r->kept_n++] = (kept_row){key, (row_status)status};
     }
+    if (others && !r->silent)
+        warn("--resume: %zu row%s of another commit, GPU or run in %s %s", others, others == 1 ? "" : "s", r->csv_path,
+             others == 1 ? "does not count" : "do not count");
     free(values);
     csv_free(file);
 }
@@ -82,7 +98,7 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     if (r->csv_path) {
         rows_append(r->csv_path, r->header, NULL);
         if (resume)
-            read_kept(r);
+            read_kept(r, info->campaign);
     }
     return r;
 }

@@ -232,6 +232,38 @@ static void resume_asks_how_it_was_measured(void **state)
     }
 }
 
+/* Rows of another GPU or, within a ./run_all.sh, of another run do not stand beside this run's. */
+static void resume_stays_on_one_gpu_and_in_one_run(void **state)
+{
+    static const struct {
+        const char *gpu_uuid, *campaign;
+        bool counts;
+    } table[] = {{"GPU-1", NULL, true},     {"GPU-1", "run-1", true}, {"GPU-2", NULL, false},
+                 {"GPU-2", "run-1", false}, {NULL, "run-1", false},   {"GPU-1", "run-2", false}};
+    char *path = folder_path(*state, "place.csv");
+    options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
+    rows_info info = {.csv_path = path,
+                      .machine = "test-x1",
+                      .device_name = "GPU",
+                      .gpu_uuid = "GPU-1",
+                      .campaign = "run-1",
+                      .device = "cuda",
+                      .quiet = true};
+    row_writer *r = rows_open(o, &info, false);
+    sample_row(r, o, 0, ROW_OK);
+    rows_close(r);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        info.gpu_uuid = table[i].gpu_uuid;
+        info.campaign = table[i].campaign;
+        info.silent = true;
+        r = rows_open(o, &info, true);
+        assert_int_equal(has(r, o, 0), table[i].counts);
+        rows_close(r);
+    }
+    options_free(o);
+    free(path);
+}
+
 /* Several processes append to one file; every row arrives whole. */
 static void many_writers(void **state)
 {
@@ -270,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_torn_line_is_named),
         cmocka_unit_test(resume),
         cmocka_unit_test(resume_asks_how_it_was_measured),
+        cmocka_unit_test(resume_stays_on_one_gpu_and_in_one_run),
         cmocka_unit_test(many_writers),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);

@@ -1,28 +1,34 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Sets up, builds, runs every bench, draws the figures and writes the report of this machine; ./run_all.sh --help.
+# Sets up, builds, runs the benches by their own lists (--list-runs), draws the figures and writes the report of this
+# machine; ./run_all.sh --help.
 set -u
 cd "$(dirname "$0")" || exit 1
 
 usage() {
     cat <<'END'
 usage: ./run_all.sh [options]
-Installs what is missing, builds, runs every bench, draws the figures and writes the report of
-this machine, results/<machine>/report.html and report.md. The last line is the path of the page.
+Installs what is missing, builds, says what will run and for how long, runs the benches, draws the figures and writes
+the report of this machine, results/<machine>/report.html and report.md. The last line is the path of the page.
 A bench that fails does not stop the others; the exit code is the worst of them.
 
-  --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
+  --quick            at least one row in every section of the report: some minutes on one GPU
+  --full             everything that the benches list, beyond the default: an hour or more
   --only A,B         only these benches, such as --only roofline,flash
-  --resume           skip cases that already have a row: continues an interrupted run
+  --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
+  --dry-run          say what would run, with its estimated time and memory, and stop
+  --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
   --small            a few tiny cases of each bench, to try everything in a minute or two; rows go to results/small
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --list             print what each bench measures and exit
   --help             print this and exit
 
+On one GPU, the benches of several GPUs run small on the CPU backend. On several, those of one GPU run as in --quick:
+CUDA_VISIBLE_DEVICES=0 ./run_all.sh measures them whole, into a folder of its own, and --full does both.
 SETUP=0 ./run_all.sh installs nothing. Interrupting is safe: rows are written as they are measured.
 Exit code: 0 all benches succeeded; else the largest exit code of a bench (1 failed, 2 bad usage, 3 wrong results,
-5 no progress); 77 if no bench can run here.
+4 a bound missed, 5 no progress); 77 if no bench can run here.
 END
 }
 
@@ -57,7 +63,11 @@ list() {
     done
 }
 
-pass=() small='' only=() peers=''
+level=default device='' resume='' only=() peers='' dry=''
+choose_level() {
+    [ "$level" = default ] || die_usage "--$level and --$1 exclude each other"
+    level=$1
+}
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
@@ -70,8 +80,9 @@ while [ $# -gt 0 ]; do
     esac
     shift
     case $option in
+        --quick | --full | --small) choose_level "${option#--}" ;;
         --device)
-            case $value in cpu | cuda) pass+=(--device "$value") ;; *) die_usage "--device is cpu or cuda, not '$value'" ;; esac
+            case $value in cpu | cuda) device=$value ;; *) die_usage "--device is cpu or cuda, not '$value'" ;; esac
             ;;
         --only)
             IFS=, read -ra only <<<"$value"
@@ -82,9 +93,9 @@ while [ $# -gt 0 ]; do
                     die_usage "--only: there is no bench '${only[i]}'; there are: ${benches[*]}"
             done
             ;;
-        --resume) pass+=(--resume) ;;
-        --small) small=1 ;;
+        --resume) resume=1 ;;
         --peers) peers=1 ;;
+        --dry-run) dry=1 ;;
         --list)
             list
             exit 0
@@ -107,49 +118,198 @@ make -j"$(nproc)" --no-print-directory BUILD=build || exit 1
 chosen=("${only[@]}")
 [ ${#only[@]} -gt 0 ] || mapfile -t chosen < <(in_order "${benches[@]}")
 
-# Speed-ups and shares of a ceiling compare rows of one campaign: this one.
-STEPBENCH_RUN=${STEPBENCH_RUN:-$(date -u +%Y%m%dT%H%M%SZ)-all-$$}
-export STEPBENCH_RUN
+# ---- where this is ----
 
+where=$("./bench_${benches[0]}" --where ${device:+--device "$device"} 2>/dev/null) || {
+    "./bench_${benches[0]}" --where ${device:+--device "$device"} # once more, for what it says
+    exit $?
+}
+here() { sed -n "s/^$1\t//p" <<<"$where"; }
+machine=$(here machine) gpus=$(here gpus) commit=$(here commit)
+[ "$level" != small ] || machine=small
+identity="commit $commit"
+# Changed files have no commit: then the programs themselves are compared.
+[ "$(here dirty)" = 0 ] || identity+=" with changes $(cat bench_[a-z]* build/lib/libstepbench.so 2>/dev/null | cksum)"
+identity+=$'\n'"device $(here device)"$'\n'"gpus $(here gpu | sort | paste -sd ' ')"
+
+# ---- what will run: a line each, in arrays ----
+
+run_bench=() run_seconds=() run_options=() # the options with which the bench is called
+add() {                                    # BENCH SECONDS OPTIONS
+    run_bench+=("$1") run_seconds+=("$2") run_options+=("$3")
+}
+
+place=${device:+--device $device}
+[ "$gpus" != 0 ] || place='--device cpu'
+beside="--device cpu --machine $machine" # the CPU backend, among the rows of a machine with GPUs
+
+wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is one of this machine and level
+    case $1 in cpu) [ "$gpus" = 0 ] && return || return 1 ;; esac
+    [ "$gpus" != 0 ] && [ "$2" -le "$gpus" ] || return
+    case $level in
+        quick) [[ +$1+ == *+quick+* ]] ;;
+        full) [[ +$1+ == *+default+* || +$1+ == *+full+* ]] ;;
+        *) if [ "$gpus" -gt 1 ] && [ "$2" = 1 ]; then [[ +$1+ == *+quick+* ]]; else [[ +$1+ == *+default+* ]]; fi ;;
+    esac
+}
+
+plan_bench() { # NAME
+    local lists least seconds options before=${#run_bench[@]} small
+    small=$(fact "$1" small)
+    if [ "$level" = small ]; then
+        add "$1" 3 "$place $small --csv results/small/bench_$1.csv"
+        return
+    fi
+    if [ "$gpus" = 0 ] && [ "$level" = quick ]; then
+        add "$1" 3 "$place $small"
+        return
+    fi
+    while IFS=$'\t' read -r lists least seconds options; do
+        if wanted "$lists" "$least"; then
+            options=${options//\{gpus\}/$gpus}
+            if [ "$least" = 0 ] && [ "$gpus" != 0 ]; then options="$beside $options"; else options="$place $options"; fi
+            add "$1" "$seconds" "$options"
+        fi
+    done < <(fact "$1" run)
+    [ "${#run_bench[@]}" = "$before" ] || return
+    if [ -z "$(fact "$1" run)" ]; then # it has no lists: its defaults
+        add "$1" 60 "$place"
+    elif [ "$gpus" != 0 ]; then # it needs more GPUs
+        add "$1" 5 "$beside $small"
+    fi
+}
+for name in "${chosen[@]}"; do plan_bench "$name"; done
+
+total=0
+for seconds in "${run_seconds[@]}"; do total=$((total + seconds)); done
+
+duration() { # SECONDS
+    if [ "$1" -lt 100 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi
+}
+
+# The most that a case of each run holds, in GiB, by the closed forms of the benches.
+memory_of_runs() {
+    local i
+    for i in "${!run_bench[@]}"; do
+        # shellcheck disable=SC2086 # options are words
+        printf '%s\t%s\n' "${run_bench[i]}" "$("./bench_${run_bench[i]}" ${run_options[i]} --dry-run 2>/dev/null |
+            sed -n 's/.*(about \([^ ]*\) GiB).*/\1/p' | sort -g | tail -n 1)"
+    done
+}
+
+print_plan() {
+    local name i n seconds memory
+    memory=$(memory_of_runs)
+    printf '\n%s: %s%s, commit %s; list: %s\n\n' "$machine" "$([ "$gpus" -le 1 ] || echo "$gpus x ")" "$(here device)" \
+        "$commit" "$level"
+    printf '  %-22s %5s %9s %12s\n' bench runs about memory
+    for name in "${chosen[@]}"; do
+        n=0 seconds=0
+        for i in "${!run_bench[@]}"; do
+            [ "${run_bench[i]}" = "$name" ] || continue
+            n=$((n + 1)) seconds=$((seconds + run_seconds[i]))
+        done
+        [ $n = 0 ] || printf '  %-22s %5d %9s %12s\n' "bench_$name" $n "$(duration $seconds)" \
+            "$(awk -F '\t' -v name="$name" '$1 == name && $2 > most { most = $2 }
+                END { if (most >= 0.05) printf "%.1f GiB", most; else print "-" }' <<<"$memory")"
+    done
+    printf '  %-22s %5d %9s\n' together ${#run_bench[@]} "$(duration $total)"
+    [ "$gpus" != 0 ] || return
+    echo '  (times are those of two cores)'
+}
+print_plan
+[ -z "$peers" ] || echo '  and then the peers, some minutes more'
+[ -z "$dry" ] || exit 0
+
+# ---- the run: what it is, and which of its parts are done ----
+
+state=build/logs/run-$machine.txt
 logs=build/logs
 mkdir -p "$logs"
+begin() {
+    # Speed-ups and shares of a ceiling compare rows of one campaign: this one.
+    STEPBENCH_RUN=${STEPBENCH_RUN:-$(date -u +%Y%m%dT%H%M%SZ)-all-$$}
+    printf '%s\nrun %s\n' "$identity" "$STEPBENCH_RUN" >"$state"
+    resume=''
+}
+if [ -z "$resume" ]; then
+    begin
+elif [ ! -f "$state" ]; then
+    echo "run_all.sh: --resume: no run of $machine was begun here; this begins one"
+    begin
+elif [ "$(sed '/^run /,$d' "$state")" != "$identity" ]; then
+    echo "run_all.sh: --resume: the last run of $machine was on other GPUs or at another commit; this begins a new one"
+    begin
+else
+    STEPBENCH_RUN=$(sed -n 's/^run //p' "$state")
+fi
+export STEPBENCH_RUN
+
 summary='' results='' worst=0 supported=0
-record() { summary+=$(printf '  %-22s %5d %7d s' "$1" "$2" "$3")$'\n'; } # WHAT EXIT SECONDS
+record() { summary+=$(printf '  %-22s %5d %9s %9s' "$1" "$2" "$(duration "$3")" "$4")$'\n'; } # WHAT EXIT SECONDS ABOUT
 
 finish() {
-    [ -n "$summary" ] && printf '\n  %-22s %5s %9s\n%s' bench exit time "$summary"
+    [ -n "$summary" ] && printf '\n  %-22s %5s %9s %9s\n%s' bench exit time estimate "$summary"
     [ -z "$results" ] || echo "results: $results"
     [ -z "$results" ] || [ ! -f "$results/report.html" ] || echo "page: $PWD/$results/report.html"
     exit "$1"
 }
-trap 'echo; echo "interrupted; ./run_all.sh --resume continues" >&2; finish 130' INT TERM
+trap 'echo; echo "interrupted; ./run_all.sh --resume goes on" >&2; finish 130' INT TERM
+
+begun=$SECONDS done_seconds=0 # estimated seconds of the runs so far
+left() {                      # estimated seconds of the others, by how long the runs so far took
+    local rest=$((total - done_seconds)) took=$((SECONDS - begun))
+    [ $done_seconds -lt 30 ] || rest=$((rest * took / done_seconds))
+    echo $rest
+}
+
+take_code() { # EXIT
+    if [ "$1" != 77 ]; then
+        supported=1
+        [ "$1" -le "$worst" ] || worst=$1
+    fi
+}
+
+# One run; sets code. A run that was over before --resume keeps its exit code.
+perform() { # INDEX LOG
+    local options=${run_options[$1]} name=${run_bench[$1]} key kept
+    key="bench_$name $options"
+    kept=$(awk -v key="$key" '$1 == "done" { code = $2; sub(/^done [0-9]+ /, ""); if ($0 == key) found = code }
+        END { print found }' "$state")
+    if [ -n "$kept" ]; then
+        echo "done before: $key"
+        code=$kept total=$((total - run_seconds[$1]))
+        return
+    fi
+    printf '\n== [%d/%d, %s gone, about %s left] %s\n' $(($1 + 1)) ${#run_bench[@]} "$(duration $((SECONDS - begun)))" \
+        "$(duration "$(left)")" "$key"
+    # shellcheck disable=SC2086 # options are words
+    "./bench_$name" $options ${resume:+--resume} </dev/null | tee -a "$2"
+    code=${PIPESTATUS[0]}
+    done_seconds=$((done_seconds + run_seconds[$1]))
+    case $code in 0 | 3 | 4 | 77) echo "done $code $key" >>"$state" ;; esac # the others may go well next time
+}
 
 for name in "${chosen[@]}"; do
-    printf '\n== bench_%s\n' "$name"
-    start=$SECONDS
-    log=$logs/bench_$name.log
-    options=("${pass[@]}")
-    # shellcheck disable=SC2207 # words are meant to be split
-    [ -z "$small" ] || options+=($(fact "$name" small) --csv "results/small/bench_$name.csv")
-    "./bench_$name" "${options[@]}" </dev/null | tee "$log"
-    status=${PIPESTATUS[0]}
-    if [ -z "$small" ] && head -n 1 "$log" | grep -q '(cuda)'; then # its other runs are for a GPU
-        while read -ra more; do
-            [ ${#more[@]} -gt 0 ] || continue # the run with its defaults
-            "./bench_$name" "${options[@]}" "${more[@]}" </dev/null | tee -a "$log"
-            code=${PIPESTATUS[0]}
-            [ "$status" != 0 ] || status=$code
-        done < <(fact "$name" run)
-    fi
-    record "bench_$name" "$status" $((SECONDS - start))
+    start=$SECONDS log=$logs/bench_$name.log status='' estimate=0
+    : >"$log"
+    for i in "${!run_bench[@]}"; do
+        [ "${run_bench[i]}" = "$name" ] || continue
+        estimate=$((estimate + run_seconds[i]))
+        perform "$i" "$log"
+        take_code "$code"
+        # 77 says something only if nothing of the bench could run.
+        if [ -z "$status" ] || [ "$status" = 77 ] || { [ "$code" != 77 ] && [ "$code" -gt "$status" ]; }; then
+            status=$code
+        fi
+    done
+    [ -n "$status" ] || continue
+    record "bench_$name" "$status" $((SECONDS - start)) "$(duration $estimate)"
     path=$(sed -n 's/^results: //p' "$log" | tail -n 1)
     [ -z "$path" ] || results=$(dirname "$path")
-    if [ "$status" != 77 ]; then
-        supported=1
-        [ "$status" -le "$worst" ] || worst=$status
-    fi
 done
 [ $supported = 1 ] || worst=77
+[ -n "$results" ] || [ ! -d "results/$machine" ] || results=results/$machine
 
 # After the benches, so that their rows are there whatever happens to a peer; before the report, which reads both.
 if [ -n "$peers" ] && [ -n "$results" ]; then
@@ -158,13 +318,13 @@ if [ -n "$peers" ] && [ -n "$results" ]; then
     if command -v python3 >/dev/null; then
         make --no-print-directory BUILD=build lib >/dev/null
         # shellcheck disable=SC2046 # a word or none
-        python3 tests/peers/peers.py --out "$results" $([ -z "$small" ] || echo --small) </dev/null
+        python3 tests/peers/peers.py --out "$results" $([ "$level" != small ] || echo --small) </dev/null
         status=$?
     else
         echo 'python3 was not found: no rows of PyTorch, FlashAttention-4 and nccl-tests'
         status=77
     fi
-    record peers "$status" $((SECONDS - start))
+    record peers "$status" $((SECONDS - start)) ''
     [ "$status" = 77 ] || [ "$status" -le "$worst" ] || worst=$status
 fi
 
@@ -174,7 +334,7 @@ if [ -n "$results" ]; then
         printf '\n== %s %s\n' "${step#sh }" "$results"
         $step "$results" </dev/null
         status=$?
-        record "${step#sh }" "$status" $((SECONDS - start))
+        record "${step#sh }" "$status" $((SECONDS - start)) ''
         [ "$status" -le "$worst" ] || worst=$status
     done
 fi

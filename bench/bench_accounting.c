@@ -213,6 +213,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return whole_bytes(o, "weight-bits", msg, msg_bytes) && whole_bytes(o, "grad-bits", msg, msg_bytes);
 }
 
+static const bench_run run_table[] = {{RUN_QUICK | RUN_DEFAULT, 1, 3, ""}, {RUN_CPU, 0, 3, ""}, {0}};
+
 static const bench_info info = {
     .name = "bench_accounting",
     .summary = "What do memory and communication of parallel training come to on paper, step by step?",
@@ -237,6 +239,7 @@ static const bench_info info = {
     .applies = applies,
     .order = 130,
     .small = "--tokens 0,1024 --ranks 2 --bucket 0,25M",
+    .runs = run_table,
     .section = "accounting",
     .figures =
         (const char *const[]){"accounting_fsdp", "accounting_bound", "accounting_buckets", "accounting_zero", NULL},

@@ -79,6 +79,15 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 12, "--ranks {gpus} --bytes 64K,1MB,100MB,1GB --dtype fp32"},
+    {RUN_DEFAULT, 2, 40, ""},
+    {RUN_DEFAULT, 2, 10, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
+    {RUN_QUICK, 0, 8, "--ranks 2,6 --bytes 1MB,10MB --variant all-reduce"},
+    {RUN_DEFAULT, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB,1GB --variant all-reduce --max-time 1"},
+    {RUN_CPU, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB --max-time 1"},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_allreduce",
     .summary = "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
@@ -103,6 +112,7 @@ static const bench_info info = {
     .validate = validate,
     .order = 70,
     .small = "--ranks 2 --bytes 1K,1M --dtype fp32 --iters 3 --warmup 1",
+    .runs = run_table,
     .section = "allreduce",
     .figures = (const char *const[]){"allreduce_sizes", NULL},
 };

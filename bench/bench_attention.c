@@ -46,6 +46,12 @@ static const column_spec column_table[] = {
     {"err_bwd", COLUMN_REAL, false, "largest relative L2 error of dq, dk, dv on the checked rows against fp64"},
     {0}};
 
+static const bench_run run_table[] = {{RUN_QUICK, 1, 8, "--head-dim 64 --seq 1024,8192"},
+                                      {RUN_DEFAULT, 1, 80, ""},
+                                      {RUN_FULL, 1, 60, "--dtype bf16"},
+                                      {RUN_CPU, 0, 5, ""},
+                                      {0}};
+
 static const bench_info info = {
     .name = "bench_attention",
     .summary = "What does attention cost in time and memory: unfused, with a fused softmax, and as FlashAttention?",
@@ -63,6 +69,7 @@ static const bench_info info = {
     .columns = column_table,
     .order = 20,
     .small = "--batch 1 --head-dim 16 --seq 128,256 --iters 3 --warmup 1",
+    .runs = run_table,
     .section = "attention",
     .figures = (const char *const[]){"attention_latency", "attention_memory", NULL},
 };

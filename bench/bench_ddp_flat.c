@@ -21,6 +21,16 @@ static variant_spec variant_table[DDP_VARIANTS];
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 12, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 18, "--ranks {gpus} --variant flat --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
+    {RUN_DEFAULT, 2, 15, "--ranks {gpus} --variant flat-copy --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --variant flat --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_FULL, 2, 60, "--ranks {gpus} --variant flat --seq 128,512,1024"},
+    {RUN_FULL, 4, 15, "--ranks 2 --variant flat --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_ddp_flat",
     .summary = "What does it save to sum all gradients in one call?",
@@ -36,7 +46,7 @@ static const bench_info info = {
     .validate = ddp_validate,
     .order = 90,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .full = (const char *const[]){"--variant flat --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1", NULL},
+    .runs = run_table,
     .section = "ddp",
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };

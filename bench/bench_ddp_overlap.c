@@ -21,6 +21,17 @@ static variant_spec variant_table[DDP_VARIANTS];
 
 static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 12, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 18, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
+    {RUN_DEFAULT, 2, 22,
+     "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype policy --update after,buckets,backward"},
+    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_DEFAULT, 4, 15, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 2, 60, "--ranks {gpus} --seq 128,512,1024"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_ddp_overlap",
     .summary = "How much communication is hidden if each gradient is sent as soon as it is ready?",
@@ -35,7 +46,7 @@ static const bench_info info = {
     .validate = ddp_validate,
     .order = 100,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .full = (const char *const[]){"--seq 512 --precision bf16 --grad-dtype fp32 --timeline 1", NULL},
+    .runs = run_table,
     .section = "ddp",
     .figures = (const char *const[]){"ddp_steps", "ddp_scaling", "ddp_timeline", NULL},
 };

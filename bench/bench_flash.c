@@ -79,6 +79,16 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+static const bench_run run_table[] = {
+    {RUN_QUICK, 1, 8, "--head-dim 128 --seq 1024,4096,16384"},
+    {RUN_DEFAULT, 1, 60, ""},
+    {RUN_DEFAULT, 1, 5, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash"},
+    {RUN_DEFAULT, 1, 6,
+     "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},
+    {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_flash",
     .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
@@ -97,6 +107,7 @@ static const bench_info info = {
     .validate = validate,
     .order = 30,
     .small = "--head-dim 64 --seq 128,256 --dtype fp32 --iters 3 --warmup 1",
+    .runs = run_table,
     .section = "flash",
     .figures = (const char *const[]){"flash_latency", "flash_tflops", "flash_memory", "flash_speedup", NULL},
 };

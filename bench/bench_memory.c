@@ -105,6 +105,14 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return model_options_validate(o, msg, msg_bytes);
 }
 
+static const bench_run run_table[] = {
+    {RUN_QUICK | RUN_DEFAULT, 1, 10, ""},
+    {RUN_DEFAULT, 1, 10, "--size xl-2026 --seq 128,2048"},
+    {RUN_DEFAULT, 1, 10,
+     "--size xl-2026 --seq 512 --precision bf16 --recompute block --recompute-every 1,2,4,8 --mode train-step"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_memory",
     .summary = "Where does every byte of a forward and of a whole training step go?",
@@ -122,6 +130,7 @@ static const bench_info info = {
     .validate = validate,
     .order = 60,
     .small = "--size tiny --seq 16",
+    .runs = run_table,
     .section = "memory",
     .figures = (const char *const[]){"memory_peak", "memory_timeline", NULL},
 };

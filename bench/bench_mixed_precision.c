@@ -128,6 +128,12 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return model_options_validate(o, msg, msg_bytes);
 }
 
+static const bench_run run_table[] = {{RUN_QUICK, 1, 15, "--size small"},
+                                      {RUN_DEFAULT, 1, 80, ""},
+                                      {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},
+                                      {RUN_CPU, 0, 5, ""},
+                                      {0}};
+
 static const bench_info info = {
     .name = "bench_mixed_precision",
     .summary = "What does low precision cost in accuracy and gain in speed, and where does autocast stay in fp32?",
@@ -150,7 +156,7 @@ static const bench_info info = {
     .applies = applies,
     .order = 50,
     .small = "--size tiny --seq 32 --width 768 --iters 3 --warmup 1",
-    .full = (const char *const[]){"--variant timing --size large --seq 128,512,1024", NULL},
+    .runs = run_table,
     .section = "mixed",
     .figures = (const char *const[]){"mixed_norm", "mixed_speedup", NULL},
 };

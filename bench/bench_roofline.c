@@ -81,6 +81,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+static const bench_run run_table[] = {{RUN_QUICK | RUN_DEFAULT, 1, 8, ""}, {RUN_CPU, 0, 8, ""}, {0}};
+
 static const bench_info info = {
     .name = "bench_roofline",
     .summary = "What is the most this machine can do: matrix products, copies, kernel launches, GPU to GPU?",
@@ -98,6 +100,7 @@ static const bench_info info = {
     .applies = applies,
     .order = 10,
     .small = "--size 256 --bytes 1M --iters 3 --warmup 1",
+    .runs = run_table,
     .section = "roofline",
     .figures = (const char *const[]){"roofline", NULL},
 };

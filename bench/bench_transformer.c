@@ -69,6 +69,28 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return model_peak_validate(o, msg, msg_bytes) && model_options_validate(o, msg, msg_bytes);
 }
 
+static const bench_run run_table[] = {
+    {RUN_QUICK, 1, 12, "--size small,xl --seq 512 --precision bf16"},
+    {RUN_QUICK, 1, 5, "--size small --seq 512 --precision bf16 --variant none,kernels"},
+    {RUN_QUICK, 1, 5, "--size small --seq 128 --precision fp32"},
+    {RUN_QUICK, 1, 5, "--size small --seq 128 --precision bf16 --warmup 0,1,2"},
+    {RUN_DEFAULT, 1, 240, ""},
+    {RUN_DEFAULT, 1, 100, "--precision fp32 --fp32-products split"},
+    {RUN_DEFAULT, 1, 95, "--seq 512 --mode forward,forward-backward"},
+    {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
+    {RUN_DEFAULT, 1, 20, "--seq 128 --precision bf16 --warmup 0,1,2"},
+    {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 8, "--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 10, "--size medium --batch 1,2,8,16 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 20, "--size medium --batch 1 --seq 2048,4096,8192 --precision bf16 --recompute none,block"},
+    {RUN_DEFAULT, 1, 25, "--size xl-2026 --seq 1024 --precision bf16 --recompute none,block"},
+    {RUN_DEFAULT, 1, 40, "--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block"},
+    {RUN_FULL, 1, 60, "--size medium --batch 1 --seq 16384,32768 --precision bf16 --recompute none,block"},
+    {RUN_FULL, 1, 45, "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block"},
+    {RUN_FULL, 1, 60, "--size 10b --seq 512,1024 --precision bf16-pure --recompute block"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_transformer",
     .summary = "How long does a training step of a transformer take, and what share of the GPU does it use?",
@@ -93,18 +115,7 @@ static const bench_info info = {
     .validate = validate,
     .order = 40,
     .small = "--size tiny --seq 16,32 --batch 2 --iters 3 --warmup 1",
-    .full =
-        (const char *const[]){
-            "--precision fp32 --fp32-products split",
-            "--size small,medium,large,xl,2.7b --seq 512 --precision bf16 --variant none,kernels",
-            "--size small --seq 128 --precision bf16 --warmup 0,1,2",
-            "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16",
-            "--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16",
-            "--size medium --batch 1,2,8,16 --seq 512 --precision bf16",
-            "--size medium --batch 1 --seq 2048,4096,8192,16384,32768 --precision bf16 --recompute none,block",
-            "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block",
-            "--size 10b --seq 512,1024 --precision bf16-pure --recompute block",
-            "--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block", NULL},
+    .runs = run_table,
     .section = "transformer",
     .figures = (const char *const[]){"transformer_time", "transformer_mfu", "transformer_speedup", "transformer_fusion",
                                      "transformer_scaling", "transformer_warmup", NULL},

@@ -27,6 +27,16 @@ static variant_spec variant_table[DDP_VARIANTS] = {
 
 static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, {0}};
 
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 45, "--ranks {gpus} --variant unsharded,zero1-broadcast --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 2, 14, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype policy"},
+    {RUN_DEFAULT, 2, 18, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
+    {RUN_DEFAULT, 2, 45, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_FULL, 4, 20, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
 static const bench_info info = {
     .name = "bench_zero1",
     .summary = "What happens to memory and to the step if each rank holds a part of the optimizer's state?",
@@ -46,7 +56,7 @@ static const bench_info info = {
     .validate = ddp_validate,
     .order = 120,
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
-    .full = (const char *const[]){"--variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1", NULL},
+    .runs = run_table,
     .section = "zero1",
     .figures = (const char *const[]){"zero1_memory", "ddp_timeline", NULL},
 };

@@ -253,6 +253,16 @@ static void fill_info(device_info *info, int ordinal, int count)
     }
 }
 
+bool device_cuda_look(int ordinal, device_info *out)
+{
+    int count = 0;
+    *out = (device_info){.count = 0};
+    if (cudaGetDeviceCount(&count) != cudaSuccess || ordinal >= count)
+        return false;
+    fill_info(out, ordinal, count);
+    return true;
+}
+
 device *device_cuda_open(int ordinal)
 {
     static const device_ops ops = {

@@ -74,6 +74,22 @@ device *device_open(device_kind kind, int ordinal)
     return d;
 }
 
+bool device_look(device_kind kind, int ordinal, device_info *out)
+{
+    if (kind == DEVICE_CPU) {
+        device *d = device_cpu_open();
+        *out = d->info;
+        device_close(d);
+        return true;
+    }
+#ifdef HAVE_CUDA
+    return device_cuda_look(ordinal, out);
+#else
+    (void)ordinal;
+    return false;
+#endif
+}
+
 int device_ordinal(const device *d)
 {
     return d->ordinal;

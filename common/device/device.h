@@ -29,6 +29,8 @@ const char *device_no_cuda_reason(void);
 int device_visible_gpus(void); /* as cheaply: how many device_open would find; 0 none or unknown */
 
 device *device_open(device_kind kind, int ordinal); /* dies with a clear message */
+/* What device_open would find, without opening it; false when there is no such device. */
+bool device_look(device_kind kind, int ordinal, device_info *out);
 void device_close(device *d);
 device_kind device_kind_of(const device *d);
 int device_ordinal(const device *d); /* as given to device_open; a rank's is not the one of --gpu */

@@ -48,6 +48,7 @@ struct device { /* the first member of what device_<kind>.c allocates */
 device *device_cpu_open(void);
 #ifdef HAVE_CUDA
 device *device_cuda_open(int ordinal);
+bool device_cuda_look(int ordinal, device_info *out);
 #endif
 
 #endif

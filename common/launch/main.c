@@ -140,9 +140,12 @@ int launch_main(const bench_info *info, const session_hooks *hooks, int argc, ch
     if (!launch_place_find(&place, why, sizeof why))
         die(EXIT_CODE_USAGE, "%s", why);
     check_options(o, &place);
-    int code = option_flag(o, "dry-run") ? place.rank > 0 ? EXIT_CODE_OK : session_main(info, hooks, argc, argv)
-               : place.by ? run_rank(&place, o, info, hooks, argc, argv)
-                                         : launch_spawn(o, most_ranks(o), argv);
+    const bool asks = option_flag(o, "dry-run") || option_flag(o, "where");
+    const bool asked_alone = asks && place.rank <= 0;
+    int code = asked_alone ? session_main(info, hooks, argc, argv)
+               : asks      ? EXIT_CODE_OK
+               : place.by  ? run_rank(&place, o, info, hooks, argc, argv)
+                           : launch_spawn(o, most_ranks(o), argv);
     options_free(o);
     return code;
 }

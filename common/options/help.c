@@ -106,6 +106,23 @@ void options_print_table(const options *o, FILE *out)
     }
 }
 
+/* The lists, the GPUs, the seconds and the options. */
+static void print_run(const bench_run *r, FILE *out)
+{
+    static const struct {
+        unsigned list;
+        const char *name;
+    } lists[] = {{RUN_QUICK, "quick"}, {RUN_DEFAULT, "default"}, {RUN_FULL, "full"}, {RUN_CPU, "cpu"}};
+    const char *separator = "";
+    fprintf(out, "run\t");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (r->lists & lists[i].list) {
+            fprintf(out, "%s%s", separator, lists[i].name);
+            separator = "+";
+        }
+    fprintf(out, "\t%d\t%.0f\t%s\n", r->gpus, r->seconds, r->options);
+}
+
 static void print_facts(const char *name, const char *const *values, FILE *out)
 {
     for (; values && *values; values++)
@@ -115,9 +132,10 @@ static void print_facts(const char *name, const char *const *values, FILE *out)
 void options_print_runs(const options *o, FILE *out)
 {
     const bench_info *b = o->bench;
-    fprintf(out, "name\t%s\norder\t%d\nsummary\t%s\nsmall\t%s\nrun\t\n", b->name, b->order, b->summary,
+    fprintf(out, "name\t%s\norder\t%d\nsummary\t%s\nsmall\t%s\n", b->name, b->order, b->summary,
             b->small ? b->small : "");
-    print_facts("run", b->full, out);
+    for (const bench_run *r = b->runs; r && r->lists; r++)
+        print_run(r, out);
     fprintf(out, "section\t%s\n", b->section ? b->section : "");
     print_facts("figure", b->figures, out);
 }

@@ -23,9 +23,12 @@ const option_spec common_options[] = {
      "FILE to append rows to, none, or auto: results/<machine>/<bench>.csv"},
     {"machine", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
      "name of the machine in paths and rows; auto: named after its GPUs"},
-    {"resume", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "skip the cases that already have a row"},
+    {"resume", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
+     "skip the cases that have a row of this commit and GPU; in ./run_all.sh, of its run"},
     {"timeout", OPTION_REAL, 0, "300", NULL, 0, 1e6, NULL, "s", "give up after this time without progress; 0: never"},
     {"dry-run", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print the cases and measure nothing"},
+    {"where", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
+     "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
     {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print no table on stdout"},
     {0},
 };

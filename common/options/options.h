@@ -54,6 +54,21 @@ typedef struct row_layout {
     int schema, method;
 } row_layout;
 
+/* Which list of ./run_all.sh a run is in. */
+enum run_lists {
+    RUN_QUICK = 1,   /* --quick; with several GPUs also the default list, if the run needs one GPU */
+    RUN_DEFAULT = 2, /* the default list, which --full does as well */
+    RUN_FULL = 4,    /* --full alone */
+    RUN_CPU = 8      /* of machines without a GPU, whatever the list */
+};
+
+typedef struct bench_run {
+    unsigned lists;
+    int gpus;            /* least number of GPUs; 0: it runs on the CPU, also beside GPUs unless it is RUN_CPU */
+    double seconds;      /* it takes about so long on H200s, or on two cores */
+    const char *options; /* beside the defaults; {gpus} stands for the number of GPUs */
+} bench_run;
+
 struct options;
 typedef struct bench_info {
     const char *name;           /* "bench_flash" */
@@ -70,10 +85,9 @@ typedef struct bench_info {
      * option to every variant, innermost. */
     bool (*applies)(const char *option, const char *variant);
     /* What run_all.sh, the figures and the report do with it; --list-runs prints this. */
-    int order;         /* its place among the benches: the smallest comes first */
-    const char *small; /* options of its run under run_all.sh --small: a few seconds on a CPU */
-    /* Options of its further runs on a GPU, after the run with its defaults; ends with NULL. May be NULL. */
-    const char *const *full;
+    int order;                  /* its place among the benches: the smallest comes first */
+    const char *small;          /* options of its run under run_all.sh --small: a few seconds on a CPU */
+    const bench_run *runs;      /* its other runs in run_all.sh; ends with {0} */
     const char *section;        /* of the report: common/report/sections/<section>.c */
     const char *const *figures; /* plots/figures/<name>.*; ends with NULL */
 } bench_info;

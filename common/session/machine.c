@@ -36,10 +36,9 @@ static bool is_noise(const char *word)
     return false;
 }
 
-void machine_slug(const device *d, char *out, unsigned long bytes)
+void machine_slug(device_kind kind, const device_info *info, char *out, unsigned long bytes)
 {
-    bool cpu = device_kind_of(d) == DEVICE_CPU;
-    const device_info *info = device_get_info(d);
+    bool cpu = kind == DEVICE_CPU;
     char name[sizeof info->name], tail[16], words[96] = "";
     snprintf(name, sizeof name, "%s", info->name);
     name[strcspn(name, "@")] = 0; /* "... @ 2.40GHz" */

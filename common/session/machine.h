@@ -7,7 +7,7 @@
 #include "common/device/device.h"
 
 /* "h200-x1", "rtx-4090-x2", "cpu-xeon-platinum-8480-x2": results/<slug>/. Never empty; [a-z0-9-] only. */
-void machine_slug(const device *d, char *out, unsigned long bytes);
+void machine_slug(device_kind kind, const device_info *info, char *out, unsigned long bytes);
 /* Appends key,value lines of this run (columns run_id,key,value) to <folder>/machine.csv: GPU, clocks and limits,
  * driver, CUDA, NCCL (header and library), compiler, flags, commit, CPU, kernel, command line. */
 void machine_report(const device *d, const options *o, const char *folder, const char *run_id);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/build_info.h"
 #include "common/core/error.h"
 #include "common/session/folder_lock.h"
 #include "common/session/machine.h"
@@ -76,6 +77,22 @@ static void dry_run(const options *o, const session_hooks *hooks)
         printf("\n");
         case_free(c);
     }
+}
+
+/* What ./run_all.sh asks before it plans: names and values, tab-separated. */
+static void print_where(const options *o)
+{
+    const device_kind kind = is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA;
+    device_info info;
+    char slug[96];
+    if (!device_look(kind, 0, &info))
+        die(EXIT_CODE_FAILURE, "there is no GPU to look at");
+    const int gpus = kind == DEVICE_CPU ? 0 : info.count;
+    machine_slug(kind, &info, slug, sizeof slug);
+    printf("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n",
+           is(o, "machine", "auto") ? slug : option_text(o, "machine"), build_commit(), build_dirty(), gpus, info.name);
+    for (int i = 0; i < gpus && device_look(kind, i, &info); i++)
+        printf("gpu\t%s\n", info.uuid);
 }
 
 /* A failed allocation says more than what the bench made of it, unless it found a wrong result. */
@@ -168,8 +185,11 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     const char *no_cuda = device_no_cuda_reason();
     options *o = session_options(info, argc, argv);
     session_check(o);
-    if (option_flag(o, "dry-run")) {
-        dry_run(o, hooks);
+    if (option_flag(o, "dry-run") || option_flag(o, "where")) {
+        if (option_flag(o, "where"))
+            print_where(o);
+        else
+            dry_run(o, hooks);
         options_free(o);
         return EXIT_CODE_OK;
     }
@@ -186,7 +206,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     s.mem = memory_create(s.dev);
     if (s.timing.cold_l2)
         device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
-    machine_slug(s.dev, slug, sizeof slug);
+    machine_slug(device_kind_of(s.dev), device_get_info(s.dev), slug, sizeof slug);
     const char *machine = is(o, "machine", "auto") ? slug : option_text(o, "machine");
     char *results = xasprintf("results/%s", machine);
     char *csv = is(o, "csv", "none") || !first ? NULL

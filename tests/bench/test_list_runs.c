@@ -50,10 +50,18 @@ static char *output_of(const char *bench, const char *arguments, int *code)
     return text;
 }
 
-/* A run of the list is cases on the CPU, or options that are refused there and not on a GPU. */
-static void check_run(const char *bench, const char *run)
+typedef struct facts {
+    int names, orders, summaries, smalls, sections, figures;
+    int quick, normal, cpu; /* runs of these lists */
+    int order;
+} facts;
+
+/* The options are cases on the CPU, or are refused there and not on a GPU. {gpus} stands for their number. */
+static void check_options(const char *bench, const char *run)
 {
-    char *arguments = xasprintf("--device cpu --dry-run %s", run);
+    const char *gpus = strstr(run, "{gpus}");
+    char *arguments = gpus ? xasprintf("--device cpu --dry-run %.*s2%s", (int)(gpus - run), run, gpus + 6)
+                           : xasprintf("--device cpu --dry-run %s", run);
     int code;
     char *text = output_of(bench, arguments, &code);
     const bool for_a_gpu = code == EXIT_CODE_USAGE && strstr(text, "--device cuda");
@@ -65,17 +73,34 @@ static void check_run(const char *bench, const char *run)
     free(arguments);
 }
 
+/* A run: its lists, how many GPUs it needs, the seconds it takes, its options. */
+static void check_run(const char *bench, const char *run, facts *f)
+{
+    static const char *const lists[] = {"quick", "default", "quick+default", "full", "cpu"};
+    char list[16];
+    int gpus, seconds, options = 0;
+    if (sscanf(run, "%15[a-z+]\t%d\t%d\t%n", list, &gpus, &seconds, &options) != 3 || !options)
+        fail_msg("%s --list-runs: '%s' is not lists, GPUs, seconds and options", bench, run);
+    size_t i = 0;
+    while (i < sizeof lists / sizeof *lists && strcmp(list, lists[i]) != 0)
+        i++;
+    assert_true(i < sizeof lists / sizeof *lists && gpus >= 0 && seconds > 0);
+    if (gpus > 1
+            ? !strstr(run, "--ranks") && strcmp(run + options, "") != 0 && strncmp(run + options, "--bytes", 7) != 0
+            : strstr(run, "{gpus}") != NULL)
+        fail_msg("%s --list-runs: '%s' does not say on how many GPUs", bench, run);
+    f->quick += strstr(list, "quick") != NULL;
+    f->normal += strstr(list, "default") != NULL;
+    f->cpu += strcmp(list, "cpu") == 0;
+    check_options(bench, run + options);
+}
+
 static void check_file(const char *bench, char *path)
 {
     if (access(path, R_OK) != 0)
         fail_msg("%s names %s, which does not exist", bench, path);
     free(path);
 }
-
-typedef struct facts {
-    int names, orders, summaries, smalls, runs, sections, figures;
-    int order;
-} facts;
 
 static void take_fact(const char *bench, const char *key, const char *value, facts *f)
 {
@@ -89,11 +114,9 @@ static void take_fact(const char *bench, const char *key, const char *value, fac
         f->summaries += value[strlen(value) - 1] == '?';
     } else if (strcmp(key, "small") == 0) {
         f->smalls += *value != 0;
-        check_run(bench, value);
+        check_options(bench, value);
     } else if (strcmp(key, "run") == 0) {
-        if (f->runs++ == 0)
-            assert_string_equal(value, ""); /* the first run is the one with its defaults */
-        check_run(bench, value);
+        check_run(bench, value, f);
     } else if (strcmp(key, "section") == 0) {
         f->sections++;
         check_file(bench, xasprintf("common/report/sections/%s.c", value));
@@ -128,11 +151,12 @@ static void every_bench(void **state)
     int orders[BENCHES_MAX];
     for (size_t i = 0; i < count; i++) {
         const facts f = facts_of(benches[i]);
-        if (f.names != 1 || f.orders != 1 || f.summaries != 1 || f.smalls != 1 || f.runs < 1 || f.sections != 1 ||
-            f.figures < 1)
+        if (f.names != 1 || f.orders != 1 || f.summaries != 1 || f.smalls != 1 || f.sections != 1 || f.figures < 1 ||
+            f.quick < 1 || f.normal < 1 || f.cpu < 1)
             fail_msg("%s --list-runs lacks a fact, or has one twice: %d name, %d order, %d summary that is a question, "
-                     "%d small, %d run, %d section, %d figure",
-                     benches[i], f.names, f.orders, f.summaries, f.smalls, f.runs, f.sections, f.figures);
+                     "%d small, %d section, %d figure, runs of the lists quick %d, default %d, cpu %d",
+                     benches[i], f.names, f.orders, f.summaries, f.smalls, f.sections, f.figures, f.quick, f.normal,
+                     f.cpu);
         orders[i] = f.order;
         for (size_t k = 0; k < i; k++)
             if (orders[k] == f.order)

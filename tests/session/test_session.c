@@ -379,12 +379,12 @@ static void slug_is_a_plain_name(void **state)
     (void)state;
     char slug[64], tiny[12];
     device *d = device_open(DEVICE_CPU, 0);
-    machine_slug(d, slug, sizeof slug);
+    machine_slug(device_kind_of(d), device_get_info(d), slug, sizeof slug);
     assert_int_equal(strncmp(slug, "cpu-", 4), 0);
     assert_non_null(strstr(slug, "-x"));
     for (const char *c = slug; *c; c++)
         assert_true(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-');
-    machine_slug(d, tiny, sizeof tiny);
+    machine_slug(device_kind_of(d), device_get_info(d), tiny, sizeof tiny);
     assert_true(strlen(tiny) > 0);
     device_close(d);
 }
@@ -398,7 +398,7 @@ static void a_binding_does_not_rename_the_machine(void **state)
     if (CPU_COUNT(&all) < 2)
         skip();
     device *d = device_open(DEVICE_CPU, 0);
-    machine_slug(d, before, sizeof before);
+    machine_slug(device_kind_of(d), device_get_info(d), before, sizeof before);
     device_close(d);
     CPU_ZERO(&one);
     for (int i = 0; CPU_COUNT(&one) == 0; i++)
@@ -406,7 +406,7 @@ static void a_binding_does_not_rename_the_machine(void **state)
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     d = device_open(DEVICE_CPU, 0);
-    machine_slug(d, after, sizeof after);
+    machine_slug(device_kind_of(d), device_get_info(d), after, sizeof after);
     device_close(d);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     assert_string_equal(after, before);

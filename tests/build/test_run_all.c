@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* ./run_all.sh in a small tree of its own, with benches that are shell scripts: they have lists, write down how they are
+ * called, and end as they are told. What is asked: which runs a machine and a list get, what is said before, codes, and
+ * when --resume goes on. Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "common/core/error.h"
+
+/* The environment says what the machine has; exit/<bench> holds the exit code of the bench's calls with that word. */
+static const char bench[] =
+    "#!/bin/bash\n"
+    "name=$(basename \"$0\")\n"
+    "case \" $* \" in\n"
+    "*' --list-runs '*) cat \"lists/$name\"; exit ;;\n"
+    "*' --where '*)\n"
+    "    printf 'machine\\tlab\\ncommit\\t%s\\ndirty\\t%s\\n' \"$COMMIT\" \"${DIRTY-0}\"\n"
+    "    printf 'gpus\\t%s\\ndevice\\tG 1\\n' \"$(wc -w <<<\"$UUIDS\")\"\n"
+    "    for uuid in $UUIDS; do printf 'gpu\\t%s\\n' \"$uuid\"; done; exit ;;\n"
+    "*' --dry-run '*) echo \"size=${#name} variant=a  (about 2.5 GiB)\"; exit ;;\n"
+    "esac\n"
+    "echo $name $* >>calls; echo \"$STEPBENCH_RUN\" >>campaigns\n"
+    "mkdir -p results/lab; echo \"results: results/lab/$name.csv\"\n"
+    "while read -r code word; do case \" $name $* \" in *\" $word \"*) exit $code ;; esac; done <exits\n";
+
+/* One bench for a GPU, one for several with a run on the CPU beside them, one that names no runs. */
+static const char lists_one[] = "name\tbench_one\norder\t1\nsummary\tOne?\nsmall\t--tiny\n"
+                                "run\tquick\t1\t10\t--q\nrun\tdefault\t1\t70\t\nrun\tdefault\t1\t30\t--d\n"
+                                "run\tfull\t1\t100\t--f\nrun\tcpu\t0\t5\t--c\nsection\tone\nfigure\tone\n";
+static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\nsmall\t--tiny\n"
+                                  "run\tquick\t2\t10\t--ranks {gpus} --q\nrun\tdefault\t2\t20\t--ranks {gpus}\n"
+                                  "run\tdefault\t4\t20\t--four\nrun\tquick+default\t0\t20\t--beside\n"
+                                  "run\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
+static const char lists_more[] = "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n"
+                                 "run\tdefault\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
+
+static void plant(const char *folder, const char *file, const char *text)
+{
+    char *path = folder_path(folder, file);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
+        *slash = '\0';
+        mkdir(path, 0777);
+    }
+    file_write(path, text);
+    chmod(path, 0755);
+    free(path);
+}
+
+static int tree_create(void **state)
+{
+    static const char *const names[] = {"one", "more", "ranks"}, *const lists[] = {lists_one, lists_more, lists_ranks};
+    if (folder_create(state) != 0)
+        return -1;
+    char *script = file_text("run_all.sh"), path[64];
+    plant(*state, "run_all.sh", script);
+    free(script);
+    plant(*state, "Makefile", "all lib:\n");
+    plant(*state, "common/build/setup.sh", "");
+    plant(*state, "plots/draw.sh", "");
+    plant(*state, "build/report", "#!/bin/sh\n");
+    plant(*state, "exits", "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "bench/bench_%s.c", names[i]);
+        plant(*state, path, "");
+        snprintf(path, sizeof path, "lists/bench_%s", names[i]);
+        plant(*state, path, lists[i]);
+        snprintf(path, sizeof path, "bench_%s", names[i]);
+        plant(*state, path, bench);
+    }
+    return 0;
+}
+
+/* The exit code of run_all.sh; what it printed is in `out`, and calls of benches are added to `calls`. */
+static int run_all(const char *folder, const char *environment, const char *arguments)
+{
+    char command[4096];
+    snprintf(command, sizeof command,
+             "cd '%s' && rm -f calls && : >calls && env -u STEPBENCH_RUN COMMIT=c1 UUIDS='GPU-a' %s bash run_all.sh %s "
+             ">out 2>&1 </dev/null",
+             folder, environment, arguments);
+    const int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static char *text_in(const char *folder, const char *name)
+{
+    char *path = folder_path(folder, name), *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static void expect_calls(const char *folder, const char *want)
+{
+    char *got = text_in(folder, "calls");
+    if (strcmp(got, want) != 0)
+        fail_msg("the benches were called as\n%sand not as\n%s", got, want);
+    free(got);
+}
+
+static void expect_said(const char *folder, const char *part)
+{
+    char *said = text_in(folder, "out");
+    if (!strstr(said, part))
+        fail_msg("'%s' is not in: %s", part, said);
+    free(said);
+}
+
+#define BESIDE "--device cpu --machine lab"
+
+static void a_machine_gets_its_runs(void **state)
+{
+    static const struct {
+        const char *environment, *arguments, *calls;
+    } table[] = {{"", "", "bench_one\nbench_one --d\nbench_more " BESIDE " --tiny\nbench_ranks " BESIDE " --beside\n"},
+                 {"", "--quick", "bench_one --q\nbench_more " BESIDE " --tiny\nbench_ranks " BESIDE " --beside\n"},
+                 {"", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
+                 {"", "--device cuda --only one", "bench_one --device cuda\nbench_one --device cuda --d\n"},
+                 {"UUIDS='a b'", "",
+                  "bench_one --q\nbench_more --two\nbench_ranks --ranks 2\nbench_ranks " BESIDE " --beside\n"},
+                 {"UUIDS='a b c d e f g h'", "--only ranks",
+                  "bench_ranks --ranks 8\nbench_ranks --four\nbench_ranks " BESIDE " --beside\n"},
+                 {"UUIDS='a b c d'", "--quick --only=bench_ranks,one",
+                  "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
+                 {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
+                 {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
+                 {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
+                 {"UUIDS=", "--small --only one", "bench_one --device cpu --tiny --csv results/small/bench_one.csv\n"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
+        expect_calls(*state, table[i].calls);
+    }
+}
+
+static void a_bench_without_lists_runs_with_its_defaults(void **state)
+{
+    plant(*state, "lists/bench_more", "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n");
+    assert_int_equal(run_all(*state, "", "--only more"), EXIT_CODE_OK);
+    expect_calls(*state, "bench_more\n");
+}
+
+static void it_says_what_will_run_and_for_how_long(void **state)
+{
+    assert_int_equal(run_all(*state, "", "--dry-run"), EXIT_CODE_OK);
+    expect_calls(*state, "");
+    expect_said(*state, "lab: G 1, commit c1; list: default");
+    expect_said(*state, "  bench_one                  2     2 min      2.5 GiB\n");
+    expect_said(*state, "  together                   4     2 min\n"); /* 70 + 30 + 5 + 20 s */
+    assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
+    expect_said(*state, "== [1/2, 0 s gone, about 2 min left] bench_one");
+    expect_said(*state, "== [2/2, ");
+    expect_said(*state, "  bench_one                  0");
+}
+
+static void the_worst_code_is_the_exit_code(void **state)
+{
+    plant(*state, "exits", "77 --d\n");
+    assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
+    plant(*state, "exits", "77 bench_one\n77 bench_more\n77 bench_ranks\n");
+    assert_int_equal(run_all(*state, "", ""), EXIT_CODE_UNSUPPORTED);
+    plant(*state, "exits", "3 --d\n1 --tiny\n77 --beside\n");
+    assert_int_equal(run_all(*state, "", ""), EXIT_CODE_VERIFY);
+    expect_said(*state, "  bench_one                  3");
+    expect_said(*state, "  bench_more                 1");
+    expect_said(*state, "  bench_ranks               77");
+}
+
+static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
+{
+    plant(*state, "exits", "1 --d\n");
+    assert_int_equal(run_all(*state, "", "--resume --only one"), EXIT_CODE_FAILURE);
+    expect_said(*state, "--resume: no run of lab was begun here; this begins one");
+    expect_calls(*state, "bench_one\nbench_one --d\n");
+    plant(*state, "exits", "");
+    assert_int_equal(run_all(*state, "", "--resume --only one"), EXIT_CODE_OK);
+    expect_calls(*state, "bench_one --d --resume\n"); /* the failed one alone */
+    char *campaigns = text_in(*state, "campaigns"), *second = strchr(campaigns, '\n') + 1,
+         *third = strchr(second, '\n');
+    assert_true(third - second + 1 == second - campaigns);
+    assert_string_equal(third + 1 + (third - second + 1), ""); /* three calls */
+    assert_memory_equal(campaigns, second, (size_t)(third - second));
+    assert_memory_equal(campaigns, third + 1, (size_t)(third - second));
+    free(campaigns);
+
+    static const char *const others[] = {"COMMIT=c2", "UUIDS=GPU-b", "COMMIT=c1 UUIDS='GPU-a GPU-b'", "DIRTY=1"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
+        assert_int_equal(run_all(*state, others[i], "--resume --only one --device cuda"), EXIT_CODE_OK);
+        expect_said(*state, "was on other GPUs or at another commit; this begins a new one");
+        char *calls = text_in(*state, "calls");
+        assert_true(*calls);
+        assert_null(strstr(calls, "--resume"));
+        free(calls);
+    }
+}
+
+/* Programs that were built from changed files have one commit, and may still differ. */
+static void resume_compares_programs_of_changed_files(void **state)
+{
+    assert_int_equal(run_all(*state, "DIRTY=1", "--only one"), EXIT_CODE_OK);
+    assert_int_equal(run_all(*state, "DIRTY=1", "--resume --only one"), EXIT_CODE_OK);
+    expect_calls(*state, "");
+    char *changed = xasprintf("%s# changed\n", bench);
+    plant(*state, "bench_more", changed);
+    free(changed);
+    assert_int_equal(run_all(*state, "DIRTY=1", "--resume --only one"), EXIT_CODE_OK);
+    expect_calls(*state, "bench_one\nbench_one --d\n");
+}
+
+static void bad_options_are_refused(void **state)
+{
+    static const char *const bad[] = {"--quick --full", "--small --quick", "--only",           "--only two",
+                                      "--device gpu",   "--fast",          "--quick=1x --full"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(run_all(*state, "", bad[i]), EXIT_CODE_USAGE);
+        expect_said(*state, "; ./run_all.sh --help lists the options");
+        expect_calls(*state, "");
+    }
+}
+
+#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, tree_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_TREE(a_machine_gets_its_runs),
+        IN_TREE(a_bench_without_lists_runs_with_its_defaults),
+        IN_TREE(it_says_what_will_run_and_for_how_long),
+        IN_TREE(the_worst_code_is_the_exit_code),
+        IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
+        IN_TREE(resume_compares_programs_of_changed_files),
+        IN_TREE(bad_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -10,12 +10,13 @@
  * and MFU come from the median step. MFU = FLOPs of the model / time / peak; formulas/model.h has the conventions.
  * Run: ./bench_transformer                                        the default grid
  *      ./bench_transformer --size xl --seq 512 --precision bf16   one model
- *      ./bench_transformer --size small --warmup 0,1,2,5          what warm-up does
+ *      ./bench_transformer --size small --cold 1 --warmup 0,1,2,5 what warm-up does, in a new process for each row
  * Expect: small models are limited by launches unless they run as a graph; MFU grows with width and context. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/model/case.h"
+#include "bench/model/cold.h"
 #include "bench/model/context.h"
 #include "bench/model/timing.h"
 #include "bench/model/verify.h"
@@ -33,6 +34,8 @@ static const option_spec option_table[] = {
      "end early after this time, but not before 3 steps; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
      "timer of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock"},
+    {"cold", OPTION_FLAG, OPTION_PARAM, "0", NULL, 0, 1, NULL, "",
+     "each case in a process of its own, whose first step nothing precedes: products are not tuned, the check follows"},
     {"products", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
      "print the matrix products of each case and the algorithm chosen for each"},
     {"retune", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
@@ -73,12 +76,12 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 1, 12, "--size small,xl --seq 512 --precision bf16"},
     {RUN_QUICK, 1, 5, "--size small --seq 512 --precision bf16 --variant none,kernels"},
     {RUN_QUICK, 1, 5, "--size small --seq 128 --precision fp32"},
-    {RUN_QUICK, 1, 5, "--size small --seq 128 --precision bf16 --warmup 0,1,2"},
+    {RUN_QUICK, 1, 14, "--size small --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_DEFAULT, 1, 240, ""},
     {RUN_DEFAULT, 1, 100, "--precision fp32 --fp32-products split"},
     {RUN_DEFAULT, 1, 95, "--seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
-    {RUN_DEFAULT, 1, 20, "--seq 128 --precision bf16 --warmup 0,1,2"},
+    {RUN_DEFAULT, 1, 90, "--seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 8, "--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 10, "--size medium --batch 1,2,8,16 --seq 512 --precision bf16"},
@@ -106,7 +109,7 @@ static const bench_info info = {
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
                 "./bench_transformer --size small,2.7b --seq 512 --variant all\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"
-                "./bench_transformer --size small --seq 128 --warmup 0,1,2,5\n"
+                "./bench_transformer --size small --seq 128 --cold 1 --warmup 0,1,2,5\n"
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
                 "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16",
     .options = option_table,
@@ -168,16 +171,21 @@ static void run(session *s, const bench_case *c, row *w)
         row_status_set(w, ROW_SKIP, "the CPU has no graphs; --variant kernels is the same there");
         return;
     }
-    if (!model_verify(s, &o, w))
+    const bool cold = option_flag(s->opt, "cold");
+    if (!cold && !model_verify(s, &o, w))
         return;
     phase_set("setup of %s", case_key(c));
-    trainer *t = model_trainer(s, &o, w);
+    trainer *t = cold ? model_trainer_untuned(s, &o, w) : model_trainer(s, &o, w);
     if (!t)
         return;
     if (option_flag(s->opt, "products"))
         model_print_products(t);
     time_case(s, c, t, w);
     trainer_free(t);
+    if (cold && row_status_get(w) == ROW_OK) {
+        memory_release_all(s->mem);
+        model_verify(s, &o, w);
+    }
 }
 
 static void start(session *s)
@@ -188,5 +196,10 @@ static void start(session *s)
 int main(int argc, char **argv)
 {
     const session_hooks hooks = {start, run, model_finish, model_case_estimate};
-    return session_main(&info, &hooks, argc, argv);
+    options *o = session_options(&info, argc, argv);
+    const bool asks = option_flag(o, "dry-run") || option_flag(o, "where");
+    const bool apart = option_flag(o, "cold") && cases_count(o) > 1 && !asks;
+    const int code = apart ? cold_run_cases(o, argc, argv) : session_main(&info, &hooks, argc, argv);
+    options_free(o);
+    return code;
 }

@@ -75,6 +75,18 @@ trainer *model_trainer_untimed(session *s, const trainer_options *o, row *w)
     return create(s, o, trainer_tune_products, w);
 }
 
+static bool tune_nothing(trainer *t, choices *known)
+{
+    (void)t;
+    (void)known;
+    return true;
+}
+
+trainer *model_trainer_untuned(session *s, const trainer_options *o, row *w)
+{
+    return create(s, o, tune_nothing, w);
+}
+
 void model_print_products(const trainer *t)
 {
     static const char *const from[] = {

@@ -24,6 +24,8 @@ void model_finish(session *s);
 trainer *model_trainer(session *s, const trainer_options *o, row *w);
 /* The same, of which only the products are tuned: for a check, which is not timed. OVERLAP_AUTO is then OVERLAP_ALL. */
 trainer *model_trainer_untimed(session *s, const trainer_options *o, row *w);
+/* The same, of which nothing is tuned: products are the library's first proposals. */
+trainer *model_trainer_untuned(session *s, const trainer_options *o, row *w);
 /* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was
  * chosen. */
 void model_print_products(const trainer *t);

@@ -34,14 +34,18 @@ static values sizes_in_order(const table *t)
     return sizes;
 }
 
-/* The rows that say how long a step takes: those with the usual warm-up where there are any. */
+/* The rows that say how long a step takes: those with the usual warm-up where there are any, none of a cold process. */
 static table *warm_rows(const table *all)
 {
-    table *t = table_where(all, "warmup", "5", NULL);
-    if (t->n)
+    const bool known = csv_column(all->file, "cold") >= 0;
+    table *tuned = known ? table_where(all, "cold", "0", NULL) : table_where(all, NULL);
+    table *t = table_where(tuned, "warmup", "5", NULL);
+    if (t->n) {
+        table_free(tuned);
         return t;
+    }
     table_free(t);
-    return table_where(all, NULL);
+    return tuned;
 }
 
 static size_t row_of(const table *t, const char *variant, const char *size, const char *seq)
@@ -290,6 +294,9 @@ static void warmup_table(document *doc, const table *t)
             doc_heading(doc, 3, "Warm-up");
             doc_paragraph(doc, "Mean and standard deviation of the measured steps after different numbers of warm-up "
                                "steps. The last three columns are by\nthe host's clock.");
+            if (table_find(t, "cold", "1", NULL) != NO_ROW)
+                doc_paragraph(doc,
+                              "cold=1 is a process of its own, whose first step neither a check nor tuning precedes.");
             doc_table(doc);
             doc_columns(doc, DOC_TEXT, "case", NULL);
             doc_columns(doc, DOC_NUMBER, "forward ms", "backward ms", "step ms", "by the host ms", "median",

@@ -8,38 +8,11 @@
 #include "bench/ddp/row.h"
 #include "common/core/error.h"
 #include "common/formulas/attention.h"
-#include "common/core/rng.h"
-
-enum { RESAMPLES = 2000 };
 
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-/* The median of as many samples drawn with replacement. */
-static double resampled_median(const samples *x, double *draw, uint32_t stream, uint64_t *counter)
-{
-    for (size_t i = 0; i < x->n; i++)
-        draw[i] = x->x[(size_t)(rng_uniform(1, stream, (*counter)++) * (double)x->n)];
-    qsort(draw, x->n, sizeof *draw, compare);
-    return (draw[(x->n - 1) / 2] + draw[x->n / 2]) / 2;
-}
-
-/* 95 % interval of the difference of medians: percentiles of the differences of resampled medians. */
-static void bootstrap(const samples *a, const samples *b, double *low, double *high)
-{
-    double *differences = xmalloc(RESAMPLES * sizeof *differences);
-    double *draw = xmalloc((a->n > b->n ? a->n : b->n) * sizeof *draw);
-    uint64_t counter = 0;
-    for (int i = 0; i < RESAMPLES; i++)
-        differences[i] = resampled_median(a, draw, 1, &counter) - resampled_median(b, draw, 2, &counter);
-    qsort(differences, RESAMPLES, sizeof *differences, compare);
-    *low = quantile_nearest(differences, RESAMPLES, 0.025);
-    *high = quantile_nearest(differences, RESAMPLES, 0.975);
-    free(draw);
-    free(differences);
 }
 
 static double percentile(const samples *x, double p)
@@ -56,7 +29,7 @@ static void fill_steps(row *w, const ddp_times *m)
 {
     const stats step = stats_of(&m->step), compute = stats_of(&m->compute);
     double low, high;
-    bootstrap(&m->step, &m->compute, &low, &high);
+    median_difference_interval(&m->step, &m->compute, &low, &high);
     row_real(w, "step_ms", step.median);
     row_real(w, "step_mean_ms", step.mean);
     row_real(w, "step_std_ms", step.stdev);

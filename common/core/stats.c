@@ -3,6 +3,7 @@
 #include "common/core/stats.h"
 
 #include "common/core/error.h"
+#include "common/core/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -77,4 +78,31 @@ stats stats_of(const samples *s)
     r.stdev = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
     free(sorted);
     return r;
+}
+
+/* ---- bootstrap ---- */
+
+enum { RESAMPLES = 2000 };
+
+/* The median of as many samples drawn with replacement. */
+static double resampled_median(const samples *x, double *draw, uint32_t stream, uint64_t *counter)
+{
+    for (size_t i = 0; i < x->n; i++)
+        draw[i] = x->x[(size_t)(rng_uniform(1, stream, (*counter)++) * (double)x->n)];
+    qsort(draw, x->n, sizeof *draw, compare_doubles);
+    return (draw[(x->n - 1) / 2] + draw[x->n / 2]) / 2;
+}
+
+void median_difference_interval(const samples *a, const samples *b, double *low, double *high)
+{
+    double *differences = xmalloc(RESAMPLES * sizeof *differences);
+    double *draw = xmalloc((a->n > b->n ? a->n : b->n) * sizeof *draw);
+    uint64_t counter = 0;
+    for (int i = 0; i < RESAMPLES; i++)
+        differences[i] = resampled_median(a, draw, 1, &counter) - resampled_median(b, draw, 2, &counter);
+    qsort(differences, RESAMPLES, sizeof *differences, compare_doubles);
+    *low = quantile_nearest(differences, RESAMPLES, 0.025);
+    *high = quantile_nearest(differences, RESAMPLES, 0.975);
+    free(draw);
+    free(differences);
 }

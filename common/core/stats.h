@@ -20,5 +20,7 @@ void samples_clear(samples *s);
 void samples_free(samples *s);
 stats stats_of(const samples *s); /* median of an even n: mean of the two middle samples */
 double quantile_nearest(const double *sorted, size_t n, double p);
+/* 95 % interval of median(a) - median(b) by bootstrap: percentiles of the differences of resampled medians. */
+void median_difference_interval(const samples *a, const samples *b, double *low, double *high);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics: nearest-rank quantiles, even counts, ties, one and no sample. */
+/* Statistics: nearest-rank quantiles, even counts, ties, one and no sample; the interval of a
+ * difference. */
 #include "tests/support/test.h"
 
+#include "common/core/rng.h"
 #include "common/core/stats.h"
 
 #include <math.h>
@@ -83,11 +85,40 @@ static void not_a_number(void **state)
     assert_true(isnan(r.median) && isnan(r.min) && isnan(r.max));
 }
 
+/* Of two sets of 61 normal numbers whose medians differ by 3: the interval is as wide as theory has it for 95 % (a median
+ * has sqrt(pi / 2) the standard deviation of a mean), and holds 3 nearly always. */
+static void interval_of_a_difference(void **state)
+{
+    enum { N = 61, SETS = 40 };
+    (void)state;
+    double width = 0;
+    int held = 0;
+    for (int set = 0; set < SETS; set++) {
+        samples a = {0}, b = {0};
+        float x[2 * N];
+        double low, high;
+        rng_normal(x, 2 * N, 7, (uint32_t)set, 0, 1);
+        for (int i = 0; i < N; i++) {
+            samples_add(&a, 3 + (double)x[i]);
+            samples_add(&b, x[N + i]);
+        }
+        median_difference_interval(&a, &b, &low, &high);
+        width += (high - low) / SETS;
+        held += low <= 3 && 3 <= high;
+        samples_free(&a);
+        samples_free(&b);
+    }
+    const double theory = 2 * 1.96 * sqrt(acos(-1) / 2 * 2 / N);
+    if (!(fabs(width / theory - 1) < 0.2 && held >= SETS * 85 / 100))
+        fail_msg("the interval is %g wide, not %g, and holds the difference in %d of %d sets", width, theory, held,
+                 SETS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing),   cmocka_unit_test(few),          cmocka_unit_test(many),
-        cmocka_unit_test(quantiles), cmocka_unit_test(not_a_number),
+        cmocka_unit_test(quantiles), cmocka_unit_test(not_a_number), cmocka_unit_test(interval_of_a_difference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

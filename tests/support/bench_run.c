@@ -14,10 +14,10 @@
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code)
 {
     const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL), *path = folder_path(folder, "rows.csv");
+    char *programs = realpath(where ? where : ".", NULL), *path = xasprintf("%s/results/test-x1/%s.csv", folder, bench);
     assert_non_null(programs);
     remove(path);
-    char *command = xasprintf("cd '%s' && env %s '%s/%s' --device cpu --machine test-x1 --quiet --csv rows.csv %s "
+    char *command = xasprintf("cd '%s' && env %s '%s/%s' --device cpu --machine test-x1 --quiet %s "
                               ">out.txt 2>&1",
                               folder, environment, programs, bench, arguments);
     const int status = system(command), got = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

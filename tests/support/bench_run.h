@@ -6,7 +6,8 @@
 #include "common/core/csv.h"
 
 /* Runs `bench` of STEPBENCH_BIN (else of the current folder) in `folder`, with "NAME=value ..." in front and more
- * arguments behind. Fails the test when the exit code is another. Its rows, in a file of their own; NULL: none. */
+ * arguments behind. Fails the test when the exit code is another. The rows of this run alone, which stay below
+ * results/test-x1 for other benches; NULL: none. */
 csv *bench_rows(const char *folder, const char *bench, const char *environment, const char *arguments, int code);
 
 /* Builds tests/preload/<name>.c as a library in `folder`; "LD_PRELOAD=..." for bench_rows. Caller frees. */

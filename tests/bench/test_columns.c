@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT */
+/* Every numeric column of the benches of one process: recomputed from the others of its row by a formula that is stated
+ * here anew, or read off a clock that only kernels advance (tests/preload/clock.c), so that it is known. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+#include "tests/support/columns.h"
+
+static char *clocked; /* the environment with that clock, in one campaign */
+static bool known;    /* the rows at hand are by that clock */
+static double ceiling = NAN;
+
+#define TIMES(...) (known ? (__VA_ARGS__) : NAN)
+
+/* The row of another variant or policy with the same `case_column`. */
+static size_t row_with(const csv *c, size_t row, const char *column, const char *value, const char *case_column)
+{
+    for (size_t i = 0; i < c->rows; i++)
+        if (strcmp(csv_cell(c, i, column), value) == 0 &&
+            strcmp(csv_cell(c, i, case_column), csv_cell(c, row, case_column)) == 0)
+            return i;
+    fail_msg("no row with %s %s", column, value);
+    return 0;
+}
+
+/* ---- bench_roofline ---- */
+
+FORMULA(roofline_us, TIMES(IS("variant", "copy") ? NAN : 3000))
+FORMULA(roofline_p10, TIMES(IS("variant", "copy") ? NAN : 1000))
+FORMULA(roofline_p90, TIMES(IS("variant", "copy") ? NAN : 5000))
+FORMULA(roofline_tflops, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("time_us") / 1e6 : NAN)
+FORMULA(roofline_gb_s, IS("variant", "gemm") ? NAN : 2 * N("bytes") / N("time_us") / 1e3)
+FORMULA(ten, known ? 10 : NAN)
+
+static const column_rule roofline_rules[] = {{"time_us", MEASURED, roofline_us, 0},
+                                             {"time_p10_us", MEASURED, roofline_p10, 0},
+                                             {"time_p90_us", MEASURED, roofline_p90, 0},
+                                             {"tflops", DERIVED, roofline_tflops, 0},
+                                             {"gb_s", DERIVED, roofline_gb_s, 0},
+                                             {"n_samples", MEASURED, ten, 0},
+                                             {"peer_access", MEASURED, NULL, 0},
+                                             {"err_rel", MEASURED, NULL, 0},
+                                             {0}};
+
+static void roofline(void **state)
+{
+    columns_have_rules(*state, "bench_roofline", roofline_rules);
+    known = false;
+    columns_hold(bench_rows(*state, "bench_roofline", "", "--variant copy --bytes 1M --iters 10", EXIT_CODE_OK),
+                 "bench_roofline", roofline_rules);
+    known = true;
+    columns_hold(bench_rows(*state, "bench_roofline", clocked,
+                            "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10",
+                            EXIT_CODE_OK),
+                 "bench_roofline", roofline_rules);
+    columns_were_seen("bench_roofline", roofline_rules);
+    ceiling = 2 * pow(128, 3) / 3e-3 / 1e12; /* from here on, in this campaign */
+}
+
+/* ---- bench_flash, bench_attention ---- */
+
+FORMULA(is_unfused, IS("variant", "unfused"))
+FORMULA(fwd_ms, TIMES(is_unfused(c, row) ? 6 : 3))
+FORMULA(fwd_p10_ms, fwd_ms(c, row) / 3)
+FORMULA(fwd_p90_ms, fwd_ms(c, row) / 3 * 5)
+FORMULA(bwd_ms, TIMES(is_unfused(c, row) ? 9 : 3))
+FORMULA(bwd_p10_ms, bwd_ms(c, row) / 3)
+FORMULA(bwd_p90_ms, bwd_ms(c, row) / 3 * 5)
+
+static double attention_heads(const csv *c, size_t row)
+{
+    return csv_column(c, "heads") < 0 ? 1 : N("heads");
+}
+
+static double keys_of(const csv *c, size_t row)
+{
+    return csv_column(c, "seq_k") < 0 || N("seq_k") == 0 ? N("seq") : N("seq_k");
+}
+
+FORMULA(operations, 4 * N("batch") * attention_heads(c, row) * N("seq") * keys_of(c, row) * N("head_dim") /
+                        (N("causal") == 1 ? 2 : 1))
+FORMULA(fwd_tflops, operations(c, row) / N("fwd_ms") / 1e9)
+FORMULA(bwd_tflops, 2.5 * operations(c, row) / N("bwd_ms") / 1e9)
+FORMULA(flash_ceiling, known &&IS("dtype", "fp32") ? ceiling : NAN)
+FORMULA(fwd_ceiling_pct, 100 * fwd_tflops(c, row) / flash_ceiling(c, row))
+FORMULA(bwd_ceiling_pct, 100 * bwd_tflops(c, row) / flash_ceiling(c, row))
+
+static double unfused_over(const csv *c, size_t row, const char *column)
+{
+    for (size_t i = 0; i < c->rows; i++)
+        if (is_unfused(c, i) == 1 && strcmp(csv_cell(c, i, "seq"), T("seq")) == 0 &&
+            strcmp(csv_cell(c, i, "causal"), T("causal")) == 0 && strcmp(csv_cell(c, i, "dtype"), T("dtype")) == 0)
+            return csv_real(c, i, column) / N(column);
+    return NAN;
+}
+
+FORMULA(speedup_fwd, unfused_over(c, row, "fwd_ms"))
+FORMULA(speedup_bwd, unfused_over(c, row, "bwd_ms"))
+FORMULA(speedup_fwd_bwd, unfused_over(c, row, "fwd_bwd_ms"))
+FORMULA(err_ratio, 1 / unfused_over(c, row, "err_fwd"))
+
+static const column_rule flash_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
+                                          {"fwd_p10_ms", MEASURED, fwd_p10_ms, 0},
+                                          {"fwd_p90_ms", MEASURED, fwd_p90_ms, 0},
+                                          {"n_fwd", MEASURED, ten, 0},
+                                          {"bwd_ms", MEASURED, bwd_ms, 0},
+                                          {"bwd_p10_ms", MEASURED, bwd_p10_ms, 0},
+                                          {"bwd_p90_ms", MEASURED, bwd_p90_ms, 0},
+                                          {"n_bwd", MEASURED, ten, 0},
+                                          {"fwd_bwd_ms", MEASURED, NULL, 0},
+                                          {"fwd_bwd_p10_ms", MEASURED, NULL, 0},
+                                          {"fwd_bwd_p90_ms", MEASURED, NULL, 0},
+                                          {"n_fwd_bwd", MEASURED, ten, 0},
+                                          {"fwd_tflops", DERIVED, fwd_tflops, 0},
+                                          {"bwd_tflops", DERIVED, bwd_tflops, 0},
+                                          {"ceiling_tflops", DERIVED, flash_ceiling, 0},
+                                          {"fwd_ceiling_pct", DERIVED, fwd_ceiling_pct, 0},
+                                          {"bwd_ceiling_pct", DERIVED, bwd_ceiling_pct, 0},
+                                          {"speedup_fwd", DERIVED, speedup_fwd, 0},
+                                          {"speedup_bwd", DERIVED, speedup_bwd, 0},
+                                          {"speedup_fwd_bwd", DERIVED, speedup_fwd_bwd, 0},
+                                          {"peak_bytes", MEASURED, NULL, 0},
+                                          {"err_fwd", MEASURED, NULL, 0},
+                                          {"err_dq", MEASURED, NULL, 0},
+                                          {"err_dk", MEASURED, NULL, 0},
+                                          {"err_dv", MEASURED, NULL, 0},
+                                          {"err_ratio", DERIVED, err_ratio, 0},
+                                          {0}};
+
+static void flash(void **state)
+{
+    columns_have_rules(*state, "bench_flash", flash_rules);
+    known = true;
+    columns_hold(bench_rows(*state, "bench_flash", clocked,
+                            "--batch 2 --heads 4 --heads-kv 2 --seq 16,48 --seq-k 64 --head-dim 16 --dtype fp32,bf16 "
+                            "--causal 0,1 --variant unfused,flash --iters 10",
+                            EXIT_CODE_OK),
+                 "bench_flash", flash_rules);
+    columns_were_seen("bench_flash", flash_rules);
+}
+
+FORMULA(qkvo_bytes, 4 * N("batch") * N("seq") * N("head_dim") * (IS("dtype", "fp32") ? 4 : 2))
+FORMULA(lse_bytes, 4 * N("batch") * N("seq"))
+FORMULA(mem_over_s2,
+        (N("mem_before_bwd_bytes") - qkvo_bytes(c, row) - lse_bytes(c, row)) / N("batch") / pow(N("seq"), 2))
+
+static const column_rule attention_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
+                                              {"fwd_p10_ms", MEASURED, fwd_p10_ms, 0},
+                                              {"fwd_p90_ms", MEASURED, fwd_p90_ms, 0},
+                                              {"n_fwd", MEASURED, ten, 0},
+                                              {"bwd_ms", MEASURED, bwd_ms, 0},
+                                              {"bwd_p10_ms", MEASURED, bwd_p10_ms, 0},
+                                              {"bwd_p90_ms", MEASURED, bwd_p90_ms, 0},
+                                              {"n_bwd", MEASURED, ten, 0},
+                                              {"mem_before_bwd_bytes", MEASURED, NULL, 0},
+                                              {"peak_bytes", MEASURED, NULL, 0},
+                                              {"mem_over_s2", DERIVED, mem_over_s2, 1e-6},
+                                              {"fwd_tflops", DERIVED, fwd_tflops, 0},
+                                              {"bwd_tflops", DERIVED, bwd_tflops, 0},
+                                              {"err_fwd", MEASURED, NULL, 0},
+                                              {"err_bwd", MEASURED, NULL, 0},
+                                              {0}};
+
+static void attention(void **state)
+{
+    columns_have_rules(*state, "bench_attention", attention_rules);
+    known = true;
+    columns_hold(
+        bench_rows(*state, "bench_attention", clocked,
+                   "--batch 3 --seq 64,128 --head-dim 16 --dtype fp32,bf16 --causal 0,1 --variant unfused,flash "
+                   "--iters 10",
+                   EXIT_CODE_OK),
+        "bench_attention", attention_rules);
+    columns_were_seen("bench_attention", attention_rules);
+}
+
+/* ---- the model ---- */
+
+#define MODEL                                                                                                          \
+    "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 --seq 16 --overlap "   \
+    "none --peak-tflops 2.5 "
+
+FORMULA(kv, N("d_model") / N("heads") * N("heads_kv"))
+FORMULA(tokens, N("batch") * N("seq"))
+FORMULA(qkv_weights, N("d_model") * (N("d_model") + 2 * kv(c, row)))
+FORMULA(o_weights, N("d_model") * N("d_model"))
+FORMULA(mlp_weights, N("d_model") * N("d_ff"))
+FORMULA(block_weights, qkv_weights(c, row) + o_weights(c, row) + 3 * mlp_weights(c, row))
+FORMULA(multiplying, N("layers") * block_weights(c, row) + N("vocab") * N("d_model"))
+FORMULA(params, multiplying(c, row) + N("vocab") * N("d_model") + (2 * N("layers") + 1) * N("d_model"))
+FORMULA(passes, IS("mode", "forward") ? 1 : 3)
+FORMULA(attention_full, 4 * N("layers") * N("seq") * N("d_model") * tokens(c, row))
+FORMULA(causal_flops, passes(c, row) * (2 * multiplying(c, row) * tokens(c, row) + attention_full(c, row) / 2))
+FORMULA(full_flops, passes(c, row) * (2 * multiplying(c, row) * tokens(c, row) + attention_full(c, row)))
+FORMULA(step_tflops, causal_flops(c, row) / N("step_ms") / 1e9)
+FORMULA(mfu_causal, 100 * step_tflops(c, row) / 2.5)
+FORMULA(mfu_full, 100 * full_flops(c, row) / N("step_ms") / 1e9 / 2.5)
+FORMULA(tokens_per_s, 1e3 * tokens(c, row) / N("step_ms"))
+
+/* What the backward computes again: products of weights, and attention (flash makes its scores again). */
+static double repeated_flops(const csv *c, size_t row)
+{
+    const bool block = IS("recompute", "block"), attn = block || IS("recompute", "attn"),
+               mlp = block || IS("recompute", "mlp");
+    const double weights =
+        (attn ? qkv_weights(c, row) : 0) + (block ? o_weights(c, row) : 0) + (mlp ? 2 * mlp_weights(c, row) : 0);
+    const double scores = attention_full(c, row) / 4;
+    if (IS("mode", "forward"))
+        return 0;
+    return 2 * N("layers") * weights * tokens(c, row) + (attn ? 2 : 0) * scores +
+           (IS("attention", "flash") ? scores : 0);
+}
+
+FORMULA(hfu, 100 * (causal_flops(c, row) + repeated_flops(c, row)) / N("step_ms") / 1e9 / 2.5)
+
+static bool by_tensor_cores(const csv *c, size_t row)
+{
+    return !IS("precision", "fp32");
+}
+
+FORMULA(step_ceiling_pct, known && !by_tensor_cores(c, row) ? 100 * step_tflops(c, row) / ceiling : NAN)
+
+/* Read: gradient, weight (16-bit ones beside an fp32 master are only written), master part, moments; written: all but the
+ * gradient. */
+static double adamw_bytes(const csv *c, size_t row)
+{
+    if (IS("precision", "bf16"))
+        return (2 + 2 + 2 + 8) + (2 + 2 + 8);
+    if (IS("precision", "bf16-pure"))
+        return (2 + 2 + 4) + (2 + 4);
+    if (IS("precision", "fp16"))
+        return (2 + 4 + 8) + (2 + 4 + 8);
+    return (4 + 4 + 8) + (4 + 8);
+}
+
+FORMULA(trains, IS("mode", "train-step"))
+FORMULA(has_backward, !IS("mode", "forward"))
+FORMULA(opt_tb_s, trains(c, row) ? adamw_bytes(c, row) * N("params") / N("opt_alone_ms") / 1e9 : NAN)
+FORMULA(model_fwd, TIMES(3))
+FORMULA(model_deviation, TIMES(sqrt(2.5)))
+FORMULA(model_bwd, TIMES(has_backward(c, row) ? 20 : NAN))
+FORMULA(model_opt, TIMES(trains(c, row) ? 4 : NAN))
+FORMULA(model_step, TIMES(3 + 20 * has_backward(c, row) + 4 * trains(c, row)))
+FORMULA(model_step_p10, model_step(c, row) - 2)
+FORMULA(model_step_p90, model_step(c, row) + 2)
+FORMULA(five, TIMES(5))
+
+static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 0},
+                                                {"fwd_mean_ms", MEASURED, model_fwd, 0},
+                                                {"fwd_std_ms", MEASURED, model_deviation, 0},
+                                                {"bwd_ms", MEASURED, model_bwd, 0},
+                                                {"bwd_mean_ms", MEASURED, model_bwd, 0},
+                                                {"bwd_std_ms", MEASURED, NULL, 0},
+                                                {"opt_ms", MEASURED, model_opt, 0},
+                                                {"opt_mean_ms", MEASURED, model_opt, 0},
+                                                {"opt_std_ms", MEASURED, NULL, 0},
+                                                {"step_ms", MEASURED, model_step, 0},
+                                                {"step_mean_ms", MEASURED, model_step, 0},
+                                                {"step_std_ms", MEASURED, model_deviation, 0},
+                                                {"step_p10_ms", MEASURED, model_step_p10, 0},
+                                                {"step_p90_ms", MEASURED, model_step_p90, 0},
+                                                {"host_step_ms", MEASURED, model_step, 0},
+                                                {"host_step_mean_ms", MEASURED, model_step, 0},
+                                                {"host_step_std_ms", MEASURED, model_deviation, 0},
+                                                {"n_steps", MEASURED, five, 0},
+                                                {"first_step_ms", MEASURED, NULL, 0},
+                                                {"opt_alone_ms", MEASURED, model_opt, 0},
+                                                {"opt_tb_s", DERIVED, opt_tb_s, 0},
+                                                {"tokens_per_s", DERIVED, tokens_per_s, 0},
+                                                {"tflops", DERIVED, step_tflops, 0},
+                                                {"mfu_causal_pct", DERIVED, mfu_causal, 0},
+                                                {"mfu_full_pct", DERIVED, mfu_full, 0},
+                                                {"hfu_pct", DERIVED, hfu, 0},
+                                                {"ceiling_pct", DERIVED, step_ceiling_pct, 0},
+                                                {"peak_bytes", MEASURED, NULL, 0},
+                                                {"params", DERIVED, params, 0},
+                                                {"loss_first", MEASURED, NULL, 0},
+                                                {"loss_last", MEASURED, NULL, 0},
+                                                {"err_loss", MEASURED, NULL, 0},
+                                                {"err_logits", MEASURED, NULL, 0},
+                                                {"err_grad", MEASURED, NULL, 0},
+                                                {"err_param", MEASURED, NULL, 0},
+                                                {0}};
+
+static void transformer(void **state)
+{
+    static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", "fp16"};
+    columns_have_rules(*state, "bench_transformer", transformer_rules);
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        char *by_clock = xasprintf(MODEL "--precision %s --mode forward,forward-backward,train-step --attention fused "
+                                         "--iters 5 --warmup 1",
+                                   precisions[i]);
+        known = true;
+        columns_hold(bench_rows(*state, "bench_transformer", clocked, by_clock, EXIT_CODE_OK), "bench_transformer",
+                     transformer_rules);
+        free(by_clock);
+    }
+    known = false;
+    columns_hold(bench_rows(*state, "bench_transformer", "",
+                            MODEL "--precision fp32 --mode train-step --recompute none,selective,attn,mlp,block "
+                                  "--attention flash,unfused --iters 1",
+                            EXIT_CODE_OK),
+                 "bench_transformer", transformer_rules);
+    columns_were_seen("bench_transformer", transformer_rules);
+}
+
+/* ---- bench_mixed_precision ---- */
+
+FORMULA(timing, IS("variant", "timing"))
+
+static double fp32_over(const csv *c, size_t row, const char *column)
+{
+    return timing(c, row) == 1 ? csv_real(c, row_with(c, row, "precision", "fp32", "mode"), column) / N(column) : NAN;
+}
+
+FORMULA(mixed_fwd, timing(c, row) == 1 ? model_fwd(c, row) : NAN)
+FORMULA(mixed_bwd, timing(c, row) == 1 ? model_bwd(c, row) : NAN)
+FORMULA(mixed_opt, timing(c, row) == 1 ? model_opt(c, row) : NAN)
+FORMULA(mixed_step, timing(c, row) == 1 ? model_step(c, row) : NAN)
+FORMULA(mixed_five, timing(c, row) == 1 ? five(c, row) : NAN)
+FORMULA(mixed_speedup_fwd, fp32_over(c, row, "fwd_ms"))
+FORMULA(mixed_speedup_bwd, fp32_over(c, row, "bwd_ms"))
+FORMULA(mixed_speedup_opt, fp32_over(c, row, "opt_ms"))
+FORMULA(mixed_speedup_step, fp32_over(c, row, "step_ms"))
+FORMULA(accumulates, IS("variant", "accumulation"))
+FORMULA(exact, accumulates(c, row) == 1 ? atof(T("sum")) * atof(strchr(T("sum"), 'x') + 1) : NAN)
+FORMULA(err_abs, fabs(N("value") - exact(c, row)))
+FORMULA(err_rel, accumulates(c, row) == 1 ? fabs(N("value") - N("exact")) / N("exact") : NAN)
+
+static const column_rule mixed_rules[] = {{"fwd_ms", MEASURED, mixed_fwd, 0},
+                                          {"fwd_p10_ms", MEASURED, NULL, 0},
+                                          {"fwd_p90_ms", MEASURED, NULL, 0},
+                                          {"bwd_ms", MEASURED, mixed_bwd, 0},
+                                          {"bwd_p10_ms", MEASURED, NULL, 0},
+                                          {"bwd_p90_ms", MEASURED, NULL, 0},
+                                          {"opt_ms", MEASURED, mixed_opt, 0},
+                                          {"opt_p10_ms", MEASURED, NULL, 0},
+                                          {"opt_p90_ms", MEASURED, NULL, 0},
+                                          {"step_ms", MEASURED, mixed_step, 0},
+                                          {"step_p10_ms", MEASURED, NULL, 0},
+                                          {"step_p90_ms", MEASURED, NULL, 0},
+                                          {"n_samples", MEASURED, mixed_five, 0},
+                                          {"speedup_fwd", DERIVED, mixed_speedup_fwd, 0},
+                                          {"speedup_bwd", DERIVED, mixed_speedup_bwd, 0},
+                                          {"speedup_opt", DERIVED, mixed_speedup_opt, 0},
+                                          {"speedup_step", DERIVED, mixed_speedup_step, 0},
+                                          {"peak_bytes", MEASURED, NULL, 0},
+                                          {"err_loss", MEASURED, NULL, 0},
+                                          {"err_logits", MEASURED, NULL, 0},
+                                          {"err_grad", MEASURED, NULL, 0},
+                                          {"err_param", MEASURED, NULL, 0},
+                                          {"value", MEASURED, NULL, 0},
+                                          {"exact", DERIVED, exact, 0},
+                                          {"err_abs", DERIVED, err_abs, 1e-7},
+                                          {"stalls_after", MEASURED, NULL, 0},
+                                          {"squares_overflowed", MEASURED, NULL, 0},
+                                          {"rows_overflowed", MEASURED, NULL, 0},
+                                          {"y_nonfinite", MEASURED, NULL, 0},
+                                          {"eps_stored", MEASURED, NULL, 0},
+                                          {"eps_smallest", MEASURED, NULL, 0},
+                                          {"err_rel", MEASURED, err_rel, 1e-8},
+                                          {"err_fused", MEASURED, NULL, 0},
+                                          {0}};
+
+static void mixed_precision(void **state)
+{
+    columns_have_rules(*state, "bench_mixed_precision", mixed_rules);
+    known = true;
+    columns_hold(bench_rows(*state, "bench_mixed_precision", clocked,
+                            "--variant timing --size tiny --seq 16 --precision fp32,bf16 --overlap none "
+                            "--mode forward,train-step --attention fused --iters 5",
+                            EXIT_CODE_OK),
+                 "bench_mixed_precision", mixed_rules);
+    columns_hold(
+        bench_rows(*state, "bench_mixed_precision", "", "--variant accumulation --sum 1000x0.01,3x0.5", EXIT_CODE_OK),
+        "bench_mixed_precision", mixed_rules);
+    columns_were_seen("bench_mixed_precision", mixed_rules);
+}
+
+/* ---- bench_memory ---- */
+
+#define KINDS(prefix)                                                                                                  \
+    (N(prefix "param_bytes") + N(prefix "master_bytes") + N(prefix "moment1_bytes") + N(prefix "moment2_bytes") +      \
+     N(prefix "grad_bytes") + N(prefix "activation_bytes") + N(prefix "temporary_bytes") +                             \
+     N(prefix "workspace_bytes") + N(prefix "other_bytes"))
+
+static double off_pct(const csv *c, size_t row, const char *phase)
+{
+    char *held = xasprintf("%s_peak_bytes", phase), *predicted = xasprintf("predicted_%s", held);
+    const double off = isnan(N(held)) ? 0 : 100 * fabs(N(predicted) - N(held)) / N(held);
+    free(held);
+    free(predicted);
+    return off;
+}
+
+static double kind_off(const csv *c, size_t row, const char *kind)
+{
+    char *predicted = xasprintf("predicted_%s_bytes", kind);
+    const double off = 100 * fabs(N(predicted) - N(predicted + strlen("predicted_"))) / N("peak_bytes");
+    free(predicted);
+    return off;
+}
+
+static double worst_kind(const csv *c, size_t row)
+{
+    static const char *const kinds[] = {"param",      "master",    "moment1",   "moment2", "grad",
+                                        "activation", "temporary", "workspace", "other"};
+    double worst = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        worst = fmax(worst, kind_off(c, row, kinds[i]));
+    return worst;
+}
+
+FORMULA(element, IS("precision", "fp32") ? 4 : 2)
+FORMULA(memory_peak, fmax(N("forward_peak_bytes"), fmax(N("backward_peak_bytes"), N("optimizer_peak_bytes"))))
+FORMULA(memory_predicted, fmax(N("predicted_forward_peak_bytes"),
+                               fmax(N("predicted_backward_peak_bytes"), N("predicted_optimizer_peak_bytes"))))
+FORMULA(memory_err, fmax(off_pct(c, row, "forward"), fmax(off_pct(c, row, "backward"), off_pct(c, row, "optimizer"))))
+FORMULA(other_bytes, N("peak_bytes") - (KINDS("") - N("other_bytes")))
+FORMULA(predicted_other, N("predicted_bytes") - (KINDS("predicted_") - N("predicted_other_bytes")))
+FORMULA(residual, tokens(c, row) * N("d_model") * element(c, row))
+FORMULA(saved_elements, 6 * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff"))
+FORMULA(saved_per_block, IS("mode", "forward")
+                             ? NAN
+                             : tokens(c, row) * (saved_elements(c, row) * element(c, row) + 4 * (2 + N("heads"))))
+FORMULA(saved_per_token, N("saved_per_block_bytes") / tokens(c, row))
+FORMULA(param_bytes, params(c, row) * element(c, row))
+FORMULA(moment_bytes, IS("mode", "train-step") ? 4 * params(c, row) : NAN)
+FORMULA(over_counted, N("driver_bytes") - N("allocated_bytes"))
+
+static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 0},
+                                           {"predicted_bytes", DERIVED, memory_predicted, 0},
+                                           {"err_pct", DERIVED, memory_err, 1e-7},
+                                           {"err_kinds_pct", DERIVED, worst_kind, 1e-7},
+                                           {"forward_peak_bytes", MEASURED, NULL, 0},
+                                           {"backward_peak_bytes", MEASURED, NULL, 0},
+                                           {"optimizer_peak_bytes", MEASURED, NULL, 0},
+                                           {"predicted_forward_peak_bytes", MEASURED, NULL, 0},
+                                           {"predicted_backward_peak_bytes", MEASURED, NULL, 0},
+                                           {"predicted_optimizer_peak_bytes", MEASURED, NULL, 0},
+                                           {"param_bytes", MEASURED, param_bytes, 0},
+                                           {"master_bytes", MEASURED, NULL, 0},
+                                           {"moment1_bytes", MEASURED, moment_bytes, 0},
+                                           {"moment2_bytes", MEASURED, moment_bytes, 0},
+                                           {"grad_bytes", MEASURED, NULL, 0},
+                                           {"activation_bytes", MEASURED, NULL, 0},
+                                           {"temporary_bytes", MEASURED, NULL, 0},
+                                           {"workspace_bytes", MEASURED, NULL, 0},
+                                           {"other_bytes", DERIVED, other_bytes, 0},
+                                           {"predicted_param_bytes", MEASURED, param_bytes, 0},
+                                           {"predicted_master_bytes", MEASURED, NULL, 0},
+                                           {"predicted_moment1_bytes", MEASURED, moment_bytes, 0},
+                                           {"predicted_moment2_bytes", MEASURED, moment_bytes, 0},
+                                           {"predicted_grad_bytes", MEASURED, NULL, 0},
+                                           {"predicted_activation_bytes", MEASURED, NULL, 0},
+                                           {"predicted_temporary_bytes", MEASURED, NULL, 0},
+                                           {"predicted_workspace_bytes", MEASURED, NULL, 0},
+                                           {"predicted_other_bytes", DERIVED, predicted_other, 0},
+                                           {"peak_op", MEASURED, NULL, 0},
+                                           {"allocated_bytes", MEASURED, NULL, 0},
+                                           {"arena_bytes", MEASURED, NULL, 0},
+                                           {"driver_bytes", MEASURED, NULL, 0},
+                                           {"driver_over_counted_bytes", MEASURED, over_counted, 0},
+                                           {"driver_step_bytes", MEASURED, NULL, 0},
+                                           {"residual_bytes", DERIVED, residual, 0},
+                                           {"saved_per_block_bytes", MEASURED, saved_per_block, 0},
+                                           {"predicted_saved_per_block_bytes", MEASURED, saved_per_block, 0},
+                                           {"saved_per_token_bytes", DERIVED, saved_per_token, 0},
+                                           {"largest_bytes", MEASURED, NULL, 0},
+                                           {"largest_block", MEASURED, NULL, 0},
+                                           {"largest_count", MEASURED, NULL, 0},
+                                           {"loss", MEASURED, NULL, 0},
+                                           {0}};
+
+static void memory_of_a_step(void **state)
+{
+    columns_have_rules(*state, "bench_memory", memory_rules);
+    columns_hold(
+        bench_rows(*state, "bench_memory", "",
+                   "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 "
+                   "--seq 16 --precision fp32,bf16 --mode forward,train-step",
+                   EXIT_CODE_OK),
+        "bench_memory", memory_rules);
+    columns_were_seen("bench_memory", memory_rules);
+}
+
+static int build(void **state)
+{
+    if (folder_create(state) != 0)
+        return -1;
+    char *preload = preload_build(*state, "clock");
+    clocked = xasprintf("STEPBENCH_RUN=known %s", preload);
+    free(preload);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    free(clocked);
+    return folder_remove(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(roofline),    cmocka_unit_test(flash),           cmocka_unit_test(attention),
+        cmocka_unit_test(transformer), cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
+    };
+    return cmocka_run_group_tests_name("columns", tests, build, clean);
+}

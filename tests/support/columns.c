@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* See columns.h. */
+#include "tests/support/test.h"
+
+#include "tests/support/columns.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+enum { COLUMNS = 128 };
+static const double relative = 1e-7; /* cells have nine digits */
+static bool seen[COLUMNS];
+
+static size_t place_of(const column_rule *rules, const char *name)
+{
+    size_t i = 0;
+    while (rules[i].name && strcmp(rules[i].name, name) != 0)
+        i++;
+    assert_true(i < COLUMNS);
+    return i;
+}
+
+/* What the bench prints. Caller frees. */
+static char *printed(const char *folder, const char *bench, const char *option)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *command = xasprintf("%s/%s %s >'%s/printed.txt'", where ? where : ".", bench, option, folder);
+    char *path = folder_path(folder, "printed.txt");
+    assert_int_equal(system(command), 0);
+    char *text = file_text(path);
+    free(command);
+    free(path);
+    return text;
+}
+
+static bool is_option(const char *options, const char *column)
+{
+    char *line = xasprintf("\n%s\t", column);
+    for (char *at = line; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    const bool is = strstr(options, line);
+    free(line);
+    return is;
+}
+
+void columns_have_rules(const char *folder, const char *bench, const column_rule *rules)
+{
+    char *list = printed(folder, bench, "--list"), *options = printed(folder, bench, "--list-options"), *rest;
+    bool own = false; /* after `reason` and before `run_id` are the columns of this bench */
+    int columns = 0;
+    rest = strstr(list, "\ncolumns:");
+    assert_non_null(rest);
+    for (char *line = strtok_r(rest, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char name[64], kind[64];
+        if (sscanf(line, " %63s %63s", name, kind) != 2)
+            continue;
+        own = own && strcmp(name, "run_id") != 0;
+        const bool number = strcmp(kind, "real") == 0 || strcmp(kind, "int") == 0;
+        if (own && number && !is_option(options, name)) {
+            columns++;
+            if (!rules[place_of(rules, name)].name)
+                fail_msg("%s has a column %s that is neither measured nor derived: state in this test which", bench,
+                         name);
+        }
+        own = own || strcmp(name, "reason") == 0;
+    }
+    assert_true(columns > 0);
+    free(list);
+    free(options);
+}
+
+static bool near(double got, double want, double slack)
+{
+    if (isnan(got) || isnan(want))
+        return isnan(got) && isnan(want);
+    return got == want || fabs(got - want) <= relative * fabs(want) + slack;
+}
+
+static void row_holds(const csv *c, size_t row, const char *bench, const column_rule *rules)
+{
+    for (size_t i = 0; rules[i].name; i++) {
+        if (csv_column(c, rules[i].name) < 0)
+            fail_msg("%s has no column %s", bench, rules[i].name);
+        const double want = rules[i].value ? rules[i].value(c, row) : NAN, got = csv_real(c, row, rules[i].name);
+        if (rules[i].kind == MEASURED && isnan(want))
+            continue;
+        if (!near(got, want, rules[i].slack))
+            fail_msg("%s, row %zu (%s): %s is %.9g, and should be %.9g", bench, row, csv_cell(c, row, "variant"),
+                     rules[i].name, got, want);
+        seen[i] = seen[i] || !isnan(got);
+    }
+}
+
+void columns_hold(csv *c, const char *bench, const column_rule *rules)
+{
+    assert_non_null(c);
+    assert_true(c->rows > 0);
+    for (size_t row = 0; row < c->rows; row++) {
+        if (strcmp(csv_cell(c, row, "status"), "ok") != 0)
+            fail_msg("%s, row %zu: %s", bench, row, csv_cell(c, row, "reason"));
+        row_holds(c, row, bench, rules);
+    }
+    csv_free(c);
+}
+
+void columns_were_seen(const char *bench, const column_rule *rules)
+{
+    for (size_t i = 0; rules[i].name; i++) {
+        if (rules[i].kind == DERIVED && !seen[i])
+            fail_msg("%s: no row of this test has a value of %s", bench, rules[i].name);
+        seen[i] = false;
+    }
+}
+
+int place_of_largest(const char *numbers)
+{
+    double most = -INFINITY;
+    int largest = -1, place = 0;
+    for (char *end;; numbers = end, place++) {
+        const double x = strtod(numbers, &end);
+        if (end == numbers)
+            return largest;
+        if (x > most) {
+            most = x;
+            largest = place;
+        }
+    }
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_recompute: what does it save, and cost, to compute activations again instead of keeping them?
+ *
+ * The `gradient_checkpointing` problem of Stanford's CS336, assignment 2 (2026): a training step without recomputation,
+ * with parts of each block, whole blocks, groups of blocks and nested recomputation, and the best group beside its
+ * neighbours. Variant `plan` chooses for a memory budget what to keep, block by block, by bytes saved per millisecond.
+ *
+ * One row is one model, shape, policy and way. The bytes of a step are planned before it runs and compared with the
+ * driver's; its time is predicted from a few blocks and compared with the measurement.
+ * Run: ./bench_recompute --size xl --seq 512
+ *      ./bench_recompute --size 2.7b --seq 2048 --variant plan --budget 52G,58G
+ * Expect: selective recomputation is almost free; whole blocks cost a third of the step and leave one input each.
+ * Limits: the budget is of one GPU, and nothing is moved to the host's memory. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/model/case.h"
+#include "bench/model/context.h"
+#include "bench/model/timing.h"
+#include "bench/model/verify.h"
+#include "bench/recompute/costs.h"
+#include "common/core/cache.h"
+#include "common/core/error.h"
+
+static const option_spec option_table[] = {
+    MODEL_SHAPE_OPTIONS("xl", "tiny", "512", "32", "bf16", "train-step"),
+    MODEL_DETAIL_OPTIONS,
+    {"group", OPTION_INT, OPTION_LIST, "2,4,8", NULL, 1, RECOMPUTE_LAYERS, NULL, "blocks", "group: blocks of a group"},
+    {"budget", OPTION_BYTES, OPTION_LIST, "0", NULL, 0, 1e15, NULL, "bytes",
+     "plan: device memory that the step may take; 0: halfway between keeping everything and keeping inputs alone"},
+    {"warmup", OPTION_INT, 0, "5", NULL, 0, 1000000, NULL, "steps", "warm-up steps"},
+    {"iters", OPTION_INT, 0, "10", NULL, 1, 1000000, NULL, "steps", "measured steps"},
+    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",
+     "end early after this time, but not before 3 steps; 0: never"},
+    MODEL_PEAK_OPTION,
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"none", "every activation is kept"},
+    {"selective", "norms and the SwiGLU product are computed again"},
+    {"attn", "the attention half of each block is"},
+    {"mlp", "the feed-forward half of each block is"},
+    {"block", "each block is, from its input"},
+    {"group", "groups of --group blocks are, from the input of the first"},
+    {"group-best", "the same with the group that takes the fewest bytes by the plan"},
+    {"group-smaller", "with one block fewer than the best"},
+    {"group-larger", "with one block more than the best"},
+    {"nested", "blocks are, one by one, from log2 L inputs that are kept on the way"},
+    {"plan", "what saves most bytes per millisecond is, until the step fits --budget"},
+    {0}};
+
+static const column_spec column_table[] = {
+    MODEL_STEP_COLUMNS,
+    MODEL_RATE_COLUMNS,
+    {"schedule", COLUMN_TEXT, true, "what the blocks compute again, from the first one on"},
+    {"group_used", COLUMN_INT, false, "blocks of a group; 0: no groups"},
+    {"forwards_again", COLUMN_INT, false, "forwards of a whole block that backward runs for what they keep"},
+    {"forwards_passed", COLUMN_INT, false, "those that it runs only to reach another block"},
+    {"budget_bytes", COLUMN_INT, false, "plan: the budget; 0 is resolved"},
+    {"peak_bytes", COLUMN_INT, true, "device memory of the step, by its plan"},
+    {"driver_bytes", COLUMN_INT, false, "the same by the device's driver; a GPU's alone"},
+    {"err_bytes_pct", COLUMN_REAL, false, "|peak_bytes - driver_bytes| / driver_bytes"},
+    {"saved_bytes", COLUMN_INT, true, "less than without recomputation, by the plans"},
+    {"predicted_step_ms", COLUMN_REAL, true, "the step, by what few blocks take"},
+    {"err_step_pct", COLUMN_REAL, true, "|predicted_step_ms - step_ms| / step_ms"},
+    {"extra_ms", COLUMN_REAL, false, "step_ms less that of variant none, measured in this run"},
+    {"extra_pct", COLUMN_REAL, true, "extra_ms / the step of variant none"},
+    {"ms_per_gib", COLUMN_REAL, false, "extra_ms for each GiB that is saved"},
+    {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
+    MODEL_ERROR_COLUMNS,
+    {0}};
+
+static bool applies(const char *option, const char *variant)
+{
+    if (strcmp(option, "group") == 0)
+        return strcmp(variant, "group") == 0;
+    return strcmp(option, "budget") != 0 || strcmp(variant, "plan") == 0;
+}
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    for (size_t i = 0; i < option_count(o, "mode"); i++)
+        if (strcmp(option_text_at(o, "mode", i), "forward") == 0) {
+            snprintf(msg, msg_bytes, "--mode forward keeps nothing that could be computed again");
+            return false;
+        }
+    if (strcmp(option_text(o, "l2"), "cold") == 0) {
+        snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
+        return false;
+    }
+    return model_peak_validate(o, msg, msg_bytes) && model_shape_validate(o, msg, msg_bytes);
+}
+
+static const bench_info info = {
+    .name = "bench_recompute",
+    .summary = "What does it save, and cost, to compute activations again instead of keeping them?",
+    .notes = "One row is one model, shape, precision and way of recomputation. A slice of the model is compared with\n"
+             "plain fp32 before anything is timed. Bytes are planned before the step runs. Times are predicted from\n"
+             "models of at most 12 blocks: the difference that each kind of recomputation makes, per block, times\n"
+             "the blocks. The plan mixes two kinds; the blocks that backward reaches last give up most.",
+    .examples = "./bench_recompute --size xl --seq 512\n"
+                "./bench_recompute --size 2.7b --seq 2048 --variant none,selective,block,nested\n"
+                "./bench_recompute --size 2.7b --seq 2048 --variant plan --budget 52G,58G",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .applies = applies,
+    .order = 65,
+    .small = "--size tiny --seq 16 --layers 6 --group 2 --iters 3 --warmup 1",
+    .full = (const char *const[]){"--size 2.7b --seq 2048 --budget 52G,58G", "--size xl-2026 --seq 1024", NULL},
+    .section = "recompute",
+    .figures = (const char *const[]){"recompute", NULL},
+};
+
+/* ---- plans ---- */
+
+typedef struct planner {
+    session *s;
+    const trainer_options *o;
+} planner;
+
+static int64_t planned_bytes(void *user, const recompute_schedule *schedule)
+{
+    const planner *p = user;
+    const model_bench *b = p->s->user;
+    trainer_options o = *p->o;
+    o.schedule = schedule;
+    return trainer_planned_bytes(p->s->dev, b->kernels, b->ctx, &o);
+}
+
+static int64_t uniform_bytes(planner *p, recompute what)
+{
+    const recompute_schedule s = recompute_uniform(p->o->config.layers, what, 1);
+    return planned_bytes(p, &s);
+}
+
+static bool plan(planner *p, const bench_case *c, const step_costs *costs, row *w, recompute_schedule *out)
+{
+    int64_t budget = case_int(c, "budget");
+    if (!budget)
+        budget = (uniform_bytes(p, RECOMPUTE_NONE) + uniform_bytes(p, RECOMPUTE_BLOCK)) / 2;
+    const recompute_plan found = recompute_plan_for(p->o->config.layers, &costs->again, budget, planned_bytes, p);
+    row_int(w, "budget_bytes", budget);
+    *out = found.schedule;
+    if (!found.fits)
+        row_status_set(w, ROW_SKIP, "no schedule fits %.3g GiB; the smallest takes %.3g GiB", (double)budget / 0x1p30,
+                       (double)found.bytes / 0x1p30);
+    return found.fits;
+}
+
+/* Blocks of a group for the variants that have groups; 0: the variant has none. */
+static int group_of(planner *p, const bench_case *c)
+{
+    const char *variant = case_variant(c);
+    if (strcmp(variant, "group") == 0)
+        return (int)case_int(c, "group");
+    if (strncmp(variant, "group-", 6) != 0)
+        return 0;
+    const int best = recompute_best_group(p->o->config.layers, planned_bytes, p);
+    return strcmp(variant, "group-best") == 0 ? best : strcmp(variant, "group-smaller") == 0 ? best - 1 : best + 1;
+}
+
+/* False after setting the row's status. */
+static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs, row *w, recompute_schedule *out)
+{
+    const int layers = p->o->config.layers, group = group_of(p, c);
+    const char *variant = case_variant(c);
+    row_int(w, "group_used", group);
+    if (strcmp(variant, "plan") == 0)
+        return plan(p, c, costs, w, out);
+    if (strncmp(variant, "group", 5) != 0) {
+        *out = recompute_uniform(layers, recompute_parse(variant), 1);
+        return true;
+    }
+    if (group < 1 || group > layers) {
+        row_status_set(w, ROW_SKIP, "a model of %d blocks has no groups of %d", layers, group);
+        return false;
+    }
+    *out = recompute_uniform(layers, RECOMPUTE_BLOCK, group);
+    return true;
+}
+
+/* ---- rows ---- */
+
+/* What variant none of the same model has measured in this run; NAN before it has. */
+static double *baseline_ms(session *s, const bench_case *c)
+{
+    char key[512] = "";
+    for (size_t i = 0, used = 0; i < options_param_count(s->opt); i++) {
+        const char *name = options_param_name(s->opt, i);
+        if (applies(name, "none"))
+            used += (size_t)snprintf(key + used, used < sizeof key ? sizeof key - used : 0, "%s ", case_param(c, i));
+    }
+    double *ms = cache_find(s->kept, "step without recomputation", key);
+    if (!ms) {
+        ms = cache_add(s->kept, "step without recomputation", key, sizeof *ms, NULL);
+        *ms = NAN;
+    }
+    return ms;
+}
+
+static void fill_plan(planner *p, row *w, const recompute_schedule *schedule, const step_costs *costs)
+{
+    char text[128];
+    const recompute_work work = recompute_work_of(schedule);
+    recompute_describe(schedule, text, sizeof text);
+    row_text(w, "schedule", text);
+    row_int(w, "forwards_again", work.kept);
+    row_int(w, "forwards_passed", work.passed);
+    row_int(w, "saved_bytes", uniform_bytes(p, RECOMPUTE_NONE) - planned_bytes(p, schedule));
+    row_real(w, "predicted_step_ms", step_costs_predict(costs, schedule));
+}
+
+static void fill_measured(session *s, const bench_case *c, row *w, const recompute_schedule *schedule,
+                          const step_costs *costs, int64_t saved, double step_ms)
+{
+    double *baseline = baseline_ms(s, c);
+    if (strcmp(case_variant(c), "none") == 0)
+        *baseline = step_ms;
+    const double extra = step_ms - *baseline, predicted = step_costs_predict(costs, schedule);
+    row_real(w, "err_step_pct", 100 * fabs(predicted - step_ms) / step_ms);
+    row_real(w, "extra_ms", extra);
+    row_real(w, "extra_pct", 100 * extra / *baseline);
+    row_real(w, "ms_per_gib", saved > 0 ? extra / ((double)saved / 0x1p30) : NAN);
+}
+
+static void fill_bytes(row *w, const trainer *t, double driver)
+{
+    const int64_t bytes = trainer_memory_of(t).allocated;
+    row_int(w, "peak_bytes", bytes);
+    if (driver > 0) {
+        row_int(w, "driver_bytes", (int64_t)driver);
+        row_real(w, "err_bytes_pct", 100 * fabs((double)bytes - driver) / driver);
+    }
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    trainer_options o;
+    char why[256];
+    recompute_schedule schedule;
+    step_costs costs;
+    planner p = {s, &o};
+    if (!model_case_shape(c, &o, why, sizeof why)) {
+        row_status_set(w, ROW_SKIP, "%s", why);
+        return;
+    }
+    const bool gpu = device_kind_of(s->dev) == DEVICE_CUDA;
+    o.fusion = gpu ? FUSION_GRAPH : FUSION_KERNELS;
+    phase_set("costs per block of %s", case_key(c));
+    if (!step_costs_measure(s, &o, w, &costs) || !schedule_of(&p, c, &costs, w, &schedule))
+        return;
+    fill_plan(&p, w, &schedule, &costs);
+    const int64_t saved = uniform_bytes(&p, RECOMPUTE_NONE) - planned_bytes(&p, &schedule);
+    o.schedule = &schedule;
+    if (!model_verify(s, &o, w))
+        return;
+    phase_set("setup of %s", case_key(c));
+    memory_release_all(s->mem); /* what the check kept would be missing from the driver's count */
+    const double before = gpu ? (double)device_free_bytes(s->dev) : 0;
+    trainer *t = model_trainer(s, &o, w);
+    if (!t)
+        return;
+    device_sync(s->dev);
+    fill_bytes(w, t, gpu ? before - (double)device_free_bytes(s->dev) : 0);
+    model_timed m;
+    if (model_time_steps(s, w, t, (int)option_int(s->opt, "warmup"), &m)) {
+        model_fill_rates(s, w, &o, m.step_ms);
+        row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
+        fill_measured(s, c, w, &schedule, &costs, saved, m.step_ms);
+    }
+    trainer_free(t);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {model_start, run, model_finish, NULL};
+    return session_main(&info, &hooks, argc, argv);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What recomputation costs, measured on a model of the same blocks but few of them, and what follows for one of many. */
+#ifndef STEPBENCH_BENCH_RECOMPUTE_COSTS_H
+#define STEPBENCH_BENCH_RECOMPUTE_COSTS_H
+
+#include "common/formulas/recompute_plan.h"
+#include "common/session/session.h"
+#include "common/train/trainer.h"
+
+typedef struct step_costs {
+    recompute_costs again;
+    double base_ms, block_ms; /* a step that keeps everything takes base + layers x block */
+} step_costs;
+
+/* Steps of at most CALIBRATION_LAYERS blocks with each kind of recomputation: the difference to a step that keeps
+ * everything, divided by the blocks. Half as many blocks give base and block. Remembered for the next case of the same
+ * shape. False after setting the row's status, or when there is no memory. */
+enum { CALIBRATION_LAYERS = 12 };
+bool step_costs_measure(session *s, const trainer_options *o, row *w, step_costs *out);
+
+/* The step of `o`'s model with this schedule. */
+double step_costs_predict(const step_costs *c, const recompute_schedule *schedule);
+
+#endif

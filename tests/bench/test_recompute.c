@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_recompute from outside, on the CPU: its derived columns from the raw ones, budgets kept, refusals. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+/* Its exit code; rows go to <folder>/rows.csv, what it says to out.txt. */
+static int run(const char *folder, const char *arguments)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL);
+    assert_non_null(programs);
+    char *command = xasprintf("cd '%s' && '%s/bench_recompute' --device cpu --machine test-x1 --quiet --csv rows.csv "
+                              "--iters 3 --warmup 1 %s >out.txt 2>&1",
+                              folder, programs, arguments);
+    const int state = system(command);
+    free(command);
+    free(programs);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static csv *rows_of(const char *folder)
+{
+    char *path = folder_path(folder, "rows.csv");
+    csv *c = csv_read(path);
+    assert_non_null(c);
+    free(path);
+    return c;
+}
+
+static size_t row_of(const csv *c, const char *variant)
+{
+    size_t r = 0;
+    while (r < c->rows && strcmp(csv_cell(c, r, "variant"), variant) != 0)
+        r++;
+    assert_true(r < c->rows);
+    return r;
+}
+
+static void same(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-6 * fabs(want) + 1e-9))
+        fail_msg("%.9g, want %.9g", got, want);
+}
+
+static void derived_columns(void **state)
+{
+    assert_int_equal(run(*state, "--size tiny --d-model 32 --layers 5 --seq 16 --batch 2 --group 2"), 0);
+    csv *c = rows_of(*state);
+    const size_t none = row_of(c, "none"), group = row_of(c, "group"), nested = row_of(c, "nested");
+    assert_int_equal(c->rows, 11);
+    for (size_t r = 0; r < c->rows; r++) {
+        if (strcmp(csv_cell(c, r, "status"), "ok") != 0)
+            continue;
+        const double ms = csv_real(c, r, "step_ms"), base = csv_real(c, none, "step_ms");
+        const double saved = csv_real(c, none, "peak_bytes") - csv_real(c, r, "peak_bytes");
+        same(csv_real(c, r, "extra_ms"), ms - base);
+        same(csv_real(c, r, "extra_pct"), 100 * (ms - base) / base);
+        same(csv_real(c, r, "saved_bytes"), saved);
+        same(csv_real(c, r, "err_step_pct"), 100 * fabs(csv_real(c, r, "predicted_step_ms") - ms) / ms);
+        same(csv_real(c, r, "tokens_per_s"), 2 * 16 / (ms * 1e-3));
+        if (saved > 0)
+            same(csv_real(c, r, "ms_per_gib"), (ms - base) / (saved / 0x1p30));
+        assert_true(isnan(csv_real(c, r, "driver_bytes"))); /* a host's free memory says nothing */
+    }
+    assert_string_equal(csv_cell(c, group, "group_used"), "2");
+    assert_string_equal(csv_cell(c, group, "forwards_again"), "5");
+    assert_true(csv_real(c, nested, "forwards_passed") > 0);
+    assert_true(csv_real(c, none, "forwards_again") == 0);
+    csv_free(c);
+}
+
+static void plans_keep_to_their_budget(void **state)
+{
+    /* Narrow blocks and many tokens: else AdamW's moments are most of it, and the budget is of no consequence. */
+    assert_int_equal(run(*state, "--check 0 --size tiny --d-model 32 --layers 6 --vocab 16 --seq 128 --batch 2 "
+                                 "--precision fp32 --variant none,block,plan"),
+                     0);
+    csv *c = rows_of(*state);
+    const double most = csv_real(c, row_of(c, "none"), "peak_bytes"),
+                 least = csv_real(c, row_of(c, "block"), "peak_bytes");
+    const double budget = csv_real(c, row_of(c, "plan"), "budget_bytes");
+    const double taken = csv_real(c, row_of(c, "plan"), "peak_bytes");
+    assert_true(fabs(budget - (most + least) / 2) <= 65536); /* without the gaps in front of arenas */
+    assert_true(taken <= budget + 65536 && taken > least);
+    csv_free(c);
+}
+
+static void refusals(void **state)
+{
+    assert_int_equal(run(*state, "--mode forward"), 2);
+    assert_int_equal(run(*state, "--budget -1"), 2);
+    assert_int_equal(run(*state, "--size tiny --layers 4 --seq 16 --precision fp32 --variant plan --budget 1000"), 77);
+    csv *c = rows_of(*state);
+    assert_non_null(strstr(csv_cell(c, 0, "reason"), "no schedule fits"));
+    csv_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(derived_columns, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(plans_keep_to_their_budget, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(refusals, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -20,17 +20,25 @@ collective() {
         "modes = '$(ordered 'eager graph' "$(values mode)")'"
 }
 
-for dtype in $(values_of "$allreduce" dtype); do
+# Of Gloo beside NCCL: figures of its own. A device and a dtype: all their figures.
+devices=$(values_of "$allreduce" device status=ok)
+figures_of() {
+    device=$1 dtype=$2 on='' between=''
+    case "$devices" in *cuda*) [ "$device" = cuda ] || on=_cpu between=', between CPUs' ;; esac
+    set -- "device=$device" "dtype=$dtype"
     place=0
-    if has 1 "$(values_of "$allreduce" in_place status=ok "dtype=$dtype")"; then place=1; fi
-    most=$(values_of "$allreduce" ranks status=ok "dtype=$dtype")
+    if has 1 "$(values_of "$allreduce" in_place status=ok "$@")"; then place=1; fi
+    most=$(values_of "$allreduce" ranks status=ok "$@")
     most=${most##* }
-    collective "ranks_$dtype" "All-reduce, $dtype" ranks ' ranks' '' "dtype=$dtype" "in_place=$place" variant=all-reduce
-    collective "ops_$dtype" "Collectives, $dtype" variant '' 'all-reduce all-gather reduce-scatter broadcast' \
-        "dtype=$dtype" "in_place=$place" "ranks=$most"
-    case " $(values_of "$allreduce" variant status=ok "dtype=$dtype" "ranks=$most") " in *-shot*)
-        collective "own_$dtype" "All-reduce of the library and ours, $dtype" variant '' 'all-reduce one-shot two-shot' \
-            "dtype=$dtype" "in_place=$place" "ranks=$most"
+    collective "ranks_$dtype$on" "All-reduce, $dtype$between" ranks ' ranks' '' "$@" "in_place=$place" variant=all-reduce
+    collective "ops_$dtype$on" "Collectives, $dtype$between" variant '' \
+        'all-reduce all-gather reduce-scatter broadcast reduce' "$@" "in_place=$place" "ranks=$most"
+    case " $(values_of "$allreduce" variant status=ok "$@" "ranks=$most") " in *-shot*)
+        collective "own_$dtype$on" "All-reduce of the library and ours, $dtype" variant '' 'all-reduce one-shot two-shot' \
+            "$@" "in_place=$place" "ranks=$most"
         ;;
     esac
+}
+for device in $devices; do
+    for dtype in $(values_of "$allreduce" dtype status=ok "device=$device"); do figures_of "$device" "$dtype"; done
 done

@@ -76,6 +76,37 @@ static void a_handicapped_baseline_gives_no_ratio(void **state)
     free(dir);
 }
 
+/* ---- Gloo beside NCCL ---- */
+
+#define ALL_REDUCE(device, backend, ranks, ms)                                                                         \
+    "1,1,bench_allreduce,all-reduce,ok,," ranks ",1000000,fp32,1,eager," ms ",1," ms ",0.01,1 MB,20," backend          \
+    ",run-1,box-x2,G," device ",1980,,abc,0,2026-11-21T10:00:00Z\n"
+
+static void libraries_have_tables_of_their_own(void **state)
+{
+    char *dir = folder_path(*state, "box-x3");
+    mkdir(dir, 0777);
+    char *header = xstrdup(collectives);
+    strchr(header, '\n')[1] = '\0';
+    char *rows = xasprintf("%s%s", header,
+                           ALL_REDUCE("cpu", "gloo", "2", "70") ALL_REDUCE("cpu", "gloo", "6", "90")
+                               ALL_REDUCE("cuda", "nccl 2.28.3", "2", "0.5"));
+    put(dir, "bench_allreduce.csv", rows);
+    char *text = report_of(dir);
+    const char *nccl = strstr(text, "### all-reduce, fp32\n"),
+               *gloo = strstr(text, "### all-reduce, fp32, between CPUs\n");
+    assert_true(nccl && gloo && nccl < gloo);
+    const char *first = strstr(nccl, "| 2 | 1 MB | 0.500 "), *second = strstr(gloo, "| 2 | 1 MB | 70.0 ");
+    assert_true(first && second && first < gloo);
+    assert_non_null(strstr(gloo, "| 6 | 1 MB | 90.0 "));
+    expect(text, "| all-reduce on 2 ranks | 0.500 GB/s on the bus (1 MB, nccl 2.28.3)", true);
+    expect(text, "| all-reduce on 6 ranks |", false);
+    free(text);
+    free(rows);
+    free(header);
+    free(dir);
+}
+
 /* ---- steps beside PyTorch ---- */
 
 #define STEP(seq, ms)                                                                                                  \
@@ -136,8 +167,8 @@ static void rows_of_several_gpus_are_counted(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {in_folder(a_handicapped_baseline_gives_no_ratio),
-                                       in_folder(an_eager_peer_is_called_eager),
-                                       in_folder(rows_of_several_gpus_are_counted)};
+    const struct CMUnitTest tests[] = {
+        in_folder(libraries_have_tables_of_their_own), in_folder(a_handicapped_baseline_gives_no_ratio),
+        in_folder(an_eager_peer_is_called_eager), in_folder(rows_of_several_gpus_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

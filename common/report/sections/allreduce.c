@@ -73,12 +73,20 @@ enum { PEERS = sizeof peer_list / sizeof *peer_list };
 
 /* ---- in short ---- */
 
-static void findings(document *doc, const char *dir)
+/* "cuda" and "cpu", as far as the table has them. */
+static values devices_of(const table *t)
 {
-    table *all = open_result(dir, "bench_allreduce.csv");
-    if (!all)
-        return;
-    table *t = table_where(all, "variant", "all-reduce", "status", "ok", "dtype", "fp32", NULL);
+    values devices = table_values(t, "device");
+    if (devices.n == 2 && strcmp(devices.v[0], "cpu") == 0) {
+        devices.v[0] = devices.v[1];
+        devices.v[1] = "cpu";
+    }
+    return devices;
+}
+
+static void findings_on(document *doc, const table *all, const char *device)
+{
+    table *t = table_where(all, "variant", "all-reduce", "status", "ok", "dtype", "fp32", "device", device, NULL);
     values ranks = table_values(t, "ranks");
     for (size_t i = 0; i < ranks.n; i++) {
         table *of = table_where(t, "ranks", ranks.v[i], NULL);
@@ -98,6 +106,17 @@ static void findings(document *doc, const char *dir)
     }
     values_free(&ranks);
     table_free(t);
+}
+
+static void findings(document *doc, const char *dir)
+{
+    table *all = open_result(dir, "bench_allreduce.csv");
+    if (!all)
+        return;
+    values devices = devices_of(all);
+    for (size_t i = 0; i < devices.n; i++)
+        findings_on(doc, all, devices.v[i]);
+    values_free(&devices);
     csv *machine = open_peer(dir, "machine.csv");
     allreduce_own_findings(doc, all, machine);
     csv_free(machine);
@@ -187,31 +206,21 @@ static void op_table(document *doc, const table *t, const peers *p)
     values_free(&sizes);
 }
 
-static void write_section(document *doc, const char *dir)
+/* The tables of one device; `between` is behind their names where there is another device. */
+static void device_tables(document *doc, const table *t, const peers *p, const csv *machine, const char *between)
 {
-    table *t = open_result(dir, "bench_allreduce.csv");
-    if (!t)
-        return;
-    csv *machine = open_peer(dir, "machine.csv");
-    const peers p = {open_peer_rows(dir, "allreduce", "pytorch_allreduce.csv"),
-                     open_peer_rows(dir, "nccl_tests", "nccl_tests.csv")};
     values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
-    doc_heading(doc, 2, "bench_allreduce: collectives");
-    doc_paragraph(
-        doc, "Each sample is the time of the slowest rank. GB/s are 10^9 bytes per second at the median: the size over "
-             "the time, and on\nthe bus with the factor of nccl-tests. A ratio above 1 means that ours is faster.");
-    figures(doc, dir, "allreduce_");
     for (size_t o = 0; o < ops.n; o++)
         for (size_t d = 0; d < dtypes.n; d++) {
             table *of = table_where(t, "variant", ops.v[o], "dtype", dtypes.v[d], NULL);
             const bool open = strcmp(ops.v[o], "all-reduce") == 0, ours = strstr(ops.v[o], "-shot");
             const bool compared = (open || ours) && strcmp(dtypes.v[d], "fp32") == 0;
             if (of->n && open)
-                doc_heading(doc, 3, "%s, %s", ops.v[o], dtypes.v[d]);
+                doc_heading(doc, 3, "%s, %s%s", ops.v[o], dtypes.v[d], between);
             else if (of->n)
-                doc_fold(doc, "%s, %s", ops.v[o], dtypes.v[d]);
+                doc_fold(doc, "%s, %s%s", ops.v[o], dtypes.v[d], between);
             if (of->n)
-                op_table(doc, of, compared ? &p : NULL);
+                op_table(doc, of, compared ? p : NULL);
             if (of->n && open)
                 allreduce_own(doc, t, machine, dtypes.v[d]);
             else if (of->n)
@@ -220,6 +229,29 @@ static void write_section(document *doc, const char *dir)
         }
     values_free(&ops);
     values_free(&dtypes);
+}
+
+static void write_section(document *doc, const char *dir)
+{
+    table *t = open_result(dir, "bench_allreduce.csv");
+    if (!t)
+        return;
+    csv *machine = open_peer(dir, "machine.csv");
+    const peers p = {open_peer_rows(dir, "allreduce", "pytorch_allreduce.csv"),
+                     open_peer_rows(dir, "nccl_tests", "nccl_tests.csv")};
+    values devices = devices_of(t);
+    doc_heading(doc, 2, "bench_allreduce: collectives");
+    doc_paragraph(
+        doc, "Each sample is the time of the slowest rank. GB/s are 10^9 bytes per second at the median: the size over "
+             "the time, and on\nthe bus with the factor of nccl-tests. A ratio above 1 means that ours is faster.");
+    figures(doc, dir, "allreduce_");
+    for (size_t i = 0; i < devices.n; i++) {
+        table *on = table_where(t, "device", devices.v[i], NULL);
+        const bool other = devices.n > 1 && strcmp(devices.v[i], "cpu") == 0;
+        device_tables(doc, on, &p, machine, other ? ", between CPUs" : "");
+        table_free(on);
+    }
+    values_free(&devices);
     csv_free(p.pytorch);
     csv_free(p.nccl_tests);
     csv_free(machine);

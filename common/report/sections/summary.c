@@ -285,9 +285,11 @@ static void collective(document *doc, const char *dir)
     table *t = open_result(dir, "bench_allreduce.csv");
     if (!t)
         return;
-    values ranks = table_values(t, "ranks");
+    const char *device = table_find(t, "device", "cuda", "status", "ok", NULL) == NO_ROW ? "cpu" : "cuda";
+    table *on = table_where(t, "device", device, "variant", "all-reduce", "status", "ok", NULL);
+    values ranks = table_values(on, "ranks");
     for (size_t i = 0; i < ranks.n; i++) {
-        table *of = table_where(t, "ranks", ranks.v[i], "variant", "all-reduce", "status", "ok", NULL);
+        table *of = table_where(on, "ranks", ranks.v[i], NULL);
         const size_t best = largest(of, "busbw_gb_s");
         if (best != NO_ROW) {
             begin_row(doc, "", "");
@@ -299,6 +301,7 @@ static void collective(document *doc, const char *dir)
         table_free(of);
     }
     values_free(&ranks);
+    table_free(on);
     table_free(t);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_allreduce: how long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?
+/* bench_allreduce: how long does it take ranks to add up a tensor, and to gather, scatter, exchange or broadcast one?
  *
  * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1
- * GB on 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that data parallelism is
+ * GB on 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that parallel training is
  * made of. Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
  *
  * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over
@@ -26,9 +26,13 @@ static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
     {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,10M,64M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12, NULL,
      "bytes",
-     "size of the op: what every rank has before an all-reduce, reduce-scatter or broadcast, and after an all-gather"},
+     "size of the op: what every rank has before an all-reduce, reduce-scatter, reduce or broadcast, after an "
+     "all-gather, and on "
+     "both sides of an all-to-all"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "dtype of the elements"},
     {"in-place", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "the result replaces the input"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "all-reduce,all-gather,reduce-scatter,broadcast,reduce,one-shot,two-shot",
+     NULL, 0, -1, NULL, "", "which ops to measure; all-to-all needs --in-place 0"},
     {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph", "eager", 0, -1, "eager|graph", "",
      "eager: the host launches each call; graph: a CUDA graph of the calls is replayed"},
     {"calls", OPTION_INT, 0, "0", NULL, 0, 100, NULL, "calls",
@@ -43,6 +47,8 @@ static const variant_spec variant_table[] = {{"all-reduce", "the sum of all rank
                                              {"all-gather", "all ranks' slices, on every rank"},
                                              {"reduce-scatter", "the sum of all ranks' tensors, a slice on each rank"},
                                              {"broadcast", "rank 0's tensor, on every rank"},
+                                             {"reduce", "the sum of all ranks' tensors, on rank 0"},
+                                             {"all-to-all", "slice i of every rank's tensor, on rank i"},
                                              {"one-shot", "our all-reduce: everyone sends everything to everyone"},
                                              {"two-shot", "our all-reduce: each adds up a slice and sends the sum"},
                                              {0}};
@@ -55,7 +61,7 @@ static const column_spec column_table[] = {
     {"std_ms", COLUMN_REAL, true, "standard deviation of the samples"},
     {"algbw_gb_s", COLUMN_REAL, true, "size / median_ms"},
     {"busbw_gb_s", COLUMN_REAL, true,
-     "algbw times 2(n-1)/n (all-reduce), (n-1)/n (all-gather, reduce-scatter) or 1 (broadcast)"},
+     "algbw times 2(n-1)/n (all-reduce), (n-1)/n (all-gather, reduce-scatter, all-to-all) or 1 (broadcast, reduce)"},
     {"size", COLUMN_TEXT, true, "the size with its unit: MiB are 2^20 bytes, MB 10^6"},
     {"rank_mean_ms", COLUMN_TEXT, false, "mean of each rank's own samples, in the order of ranks"},
     {"slowest_rank", COLUMN_INT, false, "the rank with the largest mean"},
@@ -82,7 +88,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --bytes 64K,1MB,100MB,1GB --dtype fp32"},
     {RUN_DEFAULT, 2, 40, ""},
-    {RUN_DEFAULT, 2, 10, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
+    {RUN_DEFAULT, 2, 12, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
+    {RUN_QUICK | RUN_DEFAULT, 2, 8, "--variant all-to-all --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
     {RUN_QUICK, 0, 8, "--ranks 2,6 --bytes 1MB,10MB --variant all-reduce"},
     {RUN_DEFAULT, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB,1GB --variant all-reduce --max-time 1"},
     {RUN_CPU, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB --max-time 1"},
@@ -90,7 +97,7 @@ static const bench_run run_table[] = {
 
 static const bench_info info = {
     .name = "bench_allreduce",
-    .summary = "How long does it take ranks to add up a tensor, and to gather, scatter or broadcast one?",
+    .summary = "How long does it take ranks to add up a tensor, and to gather, scatter, exchange or broadcast one?",
     .notes =
         "One row is one op (the variant), number of ranks, size, dtype and mode. The largest --ranks are started;\n"
         "a case with fewer uses the first ones, while the others sleep. Every sample starts after a barrier. In\n"
@@ -146,6 +153,8 @@ static const struct {
            {"all-gather", COLLECTIVE_ALL_GATHER, false, 0},
            {"reduce-scatter", COLLECTIVE_REDUCE_SCATTER, false, 0},
            {"broadcast", COLLECTIVE_BROADCAST, false, 0},
+           {"reduce", COLLECTIVE_REDUCE, false, 0},
+           {"all-to-all", COLLECTIVE_ALL_TO_ALL, false, 0},
            {"one-shot", COLLECTIVE_ALL_REDUCE, true, SB_PEER_ONE_SHOT},
            {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_PEER_TWO_SHOT}};
 

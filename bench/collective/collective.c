@@ -20,10 +20,11 @@ enum { CALLS_MAX = 100, SAMPLES_MIN = 3, BURST = 20 };
 static void set_sizes(collective *k)
 {
     const size_t e = comm_dtype_bytes(k->t), n = (size_t)comm_size(k->c);
-    const bool sliced = k->op == COLLECTIVE_ALL_GATHER || k->op == COLLECTIVE_REDUCE_SCATTER;
+    const bool to_all = k->op == COLLECTIVE_ALL_TO_ALL;
+    const bool sliced = to_all || k->op == COLLECTIVE_ALL_GATHER || k->op == COLLECTIVE_REDUCE_SCATTER;
     k->count = (size_t)case_int(k->k, "bytes") / e / (sliced ? n : 1);
-    k->send_n = k->count * (k->op == COLLECTIVE_REDUCE_SCATTER ? n : 1);
-    k->recv_n = k->count * (k->op == COLLECTIVE_ALL_GATHER ? n : 1);
+    k->send_n = k->count * (to_all || k->op == COLLECTIVE_REDUCE_SCATTER ? n : 1);
+    k->recv_n = k->count * (to_all || k->op == COLLECTIVE_ALL_GATHER ? n : 1);
     k->bytes = (double)(k->count * e) * (sliced ? (double)n : 1);
 }
 
@@ -203,6 +204,10 @@ void collective_run(collective *k)
     if (k->count == 0) {
         row_status_set(k->w, ROW_SKIP, "%lld bytes are less than an element for each of %d ranks",
                        (long long)case_int(k->k, "bytes"), comm_size(k->c));
+        return;
+    }
+    if (k->op == COLLECTIVE_ALL_TO_ALL && k->in_place) {
+        row_status_set(k->w, ROW_SKIP, "an all-to-all needs a second buffer: --in-place 0");
         return;
     }
     if (k->p && k->bytes > (double)peers_message_bytes(k->p, k->algorithm)) {

@@ -42,7 +42,7 @@ static float round_to(comm_dtype t, double x, bool *rounded)
 }
 
 /* One period of sums from element `first` on, after so many calls. In place a call takes what the one before left: an
- * all-reduce the sum on every rank, a reduce-scatter the sum and the others' elements. Sums that had to be rounded may
+ * all-reduce the sum on every rank, a reduce-scatter or reduce the sum and the others' elements. Sums that had to be rounded may
  * be off by a random walk of roundings, and so be `tolerance` of them off. Caller frees. */
 static char *sums_of(const collective *k, size_t first, int calls, double *tolerance)
 {
@@ -72,13 +72,15 @@ static size_t larger(size_t a, size_t b)
 bool collective_allocate(collective *k, size_t *asked_bytes)
 {
     const size_t e = comm_dtype_bytes(k->t), send = k->send_n * e, recv = k->recv_n * e;
-    const bool source = k->in_place && k->op == COLLECTIVE_ALL_REDUCE;
-    *asked_bytes = k->in_place ? larger(send, recv) + (source ? send : 0) : send + recv;
+    /* Off the root, what a reduce receives is lost, and must not be its input. */
+    const bool in_place = k->in_place && (k->op != COLLECTIVE_REDUCE || comm_rank(k->c) == 0);
+    const bool source = in_place && k->op == COLLECTIVE_ALL_REDUCE;
+    *asked_bytes = in_place ? larger(send, recv) + (source ? send : 0) : send + recv;
     /* The ranks of a host share the memory of its processors, and none may take what another counts on. */
     if (device_kind_of(k->s->dev) == DEVICE_CPU &&
         *asked_bytes > device_free_bytes(k->s->dev) / (size_t)launch_local_size(k->l))
         return false;
-    if (!k->in_place) {
+    if (!in_place) {
         k->send = memory_alloc(k->s->mem, send, "the input");
         k->recv = memory_alloc(k->s->mem, recv, "the output");
         return k->send && k->recv;
@@ -190,6 +192,12 @@ size_t collective_wrong(collective *k, int calls)
     switch (k->op) {
     case COLLECTIVE_ALL_REDUCE: return wrong_sums(k, 0, calls);
     case COLLECTIVE_REDUCE_SCATTER: return wrong_sums(k, (size_t)comm_rank(k->c) * k->count, calls);
+    case COLLECTIVE_REDUCE: return comm_rank(k->c) == 0 ? wrong_sums(k, 0, calls) : 0;
+    case COLLECTIVE_ALL_TO_ALL:
+        for (int r = 0; r < comm_size(k->c); r++)
+            wrong += wrong_in(k, (char *)k->recv + (size_t)r * k->count * e, k->count,
+                              input_of(k, r, (size_t)comm_rank(k->c) * k->count), 0);
+        return wrong;
     case COLLECTIVE_BROADCAST: return wrong_in(k, k->recv, k->recv_n, input_of(k, 0, 0), 0);
     default:
         for (int r = 0; r < comm_size(k->c); r++)

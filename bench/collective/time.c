@@ -25,6 +25,8 @@ void collective_enqueue(collective *k, int calls)
             comm_reduce_scatter(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, stream);
             break;
         case COLLECTIVE_BROADCAST: comm_broadcast(k->c, k->send, k->recv, k->count, k->t, 0, stream); break;
+        case COLLECTIVE_REDUCE: comm_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, 0, stream); break;
+        case COLLECTIVE_ALL_TO_ALL: comm_all_to_all(k->c, k->send, k->recv, k->count, k->t, stream); break;
         }
 }
 

@@ -9,11 +9,10 @@
 #include "common/core/error.h"
 #include "common/comm/internal.h"
 
-static const char *const op_names[] = {[COMM_ALL_REDUCE] = "all_reduce",
-                                       [COMM_REDUCE_SCATTER] = "reduce_scatter",
-                                       [COMM_ALL_GATHER] = "all_gather",
-                                       [COMM_BROADCAST] = "broadcast",
-                                       [COMM_BARRIER] = "barrier"};
+const char *const comm_op_names[] = {[COMM_ALL_REDUCE] = "all_reduce", [COMM_REDUCE_SCATTER] = "reduce_scatter",
+                                     [COMM_ALL_GATHER] = "all_gather", [COMM_BROADCAST] = "broadcast",
+                                     [COMM_REDUCE] = "reduce",         [COMM_ALL_TO_ALL] = "all_to_all",
+                                     [COMM_BARRIER] = "barrier"};
 
 size_t comm_dtype_bytes(comm_dtype t)
 {
@@ -113,31 +112,32 @@ const char *comm_backend(const comm *c)
 static const char *overlap_of(const comm *c, const comm_call *k)
 {
     const size_t bytes = k->count * comm_dtype_bytes(k->t);
-    const size_t send = k->op == COMM_REDUCE_SCATTER ? bytes * (size_t)c->size : bytes;
-    const size_t recv = k->op == COMM_ALL_GATHER ? bytes * (size_t)c->size : bytes;
+    const bool to_all = k->op == COMM_ALL_TO_ALL;
+    const size_t send = to_all || k->op == COMM_REDUCE_SCATTER ? bytes * (size_t)c->size : bytes;
+    const size_t recv = to_all || k->op == COMM_ALL_GATHER ? bytes * (size_t)c->size : bytes;
     const uintptr_t s = (uintptr_t)k->send, r = (uintptr_t)k->recv, shift = bytes * (size_t)c->rank;
     if (k->op == COMM_BARRIER || (k->op == COMM_BROADCAST && c->rank != k->root) || s + send <= r || r + recv <= s)
         return NULL;
     const bool in_place = k->op == COMM_REDUCE_SCATTER ? r == s + shift
                           : k->op == COMM_ALL_GATHER   ? s == r + shift
-                                                       : s == r;
-    return in_place ? NULL : "send and recv overlap without being in place";
+                                                       : s == r && !to_all;
+    return in_place ? NULL : to_all ? "send and recv overlap" : "send and recv overlap without being in place";
 }
 
 static void enqueue(comm *c, comm_call k, void *stream)
 {
-    const bool root = k.op == COMM_BROADCAST && c->rank == k.root;
-    const bool reads = k.op != COMM_BARRIER && (k.op != COMM_BROADCAST || root);
-    const char *wrong = c->rank < 0                                                   ? "this rank is no member"
-                        : k.op == COMM_BROADCAST && (k.root < 0 || k.root >= c->size) ? "the root is no member"
-                        : k.count && ((reads && !k.send) || !k.recv)                  ? "a pointer is NULL"
-                                                                                      : overlap_of(c, &k);
+    const bool rooted = k.op == COMM_BROADCAST || k.op == COMM_REDUCE;
+    const bool reads = k.op != COMM_BARRIER && (k.op != COMM_BROADCAST || c->rank == k.root);
+    const char *wrong = c->rank < 0                                   ? "this rank is no member"
+                        : rooted && (k.root < 0 || k.root >= c->size) ? "the root is no member"
+                        : k.count && ((reads && !k.send) || !k.recv)  ? "a pointer is NULL"
+                                                                      : overlap_of(c, &k);
     if (wrong)
-        die(EXIT_CODE_FAILURE, "bug: %s on communicator '%s': %s", op_names[k.op], c->name, wrong);
+        die(EXIT_CODE_FAILURE, "bug: %s on communicator '%s': %s", comm_op_names[k.op], c->name, wrong);
     if (k.count == 0 && k.op != COMM_BARRIER)
         return;
     k.tag = c->tag++;
-    k.number = launch_collective(c->l, op_names[k.op], k.count, comm_dtype_name(k.t), c->name);
+    k.number = launch_collective(c->l, comm_op_names[k.op], k.count, comm_dtype_name(k.t), c->name);
     c->ops->enqueue(c, &k, stream);
 }
 
@@ -162,6 +162,18 @@ void comm_broadcast(comm *c, const void *send, void *recv, size_t count, comm_dt
 {
     enqueue(c, (comm_call){.op = COMM_BROADCAST, .send = send, .recv = recv, .count = count, .t = t, .root = root},
             stream);
+}
+
+void comm_reduce(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r, int root,
+                 void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_REDUCE, .send = send, .recv = recv, .count = count, .t = t, .r = r, .root = root},
+            stream);
+}
+
+void comm_all_to_all(comm *c, const void *send, void *recv, size_t count, comm_dtype t, void *stream)
+{
+    enqueue(c, (comm_call){.op = COMM_ALL_TO_ALL, .send = send, .recv = recv, .count = count, .t = t}, stream);
 }
 
 void comm_barrier(comm *c, void *stream)

@@ -54,6 +54,11 @@ void comm_reduce_scatter(comm *c, const void *send, void *recv, size_t count, co
 void comm_all_gather(comm *c, const void *send, void *recv, size_t count, comm_dtype t, void *stream);
 /* send is read at the root alone. In place: send == recv. */
 void comm_broadcast(comm *c, const void *send, void *recv, size_t count, comm_dtype t, int root, void *stream);
+/* recv: (count), at the root the sum; elsewhere what it held is lost. In place: send == recv. */
+void comm_reduce(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r, int root,
+                 void *stream);
+/* send, recv: (size, count): slice i goes to rank i, and slice i of recv comes from it. Never in place. */
+void comm_all_to_all(comm *c, const void *send, void *recv, size_t count, comm_dtype t, void *stream);
 /* What a member enqueues after it runs after what all of them enqueued before it. */
 void comm_barrier(comm *c, void *stream);
 /* Ops between these are one launch, where the backend can: their results are there after the end. Not nested. */

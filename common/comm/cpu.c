@@ -53,18 +53,13 @@ static void close_gloo(comm *c)
 
 static void run(void *arg)
 {
-    static const char *const names[] = {[COMM_ALL_REDUCE] = "all_reduce",
-                                        [COMM_REDUCE_SCATTER] = "reduce_scatter",
-                                        [COMM_ALL_GATHER] = "all_gather",
-                                        [COMM_BROADCAST] = "broadcast",
-                                        [COMM_BARRIER] = "barrier"};
     const gloo_task *t = arg;
     gloo_state *s = t->c->state;
     char why[512];
     const double start_s = host_seconds();
     if (!gloo_link_run(s->link, &t->call, why, sizeof why))
         launch_fail(t->c->l, EXIT_CODE_FAILURE, "collective #%lu on %s failed: %s", t->call.number, t->c->name, why);
-    timeline_span(LANE_COMMUNICATION, names[t->call.op], start_s, host_seconds());
+    timeline_span(LANE_COMMUNICATION, comm_op_names[t->call.op], start_s, host_seconds());
     launch_collective_done(t->c->l, t->call.number);
     pthread_mutex_lock(&s->lock);
     if (--s->running == 0)

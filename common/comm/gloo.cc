@@ -13,8 +13,10 @@
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
+#include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
@@ -301,6 +303,16 @@ void run_op(gloo_link *g, const comm_call &k, std::unique_ptr<ring> &keep)
         set_buffers<T>(o, k, k.count, k.count, !root || k.send == k.recv);
         o.setRoot(k.root);
         gloo::broadcast(o);
+    } else if (k.op == COMM_REDUCE) {
+        gloo::ReduceOptions o(g->context);
+        set_buffers<T>(o, k, k.count, k.count, k.send == k.recv);
+        o.setReduceFunction(reducer_of(k));
+        o.setRoot(k.root);
+        gloo::reduce(o);
+    } else if (k.op == COMM_ALL_TO_ALL) {
+        gloo::AlltoallOptions o(g->context);
+        set_buffers<T>(o, k, size * k.count, size * k.count, false);
+        gloo::alltoall(o);
     } else if (k.op == COMM_BARRIER) {
         gloo::BarrierOptions o(g->context);
         o.setTag(k.tag);

@@ -13,7 +13,15 @@
 extern "C" {
 #endif
 
-typedef enum comm_op { COMM_ALL_REDUCE, COMM_REDUCE_SCATTER, COMM_ALL_GATHER, COMM_BROADCAST, COMM_BARRIER } comm_op;
+typedef enum comm_op {
+    COMM_ALL_REDUCE,
+    COMM_REDUCE_SCATTER,
+    COMM_ALL_GATHER,
+    COMM_BROADCAST,
+    COMM_REDUCE,
+    COMM_ALL_TO_ALL,
+    COMM_BARRIER
+} comm_op;
 
 typedef struct comm_call {
     comm_op op;
@@ -26,6 +34,8 @@ typedef struct comm_call {
     unsigned long number; /* of the launch, for messages */
     uint32_t tag;         /* of the communicator: the same on all its ranks */
 } comm_call;
+
+extern const char *const comm_op_names[];
 
 #ifndef __cplusplus
 typedef struct comm_backend_ops {

@@ -300,6 +300,21 @@ static ncclDataType_t type_of(comm_dtype t)
     return types[t];
 }
 
+/* One launch: a send and a receive for each rank. */
+static ncclResult_t exchange(const comm *c, const comm_call *k, ncclDataType_t t, cudaStream_t stream)
+{
+    const nccl_state *s = c->state;
+    const size_t bytes = k->count * comm_dtype_bytes(k->t);
+    ncclResult_t r = ncclGroupStart();
+    for (int i = 0; i < c->size && r == ncclSuccess; i++) {
+        r = ncclSend((const char *)k->send + (size_t)i * bytes, k->count, t, i, s->nccl, stream);
+        if (r == ncclSuccess)
+            r = ncclRecv((char *)k->recv + (size_t)i * bytes, k->count, t, i, s->nccl, stream);
+    }
+    const ncclResult_t end = ncclGroupEnd();
+    return r == ncclSuccess ? end : r;
+}
+
 static ncclResult_t launch_op(const comm *c, const comm_call *k, cudaStream_t stream)
 {
     const nccl_state *s = c->state;
@@ -311,6 +326,8 @@ static ncclResult_t launch_op(const comm *c, const comm_call *k, cudaStream_t st
     case COMM_ALL_GATHER: return ncclAllGather(k->send, k->recv, k->count, t, s->nccl, stream);
     case COMM_BROADCAST:
         return ncclBroadcast(c->rank == k->root ? k->send : k->recv, k->recv, k->count, t, k->root, s->nccl, stream);
+    case COMM_REDUCE: return ncclReduce(k->send, k->recv, k->count, t, op, k->root, s->nccl, stream);
+    case COMM_ALL_TO_ALL: return exchange(c, k, t, stream);
     default: /* a barrier: what follows it needs every rank's part of this */
         return ncclAllReduce(s->scratch, s->scratch, 1, ncclInt32, ncclMax, s->nccl, stream);
     }

@@ -10,6 +10,7 @@ double collective_bus_factor(collective_op op, int ranks)
     const double share = (double)(ranks - 1) / ranks;
     switch (op) {
     case COLLECTIVE_ALL_REDUCE: return 2 * share;
+    case COLLECTIVE_ALL_TO_ALL:
     case COLLECTIVE_ALL_GATHER:
     case COLLECTIVE_REDUCE_SCATTER: return share;
     default: return 1;

@@ -12,10 +12,13 @@ typedef enum collective_op {
     COLLECTIVE_ALL_REDUCE,     /* size: of the vector, which every rank has whole */
     COLLECTIVE_ALL_GATHER,     /* size: of what every rank has in the end */
     COLLECTIVE_REDUCE_SCATTER, /* size: of what every rank starts with */
-    COLLECTIVE_BROADCAST       /* size: of the vector */
+    COLLECTIVE_BROADCAST,      /* size: of the vector */
+    COLLECTIVE_REDUCE,         /* size: of the vector */
+    COLLECTIVE_ALL_TO_ALL      /* size: of what every rank has before and after */
 } collective_op;
 
-/* busbw / algbw: all-reduce 2 (n-1)/n, all-gather and reduce-scatter (n-1)/n, broadcast 1. */
+/* busbw / algbw: all-reduce 2 (n-1)/n, all-gather, reduce-scatter and all-to-all (n-1)/n, broadcast and
+ * reduce 1. */
 double collective_bus_factor(collective_op op, int ranks);
 double collective_gb_s(double bytes, double ms); /* algbw, 1e9 bytes a second */
 

@@ -147,6 +147,11 @@ static int want_root(const problem *p, size_t i)
     return value_of(root, i);
 }
 
+static int want_exchanged(const problem *p, size_t i)
+{
+    return value_of((int)(i / p->n), (size_t)comm_rank(p->c) * p->n + i % p->n);
+}
+
 static void check_reductions(const problem *p, comm_reduction r)
 {
     const size_t size = (size_t)comm_size(p->c);
@@ -157,6 +162,18 @@ static void check_reductions(const problem *p, comm_reduction r)
     check(p, p->mine, want_own, p->n, "what all_reduce leaves of its input");
     comm_all_reduce(p->c, p->mine, p->mine, p->n, p->t, r, p->stream);
     check(p, p->mine, sum ? want_sum : want_max, p->n, "all_reduce in place");
+
+    for (root = 0; root < comm_size(p->c); root++) {
+        const bool here = comm_rank(p->c) == root;
+        fill(p, p->mine, 0, p->n);
+        comm_reduce(p->c, p->mine, p->all, p->n, p->t, r, root, p->stream);
+        check(p, here ? p->all : p->mine, !here ? want_own : sum ? want_sum : want_max, p->n, "reduce");
+        check(p, p->mine, want_own, p->n, "what reduce leaves of its input");
+        comm_reduce(p->c, p->mine, p->mine, p->n, p->t, r, root, p->stream);
+        cpu_stream_sync(p->stream);
+        if (here)
+            check(p, p->mine, sum ? want_sum : want_max, p->n, "reduce in place");
+    }
 
     fill(p, p->all, 0, size * p->n);
     comm_reduce_scatter(p->c, p->all, p->mine, p->n, p->t, r, p->stream);
@@ -176,6 +193,12 @@ static void check_copies(const problem *p)
     fill(p, slice(p, comm_rank(p->c)), 0, p->n);
     comm_all_gather(p->c, slice(p, comm_rank(p->c)), p->all, p->n, p->t, p->stream);
     check(p, p->all, want_gathered, size * p->n, "all_gather in place");
+    char *sent = xmalloc(size * p->n * comm_dtype_bytes(p->t) + 1);
+    fill(p, sent, 0, size * p->n);
+    comm_all_to_all(p->c, sent, p->all, p->n, p->t, p->stream);
+    check(p, p->all, want_exchanged, size * p->n, "all_to_all");
+    check(p, sent, want_own, size * p->n, "what all_to_all leaves of its input");
+    free(sent);
     for (root = 0; root < comm_size(p->c); root++) {
         fill(p, p->mine, 0, p->n);
         comm_broadcast(p->c, p->mine, p->all, p->n, p->t, root, p->stream);

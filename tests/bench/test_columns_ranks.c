@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Every numeric column of the benches of several ranks, on CPU ranks over Gloo: recomputed from the others of its row by a
+ * formula that is stated here anew. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+#include "tests/support/columns.h"
+
+static csv *rows_of(const char *folder, const char *bench, const char *arguments)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    return bench_rows(folder, bench, "", arguments, EXIT_CODE_OK);
+}
+
+/* ---- bench_allreduce ---- */
+
+FORMULA(slices, IS("variant", "all-gather") || IS("variant", "reduce-scatter") ? N("ranks") : 1)
+FORMULA(element_bytes, IS("dtype", "fp32") ? 4 : 2)
+FORMULA(moved, floor(N("bytes") / element_bytes(c, row) / slices(c, row)) * element_bytes(c, row) * slices(c, row))
+FORMULA(algbw, moved(c, row) / N("median_ms") / 1e6)
+FORMULA(busbw, algbw(c, row) * (IS("variant", "all-reduce")  ? 2 * (N("ranks") - 1) / N("ranks")
+                                : IS("variant", "broadcast") ? 1
+                                                             : (N("ranks") - 1) / N("ranks")))
+FORMULA(slowest_mean, place_of_largest(T("rank_mean_ms")))
+FORMULA(three, 3)
+FORMULA(two, 2)
+FORMULA(one, 1)
+FORMULA(none, 0)
+/* Of three samples the middle one is the rest of their sum. */
+FORMULA(middle, 3 * N("mean_ms") - N("min_ms") - N("max_ms"))
+FORMULA(deviation, sqrt((pow(N("min_ms") - N("mean_ms"), 2) + pow(N("median_ms") - N("mean_ms"), 2) +
+                         pow(N("max_ms") - N("mean_ms"), 2)) /
+                        2))
+
+static const column_rule allreduce_rules[] = {{"median_ms", DERIVED, middle, 1e-6},
+                                              {"mean_ms", MEASURED, NULL, 0},
+                                              {"min_ms", MEASURED, NULL, 0},
+                                              {"max_ms", MEASURED, NULL, 0},
+                                              {"std_ms", DERIVED, deviation, 1e-6},
+                                              {"algbw_gb_s", DERIVED, algbw, 0},
+                                              {"busbw_gb_s", DERIVED, busbw, 0},
+                                              {"slowest_rank", DERIVED, slowest_mean, 0},
+                                              {"first_call_ms", MEASURED, NULL, 0},
+                                              {"moved_bytes", DERIVED, moved, 0},
+                                              {"n_samples", MEASURED, three, 0},
+                                              {"n_calls", MEASURED, two, 0},
+                                              {"hosts", MEASURED, one, 0},
+                                              {"err_elements", MEASURED, none, 0},
+                                              {0}};
+
+static void allreduce(void **state)
+{
+    columns_have_rules(*state, "bench_allreduce", allreduce_rules);
+    columns_hold(rows_of(*state, "bench_allreduce",
+                         "--ranks 2,3 --bytes 1000,64K --dtype fp32,bf16 --variant "
+                         "all-reduce,all-gather,reduce-scatter,broadcast --iters 3 --calls 2"),
+                 "bench_allreduce", allreduce_rules);
+    columns_were_seen("bench_allreduce", allreduce_rules);
+}
+
+/* ---- data parallelism ---- */
+
+#define MODEL                                                                                                          \
+    "--size tiny --vocab 64 --d-model 64 --d-ff 96 --layers 1 --heads 4 --heads-kv 2 --seq 8 --batch 3 --iters 2 "     \
+    "--warmup 1 --max-time 0 "
+
+FORMULA(kv, N("d_model") / N("heads") * N("heads_kv"))
+FORMULA(multiplying,
+        N("layers") * N("d_model") * (2 * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff")) + N("vocab") * N("d_model"))
+FORMULA(params, multiplying(c, row) + N("vocab") * N("d_model") + (2 * N("layers") + 1) * N("d_model"))
+FORMULA(rank_tokens, N("batch") * N("seq"))
+FORMULA(attention_full, 12 * N("layers") * N("seq") * N("d_model") * rank_tokens(c, row))
+FORMULA(tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_full(c, row) / 2) / N("step_ms") / 1e9)
+FORMULA(full_tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_full(c, row)) / N("step_ms") / 1e9)
+FORMULA(mfu_causal, 100 * tflops(c, row) / 0.5)
+FORMULA(mfu_full, 100 * full_tflops(c, row) / 0.5)
+FORMULA(global_batch, N("ranks") * N("batch"))
+FORMULA(tokens_per_s, 1e3 * global_batch(c, row) * N("seq") / N("step_ms"))
+FORMULA(exposed, N("step_ms") - N("compute_ms"))
+FORMULA(contention, exposed(c, row) - N("tail_ms"))
+FORMULA(hidden, N("ranks") > 1 ? 100 * (1 - exposed(c, row) / N("comm_alone_ms")) : NAN)
+FORMULA(comm_pct, 100 * exposed(c, row) / N("step_ms"))
+FORMULA(opt_ms, N("after_ms") - N("tail_ms"))
+FORMULA(slowest_rank, place_of_largest(T("rank_step_ms")))
+
+/* The index space of this model: parameters, rounded up to what the ranks divide. */
+static double elements(const csv *c, size_t row)
+{
+    const double granule = 64 * N("ranks");
+    return ceil(params(c, row) / granule) * granule;
+}
+
+FORMULA(grad_bytes, IS("wire_dtype", "fp32") ? 4 : 2)
+FORMULA(param_bytes, IS("precision", "fp32") ? 4 : 2)
+
+FORMULA(state_element, IS("precision", "fp32") ? 8 : 10) /* moments, and beside bf16 the remainder of fp32 */
+
+/* Bytes that rank 0 sends: two passes over the gradients; or one and one over the parameters; or two and the parameters
+ * that it owns, which of two ranks owns more. */
+static double wire(const csv *c, size_t row)
+{
+    const double e = elements(c, row), share = (N("ranks") - 1) / N("ranks");
+    const double owned = N("ranks") == 2 ? N("state_bytes") / state_element(c, row) : NAN;
+    if (IS("variant", "zero1"))
+        return e * share * (grad_bytes(c, row) + param_bytes(c, row));
+    return 2 * e * share * grad_bytes(c, row) + (IS("variant", "zero1-broadcast") ? owned * param_bytes(c, row) : 0);
+}
+
+FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 : NAN)
+
+/* Differences of times are those of cells with nine digits. */
+#define DDP_RULES                                                                                                      \
+    {"step_ms", MEASURED, NULL, 0}, {"global_batch", DERIVED, global_batch, 0}, {"buckets", MEASURED, NULL, 0},        \
+        {"bucket_bytes", MEASURED, NULL, 0}, {"step_mean_ms", MEASURED, NULL, 0}, {"step_std_ms", MEASURED, NULL, 0},  \
+        {"step_p5_ms", MEASURED, NULL, 0}, {"step_p95_ms", MEASURED, NULL, 0}, {"n_steps", MEASURED, two, 0},          \
+        {"compute_ms", MEASURED, NULL, 0}, {"exposed_ms", DERIVED, exposed, 1e-6},                                     \
+        {"exposed_lo_ms", MEASURED, NULL, 0}, {"exposed_hi_ms", MEASURED, NULL, 0}, {"tail_ms", MEASURED, NULL, 0},    \
+        {"contention_ms", DERIVED, contention, 1e-6}, {"comm_alone_ms", MEASURED, NULL, 0},                            \
+        {"hidden_pct", DERIVED, hidden, 1e-4}, {"comm_pct", DERIVED, comm_pct, 1e-4},                                  \
+        {"wire_bytes", MEASURED, wire, 0}, {"wire_gb_s", DERIVED, wire_gb_s, 0}, {"fwd_ms", MEASURED, NULL, 0},        \
+        {"bwd_ms", MEASURED, NULL, 0}, {"after_ms", MEASURED, NULL, 0}, {"opt_ms", DERIVED, opt_ms, 1e-6},             \
+        {"phase_rank", MEASURED, NULL, 0}, {"opt_alone_ms", MEASURED, NULL, 0},                                        \
+        {"slowest_rank", DERIVED, slowest_rank, 0}, {"tokens_per_s", DERIVED, tokens_per_s, 0},                        \
+        {"tflops", DERIVED, tflops, 0}, {"mfu_causal_pct", DERIVED, mfu_causal, 0},                                    \
+        {"mfu_full_pct", DERIVED, mfu_full, 0}, {"peak_bytes", MEASURED, NULL, 0},                                     \
+        {"device_used_bytes", MEASURED, NULL, 0}, {"recorded_comm_ms", MEASURED, NULL, 0},                             \
+        {"recorded_exposed_ms", MEASURED, NULL, 0}, {"overlapped_pct", MEASURED, NULL, 0},                             \
+        {"clock_err_us", MEASURED, NULL, 0}, {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},              \
+        {"loss_first", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0}, {"err_grad", MEASURED, NULL, 0},          \
+    {                                                                                                                  \
+        "err_param", MEASURED, NULL, 0                                                                                 \
+    }
+
+static const column_rule ddp_rules[] = {DDP_RULES, {0}};
+
+/* With more arguments. */
+static void strategy(const char *folder, const char *bench, const column_rule *rules, const char *more)
+{
+    static const char *const cases[] = {"--ranks 3 --precision fp32 --grad-dtype policy",
+                                        "--ranks 2 --precision bf16 --grad-dtype fp32"};
+    columns_have_rules(folder, bench, rules);
+    for (int i = 0; i < 2; i++) {
+        char *arguments = xasprintf(MODEL "--peak-tflops 0.5 %s %s", cases[i], more);
+        columns_hold(rows_of(folder, bench, arguments), bench, rules);
+        free(arguments);
+    }
+    columns_were_seen(bench, rules);
+}
+
+static void naive_flat_overlap(void **state)
+{
+    strategy(*state, "bench_ddp_naive", ddp_rules, "");
+    strategy(*state, "bench_ddp_flat", ddp_rules, "");
+    strategy(*state, "bench_ddp_overlap", ddp_rules, "");
+}
+
+/* ---- the model of buckets ---- */
+
+FORMULA(gradients, elements(c, row) * grad_bytes(c, row))
+FORMULA(n_o_ms, N("buckets") * N("o_us") * 1e-3)
+FORMULA(predicted, n_o_ms(c, row) + gradients(c, row) / N("buckets") / N("w_gb_s") * 1e-6)
+FORMULA(best_mb, N("o_us") > 0 ? sqrt(gradients(c, row) * N("o_us") * 1e-6 * N("w_gb_s") * 1e9) / 0x1p20 : NAN)
+FORMULA(kappa, contention(c, row) / N("comm_alone_ms"))
+
+/* The first row of a sweep of bucket sizes, here of two. */
+static double predicted_contention(const csv *c, size_t row)
+{
+    const double first = row % 2 == 0 ? NAN : csv_real(c, row - 1, "kappa");
+    return N("o_us") * 1e-3 + gradients(c, row) / N("buckets") / N("w_gb_s") * 1e-6 +
+           first * (n_o_ms(c, row) + gradients(c, row) / N("w_gb_s") * 1e-6);
+}
+
+FORMULA(err_exposed, 100 * (N("predicted_exposed_ms") / exposed(c, row) - 1))
+
+static const column_rule bucketed_rules[] = {DDP_RULES,
+                                             {"o_us", MEASURED, NULL, 0},
+                                             {"w_gb_s", MEASURED, NULL, 0},
+                                             {"fit_residual_pct", MEASURED, NULL, 0},
+                                             {"predicted_ms", DERIVED, predicted, 1e-8},
+                                             {"predicted_best_mb", MEASURED, best_mb, 0},
+                                             {"kappa", DERIVED, kappa, 1e-6},
+                                             {"predicted_contention_ms", DERIVED, predicted_contention, 1e-6},
+                                             {"predicted_alone_ms", MEASURED, NULL, 0},
+                                             {"predicted_exposed_ms", MEASURED, NULL, 0},
+                                             {"err_exposed_pct", MEASURED, err_exposed, 1e-3},
+                                             {0}};
+
+static void bucketed(void **state)
+{
+    strategy(*state, "bench_ddp_bucketed", bucketed_rules, "--bucket-mb 0.02,1");
+}
+
+/* ---- what a rank holds ---- */
+
+FORMULA(state_share, IS("variant", "unsharded") ? 1 : N("ranks"))
+FORMULA(predicted_init, elements(c, row) * param_bytes(c, row))
+FORMULA(predicted_before, predicted_init(c, row) + elements(c, row) * grad_bytes(c, row))
+FORMULA(predicted_after, predicted_before(c, row) + elements(c, row) * state_element(c, row) / state_share(c, row))
+FORMULA(held_init, N("param_bytes"))
+FORMULA(held_before, N("param_bytes") + N("grad_bytes"))
+FORMULA(held_after, held_before(c, row) + N("state_bytes"))
+
+static double off_pct(double got, double want)
+{
+    return 100 * fabs(got - want) / want;
+}
+
+FORMULA(err_pct, fmax(off_pct(held_init(c, row), predicted_init(c, row)),
+                      fmax(off_pct(held_before(c, row), predicted_before(c, row)),
+                           off_pct(held_after(c, row), predicted_after(c, row)))))
+
+static const column_rule zero1_rules[] = {DDP_RULES,
+                                          {"param_bytes", MEASURED, predicted_init, 0},
+                                          {"grad_bytes", MEASURED, gradients, 0},
+                                          {"state_bytes", MEASURED, NULL, 0},
+                                          {"after_init_bytes", DERIVED, held_init, 0},
+                                          {"before_step_bytes", DERIVED, held_before, 0},
+                                          {"after_step_bytes", DERIVED, held_after, 0},
+                                          {"predicted_init_bytes", DERIVED, predicted_init, 0},
+                                          {"predicted_before_bytes", DERIVED, predicted_before, 0},
+                                          {"predicted_after_bytes", DERIVED, predicted_after, 0},
+                                          {"err_pct", DERIVED, err_pct, 1e-6},
+                                          {"comm_bytes", MEASURED, NULL, 0},
+                                          {"measured_after_init_bytes", MEASURED, NULL, 0},
+                                          {"measured_before_step_bytes", MEASURED, NULL, 0},
+                                          {"measured_after_step_bytes", MEASURED, NULL, 0},
+                                          {"err_measured_pct", MEASURED, NULL, 0},
+                                          {0}};
+
+static void zero1(void **state)
+{
+    strategy(*state, "bench_zero1", zero1_rules, "--bucket-mb 0.02");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(allreduce),
+        IN_FOLDER(naive_flat_overlap),
+        IN_FOLDER(bucketed),
+        IN_FOLDER(zero1),
+    };
+    return cmocka_run_group_tests_name("columns of ranks", tests, NULL, NULL);
+}

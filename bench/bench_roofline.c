@@ -15,8 +15,7 @@
 
 #include "bench/roofline/roofline.h"
 #include "common/core/error.h"
-
-enum { LAUNCHES = 100 }; /* empty kernels of one sample */
+#include "common/core/rng.h"
 
 static option_spec option_table[] = {
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32", "",
@@ -105,105 +104,58 @@ static const bench_info info = {
     .figures = (const char *const[]){"roofline", NULL},
 };
 
-/* ---- launches ---- */
-
-static bool launch_one(void *arg)
-{
-    roofline *r = arg;
-    return roofline_ok(r, r->kernels->nothing(r->ctx, device_stream(r->s->dev)));
-}
-
-static bool launch_many(void *arg)
-{
-    bool ok = true;
-    for (int i = 0; ok && i < LAUNCHES; i++)
-        ok = launch_one(arg);
-    return ok;
-}
-
-typedef struct graph_launch {
-    device *dev;
-    device_graph *graph;
-} graph_launch;
-
-static bool launch_graph(void *arg)
-{
-    graph_launch *g = arg;
-    device_graph_launch(g->dev, g->graph);
-    return true;
-}
-
-static void run_launch(roofline *r)
-{
-    session *s = r->s;
-    measure_how how = measure_default(s);
-    if (device_kind_of(s->dev) == DEVICE_CPU) {
-        row_status_set(r->w, ROW_SKIP, "the CPU launches no kernels");
-        return;
-    }
-    if (strcmp(case_variant(r->c), "launch_sync") == 0) {
-        how.timing.kind = TIMER_HOST;
-        roofline_time(r, &how, launch_one, r, (roofline_amount){0});
-        return;
-    }
-    how.timing.kind = TIMER_EVENT;
-    how.calls = LAUNCHES;
-    if (strcmp(case_variant(r->c), "launch") == 0) {
-        roofline_time(r, &how, launch_many, r, (roofline_amount){0});
-        return;
-    }
-    graph_launch g = {.dev = s->dev};
-    bool ok = launch_many(r) && device_graph_begin(s->dev) && launch_many(r);
-    g.graph = ok ? device_graph_end(s->dev) : NULL;
-    if (!g.graph) {
-        if (row_status_get(r->w) == ROW_OK)
-            row_status_set(r->w, ROW_SKIP, "an empty kernel cannot be captured in a graph here");
-        return;
-    }
-    roofline_time(r, &how, launch_graph, &g, (roofline_amount){0});
-    device_graph_destroy(s->dev, g.graph);
-}
-
 /* ---- the bench ---- */
 
 static void start(session *s)
 {
     roofline *r = xcalloc(1, sizeof *r);
-    r->s = s;
-    r->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
-    if (r->kernels->create(device_ordinal(s->dev), &r->ctx) != SB_OK)
-        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", r->kernels->name, sb_last_message());
+    roofline_start(r, s);
     s->user = r;
 }
 
 static void finish(session *s)
 {
-    roofline *r = s->user;
-    roofline_peers_close(r);
-    r->kernels->destroy(r->ctx);
-    free(r);
+    roofline_finish(s->user);
+    free(s->user);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
 }
 
 static void run(session *s, const bench_case *c, row *w)
 {
     roofline *r = s->user;
     const char *variant = case_variant(c);
-    r->c = c;
+    const uint64_t seed = rng_hash((uint64_t)option_int(s->opt, "seed"), case_key(c));
+    double ms;
     r->w = w;
-    if (strcmp(variant, "gemm") == 0)
-        roofline_run_gemm(r);
-    else if (strncmp(variant, "copy", 4) == 0)
-        roofline_run_copy(r);
-    else if (strncmp(variant, "launch", 6) == 0)
-        run_launch(r);
-    else
-        roofline_run_p2p(r);
+    if (strcmp(variant, "gemm") == 0) {
+        roofline_gemm_time(r, case_text(c, "dtype"), (int)case_int(c, "size"), seed, &ms);
+    } else if (begins(variant, "copy")) {
+        roofline_copy_time(r, strcmp(variant, "copy_kernel") == 0, (size_t)case_int(c, "bytes"), seed, &ms);
+    } else if (begins(variant, "launch")) {
+        roofline_launch_time(r,
+                             strcmp(variant, "launch_sync") == 0    ? LAUNCH_WAITED_FOR
+                             : strcmp(variant, "launch_graph") == 0 ? LAUNCH_IN_GRAPH
+                                                                    : LAUNCH_QUEUED,
+                             &ms);
+    } else {
+        int from, to;
+        bool direct;
+        roofline_pair_parse(case_text(c, "pair"), &from, &to);
+        if (roofline_p2p_time(r, from, to, strcmp(variant, "p2p_both") == 0, (size_t)case_int(c, "bytes"), seed, &ms,
+                              &direct))
+            row_int(w, "peer_access", direct);
+    }
 }
 
 static double estimate_bytes(const options *o, const bench_case *c)
 {
     (void)o;
-    return strcmp(case_variant(c), "gemm") == 0 ? roofline_gemm_bytes(c) : 2 * (double)case_int(c, "bytes");
+    return strcmp(case_variant(c), "gemm") == 0 ? roofline_gemm_bytes(case_text(c, "dtype"), (int)case_int(c, "size"))
+                                                : 2 * (double)case_int(c, "bytes");
 }
 
 int main(int argc, char **argv)

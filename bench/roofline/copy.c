@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies inside a device's memory and between GPUs; see roofline.h. */
+/* Copies inside a device's memory, between GPUs, and between a GPU and the host; see roofline.h. */
 #include "bench/roofline/roofline.h"
 
 #include <stdio.h>
@@ -78,20 +78,68 @@ static bool copy_by_kernel(void *arg)
     return roofline_ok(k->r, k->r->kernels->copy(k->r->ctx, k->dst, k->src, k->bytes, device_stream(k->r->s->dev)));
 }
 
-void roofline_run_copy(roofline *r)
+bool roofline_copy_time(roofline *r, bool by_kernel, size_t bytes, uint64_t seed, double *ms)
 {
     session *s = r->s;
-    bool (*fn)(void *arg) = strcmp(case_variant(r->c), "copy") == 0 ? copy_by_device : copy_by_kernel;
-    uint64_t seed = rng_hash((uint64_t)option_int(s->opt, "seed"), case_key(r->c));
-    copy k = {.r = r, .bytes = (size_t)case_int(r->c, "bytes")};
+    bool (*fn)(void *arg) = by_kernel ? copy_by_kernel : copy_by_device;
+    copy k = {.r = r, .bytes = bytes};
     if (!(k.src = memory_alloc(s->mem, k.bytes, "source")) || !(k.dst = memory_alloc(s->mem, k.bytes, "destination")))
-        return;
+        return false;
     pattern_upload(s->dev, k.src, k.bytes, seed);
     device_memset(s->dev, k.dst, 0xff, k.bytes);
     if (option_flag(s->opt, "check") && (!fn(&k) || !pattern_verify(r, s->dev, k.dst, k.bytes, seed)))
-        return;
+        return false;
     const measure_how how = measure_default(s);
-    roofline_time(r, &how, fn, &k, (roofline_amount){.bytes = 2.0 * (double)k.bytes});
+    return roofline_time(r, &how, fn, &k, (roofline_amount){.bytes = 2.0 * (double)k.bytes}, ms);
+}
+
+/* ---- between a device and the host ---- */
+
+static bool copy_by_link(void *arg)
+{
+    copy *k = arg;
+    device_transfer(k->r->s->dev, k->dst, k->src, k->bytes);
+    return true;
+}
+
+/* The pattern goes to the device and comes back by the link, so that each direction is verified. */
+static bool link_verify(roofline *r, void *host, void *on_device, size_t bytes, uint64_t seed)
+{
+    device *d = r->s->dev;
+    pattern(host, bytes / sizeof(uint64_t), 0, seed);
+    device_memset(d, on_device, 0xff, bytes);
+    device_transfer(d, on_device, host, bytes);
+    if (!pattern_verify(r, d, on_device, bytes, seed))
+        return false;
+    memset(host, 0xff, bytes);
+    device_transfer(d, host, on_device, bytes);
+    device_sync(d);
+    uint64_t *want = xmalloc(bytes);
+    pattern(want, bytes / sizeof *want, 0, seed);
+    const bool same = memcmp(want, host, bytes) == 0;
+    free(want);
+    if (!same)
+        row_status_set(r->w, ROW_FAIL, "a copy from the device to the host is wrong");
+    return same;
+}
+
+bool roofline_host_copy_time(roofline *r, bool to_device, size_t bytes, uint64_t seed, double *ms)
+{
+    session *s = r->s;
+    if (device_kind_of(s->dev) == DEVICE_CPU) {
+        row_status_set(r->w, ROW_SKIP, "the CPU's memory is the host's");
+        return false;
+    }
+    void *on_device = memory_alloc(s->mem, bytes, "copy"), *host = on_device ? device_host_malloc(s->dev, bytes) : NULL;
+    if (on_device && !host)
+        row_status_set(r->w, ROW_OOM, "no pinned memory of %zu bytes on the host", bytes);
+    copy k = {.r = r, .dst = to_device ? on_device : host, .src = to_device ? host : on_device, .bytes = bytes};
+    const measure_how how = measure_default(s);
+    const bool ok = host && (!option_flag(s->opt, "check") || link_verify(r, host, on_device, bytes, seed)) &&
+                    roofline_time(r, &how, copy_by_link, &k, (roofline_amount){.bytes = (double)bytes}, ms);
+    if (host)
+        device_host_free(s->dev, host);
+    return ok;
 }
 
 /* ---- between GPUs ---- */
@@ -123,72 +171,86 @@ static bool peer_both_ways(void *arg)
     return true;
 }
 
-static void peer_measure(roofline *r, peer_copy *p, uint64_t seed)
+static bool peer_measure(roofline *r, peer_copy *p, bool both, uint64_t seed, double *ms)
 {
-    bool both = strcmp(case_variant(r->c), "p2p_both") == 0;
     bool (*fn)(void *arg) = both ? peer_both_ways : peer_one_way;
     for (int i = 0; i < 2; i++) {
-        pattern_upload(p->dev[i], p->src[i], p->bytes, seed + (uint64_t)i);
+        if (i == 0 || both)
+            pattern_upload(p->dev[i], p->src[i], p->bytes, seed + (uint64_t)i);
         device_memset(p->dev[i], p->dst[i], 0xff, p->bytes);
         device_sync(p->dev[i]);
     }
-    row_int(r->w, "peer_access", device_peer_enable(p->dev[0], p->dev[1]));
     if (option_flag(r->s->opt, "check")) {
         fn(p);
         device_sync(p->dev[0]);
         if (!pattern_verify(r, p->dev[1], p->dst[1], p->bytes, seed) ||
             (both && !pattern_verify(r, p->dev[0], p->dst[0], p->bytes, seed + 1)))
-            return;
+            return false;
     }
     measure_how how = measure_default(r->s);
     how.dev = p->dev[0];
     how.timing.kind = TIMER_EVENT; /* a graph would be of two devices */
-    roofline_time(r, &how, fn, p, (roofline_amount){.bytes = (both ? 2.0 : 1.0) * (double)p->bytes});
+    const roofline_amount amount = {.bytes = (both ? 2.0 : 1.0) * (double)p->bytes};
+    const bool ok = roofline_time(r, &how, fn, p, amount, ms);
     device_sync(p->dev[1]);
+    return ok;
 }
 
-void roofline_run_p2p(roofline *r)
+/* False with the row's status where there are no such two GPUs. */
+static bool peers_open_pair(roofline *r, int from, int to, peer_copy *p)
 {
-    int ordinal[2], gpus = device_get_info(r->s->dev)->count;
-    peer_copy p = {.bytes = (size_t)case_int(r->c, "bytes")};
-    roofline_pair_parse(case_text(r->c, "pair"), &ordinal[0], &ordinal[1]);
+    const int ordinal[2] = {from, to}, gpus = device_get_info(r->s->dev)->count;
     if (device_kind_of(r->s->dev) == DEVICE_CPU) {
         row_status_set(r->w, ROW_SKIP, "p2p needs two GPUs");
-        return;
+        return false;
     }
     for (int i = 0; i < 2; i++)
         if (ordinal[i] >= gpus) {
             row_status_set(r->w, ROW_SKIP, "there is no GPU %d; %d are visible", ordinal[i], gpus);
-            return;
+            return false;
         }
-    bool room = true;
     for (int i = 0; i < 2; i++) {
         if (!r->peers[ordinal[i]])
             r->peers[ordinal[i]] = device_open(DEVICE_CUDA, ordinal[i]);
-        p.dev[i] = r->peers[ordinal[i]];
+        p->dev[i] = r->peers[ordinal[i]];
+    }
+    return true;
+}
+
+bool roofline_p2p_time(roofline *r, int from, int to, bool both_ways, size_t bytes, uint64_t seed, double *ms,
+                       bool *direct)
+{
+    peer_copy p = {.bytes = bytes};
+    if (!peers_open_pair(r, from, to, &p))
+        return false;
+    bool room = true;
+    for (int i = 0; i < 2; i++) {
         p.src[i] = device_malloc(p.dev[i], p.bytes);
         p.dst[i] = device_malloc(p.dev[i], p.bytes);
         room = room && p.src[i] && p.dst[i];
     }
     p.begin = device_event_create(p.dev[0]);
     p.end = device_event_create(p.dev[1]);
-    if (room)
-        peer_measure(r, &p, rng_hash((uint64_t)option_int(r->s->opt, "seed"), case_key(r->c)));
-    else
+    *direct = device_peer_enable(p.dev[0], p.dev[1]);
+    if (!room)
         row_status_set(r->w, ROW_OOM, "no room for two buffers of %zu bytes on each GPU", p.bytes);
+    const bool ok = room && peer_measure(r, &p, both_ways, seed, ms);
     device_event_destroy(p.dev[0], p.begin);
     device_event_destroy(p.dev[1], p.end);
     for (int i = 0; i < 2; i++) {
         device_free(p.dev[i], p.src[i]);
         device_free(p.dev[i], p.dst[i]);
     }
+    return ok;
 }
 
 void roofline_peers_close(roofline *r)
 {
     for (int i = 0; i < ROOFLINE_GPUS; i++)
-        if (r->peers[i])
+        if (r->peers[i]) {
             device_close(r->peers[i]);
+            r->peers[i] = NULL;
+        }
 }
 
 bool roofline_pair_parse(const char *text, int *from, int *to)

@@ -2,6 +2,8 @@
 /* How a status becomes the row's, and a time its columns; see roofline.h. */
 #include "bench/roofline/roofline.h"
 
+#include "common/core/error.h"
+
 bool roofline_ok(roofline *r, sb_status status)
 {
     if (status == SB_OK)
@@ -11,13 +13,34 @@ bool roofline_ok(roofline *r, sb_status status)
     return false;
 }
 
-void roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount)
+void roofline_start(roofline *r, session *s)
 {
-    double ms;
-    if (!measure_with(r->s, r->w, "time", how, fn, arg, &ms))
-        return;
+    r->s = s;
+    r->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
+    if (r->kernels->create(device_ordinal(s->dev), &r->ctx) != SB_OK)
+        die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", r->kernels->name, sb_last_message());
+}
+
+void roofline_finish(roofline *r)
+{
+    roofline_peers_close(r);
+    r->kernels->destroy(r->ctx);
+}
+
+static void set(roofline *r, const char *column, double value)
+{
+    if (row_has(r->w, column))
+        row_real(r->w, column, value);
+}
+
+bool roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount,
+                   double *ms)
+{
+    if (!measure_with(r->s, r->w, "time", how, fn, arg, ms))
+        return false;
     if (amount.flops > 0)
-        row_real(r->w, "tflops", amount.flops / (ms * 1e9));
+        set(r, "tflops", amount.flops / (*ms * 1e9));
     if (amount.bytes > 0)
-        row_real(r->w, "gb_s", amount.bytes / (ms * 1e6));
+        set(r, "gb_s", amount.bytes / (*ms * 1e6));
+    return true;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of bench_roofline share: its state, timing into a row, matrix products and copies. */
+/* What bench_roofline measures, for it and for bench_qualify: matrix products, copies, launches. Everything is verified
+ * before it is timed, unless --check 0. A function that gives a time is false when there is none: the row then says why,
+ * or memory remembers it. Columns that the bench does not declare are left out. */
 #ifndef STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
 #define STEPBENCH_BENCH_ROOFLINE_ROOFLINE_H
 
@@ -13,8 +15,7 @@ typedef struct roofline {
     const sb_kernels *kernels;
     sb_context *ctx;
     device *peers[ROOFLINE_GPUS]; /* opened when a pair wants them */
-    const bench_case *c;          /* of the row being measured */
-    row *w;
+    row *w;                       /* being measured */
 } roofline;
 
 typedef struct roofline_amount { /* what one call does */
@@ -23,15 +24,36 @@ typedef struct roofline_amount { /* what one call does */
 
 /* True for SB_OK; else the row says why not. */
 bool roofline_ok(roofline *r, sb_status status);
+void roofline_start(roofline *r, session *s); /* its library context */
+void roofline_finish(roofline *r);
 /* Times fn and fills the row. */
-void roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount);
+bool roofline_time(roofline *r, const measure_how *how, bool (*fn)(void *arg), void *arg, roofline_amount amount,
+                   double *ms);
 
-void roofline_run_gemm(roofline *r);
-void roofline_run_copy(roofline *r);
-void roofline_run_p2p(roofline *r);
+/* C = A B^T of (n, n) matrices of normal random numbers. */
+typedef struct roofline_gemm {
+    roofline *r;
+    const struct roofline_precision *p;
+    int n;
+    void *a, *b, *c; /* (n, n) each */
+} roofline_gemm;
+/* Fills and verifies; then `roofline_gemm_run` enqueues one product of the gemm that is its argument. */
+bool roofline_gemm_make(roofline *r, const char *dtype, int n, uint64_t seed, roofline_gemm *g);
+bool roofline_gemm_run(void *gemm);
+bool roofline_gemm_time(roofline *r, const char *dtype, int n, uint64_t seed, double *ms);
+double roofline_gemm_bytes(const char *dtype, int n); /* that it holds */
+
+bool roofline_copy_time(roofline *r, bool by_kernel, size_t bytes, uint64_t seed, double *ms);
+/* Between pinned memory of the host and the device. */
+bool roofline_host_copy_time(roofline *r, bool to_device, size_t bytes, uint64_t seed, double *ms);
+/* *direct: without the host between them. */
+bool roofline_p2p_time(roofline *r, int from, int to, bool both_ways, size_t bytes, uint64_t seed, double *ms,
+                       bool *direct);
 void roofline_peers_close(roofline *r);
 
-double roofline_gemm_bytes(const bench_case *c);                /* held by a gemm case */
+typedef enum roofline_launch { LAUNCH_QUEUED, LAUNCH_WAITED_FOR, LAUNCH_IN_GRAPH } roofline_launch;
+bool roofline_launch_time(roofline *r, roofline_launch kind, double *ms); /* of one empty kernel */
+
 bool roofline_pair_parse(const char *text, int *from, int *to); /* "0-1"; from and to may be NULL */
 char *roofline_every_pair(int gpus);                            /* "0-1,1-0,...", of two GPUs at least; caller frees */
 

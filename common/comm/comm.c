@@ -41,9 +41,10 @@ static const comm_backend_ops *const between_cpus = NULL;
 
 static comm *create(launch *l, device *d, comm *of, const comm_options *o, char *why, size_t why_bytes)
 {
-    const int size = o->ranks ? o->ranks : launch_size(l);
-    if (size < 1 || size > launch_size(l))
-        die(EXIT_CODE_FAILURE, "bug: a communicator of %d of %d ranks", size, launch_size(l));
+    const int size = o->ranks ? o->ranks : launch_size(l), rank = launch_rank(l) - o->first;
+    if (size < 1 || o->first < 0 || o->first + size > launch_size(l))
+        die(EXIT_CODE_FAILURE, "bug: a communicator of ranks %d to %d of %d", o->first, o->first + size - 1,
+            launch_size(l));
     why[0] = 0;
     const bool gpu = device_kind_of(d) == DEVICE_CUDA;
     const comm_backend_ops *ops = gpu ? between_gpus : between_cpus;
@@ -57,8 +58,9 @@ static comm *create(launch *l, device *d, comm *of, const comm_options *o, char 
     c->ops = ops;
     c->l = l;
     c->d = d;
+    c->first = o->first;
     c->size = size;
-    c->rank = launch_rank(l) < size ? launch_rank(l) : -1;
+    c->rank = rank >= 0 && rank < size ? rank : -1;
     snprintf(c->name, sizeof c->name, "%s", o->name);
     snprintf(c->backend, sizeof c->backend, "%s", ops->name);
     const bool opened = ops->open(c, of, o, why, why_bytes);
@@ -82,6 +84,7 @@ comm *comm_create(launch *l, device *d, const comm_options *o, char *why, size_t
 comm *comm_split(comm *of, const comm_options *o, char *why, size_t why_bytes)
 {
     comm_options same = *o;
+    same.first = of->first;
     same.ranks = of->size;
     return create(of->l, of->d, of, &same, why, why_bytes);
 }

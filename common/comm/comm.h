@@ -27,7 +27,7 @@ typedef struct comm comm;
 #ifndef __cplusplus
 typedef struct comm_options {
     const char *name;       /* for messages: "grads" */
-    int ranks;              /* the first so many ranks of the job are its members; 0: all */
+    int first, ranks;       /* its members: so many ranks of the job from `first` on; 0 and 0: all */
     int min_ctas, max_ctas; /* of NCCL: thread blocks a collective may take; 0: NCCL decides */
 } comm_options;
 

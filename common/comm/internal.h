@@ -52,7 +52,7 @@ struct comm {
     const comm_backend_ops *ops;
     launch *l;
     device *d;
-    int rank, size;
+    int first, rank, size; /* first: the rank of the job that is rank 0 here */
     char name[32], backend[32];
     uint32_t tag;
     void *state; /* the backend's */

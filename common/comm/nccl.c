@@ -205,7 +205,7 @@ static bool make_first(comm *c, ncclConfig_t *config, char *why, size_t why_byte
         ncclUniqueId id;
         int got; /* rank 0's result */
     } given = {.got = ncclSuccess};
-    if (c->rank == 0)
+    if (launch_rank(c->l) == 0)
         given.got = ncclGetUniqueId(&given.id);
     launch_share(c->l, "NCCL id", &given, sizeof given, 0);
     if (given.got != ncclSuccess) {

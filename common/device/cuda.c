@@ -88,6 +88,30 @@ static void download(device *d, void *host_dst, const void *src, size_t bytes)
     CUDA_CHECK(cudaStreamSynchronize(stream));
 }
 
+static void *host_malloc(device *d, size_t bytes)
+{
+    void *p;
+    use(d);
+    cudaError_t e = cudaMallocHost(&p, bytes);
+    if (e == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return NULL;
+    }
+    check(e, "cudaMallocHost", __FILE__, __LINE__);
+    return p;
+}
+
+static void host_free(device *d, void *p)
+{
+    use(d);
+    CUDA_CHECK(cudaFreeHost(p));
+}
+
+static void transfer(device *d, void *dst, const void *src, size_t bytes)
+{
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, use(d)));
+}
+
 static void memset_cuda(device *d, void *p, int byte, size_t bytes)
 {
     CUDA_CHECK(cudaMemsetAsync(p, byte, bytes, use(d)));
@@ -271,6 +295,9 @@ device *device_cuda_open(int ordinal)
         .free = free_cuda,
         .upload = upload,
         .download = download,
+        .host_malloc = host_malloc,
+        .host_free = host_free,
+        .transfer = transfer,
         .memset = memset_cuda,
         .copy = copy,
         .sync = sync_cuda,

@@ -136,6 +136,18 @@ void device_memset(device *d, void *p, int byte, size_t bytes)
 {
     d->ops->memset(d, p, byte, bytes);
 }
+void *device_host_malloc(device *d, size_t bytes)
+{
+    return d->ops->host_malloc(d, bytes);
+}
+void device_host_free(device *d, void *p)
+{
+    d->ops->host_free(d, p);
+}
+void device_transfer(device *d, void *dst, const void *src, size_t bytes)
+{
+    d->ops->transfer(d, dst, src, bytes);
+}
 void device_copy(device *d, void *dst, const void *src, size_t bytes)
 {
     d->ops->copy(d, dst, src, bytes);

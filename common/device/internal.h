@@ -12,6 +12,9 @@ typedef struct device_ops {
     void (*free)(device *d, void *p);
     void (*upload)(device *d, void *dst, const void *host_src, size_t bytes);
     void (*download)(device *d, void *host_dst, const void *src, size_t bytes);
+    void *(*host_malloc)(device *d, size_t bytes);
+    void (*host_free)(device *d, void *p);
+    void (*transfer)(device *d, void *dst, const void *src, size_t bytes);
     void (*memset)(device *d, void *p, int byte, size_t bytes);
     void (*copy)(device *d, void *dst, const void *src, size_t bytes);
     void (*sync)(device *d);

@@ -211,6 +211,11 @@ row_status row_status_get(const row *w)
     return w->status;
 }
 
+const char *row_reason(const row *w)
+{
+    return w->reason;
+}
+
 /* Counts the row, and keeps the first trouble of each kind for the end. */
 static void count(const row *w)
 {
@@ -222,6 +227,16 @@ static void count(const row *w)
     r->missing += missing;
     if ((fail || missing) && !*first)
         *first = xasprintf("%s: %s", case_key(w->c), w->reason);
+}
+
+void row_drop(row *w)
+{
+    for (size_t i = 0; i < w->r->columns; i++)
+        free(w->cells[i]);
+    free(w->cells);
+    free(w->reason);
+    free(w->throttle);
+    free(w);
 }
 
 void row_commit(row *w)
@@ -244,10 +259,5 @@ void row_commit(row *w)
         console_row(w);
         r->table_started = true;
     }
-    for (size_t i = 0; i < r->columns; i++)
-        free(w->cells[i]);
-    free(w->cells);
-    free(w->reason);
-    free(w->throttle);
-    free(w);
+    row_drop(w);
 }

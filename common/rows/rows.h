@@ -59,7 +59,9 @@ void row_state(row *w, double sm_mhz, const char *throttle);
 /* status other than ok: derived columns already set stay only for ROW_FAIL's error columns (err_*). */
 void row_status_set(row *w, row_status status, const char *reason_fmt, ...) __attribute__((format(printf, 3, 4)));
 row_status row_status_get(const row *w);
-void row_commit(row *w); /* writes, prints, frees */
+const char *row_reason(const row *w); /* "" for none */
+void row_commit(row *w);              /* writes, prints, frees */
+void row_drop(row *w);                /* frees it, unseen */
 
 /* Progress with time left: one line on stderr, only on a terminal. */
 void progress_update(size_t done, size_t total, const char *what);

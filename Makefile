@@ -209,6 +209,7 @@ $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
 $(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"'
 $(BUILD)/common/device/device.c.o: $(BUILD)/config.mk
 $(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
+$(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/profile/cupti.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
 $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)

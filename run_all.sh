@@ -21,6 +21,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --small            a few tiny cases of each bench, to try everything in a minute or two; rows go to results/small
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
+  --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
+                     minutes); exit code 4 if one is not; docs/qualify.md
   --list             print what each bench measures and exit
   --help             print this and exit
 
@@ -96,6 +98,7 @@ while [ $# -gt 0 ]; do
         --resume) resume=1 ;;
         --peers) peers=1 ;;
         --dry-run) dry=1 ;;
+        --qualify) only=(qualify) ;;
         --list)
             list
             exit 0
@@ -108,6 +111,8 @@ while [ $# -gt 0 ]; do
     esac
 done
 
+[ -z "$resume" ] || [ "${only[*]}" != qualify ] || die_usage "a node is qualified in one run: leave out --resume"
+
 # Before make: on a fresh machine there may be none yet.
 bash common/build/setup.sh
 command -v make >/dev/null || {
@@ -116,7 +121,10 @@ command -v make >/dev/null || {
 }
 make -j"$(nproc)" --no-print-directory BUILD=build || exit 1
 chosen=("${only[@]}")
-[ ${#only[@]} -gt 0 ] || mapfile -t chosen < <(in_order "${benches[@]}")
+# Without names, all but those that run only when they are asked for.
+[ ${#only[@]} -gt 0 ] || mapfile -t chosen < <(in_order "${benches[@]}" | while read -r name; do
+    [ -n "$(fact "$name" apart)" ] || echo "$name"
+done)
 
 # ---- where this is ----
 

@@ -23,7 +23,7 @@ static const char usage[] =
     "              every row of the benches of data parallelism that went well, with the columns that figures want;\n"
     "              writes nothing when there is none\n";
 
-enum { MAX_AXES = 8, MAX_CONDITIONS = 16 };
+enum { MAX_AXES = 16, MAX_CONDITIONS = 16 };
 
 static table *open_or_die(const char *path)
 {

@@ -137,6 +137,8 @@ void options_print_runs(const options *o, FILE *out)
     for (const bench_run *r = b->runs; r && r->lists; r++)
         print_run(r, out);
     fprintf(out, "section\t%s\n", b->section ? b->section : "");
+    if (b->apart)
+        fprintf(out, "apart\t1\n");
     print_facts("figure", b->figures, out);
 }
 

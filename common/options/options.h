@@ -90,6 +90,7 @@ typedef struct bench_info {
     const bench_run *runs;      /* its other runs in run_all.sh; ends with {0} */
     const char *section;        /* of the report: common/report/sections/<section>.c */
     const char *const *figures; /* plots/figures/<name>.*; ends with NULL */
+    bool apart;                 /* runs only when it is asked for by name */
 } bench_info;
 
 typedef struct options options;

@@ -121,6 +121,8 @@ static void take_fact(const char *bench, const char *key, const char *value, fac
     } else if (strcmp(key, "figure") == 0) {
         f->figures++;
         check_file(bench, xasprintf("plots/figures/%s.gp", value));
+    } else if (strcmp(key, "apart") == 0) {
+        assert_string_equal(value, "1");
     } else {
         fail_msg("%s --list-runs: there is no fact '%s'", bench, key);
     }

@@ -38,6 +38,10 @@ static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\
                                   "run\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
 static const char lists_more[] = "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n"
                                  "run\tdefault\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
+/* One that runs only when it is asked for. */
+static const char lists_qualify[] = "name\tbench_qualify\norder\t4\nsummary\tWell?\nsmall\t--tiny\n"
+                                    "run\tquick+default\t1\t10\t\nrun\tcpu\t0\t5\t--c\nsection\tone\napart\t1\n"
+                                    "figure\tone\n";
 
 static void plant(const char *folder, const char *file, const char *text)
 {
@@ -53,7 +57,9 @@ static void plant(const char *folder, const char *file, const char *text)
 
 static int tree_create(void **state)
 {
-    static const char *const names[] = {"one", "more", "ranks"}, *const lists[] = {lists_one, lists_more, lists_ranks};
+    static const char *const names[] = {"one", "more", "ranks", "qualify"}, *const lists[] = {lists_one, lists_more,
+                                                                                              lists_ranks,
+                                                                                              lists_qualify};
     if (folder_create(state) != 0)
         return -1;
     char *script = file_text("run_all.sh"), path[64];
@@ -128,6 +134,8 @@ static void a_machine_gets_its_runs(void **state)
                   "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
                  {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
                  {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
+                 {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
+                 {"UUIDS=", "--qualify", "bench_qualify --device cpu --c\n"},
                  {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
                  {"UUIDS=", "--small --only one", "bench_one --device cpu --tiny --csv results/small/bench_one.csv\n"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -167,6 +175,15 @@ static void the_worst_code_is_the_exit_code(void **state)
     expect_said(*state, "  bench_one                  3");
     expect_said(*state, "  bench_more                 1");
     expect_said(*state, "  bench_ranks               77");
+}
+
+static void a_node_is_qualified_whole(void **state)
+{
+    plant(*state, "exits", "4 bench_qualify\n");
+    assert_int_equal(run_all(*state, "", "--qualify"), EXIT_CODE_GATE);
+    expect_said(*state, "  bench_qualify              4");
+    assert_int_equal(run_all(*state, "", "--qualify --resume"), EXIT_CODE_USAGE);
+    expect_calls(*state, "");
 }
 
 static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
@@ -231,6 +248,7 @@ int main(void)
         IN_TREE(a_bench_without_lists_runs_with_its_defaults),
         IN_TREE(it_says_what_will_run_and_for_how_long),
         IN_TREE(the_worst_code_is_the_exit_code),
+        IN_TREE(a_node_is_qualified_whole),
         IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
         IN_TREE(resume_compares_programs_of_changed_files),
         IN_TREE(bad_options_are_refused),

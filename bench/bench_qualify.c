@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_qualify: is every GPU of this host as fast as it should be, and are they all the same?
+ *
+ * One row is one GPU (or pair, or group) and one measurement, beside what a GPU of its type should reach
+ * (reference/<gpu>.csv or --reference) and what its peers reach, with a verdict: ok, slow, busy, broken, or not checked.
+ * GPUs are measured one at a time, pair by pair, in groups, and all at once for --sustain seconds. What is slow is
+ * measured again before it is called so. The rows of the variant `verdict`, at the end, say it in a word for each GPU.
+ * Exit code 4: a GPU or a link missed its bound; 3: a result was wrong.
+ * Run: ./bench_qualify                       all GPUs, 2 to 4 minutes
+ *      ./bench_qualify --sustain 10          a shorter look
+ *      ./bench_qualify --reference reference/h200.csv
+ * Expect: ok on a healthy, idle node. Limits: one host; Xid errors are in the kernel log, which is not read. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/qualify/qualify.h"
+#include "common/core/error.h"
+#include "common/launch/env.h"
+#include "common/model/config.h"
+
+enum { GPUS_MAX = ROOFLINE_GPUS };
+
+static option_spec option_table[] = {
+    LAUNCH_RANKS("2", "2"),
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32", "",
+     "gemm: precisions; the first one also together"},
+    {"rank", OPTION_INT, OPTION_LIST, "0,1", NULL, 0, GPUS_MAX - 1, NULL, "", "the GPUs that rows are about"},
+    {"pair", OPTION_TEXT, OPTION_LIST, "0-1,1-0", NULL, 0, -1, NULL, "", "p2p: ordered pairs, as from-to"},
+    {"group", OPTION_TEXT, OPTION_LIST, "0..1", NULL, 0, -1, NULL, "", "all-reduce: groups of GPUs, as first..last"},
+    {"gemm-size", OPTION_INT, OPTION_PARAM, "8192", "128", 16, 32768, NULL, "",
+     "n of gemm's n x n matrices, a multiple of 16; together it is twice as large"},
+    {"bytes", OPTION_BYTES, OPTION_PARAM, "256M", "1M", 16, 1e12, NULL, "bytes",
+     "size of copies, a multiple of 16; the all-reduce is of four times as much"},
+    {"seq", OPTION_INT, OPTION_PARAM, "65536", "128", 1, 1048576, NULL, "tokens", "flash: sequence length"},
+    {"model", OPTION_CHOICE, OPTION_PARAM, "xl", "tiny", 0, -1, MODEL_SIZE_CHOICES, "", "step: size of the model"},
+    {"sustain", OPTION_REAL, OPTION_PARAM, "60", "0.2", 0, 3600, NULL, "s",
+     "how long all GPUs train at once; their products take a quarter of it"},
+    {"plant-error", OPTION_CHOICE, OPTION_PARAM, "none", NULL, 0, -1, "none|bits", "",
+     "step: change a byte of the last rank's parameters, which must be found"},
+    {"reference", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
+     "a CSV file of what this GPU should reach; auto: ours, if we have one; none"},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"health", "what the driver says before anything runs: other programs, ECC, memory repairs, links"},
+    {"gemm", "a matrix product, each GPU alone"},
+    {"copy", "a copy inside a GPU's memory, alone"},
+    {"h2d", "from pinned host memory to a GPU, alone"},
+    {"d2h", "from a GPU to pinned host memory, alone"},
+    {"launch", "an empty kernel launched by the host, alone"},
+    {"flash", "attention forward and backward, one head of 128, alone"},
+    {"p2p", "a copy from one GPU to another, pair by pair"},
+    {"all-reduce", "the sum over all GPUs, and over each half of them"},
+    {"gemm-together", "a larger product on all GPUs at once"},
+    {"step", "training steps on all GPUs at once, without communication; their bits are compared"},
+    {"verdict", "a word for each GPU"},
+    {0}};
+
+/* The first one ends in a unit, which is how readers of the CSV tell where the parameters end. */
+static const column_spec column_table[] = {
+    {"behind_pct", COLUMN_REAL, true, "how much worse than the reference; negative: better"},
+    {"metric", COLUMN_TEXT, false, "what value is, with its unit"},
+    {"value", COLUMN_REAL, true, "the better of two measurements where the first one was slow"},
+    {"reference", COLUMN_REAL, true, "what it should be: of this type of GPU, or the median of the peers"},
+    {"bound", COLUMN_REAL, true, "what it must reach, or of a time must not exceed"},
+    {"against", COLUMN_TEXT, false, "where the bound is from: reference, peers; empty: nowhere"},
+    {"again", COLUMN_REAL, false, "of a suspect: the second measurement; of those together, alone"},
+    {"verdict", COLUMN_TEXT, true, "ok, slow, busy, broken or not checked"},
+    {"why", COLUMN_TEXT, false, "what the verdict rests on"},
+    {"uuid", COLUMN_TEXT, false, "of the GPU that the row is about"},
+    {"rank_sm_mhz", COLUMN_REAL, false, "its clock while it was measured"},
+    {"rank_throttle", COLUMN_TEXT, false, "why its clock was held back then"},
+    {"used_pct", COLUMN_REAL, false, "health: share of a second before the start in which other programs kept it busy"},
+    {"used_bytes", COLUMN_REAL, false, "health: memory that was taken before the start"},
+    {"ecc_uncorrected", COLUMN_REAL, false, "health: uncorrected ECC errors since the driver was loaded"},
+    {"links_up", COLUMN_REAL, false, "health: active NVLinks"},
+    {0}};
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+static bool applies(const char *option, const char *variant)
+{
+    const bool p2p = is(variant, "p2p"), group = is(variant, "all-reduce");
+    if (is(option, "dtype"))
+        return is(variant, "gemm");
+    if (is(option, "pair") || is(option, "group"))
+        return is(option, "pair") ? p2p : group;
+    if (is(option, "rank"))
+        return !p2p && !group;
+    if (is(option, "gemm-size"))
+        return is(variant, "gemm") || is(variant, "gemm-together");
+    if (is(option, "bytes"))
+        return p2p || group || is(variant, "copy") || is(variant, "h2d") || is(variant, "d2h");
+    if (is(option, "seq"))
+        return is(variant, "flash");
+    if (is(option, "model") || is(option, "plant-error"))
+        return is(variant, "step");
+    return !is(option, "sustain") || is(variant, "step") || is(variant, "gemm-together");
+}
+
+/* ---- options ---- */
+
+static bool wrong(char *msg, size_t msg_bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static bool wrong(char *msg, size_t msg_bytes, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(msg, msg_bytes, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
+{
+    if (is(path, "auto") || is(path, "none"))
+        return true;
+    csv *t = csv_read(path);
+    if (!t)
+        return wrong(msg, msg_bytes, "--reference %s can't be read", path);
+    const char *problem = reference_problem(t);
+    if (problem)
+        wrong(msg, msg_bytes, "--reference %s is no table of references: %s", path, problem);
+    csv_free(t);
+    return !problem;
+}
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    const int64_t ranks = option_int_at(o, "ranks", 0);
+    int first, count;
+    if (option_count(o, "ranks") != 1)
+        return wrong(msg, msg_bytes, "--ranks takes one number here: a node is qualified as a whole");
+    if (option_flag(o, "resume"))
+        return wrong(msg, msg_bytes, "--resume has no effect here: a node is qualified in one run");
+    for (size_t i = 0; i < option_count(o, "rank"); i++)
+        if (option_int_at(o, "rank", i) >= ranks)
+            return wrong(msg, msg_bytes, "--rank %lld is none of %lld ranks", (long long)option_int_at(o, "rank", i),
+                         (long long)ranks);
+    for (size_t i = 0; i < option_count(o, "pair"); i++) {
+        const char *text = option_text_at(o, "pair", i);
+        if (!roofline_pair_parse(text, &first, &count) || (ranks > 1 && (first >= ranks || count >= ranks)))
+            return wrong(msg, msg_bytes, "--pair %s is no pair of %lld ranks; write two as from-to, such as 0-1", text,
+                         (long long)ranks);
+    }
+    for (size_t i = 0; i < option_count(o, "group"); i++)
+        if (ranks > 1 && !qualify_group_parse(option_text_at(o, "group", i), (int)ranks, &first, &count))
+            return wrong(msg, msg_bytes, "--group %s is no group of %lld ranks; write it as first..last, such as 0..1",
+                         option_text_at(o, "group", i), (long long)ranks);
+    if (option_int(o, "gemm-size") % 16 || option_int(o, "bytes") % 16)
+        return wrong(msg, msg_bytes, "--gemm-size and --bytes must be multiples of 16");
+    return valid_reference(option_text(o, "reference"), msg, msg_bytes);
+}
+
+static const bench_run run_table[] = {{RUN_QUICK | RUN_DEFAULT, 1, 200, ""}, {RUN_CPU, 0, 3, ""}, {0}};
+
+static const bench_info info = {
+    .name = "bench_qualify",
+    .summary = "Is every GPU of this host as fast as it should be, and are they all the same?",
+    .notes =
+        "One row is one GPU, pair or group, and one measurement; rank r is GPU r. A value is slow when it misses its\n"
+        "bound. The bound is that of the reference, or with four GPUs or more that of the peers: 3.5 robust\n"
+        "standard deviations and 3 % behind their median. What is slow is measured again; the better value counts.\n"
+        "busy: another program used the GPU before we began. broken: wrong bits, uncorrected ECC errors, memory\n"
+        "waiting for repair, a lost link, throttling by the hardware. not checked: nothing to compare with, or NVML\n"
+        "is not there. --reference FILE has columns metric, gpus, shape, value and floor; docs/qualify.md.",
+    .examples = "./bench_qualify\n"
+                "./bench_qualify --sustain 10 --variant health,gemm,copy,step,verdict\n"
+                "./bench_qualify --reference reference/h200.csv --ranks 8",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .applies = applies,
+    .order = 200,
+    .small = "--iters 3 --warmup 1",
+    .runs = run_table,
+    .section = "qualify",
+    .figures = (const char *const[]){"qualify", NULL},
+    .apart = true,
+};
+
+/* ---- the session ---- */
+
+static gpu_health before[GPUS_MAX]; /* every GPU of the host, before this process opened one */
+static int before_n;
+static bool missed; /* of rank 0, which has the rows */
+
+static gpu_health health_of(const char *uuid)
+{
+    for (int i = 0; i < before_n; i++)
+        if (is(before[i].uuid, uuid))
+            return before[i];
+    return health_unknown();
+}
+
+static void start(session *s)
+{
+    qualify *q = xcalloc(1, sizeof *q);
+    const device_info *gpu = device_get_info(s->dev);
+    const char *path = option_text(s->opt, "reference");
+    q->s = s;
+    q->l = launch_of(s);
+    q->ranks = launch_size(q->l);
+    roofline_start(&q->r, s);
+    q->base = (attention_context){q->r.kernels, q->r.ctx};
+    q->reference = is(path, "none") ? NULL : is(path, "auto") ? reference_shipped(gpu->name) : csv_read(path);
+    q->known = choices_open(gpu->name, NULL, false);
+    q->health = xcalloc((unsigned long)q->ranks, sizeof *q->health);
+    q->uuid = xcalloc((unsigned long)q->ranks, sizeof *q->uuid);
+    const gpu_health mine = health_of(gpu->uuid);
+    launch_gather(q->l, "health", &mine, sizeof mine, q->health);
+    launch_gather(q->l, "uuids", gpu->uuid, sizeof *q->uuid, q->uuid);
+    s->user = q;
+}
+
+static void put_judgement(row *w, verdict v, const char *why)
+{
+    row_text(w, "verdict", verdict_word(v));
+    row_text(w, "why", why);
+    missed |= verdict_missed(v);
+}
+
+static void put_item(const qualify *q, const qualify_set *set, size_t i, row *w)
+{
+    const qualify_item *item = &set->items[i];
+    char why[512];
+    qualify_explain(set, item, why, sizeof why);
+    row_text(w, "metric", set->metric->name);
+    row_real(w, "value", item->value);
+    row_real(w, "reference", item->j.expected);
+    row_real(w, "bound", item->j.bound);
+    row_real(w, "behind_pct", item->j.behind_pct);
+    row_text(w, "against", item->j.against);
+    row_real(w, "again", item->again);
+    row_text(w, "uuid", set->by_rank ? q->uuid[i] : "");
+    row_real(w, "rank_sm_mhz", item->sm_mhz);
+    row_text(w, "rank_throttle", item->throttle);
+    put_judgement(w, item->j.word, why);
+    if (item->status != ROW_OK)
+        row_status_set(w, item->status, "%s", item->why);
+}
+
+static void put_health(const qualify *q, size_t i, row *w)
+{
+    char why[512];
+    const verdict v = qualify_health(q->health, (size_t)q->ranks, i, "", why, sizeof why);
+    row_text(w, "uuid", q->uuid[i]);
+    row_real(w, "used_pct", q->health[i].used_pct);
+    row_real(w, "used_bytes", q->health[i].used_bytes);
+    row_real(w, "ecc_uncorrected", q->health[i].ecc_uncorrected);
+    row_real(w, "links_up", q->health[i].links_up);
+    put_judgement(w, v, why);
+}
+
+static void run(session *s, const bench_case *c, row *w)
+{
+    qualify *q = s->user;
+    char why[1024];
+    if (is(case_variant(c), "health")) {
+        put_health(q, (size_t)case_int(c, "rank"), w);
+    } else if (is(case_variant(c), "verdict")) {
+        const int rank = (int)case_int(c, "rank");
+        row_text(w, "uuid", q->uuid[rank]);
+        put_judgement(w, qualify_of_gpu(q, rank, why, sizeof why), why);
+    } else {
+        put_item(q, qualify_set_of(q, c), qualify_index(q, c), w);
+    }
+}
+
+/* ---- the end ---- */
+
+static void print_links(const qualify *q)
+{
+    char why[512];
+    for (size_t s = 0; s < q->sets_n; s++)
+        for (size_t i = 0; i < q->sets[s].n && !q->sets[s].by_rank; i++) {
+            const qualify_item *item = &q->sets[s].items[i];
+            if (!verdict_missed(item->j.word))
+                continue;
+            qualify_explain(&q->sets[s], item, why, sizeof why);
+            if (is(q->sets[s].name, "p2p"))
+                printf("pair %d-%d: %s: %s\n", (int)i / (q->ranks - 1),
+                       (int)i % (q->ranks - 1) + ((int)i % (q->ranks - 1) >= (int)i / (q->ranks - 1)),
+                       verdict_word(item->j.word), why);
+            else
+                printf("all-reduce %s: %s: %s\n", option_text_at(q->s->opt, "group", i), verdict_word(item->j.word),
+                       why);
+        }
+}
+
+static void finish(session *s)
+{
+    qualify *q = s->user;
+    char why[1024];
+    const bool cpu = device_kind_of(s->dev) == DEVICE_CPU;
+    const bool print = launch_rank(q->l) == 0 && !option_flag(s->opt, "quiet") && q->sets_n > 0;
+    for (int r = 0; print && r < q->ranks; r++) {
+        const verdict v = qualify_of_gpu(q, r, why, sizeof why);
+        printf("%s%s %d: %s; %s\n", r ? "" : "\n", cpu ? "rank" : "GPU", r, verdict_word(v), why);
+    }
+    if (print)
+        print_links(q);
+    for (size_t i = 0; i < q->sets_n; i++)
+        free(q->sets[i].items);
+    choices_free(q->known);
+    csv_free(q->reference);
+    free(q->health);
+    free(q->uuid);
+    roofline_finish(&q->r);
+    free(q);
+}
+
+/* ---- defaults that depend on how many ranks there are ---- */
+
+/* Where this will run, as far as the arguments and the machine say. */
+static bool on_cpu(int argc, char **argv)
+{
+    bool cpu = device_no_cuda_reason() != NULL;
+    for (int i = 1; i < argc; i++)
+        if (is(argv[i], "--device=cpu") || (is(argv[i], "--device") && i + 1 < argc && is(argv[i + 1], "cpu")))
+            cpu = true;
+    return cpu;
+}
+
+static const char *default_ranks(bool cpu)
+{
+    const option_spec *o = option_table;
+    while (!is(o->name, "ranks"))
+        o++;
+    return cpu ? o->def_cpu : o->def;
+}
+
+static void set_default(const char *name, const char *text)
+{
+    for (option_spec *o = option_table; o->name; o++)
+        if (is(o->name, name))
+            o->def = o->def_cpu = text;
+}
+
+/* --ranks as it will be parsed; one that is wrong is refused later. */
+static int ranks_of(int argc, char **argv)
+{
+    const char *text = default_ranks(on_cpu(argc, argv));
+    for (int i = 1; i < argc; i++)
+        if (strncmp(argv[i], "--ranks=", 8) == 0)
+            text = argv[i] + 8;
+        else if (is(argv[i], "--ranks") && i + 1 < argc)
+            text = argv[i + 1];
+    const long n = strtol(text, NULL, 10);
+    return n >= 1 && n <= GPUS_MAX ? (int)n : 2;
+}
+
+static char *every_rank(int n)
+{
+    char *text = xstrdup("0");
+    for (int r = 1; r < n; r++) {
+        char *longer = xasprintf("%s,%d", text, r);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+/* All, and each half where there are four or more. */
+static char *every_group(int n)
+{
+    if (n < 4)
+        return xasprintf("0..%d", n > 1 ? n - 1 : 1);
+    return xasprintf("0..%d,0..%d,%d..%d", n - 1, n / 2 - 1, n / 2, n - 1);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {start, run, finish, NULL};
+    char gpus[16], ignored[512];
+    launch_place place;
+    snprintf(gpus, sizeof gpus, "%d", device_visible_gpus() > 0 ? device_visible_gpus() : 1);
+    launch_default_ranks(option_table, gpus);
+    const int n = ranks_of(argc, argv);
+    char *ranks = every_rank(n), *pairs = roofline_every_pair(n), *groups = every_group(n);
+    set_default("rank", ranks);
+    set_default("pair", pairs);
+    set_default("group", groups);
+    if (launch_place_find(&place, ignored, sizeof ignored) && place.by && !device_no_cuda_reason())
+        before_n = health_watch(before, GPUS_MAX, 1);
+    const int code = launch_main(&info, &hooks, argc, argv);
+    free(ranks);
+    free(pairs);
+    free(groups);
+    return code == EXIT_CODE_OK && missed ? EXIT_CODE_GATE : code;
+}

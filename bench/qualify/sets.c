@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* Sets: which there are, how they are measured, judged, and measured again where one is suspected; see qualify.h. */
+#include "bench/qualify/qualify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+/* ---- names ---- */
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+bool qualify_group_parse(const char *text, int ranks, int *first, int *count)
+{
+    int last, length = 0;
+    if (sscanf(text, "%4d..%4d%n", first, &last, &length) != 2 || text[length] || *first < 0 || last <= *first ||
+        last >= ranks)
+        return false;
+    *count = last - *first + 1;
+    return true;
+}
+
+int qualify_pairs(int ranks)
+{
+    return ranks * (ranks - 1);
+}
+
+size_t qualify_pair_index(int ranks, int from, int to)
+{
+    return (size_t)(from * (ranks - 1) + (to > from ? to - 1 : to));
+}
+
+size_t qualify_index(const qualify *q, const bench_case *c)
+{
+    int from = 0, to = 0;
+    if (is(case_variant(c), "p2p")) {
+        roofline_pair_parse(case_text(c, "pair"), &from, &to);
+        return qualify_pair_index(q->ranks, from, to);
+    }
+    if (!is(case_variant(c), "all-reduce"))
+        return (size_t)case_int(c, "rank");
+    for (size_t i = 0; i < option_count(q->s->opt, "group"); i++)
+        if (is(option_text_at(q->s->opt, "group", i), case_text(c, "group")))
+            return i;
+    return 0;
+}
+
+/* What the reference is asked for. */
+static void shape_of(const qualify *q, const bench_case *c, char *out, size_t bytes)
+{
+    const char *v = case_variant(c);
+    out[0] = 0;
+    if (is(v, "gemm"))
+        snprintf(out, bytes, "n=%lld", (long long)case_int(c, "gemm-size"));
+    else if (is(v, "gemm-together"))
+        snprintf(out, bytes, "%s n=%lld", option_text_at(q->s->opt, "dtype", 0),
+                 2 * (long long)case_int(c, "gemm-size"));
+    else if (is(v, "flash"))
+        snprintf(out, bytes, "seq=%lld", (long long)case_int(c, "seq"));
+    else if (is(v, "step"))
+        snprintf(out, bytes, "model=%s", case_text(c, "model"));
+    else if (is(v, "all-reduce"))
+        snprintf(out, bytes, "bytes=%lld", 4 * (long long)case_int(c, "bytes"));
+    else if (!is(v, "launch"))
+        snprintf(out, bytes, "bytes=%lld", (long long)case_int(c, "bytes"));
+}
+
+static const qualify_metric *metric_of(const bench_case *c)
+{
+    static const struct {
+        const char *variant, *metric;
+    } of[] = {{"copy", "copy_gb_s"},
+              {"h2d", "h2d_gb_s"},
+              {"d2h", "d2h_gb_s"},
+              {"launch", "launch_us"},
+              {"flash", "flash_tflops"},
+              {"p2p", "p2p_gb_s"},
+              {"all-reduce", "all_reduce_gb_s"},
+              {"gemm-together", "gemm_together_tflops"},
+              {"step", "step_ms"}};
+    char gemm[32];
+    snprintf(gemm, sizeof gemm, "gemm_%s_tflops", case_text(c, "dtype"));
+    if (is(case_variant(c), "gemm"))
+        return qualify_metric_find(gemm);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (is(of[i].variant, case_variant(c)))
+            return qualify_metric_find(of[i].metric);
+    die(EXIT_CODE_FAILURE, "bug: '%s' measures nothing", case_variant(c));
+}
+
+static qualify_set *find(qualify *q, const bench_case *c)
+{
+    const qualify_metric *m = metric_of(c);
+    for (size_t i = 0; i < q->sets_n; i++)
+        if (q->sets[i].metric == m)
+            return &q->sets[i];
+    return NULL;
+}
+
+static qualify_set *add(qualify *q, const bench_case *c)
+{
+    const char *v = case_variant(c);
+    if (q->sets_n == QUALIFY_SETS)
+        die(EXIT_CODE_FAILURE, "bug: more than %d sets", QUALIFY_SETS);
+    qualify_set *set = &q->sets[q->sets_n++];
+    *set = (qualify_set){.metric = metric_of(c), .by_rank = !is(v, "p2p") && !is(v, "all-reduce")};
+    snprintf(set->name, sizeof set->name, "%s%s%s", v, is(v, "gemm") ? " " : "",
+             is(v, "gemm") ? case_text(c, "dtype") : "");
+    set->n = set->by_rank   ? (size_t)q->ranks
+             : is(v, "p2p") ? (size_t)qualify_pairs(q->ranks)
+                            : option_count(q->s->opt, "group");
+    set->n = set->n ? set->n : 1; /* a pair of one GPU: a row that says so */
+    set->items = xcalloc(set->n, sizeof *set->items);
+    for (size_t i = 0; i < set->n; i++)
+        set->items[i] = (qualify_item){.value = NAN, .again = NAN, .sm_mhz = NAN, .status = ROW_SKIP};
+    return set;
+}
+
+/* ---- measuring ---- */
+
+void qualify_item_fill(qualify *q, qualify_item *item, const row *scratch, bool measured, double value)
+{
+    const row_status status = row_status_get(scratch);
+    size_t asked;
+    const char *tag;
+    item->value = measured && status == ROW_OK ? value : NAN;
+    item->status = status;
+    snprintf(item->why, sizeof item->why, "%s", row_reason(scratch));
+    if (!measured && status == ROW_OK) {
+        item->status = ROW_OOM;
+        snprintf(item->why, sizeof item->why, "not enough memory");
+        if (memory_failed(q->s->mem, &asked, &tag))
+            snprintf(item->why, sizeof item->why, "no memory: %s needs %.3g GiB", tag, (double)asked / 0x1p30);
+    }
+    device_state(q->s->dev, &item->sm_mhz, item->throttle, sizeof item->throttle);
+    memory_failed_clear(q->s->mem);
+}
+
+/* The wanted ranks one after the other, each alone on the machine. */
+static void in_turn(qualify *q, const bench_case *c, qualify_set *set, const bool *wanted)
+{
+    qualify_alone *fn = qualify_alone_of(case_variant(c));
+    const size_t mine = (size_t)launch_rank(q->l);
+    for (size_t r = 0; r < (size_t)q->ranks; r++) {
+        launch_barrier(q->l, "in turn");
+        if (r != mine || !wanted[r])
+            continue;
+        row *scratch = row_begin(q->s->rows, c);
+        double value = NAN;
+        q->r.w = scratch;
+        const bool measured = fn(q, c, scratch, &value);
+        qualify_item_fill(q, &set->items[mine], scratch, measured, value);
+        row_drop(scratch);
+        memory_release_all(q->s->mem);
+    }
+}
+
+/* Items by rank: everyone gets everyone's. */
+static void exchange(qualify *q, qualify_set *set)
+{
+    const qualify_item mine = set->items[launch_rank(q->l)];
+    launch_gather(q->l, "items", &mine, sizeof mine, set->items);
+}
+
+static bool together(const bench_case *c)
+{
+    return is(case_variant(c), "gemm-together") || is(case_variant(c), "step");
+}
+
+static void measure_wanted(qualify *q, const bench_case *c, qualify_set *set, const bool *wanted)
+{
+    phase_set("measuring %s", set->name);
+    if (is(case_variant(c), "p2p"))
+        qualify_pairs_run(q, c, set, wanted);
+    else if (is(case_variant(c), "all-reduce"))
+        qualify_groups_run(q, c, set, wanted);
+    else
+        in_turn(q, c, set, wanted);
+    if (set->by_rank)
+        exchange(q, set);
+}
+
+static void measure_all(qualify *q, const bench_case *c, qualify_set *set)
+{
+    bool *all = xcalloc(set->n, sizeof *all);
+    memset(all, 1, set->n * sizeof *all);
+    if (is(case_variant(c), "gemm-together"))
+        qualify_gemm_together(q, c, set);
+    else if (is(case_variant(c), "step"))
+        qualify_step_together(q, c, set);
+    else
+        measure_wanted(q, c, set, all);
+    if (together(c))
+        exchange(q, set);
+    free(all);
+}
+
+/* ---- judging ---- */
+
+static int gpus_of(const qualify *q, const qualify_set *set, size_t item)
+{
+    int first, count;
+    if (set->by_rank)
+        return 1;
+    if (is(set->name, "p2p"))
+        return 2;
+    return qualify_group_parse(option_text_at(q->s->opt, "group", item), q->ranks, &first, &count) ? count : 0;
+}
+
+static void judge(qualify *q, const bench_case *c, qualify_set *set)
+{
+    char shape[64];
+    qualify_reference ref;
+    double *values = xcalloc(set->n, sizeof *values);
+    shape_of(q, c, shape, sizeof shape);
+    for (size_t i = 0; i < set->n; i++)
+        values[i] = set->items[i].value;
+    const bool groups = is(set->name, "all-reduce"); /* groups of several sizes are no peers of one another */
+    for (size_t i = 0; i < set->n; i++) {
+        const bool known = reference_find(q->reference, set->metric->name, gpus_of(q, set, i), shape, &ref);
+        set->items[i].j = groups ? qualify_judge(set->metric, known ? &ref : NULL, values + i, 1, 0)
+                                 : qualify_judge(set->metric, known ? &ref : NULL, values, set->n, i);
+        if (set->items[i].status == ROW_FAIL)
+            set->items[i].j.word = VERDICT_BROKEN;
+    }
+    free(values);
+}
+
+static double better(const qualify_metric *m, double a, double b)
+{
+    return isnan(a) ? b : isnan(b) ? a : m->lower_is_better ? fmin(a, b) : fmax(a, b);
+}
+
+/* A disturbance hits one of two measurements, a fault both: of a suspect the better one counts. What all measured together
+ * is not replaced by what one reaches alone. */
+static void measure_suspects(qualify *q, const bench_case *c, qualify_set *set)
+{
+    bool any = false, *suspect = xcalloc(set->n, sizeof *suspect);
+    qualify_item *before = xcalloc(set->n, sizeof *before);
+    memcpy(before, set->items, set->n * sizeof *before);
+    for (size_t i = 0; i < set->n; i++)
+        any |= suspect[i] = set->items[i].j.word == VERDICT_SLOW;
+    any = any && !is(case_variant(c), "step"); /* its trainers are gone */
+    if (any)
+        measure_wanted(q, c, set, suspect);
+    for (size_t i = 0; any && i < set->n; i++) {
+        const double again = set->items[i].value;
+        if (!suspect[i])
+            continue;
+        if (set->items[i].status != ROW_FAIL)
+            set->items[i] = before[i];
+        set->items[i].again = again;
+        if (!together(c) && set->items[i].status == ROW_OK)
+            set->items[i].value = better(set->metric, before[i].value, again);
+    }
+    if (any)
+        judge(q, c, set);
+    free(before);
+    free(suspect);
+}
+
+qualify_set *qualify_set_of(qualify *q, const bench_case *c)
+{
+    qualify_set *set = find(q, c);
+    if (set)
+        return set;
+    set = add(q, c);
+    measure_all(q, c, set);
+    judge(q, c, set);
+    measure_suspects(q, c, set);
+    phase_set("%s", case_key(c));
+    return set;
+}

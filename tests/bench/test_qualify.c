@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_qualify on CPU ranks: its rows, its verdicts against a reference, a planted wrong bit, its exit codes, and what it
+ * says where nothing can be compared. The rules themselves are in tests/qualify. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+
+/* Runs it in the folder; rows go to rows.csv, which is new, and what it prints to out.txt. */
+static int run(const char *folder, const char *arguments)
+{
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL);
+    assert_non_null(programs);
+    char *command =
+        xasprintf("cd '%s' && rm -f rows.csv && '%s/bench_qualify' --device cpu --machine test-x1 --iters 3 "
+                  "--warmup 1 --gemm-size 32 --bytes 64K --seq 16 --sustain 0 --csv rows.csv %s >out.txt 2>&1",
+                  folder, programs, arguments);
+    const int status = system(command);
+    free(command);
+    free(programs);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static csv *rows(const char *folder)
+{
+    char *path = folder_path(folder, "rows.csv");
+    csv *c = csv_read(path);
+    free(path);
+    assert_non_null(c);
+    return c;
+}
+
+/* A cell of the row of a variant and rank; the rank "" is a pair or a group. */
+static const char *cell(const csv *c, const char *variant, const char *rank, const char *column)
+{
+    for (size_t r = 0; r < c->rows; r++)
+        if (strcmp(csv_cell(c, r, "variant"), variant) == 0 && strcmp(csv_cell(c, r, "rank"), rank) == 0)
+            return csv_cell(c, r, column);
+    fail_msg("no row of %s for rank '%s'", variant, rank);
+    return "";
+}
+
+static void said(const char *folder, const char *what)
+{
+    char *path = folder_path(folder, "out.txt"), *text = file_text(path);
+    if (!strstr(text, what))
+        fail_msg("'%s' does not say '%s'", text, what);
+    free(text);
+    free(path);
+}
+
+static void nothing_to_compare_with(void **state)
+{
+    assert_int_equal(run(*state, ""), EXIT_CODE_OK);
+    csv *c = rows(*state);
+    static const char *const measured[] = {"gemm", "copy", "flash", "gemm-together", "step"};
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            assert_string_equal(cell(c, measured[i], rank ? "1" : "0", "status"), "ok");
+            assert_true(strtod(cell(c, measured[i], rank ? "1" : "0", "value"), NULL) > 0);
+            assert_string_equal(cell(c, measured[i], rank ? "1" : "0", "verdict"), "not checked");
+        }
+    assert_string_equal(cell(c, "h2d", "0", "status"), "skip");
+    assert_string_equal(cell(c, "verdict", "1", "verdict"), "not checked"); /* without NVML it is never ok */
+    assert_non_null(strstr(cell(c, "verdict", "1", "why"), "NVML"));
+    csv_free(c);
+    said(*state, "rank 1: not checked");
+}
+
+static void a_reference_that_is_missed(void **state)
+{
+    char *path = folder_path(*state, "reference.csv");
+    file_write(path, "metric,gpus,shape,value,floor\ncopy_gb_s,1,bytes=65536,1e6,\nstep_ms,1,model=tiny,1e6,\n"
+                     "flash_tflops,1,seq=17,1e6,\n");
+    free(path);
+    assert_int_equal(run(*state, "--reference reference.csv --variant copy,flash,step,verdict"), EXIT_CODE_GATE);
+    csv *c = rows(*state);
+    assert_string_equal(cell(c, "copy", "1", "verdict"), "slow");
+    assert_string_equal(cell(c, "copy", "1", "against"), "reference");
+    assert_true(strtod(cell(c, "copy", "1", "again"), NULL) > 0); /* a suspect is measured again */
+    assert_string_equal(cell(c, "step", "1", "verdict"), "ok");
+    assert_string_equal(cell(c, "flash", "1", "verdict"), "not checked"); /* of another shape */
+    assert_string_equal(cell(c, "verdict", "0", "verdict"), "slow");
+    csv_free(c);
+    said(*state, "rank 0: slow; copy_gb_s");
+    assert_int_equal(run(*state, "--reference reference.csv --variant step,verdict"), EXIT_CODE_OK);
+}
+
+static void a_planted_wrong_bit(void **state)
+{
+    assert_int_equal(run(*state, "--ranks 3 --plant-error bits --variant step,verdict"), EXIT_CODE_VERIFY);
+    csv *c = rows(*state);
+    assert_string_equal(cell(c, "step", "0", "status"), "ok");
+    assert_string_equal(cell(c, "step", "2", "status"), "fail");
+    assert_string_equal(cell(c, "verdict", "0", "verdict"), "not checked");
+    assert_string_equal(cell(c, "verdict", "2", "verdict"), "broken");
+    csv_free(c);
+}
+
+static void one_rank_and_four(void **state)
+{
+    assert_int_equal(run(*state, "--ranks 1"), EXIT_CODE_OK);
+    csv *c = rows(*state);
+    assert_string_equal(cell(c, "step", "0", "status"), "ok");
+    assert_string_equal(cell(c, "p2p", "", "status"), "skip");
+    assert_string_equal(cell(c, "all-reduce", "", "status"), "skip");
+    csv_free(c);
+    assert_int_equal(run(*state, "--ranks 4 --variant all-reduce"), EXIT_CODE_OK);
+    c = rows(*state);
+    assert_int_equal(c->rows, 3); /* all, and each half */
+    static const char *const groups[] = {"0..3", "0..1", "2..3"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(csv_cell(c, i, "group"), groups[i]);
+#ifdef HAVE_GLOO
+        assert_string_equal(csv_cell(c, i, "status"), "ok");
+        assert_true(csv_real(c, i, "value") > 0);
+#endif
+    }
+    csv_free(c);
+}
+
+static void bad_input(void **state)
+{
+    static const struct {
+        const char *arguments, *sentence;
+    } cases[] = {{"--reference none.csv", "--reference none.csv can't be read"},
+                 {"--ranks 1,2", "as a whole"},
+                 {"--group 0..9", "--group 0..9 is no group of 2 ranks"},
+                 {"--pair 0-2", "--pair 0-2 is no pair of 2 ranks"},
+                 {"--rank 2", "--rank 2 is none of 2 ranks"},
+                 {"--resume", "in one run"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(run(*state, cases[i].arguments), EXIT_CODE_USAGE);
+        said(*state, cases[i].sentence);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_to_compare_with), cmocka_unit_test(a_reference_that_is_missed),
+        cmocka_unit_test(a_planted_wrong_bit), cmocka_unit_test(one_rank_and_four), cmocka_unit_test(bad_input)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

@@ -93,6 +93,18 @@ void params_pad(params *p, int64_t granularity)
         p->elements = multiple_up(p->elements, granularity);
 }
 
+void params_pad_units(params *p, int64_t granularity)
+{
+    int64_t shift = 0;
+    for (int i = 0; i < p->count; i++) {
+        param_tensor *t = &p->tensors[i];
+        if (t->kind == PARAM_W2 || t->kind == PARAM_EMBEDDING) /* the first of a unit */
+            shift = multiple_up(t->first + shift, granularity) - t->first;
+        t->first += shift;
+    }
+    p->elements = multiple_up(p->elements + shift, granularity);
+}
+
 void params_free(params *p)
 {
     if (!p)
@@ -120,24 +132,37 @@ const param_tensor *params_named(const params *p, const char *name)
     return NULL;
 }
 
-/* Where the part that backward finishes as number `part` begins: 0 the head, then the blocks from the last, then the
- * embedding, then the end. */
-static int64_t part_first(const params *p, int part)
+int params_units(const params *p)
+{
+    return p->config.layers + 2;
+}
+
+int params_unit(const params *p, int layer)
 {
     const int layers = p->config.layers;
-    if (part == 0)
+    return layer < 0 ? 0 : layer < layers ? layers - layer : layers + 1;
+}
+
+/* Where a unit begins; that of the unit behind the last one is the end. */
+static int64_t unit_first(const params *p, int unit)
+{
+    const int layers = p->config.layers;
+    if (unit == 0)
         return 0;
-    if (part <= layers)
-        return params_find(p, PARAM_W2, layers - part)->first;
-    return part == layers + 1 ? params_find(p, PARAM_EMBEDDING, -1)->first : p->elements;
+    if (unit <= layers)
+        return params_find(p, PARAM_W2, layers - unit)->first;
+    return unit == layers + 1 ? params_find(p, PARAM_EMBEDDING, -1)->first : p->elements;
+}
+
+void params_unit_range(const params *p, int unit, int64_t *first, int64_t *count)
+{
+    *first = unit_first(p, unit);
+    *count = unit_first(p, unit + 1) - *first;
 }
 
 void params_range(const params *p, int layer, int64_t *first, int64_t *count)
 {
-    const int layers = p->config.layers;
-    const int part = layer < 0 ? 0 : layer < layers ? layers - layer : layers + 1;
-    *first = part_first(p, part);
-    *count = part_first(p, part + 1) - *first;
+    params_unit_range(p, params_unit(p, layer), first, count);
 }
 
 float params_initial_std(const param_tensor *t)

@@ -5,7 +5,9 @@
  *
  * q, k, v of a block lie side by side without padding, so that one product with a (d + 2 kv, d) matrix makes all three;
  * likewise w1 (gate) and w3 (up). Every other tensor starts at a multiple of PARAMS_ALIGNMENT elements; what lies
- * between is padding, zero, and stays zero. */
+ * between is padding, zero, and stays zero.
+ *
+ * A unit is what sharded strategies gather, free and reduce together: the head, a block, or the embedding. */
 #ifndef STEPBENCH_MODEL_PARAMS_H
 #define STEPBENCH_MODEL_PARAMS_H
 
@@ -48,9 +50,15 @@ typedef struct params {
 
 params *params_create(const model_config *c);
 void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple of it; 0: leaves it */
+/* The same for every unit's first element, so that each unit can be cut into equal slices. */
+void params_pad_units(params *p, int64_t granularity);
 void params_free(params *p);
 const param_tensor *params_find(const params *p, param_kind kind, int layer);
 const param_tensor *params_named(const params *p, const char *name); /* NULL when there is none */
+/* Units, in index order: 0 is the head with the final norm, then come the blocks from the last, then the embedding. */
+int params_units(const params *p);
+int params_unit(const params *p, int layer); /* layer as in params_range */
+void params_unit_range(const params *p, int unit, int64_t *first, int64_t *count);
 /* The range [first, first + count) that a block's gradients fill, padding included; layer -1: head and final norm;
  * layer == layers: the embedding. */
 void params_range(const params *p, int layer, int64_t *first, int64_t *count);

@@ -205,6 +205,35 @@ static void check_ranges(const model_config *c)
     params_free(p);
 }
 
+/* Units that can be cut into slices: each begins at a multiple, and within it nothing has moved. */
+static void padded_units(void **state)
+{
+    (void)state;
+    const int64_t granularity = 64 * 3;
+    params *p = params_create(&odd), *tight = params_create(&odd);
+    int64_t first, count, tight_first, tight_count, next = 0;
+    params_pad_units(p, granularity);
+    assert_int_equal(params_units(p), odd.layers + 2);
+    for (int unit = 0; unit < params_units(p); unit++) {
+        params_unit_range(p, unit, &first, &count);
+        params_unit_range(tight, unit, &tight_first, &tight_count);
+        assert_true(first == next && count % granularity == 0);
+        assert_true(count >= tight_count && count < tight_count + granularity);
+        next = first + count;
+        for (int i = 0; i < p->count; i++) {
+            const param_tensor *t = &p->tensors[i];
+            if (params_unit(p, t->kind == PARAM_EMBEDDING ? odd.layers : t->layer) == unit)
+                assert_true(t->first - first == tight->tensors[i].first - tight_first);
+        }
+    }
+    assert_true(next == p->elements);
+    assert_int_equal(params_unit(p, -1), 0);
+    assert_int_equal(params_unit(p, odd.layers - 1), 1);
+    assert_int_equal(params_unit(p, odd.layers), odd.layers + 1);
+    params_free(p);
+    params_free(tight);
+}
+
 static void ranges(void **state)
 {
     (void)state;
@@ -262,10 +291,10 @@ static void policies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),       cmocka_unit_test(problems),
-        cmocka_unit_test(index_space), cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(ranges),      cmocka_unit_test(initial_values),
-        cmocka_unit_test(policies),
+        cmocka_unit_test(sizes),          cmocka_unit_test(problems),
+        cmocka_unit_test(index_space),    cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(ranges),         cmocka_unit_test(padded_units),
+        cmocka_unit_test(initial_values), cmocka_unit_test(policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

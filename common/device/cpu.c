@@ -51,6 +51,12 @@ static void copy_cpu(device *d, void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
+static void stream_copy_cpu(device *d, void *stream, void *dst, const void *src, size_t bytes)
+{
+    (void)stream;
+    copy_cpu(d, dst, src, bytes);
+}
+
 static void memset_cpu(device *d, void *p, int byte, size_t bytes)
 {
     (void)d;
@@ -151,6 +157,7 @@ device *device_cpu_open(void)
         .transfer = copy_cpu,
         .memset = memset_cpu,
         .copy = copy_cpu,
+        .stream_copy = stream_copy_cpu,
         .sync = sync_cpu,
         .free_bytes = free_bytes,
         .event_create = event_create,

@@ -122,6 +122,12 @@ static void copy(device *d, void *dst, const void *src, size_t bytes)
     CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, use(d)));
 }
 
+static void stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes)
+{
+    use(d);
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream));
+}
+
 static void sync_cuda(device *d)
 {
     CUDA_CHECK(cudaStreamSynchronize(use(d)));
@@ -300,6 +306,7 @@ device *device_cuda_open(int ordinal)
         .transfer = transfer,
         .memset = memset_cuda,
         .copy = copy,
+        .stream_copy = stream_copy,
         .sync = sync_cuda,
         .free_bytes = free_bytes,
         .event_create = event_create,

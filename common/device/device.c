@@ -152,6 +152,11 @@ void device_copy(device *d, void *dst, const void *src, size_t bytes)
 {
     d->ops->copy(d, dst, src, bytes);
 }
+
+void device_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes)
+{
+    d->ops->stream_copy(d, stream, dst, src, bytes);
+}
 void device_l2_flush(device *d)
 {
     if (!d->flush) {

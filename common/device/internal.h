@@ -17,6 +17,7 @@ typedef struct device_ops {
     void (*transfer)(device *d, void *dst, const void *src, size_t bytes);
     void (*memset)(device *d, void *p, int byte, size_t bytes);
     void (*copy)(device *d, void *dst, const void *src, size_t bytes);
+    void (*stream_copy)(device *d, void *stream, void *dst, const void *src, size_t bytes);
     void (*sync)(device *d);
     size_t (*free_bytes)(device *d);
     device_event *(*event_create)(device *d);

@@ -44,6 +44,14 @@ buckets buckets_whole(const index_space *s)
     return greedy(s, -1);
 }
 
+buckets buckets_by_unit(const index_space *s)
+{
+    buckets b = {xcalloc((unsigned long)s->unit_count, sizeof *b.b), s->unit_count};
+    for (int i = 0; i < s->unit_count; i++)
+        b.b[i] = (bucket){s->units[i], s->units[i + 1] - s->units[i]};
+    return b;
+}
+
 buckets buckets_by_size(const index_space *s, int64_t cap)
 {
     if (cap < 1)

@@ -19,6 +19,8 @@ enum { BUCKET_ALIGNMENT = 64 };
 typedef struct index_space {
     const int64_t *starts;
     int tensors;
+    const int64_t *units; /* where units of the model start, each with a tensor, and the end; NULL: it has none */
+    int unit_count;
 } index_space;
 
 typedef struct bucket {
@@ -30,9 +32,10 @@ typedef struct buckets {
     int n;
 } buckets;
 
-/* One bucket per tensor; everything in one; greedy by size (a cap of elements, at least 1). */
+/* One bucket per tensor; everything in one; one per unit; greedy by size (a cap of elements, at least 1). */
 buckets buckets_by_tensor(const index_space *s);
 buckets buckets_whole(const index_space *s);
+buckets buckets_by_unit(const index_space *s);
 buckets buckets_by_size(const index_space *s, int64_t cap);
 /* Moves ends to multiples of BUCKET_ALIGNMENT x ranks; drops buckets that become empty. */
 void buckets_align(buckets *b, int ranks);

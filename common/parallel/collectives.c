@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls that follow from a strategy's row: gradients are packed, summed and unpacked, and parameters are sent to the
  * ranks that did not update them; see internal.h. */
-#include <string.h>
-
 #include "common/parallel/internal.h"
-#include "common/stream/cpu_stream.h"
 
 static void *at(void *arena, comm_dtype t, int64_t element)
 {
@@ -18,8 +15,11 @@ static void reduce_bucket(parallel *p, int i)
     const bucket b = p->plan->b.b[i];
     const comm_dtype t = p->m.grad_dtype;
     void *arena = p->s->packed ? p->copy : p->m.grad, *grads = at(arena, t, b.first);
-    if (p->s->reduce == REDUCE_SCATTER) {
-        const owned_range own = p->plan->own.r[i]; /* this rank's slice of the bucket */
+    const owned_range own = p->plan->own.r[i]; /* of slices: this rank's of the bucket */
+    if (p->s->gradients == GRADIENTS_SLICED) {
+        comm_reduce_scatter(p->comm, p->edges[i].grads, at(p->m.grad, t, own.state_first), (size_t)own.count, t,
+                            COMM_SUM, p->stream);
+    } else if (p->s->reduce == REDUCE_SCATTER) {
         comm_reduce_scatter(p->comm, grads, at(arena, t, own.first), (size_t)own.count, t, COMM_SUM, p->stream);
     } else {
         comm_all_reduce(p->comm, grads, grads, (size_t)b.count, t, COMM_SUM, p->stream);
@@ -38,28 +38,13 @@ void parallel_reduce(parallel *p, int first, int count)
         comm_group_end(p->comm);
 }
 
-typedef struct copy_task {
-    void *to;
-    const void *from;
-    size_t bytes;
-} copy_task;
-
-static void copy(void *arg)
-{
-    const copy_task *t = arg;
-    memcpy(t->to, t->from, t->bytes);
-}
-
 /* Tensor i of one arena of gradients to another one, on main. */
 static void copy_tensor(parallel *p, void *to, void *from, int i)
 {
     const comm_dtype dtype = p->m.grad_dtype;
     const int64_t first = p->plan->starts[i], count = p->plan->starts[i + 1] - first;
-    const copy_task t = {at(to, dtype, first), at(from, dtype, first), (size_t)count * comm_dtype_bytes(dtype)};
-    if (device_kind_of(p->m.d) == DEVICE_CPU)
-        cpu_stream_run(p->m.main, copy, &t, sizeof t);
-    else
-        device_copy(p->m.d, t.to, t.from, t.bytes);
+    dist_stream_copy(p->m.d, p->m.main, at(to, dtype, first), at(from, dtype, first),
+                     (size_t)count * comm_dtype_bytes(dtype));
 }
 
 void parallel_pack(parallel *p)
@@ -87,7 +72,7 @@ static void broadcast(parallel *p)
                        plan->own.owner[i], p->stream);
     }
     parallel_record(p, p->stream, &p->shared);
-    parallel_main_waits(p, p->shared);
+    parallel_main_waits(p, p->shared, WAIT_TAIL);
 }
 
 /* In the order in which the next forward needs them: the last bucket, which holds the embedding, is the first. Nobody
@@ -105,6 +90,24 @@ static void gather(parallel *p)
         p->edges[i].awaited = false;
     }
     p->gathering = true;
+}
+
+/* Without communication a unit is made of copies of this rank's slice: numbers of the same kind, so that what computes
+ * with them takes as long and as much power. */
+void parallel_gather(parallel *p, int unit, void *to)
+{
+    const owned_range own = p->plan->own.r[unit];
+    const comm_dtype t = p->m.param_dtype;
+    bucket_edges *e = &p->edges[unit];
+    const void *slice = at(p->m.param, t, own.state_first);
+    parallel_follow(p, p->second_stream, p->m.main, &e->to_gather);
+    if (p->communicating)
+        comm_all_gather(p->second, slice, to, (size_t)own.count, t, p->second_stream);
+    for (int r = 0; r < p->plan->o.ranks && !p->communicating; r++)
+        dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slice,
+                         (size_t)own.count * comm_dtype_bytes(t));
+    parallel_record(p, p->second_stream, &e->gathered);
+    e->gathers++;
 }
 
 void parallel_share(parallel *p)

@@ -15,7 +15,7 @@ static bool unit_full(const parallel *p, const unit *u)
     const int64_t least = p->plan->o.update_elements ? p->plan->o.update_elements : update_elements;
     if (p->order == UPDATE_AFTER || p->s->grouped)
         return false;
-    return p->s->share == SHARE_GATHER || u->to - u->from >= least;
+    return strategy_slices(p->s) || u->to - u->from >= least;
 }
 
 static void make_units(parallel *p)
@@ -34,7 +34,6 @@ static void make_units(parallel *p)
         u->count++;
         u->to = b->b[i].first + b->b[i].count;
     }
-    p->waits = xcalloc((unsigned long)p->unit_count + 3, sizeof *p->waits); /* and for backward, sharing, joining */
 }
 
 /* ---- making ---- */
@@ -69,7 +68,7 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
     const parallel_options *o = &p->plan->o;
     p->comm = comm_create(p->l, p->m.d, &(comm_options){.name = "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
                           why, why_bytes);
-    const bool two = p->s->share == SHARE_GATHER;
+    const bool two = strategy_slices(p->s);
     if (p->comm && two)
         p->second = comm_split(p->comm, &(comm_options){.name = "params", .max_ctas = o->max_ctas}, why, why_bytes);
     return p->comm && (p->second || !two);
@@ -123,13 +122,13 @@ static void drop_all_events(const parallel *p)
     drop_events(p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared}, 4);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
-        drop_events(p, &p->edges[i].gathered, 1);
+        drop_events(p, (dist_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced}, 3);
     }
     for (int i = 0; i < p->unit_count; i++) {
         drop_events(p, &p->units[i].done, 1);
         drop_events(p, p->units[i].unread_by, PRODUCERS + 1);
     }
-    for (int i = 0; p->waits && i < p->unit_count + 3; i++)
+    for (int i = 0; i < p->wait_room; i++)
         drop_events(p, (dist_event *[]){p->waits[i].from, p->waits[i].to}, 2);
 }
 

@@ -2,6 +2,9 @@
 /* Edges between the streams of a step. An edge is an event of its own, recorded behind what must be over and waited for by
  * what must not begin before; since one host thread enqueues a step in order, an event is never recorded again before its
  * waiters are enqueued. */
+#include <string.h>
+
+#include "common/core/error.h"
 #include "common/parallel/internal.h"
 
 void parallel_record(parallel *p, void *stream, dist_event **edge)
@@ -19,9 +22,22 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge)
     dist_event_wait(p->m.d, *edge, to);
 }
 
-void parallel_main_waits(parallel *p, dist_event *e)
+static wait_times *new_wait(parallel *p, wait_kind kind)
 {
-    wait_times *w = p->timing ? &p->waits[p->wait_count++] : NULL;
+    if (p->wait_count == p->wait_room) {
+        const int room = p->wait_room ? 2 * p->wait_room : 64;
+        p->waits = xrealloc(p->waits, (size_t)room * sizeof *p->waits);
+        memset(p->waits + p->wait_room, 0, (size_t)(room - p->wait_room) * sizeof *p->waits);
+        p->wait_room = room;
+    }
+    p->waits[p->wait_count].kind = kind;
+    return &p->waits[p->wait_count++];
+}
+
+void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind)
+{
+    const bool timed = p->instrumented && (kind != WAIT_TAIL || p->timing);
+    wait_times *w = timed ? new_wait(p, kind) : NULL;
     if (w)
         parallel_record(p, p->m.main, &w->from);
     dist_event_wait(p->m.d, e, p->m.main);

@@ -22,6 +22,11 @@ typedef struct bucket_edges {
     dist_event *ready[PRODUCERS]; /* producer -> collective */
     dist_event *gathered;         /* all-gather -> who reads or updates these parameters */
     bool awaited;                 /* by main, in the last all-gather */
+    /* Of a unit: */
+    dist_event *to_gather; /* main -> all-gather */
+    dist_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
+    void *grads;           /* where they lie in this step */
+    int gathers;           /* in this step */
 } bucket_edges;
 
 typedef struct unit { /* neighbouring buckets, updated together */
@@ -33,7 +38,10 @@ typedef struct unit { /* neighbouring buckets, updated together */
     dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
 } unit;
 
+typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
+
 typedef struct wait_times { /* of main */
+    wait_kind kind;
     dist_event *from, *to;
 } wait_times;
 
@@ -63,16 +71,16 @@ struct parallel {
     bool update_begun;
     producers open; /* of what is ready and not in a closed bucket */
 
-    bool instrumented, timing;
-    wait_times *waits; /* unit_count + a few */
-    int wait_count;
+    bool instrumented, timing; /* timing: within parallel_update */
+    wait_times *waits;
+    int wait_count, wait_room;
 };
 
 /* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
 void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
-/* Main waits for e; counts towards parallel_tail_ms within parallel_update. */
-void parallel_main_waits(parallel *p, dist_event *e);
+/* Main waits for e; those of WAIT_TAIL count within parallel_update. */
+void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 
 /* collectives.c: communication as the strategy's row says. */
 void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */

@@ -40,7 +40,7 @@ static void update_owned(parallel *p, const unit *u, int max_blocks, void *strea
 static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream)
 {
     if (stream == p->m.main)
-        parallel_main_waits(p, u->done);
+        parallel_main_waits(p, u->done, WAIT_TAIL);
     else
         dist_event_wait(p->m.d, u->done, stream);
     for (int i = u->first; i < u->first + u->count; i++)
@@ -77,8 +77,26 @@ void parallel_begin(parallel *p)
     p->closed = p->units_closed = p->units_updated = 0;
     p->update_begun = false;
     p->open.n = 0;
+    p->wait_count = 0;
     for (int i = 0; i < p->unit_count; i++)
         p->units[i].made_by.n = 0;
+    for (int i = 0; i < p->plan->b.n; i++)
+        p->edges[i].gathers = 0;
+}
+
+void parallel_await(parallel *p, int unit)
+{
+    parallel_main_waits(p, p->edges[unit].gathered, WAIT_GATHER);
+}
+
+void parallel_grads(parallel *p, int unit, void *from)
+{
+    p->edges[unit].grads = from;
+}
+
+void parallel_reduced(parallel *p, int unit)
+{
+    parallel_main_waits(p, p->edges[unit].reduced, WAIT_REDUCED);
 }
 
 void parallel_need(parallel *p, int64_t first, int64_t count, void *stream)
@@ -112,6 +130,8 @@ static void close_bucket(parallel *p, int i)
         add_producer(&u->made_by, p->open.stream[k]);
     }
     parallel_reduce(p, i, 1);
+    if (p->s->gradients == GRADIENTS_SLICED)
+        parallel_record(p, p->stream, &p->edges[i].reduced);
     if (i + 1 < u->first + u->count)
         return;
     parallel_record(p, p->stream, &u->done);
@@ -155,12 +175,11 @@ void parallel_update(parallel *p)
         die(EXIT_CODE_FAILURE, "bug: an update after gradients up to %lld of %lld", (long long)p->ready_to,
             (long long)p->plan->elements);
     p->timing = p->instrumented;
-    p->wait_count = 0;
     if (p->s->when == WHEN_AFTER)
         reduce_after_backward(p);
     if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* backward is over, so there is no limit */
-        parallel_main_waits(p, p->units[p->unit_count - 1].done);
+        parallel_main_waits(p, p->units[p->unit_count - 1].done, WAIT_TAIL);
         parallel_follow(p, p->m.main, p->update_stream, &p->updated);
     } else {
         for (int i = 0; i < p->unit_count; i++)
@@ -175,7 +194,7 @@ void parallel_update(parallel *p)
 void parallel_join(parallel *p)
 {
     if (p->gathering)
-        parallel_main_waits(p, p->edges[0].gathered); /* the last one */
+        parallel_main_waits(p, p->edges[0].gathered, WAIT_TAIL); /* the last one */
     p->gathering = false;
 }
 
@@ -183,10 +202,23 @@ void parallel_join(parallel *p)
 
 void parallel_sync(parallel *p)
 {
+    if (p->s->parameters != PARAMETERS_RESIDENT)
+        return; /* no rank has those of another */
     parallel_join(p);
     parallel_follow(p, p->stream, p->m.main, &p->sync[0]);
     comm_broadcast(p->comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0, p->stream);
     parallel_follow(p, p->m.main, p->stream, &p->sync[1]);
+}
+
+void parallel_gather_now(parallel *p, int unit, void *to)
+{
+    const bool communicating = p->communicating;
+    const int gathers = p->edges[unit].gathers;
+    p->communicating = true;
+    parallel_gather(p, unit, to);
+    dist_event_wait(p->m.d, p->edges[unit].gathered, p->m.main);
+    p->communicating = communicating;
+    p->edges[unit].gathers = gathers;
 }
 
 void parallel_communicate(parallel *p, bool on)
@@ -194,11 +226,25 @@ void parallel_communicate(parallel *p, bool on)
     p->communicating = on;
 }
 
+/* Units are gathered as often as in the last step, and gradients are then reduced, all in one place: what lies
+ * there does not matter. */
+static void gather_alone(parallel *p)
+{
+    for (int i = 0; i < p->plan->b.n; i++) {
+        const int gathers = p->s->share == SHARE_ON_USE ? p->edges[i].gathers : 0;
+        for (int n = 0; n < gathers; n++)
+            parallel_gather_now(p, i, p->m.scratch);
+        if (p->s->gradients == GRADIENTS_SLICED)
+            p->edges[i].grads = p->m.scratch;
+    }
+}
+
 void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
     p->communicating = true;
     parallel_join(p);
+    gather_alone(p);
     parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
     parallel_reduce(p, 0, p->plan->b.n);
     parallel_follow(p, p->m.main, p->stream, &p->alone[1]);
@@ -213,10 +259,26 @@ void parallel_instrument(parallel *p, bool on)
     p->wait_count = 0;
 }
 
-double parallel_tail_ms(parallel *p)
+static double waits_ms(parallel *p, wait_kind kind)
 {
     double ms = 0;
     for (int i = 0; i < p->wait_count; i++)
-        ms += dist_event_ms(p->m.d, p->waits[i].from, p->waits[i].to);
+        if (p->waits[i].kind == kind)
+            ms += dist_event_ms(p->m.d, p->waits[i].from, p->waits[i].to);
     return ms;
+}
+
+double parallel_tail_ms(parallel *p)
+{
+    return waits_ms(p, WAIT_TAIL);
+}
+
+double parallel_gather_wait_ms(parallel *p)
+{
+    return waits_ms(p, WAIT_GATHER);
+}
+
+double parallel_reduced_wait_ms(parallel *p)
+{
+    return waits_ms(p, WAIT_REDUCED);
 }

@@ -14,6 +14,11 @@
  *                                                   gaps but for padding
  *   parallel_update                                 after the last op of backward
  *
+ * and where a rank holds slices of units, number i of which is bucket i,
+ *
+ *   parallel_gather(unit, to), parallel_await(unit)    before the first op that reads its parameters, there
+ *   parallel_grads(unit, from), parallel_reduced(unit) before its gradients are made, and before their memory has another use
+ *
  * Gradients are summed, not averaged: the model scales its loss by 1/ranks (trainer_options.ranks). */
 #ifndef STEPBENCH_PARALLEL_PARALLEL_H
 #define STEPBENCH_PARALLEL_PARALLEL_H
@@ -57,9 +62,10 @@ typedef struct parallel_plan {
     int64_t elements; /* of the index space */
     int64_t *starts;  /* (tensors + 1), a copy */
     int tensors;
-    buckets b;     /* the collectives of a step, in the order in which they are enqueued */
-    ownership own; /* what this rank updates */
-    bool sharded;  /* the state is this rank's part alone */
+    buckets b;                 /* the collectives of a step, in the order in which they are enqueued */
+    ownership own;             /* what this rank updates */
+    bool sharded;              /* the state is this rank's part alone */
+    int64_t gathered_elements; /* of parameters in a step; with SHARE_ON_USE, as the model says */
 } parallel_plan;
 
 /* NULL with a sentence in why if the strategy cannot be used so. grad_bytes: of one gradient element. A rank that is no
@@ -70,7 +76,8 @@ void parallel_plan_free(parallel_plan *p);
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
 
-/* What a strategy may do with a model. Pointers are to device memory, over the index space. */
+/* What a strategy may do with a model. Pointers are to device memory, over the index space; where gradients or parameters
+ * are no longer whole (strategy.h), over the slices that this rank owns, as its state is. */
 typedef struct parallel_model {
     device *d;
     /* The stream of forward and backward: device_stream(d). On the CPU that is NULL, the calling thread, and the
@@ -81,6 +88,7 @@ typedef struct parallel_model {
     comm_dtype grad_dtype;
     void *param;
     comm_dtype param_dtype;
+    void *scratch; /* with units: as large as the largest one's parameters or gradients; unused between steps */
     void *user;
     /* A new update begins; then AdamW on [first, first + count), whose state starts at state_first of the state arenas.
      * Both enqueue on `stream`, with at most max_blocks thread blocks (0: no limit). */
@@ -106,6 +114,14 @@ void parallel_begin(parallel *p);
 void parallel_need(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_update(parallel *p);
+/* The parameters of a unit go to `to`, behind what main has by now; main waits for them. */
+void parallel_gather(parallel *p, int unit, void *to);
+void parallel_await(parallel *p, int unit);
+/* The same between steps, whether communication is on or not. Members call it together. */
+void parallel_gather_now(parallel *p, int unit, void *to);
+/* A unit's gradients will lie at `from`; main waits until they have been read there. */
+void parallel_grads(parallel *p, int unit, void *from);
+void parallel_reduced(parallel *p, int unit);
 /* main waits for what is still in flight (all-gathers that the next forward would hide). */
 void parallel_join(parallel *p);
 
@@ -120,9 +136,11 @@ void parallel_collectives_alone(parallel *p);
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
 /* Time that main stood still for communication in the last step: from the end of backward to the end of
- * parallel_update, the waits alone. Events are recorded only when on, and tell no time in a captured step. Waits for
- * the step. */
+ * parallel_update, the waits alone (tail); for units to be gathered; for memory of gradients to be read (reduced). Events
+ * are recorded only when on, and tell no time in a captured step. Waits for the step. */
 void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);
+double parallel_gather_wait_ms(parallel *p);
+double parallel_reduced_wait_ms(parallel *p);
 
 #endif

@@ -27,13 +27,24 @@ static void cut(parallel_plan *p, const index_space *space, int64_t cap)
     const strategy *s = p->s;
     p->b = s->grouping == GROUP_TENSOR   ? buckets_by_tensor(space)
            : s->grouping == GROUP_BUCKET ? buckets_by_size(space, cap)
+           : s->grouping == GROUP_UNIT   ? buckets_by_unit(space)
                                          : buckets_whole(space);
-    if (s->share == SHARE_GATHER)
+    if (strategy_slices(s) && s->grouping != GROUP_UNIT)
         buckets_align(&p->b, p->o.ranks);
     p->own = s->share == SHARE_NONE        ? own_all(space)
              : s->share == SHARE_BROADCAST ? own_tensors(space, p->rank, p->o.ranks)
                                            : own_slices(&p->b, p->rank, p->o.ranks);
     p->sharded = s->share != SHARE_NONE;
+}
+
+/* The end of a unit, or of all, that can't be one of equal slices; -1: there is none. */
+static int64_t odd_end(const strategy *s, const index_space *space, int ranks)
+{
+    const int64_t of = parallel_granularity(ranks);
+    for (int i = 0; s->grouping == GROUP_UNIT && i < space->unit_count; i++)
+        if (space->units[i + 1] % of)
+            return space->units[i + 1];
+    return space->starts[space->tensors] % of ? space->starts[space->tensors] : -1;
 }
 
 parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
@@ -48,9 +59,11 @@ parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const i
         snprintf(why, why_bytes, "there is no strategy '%s'", o->strategy);
     else if (chosen->grouping == GROUP_BUCKET && o->bucket_bytes < 1)
         snprintf(why, why_bytes, "a bucket of %lld bytes holds nothing", (long long)o->bucket_bytes);
-    else if (chosen->share == SHARE_GATHER && elements % parallel_granularity(o->ranks))
+    else if (chosen->grouping == GROUP_UNIT && !s->unit_count)
+        snprintf(why, why_bytes, "'%s' works on units, and the model has none", o->strategy);
+    else if (strategy_slices(chosen) && odd_end(chosen, s, o->ranks) >= 0)
         snprintf(why, why_bytes, "%lld elements can't be cut in slices for %d ranks: they are not a multiple of %lld",
-                 (long long)elements, o->ranks, (long long)parallel_granularity(o->ranks));
+                 (long long)odd_end(chosen, s, o->ranks), o->ranks, (long long)parallel_granularity(o->ranks));
     else {
         parallel_plan *p = xcalloc(1, sizeof *p);
         *p = (parallel_plan){.o = *o, .s = chosen, .rank = rank, .elements = elements, .tensors = s->tensors};
@@ -81,6 +94,8 @@ double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_byt
     const double part = (double)(p->o.ranks - 1) / p->o.ranks;
     const double grads = part * (double)p->elements * grad_bytes, params = part * (double)p->elements * param_bytes;
     double bytes = p->s->reduce == REDUCE_SCATTER ? grads : 2 * grads;
+    if (p->s->share == SHARE_ON_USE)
+        bytes += part * (double)p->gathered_elements * param_bytes;
     if (p->s->share == SHARE_GATHER)
         bytes += params;
     if (p->s->share == SHARE_BROADCAST && p->o.ranks > 1)

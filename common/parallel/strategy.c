@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of strategies; see strategy.h. ZeRO-1 is that of Rajbhandari et al., 2020: a rank holds only the
  * optimizer's state of its part, and updates that. zero1 sums only the gradients of its slices, half the bytes of an
- * all-reduce, and hides its all-gathers under the next forward; zero1-broadcast is the way of CS336's handout. */
+ * all-reduce, and hides its all-gathers under the next forward; zero1-broadcast is the way of CS336's handout. zero2 and
+ * fsdp (ZeRO-3) are the next stages of that paper, unit by unit as in Zhao et al., 2023. */
 #include "common/parallel/strategy.h"
 
 #include <stddef.h>
@@ -9,25 +10,36 @@
 
 /* clang-format off */
 const strategy parallel_strategies[] = {
-    /* name             grouping      when        reduce          parameters           share            packed grouped */
-    {"naive",           GROUP_TENSOR, WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+    /* name               grouping      when        reduce          gradients           parameters           share            packed grouped */
+    {"naive",           GROUP_TENSOR, WHEN_AFTER, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
      "an all-reduce per tensor, after the backward"},
-    {"naive-grouped",   GROUP_TENSOR, WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, true,
+    {"naive-grouped",   GROUP_TENSOR, WHEN_AFTER, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      false, true,
      "the same in one launch"},
-    {"flat",            GROUP_WHOLE,  WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+    {"flat",            GROUP_WHOLE,  WHEN_AFTER, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
      "one all-reduce of all gradients, after the backward, in place"},
-    {"flat-copy",       GROUP_WHOLE,  WHEN_AFTER, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      true,  false,
+    {"flat-copy",       GROUP_WHOLE,  WHEN_AFTER, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      true,  false,
      "the same through a second buffer, to which every tensor is copied, and from it back"},
-    {"overlap",         GROUP_TENSOR, WHEN_READY, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+    {"overlap",         GROUP_TENSOR, WHEN_READY, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
      "an all-reduce per tensor, as soon as its gradient is ready"},
-    {"bucketed",        GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
+    {"bucketed",        GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_NONE,      false, false,
      "an all-reduce per bucket of tensors, as soon as it is ready"},
-    {"zero1",           GROUP_BUCKET, WHEN_READY, REDUCE_SCATTER, PARAMETERS_RESIDENT, SHARE_GATHER,    false, false,
+    {"zero1",           GROUP_BUCKET, WHEN_READY, REDUCE_SCATTER, GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_GATHER,    false, false,
      "reduce-scatter of gradients, AdamW on a slice of each bucket, all-gather under the next forward"},
-    {"zero1-broadcast", GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     PARAMETERS_RESIDENT, SHARE_BROADCAST, false, false,
+    {"zero1-broadcast", GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_BROADCAST, false, false,
      "all-reduce, AdamW on whole tensors, each broadcast by its owner"},
+    {"zero2",           GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_RESIDENT, SHARE_GATHER,    false, false,
+     "as zero1, unit by unit, and of the summed gradients a rank keeps its slices alone"},
+    {"fsdp",            GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_GATHERED, SHARE_ON_USE,    false, false,
+     "as zero2, and of parameters, too: units are gathered before each use and freed after it"},
+    {"fsdp-keep",       GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_KEPT,     SHARE_ON_USE,    false, false,
+     "as fsdp, but what the forward has gathered stays for the backward"},
     {.name = NULL}};
 /* clang-format on */
+
+bool strategy_slices(const strategy *s)
+{
+    return s->share == SHARE_GATHER || s->share == SHARE_ON_USE;
+}
 
 const strategy *parallel_strategy(const char *name)
 {

@@ -34,6 +34,26 @@ static void on_update(void *user)
     parallel_update(((replica *)user)->p);
 }
 
+static void on_gather(void *user, int unit, void *to)
+{
+    parallel_gather(((replica *)user)->p, unit, to);
+}
+
+static void on_await(void *user, int unit)
+{
+    parallel_await(((replica *)user)->p, unit);
+}
+
+static void on_grads(void *user, int unit, void *from)
+{
+    parallel_grads(((replica *)user)->p, unit, from);
+}
+
+static void on_reduced(void *user, int unit)
+{
+    parallel_reduced(((replica *)user)->p, unit);
+}
+
 /* A failure here makes the step fail, which reports it. */
 static void update_begin(void *user, void *stream)
 {
@@ -63,18 +83,32 @@ static int rank_of(const replica_place *at)
     return at->l ? launch_rank(at->l) : 0;
 }
 
+static bool by_units(const char *name)
+{
+    const strategy *s = parallel_strategy(name);
+    return s && s->grouping == GROUP_UNIT;
+}
+
 static parallel_plan *plan_of(const replica *r, const parallel_options *p, char *why, size_t bytes)
 {
     params *tensors = params_create(&r->o.config);
-    params_pad(tensors, parallel_granularity(p->ranks));
-    int64_t *starts = xcalloc((unsigned long)tensors->count + 1, sizeof *starts);
+    if (by_units(p->strategy))
+        params_pad_units(tensors, parallel_granularity(p->ranks));
+    else
+        params_pad(tensors, parallel_granularity(p->ranks));
+    const int units = params_units(tensors);
+    int64_t *starts = xcalloc((unsigned long)tensors->count + 1, sizeof *starts), count;
+    int64_t *unit_starts = xcalloc((unsigned long)units + 1, sizeof *unit_starts);
     for (int i = 0; i < tensors->count; i++)
         starts[i] = tensors->tensors[i].first;
-    starts[tensors->count] = tensors->elements;
+    starts[tensors->count] = unit_starts[units] = tensors->elements;
+    for (int u = 0; u < units; u++)
+        params_unit_range(tensors, u, &unit_starts[u], &count);
     const int grad_bytes = sb_dtype_bytes(r->o.grad_fp32 ? SB_FP32 : r->o.precision->grad);
-    parallel_plan *plan =
-        parallel_plan_create(p, rank_of(&r->at), &(index_space){starts, tensors->count}, grad_bytes, why, bytes);
+    const index_space space = {starts, tensors->count, unit_starts, units};
+    parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
+    free(unit_starts);
     params_free(tensors);
     return plan;
 }
@@ -108,10 +142,23 @@ static parallel_model model_of(replica *r)
                             .grad_dtype = replica_comm_dtype(trainer_grad_dtype(r->t)),
                             .param = trainer_param_arena(r->t),
                             .param_dtype = replica_comm_dtype(trainer_param_dtype(r->t)),
+                            .scratch = trainer_scratch(r->t),
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
                             .update_all = update_all};
+}
+
+static trainer_sharding sharding_of(const replica *r)
+{
+    const strategy *s = r->plan->s;
+    trainer_sharding shard = r->o.shard; /* the caller says how far ahead it gathers */
+    shard.ranks = s->grouping == GROUP_UNIT ? r->plan->o.ranks : 0;
+    shard.rank = rank_of(&r->at);
+    shard.grads = s->gradients == GRADIENTS_SLICED;
+    shard.params = s->parameters != PARAMETERS_RESIDENT;
+    shard.keep = s->parameters == PARAMETERS_KEPT;
+    return shard;
 }
 
 static bool make_trainer(replica *r, replica_problem *problem)
@@ -122,8 +169,11 @@ static bool make_trainer(replica *r, replica_problem *problem)
     r->o.granularity = parallel_granularity(r->plan->o.ranks);
     /* 0 would mean all of it, so a rank that owns nothing holds one unused element. */
     r->o.state_elements = !r->plan->sharded ? 0 : r->plan->own.n ? r->plan->own.state_elements : 1;
+    r->o.shard = sharding_of(r);
     if (r->member)
         r->t = trainer_create(at->d, at->mem, at->kernels, at->ctx, &r->o, why, sizeof why);
+    if (r->t)
+        r->plan->gathered_elements = trainer_gathered_elements(r->t);
     return replica_agree(at, "model", !r->member || r->t, why, problem) && replica_tune(r, problem);
 }
 
@@ -138,7 +188,8 @@ static bool make_strategy(replica *r, replica_problem *problem)
     if (!replica_agree(&r->at, "strategy", !r->member || r->p, why, problem))
         return false;
     if (r->member)
-        trainer_set_hooks(r->t, &(trainer_hooks){r, on_begin, on_need, on_ready, on_update});
+        trainer_set_hooks(r->t, &(trainer_hooks){r, on_begin, on_need, on_ready, on_update, on_gather, on_await,
+                                                 on_grads, on_reduced});
     return true;
 }
 

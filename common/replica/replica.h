@@ -76,9 +76,15 @@ bool replica_capture(replica *r, replica_problem *problem);
 void replica_set_tokens(trainer *t, uint64_t seed, int rank);
 /* Sets a loss scale, if the precision has one, at which the gradients of a check do not overflow. */
 void replica_set_safe_loss_scale(trainer *t);
-uint64_t replica_checksum(replica *r); /* of all bytes of this rank's parameters; 0 if it is not a member */
+uint64_t
+replica_checksum(replica *r); /* of all bytes of the parameters as it has or gathers them; 0: it is no member */
 /* Exchanges checksums. Returns the first rank whose checksum is not that of rank 0, or -1. */
 int replica_odd_rank(const replica *r, uint64_t checksum);
+/* Of members, all together. Values by index: `out` has an element for each of the index space. Where parameters or gradients
+ * are sharded, parameters are gathered, and of gradients those that this rank does not update stay as they were. */
+void replica_read_params(replica *r, float *out);
+void replica_read_grads(replica *r, float *out);
+int64_t replica_grad_elements(const replica *r); /* of trainer_grad_arena */
 comm_dtype replica_comm_dtype(sb_dtype t);
 
 #endif

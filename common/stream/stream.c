@@ -2,6 +2,8 @@
 /* Either kind of stream behind one name; see stream.h. */
 #include "common/stream/stream.h"
 
+#include <string.h>
+
 #include "common/stream/cpu_stream.h"
 
 static bool on_cpu(const device *d)
@@ -29,6 +31,26 @@ void dist_stream_destroy(device *d, void *stream)
         cpu_stream_destroy(stream);
     else
         device_stream_destroy(d, stream);
+}
+
+typedef struct copy_task {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_task;
+
+static void copy(void *arg)
+{
+    const copy_task *t = arg;
+    memcpy(t->to, t->from, t->bytes);
+}
+
+void dist_stream_copy(device *d, void *stream, void *to, const void *from, size_t bytes)
+{
+    if (on_cpu(d))
+        cpu_stream_run(stream, copy, &(copy_task){to, from, bytes}, sizeof(copy_task));
+    else
+        device_stream_copy(d, stream, to, from, bytes);
 }
 
 dist_event *dist_event_create(device *d)

@@ -13,6 +13,8 @@ typedef struct dist_event dist_event;
 void *dist_stream_create(device *d, stream_priority p, const char *name);
 void dist_stream_destroy(device *d, void *stream);
 
+void dist_stream_copy(device *d, void *stream, void *to, const void *from, size_t bytes);
+
 dist_event *dist_event_create(device *d);
 void dist_event_destroy(device *d, dist_event *e);
 void dist_event_record(device *d, dist_event *e, void *stream);

@@ -121,6 +121,13 @@ void arena_plan_begin(arena *a)
     memset(a->peak, 0, sizeof a->peak);
 }
 
+void arena_plan_cancel(arena *a)
+{
+    expect_mode(a, PLANNING, "arena_plan_cancel");
+    a->tensor_count = a->event_count = 0;
+    a->mode = IDLE;
+}
+
 void arena_plan_end(arena *a)
 {
     expect_mode(a, PLANNING, "arena_plan_end");

@@ -47,6 +47,7 @@ arena *arena_create(void);
 void arena_free(arena *a);
 
 void arena_plan_begin(arena *a);
+void arena_plan_cancel(arena *a); /* forgets what the walk has noted */
 /* Assigns offsets. The bytes that the block must have: arena_bytes. */
 void arena_plan_end(arena *a);
 size_t arena_bytes(const arena *a);

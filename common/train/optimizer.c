@@ -43,13 +43,14 @@ void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_fir
                   .eps = t->o.eps,
                   .weight_decay = t->o.weight_decay,
                   .max_blocks = max_blocks};
-    p.param = t->param + first * t->param_element;
+    p.param = t->param + (t->o.shard.params ? state_first : first) * t->param_element;
     p.master = master ? t->master + state_first * master : NULL;
     p.m = t->m + state_first * moment;
     p.v = t->v + state_first * moment;
     if (!step_go(t))
         return;
-    p.grad = (char *)t->block + first * t->grad_element;
+    p.grad =
+        t->grad_slices ? t->grad_slices + state_first * t->grad_element : (char *)t->block + first * t->grad_element;
     step_done(t, t->k->train->adamw(t->ctx, &p, stream));
 }
 

@@ -24,6 +24,12 @@ typedef struct block_slots {
     arena_slot gate_up, h; /* (T, 2F), (T, F) */
 } block_slots;
 
+typedef struct step_unit {      /* of the index space; see step_units.c */
+    int64_t first, count;       /* elements */
+    arena_slot gathered, grads; /* -1: not there */
+    bool awaited;               /* main has waited for what is gathered */
+} step_unit;
+
 struct trainer {
     trainer_options o;
     device *dev;
@@ -43,8 +49,9 @@ struct trainer {
     bool eager;                               /* FUSION_NONE */
     bool swiglu_matmul;                       /* trainer_fuses_swiglu */
 
-    /* Resident. Arenas over the index space: */
+    /* Resident. Arenas over the index space, or of slices of its units: */
     char *param, *master, *m, *v;
+    char *grad_slices;      /* NULL: gradients lie at the start of the block */
     int32_t *ids, *targets; /* (T) */
     float *rope_table;      /* (S, head_dim/2, 2) */
     float *row_loss, *loss; /* (T), (1) */
@@ -67,6 +74,11 @@ struct trainer {
                       [PENDING_MAX]; /* read by the side stream: dropped once it is known to be done with them */
     int pending_count[LAG + 1];
     int side_block; /* whose weight gradients are being enqueued */
+
+    step_unit *units;
+    int *uses, use_count, use_room, use; /* units in the order in which a walk uses their parameters; where it is */
+    bool noting_uses;
+    int64_t gathered_elements; /* in a step */
 
     device_graph *graph;
     int steps;
@@ -93,6 +105,17 @@ void *step_param(const trainer *t, param_kind kind, int layer);
 void *step_grad(trainer *t, param_kind kind, int layer, int64_t count);
 void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream);
 void step_need(trainer *t, int layer); /* forward reads a block's parameters next; layer as in params_range */
+
+/* ---- units of a sharded step (step_units.c); layer as in params_range. Without sharding they do nothing. ---- */
+void units_create(trainer *t);
+void units_free(trainer *t);
+void units_note(trainer *t);                  /* before the arena plans */
+void units_begin(trainer *t);                 /* a walk starts */
+void unit_acquire(trainer *t, int layer);     /* what main enqueues from here on may read its parameters */
+void unit_release(trainer *t);                /* of the unit acquired last: all that reads them is enqueued */
+void unit_grads_begin(trainer *t, int layer); /* its gradients are made next */
+void *unit_param(const trainer *t, const param_tensor *p);
+char *unit_grad(const trainer *t, int layer, int64_t element); /* NULL while planning */
 
 /* A linear layer: one weight, or several with the same input that lie side by side. */
 typedef struct linear {

@@ -47,14 +47,16 @@ static int64_t first_of(const trainer *t, param_kind kind, int layer)
 
 void *step_param(const trainer *t, param_kind kind, int layer)
 {
-    return t->param + first_of(t, kind, layer) * t->param_element;
+    return unit_param(t, params_find(t->params, kind, layer));
 }
 
 /* Where the tensor behind these `count` elements starts: between them is padding, and behind the last one to the end. */
-static int64_t next_of(const trainer *t, param_kind kind, int64_t end)
+static int64_t next_of(const trainer *t, param_kind kind, int layer, int64_t end)
 {
-    const int64_t aligned = (end + PARAMS_ALIGNMENT - 1) / PARAMS_ALIGNMENT * PARAMS_ALIGNMENT;
-    return kind == PARAM_EMBEDDING ? t->params->elements : aligned;
+    const param_tensor *next = params_find(t->params, kind, layer) + 1, *none = t->params->tensors + t->params->count;
+    while (next < none && next->first < end)
+        next++;
+    return next < none ? next->first : t->params->elements;
 }
 
 void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
@@ -63,16 +65,17 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
         [PARAM_LM_HEAD] = "d_lm_head", [PARAM_LN_FINAL] = "d_ln_final", [PARAM_W2] = "d_w2",
         [PARAM_W1] = "d_w13",          [PARAM_LN2] = "d_ln2",           [PARAM_O] = "d_o",
         [PARAM_Q] = "d_qkv",           [PARAM_LN1] = "d_ln1",           [PARAM_EMBEDDING] = "d_embedding"};
-    const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, kind, end);
-    if (t->o.share_grad_memory)
+    const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, kind, layer, end);
+    if (t->o.share_grad_memory && !t->o.shard.grads)
         arena_fixed(t->arena, (size_t)(first * t->grad_element), (size_t)((next - first) * t->grad_element),
                     MEMORY_GRAD, layer, names[kind]);
     if (arena_planning(t->arena))
         return NULL;
+    const int unit_layer = kind == PARAM_EMBEDDING ? t->o.config.layers : layer;
     /* An activation may have lain here, and padding must be zero. */
     if (next > end)
-        device_memset(t->dev, (char *)t->block + end * t->grad_element, 0, (size_t)((next - end) * t->grad_element));
-    return (char *)t->block + first * t->grad_element;
+        device_memset(t->dev, unit_grad(t, unit_layer, end), 0, (size_t)((next - end) * t->grad_element));
+    return unit_grad(t, unit_layer, first);
 }
 
 void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream)

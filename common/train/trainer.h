@@ -27,6 +27,15 @@ typedef enum fusion { FUSION_NONE, FUSION_KERNELS, FUSION_GRAPH } fusion;
 typedef enum overlap { OVERLAP_NONE, OVERLAP_GRADIENTS, OVERLAP_ALL, OVERLAP_AUTO } overlap;
 #define OVERLAP_CHOICES "auto|all|gradients|none"
 
+/* What a rank holds of a model whose units (params.h) are divided into equal slices. */
+typedef struct trainer_sharding {
+    int ranks, rank; /* slices of each unit, and the one held here; 0: units are not padded to be cut */
+    bool grads;      /* of gradients the slices alone are kept: a unit's lie in a slot until they are reduced */
+    bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
+    int prefetch;    /* units gathered ahead of the one in use */
+    bool keep;       /* what forward has gathered stays for backward */
+} trainer_sharding;
+
 typedef struct trainer_options {
     model_config config;
     int batch, seq;
@@ -51,6 +60,7 @@ typedef struct trainer_options {
     int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
     int64_t
         state_elements; /* of the optimizer's state that is held here; 0: all. Not with an fp32 master (fp16 policy) */
+    trainer_sharding shard; /* needs the hooks for it, from the first step on */
 } trainer_options;
 /* What backward computes again, block by block. */
 recompute_schedule trainer_schedule(const trainer_options *o);
@@ -144,13 +154,27 @@ typedef struct trainer_hooks {
      * for padding. What is enqueued after the next call no longer reads the parameters of this one. */
     void (*ready)(void *user, int64_t first, int64_t count, void *stream);
     void (*update)(void *user); /* after backward; with it the trainer itself updates nothing */
+    /* With shard.params: a unit's parameters are to be gathered at `to`, behind all that the step's stream has so far; then
+     * that stream is to wait for them. */
+    void (*gather)(void *user, int unit, void *to);
+    void (*await)(void *user, int unit);
+    /* With shard.grads: the gradients of a unit will lie at `from`, and `ready` says when they do; then the step's stream
+     * is to wait until they have been read. */
+    void (*grads)(void *user, int unit, void *from);
+    void (*reduced)(void *user, int unit);
 } trainer_hooks;
 void trainer_set_hooks(trainer *t, const trainer_hooks *hooks);
 
-/* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements. */
+/* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements; what
+ * is sharded is one of slices instead, each at a rank's part of where its unit begins, state_elements in all. */
 void *trainer_stream(const trainer *t);
 void *trainer_grad_arena(const trainer *t);
 void *trainer_param_arena(const trainer *t);
+/* In a step: gradient `element` of the unit whose gradients are made now. */
+void *trainer_grad_at(const trainer *t, int64_t element);
+/* Memory that has no content between steps, at least one unit's parameters or gradients. */
+void *trainer_scratch(const trainer *t);
+int64_t trainer_gathered_elements(const trainer *t); /* parameters that a step gathers, each as often as it does */
 sb_dtype trainer_grad_dtype(const trainer *t);
 sb_dtype trainer_param_dtype(const trainer *t);
 /* A new update begins; AdamW on a range whose state starts at state_first of the state held here, with at most max_blocks

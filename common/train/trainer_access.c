@@ -57,9 +57,17 @@ static bool whole_master(const trainer *t)
     return t->master && !t->o.state_elements;
 }
 
+/* What no rank holds whole can't be read or written by one alone. */
+static void expect_whole(bool sharded, const param_tensor *p)
+{
+    if (sharded)
+        die(EXIT_CODE_FAILURE, "bug: %s is asked of a rank that has a slice of it", p->name);
+}
+
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in)
 {
     const size_t n = (size_t)p->count;
+    expect_whole(t->o.shard.params, p);
     device_sync(t->dev);
     if (whole_master(t) && t->o.precision->master == SB_MASTER_SPLIT) {
         uint16_t *high = xmalloc(n * sizeof *high);
@@ -80,6 +88,7 @@ void trainer_write_param(trainer *t, const param_tensor *p, const float *in)
 void trainer_read_param(trainer *t, const param_tensor *p, float *out)
 {
     const size_t n = (size_t)p->count;
+    expect_whole(t->o.shard.params, p);
     device_sync(t->dev);
     if (whole_master(t) && t->o.precision->master == SB_MASTER_SPLIT) {
         uint16_t *high = xmalloc(n * sizeof *high);
@@ -97,22 +106,30 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out)
     }
 }
 
+static sb_status fill_ones(trainer *t, const param_tensor *p, char *to)
+{
+    const size_t n = (size_t)p->count;
+    float *ones = xmalloc(n * sizeof *ones);
+    for (size_t i = 0; i < n; i++)
+        ones[i] = 1;
+    if (t->o.shard.params)
+        write_floats(t, t->param_dtype, ones, n, to);
+    else
+        trainer_write_param(t, p, ones);
+    free(ones);
+    return SB_OK;
+}
+
 /* Drawn on the device, so that large models start soon. Values depend on the seed and the tensor's name alone. */
-static sb_status fill(trainer *t, const param_tensor *p)
+static sb_status fill(trainer *t, const param_tensor *p, char *to)
 {
     const float std = params_initial_std(p);
     const uint64_t seed = rng_hash(t->o.seed, p->name);
     const size_t n = (size_t)p->count;
-    if (std == 0) {
-        float *ones = xmalloc(n * sizeof *ones);
-        for (size_t i = 0; i < n; i++)
-            ones[i] = 1;
-        trainer_write_param(t, p, ones);
-        free(ones);
-        return SB_OK;
-    }
+    if (std == 0)
+        return fill_ones(t, p, to);
     if (!t->master || t->o.precision->master == SB_MASTER_SPLIT)
-        return t->k->fill_normal(t->ctx, t->param_dtype, param_at(t, p), n, seed, 0, std, t->main);
+        return t->k->fill_normal(t->ctx, t->param_dtype, to, n, seed, 0, std, t->main);
     const sb_status s = t->k->fill_normal(t->ctx, SB_FP32, master_at(t, p), n, seed, 0, std, t->main);
     const sb_pointwise copy = {.op = SB_POINT_COPY,
                                .dtype_a = SB_FP32,
@@ -122,8 +139,35 @@ static sb_status fill(trainer *t, const param_tensor *p)
                                .lda = p->columns,
                                .ld_out = p->columns,
                                .a = master_at(t, p),
-                               .out = param_at(t, p)};
+                               .out = to};
     return s != SB_OK ? s : t->k->train->pointwise(t->ctx, &copy, t->main);
+}
+
+static sb_status fill_all(trainer *t)
+{
+    sb_status s = SB_OK;
+    device_memset(t->dev, t->param, 0, (size_t)t->params->elements * (size_t)t->param_element);
+    for (int i = 0; i < t->params->count && s == SB_OK; i++)
+        s = fill(t, &t->params->tensors[i], param_at(t, &t->params->tensors[i]));
+    return s;
+}
+
+/* A unit after the other at the start of the block, which no step uses yet; of each, this rank's slice stays. */
+static sb_status fill_slices(trainer *t)
+{
+    const param_tensor *p = t->params->tensors, *end = p + t->params->count;
+    char *scratch = t->block;
+    sb_status s = SB_OK;
+    for (int u = 0; u < params_units(t->params) && s == SB_OK; u++) {
+        const int64_t first = t->units[u].first, count = t->units[u].count, slice = count / t->o.shard.ranks;
+        device_memset(t->dev, scratch, 0, (size_t)(count * t->param_element));
+        device_sync(t->dev); /* an upload does not wait for the stream */
+        for (; p < end && p->first < first + count && s == SB_OK; p++)
+            s = fill(t, p, scratch + (p->first - first) * t->param_element);
+        device_copy(t->dev, t->param + first / t->o.shard.ranks * t->param_element,
+                    scratch + t->o.shard.rank * slice * t->param_element, (size_t)(slice * t->param_element));
+    }
+    return s;
 }
 
 static void fill_rope(trainer *t)
@@ -165,14 +209,10 @@ void trainer_zero_moments(trainer *t)
 
 sb_status trainer_initialize(trainer *t)
 {
-    const size_t n = (size_t)t->params->elements;
-    sb_status s = SB_OK;
-    device_memset(t->dev, t->param, 0, n * (size_t)t->param_element);
     if (t->master)
         device_memset(t->dev, t->master, 0, state_elements(t) * (size_t)precision_master_bytes(t->o.precision));
     trainer_zero_moments(t);
-    for (int i = 0; i < t->params->count && s == SB_OK; i++)
-        s = fill(t, &t->params->tensors[i]);
+    const sb_status s = t->o.shard.params ? fill_slices(t) : fill_all(t);
     fill_rope(t);
     fill_tokens(t);
     const sb_optimizer_state state = {
@@ -229,6 +269,7 @@ double trainer_loss(trainer *t)
 void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
 {
     sb_optimizer_state state;
+    expect_whole(t->o.shard.grads, p);
     trainer_optimizer_state(t, &state);
     read_floats(t, t->grad_dtype, (char *)t->block + p->first * t->grad_element, (size_t)p->count, out);
     const float factor = 1 / (t->o.mode == STEP_TRAIN ? state.grad_scale : state.loss_scale);
@@ -238,6 +279,7 @@ void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
 
 void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
 {
+    expect_whole(t->o.shard.grads, p);
     device_sync(t->dev);
     write_floats(t, t->grad_dtype, in, (size_t)p->count, (char *)t->block + p->first * t->grad_element);
 }
@@ -271,6 +313,19 @@ void *trainer_stream(const trainer *t)
 }
 
 void *trainer_grad_arena(const trainer *t)
+{
+    return t->grad_slices ? t->grad_slices : t->block;
+}
+
+void *trainer_grad_at(const trainer *t, int64_t element)
+{
+    const param_tensor *p = t->params->tensors, *end = p + t->params->count;
+    while (p + 1 < end && p[1].first <= element)
+        p++;
+    return unit_grad(t, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer, element);
+}
+
+void *trainer_scratch(const trainer *t)
 {
     return t->block;
 }

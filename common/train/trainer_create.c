@@ -29,6 +29,8 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "products by parts are an option of the fp32 policy only");
     if (o->state_elements && o->precision->master == SB_MASTER_FP32)
         return refuse(why, why_bytes, "the optimizer state cannot be sharded with separate fp32 master weights (fp16)");
+    if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
+        return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
     t->attention = sb_attention_find(t->k, o->attention);
     if (!t->attention) {
         snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", t->k->name, o->attention);
@@ -57,6 +59,8 @@ static void set_dimensions(trainer *t)
 static void plan(trainer *t)
 {
     t->status = SB_OK;
+    units_note(t);
+    t->gathered_elements = 0;
     for (int i = 0; i < t->product_count; i++)
         t->products[i].uses = 0;
     arena_plan_begin(t->arena);
@@ -107,8 +111,10 @@ static bool allocate(trainer *t)
     const size_t held = t->o.state_elements ? (size_t)t->o.state_elements : n;
     const size_t master = (size_t)precision_master_bytes(t->o.precision);
     const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
+    const size_t slices = t->o.shard.ranks ? n / (size_t)t->o.shard.ranks : n;
     const bool train = t->o.mode == STEP_TRAIN;
-    return (t->param = resident(t, n * (size_t)t->param_element, MEMORY_PARAM)) &&
+    return (t->param = resident(t, (t->o.shard.params ? slices : n) * (size_t)t->param_element, MEMORY_PARAM)) &&
+           (!t->o.shard.grads || (t->grad_slices = resident(t, slices * (size_t)t->grad_element, MEMORY_GRAD))) &&
            (!train || !master || (t->master = resident(t, held * master, MEMORY_MASTER))) &&
            (!train || (t->m = resident(t, held * moment, MEMORY_MOMENT1))) &&
            (!train || (t->v = resident(t, held * moment, MEMORY_MOMENT2))) &&
@@ -160,7 +166,11 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
         return NULL;
     }
     t->params = params_create(&t->o.config);
-    params_pad(t->params, t->o.granularity);
+    if (t->o.shard.ranks)
+        params_pad_units(t->params, t->o.granularity);
+    else
+        params_pad(t->params, t->o.granularity);
+    units_create(t);
     t->arena = arena_create();
     t->blocks = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->blocks);
     make_streams(t);
@@ -213,6 +223,7 @@ void trainer_free(trainer *t)
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
     release(t, t->param, MEMORY_PARAM);
+    release(t, t->grad_slices, MEMORY_GRAD);
     release(t, t->master, MEMORY_MASTER);
     release(t, t->m, MEMORY_MOMENT1);
     release(t, t->v, MEMORY_MOMENT2);
@@ -229,6 +240,7 @@ void trainer_free(trainer *t)
     free(t->side_done);
     free(t->blocks);
     arena_free(t->arena);
+    units_free(t);
     params_free(t->params);
     free(t);
 }

@@ -123,13 +123,8 @@ static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 
 
 static sb_embedding embedding_of(const trainer *t)
 {
-    return (sb_embedding){.dtype = t->dtype,
-                          .dtype_grad = t->grad_dtype,
-                          .rows = t->tokens,
-                          .vocab = t->vocab,
-                          .d = t->d,
-                          .ids = t->ids,
-                          .table = step_param(t, PARAM_EMBEDDING, -1)};
+    return (sb_embedding){
+        .dtype = t->dtype, .dtype_grad = t->grad_dtype, .rows = t->tokens, .vocab = t->vocab, .d = t->d, .ids = t->ids};
 }
 
 void transformer_forward(trainer *t, arena_slot *logits)
@@ -137,29 +132,37 @@ void transformer_forward(trainer *t, arena_slot *logits)
     const int layers = t->o.config.layers;
     block_slots *head = &t->blocks[layers];
     arena_phase(t->arena, PHASE_FORWARD);
-    if (!t->o.share_grad_memory && t->o.mode != STEP_FORWARD)
+    units_begin(t);
+    if (!t->o.share_grad_memory && !t->o.shard.grads && t->o.mode != STEP_FORWARD)
         arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
     range_push("forward");
     t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
     sb_embedding e = embedding_of(t);
     e.out = step_pointer(t, t->x);
     step_need(t, layers);
+    unit_acquire(t, layers);
+    e.table = step_param(t, PARAM_EMBEDDING, -1);
     if (step_go(t))
         step_done(t, t->k->train->embedding_forward(t->ctx, &e, t->main));
+    unit_release(t);
     for (int l = 0; l < layers; l++) {
         t->blocks[l] = nothing;
         t->blocks[l].x = t->x;
         step_need(t, l);
+        unit_acquire(t, l);
         block_forward(t, l, &t->blocks[l], keep_of(t, l));
+        unit_release(t);
     }
     *head = nothing;
     head->x = t->x;
     step_need(t, -1);
+    unit_acquire(t, -1);
     head->rstd1 = take_rstd(t, -1);
     head->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, -1, "norm_final");
     norm_forward(t, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
     *logits = take_rows(t, t->vocab, MEMORY_ACTIVATION, -1, "logits");
     linear_forward(t, LINEAR_HEAD, -1, head->n1, -1, *logits);
+    unit_release(t);
     if (t->o.mode == STEP_FORWARD) {
         step_drop(t, &head->n1);
         step_drop(t, &head->rstd1);
@@ -277,7 +280,9 @@ static void blocks_again(trainer *t, int first, int end, keep k, bool output)
     for (int l = first; l < end; l++) {
         k.input = k.mlp || l == first;
         k.output = output || l < end - 1;
+        unit_acquire(t, l);
         block_forward(t, l, &t->blocks[l], k);
+        unit_release(t);
         if (k.output) {
             t->blocks[l + 1] = nothing;
             t->blocks[l + 1].x = t->x;
@@ -309,9 +314,12 @@ static void block_backward(trainer *t, int layer, arena_slot *dy)
     side_unit_begin(t, layer);
     if (whole && b->x_mid < 0)
         block_again(t, layer);
+    unit_acquire(t, layer);
+    unit_grads_begin(t, layer);
     block_recompute(t, layer, b, k);
     mlp_backward(t, layer, b, k, dy);
     attention_half_backward(t, layer, b, k, dy);
+    unit_release(t);
     side_unit_end(t, layer);
     range_pop();
 }
@@ -321,6 +329,8 @@ static void head_backward(trainer *t, arena_slot logits, arena_slot *dy)
     const int layers = t->o.config.layers;
     block_slots *head = &t->blocks[layers];
     side_unit_begin(t, layers);
+    unit_acquire(t, -1);
+    unit_grads_begin(t, -1);
     linear_dw(t, LINEAR_HEAD, -1, logits, head->n1);
     arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
     linear_dx(t, LINEAR_HEAD, -1, logits, dn);
@@ -331,6 +341,7 @@ static void head_backward(trainer *t, arena_slot logits, arena_slot *dy)
     step_drop(t, &dn);
     step_drop(t, &head->rstd1);
     step_drop(t, &head->x);
+    unit_release(t);
     side_unit_end(t, layers);
 }
 
@@ -338,6 +349,7 @@ static void embedding_backward(trainer *t, arena_slot *dy)
 {
     const int64_t count = (int64_t)t->vocab * t->d;
     side_unit_begin(t, -1);
+    unit_grads_begin(t, t->o.config.layers);
     sb_embedding e = embedding_of(t);
     e.workspace_bytes = t->k->train->embedding_workspace(t->ctx, &e);
     arena_slot workspace = step_take(t, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");

@@ -22,7 +22,7 @@ static void space_of(space *p, const int64_t *sizes, int n)
 {
     for (int i = 0; i < n; i++)
         p->starts[i + 1] = p->starts[i] + sizes[i];
-    p->s = (index_space){p->starts, n};
+    p->s = (index_space){.starts = p->starts, .tensors = n};
 }
 #define SPACE(name, ...)                                                                                               \
     space name = {0};                                                                                                  \

@@ -43,6 +43,11 @@ static bool with_buckets(const char *strategy)
     return parallel_strategy(strategy)->grouping == GROUP_BUCKET;
 }
 
+static bool with_units(const char *strategy)
+{
+    return parallel_strategy(strategy)->grouping == GROUP_UNIT;
+}
+
 static void require(bool right, const parallel_options *o, const char *what)
 {
     if (!right)
@@ -236,6 +241,8 @@ static void toy_all(void)
                                                 .bucket_bytes = bytes[k],
                                                 .update = (update_order)order,
                                                 .update_elements = 1};
+                    if (with_units(o.strategy)) /* the toys have none */
+                        continue;
                     if (kind == 0 ? left_out(ranks == 2 && k == 0, i, k, order) : order != UPDATE_BUCKETS)
                         continue;
                     if (!adamw || (ranks == 2 && with_buckets(o.strategy)))
@@ -306,7 +313,11 @@ static unsigned long collectives_so_far(void)
 static int collectives_of(const parallel_plan *plan)
 {
     const parameter_share share = plan->s->share;
-    return plan->b.n + (share == SHARE_BROADCAST ? plan->tensors : share == SHARE_GATHER ? plan->b.n : 0);
+    const int gathers = plan->s->parameters == PARAMETERS_GATHERED ? 2 * plan->b.n - 1 : plan->b.n + 1;
+    return plan->b.n + (share == SHARE_BROADCAST ? plan->tensors
+                        : share == SHARE_GATHER  ? plan->b.n
+                        : share == SHARE_ON_USE  ? gathers
+                                                 : 0);
 }
 
 static void compute_only_steps(synthetic *s, parallel *p, const parallel_plan *plan)
@@ -328,7 +339,8 @@ static void compute_only_steps(synthetic *s, parallel *p, const parallel_plan *p
     synthetic_wait(s);
     require(collectives_so_far() == before + 1 + (unsigned)collectives_of(plan), &plan->o, "collectives alone differ");
     const bool slices = plan->s->reduce == REDUCE_SCATTER;
-    if (!plan->s->packed) /* else the collective is on the copy */
+    if (!plan->s->packed &&
+        plan->s->gradients == GRADIENTS_RESIDENT) /* else the collective is on the copy, or in a slot */
         for (int i = 0; i < (slices ? plan->own.n : plan->b.n); i++) {
             const bucket sum = slices ? (bucket){plan->own.r[i].first, plan->own.r[i].count} : plan->b.b[i];
             synthetic_check_grads(s, &sum, 1);
@@ -433,7 +445,8 @@ static int rank_main(int argc, char **argv)
 static parallel_plan *plan_alone(const char *strategy, int n, int r, int64_t bucket_bytes, int64_t elements, char *why)
 {
     const int64_t starts[] = {0, 256, 768, elements};
-    const index_space s = {starts, 3};
+    const int64_t units[] = {0, 256, elements};
+    const index_space s = {starts, 3, units, 2};
     const parallel_options o = {.strategy = strategy, .ranks = n, .bucket_bytes = bucket_bytes};
     return parallel_plan_create(&o, r, &s, 4, why, 256);
 }
@@ -471,7 +484,9 @@ static void rows_of_the_table_make_sense(void **state)
     for (const strategy *s = parallel_strategies; s->name; s++) {
         assert_ptr_equal(parallel_strategy(s->name), s); /* no other has its name */
         assert_true(s->when == WHEN_AFTER || (!s->packed && !s->grouped));
-        assert_true(s->reduce != REDUCE_SCATTER || s->share == SHARE_GATHER);
+        assert_true(s->reduce != REDUCE_SCATTER || strategy_slices(s));
+        assert_true((s->share == SHARE_ON_USE) == (s->parameters != PARAMETERS_RESIDENT));
+        assert_true(s->grouping == GROUP_UNIT || (s->gradients == GRADIENTS_RESIDENT && s->share != SHARE_ON_USE));
         assert_true(s->summary[0]);
     }
     assert_null(parallel_strategy("nothing"));
@@ -497,7 +512,10 @@ static void what_a_plan_says(void **state)
                  {"bucketed", 16384, 1, false, 1024, 6144},
                  {"zero1", 1024, 3, true, 256, 4608},
                  {"zero1", 16384, 1, true, 256, 4608},
-                 {"zero1-broadcast", 3072, 2, true, 256, 6144 + 512}};
+                 {"zero1-broadcast", 3072, 2, true, 256, 6144 + 512},
+                 {"zero2", 0, 2, true, 256, 4608},
+                 {"fsdp", 0, 2, true, 256, 3072 + 3 * 768},
+                 {"fsdp-keep", 0, 2, true, 256, 3072 + 3 * 768}};
     char why[256];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         parallel_plan *p = plan_alone(cases[i].strategy, 4, 1, cases[i].bytes, 1024, why);
@@ -505,6 +523,7 @@ static void what_a_plan_says(void **state)
         assert_int_equal(p->b.n, cases[i].buckets);
         assert_int_equal(p->sharded, cases[i].sharded);
         assert_int_equal(p->own.state_elements, cases[i].held);
+        p->gathered_elements = 1536; /* the model's answer, where it gathers */
         assert_true(parallel_wire_bytes(p, 4, 2) == cases[i].wire);
         parallel_plan_free(p);
         p = plan_alone(cases[i].strategy, 1, 0, cases[i].bytes, 1024, why);

@@ -27,6 +27,41 @@ static void put(void *arena, comm_dtype t, int64_t i, double value)
         ((uint16_t *)arena)[i] = bf16_from_float((float)value);
 }
 
+static bool sliced_grads(const synthetic *s)
+{
+    return s->plan && s->plan->s->gradients == GRADIENTS_SLICED;
+}
+
+static bool sliced_params(const synthetic *s)
+{
+    return s->plan && s->plan->s->parameters != PARAMETERS_RESIDENT;
+}
+
+static int unit_of(const synthetic *s, int64_t i)
+{
+    int unit = 0;
+    while (s->units[unit + 1] <= i)
+        unit++;
+    return unit;
+}
+
+/* As a step reads and makes them: where they lie, in the slot of their unit or in the arena. */
+static double get_param(const synthetic *s, int64_t i)
+{
+    const int u = unit_of(s, i);
+    return sliced_params(s) ? get(s->param_slots[u % SYNTHETIC_SLOTS], s->param_dtype, i - s->units[u])
+                            : get(s->param, s->param_dtype, i);
+}
+
+static void put_grad(synthetic *s, int64_t i, double value)
+{
+    const int u = unit_of(s, i);
+    if (sliced_grads(s))
+        put(s->grad_slots[u % SYNTHETIC_SLOTS], s->grad_dtype, i - s->units[u], value);
+    else
+        put(s->grad, s->grad_dtype, i, value);
+}
+
 static int tensor_of(const synthetic *s, int64_t i)
 {
     int tensor = 0;
@@ -74,7 +109,18 @@ static void produce(void *arg)
     const task *t = arg;
     usleep((unsigned)t->delay_us);
     for (int64_t i = t->first; i < t->first + t->count; i++)
-        put(t->s->grad, t->s->grad_dtype, i, grad_of(t->s, t->s->rank, t->step, i));
+        put_grad(t->s, i, grad_of(t->s, t->s->rank, t->step, i));
+}
+
+/* Another use of a unit's slot, before it is the unit's again. */
+static void scribble(void *arg)
+{
+    const task *t = arg;
+    const int u = (int)t->first, slot = u % SYNTHETIC_SLOTS;
+    const bool params = t->state_first;
+    for (int64_t i = 0; i < t->s->units[u + 1] - t->s->units[u]; i++)
+        put(params ? t->s->param_slots[slot] : t->s->grad_slots[slot], params ? t->s->param_dtype : t->s->grad_dtype, i,
+            garbage);
 }
 
 /* Takes its time over it: who writes too early is seen. */
@@ -85,9 +131,9 @@ static void read_params(void *arg)
     for (int64_t i = t->first; i < t->first + t->count && !s->compute_only; i++) {
         if (i == t->first + t->count / 2)
             usleep((unsigned)t->delay_us);
-        if (get(s->param, s->param_dtype, i) != param_of(s, t->step, i))
+        if (get_param(s, i) != param_of(s, t->step, i))
             die(EXIT_CODE_VERIFY, "rank %d of %d, %s: step %d reads %g at %lld, not %d", s->rank, s->ranks,
-                s->plan->o.strategy, t->step, get(s->param, s->param_dtype, i), (long long)i, param_of(s, t->step, i));
+                s->plan->o.strategy, t->step, get_param(s, i), (long long)i, param_of(s, t->step, i));
     }
 }
 
@@ -96,23 +142,34 @@ static void update(void *arg)
     const task *t = arg;
     synthetic *s = t->s;
     for (int64_t k = 0; k < t->count; k++) {
-        const int64_t i = t->first + k;
-        const double grad = get(s->grad, s->grad_dtype, i);
-        if (grad != summed_grad(s, t->step, i) || s->updates[i]++ != t->step ||
+        const int64_t i = t->first + k, in_slices = t->state_first + k;
+        const int64_t grad_at = sliced_grads(s) ? in_slices : i, param_at = sliced_params(s) ? in_slices : i;
+        const double grad = get(s->grad, s->grad_dtype, grad_at);
+        const bool stale = sliced_grads(s) && s->compute_only; /* nobody has reduced them */
+        if ((grad != summed_grad(s, t->step, i) && !stale) || s->updates[i]++ != t->step ||
             s->state[t->state_first + k]++ != t->step)
             die(EXIT_CODE_VERIFY, "rank %d of %d, %s: update %d at %lld: gradient %g, not %d; %d and %d updates",
                 s->rank, s->ranks, s->plan->o.strategy, t->step, (long long)i, grad, summed_grad(s, t->step, i),
                 s->updates[i], s->state[t->state_first + k]);
-        put(s->param, s->param_dtype, i, get(s->param, s->param_dtype, i) + grad);
+        put(s->param, s->param_dtype, param_at, get(s->param, s->param_dtype, param_at) + grad);
     }
+}
+
+static void check_param(const synthetic *s, int step, int64_t i, int64_t at)
+{
+    if (get(s->param, s->param_dtype, at) != param_of(s, step, i))
+        die(EXIT_CODE_VERIFY, "rank %d of %d, %s: after %d steps parameter %lld is %g, not %d", s->rank, s->ranks,
+            s->plan->o.strategy, step, (long long)i, get(s->param, s->param_dtype, at), param_of(s, step, i));
 }
 
 static void check_params(const synthetic *s, int step)
 {
-    for (int64_t i = 0; i < s->elements; i++)
-        if (get(s->param, s->param_dtype, i) != param_of(s, step, i))
-            die(EXIT_CODE_VERIFY, "rank %d of %d, %s: after %d steps parameter %lld is %g, not %d", s->rank, s->ranks,
-                s->plan->o.strategy, step, (long long)i, get(s->param, s->param_dtype, i), param_of(s, step, i));
+    const ownership *own = &s->plan->own;
+    for (int64_t i = 0; i < s->elements && !sliced_params(s); i++)
+        check_param(s, step, i, i);
+    for (int r = 0; r < own->n && sliced_params(s); r++)
+        for (int64_t k = 0; k < own->r[r].count; k++)
+            check_param(s, step, own->r[r].first + k, own->r[r].state_first + k);
 }
 
 /* What comes after an update: it has been everywhere, once, and nobody needs the gradients. */
@@ -126,7 +183,8 @@ static void end_step(void *arg)
             die(EXIT_CODE_VERIFY, "%s: element %lld has %d updates after step %d", s->plan->o.strategy, (long long)i,
                 s->updates[i], t->step);
         updated += s->updates[i] != 0;
-        put(s->grad, s->grad_dtype, i, garbage);
+        if (!sliced_grads(s) || i < s->plan->own.state_elements)
+            put(s->grad, s->grad_dtype, i, garbage);
     }
     if (updated != s->plan->own.state_elements)
         die(EXIT_CODE_VERIFY, "%s: %lld elements were updated, and %lld are owned", s->plan->o.strategy,
@@ -181,6 +239,7 @@ parallel_model synthetic_model(synthetic *s, const parallel_plan *plan)
                             .grad_dtype = s->grad_dtype,
                             .param = s->param,
                             .param_dtype = s->param_dtype,
+                            .scratch = s->param_slots[0],
                             .user = s,
                             .update_begin = model_begin,
                             .update = model_update,
@@ -197,14 +256,54 @@ static void follow(synthetic *s, void *to, void *from, dist_event *e)
     dist_event_wait(s->d, e, to);
 }
 
+/* The unit of a pass and the one after it are gathered, each behind another use of its slot. */
+static void acquire(synthetic *s, parallel *p, int unit, int next)
+{
+    for (int u = unit; sliced_params(s); u = next) {
+        if (u >= 0 && u < SYNTHETIC_UNITS && !s->gathered[u]) {
+            cpu_stream_run(s->main, scribble, &(task){s, u, 0, 1, s->steps, 0}, sizeof(task));
+            parallel_gather(p, u, s->param_slots[u % SYNTHETIC_SLOTS]);
+            s->gathered[u] = true;
+            for (int other = 0; other < SYNTHETIC_UNITS; other++)
+                if (other != u && other % SYNTHETIC_SLOTS == u % SYNTHETIC_SLOTS)
+                    s->gathered[other] = false;
+        }
+        if (u == next)
+            break;
+    }
+    if (sliced_params(s))
+        parallel_await(p, unit);
+}
+
+static void release(synthetic *s, int unit)
+{
+    if (sliced_params(s) && s->plan->s->parameters == PARAMETERS_GATHERED)
+        s->gathered[unit] = false;
+}
+
+static void grads_begin(synthetic *s, parallel *p, int unit)
+{
+    if (!sliced_grads(s))
+        return;
+    if (unit >= SYNTHETIC_SLOTS)
+        parallel_reduced(p, unit - SYNTHETIC_SLOTS);
+    cpu_stream_run(s->main, scribble, &(task){s, unit, 0, 0, s->steps, 0}, sizeof(task));
+    parallel_grads(p, unit, s->grad_slots[unit % SYNTHETIC_SLOTS]);
+}
+
 static void forward(synthetic *s, parallel *p)
 {
     for (int i = SYNTHETIC_TENSORS - 1; i >= 0; i--) {
+        const int unit = unit_of(s, s->starts[i]);
+        if (s->starts[i + 1] == s->units[unit + 1])
+            acquire(s, p, unit, unit - 1);
         void *stream = i % 4 == 2 ? s->side[0] : s->main;
         follow(s, stream, s->main, s->fork);
         parallel_need(p, s->starts[i], s->counts[i], stream);
         run(s, stream, read_params, s->starts[i], s->counts[i], delay(s, i, 100));
         follow(s, s->main, stream, s->join[0]);
+        if (s->starts[i] == s->units[unit] && unit > 0) /* the first of backward stays */
+            release(s, unit);
     }
 }
 
@@ -213,17 +312,24 @@ static void forward(synthetic *s, parallel *p)
  * gradients. */
 static void backward(synthetic *s, parallel *p)
 {
-    const bool joined = s->steps % 2;
+    const bool joined = s->steps % 2 && !sliced_params(s); /* in slots main alone reads parameters */
     for (int i = 0, last; i < SYNTHETIC_TENSORS; i = last + 1) {
         last = i % 5 == 3 ? i + 1 : i;
         void *stream = i % 3 ? s->side[i % 3 - 1] : s->main;
         const int64_t first = s->starts[i], end = s->starts[last] + s->counts[last];
+        const int unit = unit_of(s, first);
+        if (first == s->units[unit]) {
+            acquire(s, p, unit, unit + 1);
+            grads_begin(s, p, unit);
+        }
         follow(s, stream, s->main, s->fork);
         run(s, stream, produce, first, s->starts[last + 1] - first,
             delay(s, 31 * i, 300) + (last == SYNTHETIC_TENSORS - 1 ? s->late_us : 0));
         parallel_ready(p, first, end - first, stream);
         /* One of them takes longer than a collective. */
         run(s, s->main, read_params, first, end - first, i == 5 ? 3000 : delay(s, 17 * i, 200));
+        if (s->starts[last + 1] == s->units[unit + 1])
+            release(s, unit);
         if (joined)
             run(s, stream, read_params, first, end - first, delay(s, 13 * i, 200));
     }
@@ -233,6 +339,7 @@ static void backward(synthetic *s, parallel *p)
 
 void synthetic_step(synthetic *s, parallel *p)
 {
+    memset(s->gathered, 0, sizeof s->gathered);
     parallel_begin(p);
     forward(s, p);
     backward(s, p);
@@ -255,8 +362,12 @@ void synthetic_check_params(const synthetic *s)
 
 void synthetic_set_params(synthetic *s, int add)
 {
-    for (int64_t i = 0; i < s->elements; i++)
+    for (int64_t i = 0; i < s->elements && !sliced_params(s); i++)
         put(s->param, s->param_dtype, i, param_of(s, 0, i) + add);
+    for (int r = 0; sliced_params(s) && r < s->plan->own.n; r++) /* no rank could give them to another */
+        for (int64_t k = 0; k < s->plan->own.r[r].count; k++)
+            put(s->param, s->param_dtype, s->plan->own.r[r].state_first + k,
+                param_of(s, 0, s->plan->own.r[r].first + k));
 }
 
 void synthetic_set_grads(synthetic *s)
@@ -287,14 +398,22 @@ synthetic *synthetic_create(device *d, int rank, int ranks, bool wide_grads, boo
                      .ranks = ranks,
                      .grad_dtype = wide_grads ? COMM_FP32 : COMM_BF16,
                      .param_dtype = wide_grads ? COMM_BF16 : COMM_FP32};
-    for (int i = 0; i < SYNTHETIC_TENSORS; i++) { /* 3 lies against 2's end, 4 against 3's */
-        const int64_t unit = i + 1 == SYNTHETIC_TENSORS ? last : i == 3 ? 1 : 64, end = s->starts[i] + counts[i];
+    static const int units[SYNTHETIC_UNITS] = {0, 5, 8};    /* their first tensors */
+    for (int i = 0, unit = 1; i < SYNTHETIC_TENSORS; i++) { /* 3 lies against 2's end, 4 against 3's */
+        const bool ends = i + 1 == (unit < SYNTHETIC_UNITS ? units[unit] : SYNTHETIC_TENSORS);
+        const int64_t of = ends ? last : i == 3 ? 1 : 64, end = s->starts[i] + counts[i];
         s->counts[i] = counts[i];
-        s->starts[i + 1] = (end + unit - 1) / unit * unit;
+        s->starts[i + 1] = (end + of - 1) / of * of;
+        if (ends)
+            s->units[unit++] = s->starts[i + 1];
     }
     s->elements = s->starts[SYNTHETIC_TENSORS];
     s->grad = xcalloc((unsigned long)s->elements, 4);
     s->param = xcalloc((unsigned long)s->elements, 4);
+    for (int i = 0; i < SYNTHETIC_SLOTS; i++) {
+        s->param_slots[i] = xcalloc((unsigned long)s->elements, 4);
+        s->grad_slots[i] = xcalloc((unsigned long)s->elements, 4);
+    }
     s->updates = xcalloc((unsigned long)s->elements, sizeof *s->updates);
     if (streams)
         s->main = cpu_stream_create("main");
@@ -315,6 +434,10 @@ void synthetic_free(synthetic *s)
     }
     cpu_stream_destroy(s->main);
     dist_event_destroy(s->d, s->fork);
+    for (int i = 0; i < SYNTHETIC_SLOTS; i++) {
+        free(s->param_slots[i]);
+        free(s->grad_slots[i]);
+    }
     free(s->grad);
     free(s->param);
     free(s->updates);
@@ -324,5 +447,5 @@ void synthetic_free(synthetic *s)
 
 index_space synthetic_space(const synthetic *s)
 {
-    return (index_space){s->starts, SYNTHETIC_TENSORS};
+    return (index_space){s->starts, SYNTHETIC_TENSORS, s->units, SYNTHETIC_UNITS};
 }

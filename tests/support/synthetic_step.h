@@ -2,22 +2,26 @@
 /* A training step without a model, for tests of what waits for what: gradients are small whole numbers that slow
  * producers on several streams write, readers check the parameters that they see, an update adds the gradient to the
  * parameter, and every element counts its updates. Whatever comes too early or too late is a wrong number, or a data
- * race. The arenas are of 16 and 32 bits, in either way; all values are exact in both. */
+ * race. Units of a sharded step lie in slots, which are overwritten between two uses. The arenas are of 16 and 32 bits, in
+ * either way; all values are exact in both. */
 #ifndef STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
 #define STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
 
 #include "common/parallel/parallel.h"
 #include "common/stream/stream.h"
 
-enum { SYNTHETIC_SIDES = 2, SYNTHETIC_TENSORS = 11 };
+enum { SYNTHETIC_SIDES = 2, SYNTHETIC_TENSORS = 11, SYNTHETIC_UNITS = 3, SYNTHETIC_SLOTS = 2 };
 
 typedef struct synthetic {
     device *d;
     int rank, ranks;
     int64_t starts[SYNTHETIC_TENSORS + 1], counts[SYNTHETIC_TENSORS];
     int64_t elements;
+    int64_t units[SYNTHETIC_UNITS + 1];
     comm_dtype grad_dtype, param_dtype;
-    void *grad, *param;
+    void *grad, *param; /* over the index space; of slices where they are sharded */
+    void *param_slots[SYNTHETIC_SLOTS], *grad_slots[SYNTHETIC_SLOTS];
+    bool gathered[SYNTHETIC_UNITS];
     int *updates; /* of each element */
     int *state;   /* updates of each element of the optimizer's state that is held here */
     void *main;   /* NULL: the calling thread */

@@ -55,7 +55,7 @@ void toy_free(toy_model *t)
 
 index_space toy_space(const toy_model *t)
 {
-    return (index_space){t->starts, t->tensors};
+    return (index_space){.starts = t->starts, .tensors = t->tensors};
 }
 
 /* ---- a step ---- */

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* Units of a sharded step (params.h): the head, each block, the embedding. With gathered parameters a unit lies in a slot
+ * of the arena from a little before its use until after it; with sharded gradients the gradients of a unit do, until they
+ * are reduced into this rank's slice. The schedule is that of FSDP (Zhao et al., 2023), but fixed in advance: the
+ * plan knows which unit a walk uses when, and so every slot and its time.
+ *
+ * One rule holds across streams: a slot that is taken at a point of the walk is written by another stream only after that
+ * stream has waited for main there, and it is dropped only where main has waited for its last use. So memory is the same
+ * in every step, and no allocator need know streams. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/train/step_internal.h"
+
+enum {
+    GRAD_SLOTS = 2, /* units with full gradients: one is made while the other is reduced */
+    NEAR = 3 /* a unit whose next use is so near stays: the head, and the last block, which backward begins with */
+};
+
+static bool gathers(const trainer *t)
+{
+    return t->o.shard.params;
+}
+
+/* ---- the order of uses ---- */
+
+void units_create(trainer *t)
+{
+    const int n = params_units(t->params);
+    t->units = xcalloc((size_t)n, sizeof *t->units);
+    for (int u = 0; u < n; u++)
+        params_unit_range(t->params, u, &t->units[u].first, &t->units[u].count);
+    units_begin(t);
+}
+
+void units_free(trainer *t)
+{
+    free(t->units);
+    free(t->uses);
+}
+
+void units_begin(trainer *t)
+{
+    t->use = 0;
+    for (int u = 0; u < params_units(t->params); u++)
+        t->units[u].gathered = t->units[u].grads = -1;
+}
+
+/* A walk that only tells which units it uses comes before the plan, which looks ahead. */
+void units_note(trainer *t)
+{
+    if (!gathers(t))
+        return;
+    t->use_count = 0;
+    t->noting_uses = true;
+    arena_plan_begin(t->arena);
+    step_walk(t);
+    arena_plan_cancel(t->arena);
+    t->noting_uses = false;
+}
+
+static void note_use(trainer *t, int unit)
+{
+    if (t->use_count == t->use_room) {
+        t->use_room = t->use_room ? 2 * t->use_room : 64;
+        t->uses = xrealloc(t->uses, (size_t)t->use_room * sizeof *t->uses);
+    }
+    t->uses[t->use_count++] = unit;
+}
+
+int64_t trainer_gathered_elements(const trainer *t)
+{
+    return t->gathered_elements;
+}
+
+/* ---- parameters ---- */
+
+static bool launching(const trainer *t)
+{
+    return !arena_planning(t->arena) && t->status == SB_OK;
+}
+
+static int layer_of(const trainer *t, int unit)
+{
+    const int layers = t->o.config.layers;
+    return unit > 0 && unit <= layers ? layers - unit : -1;
+}
+
+static void gather(trainer *t, int unit)
+{
+    step_unit *u = &t->units[unit];
+    if (u->gathered >= 0)
+        return;
+    u->gathered = step_take(t, (size_t)(u->count * t->param_element), MEMORY_PARAM, layer_of(t, unit), "gathered");
+    u->awaited = false;
+    if (arena_planning(t->arena))
+        t->gathered_elements += u->count;
+    if (launching(t))
+        t->hooks.gather(t->hooks.user, unit, step_pointer(t, u->gathered));
+}
+
+void unit_acquire(trainer *t, int layer)
+{
+    const int unit = params_unit(t->params, layer);
+    if (!gathers(t))
+        return;
+    if (t->noting_uses) {
+        note_use(t, unit);
+        return;
+    }
+    if (t->use >= t->use_count || t->uses[t->use] != unit)
+        die(EXIT_CODE_FAILURE, "bug: a step uses unit %d where its schedule has another", unit);
+    for (int i = t->use; i <= t->use + t->o.shard.prefetch && i < t->use_count; i++)
+        gather(t, t->uses[i]);
+    if (!t->units[unit].awaited && launching(t))
+        t->hooks.await(t->hooks.user, unit);
+    t->units[unit].awaited = true;
+}
+
+/* Whether the unit of this use stays for a later one. */
+static bool stays(const trainer *t)
+{
+    const int ahead = t->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
+    const int end = t->o.shard.keep || t->use + near >= t->use_count ? t->use_count : t->use + near + 1;
+    for (int i = t->use + 1; i < end; i++)
+        if (t->uses[i] == t->uses[t->use])
+            return true;
+    return false;
+}
+
+void unit_release(trainer *t)
+{
+    if (!gathers(t) || t->noting_uses)
+        return;
+    if (!stays(t))
+        step_drop(t, &t->units[t->uses[t->use]].gathered);
+    t->use++;
+}
+
+void *unit_param(const trainer *t, const param_tensor *p)
+{
+    const step_unit *u = &t->units[params_unit(t->params, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer)];
+    if (!gathers(t))
+        return t->param + p->first * t->param_element;
+    if (t->noting_uses)
+        return t->params;
+    if (u->gathered < 0)
+        die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
+    if (arena_planning(t->arena)) /* it is looked at, but not through */
+        return t->params;
+    return step_at(step_pointer(t, u->gathered), (p->first - u->first) * t->param_element);
+}
+
+/* ---- gradients ---- */
+
+void unit_grads_begin(trainer *t, int layer)
+{
+    const int unit = params_unit(t->params, layer), old = unit - GRAD_SLOTS;
+    step_unit *u = &t->units[unit];
+    if (!t->o.shard.grads)
+        return;
+    if (old >= 0) {
+        if (launching(t))
+            t->hooks.reduced(t->hooks.user, old);
+        step_drop(t, &t->units[old].grads);
+    }
+    u->grads = step_take(t, (size_t)(u->count * t->grad_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
+    if (launching(t))
+        t->hooks.grads(t->hooks.user, unit, step_pointer(t, u->grads));
+}
+
+char *unit_grad(const trainer *t, int layer, int64_t element)
+{
+    const step_unit *u = &t->units[params_unit(t->params, layer)];
+    if (!t->o.shard.grads)
+        return step_at(t->block, element * t->grad_element);
+    return step_at(step_pointer(t, u->grads), (element - u->first) * t->grad_element);
+}

@@ -31,10 +31,10 @@ bool ddp_has_column(const ddp_case *k, const char *name)
     return c->name;
 }
 
-/* "unsharded" is what sharding is compared with; every other variant is the name of its strategy. */
+/* "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
 static const char *strategy_of(const char *variant)
 {
-    return is(variant, "unsharded") ? "bucketed" : variant;
+    return is(variant, "unsharded") || is(variant, "ddp") ? "bucketed" : variant;
 }
 
 /* Why the case is skipped: it is not possible, or it is measured under another name already. NULL: it is not. */
@@ -99,6 +99,10 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
                                 .join = out->graph};
     if (has_option(out, "bucket-mb"))
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
+    if (has_option(out, "prefetch"))
+        out->o.shard.prefetch = (int)case_int(c, "prefetch");
+    if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)
+        out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
     const char *problem = contradiction(out);
     if (problem)
         row_status_set(w, ROW_SKIP, "%s", problem);

@@ -28,7 +28,7 @@ void ddp_held_init(const ddp_case *k, replica *r, ddp_held *h)
     if (!r->member)
         return;
     device_memset(k->s->dev, trainer_grad_arena(r->t), 0,
-                  (size_t)r->plan->elements * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)));
+                  (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)));
     parallel_collectives_alone(r->p);
     replica_settle(r);
     h->comm = cpu ? NAN : held(k) + (double)r->free_with_model;
@@ -60,11 +60,13 @@ static double off_pct(double measured, double predicted)
 
 static void fill_counted(ddp_case *k, const replica *r)
 {
+    const bool sliced = r->plan->s->gradients == GRADIENTS_SLICED;
     double param = 0, grad = 0, state = 0;
     if (r->member) {
         const trainer_memory m = trainer_memory_of(r->t);
         param = resident(&m, MEMORY_PARAM);
-        grad = (double)arena_peak(trainer_arena(r->t), PHASE_OPTIMIZER, MEMORY_GRAD);
+        grad =
+            sliced ? resident(&m, MEMORY_GRAD) : (double)arena_peak(trainer_arena(r->t), PHASE_OPTIMIZER, MEMORY_GRAD);
         state = resident(&m, MEMORY_MASTER) + resident(&m, MEMORY_MOMENT1) + resident(&m, MEMORY_MOMENT2);
     }
     param = ddp_most(k, "parameters", param), grad = ddp_most(k, "gradients", grad),
@@ -73,7 +75,8 @@ static void fill_counted(ddp_case *k, const replica *r)
         return;
     const precision *x = r->o.precision;
     const double elements = (double)r->plan->elements, parts = r->plan->sharded ? k->ranks : 1;
-    const double p = sb_dtype_bytes(x->param), g = sb_dtype_bytes(trainer_grad_dtype(r->t));
+    const double p = sb_dtype_bytes(x->param) / (r->plan->s->parameters == PARAMETERS_RESIDENT ? 1 : parts);
+    const double g = sb_dtype_bytes(trainer_grad_dtype(r->t)) / (sliced ? parts : 1);
     const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(x->moments);
     const double init = p * elements, before = (p + g) * elements, after = before + held * elements / parts;
     row_real(k->w, "param_bytes", param);
@@ -102,8 +105,26 @@ static void fill_measured(ddp_case *k, const replica *r, const ddp_held *h)
     row_real(k->w, "err_measured_pct", ddp_most(k, "deviation of memory", off));
 }
 
+/* The worst moments of a step, of the rank that needs most. */
+static void fill_phases(ddp_case *k, const replica *r)
+{
+    trainer_memory m = {.arena_bytes = 0};
+    double gathered = 0;
+    if (r->member) {
+        m = trainer_memory_of(r->t);
+        for (int phase = PHASE_FORWARD; phase < STEP_PHASES; phase++)
+            gathered = fmax(gathered, (double)arena_peak(trainer_arena(r->t), (step_phase)phase, MEMORY_PARAM));
+    }
+    row_real(k->w, "forward_peak_bytes", ddp_most(k, "forward", (double)m.phase_peak[PHASE_FORWARD]));
+    row_real(k->w, "backward_peak_bytes", ddp_most(k, "backward", (double)m.phase_peak[PHASE_BACKWARD]));
+    row_real(k->w, "update_peak_bytes", ddp_most(k, "update", (double)m.phase_peak[PHASE_OPTIMIZER]));
+    row_real(k->w, "gathered_peak_bytes", ddp_most(k, "gathered", gathered));
+}
+
 void ddp_fill_memory(ddp_case *k, const replica *r, const ddp_held *h)
 {
     fill_counted(k, r);
+    if (ddp_has_column(k, "gathered_peak_bytes"))
+        fill_phases(k, r);
     fill_measured(k, r, h);
 }

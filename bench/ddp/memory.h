@@ -29,6 +29,18 @@
     {"err_measured_pct", COLUMN_REAL, true, "largest deviation of the three from peak_bytes, on any rank"}
 /* clang-format on */
 
+/* clang-format off */
+#define DDP_UNIT_COLUMNS                                                                                               \
+    {"gathered_bytes", COLUMN_INT, true, "parameters that a step gathers, counted as often as it does"},               \
+    {"gathered_peak_bytes", COLUMN_REAL, false, "most of gathered parameters that are there at a time"},               \
+    {"gather_wait_ms", COLUMN_REAL, true, "time that compute stands still for parameters to be gathered"},             \
+    {"reduced_wait_ms", COLUMN_REAL, false,                                                                            \
+     "time that compute stands still in the backward until gradients have been reduced and their memory is free"},     \
+    {"forward_peak_bytes", COLUMN_REAL, false, "memory of the model at the worst moment of the forward"},              \
+    {"backward_peak_bytes", COLUMN_REAL, false, "the same of the backward"},                                           \
+    {"update_peak_bytes", COLUMN_REAL, false, "the same after the backward"}
+/* clang-format on */
+
 /* Bytes of this rank: held when measured, less what was held at `start`. */
 typedef struct ddp_held {
     double start, comm, init, before, after;

@@ -58,6 +58,11 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
         row_real(k->w, "hidden_pct", 100 * (1 - exposed / m->comm_alone));
         row_real(k->w, "wire_gb_s", bytes / (m->comm_alone * 1e6));
     }
+    if (ddp_has_column(k, "gather_wait_ms")) {
+        row_real(k->w, "gather_wait_ms", m->gather_wait);
+        row_real(k->w, "reduced_wait_ms", m->reduced_wait);
+        row_int(k->w, "gathered_bytes", r->plan->gathered_elements * sb_dtype_bytes(trainer_param_dtype(r->t)));
+    }
     row_real(k->w, "fwd_ms", m->forward);
     row_real(k->w, "bwd_ms", m->backward);
     row_real(k->w, "after_ms", m->after);

@@ -74,10 +74,13 @@ static double warm_up(ddp_case *k, replica *r, double *loss_first, bool *ok)
     return ddp_most(k, "estimate", last_ms);
 }
 
-/* Times steps one by one: medians of this rank's forward, backward, the rest, and the waits in that rest. */
-static void time_phases(replica *r, int steps, double out[4])
+/* Times steps one by one: medians of this rank's forward, backward, the rest, the waits in that rest, and the waits for
+ * units to be gathered and for gradients to be reduced. */
+enum { PHASE_TIMES = 6 };
+
+static void time_phases(replica *r, int steps, double out[PHASE_TIMES])
 {
-    samples x[4] = {{0}};
+    samples x[PHASE_TIMES] = {{0}};
     parallel_instrument(r->p, !r->graphs[1]); /* events in a graph cannot be timed */
     for (int i = 0; i < steps; i++) {
         replica_step(r);
@@ -86,26 +89,29 @@ static void time_phases(replica *r, int steps, double out[4])
         samples_add(&x[1], t.backward);
         samples_add(&x[2], t.optimizer);
         samples_add(&x[3], r->graphs[1] ? NAN : parallel_tail_ms(r->p));
+        samples_add(&x[4], r->graphs[1] ? NAN : parallel_gather_wait_ms(r->p));
+        samples_add(&x[5], r->graphs[1] ? NAN : parallel_reduced_wait_ms(r->p));
     }
     parallel_instrument(r->p, false);
     replica_settle(r);
-    for (int i = 0; i < 4; i++) {
-        out[i] = i == 3 && r->graphs[1] ? NAN : stats_of(&x[i]).median;
+    for (int i = 0; i < PHASE_TIMES; i++) {
+        out[i] = i >= 3 && r->graphs[1] ? NAN : stats_of(&x[i]).median;
         samples_free(&x[i]);
     }
 }
 
 static void phases(ddp_case *k, replica *r, ddp_times *m)
 {
-    double mine[4] = {0}, *all = xcalloc(4 * (unsigned long)launch_size(k->l), sizeof *all);
+    double mine[PHASE_TIMES] = {0}, *all = xcalloc(PHASE_TIMES * (unsigned long)launch_size(k->l), sizeof *all);
     if (r->member)
         time_phases(r, at_most_iters(k, PHASE_STEPS), mine);
-    ddp_gather(k, "phases", mine, 4, all);
+    ddp_gather(k, "phases", mine, PHASE_TIMES, all);
     const double *least = all;
     for (int i = 1; i < k->ranks; i++)
-        least = all[4 * i + 3] < least[3] ? all + 4 * i : least;
-    m->phase_rank = (int)((least - all) / 4);
+        least = all[PHASE_TIMES * i + 3] < least[3] ? all + PHASE_TIMES * i : least;
+    m->phase_rank = (int)((least - all) / PHASE_TIMES);
     m->forward = least[0], m->backward = least[1], m->after = least[2], m->tail = least[3];
+    m->gather_wait = least[4], m->reduced_wait = least[5];
     free(all);
 }
 
@@ -182,7 +188,7 @@ static bool check_equal(ddp_case *k, replica *r, ddp_times *m)
 /* Gradients are zeros, since sums of sums would overflow. The first call is not measured. */
 static void time_collectives(replica *r, int calls, double *ms)
 {
-    const size_t bytes = (size_t)r->plan->elements * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));
+    const size_t bytes = (size_t)replica_grad_elements(r) * (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t));
     device_event *at[ALONE_CALLS + 1];
     for (int i = 0; i <= calls; i++)
         at[i] = device_event_create(r->at.d);

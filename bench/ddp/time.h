@@ -10,6 +10,7 @@ typedef struct ddp_times {
     samples step, compute; /* ms of the slowest rank, in the order of steps; compute: without communication */
     samples own;           /* ms of this rank's steps */
     double forward, backward, after, tail; /* medians of phase_rank */
+    double gather_wait, reduced_wait;
     int phase_rank;
     double comm_alone, opt_alone;
     double loss_first, loss_last;

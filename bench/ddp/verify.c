@@ -53,22 +53,19 @@ static void slice_key(const ddp_case *k, const trainer_options *o, char *out, si
 {
     const model_config *c = &o->config;
     snprintf(
-        out, bytes, "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d ranks %d",
+        out, bytes,
+        "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d ranks %d units %d",
         c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq, (unsigned long long)o->seed,
-        o->precision->name, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32, k->ranks);
+        o->precision->name, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32, k->ranks,
+        o->shard.ranks);
 }
 
 /* ---- the ranks ---- */
 
-static float *read_grads(const replica *r)
+static float *read_grads(replica *r)
 {
-    const sb_dtype dtype = trainer_grad_dtype(r->t);
-    const size_t n = (size_t)r->plan->elements;
-    float *out = xmalloc(n * sizeof *out);
-    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
-    device_download(r->at.d, raw, trainer_grad_arena(r->t), n * (size_t)sb_dtype_bytes(dtype));
-    dtype_load(dtype, out, raw, n);
-    free(raw);
+    float *out = xcalloc((unsigned long)r->plan->elements, sizeof *out);
+    replica_read_grads(r, out);
     return out;
 }
 
@@ -108,7 +105,7 @@ static void make_stale(plant *p, device *d, void *grads, size_t bytes)
 static void tamper(replica *r, int64_t first, int64_t count, void *stream)
 {
     plant *p = r->user;
-    char *grads = trainer_grad_arena(r->t);
+    char *grads = trainer_grad_at(r->t, first);
     const size_t element = (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)), bytes = (size_t)count * element;
     (void)stream;
     if (first > 0)
@@ -126,11 +123,18 @@ static void tamper(replica *r, int64_t first, int64_t count, void *stream)
 
 /* ---- the steps ---- */
 
-static float *read_params(const replica *r)
+/* NULL on other ranks than 0, which join in gathering. */
+static float *read_params(replica *r)
 {
-    float *out = xmalloc((size_t)r->plan->elements * sizeof *out);
-    ddp_read_params(r->t, out);
-    return out;
+    const bool first = launch_rank(r->at.l) == 0;
+    if (!r->member || (!first && r->plan->s->parameters == PARAMETERS_RESIDENT))
+        return NULL;
+    float *out = xcalloc((unsigned long)r->plan->elements, sizeof *out);
+    replica_read_params(r, out);
+    if (first)
+        return out;
+    free(out);
+    return NULL;
 }
 
 /* One update; afterwards all ranks must have the same parameters. */
@@ -150,7 +154,6 @@ static void update(replica *r, const plant *p, int step, ddp_outcome *out)
 /* One step without an update, for the sums; then the updates. Returns false after setting the row's status. */
 static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome *out)
 {
-    const bool first = launch_rank(k->l) == 0;
     r->tamper = p->kind != PLANT_NONE ? tamper : NULL;
     r->user = p;
     r->hold = true;
@@ -163,11 +166,10 @@ static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome
         return false;
     for (int step = 0; step < DDP_CHECK_STEPS && out->ok; step++) {
         update(r, p, step, out);
-        if (first && step == 0)
+        if (step == 0)
             got->first = read_params(r);
     }
-    if (first)
-        got->after = read_params(r);
+    got->after = read_params(r);
     return true;
 }
 
@@ -197,7 +199,8 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     ddp_results got = {NULL, NULL, NULL};
     plant planted = plant_of(k);
     char why[400] = "";
-    if (slice->precision->master != SB_MASTER_FP32) /* separate fp32 masters are not sent by rank 0 */
+    const bool sent = parallel_strategy(p.strategy)->parameters == PARAMETERS_RESIDENT;
+    if (sent && slice->precision->master != SB_MASTER_FP32) /* separate fp32 masters are not sent by rank 0 */
         other.seed += (uint64_t)launch_rank(k->l);
     phase_set("check of a slice: %s", key);
     replica *r = ddp_replica(k, &other, &p);
@@ -234,8 +237,9 @@ bool ddp_verify(ddp_case *k)
     const parallel_options p = slice_parallel(k, &slice);
     char reference_key[512], key[640];
     slice_key(k, &slice, reference_key, sizeof reference_key);
-    snprintf(key, sizeof key, "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d", reference_key, p.strategy,
-             (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph, slice.overlap);
+    snprintf(key, sizeof key, "%s %s bucket %lld update %d/%d ctas %d graph %d overlap %d prefetch %d", reference_key,
+             p.strategy, (long long)p.bucket_bytes, p.update, p.update_blocks, p.max_ctas, k->graph, slice.overlap,
+             slice.shard.prefetch);
     ddp_outcome *known = cache_find(k->s->kept, "check", key);
     if (!known) {
         ddp_outcome new = {.ok = true};

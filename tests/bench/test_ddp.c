@@ -148,6 +148,95 @@ static void sharded(void **state)
     every_strategy("bench_zero1", "--bucket-mb 0.02", 3, 4);
 }
 
+/* ---- units ---- */
+
+#define THREE_BLOCKS "--layers 3 --d-model 32 --vocab 64 --seq 8 "
+
+/* The one row of a variant in a case. */
+static size_t row_of(const csv *c, const char *variant, const char *ranks, const char *precision)
+{
+    for (size_t row = 0; row < c->rows; row++)
+        if (cell_is(c, row, "variant", variant) && cell_is(c, row, "ranks", ranks) &&
+            cell_is(c, row, "precision", precision))
+            return row;
+    fail_msg("no row of %s on %s ranks in %s", variant, ranks, precision);
+    return 0;
+}
+
+static void check_units(const csv *c, const char *ranks, const char *precision)
+{
+    const size_t ddp = row_of(c, "ddp", ranks, precision), zero2 = row_of(c, "zero2", ranks, precision),
+                 fsdp = row_of(c, "fsdp", ranks, precision), keep = row_of(c, "fsdp-keep", ranks, precision);
+    const double params = real(c, ddp, "param_bytes"), grads = real(c, ddp, "grad_bytes"), n = atoi(ranks);
+    const size_t both[] = {fsdp, keep};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t row = both[i];
+        assert_string_equal(csv_cell(c, row, "checksum"), csv_cell(c, zero2, "checksum"));
+        assert_true(real(c, row, "param_bytes") < 1.05 * params / n && real(c, row, "grad_bytes") < 1.05 * grads / n);
+        assert_true(real(c, row, "gathered_bytes") >= params && real(c, row, "gathered_peak_bytes") < 1.05 * params);
+    }
+    assert_true(real(c, zero2, "grad_bytes") < 1.05 * grads / n && real(c, zero2, "param_bytes") >= params);
+    assert_true(real(c, fsdp, "gathered_bytes") > 1.5 * real(c, keep, "gathered_bytes"));
+    assert_true(real(c, fsdp, "gathered_peak_bytes") < real(c, keep, "gathered_peak_bytes"));
+    assert_true(real(c, zero2, "gathered_bytes") == 0);
+}
+
+/* On 2 and 3 ranks. Those that work on units come to the same bits, since they have the same sums. */
+static void units(void **state)
+{
+    (void)state;
+    csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS,
+                           "--ranks 2,3 --iters 2 --precision fp32,bf16 --grad-dtype policy", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 20);
+    for (size_t row = 0; row < c->rows; row++) {
+        check_row(c, row);
+        assert_true(real(c, row, "err_pct") == 0 && real(c, row, "err_measured_pct") < 3);
+    }
+    check_units(c, "2", "fp32");
+    check_units(c, "2", "bf16");
+    check_units(c, "3", "fp32");
+    csv_free(c);
+}
+
+/* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */
+static void units_in_every_order(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"--prefetch 0,1,2,3", "--overlap gradients --recompute none,attn,mlp",
+                                       "--recompute block --recompute-every 1,2 --prefetch 0,2", "--update after"};
+    char first[20] = "";
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        char *arguments =
+            xasprintf("--ranks 2 --iters 1 --precision fp32 --grad-dtype policy --variant fsdp %s", more[i]);
+        csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        for (size_t row = 0; row < c->rows; row++) {
+            check_row(c, row);
+            if (!*first)
+                snprintf(first, sizeof first, "%s", csv_cell(c, row, "checksum"));
+            assert_string_equal(csv_cell(c, row, "checksum"), first);
+        }
+        csv_free(c);
+        free(arguments);
+    }
+}
+
+static void planted_errors_in_slices_are_found(void **state)
+{
+    static const char *const plants[] = {"gradient", "parameter"};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char *arguments = xasprintf("--ranks 2 --precision fp32 --grad-dtype policy --variant zero2,fsdp,fsdp-keep "
+                                    "--plant-error %s",
+                                    plants[i]);
+        csv *c = rows_of("bench_fsdp", arguments, EXIT_CODE_VERIFY);
+        assert_int_equal(c->rows, 3);
+        for (size_t row = 0; row < c->rows; row++)
+            assert_string_equal(csv_cell(c, row, "status"), "fail");
+        csv_free(c);
+        free(arguments);
+    }
+}
+
 /* ---- other precisions, memory ---- */
 
 static void parts_of_the_state(void **state)
@@ -315,6 +404,9 @@ int main(void)
         IN_FOLDER(overlapped),
         IN_FOLDER(bucketed),
         IN_FOLDER(sharded),
+        IN_FOLDER(units),
+        IN_FOLDER(units_in_every_order),
+        IN_FOLDER(planted_errors_in_slices_are_found),
         IN_FOLDER(parts_of_the_state),
         IN_FOLDER(policies_with_a_loss_scale),
         IN_FOLDER(orders_of_a_sum),

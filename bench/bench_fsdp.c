@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_fsdp: what does it cost that no rank holds the whole model, and what does it save?
+ *
+ * The sharded training of Stanford's CS336, assignment 2 (2026): fully sharded data parallelism (Zhao et al., 2023) and
+ * the stages of ZeRO (Rajbhandari et al., 2020). With fsdp a rank holds a slice of every unit (the head, each block,
+ * the embedding): of its parameters, gradients and optimizer state. A unit is gathered before its forward and again
+ * before its backward, beside the compute of the units before it, and its gradients are reduced into slices beside the
+ * backward of the next one. zero2 keeps the parameters whole; ddp and zero1 are what all are compared with.
+ *
+ * Run: ./bench_fsdp --ranks 4 --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32
+ *      ./bench_fsdp --device cpu --ranks 2,3
+ * Expect: the memory of parameters, gradients and state divided by the ranks; the step of ddp as long as the compute of a
+ * unit takes longer than its gathers and its reduction.
+ * Limits: policies with separate fp32 weights (fp16), clipping and micro-batches are not sharded yet. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/ddp/ddp.h"
+
+static option_spec option_table[] = {
+    DDP_OPTIONS("buckets"),
+    DDP_BUCKET_MB("25", "0.1"),
+    {"prefetch", OPTION_INT, OPTION_LIST, "1", NULL, 0, 3, NULL, "units",
+     "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
+    {0}};
+
+static variant_spec variant_table[DDP_VARIANTS] = {
+    {"ddp", "bucketed data parallelism: every rank has everything"},
+    {"zero1", "the optimizer's state in slices, all-gathers under the next forward"}};
+
+static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_UNIT_COLUMNS, {0}};
+
+static const bench_run run_table[] = {
+    {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 60,
+     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
+
+/* Units are gathered where ranks have slices of parameters, and buckets are those of whole gradients. */
+static bool applies(const char *option, const char *variant)
+{
+    const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0;
+    if (strcmp(option, "bucket-mb") == 0)
+        return !units;
+    return strcmp(option, "prefetch") != 0 || (units && strcmp(variant, "zero2") != 0);
+}
+
+static const bench_info info = {
+    .name = "bench_fsdp",
+    .summary = "What does it cost that no rank holds the whole model, and what does it save?",
+    .notes = DDP_NOTES
+    "A unit is the model's head, one of its blocks, or its embedding. ddp and zero1 have buckets instead.\n"
+    "gathered_bytes count each unit as often as a step gathers it: twice, except for those that stay between\n"
+    "forward and backward.",
+    .examples = "./bench_fsdp --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32\n"
+                "./bench_fsdp --size xl --seq 512 --precision bf16 --variant fsdp --prefetch 0,1,2,3\n"
+                "./bench_fsdp --device cpu --ranks 2,3",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = ddp_validate,
+    .applies = applies,
+    .order = 125,
+    .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
+    .runs = run_table,
+    .section = "fsdp",
+    .figures = (const char *const[]){"fsdp", NULL},
+};
+
+static bool mine(const strategy *s)
+{
+    return s->grouping == GROUP_UNIT;
+}
+
+int main(int argc, char **argv)
+{
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
+    ddp_add_variants(variant_table, mine);
+    return ddp_main(&info, option_table, argc, argv);
+}

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+# What a step takes against what a rank needs for it, a point for each variant and number of ranks: what lies further to
+# the left and lower is better.
+#: data bench_fsdp.csv
+#: axes variant,ranks
+#: several variant
+#: title Sharded training: a step and its memory ({shape})
+W = 700; H = 460
+load folder."/style.gp"
+GIB = 1073741824.0
+MIB = 1048576.0
+set tmargin at screen top_of_panels
+stats data using "peak_bytes" name "peak" nooutput
+stats data using "step_ms" name "step" nooutput
+unit = peak_max > 0.1 * GIB ? GIB : MIB
+set xlabel (unit == GIB ? "GiB that a rank needs at its worst moment" : "MiB that a rank needs at its worst moment")
+set ylabel "ms a step"
+set xrange [0 : 1.25 * peak_max / unit]
+set yrange [0 : 1.15 * step_max]
+plot data using (column("peak_bytes") / unit):"step_ms" with points linestyle 1 pointtype 7 pointsize 1.2, \
+     data using (column("peak_bytes") / unit):"step_ms":(sprintf("%s, %s ranks", strcol("variant"), strcol("ranks"))) \
+         with labels left offset 0.9,0.4 font font_of(11) noenhanced

@@ -192,8 +192,13 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
 
 /* ---- rows ---- */
 
-/* What variant none of the same model has measured in this run; NAN before it has. */
-static double *baseline_ms(session *s, const bench_case *c)
+/* What is remembered of a model from variant to variant. */
+typedef struct model_facts {
+    double none_ms;  /* the step of variant none; NAN before it is measured */
+    overlap overlap; /* with --overlap auto, what the first variant chose: all of them are compared under it */
+} model_facts;
+
+static model_facts *facts_of(session *s, const bench_case *c)
 {
     char key[512] = "";
     for (size_t i = 0, used = 0; i < options_param_count(s->opt); i++) {
@@ -201,12 +206,12 @@ static double *baseline_ms(session *s, const bench_case *c)
         if (applies(name, "none"))
             used += (size_t)snprintf(key + used, used < sizeof key ? sizeof key - used : 0, "%s ", case_param(c, i));
     }
-    double *ms = cache_find(s->kept, "step without recomputation", key);
-    if (!ms) {
-        ms = cache_add(s->kept, "step without recomputation", key, sizeof *ms, NULL);
-        *ms = NAN;
+    model_facts *facts = cache_find(s->kept, "a model's facts", key);
+    if (!facts) {
+        facts = cache_add(s->kept, "a model's facts", key, sizeof *facts, NULL);
+        *facts = (model_facts){NAN, overlap_parse(case_text(c, "overlap"))};
     }
-    return ms;
+    return facts;
 }
 
 static void fill_plan(planner *p, row *w, const recompute_schedule *schedule, const step_costs *costs)
@@ -221,16 +226,13 @@ static void fill_plan(planner *p, row *w, const recompute_schedule *schedule, co
     row_real(w, "predicted_step_ms", step_costs_predict(costs, schedule));
 }
 
-static void fill_measured(session *s, const bench_case *c, row *w, const recompute_schedule *schedule,
-                          const step_costs *costs, int64_t saved, double step_ms)
+static void fill_measured(row *w, double none_ms, const recompute_schedule *schedule, const step_costs *costs,
+                          int64_t saved, double step_ms)
 {
-    double *baseline = baseline_ms(s, c);
-    if (strcmp(case_variant(c), "none") == 0)
-        *baseline = step_ms;
-    const double extra = step_ms - *baseline, predicted = step_costs_predict(costs, schedule);
+    const double extra = step_ms - none_ms, predicted = step_costs_predict(costs, schedule);
     row_real(w, "err_step_pct", 100 * fabs(predicted - step_ms) / step_ms);
     row_real(w, "extra_ms", extra);
-    row_real(w, "extra_pct", 100 * extra / *baseline);
+    row_real(w, "extra_pct", 100 * extra / none_ms);
     row_real(w, "ms_per_gib", saved > 0 ? extra / ((double)saved / 0x1p30) : NAN);
 }
 
@@ -251,6 +253,7 @@ static void run(session *s, const bench_case *c, row *w)
     recompute_schedule schedule;
     step_costs costs;
     planner p = {s, &o};
+    model_facts *facts = facts_of(s, c);
     if (!model_case_shape(c, &o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return;
@@ -263,6 +266,7 @@ static void run(session *s, const bench_case *c, row *w)
     fill_plan(&p, w, &schedule, &costs);
     const int64_t saved = uniform_bytes(&p, RECOMPUTE_NONE) - planned_bytes(&p, &schedule);
     o.schedule = &schedule;
+    o.overlap = facts->overlap;
     if (!model_verify(s, &o, w))
         return;
     phase_set("setup of %s", case_key(c));
@@ -277,7 +281,10 @@ static void run(session *s, const bench_case *c, row *w)
     if (model_time_steps(s, w, t, (int)option_int(s->opt, "warmup"), &m)) {
         model_fill_rates(s, w, &o, m.step_ms);
         row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
-        fill_measured(s, c, w, &schedule, &costs, saved, m.step_ms);
+        facts->overlap = trainer_overlap(t);
+        if (strcmp(case_variant(c), "none") == 0)
+            facts->none_ms = m.step_ms;
+        fill_measured(w, facts->none_ms, &schedule, &costs, saved, m.step_ms);
     }
     trainer_free(t);
 }

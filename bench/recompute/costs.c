@@ -14,7 +14,7 @@ enum { WARMUP = 3, STEPS = 9, NEST_LAYERS = 4 /* fewer blocks never pass over on
 /* Median of a few steps; NAN after setting the row's status, or when there is no memory. */
 static double step_ms(session *s, const trainer_options *o, row *w)
 {
-    trainer *t = model_trainer(s, o, w);
+    trainer *t = model_trainer_untimed(s, o, w); /* whole steps are too many to race */
     samples ms = {0};
     bool ok = t != NULL;
     for (int i = 0; ok && i < WARMUP + STEPS; i++) {

@@ -190,6 +190,8 @@ $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	$(call say,CC,$<)
 	$(Q)$(COMPILE_C) $(EXTRA) -MMD -MP -c $< -o $@
 
+$(BUILD)/tests/%.c.o: EXTRA += $(CMOCKA_CFLAGS)
+
 $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)

@@ -27,7 +27,7 @@ enum { MAX_AXES = 16, MAX_CONDITIONS = 16 };
 
 static table *open_or_die(const char *path)
 {
-    table *t = table_open(path);
+    table *t = open_rows(path);
     if (!t)
         die(EXIT_CODE_USAGE, "%s can't be read or has no rows", path);
     return t;

@@ -7,10 +7,36 @@
 
 #include "common/core/error.h"
 
+/* Which run on which GPU a row is of, as text to compare. Caller frees. */
+static char *run_of_row(const csv *file, size_t row, const csv *machine)
+{
+    const char *campaign = csv_cell(file, row, "campaign"), *gpu = csv_cell(file, row, "gpu_uuid");
+    const char *run = csv_cell(file, row, "run_id"), *commit = csv_cell(file, row, "commit");
+    if (!gpu || !*gpu)
+        gpu = run ? run_value(machine, run, "gpu_uuid") : "";
+    return xasprintf("%s %s", gpu, campaign && *campaign ? campaign : commit ? commit : "");
+}
+
+table *open_rows(const char *path)
+{
+    table *t = table_open(path);
+    if (!t)
+        return NULL;
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? xasprintf("%.*s", (int)(slash - path), path) : xstrdup(".");
+    csv *machine = open_peer(dir, "machine.csv");
+    t->run_of = xcalloc(t->file->rows, sizeof *t->run_of);
+    for (size_t i = 0; i < t->file->rows; i++)
+        t->run_of[i] = run_of_row(t->file, i, machine);
+    csv_free(machine);
+    free(dir);
+    return t;
+}
+
 table *open_result(const char *dir, const char *name)
 {
     char *path = xasprintf("%s/%s", dir, name);
-    table *t = table_open(path);
+    table *t = open_rows(path);
     free(path);
     return t;
 }

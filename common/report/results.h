@@ -7,6 +7,8 @@
 
 /* Opens <dir>/<name>; NULL when it is absent or empty. */
 table *open_result(const char *dir, const char *name);
+/* The same by its path. What old rows do not say of their GPUs is taken from machine.csv beside it. */
+table *open_rows(const char *path);
 /* Opens <dir>/<name> as it is; NULL when it is absent. `published`: <dir>/../published/<name>, the write-ups' tables. */
 csv *open_peer(const char *dir, const char *name);
 /* <dir>/peer_<what>.csv, the newest row of each case; where there is none <dir>/<old>, a file of the time before

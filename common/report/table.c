@@ -157,8 +157,12 @@ void table_free(table *t)
 {
     if (!t)
         return;
-    if (t->owner)
+    for (size_t i = 0; t->owner && t->run_of && i < t->file->rows; i++)
+        free(t->run_of[i]);
+    if (t->owner) {
+        free(t->run_of);
         csv_free(t->file);
+    }
     free(t->rows);
     free(t);
 }
@@ -241,6 +245,16 @@ size_t table_find(const table *t, ...)
             return i;
     }
     return NO_ROW;
+}
+
+static const char *run_of(const table *t, size_t row)
+{
+    return t->run_of ? t->run_of[t->rows[row]] : table_text(t, row, "campaign");
+}
+
+bool table_beside(const table *a, size_t row_a, const table *b, size_t row_b)
+{
+    return row_a != NO_ROW && row_b != NO_ROW && strcmp(run_of(a, row_a), run_of(b, row_b)) == 0;
 }
 
 bool names_have(const char *const *names, const char *name)
@@ -329,10 +343,13 @@ bool table_write(const table *t, const char *path)
         return false;
     size_t columns = t->file->columns;
     for (size_t c = 0; c < columns; c++)
-        write_cell(out, t->file->header[c], c + 1 == columns);
-    for (size_t i = 0; i < t->n; i++)
+        write_cell(out, t->file->header[c], false);
+    write_cell(out, "run_of", true);
+    for (size_t i = 0; i < t->n; i++) {
         for (size_t c = 0; c < columns; c++)
-            write_cell(out, cell(t, t->rows[i], (int)c), c + 1 == columns);
+            write_cell(out, cell(t, t->rows[i], (int)c), false);
+        write_cell(out, run_of(t, i), true);
+    }
     bool wrote = !ferror(out);
     return fclose(out) == 0 && wrote;
 }

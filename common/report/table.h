@@ -22,6 +22,7 @@ typedef struct table {
     size_t n;
     size_t *rows;               /* [n] rows of file */
     int first_param, end_param; /* columns of file */
+    char **run_of;              /* [rows of file] which run on which GPU; NULL: not known (results.h) */
 } table;
 
 /* NULL when there is no such file or it has no rows. Columns that were renamed go by their new names. */
@@ -57,10 +58,15 @@ char *table_caption(const table *t);
  * frees. */
 char *table_case(const table *t, size_t row);
 
+/* Whether a ratio of two rows may be formed: they are of one run on one GPU. Rows of the time before there was a column
+ * campaign do not name their run; they are of one commit then. */
+bool table_beside(const table *a, size_t row_a, const table *b, size_t row_b);
+
 bool names_have(const char *const *names, const char *name); /* names ended by NULL, or NULL */
 /* Writes to memory; *text is for the caller to free after fclose. */
 FILE *text_stream(char **text, size_t *bytes);
 
-bool table_write(const table *t, const char *path); /* as CSV; false with errno set */
+/* As CSV, with a last column run_of: alike in rows that may stand in a ratio. False with errno set. */
+bool table_write(const table *t, const char *path);
 
 #endif

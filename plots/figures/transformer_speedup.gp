@@ -13,8 +13,9 @@ W = 900; H = 440; tics_fit = 14
 slow = "fp32"; fast = "bf16"
 load folder."/style.gp"
 is(size, seq, precision) = strcol("size") eq size && column("seq") == seq && strcol("precision") eq precision
-found = NaN
-time_of = "found = NaN; stats data using (is(name, seq, precision) ? (found = column('step_ms'), 0) : 0) nooutput"
+found = NaN; run = ""
+time_of = "found = NaN; run = ''; stats data using (is(name, seq, precision) ? (found = column('step_ms'), \
+           run = strcol('run_of'), 0) : 0) nooutput"
 most = 1
 set print $ratios
 do for [i = 1:words(sizes)] {
@@ -23,10 +24,10 @@ do for [i = 1:words(sizes)] {
         seq = word(seqs, k) + 0
         precision = slow
         @time_of
-        before = found
+        before = found; run_before = run
         precision = fast
         @time_of
-        ratio = before / found
+        ratio = run eq run_before ? before / found : NaN # within one run on one GPU
         if (ratio == ratio) { print sprintf("%d,%g", seq, ratio); most = ratio > most ? ratio : most }
     }
     print "nan,nan"

@@ -76,6 +76,49 @@ static void a_handicapped_baseline_gives_no_ratio(void **state)
     free(dir);
 }
 
+/* ---- ratios of two rows ---- */
+
+#define LEVEL(variant, ms, campaign, gpu)                                                                              \
+    "1,1,bench_transformer," variant ",ok,,xl,4,512,bf16,train-step,5," ms ",1000,40,1,1000000,run-" variant           \
+    "," campaign ",box-x1,G," gpu ",cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+#define LEVELS(campaign, gpu)                                                                                          \
+    "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,warmup,step_ms,tokens_per_s,"             \
+    "mfu_causal_pct,peak_bytes,params,run_id,campaign,machine,gpu,gpu_uuid,device,sm_mhz,throttle,commit,dirty,"       \
+    "utc\n" LEVEL("graph", "20", "run-a", "GPU-1") LEVEL("none", "60", campaign, gpu)
+
+static void rows_of_several_runs_or_gpus_give_no_ratio(void **state)
+{
+    static const struct {
+        const char *rows, *cells;
+    } table[] = {{LEVELS("run-a", "GPU-1"), "| xl | 512 | 60.0 |  | 20.0 | 3.00 |"},
+                 {LEVELS("run-b", "GPU-1"), "| xl | 512 | 60.0 |  | 20.0 | |"},
+                 {LEVELS("run-a", "GPU-2"), "| xl | 512 | 60.0 |  | 20.0 | |"}};
+    char *dir = folder_path(*state, "box-x4");
+    mkdir(dir, 0777);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        put(dir, "bench_transformer.csv", table[i].rows);
+        char *text = report_of(dir);
+        expect(text, table[i].cells, true);
+        free(text);
+    }
+    /* Rows that name neither run nor GPU: machine.csv knows the GPU, and the commit is one. */
+    put(dir, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,warmup,step_ms,params,run_id,machine,"
+        "gpu,"
+        "device,commit,utc\n1,1,bench_transformer,graph,ok,,xl,4,512,bf16,train-step,5,20,1000000,run-1,b,G,cuda,abc,"
+        "u\n"
+        "1,1,bench_transformer,none,ok,,xl,4,512,bf16,train-step,5,60,1000000,run-2,b,G,cuda,abc,u\n");
+    for (int same = 0; same < 2; same++) {
+        put(dir, "machine.csv",
+            same ? "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nrun-2,gpu_uuid,GPU-1\n"
+                 : "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nrun-2,gpu_uuid,GPU-2\n");
+        char *text = report_of(dir);
+        expect(text, same ? "| xl | 512 | 60.0 |  | 20.0 | 3.00 |" : "| xl | 512 | 60.0 |  | 20.0 | |", true);
+        free(text);
+    }
+    free(dir);
+}
+
 /* ---- Gloo beside NCCL ---- */
 
 #define ALL_REDUCE(device, backend, ranks, ms)                                                                         \
@@ -152,12 +195,12 @@ static void rows_of_several_gpus_are_counted(void **state)
     put(dir, "machine.csv", "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nRun-1,gpu_uuid,GPU-2\n");
     char *text = report_of(dir);
     expect(text, "| [bench_transformer.csv](bench_transformer.csv) | 3 | 0 | 0 | 0 | 0 | 2 |", true);
-    expect(text, "and so can a ratio", true);
+    expect(text, "Ratios of two rows are formed within one run", true);
     free(text);
     put(dir, "bench_transformer.csv", steps);
     text = report_of(dir);
     expect(text, "| [bench_transformer.csv](bench_transformer.csv) | 2 | 0 | 0 | 0 | 0 | 1 |", true);
-    expect(text, "and so can a ratio", false);
+    expect(text, "Ratios of two rows are formed within one run", false);
     free(text);
     free(both);
     free(dir);
@@ -168,7 +211,8 @@ static void rows_of_several_gpus_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(libraries_have_tables_of_their_own), in_folder(a_handicapped_baseline_gives_no_ratio),
-        in_folder(an_eager_peer_is_called_eager), in_folder(rows_of_several_gpus_are_counted)};
+        in_folder(libraries_have_tables_of_their_own), in_folder(rows_of_several_runs_or_gpus_give_no_ratio),
+        in_folder(a_handicapped_baseline_gives_no_ratio), in_folder(an_eager_peer_is_called_eager),
+        in_folder(rows_of_several_gpus_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,8 @@ bool ddp_is(const ddp_entry *e, const char *variant);
  * any, the one with the least exposed time. NULL when there is none. `of` (may be NULL) becomes how many it was chosen
  * from. */
 const ddp_entry *ddp_best(const ddp_rows *r, size_t first, size_t end, const char *variant, size_t *of);
+/* A ratio of the two may be formed: one run on the same GPUs, as far as they say. */
+bool ddp_beside(const ddp_entry *a, const ddp_entry *b);
 /* Two exposed times can be told apart: their intervals don't meet. */
 bool ddp_apart(const ddp_entry *a, const ddp_entry *b);
 

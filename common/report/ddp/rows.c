@@ -243,6 +243,11 @@ const ddp_entry *ddp_best(const ddp_rows *r, size_t first, size_t end, const cha
     return best;
 }
 
+bool ddp_beside(const ddp_entry *a, const ddp_entry *b)
+{
+    return table_beside(a->t, a->row, b->t, b->row);
+}
+
 bool ddp_apart(const ddp_entry *a, const ddp_entry *b)
 {
     return a->high < b->low || b->high < a->low; /* false of an interval that is not there */

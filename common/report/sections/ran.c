@@ -128,7 +128,7 @@ static void write_section(document *doc, const char *dir)
     if (most > 1)
         doc_paragraph(doc,
                       "GPUs: how many different ones the runs of these rows started on. Where there are several, two "
-                      "rows can be of two GPUs,\nand so can a ratio or a share of a ceiling.");
+                      "rows can be of two GPUs.\nRatios of two rows are formed within one run on one GPU only.");
     doc_append(doc, reasons);
 }
 

@@ -246,7 +246,10 @@ static void fusion_table(document *doc, const table *t)
             doc_row(doc, sizes.v[i], lengths.v[k], NULL);
             for (size_t v = 0; v < 3; v++)
                 doc_cells(doc, rows[v] == NO_ROW ? "" : cell_number(t, rows[v], "step_ms", 1), NULL);
-            doc_cells(doc, number(table_real(t, rows[0], "step_ms") / table_real(t, rows[2], "step_ms")), NULL);
+            if (table_beside(t, rows[0], t, rows[2]))
+                doc_cells(doc, number(table_real(t, rows[0], "step_ms") / table_real(t, rows[2], "step_ms")), NULL);
+            else
+                doc_blank(doc);
         }
     values_free(&sizes);
     values_free(&lengths);

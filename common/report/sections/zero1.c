@@ -57,6 +57,10 @@ static void add_memory_gain(document *doc, const ddp_entry *whole, const ddp_ent
 static void add_step_gain(document *doc, const ddp_entry *whole, const ddp_entry *parts)
 {
     const double a = ddp_real(whole, "step_ms"), b = ddp_real(parts, "step_ms");
+    if (!ddp_beside(whole, parts)) {
+        doc_more(doc, "a step takes %s ms (unsharded was measured in another run)", precise(b));
+        return;
+    }
     doc_more(doc, "a step takes %s ms, unsharded %s: %s %% %s (5th to 95th percentiles %s)", precise(b), precise(a),
              number(100 * fabs(b / a - 1)), b > a ? "longer" : "shorter",
              steps_meet(whole, parts) ? "meet" : "don't meet");
@@ -160,8 +164,8 @@ static void step_row(document *doc, const ddp_rows *r, const ddp_entry *e, const
 {
     const double step = ddp_real(e, "step_ms"), theirs = ddp_pytorch(r, e, "step_ms"), peak = ddp_real(e, "peak_bytes");
     doc_row(doc, ddp_text(e, "ranks"), ddp_text(e, "seq"), ddp_text(e, "precision"), e->wire, e->label, precise(step),
-            whole && whole != e ? precise(step / ddp_real(whole, "step_ms")) : "", with_interval(e),
-            precise(ddp_real(e, "comm_alone_ms")), number(ddp_real(e, "hidden_pct")),
+            whole && whole != e && ddp_beside(whole, e) ? precise(step / ddp_real(whole, "step_ms")) : "",
+            with_interval(e), precise(ddp_real(e, "comm_alone_ms")), number(ddp_real(e, "hidden_pct")),
             precise(ddp_real(e, "opt_alone_ms")), number_unit(ddp_real(e, "wire_bytes"), "bytes"),
             number(ddp_real(e, "wire_gb_s")), number(ddp_real(e, "tokens_per_s")), number_unit(peak, "bytes"), NULL);
     if (with_peer && isfinite(theirs))

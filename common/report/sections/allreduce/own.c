@@ -11,12 +11,13 @@ static const char *const own[] = {"one-shot", "two-shot"};
 enum { OWN = sizeof own / sizeof *own };
 static const char handicap[] = "the library's ran with NCCL_LAUNCH_ORDER_IMPLICIT set, which slows its replays";
 
-/* The row of the same case as `row`, of another variant. NO_ROW where it did not go well. */
+/* The row of the same case as `row`, of another variant. NO_ROW where it did not go well, or in another run. */
 static size_t same_case(const table *t, size_t row, const char *variant)
 {
-    return table_find(t, "variant", variant, "status", "ok", "ranks", table_text(t, row, "ranks"), "bytes",
-                      table_text(t, row, "bytes"), "dtype", table_text(t, row, "dtype"), "mode",
-                      table_text(t, row, "mode"), "in_place", table_text(t, row, "in_place"), NULL);
+    const size_t other = table_find(t, "variant", variant, "status", "ok", "ranks", table_text(t, row, "ranks"),
+                                    "bytes", table_text(t, row, "bytes"), "dtype", table_text(t, row, "dtype"), "mode",
+                                    table_text(t, row, "mode"), "in_place", table_text(t, row, "in_place"), NULL);
+    return table_beside(t, row, t, other) ? other : NO_ROW;
 }
 
 static double times_as_fast(const table *t, size_t row, const char *variant)

@@ -85,12 +85,12 @@ static bucket_load load_of(const ddp_entry *e)
     return l;
 }
 
-/* The exposed time of size i from the contention of the sweep's first size; NAN for that size. */
+/* The exposed time of size i from the contention of the sweep's first size; NAN for that size, and in another run. */
 static double predicted_exposed(const sweep *s, size_t i)
 {
     const bucket_load first = load_of(s->e[0]), load = load_of(s->e[i]);
     const bucket_contention c = bucket_contention_of(&first, s->e[0]->exposed, ddp_real(s->e[0], "tail_ms"));
-    return i ? bucket_exposed(&load, &c) : NAN;
+    return i && ddp_beside(s->e[0], s->e[i]) ? bucket_exposed(&load, &c) : NAN;
 }
 
 static double off_pct(const sweep *s, size_t i)
@@ -138,6 +138,9 @@ static void add_loss(document *doc, const sweep *s, double predicted)
     if (used == best)
         doc_more(doc, "The best size is also the measured one nearest to the prediction: using the prediction loses "
                       "nothing here.");
+    else if (!ddp_beside(used, best))
+        doc_more(doc, "The measured size nearest to the predicted one, %.6g MB, is of another run: it is not compared.",
+                 size_of(used));
     else
         doc_more(doc,
                  "The measured size nearest to the predicted one, %.6g MB, exposes %s ms more (%s %% of the step), and "

@@ -63,7 +63,7 @@ static void scaling_row(document *doc, const ddp_rows *r, const ddp_entry *like,
         const double rate = e[i] ? ddp_real(e[i], "tokens_per_s") / ddp_real(e[i], "ranks") : NAN;
         if (!e[i])
             doc_blank(doc);
-        else if (e[i] == least)
+        else if (e[i] == least || !ddp_beside(e[i], least))
             doc_cells(doc, number(ddp_real(e[i], "tokens_per_s")), NULL);
         else
             doc_cell(doc, "%s (%s %%)", number(ddp_real(e[i], "tokens_per_s")),

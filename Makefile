@@ -212,7 +212,7 @@ $(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"'
 $(BUILD)/common/device/device.c.o: $(BUILD)/config.mk
 $(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
-$(BUILD)/common/profile/cupti.c.o: EXTRA := $(CUPTI_CFLAGS)
+$(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
 $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 

@@ -8,6 +8,8 @@
 
 #include "common/core/error.h"
 #include "common/comm/internal.h"
+#include "common/profile/nvtx.h"
+#include "common/profile/record.h"
 
 const char *const comm_op_names[] = {[COMM_ALL_REDUCE] = "all_reduce", [COMM_REDUCE_SCATTER] = "reduce_scatter",
                                      [COMM_ALL_GATHER] = "all_gather", [COMM_BROADCAST] = "broadcast",
@@ -127,6 +129,14 @@ static const char *overlap_of(const comm *c, const comm_call *k)
     return in_place ? NULL : to_all ? "send and recv overlap" : "send and recv overlap without being in place";
 }
 
+/* The size of a message as rates count it: that of the whole vector. */
+static double message_bytes(const comm *c, const comm_call *k)
+{
+    const double bytes = (double)k->count * (double)comm_dtype_bytes(k->t);
+    const bool parts = k->op == COMM_REDUCE_SCATTER || k->op == COMM_ALL_GATHER || k->op == COMM_ALL_TO_ALL;
+    return parts ? bytes * c->size : bytes;
+}
+
 static void enqueue(comm *c, comm_call k, void *stream)
 {
     const bool rooted = k.op == COMM_BROADCAST || k.op == COMM_REDUCE;
@@ -141,7 +151,16 @@ static void enqueue(comm *c, comm_call k, void *stream)
         return;
     k.tag = c->tag++;
     k.number = launch_collective(c->l, comm_op_names[k.op], k.count, comm_dtype_name(k.t), c->name);
+    if (c->grouped) { /* one kernel carries them all, and is launched at the end of the group */
+        c->group_op = comm_op_names[k.op];
+        c->group_bytes += message_bytes(c, &k);
+        c->ops->enqueue(c, &k, stream);
+        return;
+    }
+    const record_work work = {.op = comm_op_names[k.op], .bytes = message_bytes(c, &k), .elsewhere = true};
+    op_push(work.op, &work);
     c->ops->enqueue(c, &k, stream);
+    op_pop();
 }
 
 void comm_all_reduce(comm *c, const void *send, void *recv, size_t count, comm_dtype t, comm_reduction r, void *stream)
@@ -186,9 +205,16 @@ void comm_barrier(comm *c, void *stream)
 
 void comm_group_begin(comm *c)
 {
+    c->grouped = device_kind_of(c->d) == DEVICE_CUDA; /* Gloo runs them one by one */
+    c->group_op = "group";
+    c->group_bytes = 0;
     c->ops->group(c, true);
 }
 void comm_group_end(comm *c)
 {
+    const record_work work = {.op = c->group_op, .bytes = c->group_bytes, .elsewhere = true};
+    c->grouped = false;
+    op_push(work.op, &work);
     c->ops->group(c, false);
+    op_pop();
 }

@@ -7,6 +7,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/profile/record.h"
 #include "common/profile/timeline.h"
 #include "common/comm/internal.h"
 #include "common/stream/cpu_stream.h"
@@ -21,6 +22,7 @@ typedef struct gloo_state {
 typedef struct gloo_task {
     comm *c;
     comm_call call;
+    int range; /* of a recording */
 } gloo_task;
 
 static bool open_gloo(comm *c, comm *of, const comm_options *o, char *why, size_t why_bytes)
@@ -59,7 +61,9 @@ static void run(void *arg)
     const double start_s = host_seconds();
     if (!gloo_link_run(s->link, &t->call, why, sizeof why))
         launch_fail(t->c->l, EXIT_CODE_FAILURE, "collective #%lu on %s failed: %s", t->call.number, t->c->name, why);
-    timeline_span(LANE_COMMUNICATION, comm_op_names[t->call.op], start_s, host_seconds());
+    const double end_s = host_seconds();
+    timeline_span(LANE_COMMUNICATION, comm_op_names[t->call.op], start_s, end_s);
+    recorder_communicated(comm_op_names[t->call.op], t->range, start_s, end_s);
     launch_collective_done(t->c->l, t->call.number);
     pthread_mutex_lock(&s->lock);
     if (--s->running == 0)
@@ -69,7 +73,7 @@ static void run(void *arg)
 
 static void enqueue(comm *c, const comm_call *call, void *stream)
 {
-    const gloo_task task = {c, *call};
+    const gloo_task task = {c, *call, recorder_open_range()};
     gloo_state *s = c->state;
     pthread_mutex_lock(&s->lock);
     s->running++;

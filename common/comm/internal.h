@@ -55,7 +55,10 @@ struct comm {
     int first, rank, size; /* first: the rank of the job that is rank 0 here */
     char name[32], backend[32];
     uint32_t tag;
-    void *state; /* the backend's */
+    void *state;  /* the backend's */
+    bool grouped; /* a group is open: what it sends so far */
+    const char *group_op;
+    double group_bytes;
 };
 
 extern const comm_backend_ops comm_gloo_ops;

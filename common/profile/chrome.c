@@ -12,16 +12,12 @@
 
 #include "common/core/error.h"
 #include "common/profile/append.h"
+#include "common/profile/chrome.h"
 #include "common/profile/intervals.h"
 
 enum { STREAMS_MAX = 12 };
 
-typedef struct row {
-    timeline_lane lane;
-    int stream; /* ANY_STREAM: many */
-    int number; /* of those alike, from 0 */
-    long long end_ns;
-} row;
+typedef chrome_row row;
 
 static long long ns_of(double us)
 {
@@ -49,8 +45,7 @@ static bool many_streams(const stream_timeline *t)
     return false;
 }
 
-/* The row of each span, and in *rows all of them. */
-static int *place(const stream_timeline *t, row **rows, int *row_count)
+int *chrome_place(const stream_timeline *t, chrome_row **rows, int *row_count)
 {
     const bool many = many_streams(t);
     int *at = xcalloc(t->n ? t->n : 1, sizeof *at), n = 0;
@@ -78,13 +73,12 @@ static int *place(const stream_timeline *t, row **rows, int *row_count)
     return at;
 }
 
-/* Threads count from 1: some readers take 0 for an idle task. */
-static int thread_of(int row_index)
+int chrome_thread(int row_index)
 {
     return row_index + 1;
 }
 
-static void put_string(FILE *f, const char *text)
+void chrome_put_string(FILE *f, const char *text)
 {
     fputc('"', f);
     for (; *text; text++) {
@@ -98,18 +92,18 @@ static void put_string(FILE *f, const char *text)
     fputc('"', f);
 }
 
-static void put_names(FILE *f, const char *label, int rank, const row *rows, int n)
+void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *rows, int n)
 {
     char *process = xasprintf("rank %d, %s", rank, label);
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}},\n", rank, rank);
     fprintf(f, "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":", rank);
-    put_string(f, process);
+    chrome_put_string(f, process);
     fprintf(f, "}}");
     free(process);
     for (int k = 0; k < n; k++) {
         const row *r = &rows[k];
         fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s", rank,
-                thread_of(k), timeline_lane_name(r->lane));
+                chrome_thread(k), timeline_lane_name(r->lane));
         if (r->stream != ANY_STREAM)
             fprintf(f, ", stream %d", r->stream);
         if (r->number)
@@ -117,7 +111,7 @@ static void put_names(FILE *f, const char *label, int rank, const row *rows, int
         fprintf(
             f,
             "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
-            rank, thread_of(k), 1000 * (int)r->lane + k);
+            rank, chrome_thread(k), 1000 * (int)r->lane + k);
     }
 }
 
@@ -125,19 +119,19 @@ bool timeline_write_chrome(const char *path, const char *label, int rank, const 
 {
     row *rows;
     int row_count;
-    int *at = place(t, &rows, &row_count);
+    int *at = chrome_place(t, &rows, &row_count);
     char *text = NULL;
     size_t bytes;
     FILE *f = open_memstream(&text, &bytes);
     if (!f)
         die(EXIT_CODE_FAILURE, "out of memory");
-    put_names(f, label, rank, rows, row_count);
+    chrome_put_names(f, label, rank, rows, row_count);
     for (size_t i = 0; i < t->n; i++) {
         const timed_span *s = &t->spans[i];
         const long long start = ns_of(s->start_us), end = ns_of(s->end_us);
         fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", rank,
-                thread_of(at[i]), (double)start / 1e3, (double)(end - start) / 1e3, timeline_lane_name(s->lane));
-        put_string(f, s->name);
+                chrome_thread(at[i]), (double)start / 1e3, (double)(end - start) / 1e3, timeline_lane_name(s->lane));
+        chrome_put_string(f, s->name);
         fprintf(f, ",\"args\":{\"stream\":%d}}", s->stream);
     }
     fclose(f);

@@ -7,4 +7,13 @@
 void range_push(const char *name);
 void range_pop(void);
 
+/* The same around what a bench does with a case: setup, its check, its timing. A recording leaves them out. */
+void scope_push(const char *name);
+void scope_pop(void);
+
+/* The same around an op, with what it computes and moves, for a recording (record.h). */
+struct record_work;
+void op_push(const char *name, const struct record_work *work);
+void op_pop(void);
+
 #endif

@@ -9,8 +9,8 @@
 #include "common/core/error.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the names */
-static char **names;
-static size_t name_count;
+static char **names;                                     /* a table with open addressing */
+static size_t name_count, name_room;                     /* room: a power of 2 */
 
 const char *timeline_lane_name(timeline_lane lane)
 {
@@ -41,13 +41,38 @@ void span_list_sort(span_list *l)
         qsort(l->v, l->n, sizeof *l->v, by_start);
 }
 
+static char **name_slot(const char *name)
+{
+    size_t at = 14695981039346656037u; /* FNV-1a */
+    for (const char *c = name; *c; c++)
+        at = (at ^ (unsigned char)*c) * 1099511628211u;
+    for (at &= name_room - 1; names[at] && strcmp(names[at], name) != 0;)
+        at = (at + 1) & (name_room - 1);
+    return &names[at];
+}
+
+static void more_names(void)
+{
+    char **before = names;
+    const size_t room = name_room;
+    name_room = room ? 2 * room : 512;
+    names = xcalloc(name_room, sizeof *names);
+    for (size_t i = 0; i < room; i++)
+        if (before[i])
+            *name_slot(before[i]) = before[i];
+    free(before);
+}
+
 static const char *name_held(const char *name)
 {
-    for (size_t i = 0; i < name_count; i++)
-        if (strcmp(names[i], name) == 0)
-            return names[i];
-    names = xrealloc(names, (name_count + 1) * sizeof *names);
-    return names[name_count++] = xstrdup(name);
+    if (2 * (name_count + 1) > name_room)
+        more_names();
+    char **slot = name_slot(name);
+    if (!*slot) {
+        *slot = xstrdup(name);
+        name_count++;
+    }
+    return *slot;
 }
 
 const char *timeline_name(const char *name)

@@ -17,7 +17,7 @@
 enum { RANGES_MAX = 32, RANGE_NAME = 48 };
 
 static enum { OFF, HOST, GPU } source; /* of the recording that goes on; for the thread that starts and stops */
-static atomic_uint recording;          /* its number while the host is recorded, else 0 */
+static atomic_uint current_recording;  /* its number while the host is recorded, else 0 */
 static unsigned recordings;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static span_list host_spans;
@@ -40,14 +40,14 @@ static void add_host_span(unsigned of, timeline_lane lane, const char *name, dou
         thread_number = atomic_fetch_add(&threads, 1) + 1;
     const char *held = timeline_name(name);
     pthread_mutex_lock(&lock);
-    if (of == atomic_load(&recording)) /* it may have ended meanwhile */
+    if (of == atomic_load(&current_recording)) /* it may have ended meanwhile */
         span_list_add(&host_spans, (timed_span){start_s * 1e6, end_s * 1e6, thread_number, lane, held});
     pthread_mutex_unlock(&lock);
 }
 
 void timeline_span(timeline_lane lane, const char *name, double start_s, double end_s)
 {
-    const unsigned now = atomic_load_explicit(&recording, memory_order_relaxed);
+    const unsigned now = atomic_load_explicit(&current_recording, memory_order_relaxed);
     if (now)
         add_host_span(now, lane, name, start_s, end_s);
 }
@@ -55,7 +55,7 @@ void timeline_span(timeline_lane lane, const char *name, double start_s, double 
 void timeline_range_push(const char *name)
 {
     if (range_depth < RANGES_MAX) {
-        const unsigned now = atomic_load_explicit(&recording, memory_order_relaxed);
+        const unsigned now = atomic_load_explicit(&current_recording, memory_order_relaxed);
         ranges[range_depth].recording = now;
         if (now) {
             snprintf(ranges[range_depth].name, RANGE_NAME, "%s", name);
@@ -110,7 +110,7 @@ static span_list cut_ranges(span_list all)
 static span_list stop_host(void)
 {
     pthread_mutex_lock(&lock);
-    atomic_store(&recording, 0);
+    atomic_store(&current_recording, 0);
     span_list all = host_spans;
     host_spans = (span_list){0};
     pthread_mutex_unlock(&lock);
@@ -118,6 +118,18 @@ static span_list stop_host(void)
 }
 
 /* ---- recordings ---- */
+
+static bool stop_gpu(span_list *all, char *why, size_t why_bytes)
+{
+    cupti_records raw;
+    const bool ok = cupti_stop(&raw, why, why_bytes);
+    for (size_t i = 0; ok && i < raw.span_count; i++) {
+        const record_span *s = &raw.spans[i];
+        span_list_add(all, (timed_span){s->start_us, s->end_us, s->stream, s->lane, s->name});
+    }
+    cupti_records_free(&raw);
+    return ok;
+}
 
 static void shift(stream_timeline *t, double by_us)
 {
@@ -142,7 +154,7 @@ bool timeline_start(device *d, char *why, size_t why_bytes)
     }
     if (device_kind_of(d) == DEVICE_CPU) {
         source = HOST;
-        atomic_store(&recording, ++recordings);
+        atomic_store(&current_recording, ++recordings);
         return true;
     }
     const char *absent = device_no_cuda_reason();
@@ -151,7 +163,7 @@ bool timeline_start(device *d, char *why, size_t why_bytes)
         return false;
     }
     device_sync(d); /* which also makes d the current device of this thread */
-    if (!timeline_cupti_start(why, why_bytes))
+    if (!cupti_start(false, why, why_bytes))
         return false;
     source = GPU;
     return true;
@@ -167,10 +179,8 @@ stream_timeline *timeline_stop(device *d, char *why, size_t why_bytes)
     if (source == GPU) {
         source = OFF;
         device_sync(d);
-        if (!timeline_cupti_stop(&all, why, why_bytes)) {
-            free(all.v);
+        if (!stop_gpu(&all, why, why_bytes))
             return NULL;
-        }
     } else {
         source = OFF;
         all = stop_host();

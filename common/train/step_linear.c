@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Linear layers of a step: forward, the gradient of the input, the gradient of the weight. Weights that share their input
  * lie side by side and are one product, or one by one in an eager step. */
+#include "common/profile/nvtx.h"
 #include "common/train/step_internal.h"
 
 linear step_linear(const trainer *t, int which)
@@ -41,8 +42,11 @@ static void run(trainer *t, const linear *l, const char *pass, int layer, sb_mat
     p.workspace = step_pointer(t, workspace < 0 ? own : workspace);
     if (arena_planning(t->arena))
         product_note(t, l->name, pass, &p);
-    if (step_go(t))
+    if (step_go(t)) {
+        range_push(l->name);
         step_done(t, t->k->train->matmul(t->ctx, &p, stream));
+        range_pop();
+    }
     step_drop(t, &own);
 }
 

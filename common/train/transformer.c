@@ -183,8 +183,11 @@ void transformer_loss(trainer *t, arena_slot logits, bool backward)
                                 .loss = t->loss,
                                 .scale = t->state && t->o.precision->loss_scaling ? &t->state->loss_scale : NULL,
                                 .backward = backward};
-    if (step_go(t))
+    if (step_go(t)) {
+        range_push("loss");
         step_done(t, t->k->train->cross_entropy(t->ctx, &p, t->main));
+        range_pop();
+    }
 }
 
 /* ---- backward ---- */

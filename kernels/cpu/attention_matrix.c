@@ -2,6 +2,7 @@
 /* Attention through the whole S x S matrix, head by head: "unfused" makes separate passes for scale, mask and softmax as
  * an eager framework does, "fused" one pass for all three. Forward keeps P in the tensor's dtype for backward. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/parts.h"
 
 #include <math.h>
 
@@ -145,12 +146,18 @@ static sb_status matrix_forward(const sb_attention *a, const middle *mid)
                 cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
             }
             cpu_load_rows(a, &a->q, b, h, 0, seq_q, q);
+            sb_part_begin("scores");
             cpu_gemm(false, true, seq_q, seq_k, d, 1, q, d, k, d, 0, p, seq_k);
+            sb_part_end();
+            sb_part_begin("softmax");
             mid->forward(a, p, a->lse + ((size_t)b * a->heads + h) * seq_q);
             /* O is made of the P that is kept: rounded to the dtype. */
             cpu_store(a->dtype, saved_matrix(a, b, h), p, matrix_size(a));
             cpu_load(a->dtype, p, saved_matrix(a, b, h), matrix_size(a));
+            sb_part_end();
+            sb_part_begin("value");
             cpu_gemm(false, false, seq_q, d, seq_k, 1, p, seq_k, v, d, 0, o, d);
+            sb_part_end();
             cpu_store_rows(a, &a->o, b, h, 0, seq_q, o);
         }
     return SB_OK;
@@ -179,12 +186,18 @@ static sb_status matrix_backward(const sb_attention *a, const middle *mid)
             cpu_load_rows(a, &a->q, b, h, 0, seq_q, q);
             cpu_load_rows(a, &a->d_o, b, h, 0, seq_q, d_o);
             cpu_load(a->dtype, p, saved_matrix(a, b, h), matrix_size(a));
+            sb_part_begin("value");
             cpu_gemm(true, false, seq_k, d, seq_q, 1, p, seq_k, d_o, d, add, dv, d);
             cpu_gemm(false, true, seq_q, seq_k, d, 1, d_o, d, v, d, 0, ds, seq_k);
+            sb_part_end();
+            sb_part_begin("softmax");
             mid->backward(a, p, ds);
             cpu_round_operand(a->dtype, ds, matrix_size(a));
+            sb_part_end();
+            sb_part_begin("scores");
             cpu_gemm(false, false, seq_q, d, seq_k, 1, ds, seq_k, k, d, 0, dq, d);
             cpu_gemm(true, false, seq_k, d, seq_q, 1, ds, seq_k, q, d, add, dk, d);
+            sb_part_end();
             cpu_store_rows(a, &a->dq, b, h, 0, seq_q, dq);
             if (h % group == group - 1) {
                 cpu_store_rows(a, &a->dk, b, h / group, 0, seq_k, dk);

@@ -397,7 +397,7 @@ static void what_can_not_be_recorded_is_said(void **state)
     assert_false(timeline_start(&absent, why, sizeof why));
     assert_string_equal(why, device_no_cuda_reason());
     *why = '\0';
-    assert_false(timeline_cupti_start(why, sizeof why)); /* past that check, too */
+    assert_false(cupti_start(false, why, sizeof why)); /* past that check, too */
     assert_string_not_equal(why, "");
 }
 

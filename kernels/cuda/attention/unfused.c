@@ -3,6 +3,7 @@
  * matrix, out of place, and the causal mask is a boolean matrix in memory. */
 #include "kernels/cuda/attention/scores.h"
 #include "kernels/cuda/attention/unfused.h"
+#include "kernels/parts.h"
 
 #include <math.h>
 
@@ -34,8 +35,11 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
     sb_status status = sb_workspace_check(a, forward_workspace(ctx, a));
     if (status == SB_OK)
         status = sb_cublas_stream(ctx, stream);
+    sb_part_begin("scores");
     if (status == SB_OK)
         status = sb_scores_from_qk(ctx, a, in);
+    sb_part_end();
+    sb_part_begin("mask");
     if (status == SB_OK)
         status = sb_scores_scale(&s, in, out, sb_attention_scale(a), stream);
     if (a->causal) {
@@ -44,10 +48,15 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
         if (status == SB_OK)
             status = sb_scores_masked_fill(&s, out, mask, -INFINITY, in, stream);
     }
+    sb_part_end();
+    sb_part_begin("softmax");
     if (status == SB_OK)
         status = sb_scores_softmax(&s, a->workspace, a->saved, a->lse, 1, false, stream);
+    sb_part_end();
+    sb_part_begin("value");
     if (status == SB_OK)
         status = sb_scores_to_o(ctx, a, a->saved);
+    sb_part_end();
     return status;
 }
 
@@ -60,12 +69,17 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
     sb_status status = sb_workspace_check(a, backward_workspace(ctx, a));
     if (status == SB_OK)
         status = sb_cublas_stream(ctx, stream);
+    sb_part_begin("value");
     if (status == SB_OK)
         status = sb_scores_to_dv(ctx, a, a->saved);
     if (status == SB_OK)
         status = sb_scores_from_do_v(ctx, a, in);
+    sb_part_end();
+    sb_part_begin("softmax");
     if (status == SB_OK)
         status = sb_scores_softmax_backward(&s, a->saved, in, out, 1, false, stream);
+    sb_part_end();
+    sb_part_begin("mask");
     if (a->causal) {
         if (status == SB_OK)
             status = sb_scores_causal_mask(&s, mask, stream);
@@ -76,8 +90,11 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
     }
     if (status == SB_OK)
         status = sb_scores_scale(&s, out, in, sb_attention_scale(a), stream);
+    sb_part_end();
+    sb_part_begin("scores");
     if (status == SB_OK)
         status = sb_scores_to_dq_dk(ctx, a, in);
+    sb_part_end();
     return status;
 }
 

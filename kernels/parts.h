@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Parts of an op that people want to see apart: the scores, the softmax and the value product of an attention that has
+ * them. A profiler listens; nobody else pays more than a load. Not part of the API. */
+#ifndef STEPBENCH_KERNELS_PARTS_H
+#define STEPBENCH_KERNELS_PARTS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* fn is called on the thread that runs or enqueues a part: with its name at the start ("scores", "softmax", "value"),
+ * with NULL at the end. NULL: nobody listens. */
+void sb_parts_listen(void (*fn)(const char *part));
+void sb_part_begin(const char *part);
+void sb_part_end(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -24,6 +24,8 @@
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"
+#include "common/session/measure.h"
+#include "common/session/profile.h"
 #include "common/session/watchdog.h"
 #include "common/train/snapshot.h"
 
@@ -234,6 +236,11 @@ static bool steps_run(session *s, row *w, trainer *t)
     return true;
 }
 
+static bool step_once(void *arg)
+{
+    return trainer_step(arg);
+}
+
 static void run(session *s, const bench_case *c, row *w)
 {
     const model_bench *b = s->user;
@@ -254,6 +261,12 @@ static void run(session *s, const bench_case *c, row *w)
     trainer *t = trainer_create(s->dev, s->mem, b->kernels, b->ctx, &o, why, sizeof why);
     if (!t) {
         row_status_set(w, ROW_SKIP, "%s", why); /* the session says oom instead where memory was what lacked */
+        return;
+    }
+    if (session_profiling(s)) {
+        if (steps_run(s, w, t))
+            measure_again(s, "steps", step_once, t);
+        trainer_free(t);
         return;
     }
     device_sync(s->dev);

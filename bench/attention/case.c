@@ -10,11 +10,12 @@
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
 #include "common/session/measure.h"
+#include "common/session/profile.h"
 
 void attention_start(session *s)
 {
     attention_context *b = xcalloc(1, sizeof *b);
-    b->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
+    b->kernels = session_kernels(s);
     if (b->kernels->create(device_ordinal(s->dev), &b->ctx) != SB_OK)
         die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", b->kernels->name, sb_last_message());
     s->user = b;
@@ -33,9 +34,9 @@ bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row 
     if (!attention_describe(ac, s, c, w, problem))
         return false;
     phase_set("setup and first step of %s", case_key(c));
-    range_push("setup");
+    scope_push("setup");
     bool ok = attention_step(ac);
-    range_pop();
+    scope_pop();
     return ok && attention_check(ac);
 }
 
@@ -44,9 +45,9 @@ bool attention_check(attention_case *ac)
     if (!option_flag(ac->s->opt, "check"))
         return true;
     phase_set("verification of %s variant=%s", ac->key, ac->op->name);
-    range_push("verify");
+    scope_push("verify");
     bool ok = attention_verify(ac);
-    range_pop();
+    scope_pop();
     return ok;
 }
 

@@ -11,6 +11,7 @@
 #include "bench/collective/time.h"
 #include "common/core/error.h"
 #include "common/session/measure.h"
+#include "common/session/profile.h"
 
 static const double sample_ms = 1;
 enum { CALLS_MAX = 100, SAMPLES_MIN = 3, BURST = 20 };
@@ -166,6 +167,12 @@ static bool call_once(void *arg)
 static bool time_case(collective *k)
 {
     samples mine = {0};
+    if (session_profiling(k->s)) {
+        profile_result ignored;
+        const profile_how how = {.dev = k->s->dev, .together = true, .member = k->member};
+        session_profile(k->s, "collective", &how, call_once, k, &ignored);
+        return;
+    }
     plan_samples(k);
     const bool captured = !k->graph || !k->member || collective_capture(k);
     if (!launch_all(k->l, "graph", captured)) {

@@ -4,18 +4,21 @@
 #include <string.h>
 
 #include "bench/ddp/ddp.h"
+#include "bench/ddp/profile.h"
 #include "bench/ddp/timeline.h"
 #include "bench/ddp/verify.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"
+#include "common/session/profile.h"
 
 static void run(session *s, const bench_case *c, row *w)
 {
     ddp_case k;
     ddp_times m;
-    if (!ddp_case_of(s, c, w, &k) || !ddp_verify(&k) || s->timing.iters == 0)
+    const bool profiling = session_profiling(s); /* then the case was verified and timed before */
+    if (!ddp_case_of(s, c, w, &k) || (!profiling && !ddp_verify(&k)) || s->timing.iters == 0)
         return;
-    if (ddp_has_column(&k, "predicted_ms"))
+    if (!profiling && ddp_has_column(&k, "predicted_ms"))
         ddp_fit_make(&k);
     phase_set("setup of %s", case_key(c));
     const bool memory_asked = ddp_has_column(&k, "after_step_bytes");
@@ -27,6 +30,11 @@ static void run(session *s, const bench_case *c, row *w)
         return;
     if (r->member)
         replica_set_tokens(r->t, k.o.seed, launch_rank(k.l));
+    if (profiling) {
+        ddp_profile(&k, r);
+        replica_free(r);
+        return;
+    }
     if (memory_asked)
         ddp_held_init(&k, r, &held);
     if (ddp_time(&k, r, free_before, &m)) {

@@ -144,10 +144,10 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
     double *all = xcalloc((unsigned long)n * (unsigned long)launch_size(k->l), sizeof *all);
     replica_communicate(r, communicating);
     launch_barrier(k->l, "block");
-    range_push(communicating ? "steps" : "compute-only steps");
+    scope_push(communicating ? "steps" : "compute-only steps");
     if (r->member)
         run_block(k, r, n, mine);
-    range_pop();
+    scope_pop();
     ddp_gather(k, "steps", mine, n, all);
     add_slowest(k, all, n, communicating ? &m->step : &m->compute);
     for (int i = 0; i < n && communicating; i++)
@@ -246,9 +246,9 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     bool ok = true;
     *m = (ddp_times){.tail = NAN, .used_bytes = NAN};
     phase_set("timing of %s", case_key(k->c));
-    range_push("warm-up");
+    scope_push("warm-up");
     const double estimate_ms = warm_up(k, r, &m->loss_first, &ok);
-    range_pop();
+    scope_pop();
     if (!ok)
         return false;
     phases(k, r, m);

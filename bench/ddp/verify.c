@@ -243,9 +243,9 @@ bool ddp_verify(ddp_case *k)
     ddp_outcome *known = cache_find(k->s->kept, "check", key);
     if (!known) {
         ddp_outcome new = {.ok = true};
-        range_push("verify");
+        scope_push("verify");
         const bool ran = check_slice(k, &slice, key, reference_key, &new);
-        range_pop();
+        scope_pop();
         if (!ran)
             return false;
         known = cache_add(k->s->kept, "check", key, sizeof *known, NULL);

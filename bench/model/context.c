@@ -9,6 +9,7 @@
 #include "common/core/error.h"
 #include "common/formulas/attention.h"
 #include "common/profile/nvtx.h"
+#include "common/session/profile.h"
 
 /* Where choices of algorithms are kept; NULL: nowhere, as on the CPU, which has none. */
 static char *choices_path(const session *s)
@@ -21,7 +22,7 @@ static void start(session *s, bool anew)
 {
     model_bench *b = xcalloc(1, sizeof *b);
     char *path = choices_path(s);
-    b->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
+    b->kernels = session_kernels(s);
     if (b->kernels->create(device_ordinal(s->dev), &b->ctx) != SB_OK)
         die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", b->kernels->name, sb_last_message());
     b->known = choices_open(device_get_info(s->dev)->name, path, anew);
@@ -52,7 +53,7 @@ static trainer *create(session *s, const trainer_options *o, bool (*tune)(traine
 {
     model_bench *b = s->user;
     char why[512] = "";
-    range_push("setup");
+    scope_push("setup");
     trainer *t = trainer_create(s->dev, s->mem, b->kernels, b->ctx, o, why, sizeof why);
     if (!t) {
         row_status_set(w, ROW_SKIP, "%s", why); /* the session says oom instead where memory was what lacked */
@@ -61,7 +62,7 @@ static trainer *create(session *s, const trainer_options *o, bool (*tune)(traine
         trainer_free(t);
         t = NULL;
     }
-    range_pop();
+    scope_pop();
     return t;
 }
 

@@ -362,9 +362,9 @@ bool model_verify(session *s, const trainer_options *o, row *w)
     outcome_key(&slice, new.key, sizeof new.key);
     outcome *known = outcome_find(checks, new.key);
     if (!known) {
-        range_push("verify");
+        scope_push("verify");
         bool compared = check_slice(s, &slice, w, &new);
-        range_pop();
+        scope_pop();
         if (!compared)
             return false;
         checks->outcomes = xrealloc(checks->outcomes, (checks->n + 1) * sizeof new);

@@ -3,6 +3,7 @@
 #include "bench/roofline/roofline.h"
 
 #include "common/core/error.h"
+#include "common/session/profile.h"
 
 bool roofline_ok(roofline *r, sb_status status)
 {
@@ -16,7 +17,7 @@ bool roofline_ok(roofline *r, sb_status status)
 void roofline_start(roofline *r, session *s)
 {
     r->s = s;
-    r->kernels = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
+    r->kernels = session_kernels(s);
     if (r->kernels->create(device_ordinal(s->dev), &r->ctx) != SB_OK)
         die(EXIT_CODE_FAILURE, "cannot set up the %s kernels: %s", r->kernels->name, sb_last_message());
 }

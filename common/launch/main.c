@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* main of a bench of several ranks: starts them, or is one of them; see launch.h. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,11 @@ static void share(void *user, void *data, size_t bytes)
     launch_share(user, "rank 0's word", data, bytes, 0);
 }
 
+static void gather(void *user, const void *mine, size_t bytes, void *all)
+{
+    launch_gather(user, "what every rank has", mine, bytes, all);
+}
+
 /* What CUDA and NCCL read when they start; the user's own settings stay. */
 static void set_environment(void)
 {
@@ -124,8 +130,14 @@ static int run_rank(const launch_place *place, const options *o, const bench_inf
     program_name_set(argv[0]);
     set_environment();
     launch *l = launch_join(place, o);
-    const session_peers peers = {
-        .rank = l->rank, .size = l->size, .gpu = choose_gpu(l, o), .user = l, .opened = check_gpus, .share = share};
+    const session_peers peers = {.rank = l->rank,
+                                 .size = l->size,
+                                 .gpu = choose_gpu(l, o),
+                                 .user = l,
+                                 .opened = check_gpus,
+                                 .share = share,
+                                 .gather = gather,
+                                 .clock_err_us = launch_hosts(l) == 1 ? 0 : NAN};
     int code = session_main_as(&peers, info, hooks, argc, argv);
     launch_leave(l);
     free(name);

@@ -26,6 +26,8 @@ const option_spec common_options[] = {
     {"resume", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
      "skip the cases that have a row of this commit and GPU; in ./run_all.sh, of its run"},
     {"timeout", OPTION_REAL, 0, "300", NULL, 0, 1e6, NULL, "s", "give up after this time without progress; 0: never"},
+    {"profile", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
+     "after the last case, run each once more under a profiler; docs/profile.md says what it writes"},
     {"dry-run", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print the cases and measure nothing"},
     {"where", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
      "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},

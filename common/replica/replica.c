@@ -198,12 +198,12 @@ replica *replica_create(const replica_place *at, const trainer_options *o, const
 {
     replica *r = xcalloc(1, sizeof *r);
     *r = (replica){.at = *at, .member = rank_of(at) < p->ranks, .o = *o, .communicating = true};
-    range_push("setup");
+    scope_push("setup");
     bool ok = make_plan(r, p, problem) && make_trainer(r, problem);
     if (ok)
         r->free_with_model = device_free_bytes(at->d);
     ok = ok && make_strategy(r, problem);
-    range_pop();
+    scope_pop();
     if (ok)
         return r;
     replica_free(r);

@@ -246,7 +246,7 @@ static void begin(const row *w, const char *name)
         phase_set("timing %s of %s", name, row_case_key(w));
     else
         phase_set("timing %s", name);
-    range_push(name);
+    scope_push(name);
 }
 
 void measure_again(session *s, const char *name, enqueue *fn, void *arg)
@@ -267,7 +267,7 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
     const char *used;
     begin(w, name);
     const bool ok = measure_samples(how->dev, &how->timing, fn, arg, &x, &used);
-    range_pop();
+    scope_pop();
     if (ok) {
         const stats ms = stats_of(&x);
         *median_ms = ms.median / how->calls;
@@ -341,7 +341,7 @@ bool measure_steps(session *s, row *w, const measure_step *step, void *arg, meas
     samples x[MEASURE_PARTS + 1] = {0};
     begin(w, "steps");
     const bool ok = take_steps(s, step, arg, x);
-    range_pop();
+    scope_pop();
     if (ok) {
         fill_steps(w, step, x, out);
         measure_again(s, "steps", step->enqueue, arg);

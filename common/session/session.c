@@ -11,6 +11,7 @@
 #include "common/session/folder_lock.h"
 #include "common/session/machine.h"
 #include "common/profile/nvtx.h"
+#include "common/session/profile.h"
 #include "common/session/watchdog.h"
 
 static const double gib = 1024.0 * 1024 * 1024;
@@ -112,7 +113,7 @@ static void run_case(session *s, const session_hooks *hooks, const bench_case *c
     double sm_mhz;
     char throttle[128];
     phase_set("%s", case_key(c));
-    range_push(case_key(c));
+    scope_push(case_key(c));
     row *w = row_begin(s->rows, c);
     device_state_note(s->dev);
     memory_failed_clear(s->mem);
@@ -128,7 +129,35 @@ static void run_case(session *s, const session_hooks *hooks, const bench_case *c
     row_commit(w);
     watchdog_release();
     watchdog_beat();
-    range_pop();
+    scope_pop();
+}
+
+/* The case once more, recorded; its row was written when it was timed. */
+static void profile_case(session *s, const session_hooks *hooks, const bench_case *c)
+{
+    row *w = row_begin(s->rows, c);
+    memory_failed_clear(s->mem);
+    profile_case_begin(s, c);
+    hooks->run(s, c, w);
+    profile_case_end(s);
+    memory_release_all(s->mem);
+    progress_clear();
+    row_drop(w);
+}
+
+static void profile_cases(session *s, const session_hooks *hooks)
+{
+    const size_t total = cases_count(s->opt);
+    profile_pass_begin(s);
+    for (size_t i = 0; i < total; i++) {
+        bench_case *c = case_at(s->opt, i);
+        if (!s->peers || s->peers->rank == 0)
+            progress_update(i, total, case_key(c));
+        profile_case(s, hooks, c);
+        case_free(c);
+    }
+    progress_clear();
+    profile_pass_end(s);
 }
 
 static void run_cases(session *s, const session_hooks *hooks)
@@ -237,6 +266,8 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     if (hooks->start)
         hooks->start(&s);
     run_cases(&s, hooks);
+    if (option_flag(o, "profile"))
+        profile_cases(&s, hooks);
     phase_set("finishing");
     if (hooks->finish)
         hooks->finish(&s);

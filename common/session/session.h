@@ -25,8 +25,10 @@ typedef struct session_peers {
     int rank, size;
     int gpu; /* which of the visible GPUs is this rank's */
     void *user;
-    void (*opened)(void *user, device *d);               /* the device is open */
-    void (*share)(void *user, void *data, size_t bytes); /* gives everyone rank 0's data */
+    void (*opened)(void *user, device *d);                                 /* the device is open */
+    void (*share)(void *user, void *data, size_t bytes);                   /* gives everyone rank 0's data */
+    void (*gather)(void *user, const void *mine, size_t bytes, void *all); /* all: (size, bytes), to everyone */
+    double clock_err_us; /* by how much host_seconds() of two ranks may differ; NAN: unknown */
 } session_peers;
 
 typedef struct session session;
@@ -35,12 +37,13 @@ struct session {
     device *dev;
     memory *mem;
     row_writer *rows;
-    timing timing;              /* of this bench's options */
-    const char *results_dir;    /* "results/h200-x1": where this machine's CSVs of other benches are */
-    const char *csv_path;       /* of this run; NULL with --csv none, and of ranks other than 0 */
-    const session_peers *peers; /* NULL: alone */
-    cache *kept;                /* what is remembered from case to case, freed after hooks.finish */
-    void *user;                 /* the bench's own, set in start */
+    timing timing;                   /* of this bench's options */
+    const char *results_dir;         /* "results/h200-x1": where this machine's CSVs of other benches are */
+    const char *csv_path;            /* of this run; NULL with --csv none, and of ranks other than 0 */
+    const session_peers *peers;      /* NULL: alone */
+    cache *kept;                     /* what is remembered from case to case, freed after hooks.finish */
+    void *user;                      /* the bench's own, set in start */
+    struct session_profile *profile; /* of profile.c; NULL: this pass times */
     /* Runs once more what was just timed: fn(arg) enqueues it on dev. NULL: nothing does. */
     void (*after_measure)(session *s, const char *name, bool (*fn)(void *arg), void *arg);
 };

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* --profile from outside, on the CPU: tables agree with one another and with the trace, which is whole; rows are those of
+ * a run without it, and were all written before anything was recorded. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "tests/support/trace.h"
+
+static char *bench_path(const char *name)
+{
+    const char *bin = getenv("STEPBENCH_BIN");
+    char here[4096];
+    if (!bin || !getcwd(here, sizeof here))
+        return NULL;
+    char *path = *bin == '/' ? xasprintf("%s/%s", bin, name) : xasprintf("%s/%s/%s", here, bin, name);
+    if (access(path, X_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
+}
+
+static void run(const char *folder, const char *bench, const char *arguments)
+{
+    char *program = bench_path(bench);
+    if (!program)
+        skip();
+    char *command = xasprintf("cd '%s' && '%s' --device cpu --machine test-x1 --csv rows.csv %s >out.txt 2>&1", folder,
+                              program, arguments);
+    const int state = system(command);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) {
+        char *out = folder_path(folder, "out.txt");
+        fail_msg("'%s %s' failed: %s", bench, arguments, file_text(out));
+    }
+    free(command);
+    free(program);
+}
+
+static csv *table(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/profile/%s.csv", folder, name);
+    csv *c = csv_read(path);
+    if (!c)
+        fail_msg("there is no %s", path);
+    assert_int_equal(c->dropped, 0);
+    free(path);
+    return c;
+}
+
+/* The sum of a column over the rows of the same case, measurement and rank as row `like` of another table. */
+static double sum_like(const csv *c, const char *column, const csv *other, size_t like)
+{
+    static const char *const keys[] = {"bench", "case", "measurement", "rank"};
+    double sum = 0;
+    for (size_t i = 0; i < c->rows; i++) {
+        bool same = true;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            same = same && strcmp(csv_cell(c, i, keys[k]), csv_cell(other, like, keys[k])) == 0;
+        sum += same ? csv_real(c, i, column) : 0;
+    }
+    return sum;
+}
+
+/* Within what nine digits and a trace's nanoseconds lose. */
+static void assert_same(double a, double b, const char *what)
+{
+    if (!(fabs(a - b) <= 1e-6 * fabs(b) + 2e-3))
+        fail_msg("%s: %.9g and %.9g", what, a, b);
+}
+
+static void check_trace(const char *folder, const csv *totals, size_t row, int ranks)
+{
+    trace_summary s;
+    char why[256];
+    const int rank = (int)csv_real(totals, row, "rank");
+    char *path = xasprintf("%s/profile/%s", folder, csv_cell(totals, row, "trace")), *text = file_text(path);
+    if (!trace_check(text, &s, why, sizeof why))
+        fail_msg("%s: %s", path, why);
+    assert_int_equal(s.ranks, ranks);
+    assert_true(s.spans > 0 && s.ranges > 0 && s.counters > 0);
+    assert_same(s.span_us[rank] / 1e3, csv_real(totals, row, "kernel_ms"), "the trace and totals");
+    free(path);
+    free(text);
+}
+
+/* Every row of totals: the other tables and the trace say the same. */
+static void check_sums(const char *folder, int ranks)
+{
+    csv *totals = table(folder, "totals"), *kernels = table(folder, "kernels"), *idle = table(folder, "idle"),
+        *overlap = table(folder, "overlap"), *products = table(folder, "products");
+    assert_true(totals->rows > 0);
+    for (size_t i = 0; i < totals->rows; i++) {
+        static const char *const sets[] = {"idle_ms",       "compute_alone_ms", "comm_alone_ms", "compute_comm_ms",
+                                           "copy_alone_ms", "compute_copy_ms",  "comm_copy_ms",  "all_ms"};
+        const double window = csv_real(totals, i, "window_ms");
+        double sum = 0;
+        for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
+            sum += sum_like(overlap, sets[k], totals, i);
+        assert_same(sum, window, "the eight sums and the window");
+        assert_same(sum_like(kernels, "total_ms", totals, i), csv_real(totals, i, "kernel_ms"), "kernels and totals");
+        assert_same(sum_like(kernels, "share_pct", totals, i), 100, "shares");
+        assert_same(sum_like(kernels, "calls", totals, i), csv_real(totals, i, "kernels"), "calls");
+        assert_same(sum_like(idle, "total_ms", totals, i), sum_like(overlap, "idle_ms", totals, i), "idle");
+        assert_same(window - sum_like(overlap, "idle_ms", totals, i), csv_real(totals, i, "busy_ms"), "busy");
+        assert_true(csv_real(totals, i, "attributed_pct") >= 99.5);
+        assert_true(csv_real(totals, i, "event_ms") > 0 && csv_real(totals, i, "host_ms") > 0);
+        check_trace(folder, totals, i, ranks);
+    }
+    for (size_t i = 0; i < products->rows; i++)
+        assert_same(csv_real(products, i, "gemm_pct") + csv_real(products, i, "attention_pct") +
+                        csv_real(products, i, "other_pct"),
+                    100, "shares of products");
+    csv_free(totals);
+    csv_free(kernels);
+    csv_free(idle);
+    csv_free(overlap);
+    csv_free(products);
+}
+
+static bool has_row(const csv *c, const char *column, const char *value)
+{
+    for (size_t i = 0; i < c->rows; i++)
+        if (strcmp(csv_cell(c, i, column), value) == 0)
+            return true;
+    return false;
+}
+
+static void a_training_step(void **state)
+{
+    run(*state, "bench_transformer",
+        "--size tiny --seq 16 --batch 2 --iters 3 --warmup 1 --precision fp32 --attention unfused,flash --profile");
+    check_sums(*state, 1);
+    csv *kernels = table(*state, "kernels"), *products = table(*state, "products"), *softmax = table(*state, "softmax");
+    static const char *const ranges[] = {"forward/block forward/qkv", "forward/block forward/scores",
+                                         "backward/block backward/w2", "loss", "forward"};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (!has_row(kernels, "range", ranges[i]))
+            fail_msg("no kernel in %s", ranges[i]);
+    static const char *const ops[] = {"matmul", "norm forward", "norm backward", "rope", "AdamW", "attention backward"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (!has_row(kernels, "op", ops[i]))
+            fail_msg("no kernel of %s", ops[i]);
+    assert_true(has_row(products, "mode", "forward") && has_row(products, "mode", "train-step"));
+    assert_true(has_row(softmax, "form", "parts") && has_row(softmax, "form", "one kernel"));
+    for (size_t i = 0; i < softmax->rows; i++)
+        if (strcmp(csv_cell(softmax, i, "form"), "parts") == 0) {
+            assert_true(csv_real(softmax, i, "softmax_ms") > 0 && csv_real(softmax, i, "value_ms") > 0);
+            assert_true(csv_real(softmax, i, "time_ratio") > 0);
+            assert_true(csv_real(softmax, i, "flop_ratio") < csv_real(softmax, i, "byte_ratio"));
+        }
+    csv_free(kernels);
+    csv_free(products);
+    csv_free(softmax);
+}
+
+/* Timing first: no row is written twice, and none after the first recording. */
+static void rows_come_first(void **state)
+{
+    run(*state, "bench_flash", "--seq 32,64 --head-dim 16 --iters 3 --profile");
+    check_sums(*state, 1);
+    char *path = folder_path(*state, "rows.csv"), *out = folder_path(*state, "out.txt"), *text = file_text(out);
+    csv *rows = csv_read(path);
+    const char *first = strstr(text, "profile of"), *last = NULL;
+    assert_int_equal(rows->rows, 4);
+    for (const char *p = text; (p = strstr(p, " ok ")); p++)
+        last = p;
+    assert_non_null(first);
+    assert_true(last && last < first);
+    csv *totals = table(*state, "totals");
+    assert_int_equal(totals->rows, 3 * rows->rows); /* forward, backward, both */
+    csv_free(totals);
+    csv_free(rows);
+    free(path);
+    free(out);
+    free(text);
+}
+
+static void without_it_there_is_nothing(void **state)
+{
+    run(*state, "bench_flash", "--seq 32 --head-dim 16 --iters 3");
+    char *path = folder_path(*state, "profile");
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(path);
+}
+
+static void two_ranks(void **state)
+{
+#ifndef HAVE_GLOO
+    (void)state;
+    print_message("built without Gloo\n");
+    skip();
+#endif
+    run(*state, "bench_ddp_overlap",
+        "--ranks 2 --size tiny --seq 16 --batch 2 --iters 2 --warmup 1 --precision fp32 --profile --quiet");
+    check_sums(*state, 2);
+    csv *totals = table(*state, "totals"), *overlap = table(*state, "overlap"), *c = table(*state, "collectives");
+    assert_int_equal(totals->rows, 2);
+    assert_string_equal(csv_cell(totals, 0, "run_id"), csv_cell(totals, 1, "run_id"));
+    for (size_t i = 0; i < overlap->rows; i++) { /* the terms are what the step loses */
+        const double sum = csv_real(overlap, i, "term_exposed_ms") + csv_real(overlap, i, "term_compute_ms") +
+                           csv_real(overlap, i, "term_copy_ms") + csv_real(overlap, i, "term_idle_ms") +
+                           csv_real(overlap, i, "residual_ms");
+        assert_same(sum, csv_real(overlap, i, "step_ms") - csv_real(overlap, i, "twin_ms"), "terms");
+    }
+    assert_true(c->rows > 2 && c->rows % 2 == 0);
+    double bytes[2] = {0};
+    for (size_t i = 0; i < c->rows; i++) {
+        assert_string_equal(csv_cell(c, i, "op"), "all_reduce");
+        assert_true(csv_real(c, i, "wait_us") >= 0 && csv_real(c, i, "duration_us") > 0);
+        bytes[(int)csv_real(c, i, "rank")] += csv_real(c, i, "bytes");
+    }
+    assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
+    csv_free(totals);
+    csv_free(overlap);
+    csv_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_training_step, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(rows_come_first, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(without_it_there_is_nothing, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(two_ranks, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests_name("profile", tests, NULL, NULL);
+}

@@ -137,6 +137,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         return wrong(msg, msg_bytes, "--ranks takes one number here: a node is qualified as a whole");
     if (option_flag(o, "resume"))
         return wrong(msg, msg_bytes, "--resume has no effect here: a node is qualified in one run");
+    if (option_flag(o, "profile"))
+        return wrong(msg, msg_bytes, "--profile has nothing to say here; it profiles the other benches");
     for (size_t i = 0; i < option_count(o, "rank"); i++)
         if (option_int_at(o, "rank", i) >= ranks)
             return wrong(msg, msg_bytes, "--rank %lld is none of %lld ranks", (long long)option_int_at(o, "rank", i),

@@ -171,7 +171,7 @@ static bool time_case(collective *k)
         profile_result ignored;
         const profile_how how = {.dev = k->s->dev, .together = true, .member = k->member};
         session_profile(k->s, "collective", &how, call_once, k, &ignored);
-        return;
+        return false;
     }
     plan_samples(k);
     const bool captured = !k->graph || !k->member || collective_capture(k);

@@ -18,6 +18,7 @@
 ## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        the report.md and report.html of each of them
+## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
 ## make columns       docs/columns.md, from what the benches say of their columns
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
@@ -52,7 +53,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report choices \
+.PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -166,7 +167,7 @@ GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
 # The report's sections are the files right below sections/; a folder there holds what helps one of them.
 SECTIONS   := $(patsubst common/report/sections/%.c,%,$(wildcard common/report/sections/*.c))
-COMPARE_C  := $(wildcard common/report/compare/*.c) $(addprefix common/report/,table.c table_text.c document.c markdown.c)
+COMPARE_C  := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c table.c table_text.c document.c markdown.c)
 STEPCMP_O  := $(call object,plots/stepcmp.c $(COMPARE_C))
 REPORT_O   := $(call object,$(filter-out plots/stepcmp.c common/report/compare/%,\
                 $(wildcard plots/*.c common/report/*.c common/report/*/*.c common/report/*/*/*.c))) $(BUILD)/report_sections.o
@@ -347,6 +348,10 @@ plots: $(BUILD)/report $(BENCHES)
 report: $(BUILD)/report
 	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
+
+report-all: $(BUILD)/report
+	@$(if $(strip $(RESULTS)),,echo 'make report-all: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
+	@$(BUILD)/report --all results $(patsubst %/,%,$(RESULTS))
 
 choices: $(BIN)/bench_transformer
 	@bash $(SCRIPTS)/choices.sh $(abspath $<)

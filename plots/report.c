@@ -6,11 +6,16 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
+#include "common/report/across.h"
+#include "common/report/checkout.h"
 #include "common/report/section.h"
 #include "common/report/ddp/ddp.h"
 
 static const char usage[] =
     "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md and report.html\n"
+    "       report --all OUT_DIR RESULTS_DIR ...     writes OUT_DIR/report-all.md and .html: several folders side by "
+    "side, and\n"
+    "              figures over commits. A folder may be COMMIT:PATH, as git has it at a commit\n"
     "       report --readme RESULTS_DIR ... README.md\n"
     "              rewrites the table between its two markers; a bench is that of the first folder that has it\n"
     "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...]\n"
@@ -151,11 +156,49 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     free(path);
 }
 
-static int write_report(const char *dir)
+static void check_folder(const char *dir)
 {
     struct stat info;
     if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
         die(EXIT_CODE_USAGE, "'%s' is not a folder of results, such as results/h200-x1", dir);
+}
+
+/* "results/h200-x1/" is h200-x1; "HEAD~1:results/h200-x1" is HEAD~1:h200-x1. Caller frees. */
+static char *short_name(const char *folder)
+{
+    const char *colon = strchr(folder, ':');
+    char *path = xstrdup(colon ? colon + 1 : folder), *end = path + strlen(path);
+    while (end > path + 1 && end[-1] == '/')
+        *--end = '\0';
+    const char *slash = strrchr(path, '/');
+    char *name = xasprintf("%.*s%s", colon ? (int)(colon + 1 - folder) : 0, folder, slash ? slash + 1 : path);
+    free(path);
+    return name;
+}
+
+static int write_all(const char *out, char *const *dirs, size_t n)
+{
+    across_folder *folders = xcalloc(n, sizeof *folders);
+    check_folder(out);
+    for (size_t i = 0; i < n; i++) {
+        folders[i] = (across_folder){short_name(dirs[i]), checkout_path(dirs[i])};
+        check_folder(folders[i].dir);
+    }
+    document *doc = across_document(folders, n);
+    write_page(out, "report-all.md", doc, &markdown_writer);
+    write_page(out, "report-all.html", doc, &html_writer);
+    doc_free(doc);
+    for (size_t i = 0; i < n; i++) {
+        free((char *)folders[i].name);
+        free((char *)folders[i].dir);
+    }
+    free(folders);
+    return EXIT_CODE_OK;
+}
+
+static int write_report(const char *dir)
+{
+    check_folder(dir);
     document *doc = make_document(dir);
     write_page(dir, "report.md", doc, &markdown_writer);
     write_page(dir, "report.html", doc, &html_writer);
@@ -175,6 +218,8 @@ int main(int argc, char **argv)
         selection s = read_selection(argc - 4, argv + 4, tidied);
         return tidied ? tidy(argv[2], argv[3], &s) : print_values(argv[2], argv[3], &s);
     }
+    if (argc >= 4 && strcmp(argv[1], "--all") == 0)
+        return write_all(argv[2], argv + 3, (size_t)argc - 3);
     if (argc >= 4 && strcmp(argv[1], "--readme") == 0)
         return readme_update(argv + 2, (size_t)argc - 3, argv[argc - 1]) ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
     if (argc == 4 && strcmp(argv[1], "--ddp") == 0)

@@ -27,7 +27,7 @@ static size_t newest_ok(const table *t, const readme_bench *b)
     return newest;
 }
 
-static size_t shown_row(const table *t, const readme_bench *b)
+size_t readme_row(const table *t, const readme_bench *b)
 {
     const size_t row = newest_ok(t, b);
     return row == NO_ROW ? newest_ok(t, NULL) : row;
@@ -71,7 +71,7 @@ static bool add_bench(document *doc, char *const *dirs, size_t count, const read
     char *name = xasprintf("%s.csv", b->name);
     for (size_t d = 0; d < count && !added; d++) {
         table *t = open_result(dirs[d], name);
-        const size_t row = t ? shown_row(t, b) : NO_ROW;
+        const size_t row = t ? readme_row(t, b) : NO_ROW;
         if (row != NO_ROW) {
             table *one = table_where(t, "run_id", table_text(t, row, "run_id"), "utc", table_text(t, row, "utc"), NULL);
             char *caption = table_caption(one);
@@ -93,8 +93,7 @@ static int by_order(const void *a, const void *b)
     return (*(const readme_bench *const *)a)->order - (*(const readme_bench *const *)b)->order;
 }
 
-/* The benches of all sections in their order; caller frees. */
-static const readme_bench **all_benches(size_t *n)
+const readme_bench **readme_benches(size_t *n)
 {
     const readme_bench **all = NULL;
     *n = 0;
@@ -124,7 +123,7 @@ static char *make_table(char *const *dirs, size_t count)
 {
     char *machines = NULL, *commits = NULL, *text = NULL;
     size_t benches, added = 0;
-    const readme_bench **all = all_benches(&benches);
+    const readme_bench **all = readme_benches(&benches);
     document *doc = doc_create("");
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "bench", "question", "one row", NULL);

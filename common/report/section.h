@@ -47,6 +47,11 @@ void attention_rows(document *doc, const table *t);
 /* The figures whose names begin with `prefix`, where plots/<machine>/ beside results/ has them. */
 void figures(document *doc, const char *dir, const char *prefix);
 
+/* The benches of all sections in their order; caller frees the list. */
+const readme_bench **readme_benches(size_t *n);
+/* The row of a bench that the README shows: the newest that went well, of those meant by `only` if there is one. */
+size_t readme_row(const table *t, const readme_bench *b);
+
 /* Rewrites the lines between the two table markers of `readme`, each bench by the first folder that has a row of it;
  * false after a message. */
 bool readme_update(char *const *dirs, size_t count, const char *readme);

@@ -222,7 +222,7 @@ void collective_run(collective *k)
                        peers_message_bytes(k->p, k->algorithm));
         return;
     }
-    if (k->graph && device_kind_of(k->s->dev) == DEVICE_CPU) {
+    if (k->graph && !device_has_graphs(k->s->dev)) {
         row_status_set(k->w, ROW_SKIP, "the CPU has no graphs");
         return;
     }

@@ -218,6 +218,11 @@ double device_event_ms(device *d, device_event *from, device_event *to)
     return d->ops->event_ms(d, from, to);
 }
 
+bool device_has_graphs(const device *d)
+{
+    return d->kind != DEVICE_CPU;
+}
+
 bool device_graph_begin(device *d)
 {
     return d->ops->graph_begin(d);

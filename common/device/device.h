@@ -78,6 +78,7 @@ bool device_peer_enable(device *a, device *b);
 void device_peer_copy(device *to, void *dst, device *from, const void *src, size_t bytes); /* on from's stream */
 
 /* Stream capture; begin returns false where graphs don't exist (CPU). */
+bool device_has_graphs(const device *d);
 bool device_graph_begin(device *d);
 device_graph *device_graph_end(device *d); /* NULL when what was captured can't be a graph */
 void device_graph_launch(device *d, device_graph *g);

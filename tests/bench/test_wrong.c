@@ -70,6 +70,14 @@ static void roofline(void **state)
     found(*state, "copy 1", "bench_roofline", copy, "time_us", "");
 }
 
+/* The first call is the reference's. */
+static void steps(void **state)
+{
+    static const char step[] = "--size tiny --seq 8 --precision fp32 --iters 1 --mode forward-backward";
+    found(*state, "table 2", "bench_transformer", step, "step_ms", "gradient of token_embeddings.weight");
+    found(*state, "loss 2", "bench_transformer", step, "step_ms", "loss of the checked slice");
+}
+
 static void updates(void **state)
 {
     static const char step[] = "--size tiny --seq 8 --precision fp32,bf16 --iters 1",
@@ -99,6 +107,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention),
         cmocka_unit_test(roofline),
+        cmocka_unit_test(steps),
         cmocka_unit_test(updates),
     };
     return cmocka_run_group_tests_name("wrong", tests, build, clean);

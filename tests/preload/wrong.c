@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands between a bench and the CPU's kernels, and makes one result wrong: WRONG="o 2" an element of o from the second
- * call on. lse, dq, dk, dv likewise, of flash; c is a product, copy a copy; with none AdamW does nothing, with twice it
- * updates twice. For fp32. */
+ * call on. lse, dq, dk, dv likewise, of flash; c is a product, copy a copy, table the embedding's gradient, loss the
+ * loss; with none AdamW does nothing, with twice it updates twice. For fp32. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +62,20 @@ static sb_status copy(sb_context *ctx, void *dst, const void *src, size_t bytes,
     return s;
 }
 
+static sb_status embedding_backward(sb_context *ctx, const sb_embedding *p, void *stream)
+{
+    const sb_status s = right->train->embedding_backward(ctx, p, stream);
+    spoil("table", p->d_table);
+    return s;
+}
+
+static sb_status cross_entropy(sb_context *ctx, const sb_cross_entropy *p, void *stream)
+{
+    const sb_status s = right->train->cross_entropy(ctx, p, stream);
+    spoil("loss", p->loss);
+    return s;
+}
+
 static sb_status adamw(sb_context *ctx, const sb_adamw *p, void *stream)
 {
     if (wrong("none"))
@@ -88,6 +102,8 @@ const sb_kernels *sb_kernels_cpu(void)
     kernels.attention = attention;
     kernels.gemm = gemm;
     kernels.copy = copy;
+    train.embedding_backward = embedding_backward;
+    train.cross_entropy = cross_entropy;
     train.adamw = adamw;
     kernels.train = &train;
     return &kernels;

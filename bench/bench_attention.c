@@ -18,8 +18,8 @@
 static const option_spec option_table[] = {
     {"batch", OPTION_INT, OPTION_LIST, "8", "2", 1, 4096, NULL, "sequences", "batch size"},
     {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "mask keys after the query"},
-    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32", NULL, 0, -1, "bf16|fp16|tf32|fp32", "",
-     "precision; the course uses fp32"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32", NULL, 0, -1, "bf16|fp16|tf32|fp32|bf16x3", "",
+     "precision; the course uses fp32; bf16x3: fp32 with products of bf16 parts, of flash alone"},
     {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", "16,64", 1, 1024, NULL, "", "columns of q, k and v"},
     {"seq", OPTION_INT, OPTION_LIST, "256,1024,4096,8192,16384", "128,256,512", 1, 1048576, NULL, "tokens",
      "sequence length"},

@@ -17,6 +17,8 @@ sb_status sb_error(sb_status status, const char *fmt, ...) __attribute__((format
 
 /* Shapes and dtype only: no pointer is looked at. */
 sb_status sb_attention_check(const sb_attention *a);
+/* The same for ops whose products have no parts: bf16x3 is SB_UNSUPPORTED. */
+sb_status sb_attention_check_whole(const sb_attention *a);
 /* SB_NO_MEMORY unless the caller's workspace holds at least `need` bytes. */
 sb_status sb_workspace_check(const sb_attention *a, size_t need);
 

@@ -56,14 +56,23 @@ sb_status sb_attention_check(const sb_attention *a)
                         a->batch, a->heads, a->heads_kv, a->seq_q, a->seq_k, a->head_dim);
     if (a->heads % a->heads_kv != 0)
         return sb_error(SB_INVALID, "heads (%d) must be a multiple of heads_kv (%d)", a->heads, a->heads_kv);
-    if ((int)a->dtype < SB_BF16 || (int)a->dtype > SB_FP32)
-        return sb_error(SB_INVALID, "dtype %d is none of bf16 (0), fp16 (1), tf32 (2), fp32 (3)", (int)a->dtype);
+    if ((int)a->dtype < SB_BF16 || (int)a->dtype > SB_BF16X3)
+        return sb_error(SB_INVALID, "dtype %d is none of bf16 (0), fp16 (1), tf32 (2), fp32 (3), bf16x3 (4)",
+                        (int)a->dtype);
     if (!isfinite(a->scale) || a->scale < 0)
         return sb_error(SB_INVALID, "scale must be positive and finite, or 0 for 1/sqrt(head_dim), not %g", a->scale);
     if (a->head_dim < SB_HEAD_DIM_MIN || a->head_dim > SB_HEAD_DIM_MAX || a->head_dim % SB_HEAD_DIM_STEP != 0)
         return sb_error(SB_UNSUPPORTED, "head_dim %d is not a multiple of %d from %d to %d", a->head_dim,
                         SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
     return SB_OK;
+}
+
+sb_status sb_attention_check_whole(const sb_attention *a)
+{
+    const sb_status status = sb_attention_check(a);
+    if (status == SB_OK && a->dtype == SB_BF16X3)
+        return sb_error(SB_UNSUPPORTED, "bf16x3 is of flash and flash_portable on CUDA alone");
+    return status;
 }
 
 sb_status sb_workspace_check(const sb_attention *a, size_t need)

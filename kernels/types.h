@@ -26,7 +26,9 @@ typedef enum sb_dtype {
     SB_BF16 = 0,
     SB_FP16 = 1,
     SB_TF32 = 2, /* fp32 in memory, tf32 products, fp32 sums */
-    SB_FP32 = 3  /* fp32 in memory, fp32-level products (split bf16 on tensor cores), fp32 sums */
+    SB_FP32 = 3, /* fp32 in memory, in the errors of products, and in sums */
+    SB_BF16X3 =
+        4 /* attention alone: fp32 in memory, each product three of bf16 parts (2^-17 of it is left out), fp32 sums */
 } sb_dtype;
 int sb_dtype_bytes(sb_dtype t); /* bytes of an element in memory */
 

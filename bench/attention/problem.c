@@ -24,7 +24,8 @@ static void key_of_case(const bench_case *c, char *out, size_t out_bytes)
 
 static sb_dtype dtype_of(const char *name)
 {
-    static const char *const names[] = {[SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32"};
+    static const char *const names[] = {
+        [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return (sb_dtype)i;

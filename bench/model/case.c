@@ -187,6 +187,7 @@ const char *model_product_dtype(const trainer_options *o)
     case SB_FP16: return "fp16";
     case SB_TF32: return "tf32";
     case SB_FP32: return "fp32";
+    case SB_BF16X3: return "bf16x3";
     }
     return "";
 }

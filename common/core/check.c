@@ -117,14 +117,17 @@ void check_describe(const check_result *r, check_bound bound, char *out, size_t 
 }
 
 /* Correctly rounded data has a relative L2 error of about 0.4 unit roundoffs: 1.7e-3 in bf16, 2.1e-4 in fp16 and tf32.
- * Rounded probabilities, scores and gradients on the way add a few of those; the bounds leave about five in all. fp32
- * must hold the suite's promise of 2e-5. An element may be thirty times worse than the whole, a row eight times, and a
+ * Rounded probabilities, scores and gradients on the way add a few of those; the bounds leave about five in all. fp32 may err
+ * four times as much as PyTorch's memory-efficient attention, whose worst on N(0,1) inputs is 7e-7 forward and 1e-6 backward on an
+ * H200. An element may be thirty times worse than the whole, a row eight times, and a
  * row of a gradient thirty-two times: dS = P (dP - delta) cancels where a query sees few keys, and what is left keeps
  * the absolute error of its terms. A row that belongs elsewhere is off by 1.4, whatever the precision. */
 check_bound check_attention_bound(const char *dtype, bool backward)
 {
-    double rel_l2 = 2e-5;
-    if (strcmp(dtype, "bf16") == 0)
+    double rel_l2 = backward ? 4e-6 : 2.8e-6;
+    if (strcmp(dtype, "bf16x3") == 0)
+        rel_l2 = 2e-5;
+    else if (strcmp(dtype, "bf16") == 0)
         rel_l2 = backward ? 1.5e-2 : 1e-2;
     else if (strcmp(dtype, "fp16") == 0 || strcmp(dtype, "tf32") == 0)
         rel_l2 = backward ? 3e-3 : 2e-3;

@@ -6,7 +6,8 @@
 
 #include "common/core/numeric.h"
 
-static const char *const names[] = {[SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32"};
+static const char *const names[] = {
+    [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
 
 const char *dtype_name(sb_dtype t)
 {
@@ -29,6 +30,7 @@ float dtype_round(sb_dtype t, float x)
     case SB_BF16: return bf16_to_float(bf16_from_float(x));
     case SB_FP16: return fp16_to_float(fp16_from_float(x));
     case SB_TF32:
+    case SB_BF16X3:
     case SB_FP32: break;
     }
     return x;

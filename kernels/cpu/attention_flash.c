@@ -64,7 +64,7 @@ static void online_softmax_row(float *s, int n, int rest, float *max, float *sum
 sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     (void)stream;
-    sb_status status = sb_attention_check(a);
+    sb_status status = sb_attention_check_whole(a);
     if (status == SB_OK)
         status = sb_workspace_check(a, cpu_flash_forward_workspace(ctx, a));
     if (status != SB_OK)
@@ -128,7 +128,7 @@ static void delta_rows(const float *o, const float *d_o, int m, int d, float *de
 sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     (void)stream;
-    sb_status status = sb_attention_check(a);
+    sb_status status = sb_attention_check_whole(a);
     if (status == SB_OK)
         status = sb_workspace_check(a, cpu_flash_backward_workspace(ctx, a));
     if (status != SB_OK)

@@ -79,7 +79,7 @@ static sb_status nothing(sb_context *ctx, void *stream)
 static sb_status supported(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    return sb_attention_check(a);
+    return sb_attention_check_whole(a);
 }
 
 static const sb_attention_op attention[] = {

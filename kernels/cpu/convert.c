@@ -19,6 +19,7 @@ void cpu_load(sb_dtype t, float *out, const void *in, size_t n)
             out[i] = fp16_to_float(half[i]);
         return;
     case SB_TF32:
+    case SB_BF16X3:
     case SB_FP32: memcpy(out, in, n * sizeof *out); cpu_round_operand(t, out, n);
     }
 }
@@ -36,6 +37,7 @@ void cpu_store(sb_dtype t, void *out, const float *in, size_t n)
             half[i] = fp16_from_float(in[i]);
         return;
     case SB_TF32:
+    case SB_BF16X3:
     case SB_FP32: memcpy(out, in, n * sizeof *in);
     }
 }

@@ -27,7 +27,7 @@ static void add_to(list *l, test_case c, sb_dtype last)
         snprintf(scale, sizeof scale, "-scale%g", c.scale);
     snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s-d%d-%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, c.head_dim,
              c.causal ? "causal" : "full", layout_names[c.layout], value_names[c.values], scale);
-    l->items = xrealloc(l->items, sizeof *l->items * (unsigned long)(l->n + 4));
+    l->items = xrealloc(l->items, sizeof *l->items * (unsigned long)(l->n + 5));
     for (int dtype = SB_BF16; dtype <= (int)last; dtype++) {
         c.dtype = (sb_dtype)dtype;
         l->items[l->n++] = c;
@@ -36,7 +36,7 @@ static void add_to(list *l, test_case c, sb_dtype last)
 
 static void add(list *l, test_case c)
 {
-    add_to(l, c, SB_FP32);
+    add_to(l, c, SB_BF16X3);
 }
 
 static test_case one_head(int seq_q, int seq_k, int head_dim, bool causal)
@@ -133,9 +133,10 @@ static void add_early_adders(list *l)
     static const struct {
         int seq_q, seq_k, head_dim, heads_kv, group;
         sb_dtype last;
-    } shapes[] = {{1499, 5500, 128, 1, 1, SB_FP16}, {1500, 11500, 64, 1, 1, SB_FP16}, {1100, 4100, 128, 2, 1, SB_FP32},
-                  {2900, 3100, 64, 2, 1, SB_FP32},  {1300, 4300, 96, 1, 2, SB_FP16},  {1000, 12000, 80, 2, 1, SB_FP16},
-                  {999, 11900, 96, 2, 1, SB_FP16},  {1001, 12001, 120, 2, 1, SB_FP16}};
+    } shapes[] = {{1499, 5500, 128, 1, 1, SB_FP16},   {1500, 11500, 64, 1, 1, SB_FP16},
+                  {1100, 4100, 128, 2, 1, SB_BF16X3}, {2900, 3100, 64, 2, 1, SB_BF16X3},
+                  {1300, 4300, 96, 1, 2, SB_FP16},    {1000, 12000, 80, 2, 1, SB_FP16},
+                  {999, 11900, 96, 2, 1, SB_FP16},    {1001, 12001, 120, 2, 1, SB_FP16}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, true);
         c.heads_kv = shapes[i].heads_kv;

@@ -18,8 +18,8 @@ bool judge_is_flash(const char *op)
  * rounds at most what enters a product. */
 static double score_rounding(const char *op, sb_dtype dtype)
 {
-    static const double stored[] = {0x1p-9, 0x1p-12, 0x1p-11, 0x1p-22};
-    static const double kept[] = {0x1p-22, 0x1p-22, 0x1p-11, 0x1p-20};
+    static const double stored[] = {0x1p-9, 0x1p-12, 0x1p-11, 0x1p-22, 0x1p-22};
+    static const double kept[] = {0x1p-22, 0x1p-22, 0x1p-11, 0x1p-22, 0x1p-20};
     return judge_is_flash(op) ? kept[dtype] : stored[dtype];
 }
 

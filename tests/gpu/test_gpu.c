@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     static const char *const ops[] = {"unfused",      "fused",      "flash",     "flash_portable", "flash_wide",
                                       "flash_narrow", "flash_pair", "reference", "gemm",           "fill_normal",
                                       "copy",         "nothing",    NULL};
-    static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32", "bytes", NULL};
+    static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3", "bytes", NULL};
     program_name_set(argv[0]);
     const arguments x = arguments_parse(argc, argv, ops, dtypes);
     int n = 0;

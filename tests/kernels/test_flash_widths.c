@@ -32,7 +32,7 @@ static void test_narrow_heads(void **state)
     static const char *const ops[] = {"flash", "flash_portable", "unfused", "fused"};
     (void)state;
     for (int i = 0; i < 4; i++)
-        for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++)
+        for (int dtype = SB_BF16; dtype <= (i < 2 ? SB_BF16X3 : SB_FP32); dtype++)
             for (int d = 16; d <= 128; d += 8)
                 for (int alone = 0; alone < 2; alone++) {
                     assert_int_equal(answer(ops[i], 9, 0, of_width(d, dtype, alone)), SB_OK);
@@ -91,6 +91,8 @@ static void test_matrices(void **state)
         assert_int_equal(answer("unfused", 9, 0, of_width(256, dtype, false)), SB_OK);
         assert_int_equal(answer("fused", 8, 0, of_width(256, dtype, false)), SB_OK);
     }
+    assert_int_equal(answer("unfused", 9, 0, of_width(64, SB_BF16X3, false)), SB_UNSUPPORTED);
+    assert_int_equal(answer("fused", 9, 0, of_width(64, SB_BF16X3, false)), SB_UNSUPPORTED);
 }
 
 int main(void)

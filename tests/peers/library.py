@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 
 OK = 0
-DTYPES = {"bf16": 0, "fp16": 1, "tf32": 2, "fp32": 3}
+DTYPES = {"bf16": 0, "fp16": 1, "tf32": 2, "fp32": 3, "bf16x3": 4}
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

@@ -14,7 +14,7 @@
 
 enum { GUARD_BYTES = 256, GUARD = 0xa5, POISON = 0xff /* NaN in every dtype */ };
 
-static const char *const dtype_names[] = {"bf16", "fp16", "tf32", "fp32"};
+static const char *const dtype_names[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3"};
 static const char *const tensor_names[] = {"q", "k", "v", "d_o", "o", "dq", "dk", "dv"};
 
 static bool is_output(int tensor)

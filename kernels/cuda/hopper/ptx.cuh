@@ -243,6 +243,43 @@ __device__ __forceinline__ float exp2_approx(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+/* A power of two and its inverse. */
+struct power_scale {
+    float up, down;
+};
+/* The one that takes a magnitude, given by the bits of its float, to [2^14, 2^15), where fp16 has what it can of what is smaller;
+ * for the smallest magnitudes 2^126, so that the inverse is a normal number. */
+__device__ __forceinline__ power_scale scale_to_fp16(uint32_t magnitude)
+{
+    const uint32_t up = min(127 + 14 + 127 - (magnitude >> 23), 253u);
+    return {__uint_as_float(up << 23), __uint_as_float((254 - up) << 23)};
+}
+/* Four powers of two in a register. */
+struct packed_powers {
+    uint32_t exponents = 0;
+    __device__ __forceinline__ void set(int i, float x)
+    {
+        exponents = (exponents & ~(0xffu << 8 * i)) | __float_as_uint(x) >> 23 << 8 * i;
+    }
+    __device__ __forceinline__ float at(int i) const { return __uint_as_float((exponents >> 8 * i & 0xff) << 23); }
+};
+/* The larger of what is in shared memory and x, by one lane for the whole warp. */
+__device__ __forceinline__ void raise_by_warp(uint32_t addr, uint32_t x)
+{
+    asm volatile("{\n.reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "@chosen red.shared::cta.max.u32 [%0], %1;\n}\n" ::"r"(addr),
+                 "r"(x)
+                 : "memory");
+}
+/* Sets it to zero. */
+__device__ __forceinline__ void clear_by_warp(uint32_t addr)
+{
+    asm volatile("{\n.reg .pred chosen;\n"
+                 "elect.sync _|chosen, 0xffffffff;\n"
+                 "@chosen st.shared::cta.u32 [%0], 0;\n}\n" ::"r"(addr)
+                 : "memory");
+}
 /* Adds four floats to global memory, one transaction, order of adders free. */
 __device__ __forceinline__ void add_global4(float *p, float a, float b, float c, float d)
 {

@@ -2,9 +2,10 @@
 /* What the Hopper forward and backward kernels share: tiles in shared memory, products of tiles, rounding to operands,
  * masks, and the fp32 mode.
  *
- * fp32 mode (PARTS = 2): x = hi + lo with hi = bf16(x), lo = bf16(x - hi), kept as two bf16 parts; a product is
- * hi hi + hi lo + lo hi in fp32 accumulators. The dropped lo lo term is 2^-18 of the product, the rounding of lo the
- * same: relative L2 error near 8e-6, against 3e-3 for plain bf16. */
+ * fp32 in two parts (PARTS = 2): x = hi + lo, and a product is hi hi + hi lo + lo hi in fp32 accumulators. With bf16 the dropped
+ * lo lo is 2^-18 of a product, and the rounding of lo the same: relative L2 error near 8e-6, against 3e-3 for plain bf16. With
+ * fp16, of numbers that were scaled into its range, both are 2^-22 or less, and the error is that of fp32. (Ootomo and Yokota,
+ * arXiv 2203.03341.) */
 #ifndef STEPBENCH_CUDA_HOPPER_TILE_CUH
 #define STEPBENCH_CUDA_HOPPER_TILE_CUH
 
@@ -43,19 +44,18 @@ struct tile {
     __device__ static constexpr int step(int k) { return k / (PANEL / 16) * PANEL_BYTES + k % (PANEL / 16) * 32; }
 };
 
-/* Which parts product number i multiplies: hi hi, hi lo, lo hi. */
-template <int PARTS>
+/* Whether numbers were scaled by powers of two before they became parts: fp16 has the bits of fp32, but not its range. */
+template <class T, int PARTS>
+constexpr bool scaled_parts = PARTS == 2 && !is_bf16<T>::value;
+
+/* Which parts product number i multiplies: hi hi, hi lo, lo hi; of fp16 lo hi, hi lo, hi hi: what is cut off when an accumulator
+ * is added to is a part of what it holds by then. */
+template <class T, int PARTS>
 struct products {
     static constexpr int COUNT = PARTS == 1 ? 1 : 3;
+    __device__ static constexpr int a(int product) { return PARTS == 2 && product == (is_bf16<T>::value ? 2 : 0); }
+    __device__ static constexpr int b(int product) { return product == 1; }
 };
-__device__ __forceinline__ constexpr int part_a(int product)
-{
-    return product == 2;
-}
-__device__ __forceinline__ constexpr int part_b(int product)
-{
-    return product == 1;
-}
 
 /* D = A B^T over the first COLS columns of both tiles: A 64 rows from a_addr on, B N rows from b_addr on, both K-major. */
 template <class T, class TA, class TB, int N, int COLS = TA::COLS>
@@ -64,11 +64,11 @@ __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint
     static_assert(COLS % 16 == 0 && COLS <= TA::COLS && COLS <= TB::COLS, "whole steps of 16 columns");
     const uint64_t a0 = TA::descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, 16);
 #pragma unroll
-    for (int p = 0; p < products<TA::PARTS>::COUNT; p++)
+    for (int p = 0; p < products<T, TA::PARTS>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < COLS / 16; k++) {
-            const int a = part_a(p) * TA::PART_BYTES + TA::step(k);
-            const int b = part_b(p) * TB::PART_BYTES + TB::step(k);
+            const int a = products<T, TA::PARTS>::a(p) * TA::PART_BYTES + TA::step(k);
+            const int b = products<T, TA::PARTS>::b(p) * TB::PART_BYTES + TB::step(k);
             wgmma_any<T, N, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
 }
@@ -81,20 +81,22 @@ __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB
 {
     const uint64_t b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
 #pragma unroll
-    for (int p = 0; p < products<TB::PARTS>::COUNT; p++)
+    for (int p = 0; p < products<T, TB::PARTS>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < TB::ROWS / 16; k++)
-            wgmma_any<T, N, 1>(d, &a[part_a(p)][4 * k],
-                               b0 + ((part_b(p) * TB::PART_BYTES + k * 16 * TB::PANEL_ROW) >> 4), accumulate | (p + k));
+            wgmma_any<T, N, 1>(d, &a[products<T, TB::PARTS>::a(p)][4 * k],
+                               b0 + ((products<T, TB::PARTS>::b(p) * TB::PART_BYTES + k * 16 * TB::PANEL_ROW) >> 4),
+                               accumulate | (p + k));
 }
 
 /* A sum over thousands of MMAs, as accurate as fp32 addition. The tensor cores cut off, rather than round, what does not
  * fit when they add to an accumulator: over a long sequence that bias reaches 1e-4 of the sum, which bf16 never notices
  * and fp32 must not have. So the products of one step go to fresh accumulators, 64 columns at a time, and are added to
- * the sum by ordinary, rounded additions. (The same remedy as DeepSeek-V3's for fp8, arXiv 2412.19437, section 3.3.2.) */
+ * the sum by ordinary, rounded additions. (The same remedy as DeepSeek-V3's for fp8, arXiv 2412.19437, section 3.3.2.)
+ * inverse: what undoes the scales of scaled_parts. */
 template <class T, class TB>
 __device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2], const uint32_t (&a)[TB::PARTS][TB::ROWS / 4],
-                                               uint32_t b_addr)
+                                               uint32_t b_addr, float inverse = 1)
 {
 #pragma unroll
     for (int c = 0; c < TB::COLS / 64; c++) {
@@ -106,7 +108,7 @@ __device__ __forceinline__ void mma_rs_rounded(float (&sum)[TB::COLS / 2], const
         pin(part);
 #pragma unroll
         for (int i = 0; i < 32; i++)
-            sum[32 * c + i] += part[i];
+            sum[32 * c + i] = fmaf(part[i], inverse, sum[32 * c + i]);
     }
 }
 
@@ -124,12 +126,18 @@ __device__ __forceinline__ uint32_t pack(__half, float lo, float hi)
     return r;
 }
 
-/* Accumulators of 64 x 2M to the A operand of a next product, in PARTS parts. */
+/* Accumulators of 64 x 2M to the A operand of a next product, in PARTS parts; with scaled_parts `scale` times as large. */
 template <class T, int PARTS, int M>
-__device__ __forceinline__ void to_operand(uint32_t (&a)[PARTS][M], const float (&x)[2 * M])
+__device__ __forceinline__ void to_operand(uint32_t (&a)[PARTS][M], const float (&x)[2 * M], float scale = 1)
 {
 #pragma unroll
     for (int i = 0; i < M; i++) {
+        if constexpr (scaled_parts<T, PARTS>) {
+            a[0][i] = pack(T(), x[2 * i] * scale, x[2 * i + 1] * scale);
+            const float2 hi = __half22float2(*(const __half2 *)&a[0][i]);
+            a[1][i] = pack(T(), fmaf(x[2 * i], scale, -hi.x), fmaf(x[2 * i + 1], scale, -hi.y));
+            continue;
+        }
         a[0][i] = pack(T(), x[2 * i], x[2 * i + 1]);
         if constexpr (PARTS == 2) {
             const float hi0 = __uint_as_float(a[0][i] << 16), hi1 = __uint_as_float(a[0][i] & 0xffff0000u);

@@ -2,4 +2,4 @@
 /* See dtypes.h. */
 #include "tests/gpu/program/dtypes.h"
 
-const char *const case_dtype_names[4] = {"bf16", "fp16", "tf32", "fp32"};
+const char *const case_dtype_names[5] = {"bf16", "fp16", "tf32", "fp32", "bf16x3"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Host interface of the Hopper kernels (compute capability 9.0): bf16, fp16, and fp32 as split bf16. */
+/* Host interface of the Hopper kernels (compute capability 9.0): bf16, fp16, and fp32 in two 16-bit parts. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FLASH_HOPPER_H
 
@@ -8,6 +8,17 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* fp32 in memory: products of two 16-bit parts, fp16 for SB_FP32 and bf16 for SB_BF16X3. */
+static inline bool flash_in_parts(const sb_attention *a)
+{
+    return a->dtype == SB_FP32 || a->dtype == SB_BF16X3;
+}
+/* Of what the tensor cores multiply. */
+static inline sb_dtype flash_operand_type(const sb_attention *a)
+{
+    return a->dtype == SB_FP16 || a->dtype == SB_FP32 ? SB_FP16 : SB_BF16;
+}
 
 size_t flash_hopper_forward_workspace(sb_context *ctx, const sb_attention *a);
 size_t flash_hopper_backward_workspace(sb_context *ctx, const sb_attention *a);

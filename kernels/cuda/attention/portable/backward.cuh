@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention-2 backward on mma.sync, without atomics: every gradient has one owner and one order of sums.
- *   row_stats   per query, lse in log2 units and delta = rowsum(dO * O), into the workspace
+ *   row_stats   per query, lse and delta = rowsum(dO * O), into the workspace
  *   backward_kv a block owns keys and walks over the queries, of every query head that reads them, for dK and dV
  *   backward_q  a block owns queries and walks over the keys, for dQ
  * backward_kv computes S^T = K Q^T and dP^T = V dO^T: their accumulators are then the A operands of dV and dK.
@@ -13,10 +13,18 @@
 namespace flash_portable
 {
 
-/* Of one query. A query that sees no key has lse2 = +inf, so that every p = 2^(s - lse2) of it is 0. */
+/* Of one query. lse is in log2 units, at fp32 level natural: see probability. A query that sees no key has lse = +inf, so that
+ * every p of it is 0. */
 struct query_stats {
-    float lse2, delta;
+    float lse, delta;
 };
+
+/* Of a score without its scale. At fp32 level the difference is rounded once, whatever the size of the scores. */
+template <class P>
+__device__ __forceinline__ float probability(float x, float scale, float scale_log2, float lse)
+{
+    return mma::exp2_fast(P::fp32_level ? fmaf(x, scale, -lse) * log2_e : fmaf(x, scale_log2, -lse));
+}
 
 template <class P, int D, int MT, int WARPS, int WALK>
 struct backward_shape {
@@ -27,7 +35,7 @@ struct backward_shape {
 
 constexpr int stats_threads = 256, stats_lanes = 16; /* lanes of one query: 16 pieces of 16 bytes, twice in fp32 */
 
-template <class E>
+template <class E, bool FP32_LEVEL>
 __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant__ sb_attention a)
 {
     const int query = blockIdx.x * (stats_threads / stats_lanes) + threadIdx.x / stats_lanes; /* of (B, H, Sq) */
@@ -50,7 +58,7 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
         delta += __shfl_xor_sync(0xffffffffu, delta, distance);
     if (valid && lane == 0) {
         const float lse = a.lse[query];
-        ((query_stats *)a.workspace)[query] = {lse == -INFINITY ? INFINITY : lse * log2_e, delta};
+        ((query_stats *)a.workspace)[query] = {lse == -INFINITY ? INFINITY : FP32_LEVEL ? lse : lse * log2_e, delta};
     }
 }
 
@@ -124,7 +132,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
 #pragma unroll
                     for (int half = 0; half < 2; half++) {
                         float &x = p[mt][j][half * 2 + i];
-                        x = mma::exp2_fast(fmaf(x, scale_log2, -stats.lse2));
+                        x = probability<P>(x, a.scale, scale_log2, stats.lse);
                         if (masked && k0 + warp_row + mt * 16 + half * 8 + g > q0 + column + past)
                             x = 0.0f;
                         float &y = ds[mt][j][half * 2 + i];
@@ -211,7 +219,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
             for (int j = 0; j < BK / 8; j++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const float x = mma::exp2_fast(fmaf(p[mt][j][i], scale_log2, -stats[mt][i / 2].lse2));
+                    const float x = probability<P>(p[mt][j][i], a.scale, scale_log2, stats[mt][i / 2].lse);
                     ds[mt][j][i] = x * (ds[mt][j][i] - stats[mt][i / 2].delta);
                 }
         product_kn<P, MT, D, BK>(dq, ds, k_tile);

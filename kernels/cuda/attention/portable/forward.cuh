@@ -30,7 +30,7 @@ __device__ __forceinline__ float quad_sum(float x)
 
 /* Scores s become probabilities relative to the running row maximum; out and row_sum are rescaled when it grows.
  * row_max is of the unscaled scores; row_sum holds this lane's share of the row. */
-template <int MT, int BK, int D>
+template <bool FP32_LEVEL, int MT, int BK, int D>
 __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float (&out)[MT][D / 8][4],
                                                float (&row_max)[MT][2], float (&row_sum)[MT][2], float scale_log2)
 {
@@ -54,7 +54,9 @@ __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float 
             for (int j = 0; j < BK / 8; j++)
 #pragma unroll
                 for (int i = half * 2; i < half * 2 + 2; i++) {
-                    s[mt][j][i] = mma::exp2_fast(fmaf(s[mt][j][i], scale_log2, -reference));
+                    /* at fp32 level no rounding may be that of a score: the exponent's own is enough */
+                    s[mt][j][i] = mma::exp2_fast(FP32_LEVEL ? (s[mt][j][i] - finite_top) * scale_log2
+                                                            : fmaf(s[mt][j][i], scale_log2, -reference));
                     sum += s[mt][j][i];
                 }
             row_sum[mt][half] = fmaf(row_sum[mt][half], factor, sum);
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
 
         if (k0 + BK > a.seq_k || (a.causal && k0 + BK - 1 > q0 + warp_row + past))
             mask_scores<MT, BK>(s, a, q0 + warp_row, k0);
-        online_softmax<MT, BK, D>(s, out, row_max, row_sum, scale_log2);
+        online_softmax<P::fp32_level, MT, BK, D>(s, out, row_max, row_sum, scale_log2);
         product_kn<P, MT, D, BK>(out, s, v_tile);
     }
 

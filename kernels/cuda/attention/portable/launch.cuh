@@ -20,7 +20,12 @@ struct tiling {
     static constexpr bool narrow = sizeof(typename P::element) == 2;
     static constexpr int warps = 4;
     static constexpr int forward_mt = 2, forward_keys = narrow && D <= 96 ? 64 : 32;
-    static constexpr int backward_mt = D <= (narrow ? 64 : 32) ? 2 : 1, backward_walk = narrow || D <= 64 ? 32 : 16;
+    static constexpr int backward_mt = D <= (narrow          ? 64
+                                             : P::fp32_level ? 16
+                                                             : 32)
+                                           ? 2
+                                           : 1,
+                         backward_walk = narrow || D <= 64 ? 32 : 16;
 };
 
 /* A kernel must be allowed more than 48 KB of dynamic shared memory, once on each device. */
@@ -68,7 +73,7 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
     static_assert(shape::shared_bytes <= 99 * 1024, "must fit sm_86 to sm_120");
     static std::atomic<uint64_t> allowed_devices_kv, allowed_devices_q;
     constexpr int queries = stats_threads / stats_lanes;
-    row_stats<typename P::element>
+    row_stats<typename P::element, P::fp32_level>
         <<<(unsigned)blocks_of(1, a.batch * a.heads * a.seq_q, queries), stats_threads, 0, stream>>>(a);
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess)

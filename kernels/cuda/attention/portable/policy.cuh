@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How each dtype uses the tensor cores: half16 (bf16, fp16), tf32, and split3 (fp32 by split bf16). The kernels are
+/* How each dtype uses the tensor cores: half16 (bf16, fp16), tf32, and split (fp32 in bf16 parts). The kernels are
  * written once over these policies.
  *
  * A policy has: element (in memory and in shared tiles), kstep (depth of one multiply), fragments a_frag (16 x kstep)
@@ -8,6 +8,7 @@
  *   load_b_nk   two neighbouring b_frag (16 columns n) from a tile stored [n][k]
  *   load_b_kn   the same from a tile stored [k][n]
  *   acc_to_a    A from kstep / 8 neighbouring 16x8 accumulators
+ * and whether sums are separate (see product_kn) and errors are those of fp32, exponents' too (fp32_level).
  * The order of k inside a kstep is the policy's own: load_a agrees with load_b_nk, acc_to_a with load_b_kn. */
 #ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
 #define STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
@@ -42,7 +43,7 @@ template <class T>
 struct half16 {
     using element = T;
     static constexpr int kstep = 16;
-    static constexpr bool separate_sums = false;
+    static constexpr bool separate_sums = false, fp32_level = false;
     struct a_frag {
         uint32_t x[4];
     };
@@ -86,7 +87,7 @@ struct half16 {
 struct tf32 {
     using element = float;
     static constexpr int kstep = 8;
-    static constexpr bool separate_sums = true;
+    static constexpr bool separate_sums = true, fp32_level = false;
     struct a_frag {
         uint32_t x[4];
     };
@@ -125,48 +126,56 @@ struct tf32 {
     }
 };
 
-/* fp32 tiles; every element is hi + lo, both bf16 rounded to nearest, and a product is hi hi + hi lo + lo hi: what is
- * dropped is 2^-16 of it. load_a and load_b_nk take k in the order 0 4 1 5 2 6 3 7, 8 12 9 13 ..., which is how
- * ldmatrix hands out 32-bit elements. */
-struct split3 {
+/* fp32 tiles; every element is the sum of PARTS bf16 numbers, each rounded to nearest. Two: a product is hi hi + hi lo + lo hi,
+ * and 2^-16 of it is dropped. Three hold every bit of an fp32 number, and of the nine products the six above 2^-24 are made, the
+ * smallest first (Henry, Tang and Heinecke, arXiv 1904.06376). load_a and load_b_nk take k in the order 0 4 1 5 2 6 3 7,
+ * 8 12 9 13 ..., which is how ldmatrix hands out 32-bit elements. */
+template <int PARTS>
+struct split {
     using element = float;
     static constexpr int kstep = 16;
-    static constexpr bool separate_sums = true;
+    static constexpr bool separate_sums = true, fp32_level = PARTS == 3;
     struct a_frag {
-        uint32_t hi[4], lo[4];
+        uint32_t part[PARTS][4];
     };
     struct b_frag {
-        uint32_t hi[2], lo[2];
+        uint32_t part[PARTS][2];
     };
 
-    static __device__ __forceinline__ void split(uint32_t &hi, uint32_t &lo, float x, float y)
+    /* The i-th words of all parts: x in the low halves, y in the high ones. */
+    template <class FRAG>
+    static __device__ __forceinline__ void put(FRAG &f, int i, float x, float y)
     {
-        hi = mma::pack(x, y, __nv_bfloat16());
-        lo = mma::pack(x - __uint_as_float(hi << 16), y - __uint_as_float(hi & 0xffff0000u), __nv_bfloat16());
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) {
+            f.part[p][i] = mma::pack(x, y, __nv_bfloat16());
+            x -= __uint_as_float(f.part[p][i] << 16), y -= __uint_as_float(f.part[p][i] & 0xffff0000u);
+        }
     }
-    static __device__ __forceinline__ void split_bits(uint32_t &hi, uint32_t &lo, uint32_t x, uint32_t y)
+    template <class FRAG>
+    static __device__ __forceinline__ void put_bits(FRAG &f, int i, uint32_t x, uint32_t y)
     {
-        split(hi, lo, __uint_as_float(x), __uint_as_float(y));
+        put(f, i, __uint_as_float(x), __uint_as_float(y));
     }
     static __device__ __forceinline__ void load_a(a_frag &a, const float *box, int stride)
     {
         uint32_t left[4], right[4];
         mma::ldmatrix(left, piece_by_rows(box, stride));
         mma::ldmatrix(right, piece_by_rows(box + 8, stride));
-        split_bits(a.hi[0], a.lo[0], left[0], left[2]);
-        split_bits(a.hi[1], a.lo[1], left[1], left[3]);
-        split_bits(a.hi[2], a.lo[2], right[0], right[2]);
-        split_bits(a.hi[3], a.lo[3], right[1], right[3]);
+        put_bits(a, 0, left[0], left[2]);
+        put_bits(a, 1, left[1], left[3]);
+        put_bits(a, 2, right[0], right[2]);
+        put_bits(a, 3, right[1], right[3]);
     }
     static __device__ __forceinline__ void load_b_nk(b_frag (&b)[2], const float *box, int stride)
     {
         uint32_t left[4], right[4];
         mma::ldmatrix(left, piece_by_columns(box, stride));
         mma::ldmatrix(right, piece_by_columns(box + 8, stride));
-        split_bits(b[0].hi[0], b[0].lo[0], left[0], left[1]);
-        split_bits(b[0].hi[1], b[0].lo[1], right[0], right[1]);
-        split_bits(b[1].hi[0], b[1].lo[0], left[2], left[3]);
-        split_bits(b[1].hi[1], b[1].lo[1], right[2], right[3]);
+        put_bits(b[0], 0, left[0], left[1]);
+        put_bits(b[0], 1, right[0], right[1]);
+        put_bits(b[1], 0, left[2], left[3]);
+        put_bits(b[1], 1, right[2], right[3]);
     }
     static __device__ __forceinline__ void load_b_kn(b_frag (&b)[2], const float *box, int stride)
     {
@@ -174,22 +183,24 @@ struct split3 {
         const float *top = box + lane % 4 * 2 * stride + lane / 4, *bottom = top + 8 * stride;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            split(b[i].hi[0], b[i].lo[0], top[8 * i], top[stride + 8 * i]);
-            split(b[i].hi[1], b[i].lo[1], bottom[8 * i], bottom[stride + 8 * i]);
+            put(b[i], 0, top[8 * i], top[stride + 8 * i]);
+            put(b[i], 1, bottom[8 * i], bottom[stride + 8 * i]);
         }
     }
     static __device__ __forceinline__ void acc_to_a(a_frag &a, const float (*c)[4])
     {
-        split(a.hi[0], a.lo[0], c[0][0], c[0][1]);
-        split(a.hi[1], a.lo[1], c[0][2], c[0][3]);
-        split(a.hi[2], a.lo[2], c[1][0], c[1][1]);
-        split(a.hi[3], a.lo[3], c[1][2], c[1][3]);
+        put(a, 0, c[0][0], c[0][1]);
+        put(a, 1, c[0][2], c[0][3]);
+        put(a, 2, c[1][0], c[1][1]);
+        put(a, 3, c[1][2], c[1][3]);
     }
     static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b)
     {
-        mma::multiply(c, a.lo, b.hi, __nv_bfloat16());
-        mma::multiply(c, a.hi, b.lo, __nv_bfloat16());
-        mma::multiply(c, a.hi, b.hi, __nv_bfloat16());
+#pragma unroll
+        for (int sum = PARTS - 1; sum >= 0; sum--) /* of the parts' numbers: the larger, the smaller the product */
+#pragma unroll
+            for (int p = sum; p >= 0; p--)
+                mma::multiply(c, a.part[p], b.part[sum - p], __nv_bfloat16());
     }
 };
 

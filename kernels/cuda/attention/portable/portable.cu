@@ -17,6 +17,7 @@ const launchers &launchers_of(sb_dtype t)
     case SB_BF16: return flash_portable::bf16_launchers;
     case SB_FP16: return flash_portable::fp16_launchers;
     case SB_TF32: return flash_portable::tf32_launchers;
+    case SB_BF16X3: return flash_portable::bf16x3_launchers;
     default: return flash_portable::fp32_launchers;
     }
 }

@@ -16,7 +16,7 @@ struct launchers {
     cudaError_t (*forward)(const sb_attention &a, cudaStream_t stream);
     cudaError_t (*backward)(const sb_attention &a, cudaStream_t stream);
 };
-extern const launchers bf16_launchers, fp16_launchers, tf32_launchers, fp32_launchers;
+extern const launchers bf16_launchers, fp16_launchers, tf32_launchers, fp32_launchers, bf16x3_launchers;
 
 } // namespace flash_portable
 #endif

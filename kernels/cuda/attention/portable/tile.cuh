@@ -69,13 +69,14 @@ __device__ __forceinline__ void store_rows(E *box, const float (&acc)[MT][D / 8]
     }
 }
 
-/* acc += A B^T: A is this warp's rows `a`, B a tile of N rows, both with K columns. */
+/* acc += A B^T: A is this warp's rows `a`, B a tile of N rows, both with K columns. At fp32 level each step of k has its own sum,
+ * for the reason that product_kn gives. */
 template <class P, int MT, int N, int K>
 __device__ __forceinline__ void product_nk(float (&acc)[MT][N / 8][4], const typename P::element *a,
                                            const typename P::element *b)
 {
-    constexpr int stride = tile_stride<typename P::element, K>;
-#pragma unroll
+    constexpr int stride = tile_stride<typename P::element, K>, at_once = P::fp32_level ? 1 : K / P::kstep;
+#pragma unroll at_once /* no register is left for a second step's parts */
     for (int k = 0; k < K; k += P::kstep) {
         typename P::a_frag fa[MT];
 #pragma unroll
@@ -86,10 +87,19 @@ __device__ __forceinline__ void product_nk(float (&acc)[MT][N / 8][4], const typ
             typename P::b_frag fb[2];
             P::load_b_nk(fb, b + n * stride + k, stride);
 #pragma unroll
-            for (int mt = 0; mt < MT; mt++) {
-                P::multiply(acc[mt][n / 8], fa[mt], fb[0]);
-                P::multiply(acc[mt][n / 8 + 1], fa[mt], fb[1]);
-            }
+            for (int mt = 0; mt < MT; mt++)
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    if constexpr (P::fp32_level) {
+                        float sum[4] = {};
+                        P::multiply(sum, fa[mt], fb[j]);
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            acc[mt][n / 8 + j][i] += sum[i];
+                    } else {
+                        P::multiply(acc[mt][n / 8 + j], fa[mt], fb[j]);
+                    }
+                }
         }
     }
 }

@@ -48,12 +48,12 @@ static work measure(const sb_attention *a)
 static double wide_time(const sb_attention *a, const work *w, int sms, const int *clusters,
                         flash_backward_choice *choice)
 {
-    const double start = a->dtype == SB_FP32 ? WIDE_START_FP32 : WIDE_START;
+    const double start = flash_in_parts(a) ? WIDE_START_FP32 : WIDE_START;
     choice->split = choose_split((int64_t)w->jobs, (int)w->steps, a->causal, start, clusters);
     const int at_once = clusters[choice->split == 8 ? 3 : choice->split / 2];
     const flash_backward_order t = {.longest = start + w->steps / choice->split,
                                     .busy = (start * w->jobs + w->sum / choice->split) / at_once,
-                                    .hand_over = a->dtype == SB_FP32 ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
+                                    .hand_over = flash_in_parts(a) ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
                                     .apart = tile_steps(a) / choice->split,
                                     .section = flash_backward_wide_section(a, sms)};
     return a->deterministic ? flash_backward_order_additions(a, t, at_once, choice) : fmax(t.longest, t.busy);
@@ -95,7 +95,7 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
                  pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
     if (kernel == FLASH_BACKWARD_CHOSEN) {
         kernel = FLASH_BACKWARD_WIDE;
-        if (a->dtype == SB_FP32)
+        if (flash_in_parts(a))
             return wide;
         if (a->head_dim > 64 && wide.split == 1 && clusters[1] > 0 && pair_steps < wide_steps)
             kernel = FLASH_BACKWARD_PAIR;

@@ -12,7 +12,7 @@
 #include "kernels/cuda/attention/hopper/backward/passes.cuh"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/launch.cuh"
-#include "kernels/cuda/attention/hopper/split_bf16.cuh"
+#include "kernels/cuda/attention/hopper/fp32_parts.cuh"
 #include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
@@ -45,14 +45,24 @@ layout plan(const sb_attention *a, int sums)
     l.order = l.next_job + aligned(4);
     l.order_end = l.order + aligned(heads * l.blocks * sums * 2 * 4);
     l.bytes = l.order_end;
-    if (a->dtype == SB_FP32) {
-        const size_t q = split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim),
-                     k = split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
+    if (flash_in_parts(a)) {
+        const size_t q = fp32_parts_bytes(a->batch, a->heads, a->seq_q, a->head_dim, FP32_PARTS_QUERY_ROWS),
+                     k = fp32_parts_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim, FP32_PARTS_KEY_ROWS);
         l.parts[0] = l.bytes, l.parts[1] = l.parts[0] + q, l.parts[2] = l.parts[1] + k;
         l.parts[3] = l.parts[2] + k;
         l.bytes = l.parts[3] + q;
     }
     return l;
+}
+
+/* q, k, v and d_o in parts. */
+void parts_of(const sb_attention *a, const layout &l, fp32_parts_tensor (&t)[4])
+{
+    char *const w = (char *)a->workspace;
+    t[0] = fp32_parts_queries(a, a->q, w + l.parts[0]);
+    t[1] = fp32_parts_keys(a, a->k, w + l.parts[1]);
+    t[2] = fp32_parts_keys(a, a->v, w + l.parts[2]);
+    t[3] = fp32_parts_queries(a, a->d_o, w + l.parts[3]);
 }
 
 flash_backward_choice choose(sb_context *ctx, const sb_attention *a, flash_backward_kernel kernel)
@@ -72,6 +82,7 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     prepare_params p = {};
     p.o = a->o, p.d_o = a->d_o, p.lse = a->lse;
     p.lse2 = (float *)(w + l.lse2), p.delta = (float *)(w + l.delta);
+    p.lse_factor = a->dtype == SB_FP32 ? 1 : LOG2E;
     const size_t zero = zero_sums ? l.dq_sum : l.next_job;
     p.zero = (float4 *)(w + zero), p.zero_count = (int64_t)((zero_order ? l.order_end : l.order) - zero) / 16;
     if (zero_rows)
@@ -151,6 +162,12 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     p.section = flash_backward_wide_section(a, ctx->sm_count);
+    if (scaled_parts<T, PARTS>) {
+        fp32_parts_tensor t[4];
+        parts_of(a, l, t);
+        p.q_inverse = t[0].inverse, p.k_inverse = t[1].inverse, p.v_inverse = t[2].inverse, p.do_inverse = t[3].inverse;
+        p.q_groups = fp32_parts_groups(t[0].seq, t[0].rows), p.k_groups = fp32_parts_groups(t[1].seq, t[1].rows);
+    }
     if (c.kernel == FLASH_BACKWARD_PAIR)
         return flash_backward_pair_launch(p, a, stream);
 
@@ -208,9 +225,9 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
-    if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || a->dtype == SB_FP32))
+    if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
-    if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || a->dtype == SB_FP32))
+    if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "the pair backward takes 16-bit tensors of head_dim above 64");
     return SB_OK;
 }
@@ -240,19 +257,17 @@ extern "C" sb_status flash_hopper_backward_with(sb_context *ctx, const sb_attent
     if (st || (st = flash_hopper_backward_takes(a, kernel)))
         return st;
     const cudaStream_t s = (cudaStream_t)stream;
-    if (a->dtype != SB_FP32) {
+    if (!flash_in_parts(a)) {
         const sb_tensor in[4] = {a->q, a->k, a->v, a->d_o};
         return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16, 1>(ctx, a, c, l, in, s)
                                    : dispatch<__half, 1>(ctx, a, c, l, in, s);
     }
-    char *const w = (char *)a->workspace;
-    const split_bf16_tensor t[4] = {{a->q, w + l.parts[0], a->heads, a->seq_q},
-                                    {a->k, w + l.parts[1], a->heads_kv, a->seq_k},
-                                    {a->v, w + l.parts[2], a->heads_kv, a->seq_k},
-                                    {a->d_o, w + l.parts[3], a->heads, a->seq_q}};
-    if ((st = split_bf16(t, 4, a->batch, a->head_dim, stream)))
+    fp32_parts_tensor t[4];
+    parts_of(a, l, t);
+    if ((st = fp32_parts(flash_operand_type(a), t, 4, a->batch, a->head_dim, stream)))
         return st;
-    const sb_tensor in[4] = {split_bf16_view(&t[0], a->head_dim), split_bf16_view(&t[1], a->head_dim),
-                             split_bf16_view(&t[2], a->head_dim), split_bf16_view(&t[3], a->head_dim)};
-    return dispatch<__nv_bfloat16, 2>(ctx, a, c, l, in, s);
+    const sb_tensor in[4] = {fp32_parts_view(&t[0], a->head_dim), fp32_parts_view(&t[1], a->head_dim),
+                             fp32_parts_view(&t[2], a->head_dim), fp32_parts_view(&t[3], a->head_dim)};
+    return a->dtype == SB_FP32 ? dispatch<__half, 2>(ctx, a, c, l, in, s)
+                               : dispatch<__nv_bfloat16, 2>(ctx, a, c, l, in, s);
 }

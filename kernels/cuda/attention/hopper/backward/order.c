@@ -94,7 +94,7 @@ double flash_backward_order_additions(const sb_attention *a, flash_backward_orde
     const int most = most_bytes / bytes > 1 ? (int)(most_bytes / bytes) : 1;
     t.adders = flash_backward_most_sums(a, choice->kernel);
     t.row = flash_backward_first_round(t.adders, at_once, t.section);
-    t.read = blocks / (a->dtype == SB_FP32 ? 660 : 220);
+    t.read = blocks / (flash_in_parts(a) ? 660 : 220);
     const double together = fewest_steps(&t, start_together, t.adders, most, &choice->sums);
     const int rest = t.adders - t.row, in_l2 = most_apart(a, t.section, choice->kernel),
               most_first = in_l2 < most - (rest > 0) ? in_l2 : most - (rest > 0);

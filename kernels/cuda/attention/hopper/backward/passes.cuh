@@ -19,6 +19,7 @@ struct prepare_params {
     sb_tensor o, d_o;    /* (B, H, Sq, D) */
     const float *lse;    /* (B, H, Sq) */
     float *lse2, *delta; /* (B*H, rows in fragment_order): past Sq +inf and 0, so that P and dS are 0 there */
+    float lse_factor;    /* what lse2 is, of lse: base 2, or natural where one rounding would be too many */
     float4 *zero;
     int64_t zero_count; /* float4 to clear: dQ sums, if they are added to, and counters */
     sb_tensor dq;       /* data NULL, or where rows that see no key get zeros, for no key tile comes to them */
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
                 sum += __shfl_xor_sync(~0u, sum, n);
             if (lane % shape::LANES == 0) {
                 const int64_t row = (int64_t)bh * p.rows + fragment_order(i0 + u * shape::ROWS);
-                p.lse2[row] = lse[u] > -INFINITY ? lse[u] * LOG2E : INFINITY; /* no keys, or no row */
+                p.lse2[row] = lse[u] > -INFINITY ? lse[u] * p.lse_factor : INFINITY; /* no keys, or no row */
                 p.delta[row] = sum;
             }
             const int i = i0 + u * shape::ROWS;

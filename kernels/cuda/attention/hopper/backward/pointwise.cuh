@@ -40,6 +40,14 @@ __device__ __forceinline__ void scores_to_exponents(float (&s)[N], const query_n
     for (int i = 0; i < N; i++)
         s[i] = fmaf(s[i], scale_log2, -lse2.of(i));
 }
+/* With natural lse and scores that are f times as large: the difference is rounded once, whatever the size of the scores. */
+template <int N>
+__device__ __forceinline__ void scaled_scores_to_exponents(float (&s)[N], const query_numbers<N> &lse, float f)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        s[i] = fmaf(s[i], f, -lse.of(i)) * LOG2E;
+}
 template <int N>
 __device__ __forceinline__ void exponentials(float (&s)[N])
 {
@@ -60,13 +68,14 @@ __device__ __forceinline__ void mask_queries(float (&s)[N], const int (&limit)[2
                 s[4 * j + e] = 0;
 }
 
-/* dp: to dS = P (dP - delta). */
+/* dp: to dS = P (dP - delta), of dP that is f times as large, f a power of two. */
 template <int N>
-__device__ __forceinline__ void to_score_gradient(float (&dp)[N], const float (&p)[N], const query_numbers<N> &delta)
+__device__ __forceinline__ void to_score_gradient(float (&dp)[N], const float (&p)[N], const query_numbers<N> &delta,
+                                                  float f = 1)
 {
 #pragma unroll
     for (int i = 0; i < N; i++)
-        dp[i] = p[i] * (dp[i] - delta.of(i));
+        dp[i] = p[i] * fmaf(dp[i], f, -delta.of(i));
 }
 
 /* Where a lane's row and 16-byte chunk lie when a warp's 16 columns of 16 rows go to a panel by transposing stores. */

@@ -15,18 +15,18 @@ int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel
 
 int flash_backward_step_rows(const sb_attention *a)
 {
-    return (a->head_dim <= 64 ? 128 : 64) / (a->dtype == SB_FP32 ? 2 : 1);
+    return (a->head_dim <= 64 ? 128 : 64) / (flash_in_parts(a) ? 2 : 1);
 }
 
 int flash_backward_padded_dim(const sb_attention *a)
 {
     const int d = a->head_dim;
-    return d <= 64 ? 64 : a->dtype == SB_FP32 || d > 96 ? 128 : d > 80 ? 96 : 80;
+    return d <= 64 ? 64 : flash_in_parts(a) || d > 96 ? 128 : d > 80 ? 96 : 80;
 }
 
 int64_t flash_backward_query_bytes(const sb_attention *a, int sums)
 {
-    const int64_t row = 2 * a->head_dim * (a->dtype == SB_FP32 ? 4 : 2) + sums * flash_backward_padded_dim(a) * 4;
+    const int64_t row = 2 * a->head_dim * (flash_in_parts(a) ? 4 : 2) + sums * flash_backward_padded_dim(a) * 4;
     return row * a->seq_q * (a->heads / a->heads_kv);
 }
 

@@ -29,6 +29,9 @@ struct backward_params {
     int batch, heads, heads_kv, group, seq_q, seq_k, head_dim;
     int key_tiles, query_blocks, section;
     float scale, scale_log2;
+    /* scaled_parts: what undoes the scales, (B, H, q_groups) and (B, Hkv, k_groups); see fp32_parts.cuh */
+    const float *q_inverse, *k_inverse, *v_inverse, *do_inverse;
+    int q_groups, k_groups;
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
@@ -70,7 +73,8 @@ struct backward_memory {
     static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
+    static constexpr int LARGEST = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8; /* of dS: three steps' bits */
+    static constexpr int BYTES = LARGEST + (PARTS == 2 ? 16 : 0);
     static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
     /* dQ of each group on its way to the sum: see backward_send */
     static constexpr int STAGE_BYTES = DQ * 128 * 4;
@@ -108,6 +112,7 @@ struct backward_block {
     __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
     __device__ static int lse(unsigned step) { return MEM::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
+    __device__ uint32_t largest(unsigned step) const { return base + MEM::LARGEST + step % 3 * 4; }
     __device__ static int delta(unsigned step) { return MEM::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
     /* of the order of additions */
     __device__ static uint32_t order_parity(unsigned step) { return step / BACKWARD_ADDS % 2; }

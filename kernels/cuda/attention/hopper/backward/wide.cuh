@@ -12,6 +12,7 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_WIDE_CUH
 
+#include "kernels/cuda/attention/hopper/fp32_parts.cuh"
 #include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
 #include "kernels/cuda/attention/hopper/backward/steps.cuh"
 
@@ -26,11 +27,11 @@ __device__ __forceinline__ void mma_dq(float (&dq)[N / 2], uint32_t k_addr, uint
 {
     const uint64_t a0 = wgmma_descriptor(k_addr, 16), b0 = wgmma_descriptor(ds_addr, 16);
 #pragma unroll
-    for (int p = 0; p < products<TKV::PARTS>::COUNT; p++)
+    for (int p = 0; p < products<T, TKV::PARTS>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < BACKWARD_KEYS / 16; k++) {
-            const int a = part_a(p) * TKV::PART_BYTES + k * 16 * ROW_BYTES;
-            const int b = part_b(p) * TDS::PART_BYTES + k / 4 * TDS::PANEL_BYTES + k % 4 * 32;
+            const int a = products<T, TKV::PARTS>::a(p) * TKV::PART_BYTES + k * 16 * ROW_BYTES;
+            const int b = products<T, TKV::PARTS>::b(p) * TDS::PART_BYTES + k / 4 * TDS::PANEL_BYTES + k % 4 * 32;
             wgmma<T, N, 1, 0>(dq, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
 }
@@ -48,7 +49,8 @@ __device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr
 
 /* ---- a key group: 64 keys, their dK and dV, and its half of dQ. The pair backward's is made of its parts ---- */
 
-enum { DS_BARRIER = 1 };
+enum { DS_BARRIER = 1, LARGEST_BARRIER = 4 };
+enum { INVERSE_Q, INVERSE_K, INVERSE_V, INVERSE_DO };
 
 /* STAGED: dQ leaves by way of shared memory; see backward_send. */
 template <class T, int PARTS, int D, int BM, bool CAUSAL, bool STAGED = false>
@@ -63,6 +65,12 @@ struct backward_keys {
     backward_step at;                   /* where the step is; asked for early, for the reason that query_numbers has */
     query_numbers<BM / 2> lse2, delta;
     float s[BM / 2], dp[BM / 2], dk[D / 2], dv[D / 2];
+
+    /* SCALED: what undoes the scales of the job's keys and of the step's queries; P is multiplied by a constant to become parts,
+     * dS by what the largest of the step's allows. */
+    static constexpr bool SCALED = scaled_parts<T, PARTS>;
+    static constexpr float P_SCALE = 1 << 14;
+    packed_powers inverse; /* of the four tensors */
 
     __device__ __forceinline__ backward_keys(const backward_params &params, backward_block<mem> shared, int group)
         : p(params), block(shared), wg(group), warp(uniform(threadIdx.x % 128 / 32)), steps(uniform(block.job().steps)),
@@ -129,6 +137,12 @@ struct backward_keys {
     {
         const volatile backward_step &slot = block.step_slot(step);
         at = {read_uniform(slot.first_query), read_uniform(slot.place)};
+        if constexpr (SCALED) {
+            const int place = at.place < 0 ? ~at.place : at.place, head = (place - job().sum_begin) / p.query_blocks;
+            const int64_t group = (int64_t)head * p.q_groups + at.first_query / FP32_PARTS_QUERY_ROWS;
+            inverse.set(INVERSE_Q, p.q_inverse[group]);
+            inverse.set(INVERSE_DO, p.do_inverse[group]);
+        }
     }
     __device__ __forceinline__ void load_lse(int step)
     {
@@ -144,7 +158,10 @@ struct backward_keys {
     {
         if (!LOAD_EARLY)
             load_lse(step);
-        scores_to_exponents(s, lse2, p.scale_log2);
+        if constexpr (SCALED)
+            scaled_scores_to_exponents(s, lse2, inverse.at(INVERSE_K) * inverse.at(INVERSE_Q) * p.scale);
+        else
+            scores_to_exponents(s, lse2, p.scale_log2);
         if (LOAD_EARLY)
             load_delta(step);
         exponentials(s);
@@ -166,7 +183,31 @@ struct backward_keys {
     {
         if (!LOAD_EARLY)
             load_delta(step);
-        to_score_gradient(dp, s, delta);
+        if constexpr (SCALED)
+            to_score_gradient(dp, s, delta, inverse.at(INVERSE_V) * inverse.at(INVERSE_DO));
+        else
+            to_score_gradient(dp, s, delta);
+    }
+    /* The largest of dS, for both groups to know when they meet at LARGEST_BARRIER. */
+    __device__ __forceinline__ void show_largest(int step)
+    {
+        uint32_t top = 0;
+#pragma unroll
+        for (int i = 0; i < BM / 2; i++) {
+            const uint32_t bits = __float_as_uint(dp[i]) & 0x7fffffffu;
+            top = bits < 0x7f800000u ? max(top, bits) : top;
+        }
+        raise_by_warp(block.largest(step), __reduce_max_sync(~0u, top));
+    }
+    /* And the place of the next step is zeroed, which everyone has read two steps ago. */
+    __device__ __forceinline__ power_scale meet_largest(int step)
+    {
+        named_sync(LARGEST_BARRIER, 256);
+        const power_scale scale =
+            scale_to_fp16(*(const volatile uint32_t *)(block.smem + block.largest(step) - block.base));
+        if (wg == 0 && warp == 0)
+            clear_by_warp(block.largest(step + 1));
+        return scale;
     }
     /* dS^T fragments to dS[query][key] by transposing stores. */
     __device__ __forceinline__ void store_ds(const uint32_t (&ds)[PARTS][BM / 4], int step)
@@ -267,6 +308,12 @@ struct backward_keys {
             const bool whole_heads = !p.order && cluster_size() == 1;
             first_seen = whole_heads ? first_to_see<BM>(p, key_end - BACKWARD_KEYS + wg * 64) : 0;
         }
+        if constexpr (SCALED) {
+            const int64_t group = (int64_t)(job().b * p.heads_kv + job().h_kv) * p.k_groups +
+                                  job().key_tile * BACKWARD_KEYS / FP32_PARTS_KEY_ROWS;
+            inverse.set(INVERSE_K, p.k_inverse[group]);
+            inverse.set(INVERSE_V, p.v_inverse[group]);
+        }
         for (int step = 0; step < steps; step++) {
             uint32_t prob[PARTS][BM / 4], ds[PARTS][BM / 4];
             float dq[mem::DQ];
@@ -287,13 +334,20 @@ struct backward_keys {
             wgmma_wait<1>();
             pin(s);
             probabilities(step, at.first_query);
-            to_operand<T, PARTS, BM / 4>(prob, s);
+            to_operand<T, PARTS, BM / 4>(prob, s, P_SCALE);
             if constexpr (LOAD_EARLY)
                 pin(prob[0]); /* not later, when dP is waited for */
             wgmma_wait<0>();
             pin(dp);
             gradient(step);
-            to_operand<T, PARTS, BM / 4>(ds, dp);
+            power_scale ds_scale = {1, 1};
+            if constexpr (SCALED) {
+                show_largest(step);
+                pin(prob[0]), pin(prob[1]);
+                mma_rs_rounded<T, tile_q>(dv, prob, block.do_tile(step), inverse.at(INVERSE_DO) * (1 / P_SCALE));
+                ds_scale = meet_largest(step);
+            }
+            to_operand<T, PARTS, BM / 4>(ds, dp, ds_scale.up);
             store_ds(ds, step);
             if constexpr (!STAGED)
                 fence_async_proxy();
@@ -302,7 +356,7 @@ struct backward_keys {
                 pin(prob[part]), pin(ds[part]);
             if constexpr (PARTS == 1)
                 start_dv(prob, step);
-            else
+            else if constexpr (!SCALED)
                 mma_rs_rounded<T, tile_q>(dv, prob, block.do_tile(step));
             if constexpr (STAGED)
                 fence_async_proxy();     /* under dV: it waits for nothing but the stores of dS */
@@ -313,9 +367,15 @@ struct backward_keys {
                 wgmma_wait<1>();
                 pin(dv);
             } else {
-                mma_rs_rounded<T, tile_q>(dk, ds, block.q_tile(step)); /* waits for dQ, too */
+                mma_rs_rounded<T, tile_q>(dk, ds, block.q_tile(step), /* waits for dQ, too */
+                                          SCALED ? ds_scale.down * inverse.at(INVERSE_Q) : 1);
             }
             pin(dq);
+            if constexpr (SCALED) {
+#pragma unroll
+                for (int i = 0; i < mem::DQ; i++)
+                    dq[i] *= ds_scale.down * inverse.at(INVERSE_K);
+            }
             if constexpr (STAGED)
                 stage_dq(dq, step);
             else
@@ -485,6 +545,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
         if (STAGED)
             block.init_stage_barriers();
         backward_begin<1, mem, CAUSAL>(p, block);
+        if constexpr (scaled_parts<T, PARTS>)
+            for (int step = 0; step < 3; step++)
+                *(uint32_t *)(smem + mem::LARGEST + step * 4) = 0;
     }
     __syncthreads();
     let_next_kernel_start();
@@ -512,7 +575,12 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward(const __gr
     }
 
     registers_raise<240>();
-    backward_keys<T, PARTS, D, BM, CAUSAL, STAGED> keys(p, block, warpgroup - 1);
+    int group = warpgroup - 1;
+    if constexpr (scaled_parts<T, PARTS>) { /* asked anew: else ptxas keeps both, and spills one */
+        asm volatile("mov.u32 %0, %%tid.x;" : "=r"(group));
+        group = uniform(group / 128 - 1);
+    }
+    backward_keys<T, PARTS, D, BM, CAUSAL, STAGED> keys(p, block, group);
     wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
     store_key_rows<typename memory_type<T, PARTS>::type>(p, keys, block.base, smem);

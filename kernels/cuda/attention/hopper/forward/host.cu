@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/hopper/forward/layout.cuh"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/launch.cuh"
-#include "kernels/cuda/attention/hopper/split_bf16.cuh"
+#include "kernels/cuda/attention/hopper/fp32_parts.cuh"
 #include "kernels/cuda/hopper/tma.h"
 #include "kernels/internal.h"
 
@@ -17,8 +17,8 @@ namespace flash_hopper
 
 static const forward_list &list_for(const sb_attention *a)
 {
-    if (a->dtype == SB_FP32)
-        return forward_fp32;
+    if (flash_in_parts(a))
+        return a->dtype == SB_FP32 ? forward_fp32 : forward_bf16x3;
     if (a->dtype == SB_BF16)
         return a->head_dim <= 64 ? forward_bf16_small : forward_bf16_large;
     return a->head_dim <= 64 ? forward_fp16_small : forward_fp16_large;
@@ -80,11 +80,10 @@ static forward_choice choose(sb_context *ctx, const sb_attention *a)
 
 /* in: q, k and v, or their parts. split: blocks that share a tile. */
 static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_instance *x, int split,
-                        const sb_tensor (&in)[3], cudaStream_t stream)
+                        const sb_tensor (&in)[3], forward_params p, cudaStream_t stream)
 {
-    const int rows = 64 * x->groups, parts = a->dtype == SB_FP32 ? 2 : 1;
-    const sb_dtype type = a->dtype == SB_FP16 ? SB_FP16 : SB_BF16;
-    forward_params p = {};
+    const int rows = 64 * x->groups, parts = flash_in_parts(a) ? 2 : 1;
+    const sb_dtype type = flash_operand_type(a);
     sb_status st;
     if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * parts, a->heads, a->seq_q, a->head_dim, rows)) ||
         (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * parts, a->heads_kv, a->seq_k, a->head_dim, x->keys,
@@ -104,7 +103,7 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
     p.tiles = (a->seq_q + rows - 1) / rows;
 
     /* heads whose K and V fit in about half of L2 are walked together */
-    const int64_t kv_bytes = (int64_t)2 * a->seq_k * a->head_dim * (a->dtype == SB_FP32 ? 4 : 2);
+    const int64_t kv_bytes = (int64_t)2 * a->seq_k * a->head_dim * (flash_in_parts(a) ? 4 : 2);
     const int64_t fit = (int64_t)(32 << 20) / kv_bytes * p.group;
     const int64_t all = (int64_t)a->batch * a->heads, jobs = all * p.tiles;
     p.section = (int)(fit < p.group ? p.group : fit < all ? fit : all);
@@ -114,12 +113,14 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
                          stream, p);
 }
 
-static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&in)[3], cudaStream_t stream)
+/* p: where the scales of parts lie. */
+static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&in)[3], const forward_params &p,
+                     cudaStream_t stream)
 {
     const forward_choice choice = choose(ctx, a);
     if (!choice.instance)
         return sb_error(SB_UNSUPPORTED, "no forward for head_dim %d", a->head_dim);
-    return launch(ctx, a, choice.instance, choice.split, in, stream);
+    return launch(ctx, a, choice.instance, choice.split, in, p, stream);
 }
 
 } // namespace flash_hopper
@@ -129,31 +130,34 @@ using namespace flash_hopper;
 extern "C" size_t flash_hopper_forward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    if (a->dtype != SB_FP32)
+    if (!flash_in_parts(a))
         return 0;
-    return split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim) +
-           2 * split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
+    return fp32_parts_bytes(a->batch, a->heads, a->seq_q, a->head_dim, FP32_PARTS_QUERY_ROWS) +
+           2 * fp32_parts_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim, FP32_PARTS_KEY_ROWS);
 }
 
 extern "C" sb_status flash_hopper_forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     const cudaStream_t s = (cudaStream_t)stream;
-    if (a->dtype != SB_FP32) {
+    forward_params p = {};
+    if (!flash_in_parts(a)) {
         const sb_tensor in[3] = {a->q, a->k, a->v};
-        return run(ctx, a, in, s);
+        return run(ctx, a, in, p, s);
     }
     const sb_status room = sb_workspace_check(a, flash_hopper_forward_workspace(ctx, a));
     if (room)
         return room;
-    char *w = (char *)a->workspace;
-    split_bf16_tensor t[3] = {
-        {a->q, w, a->heads, a->seq_q}, {a->k, 0, a->heads_kv, a->seq_k}, {a->v, 0, a->heads_kv, a->seq_k}};
-    t[1].to = w += split_bf16_bytes(a->batch, a->heads, a->seq_q, a->head_dim);
-    t[2].to = w + split_bf16_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim);
-    const sb_status st = split_bf16(t, 3, a->batch, a->head_dim, stream);
+    char *const w = (char *)a->workspace;
+    const size_t q = fp32_parts_bytes(a->batch, a->heads, a->seq_q, a->head_dim, FP32_PARTS_QUERY_ROWS),
+                 k = fp32_parts_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim, FP32_PARTS_KEY_ROWS);
+    const fp32_parts_tensor t[3] = {fp32_parts_queries(a, a->q, w), fp32_parts_keys(a, a->k, w + q),
+                                    fp32_parts_keys(a, a->v, w + q + k)};
+    const sb_status st = fp32_parts(flash_operand_type(a), t, 3, a->batch, a->head_dim, stream);
     if (st)
         return st;
-    const sb_tensor in[3] = {split_bf16_view(&t[0], a->head_dim), split_bf16_view(&t[1], a->head_dim),
-                             split_bf16_view(&t[2], a->head_dim)};
-    return run(ctx, a, in, s);
+    p.q_inverse = t[0].inverse, p.k_inverse = t[1].inverse, p.v_inverse = t[2].inverse;
+    p.q_groups = fp32_parts_groups(t[0].seq, t[0].rows), p.kv_groups = fp32_parts_groups(t[1].seq, t[1].rows);
+    const sb_tensor in[3] = {fp32_parts_view(&t[0], a->head_dim), fp32_parts_view(&t[1], a->head_dim),
+                             fp32_parts_view(&t[2], a->head_dim)};
+    return run(ctx, a, in, p, s);
 }

@@ -11,6 +11,9 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
 
+#include <float.h>
+
+#include "kernels/cuda/attention/hopper/fp32_parts.cuh"
 #include "kernels/cuda/attention/hopper/forward/layout.cuh"
 #include "kernels/cuda/attention/hopper/forward/merge.cuh"
 #include "kernels/cuda/hopper/store.cuh"
@@ -152,6 +155,35 @@ __device__ __forceinline__ bool softmax_block(float (&s)[BN / 2], row_state &row
     return LAZY ? __any_sync(~0u, moved) : true;
 }
 
+/* The same of scores that are f times as large, f a power of two; no product is rounded but that of the exponent, whose error is then
+ * one of its own size and not of the scores'. */
+template <int BN>
+__device__ __forceinline__ void softmax_scaled(float (&s)[BN / 2], row_state &rows, float (&factor)[2], float c,
+                                               float f)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float top = fmaxf(s[2 * r], s[2 * r + 1]);
+#pragma unroll
+        for (int j = 1; j < BN / 8; j++)
+            top = fmaxf(top, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
+        top = fmaxf(rows.max[r], quad_max(top) * f);
+        const float finite_top = top == -INFINITY ? 0.f : top; /* no keys so far: exp2(-inf) */
+        factor[r] = exp2_approx((rows.max[r] - finite_top) * c);
+        rows.max[r] = top;
+        float sum = 0;
+#pragma unroll
+        for (int j = 0; j < BN / 8; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const float p = exp2_approx(fmaf(s[4 * j + 2 * r + e], f, -finite_top) * c);
+                s[4 * j + 2 * r + e] = p;
+                sum += p;
+            }
+        rows.sum[r] = fmaf(rows.sum[r], factor[r], sum);
+    }
+}
+
 /* Keys at or past the limit of a row get -inf. limit[r] counts from this thread's first column of the block. */
 template <int BN>
 __device__ __forceinline__ void mask_block(float (&s)[BN / 2], const int (&limit)[2])
@@ -173,6 +205,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
     constexpr bool Q_REGISTERS = PARTS == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
+    constexpr bool SCALED = scaled_parts<T, PARTS>;
     constexpr bool TILE_STORES = PARTS == 1 && mem::Q_STAGES == 2; /* O leaves by way of Q: see store_tile_rows */
     /* Operands of P in two sets that alternate: one is written while P V reads the other, so that the conversions run among the
      * exponentials and not behind them. (3.5 to 5 % at D 64. With less room in registers, so everywhere else, ptxas puts a
@@ -258,6 +291,11 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
 
     using out = typename memory_type<T, PARTS>::type;
     float s[BN / 2], o[D / 2], factor[2], inverse[2];
+    /* SCALED: probabilities are multiplied by 2^14 to become parts; of this group's queries; of the block of keys whose scores are
+     * computed, and of the one before, whose P V is; where those of the head lie */
+    constexpr float P_SCALE = 1 << 14;
+    float q_inverse = 1, k_inverse = 1, v_inverse = 1 / P_SCALE;
+    int64_t kv_place = 0;
     float fresh[PARTS == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
     using operands = uint32_t[PARTS][BN / 4];
     operands prob, next_prob; /* next_prob: if TWO_SETS */
@@ -304,6 +342,11 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         for (int i = 0; i < PARTS; i++)
             pin(x[i]);
     };
+    /* j: key block */
+    auto load_inverse = [&](float &x, const float *of, int j) {
+        if constexpr (SCALED)
+            x = of[kv_place + j * BN / FP32_PARTS_KEY_ROWS];
+    };
     auto scores_to_probabilities = [&](const forward_job &job, int j) {
         const int row = job.row_first + row_local;
         const bool tail = (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > job.row_first + wg * 64 + offset + 1);
@@ -314,7 +357,12 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
             mask_block<BN>(s, limit);
         }
-        return softmax_block<PARTS == 1, BN>(s, rows, factor, c);
+        if constexpr (SCALED) {
+            softmax_scaled<BN>(s, rows, factor, c, fmaxf(q_inverse * k_inverse, FLT_MIN)); /* -inf 0 is not -inf */
+            return true;
+        } else {
+            return softmax_block<PARTS == 1, BN>(s, rows, factor, c);
+        }
     };
     auto start_rows = [&] {
 #pragma unroll
@@ -344,6 +392,11 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     for (forward_job job = next_job(); job.bh >= 0; job = next_job()) {
         const int last = own_end(job), row = job.row_first + row_local;
         start_rows();
+        if constexpr (SCALED) {
+            const int group = min((job.row_first + wg * 64) / FP32_PARTS_QUERY_ROWS, p.q_groups - 1);
+            q_inverse = p.q_inverse[(int64_t)job.bh * p.q_groups + group];
+            kv_place = (int64_t)(job.bh / p.heads * (p.heads / p.group) + job.h / p.group) * p.kv_groups;
+        }
         if (job.block_begin < job.block_end) {
             wait_for_queries();
             for (int j = job.block_end - 1; j >= last; j--) { /* no row of this group sees these keys */
@@ -358,16 +411,19 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
             }
             if (last > job.block_begin) {
                 mbarrier_wait(bar.k_full(k.slot), k.parity);
+                load_inverse(k_inverse, p.k_inverse, last - 1);
                 issue_scores();
                 wgmma_wait<0>();
                 pin(s);
                 release_k();
                 scores_to_probabilities(job, last - 1);
-                to_operand<T, PARTS, BN / 4>(prob, s);
+                to_operand<T, PARTS, BN / 4>(prob, s, P_SCALE);
             }
             /* Scores of block j under P V of block j + 1, whose P is in `from`; leaves P of block j in `to`. */
             auto step = [&](int j, operands &from, operands &to) {
                 mbarrier_wait(bar.k_full(k.slot), k.parity);
+                load_inverse(k_inverse, p.k_inverse, j);
+                load_inverse(v_inverse, p.v_inverse, j + 1);
                 take_turn();
                 pin_operands(from);
                 pin(o);
@@ -397,13 +453,16 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     values_are_there();
 #pragma unroll
                     for (int i = 0; i < D / 2; i++)
-                        o[i] = (PARTS == 1 ? o[i] : o[i] + fresh[i]) * factor[i >> 1 & 1];
+                        o[i] = (PARTS == 1 ? o[i]
+                                : SCALED   ? fmaf(fresh[i], v_inverse * (1 / P_SCALE), o[i])
+                                           : o[i] + fresh[i]) *
+                               factor[i >> 1 & 1];
                 } else {
                     values_are_there();
                 }
                 release_v();
                 if constexpr (!TWO_SETS)
-                    to_operand<T, PARTS, BN / 4>(to, s);
+                    to_operand<T, PARTS, BN / 4>(to, s, P_SCALE);
             };
             int j = last - 2;
             if constexpr (TWO_SETS) {
@@ -425,10 +484,20 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 release_q();
             if (last > job.block_begin) {
                 pin_operands(prob);
-                pin(o);
-                issue_values(o, prob, 1);
-                wgmma_wait<0>();
-                pin(o);
+                if constexpr (SCALED) {
+                    load_inverse(v_inverse, p.v_inverse, job.block_begin);
+                    issue_values(fresh, prob, 0);
+                    wgmma_wait<0>();
+                    pin(fresh);
+#pragma unroll
+                    for (int i = 0; i < D / 2; i++)
+                        o[i] = fmaf(fresh[i], v_inverse * (1 / P_SCALE), o[i]);
+                } else {
+                    pin(o);
+                    issue_values(o, prob, 1);
+                    wgmma_wait<0>();
+                    pin(o);
+                }
                 release_v();
 #pragma unroll
                 for (int r = 0; r < 2; r++)

@@ -22,6 +22,9 @@ struct forward_params {
     unsigned *next_job; /* two zeros: jobs given out beyond the first of each block; blocks done */
     int section;        /* heads walked together, so that their K and V stay in L2 */
     float scale, scale_log2;
+    /* scaled_parts: what undoes the scales, (B, H, q_groups) and (B, Hkv, kv_groups); see fp32_parts.cuh */
+    const float *q_inverse, *k_inverse, *v_inverse;
+    int q_groups, kv_groups;
 };
 
 /* One row tile of one head, and the key blocks this block walks for it; bh < 0: there are no more. */
@@ -109,7 +112,8 @@ struct forward_list {
     const forward_instance *items;
     int n;
 };
-extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32;
+extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32,
+    forward_bf16x3;
 
 } // namespace flash_hopper
 #endif

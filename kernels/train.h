@@ -16,6 +16,16 @@
 extern "C" {
 #endif
 
+/* How fp32 operands are multiplied; relative L2 errors are those of N(0,1) operands, k 768 to 12800. The values are kept in
+ * files. docs/kernels/matmul.md has the algorithms. */
+typedef enum sb_fp32_products {
+    SB_FMA = 0, /* fused multiply-adds, no tensor cores: 0.5e-6 to 2.2e-6, growing with k */
+    SB_FP16X3_FAST =
+        1,        /* three products of two fp16 parts on tensor cores, sums of up to 1280 of k there: 0.9e-6 to 1.7e-6,
+                         * 4e-6 to 8e-6 where no product is negative */
+    SB_FP16X3 = 2 /* the same with sums of 64 of k, on Hopper, or 256, each rounded to fp32: 2e-7 to 5e-7 */
+} sb_fp32_products;
+
 /* D = op(A) op(B) + C. op(A) is (m,k), op(B) is (k,n); a transposed operand lies as (k,m) or (n,k).
  * A linear layer with weight W (out,in): Y = X W^T {m T, n out, k in, transpose_b}; dX = dY W {m T, n in, k out};
  * dW = dY^T X {m out, n in, k T, transpose_a}. */
@@ -28,9 +38,7 @@ typedef struct sb_matmul {
     const void *a, *b;
     const void *c; /* NULL: nothing is added; may be d, then ldc == ldd */
     void *d;
-    /* SB_FP32 only. false: fused multiply-adds, no tensor cores. true: each product as several of 16-bit parts on tensor
-     * cores, with an error at the level of fp32 (docs/kernels/log.md says how large). */
-    bool split;
+    sb_fp32_products split; /* SB_FP32 only, else SB_FMA */
     void *workspace;
     size_t workspace_bytes; /* less than matmul_workspace says: SB_NO_MEMORY for split, fewer algorithms otherwise */
 } sb_matmul;

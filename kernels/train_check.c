@@ -79,6 +79,8 @@ sb_status sb_matmul_check(const sb_matmul *p)
     if (p->dtype_out != p->dtype && p->dtype_out != SB_FP32)
         return sb_error(SB_INVALID, "%s: dtype_out %d is neither dtype %d nor fp32 (3)", op, (int)p->dtype_out,
                         (int)p->dtype);
+    if ((int)p->split < SB_FMA || (int)p->split > SB_FP16X3)
+        return sb_error(SB_INVALID, "%s: split %d is none of fma (0), fp16x3-fast (1), fp16x3 (2)", op, (int)p->split);
     if (p->split && p->dtype != SB_FP32)
         return sb_error(SB_INVALID, "%s: split is for fp32 products (3), not for dtype %d", op, (int)p->dtype);
     if (p->m < 1 || p->n < 1 || p->k < 1)

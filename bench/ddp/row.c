@@ -94,7 +94,7 @@ static void fill_rates(const ddp_case *k, double step_ms)
     const double causal = transformer_step_flops(&shape, FLOPS_CAUSAL),
                  full = transformer_step_flops(&shape, FLOPS_FULL);
     const double given = option_real(k->s->opt, "peak-tflops"), to_tflops = 1 / (step_ms * 1e9);
-    const double peak = given > 0 ? given : peak_tflops(device_get_info(k->s->dev)->name, model_product_dtype(&k->o));
+    const double peak = given > 0 ? given : model_peak_tflops(&k->o, device_get_info(k->s->dev)->name);
     row_real(k->w, "tokens_per_s", k->ranks * transformer_tokens(&shape) / (step_ms * 1e-3));
     row_real(k->w, "tflops", causal * to_tflops);
     row_real(k->w, "mfu_causal_pct", 100 * causal * to_tflops / peak);

@@ -65,6 +65,11 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
+static sb_fp32_products products_of(const char *name)
+{
+    return is(name, "fp16x3") ? SB_FP16X3 : is(name, "fp16x3-fast") ? SB_FP16X3_FAST : SB_FMA;
+}
+
 bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
 {
     const dimensions x = {.size = case_text(c, "size"),
@@ -82,13 +87,13 @@ bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size
     out->mode = step_mode_parse(case_text(c, "mode"));
     out->precision = precision_find(case_text(c, "precision"));
     out->attention = case_text(c, "attention");
-    out->split = is(case_text(c, "fp32-products"), "split");
+    out->split = products_of(case_text(c, "fp32-products"));
     out->grad_fp32 = is(case_text(c, "grad-dtype"), "fp32");
     out->deterministic = case_int(c, "deterministic") != 0;
     out->overlap = overlap_parse(case_text(c, "overlap"));
     out->seed = (uint64_t)case_int(c, "seed");
     if (out->split && out->precision->compute != SB_FP32) {
-        snprintf(why, why_bytes, "--fp32-products split is for --precision fp32");
+        snprintf(why, why_bytes, "--fp32-products %s is for --precision fp32", case_text(c, "fp32-products"));
         return false;
     }
     return true;
@@ -144,10 +149,12 @@ bool model_shape_validate(const options *o, char *msg, size_t msg_bytes)
                      x.heads_kv, why);
             return false;
         }
-    if (has_choice(o, "fp32-products", "split") && !has_choice(o, "precision", "fp32")) {
-        snprintf(msg, msg_bytes, "--fp32-products split is for --precision fp32");
-        return false;
-    }
+    static const char *const by_parts[] = {"fp16x3", "fp16x3-fast"};
+    for (size_t i = 0; i < sizeof by_parts / sizeof *by_parts; i++)
+        if (has_choice(o, "fp32-products", by_parts[i]) && !has_choice(o, "precision", "fp32")) {
+            snprintf(msg, msg_bytes, "--fp32-products %s is for --precision fp32", by_parts[i]);
+            return false;
+        }
     return true;
 }
 
@@ -186,10 +193,26 @@ const char *model_product_dtype(const trainer_options *o)
     case SB_BF16: return "bf16";
     case SB_FP16: return "fp16";
     case SB_TF32: return "tf32";
-    case SB_FP32: return "fp32";
+    case SB_FP32: return o->split ? "fp16x3" : "fp32";
     case SB_BF16X3: return "bf16x3";
     }
     return "";
+}
+
+/* Of attention's products: flash makes those of fp32 by parts (on Hopper; elsewhere by smaller ones, as flash_portable does),
+ * cuBLAS, which unfused and fused use, without tensor cores. */
+static const char *attention_dtype(const trainer_options *o)
+{
+    if (o->precision->compute != SB_FP32)
+        return model_product_dtype(o);
+    return is(o->attention, "flash") ? "fp16x3" : is(o->attention, "flash_portable") ? "bf16x6" : "fp32";
+}
+
+double model_peak_tflops(const trainer_options *o, const char *gpu)
+{
+    const transformer_shape shape = model_shape(o);
+    return transformer_peak_tflops(&shape, peak_tflops(gpu, model_product_dtype(o)),
+                                   peak_tflops(gpu, attention_dtype(o)));
 }
 
 /* --dry-run opens no device: workspaces are those of the CPU's ops, which are small beside the rest on any. */

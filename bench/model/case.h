@@ -26,8 +26,8 @@
     {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
      "with --recompute block: keep the input of every k-th block only"}
 #define MODEL_DETAIL_OPTIONS                                                                                           \
-    {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|split", "",                                 \
-     "products of fp32: fused multiply-adds, or 16-bit parts on tensor cores with an fp32-level error"},                         \
+    {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|fp16x3|fp16x3-fast", "",                    \
+     "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same with longer sums"},          \
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "dtype of gradients in memory"},       \
     {"d-model", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",                                               \
      "width; 0: that of the size. Heads and d-ff follow it unless they are given"},                                               \
@@ -58,6 +58,9 @@ double model_case_estimate(const options *o, const bench_case *c);
 /* What the formulas want to know. Of forward alone nothing is repeated. */
 transformer_shape model_shape(const trainer_options *o);
 transformer_repeats model_repeats(const trainer_options *o);
-const char *model_product_dtype(const trainer_options *o); /* "bf16", "fp16", "tf32", "fp32": of matrix products */
+/* Of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
+const char *model_product_dtype(const trainer_options *o);
+/* The data sheet's peak for the step's products and attention; NAN where it is not known. */
+double model_peak_tflops(const trainer_options *o, const char *gpu);
 
 #endif

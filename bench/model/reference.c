@@ -56,7 +56,8 @@ static trainer_options reference_of(const trainer_options *slice)
     trainer_options r = *slice;
     r.mode = slice->mode == STEP_FORWARD ? STEP_FORWARD : STEP_FORWARD_BACKWARD;
     r.precision = precision_find("fp32");
-    r.split = r.grad_fp32 = r.share_grad_memory = false;
+    r.split = SB_FMA;
+    r.grad_fp32 = r.share_grad_memory = false;
     r.overlap = OVERLAP_NONE;
     r.attention = "unfused";
     r.recompute = RECOMPUTE_NONE;

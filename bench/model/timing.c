@@ -91,7 +91,7 @@ void model_fill_rates(session *s, row *w, const trainer_options *o, double step_
         forward ? transformer_forward_flops(&shape, FLOPS_FULL) : transformer_step_flops(&shape, FLOPS_FULL);
     const double done = causal + transformer_repeated_flops(&shape, model_repeats(o), FLOPS_CAUSAL);
     const double given = option_real(s->opt, "peak-tflops");
-    const double peak = given > 0 ? given : peak_tflops(device_get_info(s->dev)->name, dtype);
+    const double peak = given > 0 ? given : model_peak_tflops(o, device_get_info(s->dev)->name);
     const double to_tflops = 1 / (step_ms * 1e9);
     row_real(w, "tokens_per_s", transformer_tokens(&shape) / (step_ms * 1e-3));
     row_real(w, "tflops", causal * to_tflops);

@@ -84,7 +84,18 @@ double peak_tflops(const char *gpu, const char *dtype)
             continue;
         if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0)
             return p->half;
+        if (strcmp(dtype, "fp16x3") == 0 || strcmp(dtype, "bf16x3") == 0)
+            return p->half / 3;
+        if (strcmp(dtype, "bf16x6") == 0)
+            return p->half / 6;
         return strcmp(dtype, "tf32") == 0 ? p->tf32 : strcmp(dtype, "fp32") == 0 ? p->fp32 : NAN;
     }
     return NAN;
+}
+
+double transformer_peak_tflops(const transformer_shape *s, double products, double attention)
+{
+    const double all = transformer_forward_flops(s, FLOPS_CAUSAL);
+    const double share = 2 * (double)s->layers * score_flops(s, FLOPS_CAUSAL) / all;
+    return 1 / ((1 - share) / products + share / attention);
 }

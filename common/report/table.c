@@ -114,6 +114,16 @@ static void keep_newest(table *t)
     t->n = kept;
 }
 
+/* Values of old CSVs that have another name now. */
+static void rename_values(csv *file)
+{
+    static char split[] = "fp16x3-fast";
+    const int column = csv_column(file, "fp32_products");
+    for (size_t row = 0; column >= 0 && row < file->rows; row++)
+        if (strcmp(file->cells[row * file->columns + (size_t)column], "split") == 0)
+            file->cells[row * file->columns + (size_t)column] = split;
+}
+
 /* Columns of old CSVs that have another name now. */
 void table_rename_columns(csv *file)
 {
@@ -123,6 +133,7 @@ void table_rename_columns(csv *file)
         if (column >= 0 && csv_column(file, renamed[i][1]) < 0)
             file->header[column] = renamed[i][1];
     }
+    rename_values(file);
 }
 
 void table_params(const csv *file, int *first, int *end)

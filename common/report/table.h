@@ -28,7 +28,7 @@ typedef struct table {
 /* NULL when there is no such file or it has no rows. Columns that were renamed go by their new names. */
 table *table_open(const char *path);
 void table_free(table *t);
-void table_rename_columns(csv *file);                     /* old names of columns become the new ones */
+void table_rename_columns(csv *file);                     /* old names of columns, and of values, become the new ones */
 void table_params(const csv *file, int *first, int *end); /* the columns of the parameters: first <= c < end */
 
 /* Rows of t where each column has the value; `...` is column, value pairs ended by NULL. */

@@ -86,6 +86,8 @@ static bool read_shape(const csv *file, size_t row, sb_matmul *out)
         if (!(v[i] >= 0 && v[i] <= (i == SHAPE_COLUMNS - 1 ? 0x1p53 : 0x7fffffff)))
             return false;
     }
+    if (v[12] > SB_FP16X3)
+        return false;
     *out = (sb_matmul){.m = (int)v[0],
                        .n = (int)v[1],
                        .k = (int)v[2],
@@ -98,7 +100,7 @@ static bool read_shape(const csv *file, size_t row, sb_matmul *out)
                        .ldc = (int)v[9],
                        .ldd = (int)v[10],
                        .c = v[11] != 0 ? &something : NULL,
-                       .split = v[12] != 0,
+                       .split = (sb_fp32_products)v[12],
                        .workspace_bytes = (size_t)v[13]};
     return true;
 }

@@ -47,7 +47,7 @@ static void ask_products(const trainer_options *o, const sb_kernels *k, sb_conte
         const int out = eager ? l.out[i] : width;
         sb_matmul p = {.dtype = o->precision->compute,
                        .dtype_out = o->precision->activations,
-                       .split = o->split && o->precision->compute == SB_FP32};
+                       .split = o->precision->compute == SB_FP32 ? o->split : SB_FMA};
         sb_matmul y = p, dx = p, dw = p;
         y.transpose_b = true, y.m = rows, y.n = out, y.k = l.in;
         y.lda = y.ldb = l.in, y.ldd = width;

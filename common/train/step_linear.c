@@ -30,7 +30,7 @@ static sb_matmul product(const trainer *t, int m, int n, int k)
                        .m = m,
                        .n = n,
                        .k = k,
-                       .split = t->o.split && t->o.precision->compute == SB_FP32};
+                       .split = t->o.precision->compute == SB_FP32 ? t->o.split : SB_FMA};
 }
 
 /* Runs a product whose pointers are set (or NULL while planning), with a workspace of its own or the side stream's. */

@@ -41,10 +41,10 @@ typedef struct trainer_options {
     int batch, seq;
     step_mode mode;
     const precision *precision;
-    bool grad_fp32;        /* gradients in fp32 where the policy has 16 bits */
-    bool split;            /* fp32 products by 16-bit parts on tensor cores */
-    bool swiglu_apart;     /* SwiGLU as ops of its own, also where it could run within its matrix products */
-    const char *attention; /* "unfused", "fused", "flash", "flash_portable" */
+    bool grad_fp32;         /* gradients in fp32 where the policy has 16 bits */
+    sb_fp32_products split; /* of the fp32 policy; else SB_FMA */
+    bool swiglu_apart;      /* SwiGLU as ops of its own, also where it could run within its matrix products */
+    const char *attention;  /* "unfused", "fused", "flash", "flash_portable" */
     recompute recompute;
     int recompute_every;                /* blocks of a group, for RECOMPUTE_BLOCK; 1 or more */
     const recompute_schedule *schedule; /* what each block recomputes; NULL: all what the two lines above say */

@@ -113,12 +113,30 @@ static void peaks_of_known_gpus_alone(void **state)
     assert_true(peak_tflops("NVIDIA H100 80GB HBM3", "fp16") == 989.4);
     assert_true(peak_tflops("NVIDIA H200", "tf32") == 494.7);
     assert_true(peak_tflops("NVIDIA H200", "fp32") == 66.9);
+    assert_true(peak_tflops("NVIDIA H200", "fp16x3") == 989.4 / 3);
+    assert_true(peak_tflops("NVIDIA H200", "bf16x3") == 989.4 / 3);
+    assert_true(peak_tflops("NVIDIA H200", "bf16x6") == 989.4 / 6);
     assert_true(peak_tflops("NVIDIA H100 PCIe", "bf16") == 756);
     assert_true(peak_tflops("NVIDIA A100-SXM4-80GB", "bf16") == 312);
     static const char *const unknown[] = {"NVIDIA H200 NVL", "NVIDIA H2", "NVIDIA GeForce RTX 4090", "Intel Xeon", ""};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         assert_true(isnan(peak_tflops(unknown[i], "bf16")));
     assert_true(isnan(peak_tflops("NVIDIA H200", "fp8")));
+}
+
+/* Where attention has a third of the operations of the weights and a peak six times theirs: 4 / (3/10 + 1/60) = 12.63. */
+static void peak_of_two_kinds_of_products(void **state)
+{
+    (void)state;
+    /* one block, d 64, F 64, a vocabulary of 2: 2 x (7 x 4096 + 128) operations a token, and 2 S d of attention */
+    transformer_shape s = {.vocab = 2, .d_model = 64, .d_ff = 64, .layers = 1, .heads = 1, .heads_kv = 1, .batch = 3};
+    s.seq = 2 * (7 * 4096 + 128) / (3 * 2 * 64);
+    const double weights = 2.0 * (7 * 4096 + 128), attention = 2.0 * 64 * (double)s.seq;
+    const double want = (weights + attention) / (weights / 10 + attention / 60);
+    assert_true(fabs(want - 12.63) < 0.01);
+    assert_true(fabs(transformer_peak_tflops(&s, 10, 60) - want) < 1e-9);
+    assert_true(fabs(transformer_peak_tflops(&s, 10, 10) - 10) < 1e-12);
+    assert_true(isnan(transformer_peak_tflops(&s, 10, NAN)));
 }
 
 int main(void)
@@ -131,6 +149,7 @@ int main(void)
         cmocka_unit_test(large_shapes_do_not_overflow),
         cmocka_unit_test(optimizer_bytes),
         cmocka_unit_test(peaks_of_known_gpus_alone),
+        cmocka_unit_test(peak_of_two_kinds_of_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

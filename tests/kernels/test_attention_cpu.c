@@ -248,10 +248,10 @@ static void test_refusals(void **state)
         float scale;
         sb_status status;
     } bad[] = {
-        {4, 1, 16, SB_BF16, 0, SB_INVALID},      {0, 1, 16, SB_BF16, 0, SB_INVALID},
-        {2, 0, 16, SB_BF16, 0, SB_INVALID},      {2, 1, 16, 5, 0, SB_INVALID},
-        {2, 1, 16, SB_BF16, NAN, SB_INVALID},    {2, 1, 8, SB_BF16, 0, SB_UNSUPPORTED},
-        {2, 1, 264, SB_BF16, 0, SB_UNSUPPORTED}, {2, 1, 20, SB_BF16, 0, SB_UNSUPPORTED},
+        {4, 1, 16, SB_BF16, 0, SB_INVALID},       {0, 1, 16, SB_BF16, 0, SB_INVALID},
+        {2, 0, 16, SB_BF16, 0, SB_INVALID},       {2, 1, 16, 5, 0, SB_INVALID},
+        {2, 1, 16, SB_BF16, NAN, SB_INVALID},     {2, 1, 8, SB_BF16, 0, SB_UNSUPPORTED},
+        {2, 1, 264, SB_BF16, 0, SB_UNSUPPORTED},  {2, 1, 20, SB_BF16, 0, SB_UNSUPPORTED},
         {2, 1, 16, SB_BF16X3, 0, SB_UNSUPPORTED},
     };
     const sb_kernels *cpu = sb_kernels_cpu();

@@ -89,7 +89,7 @@ static void test_matmul(void **state)
                                    .m = shapes[s][0],
                                    .n = shapes[s][1],
                                    .k = shapes[s][2],
-                                   .split = dtype == SB_FP32 && nth % 3 == 0};
+                                   .split = dtype == SB_FP32 ? (sb_fp32_products)(nth % 3) : SB_FMA};
                     one_matmul(p, add, nth % 5);
                 }
 }

@@ -35,7 +35,8 @@ static void test_matmul(void **state)
     expect_ok(train_ops()->matmul(NULL, &valid, NULL));
     REFUSED(matmul, valid, dtype = 4, "dtype 4");
     REFUSED(matmul, valid, dtype_out = SB_FP16, "dtype_out 1");
-    REFUSED(matmul, valid, split = true, "split");
+    REFUSED(matmul, valid, split = SB_FP16X3, "split");
+    REFUSED(matmul, valid, split = (sb_fp32_products)3, "split 3 is none of");
     REFUSED(matmul, valid, m = 0, "at least 1");
     REFUSED(matmul, valid, k = -1, "at least 1");
     REFUSED(matmul, valid, lda = 3, "lda 3");

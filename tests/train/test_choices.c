@@ -107,7 +107,7 @@ static void every_part_of_the_shape_counts(void **state)
         others[i] = k.shape;
     others[0].m++, others[1].n++, others[2].k++, others[3].dtype = SB_FP16, others[4].dtype_out = SB_BF16;
     others[5].transpose_a = true, others[6].transpose_b = false, others[7].lda++, others[8].ldb++, others[9].ldd++;
-    others[10].c = &something, others[11].split = true, others[12].workspace_bytes++;
+    others[10].c = &something, others[11].split = SB_FP16X3_FAST, others[12].workspace_bytes++;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (choices_find(c, &others[i], INT_MAX) != -1)
             fail_msg("shape %zu is not that of the choice", i);

@@ -165,7 +165,7 @@ static void golden_variants(void **state)
                 trainer_options o = options_of(&g, "fp32");
                 o.attention = op->name;
                 o.fusion = (fusion)f;
-                o.split = f == FUSION_KERNELS;
+                o.split = f == FUSION_KERNELS ? SB_FP16X3_FAST : f == FUSION_GRAPH ? SB_FP16X3 : SB_FMA;
                 snprintf(what, sizeof what, "%s %s fusion %d", models[m], op->name, f);
                 const bool parts =
                     strcmp(bed.kernels->name, "cpu") != 0 && (o.split || strncmp(op->name, "flash", 5) == 0);

@@ -167,7 +167,7 @@ static void refusals(void **state)
     refused(&o, "at least 1");
     o = small_options();
     o.precision = precision_find("bf16");
-    o.split = true;
+    o.split = SB_FP16X3_FAST;
     refused(&o, "fp32");
     o = small_options();
     o.config.vocab = 1 << 20;

@@ -5,20 +5,23 @@
  *     A B = 1/(sA sB) (hi hi + (hi lo + lo hi) / 2^11); lo lo, at most 2^-22 of a product, is left out.
  * The two small terms are one product over 2k, the parts lying beside or below each other, [hi lo] of A and [lo hi] of B; hi hi
  * follows and adds to it in fp32.
- * Tensor cores truncate what does not fit when they add to an accumulator. So hi hi is summed in runs of at most 1280 of k,
- * each added to D by the epilogue, which rounds to nearest. Relative L2 error 1e-6 to 2e-6 for N(0,1) operands. */
+ * Tensor cores truncate what does not fit when they add to an accumulator. So hi hi is summed in runs of k, each added to D by
+ * the epilogue, which rounds to nearest: SB_FP16X3_FAST has long ones. SB_FP16X3 prefers our own kernel, which rounds its sums
+ * every 64 of k without a trip to memory, and has short runs elsewhere. */
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 #include "kernels/cuda/matmul/split_fp16.h"
 #include "kernels/train_check.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stddef.h>
 
 enum {
-    LONGEST_RUN = 1280, /* of k in one accumulator */
-    K_UNIT = 64,        /* runs and parts are whole multiples: 128 bytes, so that cuBLASLt may split k */
-    ROW_UNIT = 8        /* elements of a part's row: 16 bytes */
+    LONGEST_RUN_FAST = 1280,
+    LONGEST_RUN = 256, /* of k in one accumulator */
+    K_UNIT = 64,       /* runs and parts are whole multiples: 128 bytes, so that cuBLASLt may split k */
+    ROW_UNIT = 8       /* elements of a part's row: 16 bytes */
 };
 
 /* A part as an operand of the products. */
@@ -67,7 +70,8 @@ static part_layout lay_out_parts(const void *x, bool k_rows, int outer, int k, i
 static split_layout lay_out(const sb_context *ctx, const sb_matmul *p)
 {
     split_layout s = {.k = (int)round_up(p->k, K_UNIT)};
-    s.runs = (s.k + LONGEST_RUN - 1) / LONGEST_RUN;
+    const int longest = p->split == SB_FP16X3 ? LONGEST_RUN : LONGEST_RUN_FAST;
+    s.runs = (s.k + longest - 1) / longest;
     s.run = (int)round_up((s.k + s.runs - 1) / s.runs, K_UNIT);
     s.runs = (s.k + s.run - 1) / s.run;
     s.a = lay_out_parts(p->a, p->transpose_a, p->m, p->k, s.k, p->lda);
@@ -136,11 +140,11 @@ static sb_status check_size(const sb_matmul *p)
 }
 
 /* Our own kernel saves launches and passes over memory; the library's products are faster once those are small beside
- * the work. Measured on an H200 at 512 rows: 12 against 16 us for 512 x 768 x 768, 29 against 39 for k 3072; at 4096^3
- * 1.12 against 0.96 ms, with A transposed 1.47 against 0.91. */
+ * the work, as long as its sums are long. Measured on an H200 at 512 rows: 12 against 16 us for 512 x 768 x 768, 29 against
+ * 39 for k 3072; at 4096^3 1.12 against 0.96 ms, with A transposed 1.47 against 0.91. */
 static bool use_own(const sb_context *ctx, const sb_matmul *p)
 {
-    const double most = p->transpose_a ? 1e9 : 4e9;
+    const double most = p->split == SB_FP16X3 ? HUGE_VAL : p->transpose_a ? 1e9 : 4e9;
     return matmul_fp32_supports(ctx, p) && (double)p->m * p->n * p->k <= most;
 }
 

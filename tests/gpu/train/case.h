@@ -39,7 +39,7 @@ typedef struct slot {
 typedef struct train_case {
     char name[96];
     const struct train_op *op;
-    const char *dtype;       /* for the table and --dtype: "bf16", ..., "fp32-split" */
+    const char *dtype;       /* for the table and --dtype: "bf16", ..., "fp16x3" */
     bool small;              /* part of --small */
     bool may_be_unsupported; /* SB_UNSUPPORTED is a skip, not a failure */
     size_t elements;         /* of all slots, roughly: what preparing it costs */

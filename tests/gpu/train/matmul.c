@@ -14,8 +14,8 @@
 
 enum { SLOT_A, SLOT_B, SLOT_D, SLOT_C }; /* SLOT_C only where it is not d */
 typedef enum addend { ADD_NOTHING, ADD_ELSEWHERE, ADD_IN_PLACE } addend;
-enum { KINDS = 5 }; /* the dtypes, and fp32 by 16-bit parts */
-static const char *const kind_names[KINDS] = {"bf16", "fp16", "tf32", "fp32", "fp32-split"};
+enum { FAST = 4, PARTS = 5, KINDS = 6 }; /* the dtypes, and fp32 by 16-bit parts */
+static const char *const kind_names[KINDS] = {"bf16", "fp16", "tf32", "fp32", "fp16x3-fast", "fp16x3"};
 
 /* What a case varies beside its shape, in variant[]. */
 enum { ADD, GAP, LEAD, ALGORITHM };
@@ -32,7 +32,7 @@ typedef struct layout {
 static void add_case(case_list *l, const train_op *op, int kind, int m, int n, int k, layout y)
 {
     static const char *const transpose_names[] = {"nn", "tn", "nt", "tt"}, *const add_names[] = {"", "-c", "-inplace"};
-    const sb_dtype t = kind == 4 ? SB_FP32 : (sb_dtype)kind;
+    const sb_dtype t = kind >= FAST ? SB_FP32 : (sb_dtype)kind;
     char own[24] = "";
     if (y.algorithm > TUNED_TOO)
         snprintf(own, sizeof own, "own16-%d-", y.algorithm);
@@ -46,7 +46,9 @@ static void add_case(case_list *l, const train_op *op, int kind, int m, int n, i
                               .m = m,
                               .n = n,
                               .k = k,
-                              .split = kind == 4};
+                              .split = kind == FAST    ? SB_FP16X3_FAST
+                                       : kind == PARTS ? SB_FP16X3
+                                                       : SB_FMA};
     c->variant[ADD] = y.add;
     c->variant[GAP] = y.gap;
     c->variant[LEAD] = y.lead;

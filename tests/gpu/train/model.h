@@ -52,7 +52,7 @@ double model_worst(const model_config *c, const float *want, const float *got, c
  * times for what the steps moved. `rate`: the learning rate with which it learns a batch by heart. */
 typedef struct model_policy {
     const char *name, *precision;
-    bool split;
+    sb_fp32_products split;
     double bound, rate;
 } model_policy;
 

@@ -16,11 +16,15 @@ const model_shape model_shapes[MODEL_SHAPES] = {
 enum { TINY, ODD, MID };
 
 /* Hardware may cut off the bits that tf32 has not, where the CPU rounds. */
-enum { FP32, FP32_SPLIT, TF32, BF16, FP16, BF16_PURE, POLICIES };
+enum { FP32, FP32_FAST, FP32_PARTS, TF32, BF16, FP16, BF16_PURE, POLICIES };
 static const model_policy policies[POLICIES] = {
-    [FP32] = {"fp32", "fp32", false, 1e-4, 3e-3}, [FP32_SPLIT] = {"fp32-split", "fp32", true, 1e-4, 3e-3},
-    [TF32] = {"tf32", "tf32", false, 1e-2, 3e-3}, [BF16] = {"bf16", "bf16", false, 5e-2, 3e-3},
-    [FP16] = {"fp16", "fp16", false, 1e-2, 3e-3}, [BF16_PURE] = {"bf16-pure", "bf16-pure", false, 5e-2, 1e-2},
+    [FP32] = {"fp32", "fp32", SB_FMA, 1e-5, 3e-3},
+    [FP32_FAST] = {"fp16x3-fast", "fp32", SB_FP16X3_FAST, 1e-4, 3e-3},
+    [FP32_PARTS] = {"fp16x3", "fp32", SB_FP16X3, 1e-5, 3e-3},
+    [TF32] = {"tf32", "tf32", SB_FMA, 1e-2, 3e-3},
+    [BF16] = {"bf16", "bf16", SB_FMA, 5e-2, 3e-3},
+    [FP16] = {"fp16", "fp16", SB_FMA, 1e-2, 3e-3},
+    [BF16_PURE] = {"bf16-pure", "bf16-pure", SB_FMA, 5e-2, 1e-2},
 };
 
 enum { KERNELS_UNFUSED, GRAPH_FLASH, KERNELS_GRAD32, EAGER, WAYS };

@@ -293,7 +293,7 @@ $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
 $(BUILD)/tests/report/test_compare: $(call object,$(COMPARE_C))
 $(BUILD)/tests/report/test_report_document $(BUILD)/tests/report/test_html: \
-    $(call object,$(addprefix common/report/,document.c markdown.c html.c))
+    $(call object,$(addprefix common/report/,document.c markdown.c html.c hover.c table.c table_text.c))
 # This test is bench_allreduce, too, with graphs and calls of its own.
 $(BUILD)/tests/bench/bench_main.o: bench/bench_allreduce.c $(BUILD)/bench/bench_allreduce.c.o
 	@mkdir -p $(@D)

@@ -8,6 +8,7 @@
 
 #include "common/core/error.h"
 #include "common/report/document.h"
+#include "common/report/hover.h"
 
 static const char style[] =
     ":root{color-scheme:light "
@@ -214,7 +215,9 @@ static void figure(const doc_output *to, const char *file, const char *alt, cons
         if (view && view < inside)
             fprintf(to->file, "\" viewBox=\"%.*s", (int)strcspn(view + 9, "\""), view + 9);
         fputs("\">", to->file);
-        write_tight(to->file, inside + 1);
+        char *titled = hover_titles(inside + 1);
+        write_tight(to->file, titled);
+        free(titled);
         fputs("</div>", to->file);
     } else {
         fputs("<p>", to->file);

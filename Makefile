@@ -144,7 +144,9 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-COMMON_C := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+# Of the report, what compares rows: stepcmp does, and a session that has a baseline.
+COMPARE_C := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c table.c table_text.c document.c markdown.c)
+COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(COMPARE_C) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
@@ -167,8 +169,7 @@ GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
 # The report's sections are the files right below sections/; a folder there holds what helps one of them.
 SECTIONS   := $(patsubst common/report/sections/%.c,%,$(wildcard common/report/sections/*.c))
-COMPARE_C  := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c table.c table_text.c document.c markdown.c)
-STEPCMP_O  := $(call object,plots/stepcmp.c $(COMPARE_C))
+STEPCMP_O  := $(call object,plots/stepcmp.c)
 REPORT_O   := $(call object,$(filter-out plots/stepcmp.c common/report/compare/%,\
                 $(wildcard plots/*.c common/report/*.c common/report/*/*.c common/report/*/*/*.c))) $(BUILD)/report_sections.o
 PROGRAMS   := $(BENCHES) $(BUILD)/report $(BIN)/stepcmp
@@ -291,7 +292,6 @@ $(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
-$(BUILD)/tests/report/test_compare: $(call object,$(COMPARE_C))
 $(BUILD)/tests/report/test_report_document $(BUILD)/tests/report/test_html: \
     $(call object,$(addprefix common/report/,document.c markdown.c html.c hover.c table.c table_text.c))
 # This test is bench_allreduce, too, with graphs and calls of its own.

@@ -162,6 +162,11 @@ size_t options_param_count(const options *o)
     return o->params_n;
 }
 
+bool options_param_is_text(const options *o, size_t i)
+{
+    return o->params[i]->spec.kind == OPTION_CHOICE || o->params[i]->spec.kind == OPTION_TEXT;
+}
+
 const char *options_param_name(const options *o, size_t i)
 {
     return o->columns[i];

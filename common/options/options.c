@@ -31,6 +31,10 @@ const option_spec common_options[] = {
     {"dry-run", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print the cases and measure nothing"},
     {"where", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
      "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
+    {"json", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
+     "print each row as a line of JSON on stdout; the table and all else goes to stderr"},
+    {"baseline", OPTION_TEXT, 0, "none", NULL, 0, -1, NULL, "",
+     "folder of results: print the ratio of each time to it below the row, by the rules of stepcmp"},
     {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print no table on stdout"},
     {0},
 };

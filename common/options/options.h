@@ -143,6 +143,7 @@ const char *case_key(const bench_case *c);
 /* A parameter column's value of this case as CSV text. i counts the parameter columns. */
 size_t options_param_count(const options *o);
 const char *options_param_name(const options *o, size_t i); /* column name ('-' became '_') */
+bool options_param_is_text(const options *o, size_t i);     /* no number */
 const char *case_param(const bench_case *c, size_t i);
 /* The chosen values of parameter column i, and whether it means something to a variant. */
 size_t options_param_values(const options *o, size_t i);

@@ -14,6 +14,8 @@ struct row_writer {
     const options *o;
     char *csv_path, *machine, *device_name, *gpu_uuid, *campaign, *device; /* csv_path may be NULL */
     bool quiet, silent, table_started;
+    void (*written)(void *user, const char *header, const char *line);
+    void *user;
     char run_id[48];
     char *header;
     size_t columns; /* of the bench */

@@ -248,16 +248,17 @@ void row_commit(row *w)
             free(w->cells[i]); /* whatever was timed before the trouble showed is no result */
             w->cells[i] = NULL;
         }
-    if (r->csv_path) {
-        char *text = row_line(w);
+    char *text = row_line(w);
+    if (r->csv_path)
         rows_append(r->csv_path, r->header, text);
-        free(text);
-    }
     count(w);
     if (!r->quiet) {
         progress_clear();
         console_row(w);
         r->table_started = true;
     }
+    if (r->written)
+        r->written(r->user, r->header, text);
+    free(text);
     row_drop(w);
 }

@@ -85,6 +85,8 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     r->device = xstrdup(info->device);
     r->quiet = info->quiet;
     r->silent = info->silent;
+    r->written = info->written;
+    r->user = info->user;
     for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
         r->columns++;
     r->header = rows_header(o);

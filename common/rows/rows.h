@@ -10,6 +10,8 @@
 #ifndef STEPBENCH_ROWS_ROWS_H
 #define STEPBENCH_ROWS_ROWS_H
 
+#include <stdio.h>
+
 #include "common/options/options.h"
 
 enum { ROWS_SCHEMA = 2, ROWS_METHOD = 1 };
@@ -25,6 +27,9 @@ typedef struct rows_info {   /* provenance, the same for every row of this run *
     const char *device;      /* "cuda" or "cpu" */
     bool quiet;              /* no console table */
     bool silent;             /* nothing on stderr either: of ranks other than 0 */
+    /* Called after each row with the header and the line of the CSV; NULL: nothing is. */
+    void (*written)(void *user, const char *header, const char *line);
+    void *user;
 } rows_info;
 
 /* The columns before the parameters and after the bench's. */
@@ -62,6 +67,9 @@ row_status row_status_get(const row *w);
 const char *row_reason(const row *w); /* "" for none */
 void row_commit(row *w);              /* writes, prints, frees */
 void row_drop(row *w);                /* frees it, unseen */
+
+/* A row, given as the header and the line of its CSV, as an object of JSON on a line. */
+void json_write_row(FILE *out, const options *o, const char *header, const char *line);
 
 /* Progress with time left: one line on stderr, only on a terminal. */
 void progress_update(size_t done, size_t total, const char *what);

@@ -10,6 +10,7 @@
 #include "common/core/error.h"
 #include "common/session/folder_lock.h"
 #include "common/session/machine.h"
+#include "common/session/row_output.h"
 #include "common/profile/nvtx.h"
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
@@ -58,6 +59,7 @@ void session_check(const options *o)
         die(EXIT_CODE_USAGE, "--l2 cold is not available inside a graph; --timer auto, event and host allow it");
     if (is(o, "csv", ""))
         die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none or auto");
+    row_output_check(o);
     if (option_flag(o, "resume") && is(o, "csv", "none"))
         die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV file; it does not work with --csv none");
     if (!*machine || *machine == '.' ||
@@ -244,7 +246,10 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     s.results_dir = results;
     s.csv_path = csv;
     const char *campaign = getenv("STEPBENCH_RUN"); /* ./run_all.sh sets it */
-    const int lock = csv ? folder_lock(csv) : -1;   /* before --resume reads what is there */
+    row_output output = {.o = o};
+    if (first)
+        output = row_output_begin(o, csv);
+    const int lock = csv ? folder_lock(csv) : -1; /* before --resume reads what is there */
     s.rows = rows_open(o,
                        &(rows_info){.csv_path = csv,
                                     .machine = machine,
@@ -253,7 +258,9 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                                     .campaign = campaign && *campaign ? campaign : NULL,
                                     .device = option_text(o, "device"),
                                     .quiet = option_flag(o, "quiet") || !first,
-                                    .silent = !first},
+                                    .silent = !first,
+                                    .written = first ? row_output_write : NULL,
+                                    .user = &output},
                        option_flag(o, "resume") && first);
     watchdog_rows(csv);
     if (csv) {
@@ -277,6 +284,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     folder_unlock(lock);
     if (csv)
         printf("results: %s\n", csv);
+    row_output_end(&output);
     watchdog_stop();
     memory_destroy(s.mem);
     device_close(s.dev);

@@ -243,6 +243,37 @@ static void expect(const char *where, int code, const char *wanted, const char *
     free(printed);
 }
 
+/* ---- one row ---- */
+
+#define ONE_ROW(variant, seq, ms, low, high, gpu, run)                                                                 \
+    "1,1,bench_flash," variant ",ok,," seq ",bf16," ms "," low "," high ",20,1000," run ",box-x1," gpu                 \
+    ",cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+
+static void a_row_beside_its_baseline(void **state)
+{
+    static const struct {
+        const char *row, *said;
+    } table[] = {
+        {ONE_ROW("flash", "128", "2.5", "2.49", "2.51", "G", "b"), "fwd_ms 1.250 ["},
+        {ONE_ROW("flash", "128", "2.5", "2.49", "2.51", "G", "b"), "] SLOWER"},
+        {ONE_ROW("flash", "128", "1.5", "1.49", "1.51", "G", "b"), "] FASTER"},
+        {ONE_ROW("flash", "128", "2", "1.999", "2.001", "G", "b"), "fwd_ms 1.000 ["},
+        {ONE_ROW("flash", "256", "2", "1.99", "2.01", "G", "b"), "has no such case"},
+        {ONE_ROW("flash", "128", "2", "1.99", "2.01", "H", "b"), "NOT COMPARED: gpu: G in A, H in B"},
+        {ONE_ROW("flash", "128", "2", "1.99", "2.01", "G", "a"), "has no such case"}}; /* the baseline's own run */
+    char *path = folder_path(*state, "bench_flash.csv");
+    file_write(path, HEADER ONE_ROW("flash", "128", "2", "1.99", "2.01", "G", "a")
+                         ONE_ROW("plain", "128", "9", "8", "10", "G", "a"));
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *row = xasprintf("%s%s", HEADER, table[i].row), *said = compare_row(path, row, "/nowhere/machine.csv");
+        if (!strstr(said, table[i].said))
+            fail_msg("'%s' is not in '%s'", table[i].said, said);
+        free(said);
+        free(row);
+    }
+    free(path);
+}
+
 static void program_has_its_exit_codes(void **state)
 {
     char *a = write_rows(*state, "a", before, BEFORE), *b = write_rows(*state, "b", after, AFTER);
@@ -296,6 +327,7 @@ int main(void)
         cmocka_unit_test(error_of_a_median),
         cmocka_unit_test_setup_teardown(planted_differences_are_found, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(runs_of_one_commit_are_taken_together, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_row_beside_its_baseline, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(program_has_its_exit_codes, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(commits_are_operands, folder_create, folder_remove),
     };

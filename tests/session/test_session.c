@@ -276,6 +276,31 @@ static void resume_skips_what_is_there(void **state)
     assert_int_equal(lines_of("rows.csv"), 1 + 7);
 }
 
+/* The rows alone are on stdout. */
+static void json_has_stdout_to_itself(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1,2 --variant right --json"), EXIT_CODE_OK);
+    const char *out = text_of("out.txt");
+    assert_int_equal(lines_of("out.txt"), 2);
+    assert_true(strncmp(out, "{\"schema\":", 10) == 0 && strstr(out, "\n{\"schema\":"));
+    assert_non_null(strstr(out, "\"n\":2,\"depth\":7,\"double_n\":4,\"err_rel\":0.5,"));
+    assert_non_null(strstr(text_of("err.txt"), "results: rows.csv\n"));
+    assert_int_equal(lines_of("rows.csv"), 1 + 2);
+}
+
+static void a_row_stands_beside_its_baseline(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--device cpu --csv old/bench_toy.csv --n 1,2 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 2,3 --variant right --baseline old"), EXIT_CODE_OK);
+    const char *first = strstr(text_of("out.txt"), "    baseline: "); /* compare_row has tests of its own */
+    assert_true(first && strstr(first + 1, "    baseline: has no such case\n"));
+    assert_int_equal(run(CPU "--n 2 --variant right --baseline new"), EXIT_CODE_USAGE);
+    assert_non_null(strstr(text_of("err.txt"), "--baseline new has no rows of bench_toy: new/bench_toy.csv"));
+    assert_int_equal(run(CPU "--n 2 --variant right --baseline="), EXIT_CODE_USAGE);
+}
+
 static void dry_run_only_prints(void **state)
 {
     (void)state;
@@ -461,6 +486,8 @@ int main(void)
         IN_FOLDER(no_memory_anywhere_is_unsupported),
         IN_FOLDER(the_exit_code_is_explained),
         IN_FOLDER(resume_skips_what_is_there),
+        IN_FOLDER(json_has_stdout_to_itself),
+        IN_FOLDER(a_row_stands_beside_its_baseline),
         IN_FOLDER(dry_run_only_prints),
         IN_FOLDER(no_progress_is_exit_5),
         IN_FOLDER(signals_keep_the_rows),

@@ -254,6 +254,20 @@ static void compare_sides(comparison *c, side *a, side *b, const compare_options
     }
 }
 
+comparison *compare_one(side *a, side *b, const compare_options *o)
+{
+    side_group(a, b->file);
+    side_group(b, a->file);
+    for (size_t i = 0; i < a->n; i++)
+        if (strcmp(a->groups[i].key, b->groups[0].key) == 0) {
+            comparison *c = xcalloc(1, sizeof *c);
+            c->margin = o->margin;
+            compare_case(c, &(pair){a, b, &a->groups[i], &b->groups[0], o});
+            return c;
+        }
+    return NULL;
+}
+
 /* `b` NULL, or `a`: there is no such file on that side. */
 static void compare_files(comparison *c, const char *path_a, const char *path_b, const compare_options *o)
 {

@@ -51,6 +51,13 @@ size_t comparison_judged(const comparison *c, verdict v);
 /* BROKEN cases, and SLOWER ones by at least the margin. */
 size_t comparison_failures(const comparison *c);
 
+/* One row, as the header and the line of a CSV file, beside the rows of its case in a file of the baseline: the ratio of
+ * each time with its interval and verdict on one line, or why there is none. machine.csv is that of the row's run. Rows of
+ * the baseline that are of the same run do not count. Caller frees. */
+char *compare_row(const char *baseline_csv, const char *row, const char *machine_csv);
+
+const char *compare_word(const compare_entry *e); /* "FASTER", "BROKEN", ... */
+
 /* `names`: what the sides are called. `all`: every measurement, also SAME and UNCLEAR, each on its line. */
 typedef void compare_writer(FILE *out, const comparison *c, const char *const names[2], bool all);
 compare_writer compare_write_text, compare_write_csv, compare_write_markdown;

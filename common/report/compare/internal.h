@@ -21,11 +21,15 @@ typedef struct side {
     char **keys;   /* [file->rows] */
 } side;
 
-bool side_open(side *s, const char *path);  /* false when there is no such file or it has no rows */
+bool side_open(side *s, const char *path); /* false when there is no such file or it has no rows */
+bool side_parse(side *s, const char *text, const char *machine_csv); /* the same of a text in memory */
 void side_group(side *s, const csv *other); /* `other`: the file of the other side, for its parameters */
 void side_free(side *s);
 const char *side_cell(const side *s, size_t row, const char *column);  /* "" when there is none */
 const char *side_machine(const side *s, size_t row, const char *what); /* of the run of that row; "" when not known */
+
+/* The case of b's one row alone; NULL when a has none of it. */
+comparison *compare_one(side *a, side *b, const compare_options *o);
 
 /* The columns of times with a spread, in the order of the file; NULL behind the last one. */
 typedef struct time_column {

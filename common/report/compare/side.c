@@ -8,15 +8,31 @@
 #include "common/core/stats.h"
 #include "common/report/compare/internal.h"
 
-bool side_open(side *s, const char *path)
+/* Takes over the file. */
+static bool take_file(side *s, csv *file)
 {
-    *s = (side){.file = csv_read(path)};
-    if (!s->file || !s->file->rows || csv_column(s->file, "bench") < 0 || csv_column(s->file, "reason") < 0) {
+    *s = (side){.file = file};
+    if (!file || !file->rows || csv_column(file, "bench") < 0 || csv_column(file, "reason") < 0) {
         side_free(s);
         return false;
     }
+    table_rename_columns(file);
+    return true;
+}
+
+bool side_parse(side *s, const char *text, const char *machine_csv)
+{
+    const bool taken = take_file(s, csv_parse(text));
+    if (taken)
+        s->machine = csv_read(machine_csv);
+    return taken;
+}
+
+bool side_open(side *s, const char *path)
+{
+    if (!take_file(s, csv_read(path)))
+        return false;
     csv_warn_dropped(s->file, path);
-    table_rename_columns(s->file);
     char *folder = xstrdup(path), *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';

@@ -12,7 +12,7 @@
 static const char *const verdicts[] = {"SAME", "FASTER", "SLOWER", "UNCLEAR"};
 static const char *const kinds[] = {"", "CHANGED", "BROKEN", "MENDED", "NEW", "GONE", "NOT COMPARED"};
 
-static const char *word_of(const compare_entry *e)
+const char *compare_word(const compare_entry *e)
 {
     return e->kind == COMPARE_TIME ? verdicts[e->judged.verdict] : kinds[e->kind];
 }
@@ -90,13 +90,13 @@ static void each_group(const compare_entry *const *list, size_t n, void *to, say
         size_t alike = 0;
         for (size_t k = i; k < n; k++) {
             const char *other = list[k]->kind == COMPARE_TIME ? list[k]->judged.reason : list[k]->why;
-            if (!said[k] && !in_full(list[k], false) && strcmp(word_of(list[i]), word_of(list[k])) == 0 &&
+            if (!said[k] && !in_full(list[k], false) && strcmp(compare_word(list[i]), compare_word(list[k])) == 0 &&
                 strcmp(list[i]->bench, list[k]->bench) == 0 && strcmp(why, other) == 0) {
                 said[k] = true;
                 alike++;
             }
         }
-        say(to, word_of(list[i]), list[i]->bench, why, alike, list[i]->name);
+        say(to, compare_word(list[i]), list[i]->bench, why, alike, list[i]->name);
     }
     free(said);
 }
@@ -127,7 +127,7 @@ void compare_write_text(FILE *out, const comparison *c, const char *const names[
     for (size_t i = 0; i < c->n; i++)
         if (in_full(list[i], all)) {
             char *numbers = numbers_of(list[i]), *reason = reason_of(list[i]);
-            fprintf(out, "%-12s %s %s%s%s%s%s%s%s\n", word_of(list[i]), list[i]->bench, list[i]->name,
+            fprintf(out, "%-12s %s %s%s%s%s%s%s%s\n", compare_word(list[i]), list[i]->bench, list[i]->name,
                     *list[i]->metric ? ": " : "", list[i]->metric, *numbers ? " " : "", numbers, *reason ? "; " : "",
                     reason);
             free(numbers);
@@ -159,7 +159,7 @@ void compare_write_csv(FILE *out, const comparison *c, const char *const names[2
     for (size_t i = 0; i < c->n; i++) {
         const compare_entry *e = list[i];
         const bool timed = e->kind == COMPARE_TIME;
-        csv_text(out, word_of(e), ',');
+        csv_text(out, compare_word(e), ',');
         csv_text(out, e->bench, ',');
         csv_text(out, e->name, ',');
         csv_text(out, e->metric, ',');
@@ -199,7 +199,7 @@ void compare_write_markdown(FILE *out, const comparison *c, const char *const na
             begun = true;
         }
         char *numbers = numbers_of(list[i]), *reason = reason_of(list[i]);
-        doc_row(doc, word_of(list[i]), list[i]->bench, list[i]->name, list[i]->metric, numbers, reason, NULL);
+        doc_row(doc, compare_word(list[i]), list[i]->bench, list[i]->name, list[i]->metric, numbers, reason, NULL);
         free(numbers);
         free(reason);
     }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* JSON lines and ratios to a baseline; see row_output.h. */
+#include "common/session/row_output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/report/compare/compare.h"
+#include "common/rows/rows.h"
+
+/* The rows have stdout to themselves; whatever else prints, also a library, goes to stderr. */
+static FILE *take_stdout(void)
+{
+    fflush(stdout);
+    const int fd = dup(STDOUT_FILENO);
+    FILE *rows = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!rows || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        die(EXIT_CODE_FAILURE, "--json: stdout can't be set apart: %s", strerror(errno));
+    return rows;
+}
+
+/* The file with the rows of this bench, or NULL. Caller frees. */
+static char *baseline_of(const options *o)
+{
+    const char *folder = option_text(o, "baseline");
+    return strcmp(folder, "none") == 0 ? NULL : xasprintf("%s/%s.csv", folder, options_bench(o)->name);
+}
+
+void row_output_check(const options *o)
+{
+    char *baseline = baseline_of(o);
+    if (baseline && access(baseline, R_OK) != 0)
+        die(EXIT_CODE_USAGE, "--baseline %s has no rows of %s: %s: %s", option_text(o, "baseline"),
+            options_bench(o)->name, baseline, strerror(errno));
+    free(baseline);
+}
+
+row_output row_output_begin(const options *o, const char *csv)
+{
+    row_output out = {.o = o};
+    if (option_flag(o, "json"))
+        out.json = take_stdout();
+    out.baseline = baseline_of(o);
+    if (!out.baseline)
+        return out;
+    const char *slash = csv ? strrchr(csv, '/') : NULL;
+    out.machine = slash ? xasprintf("%.*s/machine.csv", (int)(slash - csv), csv) : xstrdup("machine.csv");
+    return out;
+}
+
+void row_output_write(void *output, const char *header, const char *line)
+{
+    const row_output *out = output;
+    if (out->json)
+        json_write_row(out->json, out->o, header, line);
+    if (!out->baseline)
+        return;
+    char *row = xasprintf("%s\n%s", header, line), *said = compare_row(out->baseline, row, out->machine);
+    printf("    baseline: %s\n", said);
+    free(said);
+    free(row);
+}
+
+void row_output_end(row_output *out)
+{
+    if (out->json)
+        fclose(out->json);
+    free(out->baseline);
+    free(out->machine);
+}

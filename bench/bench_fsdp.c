@@ -22,6 +22,8 @@ static option_spec option_table[] = {
     DDP_BUCKET_MB("25", "0.1"),
     {"prefetch", OPTION_INT, OPTION_LIST, "1", NULL, 0, 3, NULL, "units",
      "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
+    {"replicas", OPTION_INT, OPTION_LIST, "2", NULL, 2, 65536, NULL, "replicas",
+     "of hsdp: so many groups of ranks hold the model, each in slices"},
     {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {
@@ -44,6 +46,8 @@ static bool applies(const char *option, const char *variant)
     const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0;
     if (strcmp(option, "bucket-mb") == 0)
         return !units;
+    if (strcmp(option, "replicas") == 0)
+        return strcmp(variant, "hsdp") == 0;
     return strcmp(option, "prefetch") != 0 || (units && strcmp(variant, "zero2") != 0);
 }
 

@@ -57,6 +57,10 @@ static const char *contradiction(const ddp_case *k)
         return "on the CPU updates run on the thread of backward: --update buckets is the same";
     if (k->p.update != UPDATE_BACKWARD && k->p.update_blocks)
         return "--update-blocks is for --update backward";
+    if (s->reduce == REDUCE_HYBRID && (k->p.replicas < 2 || k->ranks % k->p.replicas))
+        return "ranks can't be divided into --replicas of equal size";
+    if (s->reduce == REDUCE_HYBRID && k->p.replicas == k->ranks)
+        return "with as many replicas as ranks nothing is sharded: ddp is the same";
     if (cpu && k->p.max_ctas)
         return "--max-ctas is for NCCL";
     if (cpu && k->graph)
@@ -101,6 +105,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
     if (has_option(out, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
+    if (has_option(out, "replicas"))
+        out->p.replicas = (int)case_int(c, "replicas");
     if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)
         out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
     const char *problem = contradiction(out);

@@ -74,7 +74,7 @@ static void fill_counted(ddp_case *k, const replica *r)
     if (!r->member)
         return;
     const precision *x = r->o.precision;
-    const double elements = (double)r->plan->elements, parts = r->plan->sharded ? k->ranks : 1;
+    const double elements = (double)r->plan->elements, parts = r->plan->sharded ? r->plan->slices : 1;
     const double p = sb_dtype_bytes(x->param) / (r->plan->s->parameters == PARAMETERS_RESIDENT ? 1 : parts);
     const double g = sb_dtype_bytes(trainer_grad_dtype(r->t)) / (sliced ? parts : 1);
     const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(x->moments);

@@ -43,10 +43,13 @@ static const comm_backend_ops *const between_cpus = NULL;
 
 static comm *create(launch *l, device *d, comm *of, const comm_options *o, char *why, size_t why_bytes)
 {
-    const int size = o->ranks ? o->ranks : launch_size(l), rank = launch_rank(l) - o->first;
-    if (size < 1 || o->first < 0 || o->first + size > launch_size(l))
-        die(EXIT_CODE_FAILURE, "bug: a communicator of ranks %d to %d of %d", o->first, o->first + size - 1,
+    const int members = o->ranks ? o->ranks : launch_size(l), rank = launch_rank(l) - o->first;
+    const int groups = o->groups ? o->groups : 1, size = members / groups;
+    if (members < 1 || o->first < 0 || o->first + members > launch_size(l))
+        die(EXIT_CODE_FAILURE, "bug: a communicator of ranks %d to %d of %d", o->first, o->first + members - 1,
             launch_size(l));
+    if (members % groups || (groups > 1 && (!of || of->groups > 1)))
+        die(EXIT_CODE_FAILURE, "bug: %d ranks make no %d communicators", members, groups);
     why[0] = 0;
     const bool gpu = device_kind_of(d) == DEVICE_CUDA;
     const comm_backend_ops *ops = gpu ? between_gpus : between_cpus;
@@ -62,7 +65,9 @@ static comm *create(launch *l, device *d, comm *of, const comm_options *o, char 
     c->d = d;
     c->first = o->first;
     c->size = size;
-    c->rank = rank >= 0 && rank < size ? rank : -1;
+    c->groups = groups;
+    c->group = o->strided ? rank % groups : rank / size;
+    c->rank = rank < 0 || rank >= members ? -1 : o->strided ? rank / groups : rank % size;
     snprintf(c->name, sizeof c->name, "%s", o->name);
     snprintf(c->backend, sizeof c->backend, "%s", ops->name);
     const bool opened = ops->open(c, of, o, why, why_bytes);

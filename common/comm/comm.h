@@ -26,8 +26,12 @@ typedef struct comm comm;
 
 #ifndef __cplusplus
 typedef struct comm_options {
-    const char *name;       /* for messages: "grads" */
-    int first, ranks;       /* its members: so many ranks of the job from `first` on; 0 and 0: all */
+    const char *name; /* for messages: "grads" */
+    int first, ranks; /* its members: so many ranks of the job from `first` on; 0 and 0: all */
+    /* Of comm_split: the members are divided into so many communicators of equal size, each of neighbouring ranks, or with
+     * `strided` of every groups-th rank; 0: they stay together. */
+    int groups;
+    bool strided;
     int min_ctas, max_ctas; /* of NCCL: thread blocks a collective may take; 0: NCCL decides */
 } comm_options;
 

@@ -35,7 +35,7 @@ static bool open_gloo(comm *c, comm *of, const comm_options *o, char *why, size_
     if (c->rank < 0)
         gloo_link_idle(c->l, c->size);
     else
-        s->link = gloo_link_open(c->l, c->rank, c->size, why, why_bytes);
+        s->link = gloo_link_open(c->l, c->group, c->rank, c->size, why, why_bytes);
     return c->rank < 0 || s->link;
 }
 

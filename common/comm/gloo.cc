@@ -96,24 +96,26 @@ struct entry { // followed by the value
 class exchange_store : public gloo::rendezvous::Store
 {
   public:
-    exchange_store(launch *l, int size)
-        : launch_(l), value_bytes_(256 * static_cast<size_t>(size)) // the TCP transport takes 136 a rank
+    exchange_store(launch *l, int group, int size)
+        : launch_(l), group_(std::to_string(group) + "/"),
+          value_bytes_(256 * static_cast<size_t>(size)) // the TCP transport takes 136 a rank
     {
     }
 
     void set(const std::string &key, const std::vector<char> &value) override
     {
-        if (value.size() > value_bytes_ || key.size() >= sizeof entry::key)
+        const std::string ours = group_ + key; // groups connect at the same time
+        if (value.size() > value_bytes_ || ours.size() >= sizeof entry::key)
             throw std::runtime_error("Gloo has longer addresses than are provided for here");
-        round(ENTRY_SET, key, value);
+        round(ENTRY_SET, ours, value);
     }
 
     std::vector<char> get(const std::string &key) override
     {
-        while (!entries_.count(key))
+        while (!entries_.count(group_ + key))
             if (!round(ENTRY_NONE, "", {}))
                 throw std::runtime_error("a rank did not give its address");
-        return entries_[key];
+        return entries_[group_ + key];
     }
 
     void wait(const std::vector<std::string> &keys) override
@@ -156,6 +158,7 @@ class exchange_store : public gloo::rendezvous::Store
     }
 
     launch *launch_;
+    std::string group_;
     size_t value_bytes_;
     std::map<std::string, std::vector<char>> entries_;
 };
@@ -339,13 +342,13 @@ void say(char *why, size_t why_bytes, const char *what)
 
 void gloo_link_idle(launch *l, int size)
 {
-    exchange_store(l, size).finish();
+    exchange_store(l, 0, size).finish();
 }
 
-gloo_link *gloo_link_open(launch *l, int rank, int size, char *why, size_t why_bytes)
+gloo_link *gloo_link_open(launch *l, int group, int rank, int size, char *why, size_t why_bytes)
 {
     auto g = std::make_unique<gloo_link>();
-    exchange_store store(l, size);
+    exchange_store store(l, group, size);
     bool done = false;
     try {
         if (size > 1)

@@ -52,7 +52,8 @@ struct comm {
     const comm_backend_ops *ops;
     launch *l;
     device *d;
-    int first, rank, size; /* first: the rank of the job that is rank 0 here */
+    int first, rank, size; /* first: the rank of the job that is rank 0 here, or in the first of several groups */
+    int group, groups;     /* its place among so many of equal size */
     char name[32], backend[32];
     uint32_t tag;
     void *state;  /* the backend's */
@@ -69,7 +70,7 @@ extern const comm_backend_ops comm_nccl_ops;
 
 typedef struct gloo_link gloo_link;
 /* NULL with a sentence. Exchanges addresses by launch_gather: ranks that are no members call gloo_link_idle. */
-gloo_link *gloo_link_open(launch *l, int rank, int size, char *why, size_t why_bytes);
+gloo_link *gloo_link_open(launch *l, int group, int rank, int size, char *why, size_t why_bytes);
 void gloo_link_idle(launch *l, int size);
 void gloo_link_close(gloo_link *g);
 /* Runs the op and returns when it is done here; false with a sentence. Several threads may run different tags at once.

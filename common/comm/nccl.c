@@ -225,7 +225,7 @@ static void make_another(comm *c, const comm *of, ncclConfig_t *config)
     if (c->rank < 0)
         return;
     config->splitShare = 0; /* it is there to overlap with the other one */
-    must(c, ncclCommSplit(parent->nccl, 0, c->rank, &s->nccl, config), "opening");
+    must(c, ncclCommSplit(parent->nccl, c->group, c->rank, &s->nccl, config), "opening");
 }
 
 static bool make_resources(comm *c, char *why, size_t why_bytes)

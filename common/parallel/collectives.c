@@ -10,6 +10,14 @@ static void *at(void *arena, comm_dtype t, int64_t element)
 
 /* ---- gradients ---- */
 
+/* This rank's slice of a unit, with those who have the same slice of another replica. */
+static void sum_replicas(parallel *p, int unit, owned_range own)
+{
+    void *slice = at(p->m.grad, p->m.grad_dtype, own.state_first);
+    parallel_follow(p, p->third_stream, p->stream, &p->edges[unit].scattered);
+    comm_all_reduce(p->third, slice, slice, (size_t)own.count, p->m.grad_dtype, COMM_SUM, p->third_stream);
+}
+
 static void reduce_bucket(parallel *p, int i)
 {
     const bucket b = p->plan->b.b[i];
@@ -19,6 +27,8 @@ static void reduce_bucket(parallel *p, int i)
     if (p->s->gradients == GRADIENTS_SLICED) {
         comm_reduce_scatter(p->comm, p->edges[i].grads, at(p->m.grad, t, own.state_first), (size_t)own.count, t,
                             COMM_SUM, p->stream);
+        if (p->third)
+            sum_replicas(p, i, own);
     } else if (p->s->reduce == REDUCE_SCATTER) {
         comm_reduce_scatter(p->comm, grads, at(arena, t, own.first), (size_t)own.count, t, COMM_SUM, p->stream);
     } else {
@@ -103,7 +113,7 @@ void parallel_gather(parallel *p, int unit, void *to)
     parallel_follow(p, p->second_stream, p->m.main, &e->to_gather);
     if (p->communicating)
         comm_all_gather(p->second, slice, to, (size_t)own.count, t, p->second_stream);
-    for (int r = 0; r < p->plan->o.ranks && !p->communicating; r++)
+    for (int r = 0; r < p->plan->slices && !p->communicating; r++)
         dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slice,
                          (size_t)own.count * comm_dtype_bytes(t));
     parallel_record(p, p->second_stream, &e->gathered);

@@ -54,6 +54,8 @@ static bool make_resources(parallel *p)
     p->stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
     if (p->second)
         p->second_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
+    if (p->third)
+        p->third_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
     if (p->order == UPDATE_BACKWARD)
         p->update_stream = dist_stream_create(p->m.d, STREAM_BACKGROUND, "update");
     if (p->s->packed)
@@ -63,15 +65,31 @@ static bool make_resources(parallel *p)
     return !p->s->packed || p->copy;
 }
 
+static comm *another(const parallel *p, comm *of, const char *name, int groups, bool strided, char *why,
+                     size_t why_bytes)
+{
+    const comm_options o = {.name = name, .groups = groups, .strided = strided, .max_ctas = p->plan->o.max_ctas};
+    return of ? comm_split(of, &o, why, why_bytes) : NULL;
+}
+
 static bool open_communicators(parallel *p, char *why, size_t why_bytes)
 {
     const parallel_options *o = &p->plan->o;
-    p->comm = comm_create(p->l, p->m.d, &(comm_options){.name = "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
-                          why, why_bytes);
-    const bool two = strategy_slices(p->s);
-    if (p->comm && two)
-        p->second = comm_split(p->comm, &(comm_options){.name = "params", .max_ctas = o->max_ctas}, why, why_bytes);
-    return p->comm && (p->second || !two);
+    const bool hybrid = p->s->reduce == REDUCE_HYBRID, two = strategy_slices(p->s);
+    const int replicas = hybrid ? o->replicas : 1;
+    comm *all = comm_create(
+        p->l, p->m.d, &(comm_options){.name = hybrid ? "all" : "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
+        why, why_bytes);
+    if (hybrid) {
+        p->all = all;
+        p->comm = another(p, all, "grads", replicas, false, why, why_bytes);
+        p->third = p->comm ? another(p, all, "replicas", p->plan->slices, true, why, why_bytes) : NULL;
+    } else {
+        p->comm = all;
+    }
+    if (p->comm && two && (p->third || !hybrid))
+        p->second = another(p, all, "params", replicas, false, why, why_bytes);
+    return p->comm && (p->third || !hybrid) && (p->second || !two);
 }
 
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)
@@ -122,7 +140,10 @@ static void drop_all_events(const parallel *p)
     drop_events(p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared}, 4);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
-        drop_events(p, (dist_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced}, 3);
+        drop_events(
+            p,
+            (dist_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced, p->edges[i].scattered},
+            4);
     }
     for (int i = 0; i < p->unit_count; i++) {
         drop_events(p, &p->units[i].done, 1);
@@ -142,8 +163,11 @@ void parallel_free(parallel *p)
 {
     if (!p)
         return;
-    comm_destroy(p->second); /* after its ops */
+    comm_destroy(p->third); /* after its ops */
+    comm_destroy(p->second);
     comm_destroy(p->comm);
+    comm_destroy(p->all);
+    drop_stream(p, p->third_stream);
     drop_stream(p, p->second_stream);
     drop_stream(p, p->stream);
     drop_stream(p, p->update_stream);

@@ -24,6 +24,7 @@ typedef struct bucket_edges {
     bool awaited;                 /* by main, in the last all-gather */
     /* Of a unit: */
     dist_event *to_gather; /* main -> all-gather */
+    dist_event *scattered; /* reduce-scatter -> all-reduce between replicas */
     dist_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
     void *grads;           /* where they lie in this step */
     int gathers;           /* in this step */
@@ -51,9 +52,10 @@ struct parallel {
     parallel_model m;
     launch *l;
     update_order order; /* in use */
-    comm *comm, *second;
-    void *stream, *second_stream; /* of the communicators */
-    void *update_stream;          /* of UPDATE_BACKWARD, else NULL */
+    comm *all;          /* of REDUCE_HYBRID: all members; the others are of one replica, or of a slice's owners */
+    comm *comm, *second, *third;                 /* sums of gradients, gathers, sums between replicas */
+    void *stream, *second_stream, *third_stream; /* of the communicators */
+    void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
     void *copy;
     bool communicating;
     bool gathering; /* all-gathers may be under way that main has not waited for */
@@ -75,6 +77,12 @@ struct parallel {
     wait_times *waits;
     int wait_count, wait_room;
 };
+
+/* The stream on which the sums of a group are complete. */
+static inline void *parallel_sums_stream(const parallel *p)
+{
+    return p->third_stream ? p->third_stream : p->stream;
+}
 
 /* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
 void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);

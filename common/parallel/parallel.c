@@ -134,7 +134,7 @@ static void close_bucket(parallel *p, int i)
         parallel_record(p, p->stream, &p->edges[i].reduced);
     if (i + 1 < u->first + u->count)
         return;
-    parallel_record(p, p->stream, &u->done);
+    parallel_record(p, parallel_sums_stream(p), &u->done);
     p->units_closed++;
 }
 
@@ -247,7 +247,7 @@ void parallel_collectives_alone(parallel *p)
     gather_alone(p);
     parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
     parallel_reduce(p, 0, p->plan->b.n);
-    parallel_follow(p, p->m.main, p->stream, &p->alone[1]);
+    parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
     parallel_share(p);
     parallel_join(p);
     p->communicating = communicating;

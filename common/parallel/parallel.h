@@ -45,6 +45,7 @@ typedef struct parallel_options {
     update_order update;
     int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit */
     int max_ctas;      /* of NCCL; 0: NCCL decides */
+    int replicas;      /* of REDUCE_HYBRID: so many groups of neighbouring ranks have a model in slices; else 1 or 0 */
     /* All-gathers of parameters end with parallel_update, instead of under the next forward. A step that is captured as
      * a CUDA graph needs it: a graph can't wait for what an earlier one has left under way. */
     bool join;
@@ -64,6 +65,7 @@ typedef struct parallel_plan {
     int tensors;
     buckets b;                 /* the collectives of a step, in the order in which they are enqueued */
     ownership own;             /* what this rank updates */
+    int slices, slice;         /* into how many equal ones a group of gradients is cut, and which is this rank's */
     bool sharded;              /* the state is this rank's part alone */
     int64_t gathered_elements; /* of parameters in a step; with SHARE_ON_USE, as the model says */
 } parallel_plan;

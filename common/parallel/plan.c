@@ -25,6 +25,8 @@ int64_t parallel_granularity(int ranks)
 static void cut(parallel_plan *p, const index_space *space, int64_t cap)
 {
     const strategy *s = p->s;
+    p->slices = s->reduce == REDUCE_HYBRID ? p->o.ranks / p->o.replicas : p->o.ranks;
+    p->slice = p->rank % p->slices;
     p->b = s->grouping == GROUP_TENSOR   ? buckets_by_tensor(space)
            : s->grouping == GROUP_BUCKET ? buckets_by_size(space, cap)
            : s->grouping == GROUP_UNIT   ? buckets_by_unit(space)
@@ -33,7 +35,7 @@ static void cut(parallel_plan *p, const index_space *space, int64_t cap)
         buckets_align(&p->b, p->o.ranks);
     p->own = s->share == SHARE_NONE        ? own_all(space)
              : s->share == SHARE_BROADCAST ? own_tensors(space, p->rank, p->o.ranks)
-                                           : own_slices(&p->b, p->rank, p->o.ranks);
+                                           : own_slices(&p->b, p->slice, p->slices);
     p->sharded = s->share != SHARE_NONE;
 }
 
@@ -59,6 +61,8 @@ parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const i
         snprintf(why, why_bytes, "there is no strategy '%s'", o->strategy);
     else if (chosen->grouping == GROUP_BUCKET && o->bucket_bytes < 1)
         snprintf(why, why_bytes, "a bucket of %lld bytes holds nothing", (long long)o->bucket_bytes);
+    else if (chosen->reduce == REDUCE_HYBRID && (o->replicas < 1 || o->ranks % o->replicas))
+        snprintf(why, why_bytes, "%d ranks can't be %d replicas of equal size", o->ranks, o->replicas);
     else if (chosen->grouping == GROUP_UNIT && !s->unit_count)
         snprintf(why, why_bytes, "'%s' works on units, and the model has none", o->strategy);
     else if (strategy_slices(chosen) && odd_end(chosen, s, o->ranks) >= 0)
@@ -89,15 +93,22 @@ void parallel_plan_free(parallel_plan *p)
     free(p);
 }
 
+static double ring_part(int ranks) /* of the bytes of a reduce-scatter or an all-gather, what a rank sends */
+{
+    return (double)(ranks - 1) / ranks;
+}
+
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes)
 {
-    const double part = (double)(p->o.ranks - 1) / p->o.ranks;
-    const double grads = part * (double)p->elements * grad_bytes, params = part * (double)p->elements * param_bytes;
-    double bytes = p->s->reduce == REDUCE_SCATTER ? grads : 2 * grads;
+    const double part = ring_part(p->slices), replicas = (double)p->o.ranks / p->slices;
+    const double grads = (double)p->elements * grad_bytes, params = (double)p->elements * param_bytes;
+    double bytes = p->s->reduce == REDUCE_ALL ? 2 * part * grads : part * grads;
+    if (p->s->reduce == REDUCE_HYBRID)
+        bytes += 2 * ring_part((int)replicas) * grads / p->slices;
     if (p->s->share == SHARE_ON_USE)
         bytes += part * (double)p->gathered_elements * param_bytes;
     if (p->s->share == SHARE_GATHER)
-        bytes += params;
+        bytes += part * params;
     if (p->s->share == SHARE_BROADCAST && p->o.ranks > 1)
         bytes += (double)p->own.state_elements * param_bytes;
     return bytes;

@@ -33,6 +33,8 @@ const strategy parallel_strategies[] = {
      "as zero2, and of parameters, too: units are gathered before each use and freed after it"},
     {"fsdp-keep",       GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_KEPT,     SHARE_ON_USE,    false, false,
      "as fsdp, but what the forward has gathered stays for the backward"},
+    {"hsdp",            GROUP_UNIT,   WHEN_READY, REDUCE_HYBRID,  GRADIENTS_SLICED,   PARAMETERS_GATHERED, SHARE_ON_USE,    false, false,
+     "fsdp within each of several replicas, whose slices of gradients are then summed by all-reduces"},
     {.name = NULL}};
 /* clang-format on */
 

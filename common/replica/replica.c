@@ -153,8 +153,8 @@ static trainer_sharding sharding_of(const replica *r)
 {
     const strategy *s = r->plan->s;
     trainer_sharding shard = r->o.shard; /* the caller says how far ahead it gathers */
-    shard.ranks = s->grouping == GROUP_UNIT ? r->plan->o.ranks : 0;
-    shard.rank = rank_of(&r->at);
+    shard.ranks = s->grouping == GROUP_UNIT ? r->plan->slices : 0;
+    shard.rank = r->plan->slice;
     shard.grads = s->gradients == GRADIENTS_SLICED;
     shard.params = s->parameters != PARAMETERS_RESIDENT;
     shard.keep = s->parameters == PARAMETERS_KEPT;

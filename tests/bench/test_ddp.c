@@ -187,14 +187,35 @@ static void units(void **state)
     (void)state;
     csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS,
                            "--ranks 2,3 --iters 2 --precision fp32,bf16 --grad-dtype policy", EXIT_CODE_OK);
-    assert_int_equal(c->rows, 20);
+    assert_int_equal(c->rows, 24);
     for (size_t row = 0; row < c->rows; row++) {
+        if (cell_is(c, row, "variant", "hsdp")) /* replicas_of_slices */
+            continue;
         check_row(c, row);
         assert_true(real(c, row, "err_pct") == 0 && real(c, row, "err_measured_pct") < 3);
     }
     check_units(c, "2", "fp32");
     check_units(c, "2", "bf16");
     check_units(c, "3", "fp32");
+    csv_free(c);
+}
+
+/* Two replicas of two ranks and the like: the sums are in another order than those of all ranks. */
+static void replicas_of_slices(void **state)
+{
+    (void)state;
+    csv *c =
+        rows_of_model("bench_fsdp", THREE_BLOCKS,
+                      "--ranks 4 --iters 1 --precision fp32,bf16 --grad-dtype policy --variant hsdp", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 2);
+    for (size_t row = 0; row < c->rows; row++) {
+        check_row(c, row);
+        assert_true(real(c, row, "err_pct") == 0 && real(c, row, "err_measured_pct") < 3);
+    }
+    csv_free(c);
+    c = rows_of_model("bench_fsdp", THREE_BLOCKS, "--ranks 2,3 --precision fp32 --grad-dtype policy --variant hsdp",
+                      EXIT_CODE_UNSUPPORTED);
+    assert_int_equal(c->rows, 2);
     csv_free(c);
 }
 
@@ -405,6 +426,7 @@ int main(void)
         IN_FOLDER(bucketed),
         IN_FOLDER(sharded),
         IN_FOLDER(units),
+        IN_FOLDER(replicas_of_slices),
         IN_FOLDER(units_in_every_order),
         IN_FOLDER(planted_errors_in_slices_are_found),
         IN_FOLDER(parts_of_the_state),

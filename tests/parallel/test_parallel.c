@@ -21,6 +21,7 @@
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
 static const variant_spec variant_table[] = {{"toy", "the toy models against a single process"},
                                              {"steps", "sums, updates and what waits for what"},
+                                             {"hybrid", "the same where several replicas are sharded"},
                                              {"compute-only", "collectives are counted, left out, and alone"},
                                              {"tail", "a rank that is late"},
                                              {0}};
@@ -293,11 +294,23 @@ static void steps_all(void)
                                             .bucket_bytes = bytes[k],
                                             .update = (update_order)order,
                                             .update_blocks = 3,
+                                            .replicas = 1,
                                             .join = variety % 5 == 2,
                                             .update_elements = variety % 2 ? 1 : 1500};
                 if (!left_out(ranks <= 2, i, k, order))
                     steps_one(&o, variety);
             }
+}
+
+/* Replicas of one, two and all ranks. */
+static void hybrid_all(void)
+{
+    for (int replicas = 1; replicas <= ranks; replicas *= 2)
+        for (int order = UPDATE_AFTER; order <= UPDATE_BACKWARD; order++) {
+            const parallel_options o = {
+                .strategy = "hsdp", .ranks = ranks, .update = (update_order)order, .replicas = replicas};
+            steps_one(&o, replicas + order);
+        }
 }
 
 /* ---- the compute-only step ---- */
@@ -314,10 +327,11 @@ static int collectives_of(const parallel_plan *plan)
 {
     const parameter_share share = plan->s->share;
     const int gathers = plan->s->parameters == PARAMETERS_GATHERED ? 2 * plan->b.n - 1 : plan->b.n + 1;
-    return plan->b.n + (share == SHARE_BROADCAST ? plan->tensors
-                        : share == SHARE_GATHER  ? plan->b.n
-                        : share == SHARE_ON_USE  ? gathers
-                                                 : 0);
+    const int sums = plan->s->reduce == REDUCE_HYBRID ? 2 : 1;
+    return sums * plan->b.n + (share == SHARE_BROADCAST ? plan->tensors
+                               : share == SHARE_GATHER  ? plan->b.n
+                               : share == SHARE_ON_USE  ? gathers
+                                                        : 0);
 }
 
 static void compute_only_steps(synthetic *s, parallel *p, const parallel_plan *plan)
@@ -366,6 +380,7 @@ static void compute_only_all(void)
                                     .ranks = ranks,
                                     .bucket_bytes = 4000,
                                     .update = (update_order)(runs % 3),
+                                    .replicas = ranks, /* of hsdp: slices are whole units */
                                     .update_elements = 1};
         synthetic *s = synthetic_create(dev, rank, ranks, true, runs % 4 != 0);
         parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
@@ -426,6 +441,8 @@ static void parallel_run(session *s, const bench_case *c, row *w)
         toy_all();
     if (strcmp(variant, "steps") == 0)
         steps_all();
+    if (strcmp(variant, "hybrid") == 0)
+        hybrid_all();
     if (strcmp(variant, "compute-only") == 0)
         compute_only_all();
     if (strcmp(variant, "tail") == 0)
@@ -447,7 +464,8 @@ static parallel_plan *plan_alone(const char *strategy, int n, int r, int64_t buc
     const int64_t starts[] = {0, 256, 768, elements};
     const int64_t units[] = {0, 256, elements};
     const index_space s = {starts, 3, units, 2};
-    const parallel_options o = {.strategy = strategy, .ranks = n, .bucket_bytes = bucket_bytes};
+    const parallel_options o = {
+        .strategy = strategy, .ranks = n, .bucket_bytes = bucket_bytes, .replicas = n % 2 ? 1 : 2};
     return parallel_plan_create(&o, r, &s, 4, why, 256);
 }
 
@@ -459,6 +477,10 @@ static void plans_that_cannot_be_had(void **state)
     assert_non_null(strstr(why, "nothing"));
     assert_null(plan_alone("bucketed", 2, 0, 0, 896, why));
     assert_non_null(strstr(why, "bucket"));
+    const parallel_options odd = {.strategy = "hsdp", .ranks = 4, .replicas = 3};
+    assert_null(
+        parallel_plan_create(&odd, 0, &(index_space){.starts = (int64_t[]){0, 256}, .tensors = 1}, 4, why, 256));
+    assert_non_null(strstr(why, "3 replicas"));
     assert_null(plan_alone("zero1", 3, 0, 1024, 896, why));
     assert_non_null(strstr(why, "192"));
     for (const strategy *s = parallel_strategies; s->name; s++) {
@@ -515,7 +537,8 @@ static void what_a_plan_says(void **state)
                  {"zero1-broadcast", 3072, 2, true, 256, 6144 + 512},
                  {"zero2", 0, 2, true, 256, 4608},
                  {"fsdp", 0, 2, true, 256, 3072 + 3 * 768},
-                 {"fsdp-keep", 0, 2, true, 256, 3072 + 3 * 768}};
+                 {"fsdp-keep", 0, 2, true, 256, 3072 + 3 * 768},
+                 {"hsdp", 0, 2, true, 512, 2048 + 2048 + 1536}};
     char why[256];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         parallel_plan *p = plan_alone(cases[i].strategy, 4, 1, cases[i].bytes, 1024, why);
@@ -565,6 +588,12 @@ static void sums_and_updates_are_exact(void **state)
     expect(CPU "--ranks 1,2,3 --variant steps", 3);
 }
 
+static void replicas_in_slices_are_exact(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 4 --variant hybrid", 1);
+}
+
 static void the_compute_only_step_has_no_collective(void **state)
 {
     (void)state;
@@ -584,10 +613,13 @@ int main(int argc, char **argv)
     const char *name = strrchr(argv[0], '/');
     if (strcmp(name ? name + 1 : argv[0], "bench_parallel") == 0)
         return rank_main(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_that_cannot_be_had), cmocka_unit_test(rows_of_the_table_make_sense),
-        cmocka_unit_test(what_a_plan_says),         IN_FOLDER(toy_models_equal_a_single_process),
-        IN_FOLDER(sums_and_updates_are_exact),      IN_FOLDER(the_compute_only_step_has_no_collective),
-        IN_FOLDER(a_late_rank_makes_a_tail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_that_cannot_be_had),
+                                       cmocka_unit_test(rows_of_the_table_make_sense),
+                                       cmocka_unit_test(what_a_plan_says),
+                                       IN_FOLDER(toy_models_equal_a_single_process),
+                                       IN_FOLDER(sums_and_updates_are_exact),
+                                       IN_FOLDER(replicas_in_slices_are_exact),
+                                       IN_FOLDER(the_compute_only_step_has_no_collective),
+                                       IN_FOLDER(a_late_rank_makes_a_tail)};
     return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);
 }

@@ -309,6 +309,81 @@ static void transformer(void **state)
     columns_were_seen("bench_transformer", transformer_rules);
 }
 
+/* ---- bench_recompute ---- */
+
+static double of_none(const csv *c, const char *column)
+{
+    return csv_real(c, row_with(c, 0, "variant", "none", "size"), column);
+}
+
+FORMULA(saved_bytes, of_none(c, "peak_bytes") - N("peak_bytes"))
+FORMULA(err_step, 100 * fabs(N("predicted_step_ms") / N("step_ms") - 1))
+FORMULA(extra_ms, N("step_ms") - of_none(c, "step_ms"))
+FORMULA(extra_pct, 100 * (N("step_ms") / of_none(c, "step_ms") - 1))
+FORMULA(ms_per_gib, N("saved_bytes") > 0 ? extra_ms(c, row) / N("saved_bytes") * 0x1p30 : NAN)
+/* Of those that compute nothing again but the scores. */
+FORMULA(scores_again, attention_full(c, row) / 4)
+FORMULA(hfu_of_none, IS("variant", "none") || IS("variant", "selective")
+                         ? 100 * (causal_flops(c, row) + scores_again(c, row)) / N("step_ms") / 1e9 / 2.5
+                         : NAN)
+
+static const column_rule recompute_rules[] = {{"fwd_ms", MEASURED, NULL, 0},
+                                              {"fwd_mean_ms", MEASURED, NULL, 0},
+                                              {"fwd_std_ms", MEASURED, NULL, 0},
+                                              {"bwd_ms", MEASURED, NULL, 0},
+                                              {"bwd_mean_ms", MEASURED, NULL, 0},
+                                              {"bwd_std_ms", MEASURED, NULL, 0},
+                                              {"opt_ms", MEASURED, NULL, 0},
+                                              {"opt_mean_ms", MEASURED, NULL, 0},
+                                              {"opt_std_ms", MEASURED, NULL, 0},
+                                              {"step_ms", MEASURED, NULL, 0},
+                                              {"step_mean_ms", MEASURED, NULL, 0},
+                                              {"step_std_ms", MEASURED, NULL, 0},
+                                              {"step_p10_ms", MEASURED, NULL, 0},
+                                              {"step_p90_ms", MEASURED, NULL, 0},
+                                              {"host_step_ms", MEASURED, NULL, 0},
+                                              {"host_step_mean_ms", MEASURED, NULL, 0},
+                                              {"host_step_std_ms", MEASURED, NULL, 0},
+                                              {"n_steps", MEASURED, NULL, 0},
+                                              {"tokens_per_s", DERIVED, tokens_per_s, 0},
+                                              {"tflops", DERIVED, step_tflops, 0},
+                                              {"mfu_causal_pct", DERIVED, mfu_causal, 0},
+                                              {"mfu_full_pct", DERIVED, mfu_full, 0},
+                                              {"hfu_pct", MEASURED, hfu_of_none, 0},
+                                              {"ceiling_pct", MEASURED, NULL, 0},
+                                              {"group_used", MEASURED, NULL, 0},
+                                              {"forwards_again", MEASURED, NULL, 0},
+                                              {"forwards_passed", MEASURED, NULL, 0},
+                                              {"budget_bytes", MEASURED, NULL, 0},
+                                              {"peak_bytes", MEASURED, NULL, 0},
+                                              {"driver_bytes", MEASURED, NULL, 0},
+                                              {"err_bytes_pct", MEASURED, NULL, 0},
+                                              {"saved_bytes", DERIVED, saved_bytes, 0},
+                                              {"predicted_step_ms", MEASURED, NULL, 0},
+                                              {"err_step_pct", DERIVED, err_step, 1e-4},
+                                              {"extra_ms", DERIVED, extra_ms, 1e-6},
+                                              {"extra_pct", DERIVED, extra_pct, 1e-4},
+                                              {"ms_per_gib", DERIVED, ms_per_gib, 1e-2},
+                                              {"err_loss", MEASURED, NULL, 0},
+                                              {"err_logits", MEASURED, NULL, 0},
+                                              {"err_grad", MEASURED, NULL, 0},
+                                              {"err_param", MEASURED, NULL, 0},
+                                              {0}};
+
+static void recomputation(void **state)
+{
+    known = false;
+    columns_have_rules(*state, "bench_recompute", recompute_rules);
+    columns_hold(
+        bench_rows(*state, "bench_recompute", "",
+                   "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 4 --heads 4 --heads-kv 2 --batch 8 "
+                   "--seq 32 --overlap none --peak-tflops 2.5 --precision fp32 --variant "
+                   "none,selective,attn,mlp,block,group,nested --group 2 --iters 1",
+                   EXIT_CODE_OK),
+        "bench_recompute", recompute_rules);
+    columns_were_seen("bench_recompute", recompute_rules);
+}
+
 /* ---- bench_mixed_precision ---- */
 
 FORMULA(timing, IS("variant", "timing"))
@@ -489,6 +564,20 @@ static void memory_of_a_step(void **state)
     columns_were_seen("bench_memory", memory_rules);
 }
 
+/* ---- every bench ---- */
+
+/* One of the programs test_columns... checks the columns of each. */
+static void every_bench_has_rules(void **state)
+{
+    (void)state;
+    const char *const command =
+        "cd bench && for b in bench_*.c; do "
+        "grep -q \"columns_have_rules([^,]*, \\\"${b%.c}\\\"\\|strategy([^,]*, \\\"${b%.c}\\\"\" "
+        "../tests/bench/test_columns*.c || { echo \"no test states the columns of $b\" >&2; "
+        "exit 1; }; done";
+    assert_int_equal(system(command), 0);
+}
+
 static int build(void **state)
 {
     if (folder_create(state) != 0)
@@ -507,9 +596,14 @@ static int clean(void **state)
 
 int main(void)
 {
+#ifdef __SANITIZE_ADDRESS__
+    return skip_program(); /* of numbers alone: the plain build is enough */
+#endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roofline),    cmocka_unit_test(flash),           cmocka_unit_test(attention),
-        cmocka_unit_test(transformer), cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
+        cmocka_unit_test(roofline),        cmocka_unit_test(flash),
+        cmocka_unit_test(attention),       cmocka_unit_test(transformer),
+        cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
+        cmocka_unit_test(recomputation),   cmocka_unit_test(every_bench_has_rules),
     };
     return cmocka_run_group_tests_name("columns", tests, build, clean);
 }

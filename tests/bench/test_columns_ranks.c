@@ -116,7 +116,7 @@ static double wire(const csv *c, size_t row)
 FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 : NAN)
 
 /* Differences of times are those of cells with nine digits. */
-#define DDP_RULES                                                                                                      \
+#define DDP_RULES_OF(wire_formula)                                                                                     \
     {"step_ms", MEASURED, NULL, 0}, {"global_batch", DERIVED, global_batch, 0}, {"buckets", MEASURED, NULL, 0},        \
         {"bucket_bytes", MEASURED, NULL, 0}, {"step_mean_ms", MEASURED, NULL, 0}, {"step_std_ms", MEASURED, NULL, 0},  \
         {"step_p5_ms", MEASURED, NULL, 0}, {"step_p95_ms", MEASURED, NULL, 0}, {"n_steps", MEASURED, two, 0},          \
@@ -124,9 +124,9 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
         {"exposed_lo_ms", MEASURED, NULL, 0}, {"exposed_hi_ms", MEASURED, NULL, 0}, {"tail_ms", MEASURED, NULL, 0},    \
         {"contention_ms", DERIVED, contention, 1e-6}, {"comm_alone_ms", MEASURED, NULL, 0},                            \
         {"hidden_pct", DERIVED, hidden, 1e-4}, {"comm_pct", DERIVED, comm_pct, 1e-4},                                  \
-        {"wire_bytes", MEASURED, wire, 0}, {"wire_gb_s", DERIVED, wire_gb_s, 0}, {"fwd_ms", MEASURED, NULL, 0},        \
-        {"bwd_ms", MEASURED, NULL, 0}, {"after_ms", MEASURED, NULL, 0}, {"opt_ms", DERIVED, opt_ms, 1e-6},             \
-        {"phase_rank", MEASURED, NULL, 0}, {"opt_alone_ms", MEASURED, NULL, 0},                                        \
+        {"wire_bytes", MEASURED, wire_formula, 0}, {"wire_gb_s", DERIVED, wire_gb_s, 0},                               \
+        {"fwd_ms", MEASURED, NULL, 0}, {"bwd_ms", MEASURED, NULL, 0}, {"after_ms", MEASURED, NULL, 0},                 \
+        {"opt_ms", DERIVED, opt_ms, 1e-6}, {"phase_rank", MEASURED, NULL, 0}, {"opt_alone_ms", MEASURED, NULL, 0},     \
         {"slowest_rank", DERIVED, slowest_rank, 0}, {"tokens_per_s", DERIVED, tokens_per_s, 0},                        \
         {"tflops", DERIVED, tflops, 0}, {"mfu_causal_pct", DERIVED, mfu_causal, 0},                                    \
         {"mfu_full_pct", DERIVED, mfu_full, 0}, {"peak_bytes", MEASURED, NULL, 0},                                     \
@@ -137,6 +137,8 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
     {                                                                                                                  \
         "err_param", MEASURED, NULL, 0                                                                                 \
     }
+
+#define DDP_RULES DDP_RULES_OF(wire)
 
 static const column_rule ddp_rules[] = {DDP_RULES, {0}};
 
@@ -239,15 +241,100 @@ static void zero1(void **state)
     strategy(*state, "bench_zero1", zero1_rules, "--bucket-mb 0.02");
 }
 
+/* ---- slices of everything ---- */
+
+/* The index space of this bench is padded unit by unit: its size is read off the parameters that a rank holds. */
+FORMULA(is_ddp, IS("variant", "ddp"))
+FORMULA(has_units, !IS("variant", "ddp") && !IS("variant", "zero1"))
+FORMULA(params_in, IS("variant", "fsdp") || IS("variant", "fsdp-keep") ? N("ranks") : 1)
+FORMULA(grads_in, has_units(c, row) == 1 ? N("ranks") : 1)
+FORMULA(space, N("param_bytes") * params_in(c, row) / param_bytes(c, row))
+FORMULA(space_before, N("param_bytes") + space(c, row) * grad_bytes(c, row) / grads_in(c, row))
+FORMULA(space_after,
+        space_before(c, row) + space(c, row) * state_element(c, row) / (is_ddp(c, row) == 1 ? 1 : N("ranks")))
+FORMULA(held_off, fmax(off_pct(held_init(c, row), N("predicted_init_bytes")),
+                       fmax(off_pct(held_before(c, row), N("predicted_before_bytes")),
+                            off_pct(held_after(c, row), N("predicted_after_bytes")))))
+FORMULA(share, (N("ranks") - 1) / N("ranks"))
+/* Gradients once, and parameters as often as they are gathered. */
+FORMULA(units_wire,
+        share(c, row) * (is_ddp(c, row) == 1     ? 2 * space(c, row) * grad_bytes(c, row)
+                         : params_in(c, row) > 1 ? space(c, row) * grad_bytes(c, row) + N("gathered_bytes")
+                                                 : space(c, row) * (grad_bytes(c, row) + param_bytes(c, row))))
+
+static const column_rule fsdp_rules[] = {DDP_RULES_OF(units_wire),
+                                         {"param_bytes", MEASURED, NULL, 0},
+                                         {"grad_bytes", MEASURED, NULL, 0},
+                                         {"state_bytes", MEASURED, NULL, 0},
+                                         {"after_init_bytes", DERIVED, held_init, 0},
+                                         {"before_step_bytes", DERIVED, held_before, 0},
+                                         {"after_step_bytes", DERIVED, held_after, 0},
+                                         {"predicted_init_bytes", DERIVED, held_init, 0},
+                                         {"predicted_before_bytes", DERIVED, space_before, 0},
+                                         {"predicted_after_bytes", DERIVED, space_after, 0},
+                                         {"err_pct", DERIVED, held_off, 1e-6},
+                                         {"comm_bytes", MEASURED, NULL, 0},
+                                         {"measured_after_init_bytes", MEASURED, NULL, 0},
+                                         {"measured_before_step_bytes", MEASURED, NULL, 0},
+                                         {"measured_after_step_bytes", MEASURED, NULL, 0},
+                                         {"err_measured_pct", MEASURED, NULL, 0},
+                                         {"gathered_bytes", MEASURED, NULL, 0},
+                                         {"gathered_peak_bytes", MEASURED, NULL, 0},
+                                         {"gather_wait_ms", MEASURED, NULL, 0},
+                                         {"reduced_wait_ms", MEASURED, NULL, 0},
+                                         {"forward_peak_bytes", MEASURED, NULL, 0},
+                                         {"backward_peak_bytes", MEASURED, NULL, 0},
+                                         {"update_peak_bytes", MEASURED, NULL, 0},
+                                         {0}};
+
+static void fsdp(void **state)
+{
+    strategy(*state, "bench_fsdp", fsdp_rules, "--bucket-mb 0.02");
+}
+
+/* ---- bench_qualify ---- */
+
+/* What is measured against what it should be is judged by common/qualify, which has a test of its own. */
+FORMULA(behind, strstr(T("metric"), "_ms") || strstr(T("metric"), "_us") ? 100 * (N("value") / N("reference") - 1)
+                                                                         : 100 * (1 - N("value") / N("reference")))
+
+static const column_rule qualify_rules[] = {{"behind_pct", DERIVED, behind, 1e-6},
+                                            {"value", MEASURED, NULL, 0},
+                                            {"reference", MEASURED, NULL, 0},
+                                            {"bound", MEASURED, NULL, 0},
+                                            {"again", MEASURED, NULL, 0},
+                                            {"rank_sm_mhz", MEASURED, NULL, 0},
+                                            {"used_pct", MEASURED, NULL, 0},
+                                            {"used_bytes", MEASURED, NULL, 0},
+                                            {"ecc_uncorrected", MEASURED, NULL, 0},
+                                            {"links_up", MEASURED, NULL, 0},
+                                            {0}};
+
+/* Four ranks, so that each is compared with the others; one may well be slow here. */
+static void qualify(void **state)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    columns_have_rules(*state, "bench_qualify", qualify_rules);
+    columns_hold(bench_rows(*state, "bench_qualify", "",
+                            "--ranks 4 --dtype fp32 --variant gemm,copy,flash,step --gemm-size 64 --bytes 64K --seq 32 "
+                            "--sustain 0.1 --iters 3",
+                            BENCH_ANY_CODE),
+                 "bench_qualify", qualify_rules);
+    columns_were_seen("bench_qualify", qualify_rules);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {
+#ifdef __SANITIZE_ADDRESS__
+    return skip_program(); /* of numbers alone: the plain build is enough */
+#endif
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(allreduce),
-        IN_FOLDER(naive_flat_overlap),
-        IN_FOLDER(bucketed),
-        IN_FOLDER(zero1),
+        IN_FOLDER(allreduce), IN_FOLDER(naive_flat_overlap), IN_FOLDER(bucketed), IN_FOLDER(zero1), IN_FOLDER(fsdp),
+        IN_FOLDER(qualify),
     };
     return cmocka_run_group_tests_name("columns of ranks", tests, NULL, NULL);
 }

@@ -89,11 +89,17 @@ bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size
     out->attention = case_text(c, "attention");
     out->split = products_of(case_text(c, "fp32-products"));
     out->grad_fp32 = is(case_text(c, "grad-dtype"), "fp32");
+    out->loss_chunk = (int)case_int(c, "loss-chunk");
     out->deterministic = case_int(c, "deterministic") != 0;
     out->overlap = overlap_parse(case_text(c, "overlap"));
     out->seed = (uint64_t)case_int(c, "seed");
     if (out->split && out->precision->compute != SB_FP32) {
         snprintf(why, why_bytes, "--fp32-products %s is for --precision fp32", case_text(c, "fp32-products"));
+        return false;
+    }
+    if (out->loss_chunk && out->mode == STEP_FORWARD) {
+        snprintf(why, why_bytes,
+                 "--mode forward has no loss in chunks: --loss-chunk makes it together with its backward");
         return false;
     }
     return true;

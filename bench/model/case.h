@@ -29,6 +29,8 @@
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|fp16x3|fp16x3-fast", "",                    \
      "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same with longer sums"},          \
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "dtype of gradients in memory"},       \
+    {"loss-chunk", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens",                                     \
+     "logits of so many tokens exist at once, in the backward; 0: all, from the forward on"},                          \
     {"d-model", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",                                               \
      "width; 0: that of the size. Heads and d-ff follow it unless they are given"},                                               \
     {"d-ff", OPTION_INT, OPTION_LIST, "0", NULL, 0, 262144, NULL, "", "feed-forward width; 0: that of the size"},           \

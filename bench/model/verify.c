@@ -102,6 +102,8 @@ static trainer_options slice_of(const trainer_options *o, const recompute_schedu
     slice.batch = o->batch < batch ? o->batch : batch;
     slice.config.layers = schedule->layers;
     slice.schedule = schedule;
+    const int tokens = slice.batch * slice.seq, half = (tokens + 1) / 2;
+    slice.loss_chunk = o->loss_chunk < half ? o->loss_chunk : half; /* two chunks at least */
     if (o->mode == STEP_FORWARD_BACKWARD && o->precision->loss_scaling)
         slice.mode = STEP_TRAIN; /* the optimizer is what lowers a loss scale at which gradients overflow */
     slice.lr = 0;                /* until the last step, so that each has the gradients of the first */
@@ -116,10 +118,10 @@ static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
     recompute_describe(o->schedule, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%s %s mode %d attention %s recompute %s/%d split %d grad32 %d fusion %d det %d ovl %d %d "
-             "share %d clip %g",
+             "share %d clip %g chunk %d",
              shape, o->precision->name, o->mode, o->attention, recompute, o->schedule->input[o->schedule->layers - 1],
              o->split, o->grad_fp32, o->fusion, o->deterministic, o->overlap, o->optimizer_blocks, o->share_grad_memory,
-             o->clip_norm);
+             o->clip_norm, o->loss_chunk);
 }
 
 /* ---- the slice ---- */

@@ -25,7 +25,8 @@ static void forward(const walk *w)
         memory_block_forward(w, memory_kept_before(w, l), memory_kept_by(w->p, l), true, 0);
     const int64_t held = memory_kept_before(w, layers) + w->t.x + w->t.rstd + w->t.x; /* of the head: input, norm */
     memory_norm_moment(w, held, 0);
-    memory_moment(w, held + w->t.logits, 0, w->p->scratch.forward[PRODUCT_HEAD]);
+    if (!w->p->loss_chunk)
+        memory_moment(w, held + w->t.logits, 0, w->p->scratch.forward[PRODUCT_HEAD]);
 }
 
 /* ---- the step ---- */

@@ -33,7 +33,7 @@ static void dw_moment(const walk *w, memory_product product, int64_t activation,
 static int64_t most_dw(const memory_step *p)
 {
     int64_t most = 0;
-    for (int i = 0; i < MEMORY_PRODUCTS; i++)
+    for (int i = 0; i < (p->loss_chunk ? PRODUCT_HEAD : MEMORY_PRODUCTS); i++)
         most = p->scratch.dw[i] > most ? p->scratch.dw[i] : most;
     return most;
 }
@@ -162,9 +162,31 @@ static own block_backward(walk *w, int64_t l)
     return o;
 }
 
+/* The logits of some tokens at a time, on one stream. */
+static own head_by_chunks(walk *w, int64_t before)
+{
+    const tensors *t = &w->t;
+    const memory_scratch *s = &w->p->scratch;
+    const int64_t tokens = memory_tokens(w->p), chunk = w->p->loss_chunk < tokens ? w->p->loss_chunk : tokens;
+    const int64_t held = before + t->x + t->rstd;
+    grad(w, w->p->shape.vocab * w->p->shape.d_model);
+    for (int part = PRODUCT_HEAD; part <= PRODUCT_HEAD_REST; part++) {
+        const int64_t logits = t->logits / tokens * (part == PRODUCT_HEAD ? chunk : tokens % chunk);
+        memory_moment(w, held + t->x, t->x + logits, s->forward[part]);
+        memory_moment(w, held + t->x, t->x + logits, s->dw[part]);
+        memory_moment(w, held + t->x, t->x + logits, s->dx[part]);
+    }
+    memory_moment(w, held + t->x, t->x, s->mean_loss);
+    grad(w, w->p->shape.d_model);
+    norm_backward_moment(w, held, 2 * t->x);
+    return (own){0, 0};
+}
+
 static own head_backward(walk *w, int64_t before)
 {
     const tensors *t = &w->t;
+    if (w->p->loss_chunk)
+        return head_by_chunks(w, before);
     const transformer_shape *s = &w->p->shape;
     int64_t held = before + t->x + t->rstd + t->x + t->logits;
     grad(w, s->vocab * s->d_model);

@@ -23,6 +23,7 @@ typedef enum memory_product {
     PRODUCT_GATE_UP,
     PRODUCT_W2,
     PRODUCT_HEAD,
+    PRODUCT_HEAD_REST, /* with the loss in chunks: the last chunk, where it is smaller */
     MEMORY_PRODUCTS
 } memory_product;
 
@@ -34,6 +35,7 @@ typedef struct memory_scratch {
     int64_t norm_backward, embedding_backward;
     int64_t grad_stats;            /* 0 where gradients are neither clipped nor scaled */
     int64_t row_sums, column_sums; /* of (T, d), in an eager step */
+    int64_t mean_loss;             /* of the loss in chunks */
 } memory_scratch;
 
 typedef struct memory_step {
@@ -47,6 +49,7 @@ typedef struct memory_step {
     bool eager;             /* norms, SwiGLU and additions by one pass an operation, with their intermediate tensors */
     bool overlap;           /* weight gradients on a stream of their own, up to two blocks late; not with eager */
     bool swiglu_matmul;     /* SwiGLU within its products: h has no gradient; gate, up only where backward wants them */
+    int64_t loss_chunk;     /* tokens whose logits exist at once, in backward; 0: all, from forward on */
     bool share_grad_memory; /* gradients count from when they are written; false: always */
     recompute_schedule schedule; /* of shape.layers blocks */
     memory_scratch scratch;

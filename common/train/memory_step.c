@@ -36,12 +36,12 @@ static int64_t larger(int64_t a, int64_t b)
 }
 
 /* The three products of a layer: the most that any part of each wants. */
-static void ask_products(const trainer_options *o, const sb_kernels *k, sb_context *ctx, memory_product which,
-                         memory_scratch *s)
+static void ask_products(const trainer_options *o, const sb_kernels *k, sb_context *ctx, memory_product which, int rows,
+                         bool added, memory_scratch *s)
 {
     const layer l = layer_of(&o->config, which);
     const bool eager = o->fusion == FUSION_NONE, adds = which == PRODUCT_O || which == PRODUCT_W2;
-    const int rows = o->batch * o->seq, width = l.out[0] + l.out[1] + l.out[2];
+    const int width = l.out[0] + l.out[1] + l.out[2];
     static const char something; /* where an operand is given; its address is not looked at */
     for (int i = 0; i < (eager ? l.parts : 1); i++) {
         const int out = eager ? l.out[i] : width;
@@ -60,6 +60,8 @@ static void ask_products(const trainer_options *o, const sb_kernels *k, sb_conte
         dw.dtype_out = grad_dtype(o);
         dw.transpose_a = true, dw.m = out, dw.n = l.in, dw.k = rows;
         dw.lda = width, dw.ldb = dw.ldd = l.in;
+        if (added)
+            dw.c = &something, dw.ldc = l.in;
         s->forward[which] = larger(s->forward[which], ask(k, ctx, y));
         s->dx[which] = larger(s->dx[which], ask(k, ctx, dx));
         s->dw[which] = larger(s->dw[which], ask(k, ctx, dw));
@@ -101,6 +103,8 @@ static void ask_rows(const trainer_options *o, const sb_kernels *k, sb_context *
         .dtype = SB_FP32, .dtype_out = grad_dtype(o), .rows = rows, .columns = d, .ld = d, .over_rows = true};
     s->norm_backward = (int64_t)k->train->rmsnorm_workspace(ctx, &norm);
     s->embedding_backward = (int64_t)k->train->embedding_workspace(ctx, &embedding);
+    const sb_reduce mean = {.dtype = SB_FP32, .dtype_out = SB_FP32, .rows = 1, .columns = rows, .ld = rows};
+    s->mean_loss = (int64_t)k->train->reduce_workspace(ctx, &mean);
     s->row_sums = (int64_t)k->train->reduce_workspace(ctx, &along);
     s->column_sums = (int64_t)k->train->reduce_workspace(ctx, &down);
 }
@@ -139,9 +143,18 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
         .overlap = o->overlap && !eager,
         .swiglu_matmul = trainer_fuses_swiglu(o, k, ctx),
         .share_grad_memory = o->share_grad_memory,
+        .loss_chunk = o->loss_chunk,
     };
-    for (int i = 0; i < MEMORY_PRODUCTS; i++)
-        ask_products(o, k, ctx, (memory_product)i, &m.scratch);
+    const int tokens = o->batch * o->seq, chunk = o->loss_chunk;
+    for (int i = 0; i < PRODUCT_HEAD; i++)
+        ask_products(o, k, ctx, (memory_product)i, tokens, false, &m.scratch);
+    ask_products(o, k, ctx, PRODUCT_HEAD, chunk && chunk < tokens ? chunk : tokens, false, &m.scratch);
+    if (chunk && chunk < tokens) {
+        if (tokens >= 2 * chunk)
+            ask_products(o, k, ctx, PRODUCT_HEAD, chunk, true, &m.scratch);
+        if (tokens % chunk)
+            ask_products(o, k, ctx, PRODUCT_HEAD_REST, tokens % chunk, true, &m.scratch);
+    }
     ask_attention(o, k, ctx, &m.scratch);
     ask_rows(o, k, ctx, &m.scratch);
     ask_update(o, k, ctx, &m);

@@ -135,6 +135,15 @@ void linear_dx(trainer *t, int which, int layer, arena_slot dy, arena_slot dx);
 /* On the side stream with overlap: dy and x must then be dropped by side_drop. */
 void linear_dw(trainer *t, int which, int layer, arena_slot dy, arena_slot x);
 
+/* The head on tokens [first, first + rows) of x (T, d): y (rows, V), dx (T, d). dw (V, d) is written by the first chunk and
+ * added to by the others. All on main. */
+void head_chunk_forward(trainer *t, int first, int rows, arena_slot x, arena_slot y);
+void head_chunk_backward(trainer *t, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw);
+/* Logits (rows, V) of those tokens become their gradient, with `backward`. */
+void cross_entropy(trainer *t, int first, int rows, arena_slot logits, bool backward);
+/* loss_chunks.c: the loss, the head's weight gradient, and dn (T, d), the gradient of the final norm's output. */
+void head_by_chunks(trainer *t, block_slots *head, arena_slot dn);
+
 void norm_forward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
 /* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */
 void norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,

@@ -110,10 +110,47 @@ static sb_matmul dw_product(const trainer *t, const linear *l, int part, int ldy
     return p;
 }
 
+/* ---- the head, some tokens at a time ---- */
+
+void head_chunk_forward(trainer *t, int first, int rows, arena_slot x, arena_slot y)
+{
+    const linear l = step_linear(t, LINEAR_HEAD);
+    sb_matmul p = product(t, rows, t->vocab, t->d);
+    p.transpose_b = true;
+    p.lda = p.ldb = t->d, p.ldd = t->vocab;
+    p.a = step_at(step_pointer(t, x), (int64_t)first * t->d * t->element);
+    p.b = step_param(t, l.first, -1);
+    p.d = step_pointer(t, y);
+    run(t, &l, "forward", -1, p, -1, t->main);
+}
+
+void head_chunk_backward(trainer *t, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw)
+{
+    const linear l = step_linear(t, LINEAR_HEAD);
+    sb_matmul p = product(t, t->vocab, t->d, rows);
+    p.dtype_out = t->grad_dtype;
+    p.transpose_a = true;
+    p.lda = t->vocab, p.ldb = p.ldd = t->d;
+    p.a = step_pointer(t, dy);
+    p.b = step_at(step_pointer(t, x), (int64_t)first * t->d * t->element);
+    p.d = dw;
+    if (first > 0) /* added to what the chunks before gave; while planning only that matters */
+        p.c = arena_planning(t->arena) ? (const void *)l.name : dw, p.ldc = t->d;
+    run(t, &l, "dw", -1, p, -1, t->main);
+    p = product(t, rows, t->d, t->vocab);
+    p.lda = t->vocab, p.ldb = p.ldd = t->d;
+    p.a = step_pointer(t, dy);
+    p.b = step_param(t, l.first, -1);
+    p.d = step_at(step_pointer(t, dx), (int64_t)first * t->d * t->element);
+    run(t, &l, "dx", -1, p, -1, t->main);
+}
+
 size_t step_side_workspace(const trainer *t)
 {
     size_t most = 0;
     for (int which = 0; which < LINEARS; which++) {
+        if (which == LINEAR_HEAD && t->o.loss_chunk) /* not on the side stream */
+            continue;
         const linear l = parts_of(t, which), whole = step_linear(t, which);
         for (int i = 0; i < l.parts; i++) {
             const sb_matmul p = dw_product(t, &l, i, linear_out(&whole));

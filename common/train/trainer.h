@@ -51,8 +51,9 @@ typedef struct trainer_options {
     fusion fusion;
     bool deterministic; /* attention backward too; everything else always is */
     overlap overlap;
-    int optimizer_blocks;   /* AdamW beside backward: blocks it may use; 0: half as many as multiprocessors */
-    bool share_grad_memory; /* activations may lie where gradients are not written yet */
+    int optimizer_blocks; /* AdamW beside backward: blocks it may use; 0: half as many as multiprocessors */
+    int loss_chunk;       /* tokens whose logits exist at once; 0: all. Only with a backward, which has the loss then */
+    bool share_grad_memory;                                /* activations may lie where gradients are not written yet */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
     uint64_t seed;
     /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss. */
@@ -119,7 +120,7 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* maste
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in);
 void trainer_read_grad(trainer *t, const param_tensor *p, float *out);       /* unscaled; valid after a backward */
 void trainer_write_grad(trainer *t, const param_tensor *p, const float *in); /* until the next forward */
-/* Logits (batch*seq, vocab) of a forward with the present parameters and tokens; also sets the loss. */
+/* Not with loss_chunk, where they never are whole. Logits (batch*seq, vocab) of a forward with the present parameters and tokens; also sets the loss. */
 bool trainer_read_logits(trainer *t, float *out);
 void trainer_optimizer_state(trainer *t, sb_optimizer_state *out);
 

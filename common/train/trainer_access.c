@@ -287,6 +287,8 @@ void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
 bool trainer_read_logits(trainer *t, float *out)
 {
     arena_slot logits;
+    if (t->o.loss_chunk)
+        die(EXIT_CODE_FAILURE, "bug: logits that are made in chunks cannot be read");
     t->status = SB_OK;
     arena_run_begin(t->arena);
     transformer_forward(t, &logits);

@@ -23,6 +23,8 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "batch x seq must be at least 1 and below 2^29 tokens");
     if (o->recompute_every < 1)
         return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
+    if (o->loss_chunk < 0 || (o->loss_chunk && o->mode == STEP_FORWARD))
+        return refuse(why, why_bytes, "the loss is made in chunks together with its backward, not by a forward alone");
     if (o->config.layers > RECOMPUTE_LAYERS || (o->schedule && o->schedule->layers != o->config.layers))
         return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
     if (o->split && o->precision->compute != SB_FP32)

@@ -160,8 +160,11 @@ void transformer_forward(trainer *t, arena_slot *logits)
     head->rstd1 = take_rstd(t, -1);
     head->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, -1, "norm_final");
     norm_forward(t, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
-    *logits = take_rows(t, t->vocab, MEMORY_ACTIVATION, -1, "logits");
-    linear_forward(t, LINEAR_HEAD, -1, head->n1, -1, *logits);
+    *logits = -1;
+    if (!t->o.loss_chunk) {
+        *logits = take_rows(t, t->vocab, MEMORY_ACTIVATION, -1, "logits");
+        linear_forward(t, LINEAR_HEAD, -1, head->n1, -1, *logits);
+    }
     unit_release(t);
     if (t->o.mode == STEP_FORWARD) {
         step_drop(t, &head->n1);
@@ -171,15 +174,15 @@ void transformer_forward(trainer *t, arena_slot *logits)
     range_pop();
 }
 
-void transformer_loss(trainer *t, arena_slot logits, bool backward)
+void cross_entropy(trainer *t, int first, int rows, arena_slot logits, bool backward)
 {
     const sb_cross_entropy p = {.dtype = t->dtype,
-                                .rows = t->tokens,
+                                .rows = rows,
                                 .total_rows = (int64_t)t->tokens * (t->o.ranks > 1 ? t->o.ranks : 1),
                                 .vocab = t->vocab,
                                 .logits = step_pointer(t, logits),
-                                .targets = t->targets,
-                                .row_loss = t->row_loss,
+                                .targets = t->targets + first,
+                                .row_loss = t->row_loss + first,
                                 .loss = t->loss,
                                 .scale = t->state && t->o.precision->loss_scaling ? &t->state->loss_scale : NULL,
                                 .backward = backward};
@@ -188,6 +191,12 @@ void transformer_loss(trainer *t, arena_slot logits, bool backward)
         step_done(t, t->k->train->cross_entropy(t->ctx, &p, t->main));
         range_pop();
     }
+}
+
+void transformer_loss(trainer *t, arena_slot logits, bool backward)
+{
+    if (!t->o.loss_chunk) /* else head_backward has it */
+        cross_entropy(t, 0, t->tokens, logits, backward);
 }
 
 /* ---- backward ---- */
@@ -334,11 +343,18 @@ static void head_backward(trainer *t, arena_slot logits, arena_slot *dy)
     side_unit_begin(t, layers);
     unit_acquire(t, -1);
     unit_grads_begin(t, -1);
-    linear_dw(t, LINEAR_HEAD, -1, logits, head->n1);
-    arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
-    linear_dx(t, LINEAR_HEAD, -1, logits, dn);
-    side_drop(t, &logits);
-    side_drop(t, &head->n1);
+    arena_slot dn = -1;
+    if (t->o.loss_chunk) {
+        dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        head_by_chunks(t, head, dn);
+        step_drop(t, &head->n1);
+    } else {
+        linear_dw(t, LINEAR_HEAD, -1, logits, head->n1);
+        dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        linear_dx(t, LINEAR_HEAD, -1, logits, dn);
+        side_drop(t, &logits);
+        side_drop(t, &head->n1);
+    }
     *dy = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_residual");
     norm_backward(t, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
     step_drop(t, &dn);

@@ -260,6 +260,7 @@ static trainer_options draw_options(bench_of_steps *b)
     o.share_grad_memory = draw(b, 4) != 0;
     o.clip_norm = draw(b, 3) ? 0 : 1;
     o.swiglu_apart = draw(b, 4) == 0;
+    o.loss_chunk = o.mode != STEP_FORWARD && draw(b, 3) == 0 ? 1 + draw(b, o.batch * o.seq + 3) : 0;
     b->schedule = recompute_uniform(o.config.layers, o.recompute, o.recompute_every);
     for (int parts = draw(b, 4); parts > 0; parts--) { /* now and then, not all blocks alike */
         const int first = draw(b, o.config.layers), count = 1 + draw(b, o.config.layers - first);

@@ -100,6 +100,50 @@ static void schedules(void **state)
     }
 }
 
+/* Relative L2 distance of two sets of tensors that lie one behind the other. */
+static double apart(const params *p, const float *a, const float *b)
+{
+    double off = 0, norm = 0;
+    int64_t n = 0;
+    for (int t = 0; t < p->count; t++)
+        n += p->tensors[t].count;
+    for (int64_t i = 0; i < n; i++) {
+        off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += (double)b[i] * b[i];
+    }
+    return sqrt(off / norm);
+}
+
+/* One chunk of everything gives the same bits; smaller ones add the head's weight gradient in another order, and in 16
+ * bits round it once for each. */
+static void loss_in_chunks(void **state)
+{
+    (void)state;
+    for (int i = 0; i < POLICIES; i++)
+        for (int mask = 0; mask < 4; mask++) {
+            trainer_options o = three_blocks(policies[i]);
+            o.fusion = mask & 1 ? FUSION_NONE : FUSION_KERNELS;
+            o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
+            outcome want = run(&o);
+            const int tokens = o.batch * o.seq, chunks[] = {1, 3, tokens / 2, tokens - 1, tokens, tokens + 5};
+            for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+                o.loss_chunk = chunks[c];
+                outcome got = run(&o);
+                const bool whole = chunks[c] >= tokens, fp32 = o.precision->grad == SB_FP32;
+                if (whole)
+                    same_bits(want.p, want.grads, got.grads, "one chunk");
+                const double bound = whole ? 0 : fp32 ? 1e-5 : 0x1p-7 * sqrt((double)tokens / chunks[c] + 1);
+                const double off = apart(want.p, got.grads, want.grads);
+                if (!(off <= bound))
+                    fail_msg("%s mask %d chunk %d: gradients %.2e apart", policies[i], mask, chunks[c], off);
+                for (int s = 0; s < STEPS; s++)
+                    assert_true(fabs(got.losses[s] - want.losses[s]) <= (s || !fp32 ? 1e-3 : 1e-6) * want.losses[s]);
+                outcome_free(&got);
+            }
+            outcome_free(&want);
+        }
+}
+
 static void streams_and_memory(void **state)
 {
     (void)state;
@@ -213,8 +257,9 @@ static void overfits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recomputation), cmocka_unit_test(schedules),     cmocka_unit_test(streams_and_memory),
-        cmocka_unit_test(looking),       cmocka_unit_test(fusion_levels), cmocka_unit_test(overfits),
+        cmocka_unit_test(recomputation),      cmocka_unit_test(schedules), cmocka_unit_test(loss_in_chunks),
+        cmocka_unit_test(streams_and_memory), cmocka_unit_test(looking),   cmocka_unit_test(fusion_levels),
+        cmocka_unit_test(overfits),
     };
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

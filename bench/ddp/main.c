@@ -39,6 +39,7 @@ static void run(session *s, const bench_case *c, row *w)
         ddp_held_init(&k, r, &held);
     if (ddp_time(&k, r, free_before, &m)) {
         ddp_fill_row(&k, r, &m);
+        profile_note(s, case_key(c), "steps", stats_of(&m.step).median);
         if (ddp_has_column(&k, "predicted_ms"))
             ddp_fill_fit(&k, r, &m);
         if (memory_asked) {

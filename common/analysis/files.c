@@ -205,6 +205,7 @@ bool profile_write_totals(const char *folder, const profile_identity *id, const 
     put_real(&s, t->window_us / 1e3);
     put_real(&s, t->busy_us / 1e3);
     put_real(&s, t->kernel_us / 1e3);
+    put_real(&s, t->timed_ms);
     put_real(&s, t->event_ms);
     put_real(&s, t->recorded_event_ms);
     put_real(&s, t->host_ms);
@@ -213,13 +214,15 @@ bool profile_write_totals(const char *folder, const profile_identity *id, const 
     fprintf(s.f, "%zu,", t->kernels);
     put_real(&s, t->limits.launch_us);
     put_real(&s, t->limits.node_us);
+    put_real(&s, t->limits.kernel_us);
     put(&s, t->costs);
     put(&s, t->ceilings);
     put(&s, t->trace);
     end_row(&s);
     return write_sheet(&s, folder, "totals",
-                       IDENTITY "window_ms,busy_ms,kernel_ms,event_ms,recorded_event_ms,host_ms,profiler_overhead_pct,"
-                                "attributed_pct,kernels,launch_us,node_gap_us,costs,ceilings,trace\n");
+                       IDENTITY
+                       "window_ms,busy_ms,kernel_ms,timed_ms,event_ms,recorded_event_ms,host_ms,profiler_overhead_pct,"
+                       "attributed_pct,kernels,launch_us,node_gap_us,kernel_gap_us,costs,ceilings,trace\n");
 }
 
 /* ---- idle ---- */

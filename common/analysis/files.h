@@ -16,6 +16,7 @@ typedef struct profile_identity { /* the columns that all tables start with */
 
 typedef struct profile_totals {
     double window_us, busy_us, kernel_us;
+    double timed_ms; /* a step as it was timed, before a recorder was loaded; NAN: it was not */
     double event_ms, recorded_event_ms,
         host_ms; /* a step by events and by the host's clock; by events while recorded */
     double attributed_pct;

@@ -93,7 +93,8 @@ static void add_gap(parts *p, double start_us, double end_us, const record_span 
         at = part.end_us;
     }
     part.start_us = at, part.end_us = end_us;
-    part.class = end_us - at <= p->limits.node_us                                       ? IDLE_NODE
+    const double pause_us = next && next->node ? p->limits.node_us : p->limits.kernel_us;
+    part.class = end_us - at <= pause_us                                                ? IDLE_NODE
                  : call && asked < start_us && before && before->stream != next->stream ? IDLE_DEPENDENCY
                                                                                         : IDLE_UNKNOWN;
     add_without_costs(p, part);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Why a device stood still. A gap ends with a span, and its parts add up to it: what the profiler itself cost; the host,
  * until it asked for the span; the launch, from there until the device could have begun; and the rest, which is the
- * device's own pause between two nodes where it is as short as those are, a dependency where the span had been asked for
+ * device's own pause between two kernels where it is as short as those are, a dependency where the span had been asked for
  * in time and waited for another stream, and else unknown. */
 #ifndef STEPBENCH_ANALYSIS_IDLE_H
 #define STEPBENCH_ANALYSIS_IDLE_H
@@ -14,7 +14,8 @@ const char *idle_class_name(idle_class c); /* "host" */
 
 typedef struct idle_limits { /* of this device, calibrated */
     double launch_us;        /* from the return of a launch to the start of its kernel, where nothing runs */
-    double node_us;          /* between two kernels that follow each other in a stream */
+    double node_us;          /* between two kernels of a graph that follow each other in a stream */
+    double kernel_us;        /* the same of kernels that were launched one by one, in time */
 } idle_limits;
 
 typedef struct idle_part {

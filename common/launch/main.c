@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* main of a bench of several ranks: starts them, or is one of them; see launch.h. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +114,11 @@ static void gather(void *user, const void *mine, size_t bytes, void *all)
     launch_gather(user, "what every rank has", mine, bytes, all);
 }
 
+static clock_reading read_clock(void *user)
+{
+    return launch_clock(user);
+}
+
 /* What CUDA and NCCL read when they start; the user's own settings stay. */
 static void set_environment(void)
 {
@@ -137,7 +141,7 @@ static int run_rank(const launch_place *place, const options *o, const bench_inf
                                  .opened = check_gpus,
                                  .share = share,
                                  .gather = gather,
-                                 .clock_err_us = launch_hosts(l) == 1 ? 0 : NAN};
+                                 .clock = read_clock};
     int code = session_main_as(&peers, info, hooks, argc, argv);
     launch_leave(l);
     free(name);

@@ -300,9 +300,11 @@ static recording *from_gpu(char *why, size_t why_bytes)
     r->calls = raw.calls, r->call_count = raw.call_count;
     r->costs = raw.costs, r->cost_count = raw.cost_count;
     raw.spans = NULL, raw.calls = NULL, raw.costs = NULL;
+    pthread_mutex_lock(&lock);
     r->ranges = xmalloc((range_count + 1) * sizeof *r->ranges);
     memcpy(r->ranges, ranges, range_count * sizeof *ranges);
     r->range_count = range_count;
+    pthread_mutex_unlock(&lock);
     if (r->call_count)
         qsort(r->calls, r->call_count, sizeof *r->calls, by_start);
     if (r->cost_count)
@@ -352,6 +354,24 @@ void recording_free(recording *r)
     free(r->costs);
     free(r->ranges);
     free(r);
+}
+
+void recording_move(recording *r, const host_clock *c)
+{
+    if (c->offset_s == 0 && c->drift == 0)
+        return;
+#define MOVE(x)                                                                                                        \
+    ((x).start_us = host_clock_rank_0_s(c, (x).start_us * 1e-6) * 1e6,                                                 \
+     (x).end_us = host_clock_rank_0_s(c, (x).end_us * 1e-6) * 1e6)
+    for (size_t i = 0; i < r->span_count; i++)
+        MOVE(r->spans[i]);
+    for (size_t i = 0; i < r->call_count; i++)
+        MOVE(r->calls[i]);
+    for (size_t i = 0; i < r->cost_count; i++)
+        MOVE(r->costs[i]);
+    for (size_t i = 0; i < r->range_count; i++)
+        MOVE(r->ranges[i]);
+#undef MOVE
 }
 
 int record_op_range(const recording *r, int range)

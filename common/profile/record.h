@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/device/device.h"
+#include "common/profile/host_clock.h"
 #include "common/profile/spans.h"
 
 typedef struct record_work {
@@ -85,6 +86,7 @@ bool recorder_start(device *d, char *why, size_t why_bytes);
 /* NULL with a sentence when nothing ran or records were lost. */
 recording *recorder_stop(device *d, char *why, size_t why_bytes);
 void recording_free(recording *r);
+void recording_move(recording *r, const host_clock *c); /* to the clock of rank 0's host */
 
 /* What this thread enqueues from here on is of step i; -1: of none. Between ranges alone. */
 void recorder_step(int i);

@@ -9,6 +9,7 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
+#include "common/session/profile.h"
 #include "common/session/watchdog.h"
 
 enum { QUEUE_MAX = 16, GRAPH_CALLS_MIN = 10, GRAPH_CALLS_MAX = 200, SAMPLES_MIN = 3 };
@@ -275,6 +276,7 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
             fill_times(w, name, &ms, how->calls);
             fill_count(w, name, ms.n);
             fill_timer(w, name, used);
+            profile_note(s, row_case_key(w), name, ms.median);
         }
         measure_again(s, name, fn, arg);
     }
@@ -344,6 +346,7 @@ bool measure_steps(session *s, row *w, const measure_step *step, void *arg, meas
     scope_pop();
     if (ok) {
         fill_steps(w, step, x, out);
+        profile_note(s, row_case_key(w), "steps", out->median_ms[step->parts - 1]);
         measure_again(s, "steps", step->enqueue, arg);
     }
     for (size_t i = 0; i < sizeof x / sizeof *x; i++)

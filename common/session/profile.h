@@ -33,6 +33,9 @@ typedef struct profile_how {
 bool session_profile(session *s, const char *name, const profile_how *how, bool (*fn)(void *arg), void *arg,
                      profile_result *out);
 
+/* What the timing of a measurement found, to stand beside its profile. Does nothing without --profile. */
+void profile_note(session *s, const char *case_key, const char *name, double ms);
+
 /* For session.c. */
 void profile_pass_begin(session *s);
 void profile_pass_end(session *s);

@@ -9,6 +9,7 @@
 #include "common/rows/rows.h"
 #include "common/device/device.h"
 #include "common/device/memory.h"
+#include "common/profile/host_clock.h"
 
 typedef enum timer_kind { TIMER_AUTO, TIMER_EVENT, TIMER_GRAPH, TIMER_HOST } timer_kind;
 
@@ -28,7 +29,7 @@ typedef struct session_peers {
     void (*opened)(void *user, device *d);                                 /* the device is open */
     void (*share)(void *user, void *data, size_t bytes);                   /* gives everyone rank 0's data */
     void (*gather)(void *user, const void *mine, size_t bytes, void *all); /* all: (size, bytes), to everyone */
-    double clock_err_us; /* by how much host_seconds() of two ranks may differ; NAN: unknown */
+    clock_reading (*clock)(void *user); /* everyone's host against rank 0's; everyone asks */
 } session_peers;
 
 typedef struct session session;

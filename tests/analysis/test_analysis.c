@@ -130,6 +130,21 @@ static void windows_of_steps(void **state)
     free(cut);
 }
 
+static void times_of_another_host(void **state)
+{
+    (void)state;
+    record_span s[] = {span(1e6, 1e6 + 10, LANE_COMPUTE)};
+    record_call calls[] = {{.start_us = 1e6 - 5, .end_us = 1e6 - 3}};
+    record_range ranges[] = {{.start_us = 1e6 - 9, .end_us = NAN}};
+    recording r = {.spans = s, .span_count = 1, .calls = calls, .call_count = 1, .ranges = ranges, .range_count = 1};
+    const host_clock ahead = {.at_s = 1, .offset_s = 2e-3, .drift = 0};
+    recording_move(&r, &ahead);
+    assert_near(s[0].start_us, 1e6 + 2000);
+    assert_near(calls[0].end_us, 1e6 + 1997);
+    assert_near(ranges[0].start_us, 1e6 + 1991);
+    assert_true(isnan(ranges[0].end_us)); /* still open */
+}
+
 /* ---- gaps ---- */
 
 typedef struct gap_case {
@@ -146,10 +161,16 @@ static record_span on(record_span s, int stream, int call)
     return s;
 }
 
+static record_span in(record_span s, int range, uint64_t node)
+{
+    s.range = range, s.node = node;
+    return s;
+}
+
 static void each_class_of_gap(void **state)
 {
     (void)state;
-    const idle_limits limits = {.launch_us = 4, .node_us = 1};
+    const idle_limits limits = {.launch_us = 4, .node_us = 0.5, .kernel_us = 1};
     static const record_range ranges[] = {{.name = "step", .path = "", .parent = -1, .start_us = 0, .end_us = 200},
                                           {.name = "norm", .path = "norm", .parent = 0, .start_us = 22, .end_us = 60}};
     const record_span first = on(span(0, 20, LANE_COMPUTE), 1, -1);
@@ -168,7 +189,21 @@ static void each_class_of_gap(void **state)
          {2, 42, "cudaStreamSynchronize", 2, 0, -1},
          {.name = NULL},
          {{IDLE_HOST, 20, 45, "cudaStreamSynchronize", "k", "k"}, {IDLE_LAUNCH, 45, 54, "", "k", "k"}}},
-        {"nodes follow each other",
+        {"nodes of a graph follow each other",
+         first,
+         in(on(span(20.4, 60, LANE_COMPUTE), 1, 0), -1, 9),
+         {1, 3, "cudaGraphLaunch", 1, 0, -1},
+         {.name = NULL},
+         {.name = NULL},
+         {{IDLE_NODE, 20, 20.4, "", "k", "k"}}},
+        {"a node that comes late",
+         first,
+         in(on(span(20.8, 60, LANE_COMPUTE), 1, 0), -1, 9),
+         {1, 3, "cudaGraphLaunch", 1, 0, -1},
+         {.name = NULL},
+         {.name = NULL},
+         {{IDLE_UNKNOWN, 20, 20.8, "", "k", "k"}}},
+        {"kernels follow each other",
          first,
          on(span(20.8, 60, LANE_COMPUTE), 1, 0),
          {1, 3, "cudaGraphLaunch", 1, 0, -1},
@@ -261,7 +296,7 @@ static void parts_add_up(void **state)
         const record_window w = {7, 180};
         size_t n;
         double sum = 0, last = -INFINITY;
-        idle_part *p = idle_parts(&r, w, (idle_limits){2, 1}, &n);
+        idle_part *p = idle_parts(&r, w, (idle_limits){2, 1, 1}, &n);
         for (size_t i = 0; i < n; i++) {
             assert_true(p[i].start_us >= last && p[i].end_us > p[i].start_us);
             last = p[i].end_us;
@@ -323,12 +358,6 @@ static record_range op(int parent, const char *path, const char *name, double fl
                                    .flops = flops,
                                    .bytes = bytes,
                                    .part = part}};
-}
-
-static record_span in(record_span s, int range, uint64_t node)
-{
-    s.range = range, s.node = node;
-    return s;
 }
 
 static void work_by_kernel(void **state)
@@ -447,10 +476,11 @@ static void the_checker_checks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_sums),       cmocka_unit_test(sums_by_counting),
-        cmocka_unit_test(windows_of_steps), cmocka_unit_test(each_class_of_gap),
-        cmocka_unit_test(parts_add_up),     cmocka_unit_test(waits_and_transfers),
-        cmocka_unit_test(work_by_kernel),   cmocka_unit_test(the_checker_checks),
+        cmocka_unit_test(eight_sums),          cmocka_unit_test(sums_by_counting),
+        cmocka_unit_test(windows_of_steps),    cmocka_unit_test(times_of_another_host),
+        cmocka_unit_test(each_class_of_gap),   cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(waits_and_transfers), cmocka_unit_test(work_by_kernel),
+        cmocka_unit_test(the_checker_checks),
     };
     return cmocka_run_group_tests_name("analysis", tests, NULL, NULL);
 }

@@ -46,11 +46,13 @@ static const column_spec column_table[] = {
     {"err_bwd", COLUMN_REAL, false, "largest relative L2 error of dq, dk, dv on the checked rows against fp64"},
     {0}};
 
-static const bench_run run_table[] = {{RUN_QUICK, 1, 8, "--head-dim 64 --seq 1024,8192"},
-                                      {RUN_DEFAULT, 1, 80, ""},
-                                      {RUN_FULL, 1, 60, "--dtype bf16"},
-                                      {RUN_CPU, 0, 5, ""},
-                                      {0}};
+static const bench_run run_table[] = {
+    {RUN_QUICK, 1, 8, "--head-dim 64 --seq 1024,8192"},
+    {RUN_DEFAULT, 1, 80, ""},
+    {RUN_DEFAULT, 1, 8, "--variant unfused --dtype bf16 --head-dim 64 --seq 1024,4096 --profile"},
+    {RUN_FULL, 1, 60, "--dtype bf16"},
+    {RUN_CPU, 0, 5, ""},
+    {0}};
 
 static const bench_info info = {
     .name = "bench_attention",

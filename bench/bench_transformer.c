@@ -78,6 +78,8 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 1, 5, "--size small --seq 128 --precision fp32"},
     {RUN_QUICK, 1, 14, "--size small --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     {RUN_DEFAULT, 1, 240, ""},
+    {RUN_QUICK, 1, 8, "--size small --seq 512 --precision bf16 --profile"},
+    {RUN_DEFAULT, 1, 45, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
     {RUN_DEFAULT, 1, 100, "--precision fp32 --fp32-products fp16x3"},
     {RUN_FULL, 1, 100, "--precision fp32 --fp32-products fp16x3-fast"},
     {RUN_DEFAULT, 1, 95, "--seq 512 --mode forward,forward-backward"},

@@ -142,8 +142,11 @@ static void profile_case(session *s, const session_hooks *hooks, const bench_cas
     profile_case_begin(s, c);
     hooks->run(s, c, w);
     profile_case_end(s);
+    note_no_memory(s, w);
     memory_release_all(s->mem);
     progress_clear();
+    if (row_status_get(w) == ROW_FAIL || row_status_get(w) == ROW_OOM)
+        warn("no profile of %s: %s", case_key(c), row_reason(w));
     row_drop(w);
 }
 

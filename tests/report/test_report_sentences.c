@@ -208,11 +208,97 @@ static void rows_of_several_gpus_are_counted(void **state)
 
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
+/* ---- what sections say of their own numbers ---- */
+
+/* The report of a folder with one file of rows; caller frees. */
+static char *report_with(const char *folder, const char *name, const char *rows)
+{
+    char *dir = folder_path(folder, "box-x9");
+    mkdir(dir, 0777);
+    put(dir, name, rows);
+    char *text = report_of(dir);
+    free(dir);
+    return text;
+}
+
+#define WHO ",run-1,run-1,b,G,GPU-1,cuda,abc,2026-11-21T10:00:00Z\n"
+#define WHO_COLUMNS ",run_id,campaign,machine,gpu,gpu_uuid,device,commit,utc\n"
+
+static void a_section_says_what_its_numbers_say(void **state)
+{
+    static const char flash[] =
+        "schema,method,bench,variant,status,reason,dtype,head_dim,seq,fwd_ms,speedup_fwd,speedup_bwd" WHO_COLUMNS;
+    static const char attention[] =
+        "schema,method,bench,variant,status,reason,batch,dtype,head_dim,seq,fwd_ms,mem_before_bwd_bytes" WHO_COLUMNS;
+    static const char memory[] =
+        "schema,method,bench,variant,status,reason,seq,precision,mode,peak_bytes,activation_bytes" WHO_COLUMNS;
+    static const char collective[] = "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_"
+                                     "ms,busbw_gb_s,size" WHO_COLUMNS;
+    static const char warmup[] =
+        "schema,method,bench,variant,status,reason,size,seq,precision,warmup,step_ms,host_step_mean_ms" WHO_COLUMNS;
+#define FLASH(seq, forward, backward) "1,1,bench_flash,flash,ok,,bf16,64," seq ",1," forward "," backward WHO
+#define ATTENTION(variant, status, seq, ms, bytes)                                                                     \
+    "1,1,bench_attention," variant "," status ",,8,fp32,64," seq "," ms "," bytes WHO
+#define MEMORY(seq, mode, peak, kept) "1,1,bench_memory,graph,ok,," seq ",bf16," mode "," peak "," kept WHO
+#define SUM(bytes, ms, rate, size)                                                                                     \
+    "1,1,bench_allreduce,all-reduce,ok,,2," bytes ",bf16,1,eager," ms "," rate "," size WHO
+#define WARM(size, steps, ms) "1,1,bench_transformer,graph,ok,," size ",512,bf16," steps ",10," ms WHO
+    struct {
+        const char *file, *head, *rows, *sentence;
+    } const table[] = {
+        {"bench_flash.csv", flash, FLASH("128", "0.5", "1.5") FLASH("256", "2", "3"),
+         "less time than unfused in 1 of 2 forwards (0.500 times as fast at least, at S 128, D 64; 2.00 at most, at S "
+         "256, "
+         "D 64) and in 2 of 2 backwards (1.50 times"},
+        {"bench_flash.csv", flash, FLASH("128", "0.5", "nan") FLASH("256", "0.9", "nan"),
+         "in 0 of 2 forwards (0.500 times as fast at least, at S 128, D 64; 0.900 at most, at S 256, D 64)."},
+        {"bench_attention.csv", attention,
+         ATTENTION("unfused", "ok", "1024", "2", "4096") ATTENTION("flash", "ok", "1024", "4", "1024")
+             ATTENTION("unfused", "oom", "2048", "nan", "nan") ATTENTION("flash", "ok", "2048", "8", "2048"),
+         "At S 1024, D 64, unfused holds 4.00 times as much as flash before the backward, and its forward takes 0.500 "
+         "times as "
+         "long. Unfused is out of memory in 1 of 2 cases."},
+        {"bench_attention.csv", attention,
+         ATTENTION("unfused", "ok", "1024", "2", "4096") ATTENTION("flash", "ok", "1024", "4", "1024")
+             ATTENTION("unfused", "ok", "2048", "8", "16384") ATTENTION("flash", "ok", "2048", "12", "2048"),
+         "From S 1024 to 2048, unfused holds 4.00 times as much and takes 4.00 times as long, flash 2.00 and 3.00."},
+        {"bench_memory.csv", memory,
+         MEMORY("128", "train-step", "1073741824", "1") MEMORY("512", "train-step", "2147483648", "536870912")
+             MEMORY("512", "forward", "536870912", "1"),
+         "At S 512 a train step peaks at 2.00 GiB, 2.00 times as much as at S 128; activations are 25.0 % of it. "
+         "Forward alone "
+         "peaks at 0.500 GiB there."},
+        {"bench_memory.csv", memory, MEMORY("128", "train-step", "1073741824", "1073741824"),
+         "At S 128 a train step peaks at 1.00 GiB; activations are 100 % of it."},
+        {"bench_allreduce.csv", collective,
+         SUM("1024", "0.01", "1", "1 KiB") SUM("4096", "0.02", "95", "4 KiB") SUM("1048576", "2", "100", "1 MiB"),
+         "On 2 ranks, called eagerly, 1 KiB takes 10.0 us and 1 MiB 2.00 ms; the bus reaches 100 GB/s at most, and 90 "
+         "% of that at 4 "
+         "KiB and more."},
+        {"bench_transformer.csv", warmup,
+         WARM("small", "0", "30") WARM("small", "5", "10") WARM("xl", "0", "20") WARM("xl", "1", "19")
+             WARM("xl", "5", "20"),
+         "takes 1.00 to 3.00 times as long after 0 steps, 0.950 times as long after 1 step."}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *rows = xasprintf("%s%s", table[i].head, table[i].rows), *dir = folder_path(*state, "box-x9");
+        char *text = report_with(*state, table[i].file, rows), *file = folder_path(dir, table[i].file);
+        for (char *c = text; *c; c++)
+            *c = *c == '\n' ? ' ' : *c;
+        if (!strstr(text, table[i].sentence))
+            fail_msg("'%s' is not in:\n%.4000s", table[i].sentence, text);
+        unlink(file);
+        free(file);
+        free(dir);
+        free(text);
+        free(rows);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(libraries_have_tables_of_their_own), in_folder(rows_of_several_runs_or_gpus_give_no_ratio),
+        in_folder(libraries_have_tables_of_their_own),    in_folder(rows_of_several_runs_or_gpus_give_no_ratio),
         in_folder(a_handicapped_baseline_gives_no_ratio), in_folder(an_eager_peer_is_called_eager),
-        in_folder(rows_of_several_gpus_are_counted)};
+        in_folder(rows_of_several_gpus_are_counted),      in_folder(a_section_says_what_its_numbers_say)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

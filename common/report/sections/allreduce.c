@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/report/section.h"
+#include "common/report/sentences.h"
 #include "common/report/sections/allreduce/own.h"
 
 /* How a row was made, in the order of the columns. */
@@ -219,6 +220,8 @@ static void device_tables(document *doc, const table *t, const peers *p, const c
                 doc_heading(doc, 3, "%s, %s%s", ops.v[o], dtypes.v[d], between);
             else if (of->n)
                 doc_fold(doc, "%s, %s%s", ops.v[o], dtypes.v[d], between);
+            if (of->n)
+                say_collective(doc, of);
             if (of->n)
                 op_table(doc, of, compared ? p : NULL);
             if (of->n && open)

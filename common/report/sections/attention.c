@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/report/section.h"
+#include "common/report/sentences.h"
 
 static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
 
@@ -100,6 +101,7 @@ static void write_section(document *doc, const char *dir)
     for (size_t i = 0; i < dtypes.n; i++) {
         table *of = table_where(t, "dtype", dtypes.v[i], NULL);
         doc_heading(doc, 3, "%s", dtypes.v[i]);
+        say_attention(doc, of);
         attention_table(doc, of);
         table_free(of);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/report/section.h"
+#include "common/report/sentences.h"
 
 static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
 
@@ -178,6 +179,7 @@ static void write_section(document *doc, const char *dir)
     for (size_t i = 0; i < dtypes.n; i++) {
         table *of = table_where(t, "dtype", dtypes.v[i], NULL);
         doc_heading(doc, 3, "%s", dtypes.v[i]);
+        say_flash(doc, of);
         add_grids(doc, of, flash_grids, sizeof flash_grids / sizeof *flash_grids);
         doc_fold(doc, "%s: forward+backward, share of the ceiling, memory, errors", dtypes.v[i]);
         add_grids(doc, of, flash_more_grids, sizeof flash_more_grids / sizeof *flash_more_grids);

@@ -7,6 +7,7 @@
 
 #include "common/report/model_peers.h"
 #include "common/report/section.h"
+#include "common/report/sentences.h"
 
 static const char *const axes[] = {"seq", "precision", "mode", NULL};
 
@@ -261,6 +262,7 @@ static void write_section(document *doc, const char *dir)
     for (size_t i = 0; i < precisions.n; i++) {
         table *of = table_where(rows, "precision", precisions.v[i], NULL);
         doc_heading(doc, 3, "%s", precisions.v[i]);
+        say_memory(doc, of);
         peak_table(doc, of, theirs, published);
         tensor_table(doc, of);
         table_free(of);

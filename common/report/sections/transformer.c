@@ -8,6 +8,7 @@
 #include "common/model/config.h"
 #include "common/report/model_peers.h"
 #include "common/report/section.h"
+#include "common/report/sentences.h"
 
 static const char *const axes[] = {"size", "seq", "precision", NULL};
 
@@ -300,6 +301,7 @@ static void warmup_table(document *doc, const table *t)
             if (table_find(t, "cold", "1", NULL) != NO_ROW)
                 doc_paragraph(doc,
                               "cold=1 is a process of its own, whose first step neither a check nor tuning precedes.");
+            say_warmup(doc, t, same_but_warmup);
             doc_table(doc);
             doc_columns(doc, DOC_TEXT, "case", NULL);
             doc_columns(doc, DOC_NUMBER, "forward ms", "backward ms", "step ms", "by the host ms", "median",

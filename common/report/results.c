@@ -97,6 +97,16 @@ bool peer_beside(const csv *c, size_t peer, const table *t, size_t row)
     return true;
 }
 
+const char *main_device(const char *dir)
+{
+    csv *machine = open_peer(dir, "machine.csv");
+    bool gpu = false;
+    for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
+        gpu = cell_is(machine, i, "key", "gpu_name");
+    csv_free(machine);
+    return gpu ? "cuda" : "cpu";
+}
+
 csv *open_published(const char *dir, const char *name)
 {
     char *path = xasprintf("../published/%s", name);

@@ -16,6 +16,8 @@ csv *open_peer(const char *dir, const char *name);
 csv *open_peer_rows(const char *dir, const char *what, const char *old);
 /* Whether a ratio of a peer's row and ours may be formed: not when both say what GPU or which run they are of, and differ. */
 bool peer_beside(const csv *c, size_t peer, const table *t, size_t row);
+/* "cuda" if any run of the folder had a GPU, else "cpu": what stands for the machine. Rows of the CPU may lie beside. */
+const char *main_device(const char *dir);
 csv *open_published(const char *dir, const char *name);
 /* A fact of a run from machine.csv (open_peer), "" where it is not known. */
 const char *run_value(const csv *machine, const char *run_id, const char *key);

@@ -146,6 +146,17 @@ static void libraries_have_tables_of_their_own(void **state)
     expect(text, "| all-reduce on 6 ranks |", false);
     free(text);
     free(rows);
+    rows = xasprintf("%s%s", header, ALL_REDUCE("cpu", "gloo", "6", "90"));
+    put(dir, "bench_allreduce.csv", rows);
+    text = report_of(dir);
+    expect(text, "| all-reduce on 6 ranks |", true);
+    free(text);
+    put(dir, "machine.csv", "run_id,key,value\nrun-9,gpu_name,G\n"); /* then the CPU does not stand for the machine */
+    text = report_of(dir);
+    expect(text, "| all-reduce on 6 ranks |", false);
+    expect(text, "| 6 | 1 MB | 90.0 ", true);
+    free(text);
+    free(rows);
     free(header);
     free(dir);
 }

@@ -30,6 +30,8 @@ typedef struct ddp_rows {
 
 ddp_rows *ddp_rows_open(const char *dir); /* NULL when no bench of them has a row there */
 void ddp_rows_free(ddp_rows *r);
+/* That of the rows that stand for the machine: the GPUs' where there are any. r may be NULL. */
+const char *ddp_device(const ddp_rows *r, const char *dir);
 size_t ddp_group_end(const ddp_rows *r, size_t first); /* behind the last entry of the group that begins at `first` */
 /* "xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks". Caller frees. */
 char *ddp_group_title(const ddp_entry *e);

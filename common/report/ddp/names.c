@@ -57,6 +57,7 @@ char *ddp_group_title(const ddp_entry *e)
         if (*value && strcmp(value, others[i][1]) != 0)
             fprintf(out, ", %s %s", others[i][0], value);
     }
+    fprintf(out, "%s", strcmp(ddp_text(e, "device"), "cpu") == 0 ? ", on CPUs" : "");
     fclose(out);
     return text;
 }

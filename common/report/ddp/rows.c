@@ -243,6 +243,14 @@ const ddp_entry *ddp_best(const ddp_rows *r, size_t first, size_t end, const cha
     return best;
 }
 
+const char *ddp_device(const ddp_rows *r, const char *dir)
+{
+    for (size_t i = 0; r && i < r->n; i++)
+        if (strcmp(ddp_text(&r->all[i], "device"), "cuda") == 0)
+            return "cuda";
+    return main_device(dir);
+}
+
 bool ddp_beside(const ddp_entry *a, const ddp_entry *b)
 {
     return table_beside(a->t, a->row, b->t, b->row);

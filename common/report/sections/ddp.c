@@ -69,11 +69,12 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
 static void findings(document *doc, const char *dir)
 {
     ddp_rows *r = ddp_rows_open(dir);
+    const char *device = ddp_device(r, dir);
     for (size_t first = 0, end; r && first < r->n; first = end) {
         end = ddp_group_end(r, first);
         const links l = links_of(r, first, end);
-        if (l.n && ddp_real(l.e[0], "ranks") > 1 && strcmp(ddp_text(l.e[0], "size"), ddp_main_size(r)) == 0 &&
-            !ddp_has_longer(r, l.e[0]))
+        if (l.n && strcmp(ddp_text(l.e[0], "device"), device) == 0 && ddp_real(l.e[0], "ranks") > 1 &&
+            strcmp(ddp_text(l.e[0], "size"), ddp_main_size(r)) == 0 && !ddp_has_longer(r, l.e[0]))
             add_finding(doc, r, &l);
     }
     ddp_rows_free(r);

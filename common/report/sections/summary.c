@@ -243,10 +243,12 @@ static void published_step(document *doc, const char *dir, const ddp_entry *e)
 static void data_parallelism(document *doc, const char *dir)
 {
     ddp_rows *r = ddp_rows_open(dir);
+    const char *device = ddp_device(r, dir);
     const ddp_entry *best = NULL;
     for (size_t i = 0; r && i < r->n; i++) {
         const ddp_entry *e = &r->all[i];
-        if (!e->ok || strcmp(ddp_text(e, "precision"), "bf16") != 0 || !isfinite(e->exposed))
+        if (!e->ok || strcmp(ddp_text(e, "precision"), "bf16") != 0 || !isfinite(e->exposed) ||
+            strcmp(ddp_text(e, "device"), device) != 0)
             continue;
         const double newer[] = {ddp_real(e, "ranks"), ddp_real(e, "seq"), -ddp_real(e, "step_ms")};
         bool better = !best;
@@ -285,8 +287,9 @@ static void collective(document *doc, const char *dir)
     table *t = open_result(dir, "bench_allreduce.csv");
     if (!t)
         return;
-    const char *device = table_find(t, "device", "cuda", "status", "ok", NULL) == NO_ROW ? "cpu" : "cuda";
-    table *on = table_where(t, "device", device, "variant", "all-reduce", "status", "ok", NULL);
+    const bool gpus = table_find(t, "device", "cuda", NULL) != NO_ROW;
+    table *on =
+        table_where(t, "device", gpus ? "cuda" : main_device(dir), "variant", "all-reduce", "status", "ok", NULL);
     values ranks = table_values(on, "ranks");
     for (size_t i = 0; i < ranks.n; i++) {
         table *of = table_where(on, "ranks", ranks.v[i], NULL);

@@ -69,10 +69,11 @@ static void add_step_gain(document *doc, const ddp_entry *whole, const ddp_entry
 static void findings(document *doc, const char *dir)
 {
     ddp_rows *r = ddp_rows_open(dir);
+    const char *device = ddp_device(r, dir);
     for (size_t first = 0, end; r && first < r->n; first = end) {
         end = ddp_group_end(r, first);
         const trio t = trio_of(r, first, end);
-        if (!t.of[0] || !t.of[1] || ddp_has_longer(r, t.of[1]))
+        if (!t.of[0] || !t.of[1] || strcmp(ddp_text(t.of[1], "device"), device) != 0 || ddp_has_longer(r, t.of[1]))
             continue;
         char *title = ddp_group_title(t.of[1]);
         doc_bullet(doc, "%s (%s): ", strong("ZeRO-1"), title);

@@ -12,6 +12,8 @@
 ## make test          set up, build, run every test on the CPU, lint
 ## make test-asan     the same tests under AddressSanitizer and UBSan, in a build folder of their own
 ## make test-tsan     the tests of threads and ranks under ThreadSanitizer
+## make test-mutants  plants the faults of tests/mutants/list.txt, one at a time: a test must find each; MUTANTS=ci
+##                    takes a few, MUTANTS="word ..." those whose title has a word
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
@@ -53,7 +55,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test-install test test-asan test-tsan tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all choices \
+.PHONY: all lib install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -74,6 +76,9 @@ test-asan: setup
 test-tsan: setup
 	@$(MAKE) $(jobs) --no-print-directory tsan-tests BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 OPT='-O1 -g'
 
+test-mutants: setup
+	@CC='$(CC)' CXX='$(CXX)' bash tests/mutants/run.sh $(BUILD)/mutants $(MUTANTS)
+
 test-gpu:
 	@bash $(SCRIPTS)/run_gpu_tests.sh --gpu-present
 	@$(MAKE) $(jobs) --no-print-directory run-gpu-tests
@@ -90,7 +95,7 @@ endif
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-ifneq ($(filter-out setup test test-asan test-tsan test-gpu format clean help,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-gpu format clean help,$(or $(MAKECMDGOALS),all)),)
 
 # ---- what this machine has: probed once, and again when something the probe depends on has changed ----
 

@@ -114,6 +114,8 @@ rule 'no blanks at the end of a line' < <(
     } | xargs grep -nE '[[:blank:]]+$' /dev/null
 )
 
+rule 'every mutant of tests/mutants/list.txt changes its file' < <(bash tests/mutants/run.sh --apply)
+
 if [ "$broken" -gt 0 ]; then
     echo "lint: $held rules hold, $broken broken" >&2
     exit 1

@@ -63,9 +63,10 @@ static const column_spec column_table[] = {
     {"behind_pct", COLUMN_REAL, true, "how much worse than the reference; negative: better"},
     {"metric", COLUMN_TEXT, false, "what value is, with its unit"},
     {"value", COLUMN_REAL, true, "the better of two measurements where the first one was slow"},
-    {"reference", COLUMN_REAL, true, "what it should be: of this type of GPU, or the median of the peers"},
+    {"reference", COLUMN_REAL, true,
+     "what it should be: of this type of GPU, or the median of its peers or of its past"},
     {"bound", COLUMN_REAL, true, "what it must reach, or of a time must not exceed"},
-    {"against", COLUMN_TEXT, false, "where the bound is from: reference, peers; empty: nowhere"},
+    {"against", COLUMN_TEXT, false, "where the bound is from: reference, peers, past; empty: nowhere"},
     {"again", COLUMN_REAL, false, "of a suspect: the second measurement; of those together, alone"},
     {"verdict", COLUMN_TEXT, true, "ok, slow, busy, broken or not checked"},
     {"why", COLUMN_TEXT, false, "what the verdict rests on"},
@@ -166,7 +167,9 @@ static const bench_info info = {
     .notes =
         "One row is one GPU, pair or group, and one measurement; rank r is GPU r. A value is slow when it misses its\n"
         "bound. The bound is that of the reference, or with four GPUs or more that of the peers: 3.5 robust\n"
-        "standard deviations and 3 % behind their median. What is slow is measured again; the better value counts.\n"
+        "standard deviations and 3 % behind their median; or its own past: three earlier runs in the CSV file that "
+        "were\n"
+        "ok. What is slow is measured again; the better value counts.\n"
         "busy: another program used the GPU before we began. broken: wrong bits, uncorrected ECC errors, memory\n"
         "waiting for repair, a lost link, throttling by the hardware. not checked: nothing to compare with, or NVML\n"
         "is not there. --reference FILE has columns metric, gpus, shape, value and floor; docs/qualify.md.",

@@ -11,6 +11,8 @@
 #include "common/qualify/reference.h"
 #include "common/train/choices.h"
 
+enum { QUALIFY_SETS = 32, QUALIFY_PAST = 16 };
+
 typedef struct qualify_item {
     double value, again; /* NAN: not measured; again: the second time, of a suspect */
     row_status status;
@@ -18,9 +20,9 @@ typedef struct qualify_item {
     char throttle[96];
     double sm_mhz;
     judgement j;
+    double past[QUALIFY_PAST]; /* earlier values of this GPU, from the newest on */
+    size_t past_n;
 } qualify_item;
-
-enum { QUALIFY_SETS = 32 };
 
 typedef struct qualify_set {
     char name[64]; /* "gemm bf16" */

@@ -226,10 +226,30 @@ static void judge(qualify *q, const bench_case *c, qualify_set *set)
         const bool known = reference_find(q->reference, set->metric->name, gpus_of(q, set, i), shape, &ref);
         set->items[i].j = groups ? qualify_judge(set->metric, known ? &ref : NULL, values + i, 1, 0)
                                  : qualify_judge(set->metric, known ? &ref : NULL, values, set->n, i);
+        if (set->by_rank)
+            set->items[i].j =
+                qualify_judge_past(set->metric, set->items[i].j, values[i], set->items[i].past, set->items[i].past_n);
         if (set->items[i].status == ROW_FAIL)
             set->items[i].j.word = VERDICT_BROKEN;
     }
     free(values);
+}
+
+/* Earlier values of the set's GPUs in the CSV file: those that were ok, of this shape. Rank 0 has the file. */
+static void read_past(qualify *q, const bench_case *c, qualify_set *set)
+{
+    csv *t = q->s->csv_path ? csv_read(q->s->csv_path) : NULL;
+    for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
+        bool same = is(csv_cell(t, r, "metric"), set->metric->name) && is(csv_cell(t, r, "verdict"), "ok");
+        for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
+            const char *name = options_param_name(q->s->opt, i), *theirs = csv_cell(t, r, name);
+            same = is(name, "rank") || is(name, "ranks") || (theirs && is(theirs, case_param(c, i)));
+        }
+        for (size_t i = 0; same && i < set->n; i++)
+            if (*q->uuid[i] && is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)
+                set->items[i].past[set->items[i].past_n++] = csv_real(t, r, "value");
+    }
+    csv_free(t);
 }
 
 static double better(const qualify_metric *m, double a, double b)
@@ -272,6 +292,9 @@ qualify_set *qualify_set_of(qualify *q, const bench_case *c)
         return set;
     set = add(q, c);
     measure_all(q, c, set);
+    if (launch_rank(q->l) == 0 && set->by_rank)
+        read_past(q, c, set);
+    launch_share(q->l, "past", set->items, set->n * sizeof *set->items, 0);
     judge(q, c, set);
     measure_suspects(q, c, set);
     phase_set("%s", case_key(c));

@@ -39,7 +39,10 @@ void qualify_explain(const qualify_set *set, const qualify_item *item, char *out
         say(&t, "", "nothing to compare with");
     else if (item->j.word == VERDICT_SLOW)
         say(&t, "", "%.4g, %.1f %% behind %s; the bound is %.4g", item->value, item->j.behind_pct,
-            strcmp(item->j.against, "peers") == 0 ? "the median of all" : "the reference", item->j.bound);
+            strcmp(item->j.against, "peers") == 0  ? "the median of all"
+            : strcmp(item->j.against, "past") == 0 ? "its own earlier runs"
+                                                   : "the reference",
+            item->j.bound);
     if (isfinite(item->again) && item->j.word == VERDICT_SLOW)
         say(&t, "; ", "%s again: %.4g", set->by_rank ? "alone" : "measured", item->again);
     if (*item->why)

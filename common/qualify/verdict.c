@@ -10,7 +10,7 @@
 
 #include "common/core/error.h"
 
-enum { PEERS_MIN = 4 };
+enum { PEERS_MIN = 4, PAST_MIN = 3 };
 static const double z_max = 3.5, mad_to_sigma = 1.4826, sigma_min = 0.005, behind_min = 0.03;
 static const double busy_pct = 5, busy_bytes = 0x1p30;
 
@@ -121,6 +121,21 @@ judgement qualify_judge(const qualify_metric *m, const qualify_reference *r, con
         if (slow || j.word == VERDICT_NOT_CHECKED)
             j = (judgement){slow ? VERDICT_SLOW : VERDICT_OK, "peers", middle, far, 100 * behind(m, values[i], middle)};
     }
+    return j;
+}
+
+judgement qualify_judge_past(const qualify_metric *m, judgement j, double value, const double *past, size_t n)
+{
+    if (n < PAST_MIN || j.word == VERDICT_SLOW || !isfinite(value))
+        return j;
+    double *x = xcalloc(n, sizeof *x);
+    memcpy(x, past, n * sizeof *x);
+    const qualify_reference own = {median(x, n), NAN};
+    free(x);
+    const double bound = qualify_bound(m, &own);
+    const bool slow = beyond(m, value, bound);
+    if (slow || j.word == VERDICT_NOT_CHECKED)
+        j = (judgement){slow ? VERDICT_SLOW : VERDICT_OK, "past", own.value, bound, 100 * behind(m, value, own.value)};
     return j;
 }
 

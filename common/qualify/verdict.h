@@ -4,8 +4,8 @@
  *
  * Against a reference: slow below its floor, or without one below value (1 - tolerance), for times above value
  * (1 + tolerance). Against peers, from four of them on: slow when the robust z score (x - median) / (1.4826 MAD) is
- * beyond 3.5 and x is 3 % behind. A pair of peers names neither. The tolerances are ours: what healthy GPUs of one type
- * differ by, with room. */
+ * beyond 3.5 and x is 3 % behind. A pair of peers names neither. Against its own past, from three runs on: slow beyond the
+ * tolerance from their median. The tolerances are ours: what healthy GPUs of one type differ by, with room. */
 #ifndef STEPBENCH_QUALIFY_VERDICT_H
 #define STEPBENCH_QUALIFY_VERDICT_H
 
@@ -38,13 +38,16 @@ double qualify_bound(const qualify_metric *m, const qualify_reference *r); /* NA
 
 typedef struct judgement {
     verdict word;
-    char against[16];  /* "reference", "peers"; "" when there was nothing to compare with */
-    double expected;   /* the reference's value, or the median of all; NAN */
+    char against[16];  /* "reference", "peers", "past"; "" when there was nothing to compare with */
+    double expected;   /* the reference's value, or the median of the others; NAN */
     double bound;      /* that it must reach; NAN */
     double behind_pct; /* how much worse than expected; negative: better */
 } judgement;
 /* Of value i of n, a GPU or a pair each; NAN: not measured, which counts for nobody. r may be NULL. */
 judgement qualify_judge(const qualify_metric *m, const qualify_reference *r, const double *values, size_t n, size_t i);
+
+/* The same judgement, or slow against its past: earlier values of the same GPU that were ok. */
+judgement qualify_judge_past(const qualify_metric *m, judgement j, double value, const double *past, size_t n);
 
 /* Which results differ from what most have, bit for bit. Without a majority nobody is right: all are odd. False when
  * none is. */

@@ -78,6 +78,21 @@ static void a_slow_gpu_among_its_peers(void **state)
     assert_int_equal(qualify_judge(metric("gemm_together_tflops"), &wide, planted, 4, 2).word, VERDICT_SLOW);
 }
 
+static void slower_than_its_past(void **state)
+{
+    (void)state;
+    const qualify_metric *gemm = metric("gemm_bf16_tflops");
+    const double past[] = {700, 100, 710, 705};
+    const judgement ok = {VERDICT_OK, "reference", 780, 600, 10}, unknown = {VERDICT_NOT_CHECKED, "", NAN, NAN, NAN};
+    assert_int_equal(qualify_judge_past(gemm, ok, 640, past, 4).word, VERDICT_SLOW); /* 702.5 less 8 % is 646 */
+    assert_string_equal(qualify_judge_past(gemm, ok, 640, past, 4).against, "past");
+    assert_int_equal(qualify_judge_past(gemm, ok, 650, past, 4).word, VERDICT_OK);
+    assert_string_equal(qualify_judge_past(gemm, ok, 650, past, 4).against, "reference");
+    assert_int_equal(qualify_judge_past(gemm, ok, 10, past, 2).word, VERDICT_OK); /* two runs are no past */
+    assert_int_equal(qualify_judge_past(gemm, unknown, 650, past, 4).word, VERDICT_OK);
+    assert_int_equal(qualify_judge_past(gemm, unknown, NAN, past, 4).word, VERDICT_NOT_CHECKED);
+}
+
 static void a_slow_pair(void **state)
 {
     (void)state;
@@ -267,13 +282,10 @@ static void finding_a_reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_a_reference),
-        cmocka_unit_test(a_slow_gpu_among_its_peers),
-        cmocka_unit_test(a_slow_pair),
-        cmocka_unit_test(a_wrong_bit),
-        cmocka_unit_test(what_the_driver_says),
-        cmocka_unit_test(a_word_for_all),
-        cmocka_unit_test(every_bound_is_between_half_and_all),
+        cmocka_unit_test(against_a_reference),  cmocka_unit_test(a_slow_gpu_among_its_peers),
+        cmocka_unit_test(slower_than_its_past), cmocka_unit_test(a_slow_pair),
+        cmocka_unit_test(a_wrong_bit),          cmocka_unit_test(what_the_driver_says),
+        cmocka_unit_test(a_word_for_all),       cmocka_unit_test(every_bound_is_between_half_and_all),
         cmocka_unit_test(finding_a_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,8 @@ struct session_profile {
     char *folder;                   /* "": rows go nowhere, nor do profiles */
     char run_id[64], campaign[256]; /* rank 0's */
     const bench_case *c;
-    bool armed, calibrated, said;
+    bool armed, calibrated;
+    bool recorded, told; /* some step was; the user knows why none is */
     idle_limits limits;
 };
 
@@ -654,7 +655,9 @@ bool session_profile(session *s, const char *name, const profile_how *how, bool 
             write_collectives(s, folder, &id, how->member ? x->r[c.block] : NULL, c.step, c.base_us, clock_err_us);
     } else if (armed && (*why || is_first(s))) {
         warn("no profile of %s, %s: %s", id.key, name, *why ? why : "no whole step was recorded");
+        s->profile->told = true;
     }
+    s->profile->recorded = s->profile->recorded || out->ok;
     work_free(x);
     free(x);
     return out->ok;
@@ -692,8 +695,10 @@ void profile_pass_begin(session *s)
 
 void profile_pass_end(session *s)
 {
-    if (*s->profile->folder && is_first(s))
+    if (is_first(s) && s->profile->recorded && *s->profile->folder)
         printf("profile: %s\n", s->profile->folder);
+    else if (is_first(s) && !s->profile->recorded && !s->profile->told)
+        warn("no profile: nothing was timed that runs on the device");
     s->after_measure = NULL;
     free(s->profile->folder);
     free(s->profile);
@@ -705,9 +710,9 @@ void profile_case_begin(session *s, const bench_case *c)
     char why[300] = "";
     s->profile->c = c;
     s->profile->armed = recorder_arm(s->dev, why, sizeof why);
-    if (!s->profile->armed && !s->profile->said)
+    if (!s->profile->armed && !s->profile->told)
         warn("no profile: %s", why);
-    s->profile->said = s->profile->said || !s->profile->armed;
+    s->profile->told = s->profile->told || !s->profile->armed;
 }
 
 void profile_case_end(session *s)

@@ -35,7 +35,7 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
-    {RUN_DEFAULT, 2, 60,
+    {RUN_FULL, 2, 60,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
     {RUN_CPU, 0, 5, ""},
     {0}};

@@ -89,7 +89,6 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 8, "--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 10, "--size medium --batch 1,2,8,16 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 20, "--size medium --batch 1 --seq 2048,4096,8192 --precision bf16 --recompute none,block"},
-    {RUN_DEFAULT, 1, 25, "--size xl-2026 --seq 1024 --precision bf16 --recompute none,block"},
     {RUN_DEFAULT, 1, 40, "--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block"},
     {RUN_FULL, 1, 60, "--size medium --batch 1 --seq 16384,32768 --precision bf16 --recompute none,block"},
     {RUN_FULL, 1, 45, "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block"},

@@ -50,8 +50,13 @@ static char *output_of(const char *bench, const char *arguments, int *code)
     return text;
 }
 
+/* What ./run_all.sh promises of its lists, by the seconds that the benches give: on one GPU, on two and on four. */
+static const int gpu_counts[] = {1, 2, 4}, quick_most[] = {240, 300, 300}, normal_most[] = {1200, 720, 720};
+enum { MACHINES = sizeof gpu_counts / sizeof *gpu_counts };
+
 typedef struct facts {
-    int names, orders, summaries, smalls, sections, figures;
+    int names, orders, summaries, smalls, sections, figures, apart;
+    int quick_s[MACHINES], normal_s[MACHINES];
     int quick, normal, cpu; /* runs of these lists */
     int order;
 } facts;
@@ -90,6 +95,12 @@ static void check_run(const char *bench, const char *run, facts *f)
     f->quick += strstr(list, "quick") != NULL;
     f->normal += strstr(list, "default") != NULL;
     f->cpu += strcmp(list, "cpu") == 0;
+    for (i = 0; i < MACHINES; i++) {
+        const bool quick = strstr(list, "quick"),
+                   normal = gpu_counts[i] > 1 && gpus == 1 ? quick : strstr(list, "default") != NULL;
+        f->quick_s[i] += quick && gpus <= gpu_counts[i] ? seconds : 0;
+        f->normal_s[i] += normal && gpus <= gpu_counts[i] ? seconds : 0;
+    }
     check_options(bench, run + options);
 }
 
@@ -123,6 +134,7 @@ static void take_fact(const char *bench, const char *key, const char *value, fac
         check_file(bench, xasprintf("plots/figures/%s.gp", value));
     } else if (strcmp(key, "apart") == 0) {
         assert_string_equal(value, "1");
+        f->apart++;
     } else {
         fail_msg("%s --list-runs: there is no fact '%s'", bench, key);
     }
@@ -148,7 +160,7 @@ static facts facts_of(const char *bench)
 static void every_bench(void **state)
 {
     (void)state;
-    int orders[BENCHES_MAX];
+    int orders[BENCHES_MAX], quick_s[MACHINES] = {0}, normal_s[MACHINES] = {0};
     for (size_t i = 0; i < count; i++) {
         const facts f = facts_of(benches[i]);
         if (f.names != 1 || f.orders != 1 || f.summaries != 1 || f.smalls != 1 || f.sections != 1 || f.figures < 1 ||
@@ -158,10 +170,18 @@ static void every_bench(void **state)
                      benches[i], f.names, f.orders, f.summaries, f.smalls, f.sections, f.figures, f.quick, f.normal,
                      f.cpu);
         orders[i] = f.order;
+        for (size_t k = 0; k < MACHINES && !f.apart; k++) {
+            quick_s[k] += f.quick_s[k];
+            normal_s[k] += f.normal_s[k];
+        }
         for (size_t k = 0; k < i; k++)
             if (orders[k] == f.order)
                 fail_msg("%s and %s have the same order, %d", benches[k], benches[i], f.order);
     }
+    for (size_t k = 0; k < MACHINES; k++)
+        if (quick_s[k] > quick_most[k] || normal_s[k] > normal_most[k])
+            fail_msg("on %d GPUs the runs take %d s with --quick (%d are promised) and else %d s (%d)", gpu_counts[k],
+                     quick_s[k], quick_most[k], normal_s[k], normal_most[k]);
 }
 
 int main(void)

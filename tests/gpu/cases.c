@@ -149,8 +149,8 @@ static void add_early_adders(list *l)
 
 static void add_unequal_lengths(list *l)
 {
-    static const int pairs[][2] = {{65, 257}, {257, 65}, {1, 300},    {300, 1},   {64, 128},
-                                   {128, 64}, {7, 1023}, {129, 1023}, {1023, 130}};
+    static const int pairs[][2] = {{65, 257}, {257, 65},   {1, 300},    {300, 1}, {64, 128}, {128, 64},
+                                   {7, 1023}, {129, 1023}, {1023, 130}, {500, 3}, {500, 17}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         for (int causal = 0; causal < 2; causal++) {
             test_case c = one_head(pairs[i][0], pairs[i][1], (i + (size_t)causal) % 2 ? 128 : 64, causal);

@@ -42,7 +42,7 @@ static const column_spec column_table[] = {
     {"mem_over_s2", COLUMN_REAL, true, "saved bytes / (B H S^2): bytes kept per attention score"},
     {"fwd_tflops", COLUMN_REAL, true, "4 B H S^2 D, halved when causal, over the median time"},
     {"bwd_tflops", COLUMN_REAL, true, "2.5 times the forward's operations over the median time"},
-    {"err_fwd", COLUMN_REAL, false, "relative L2 error of o on the checked rows against fp64"},
+    {"err_fwd", COLUMN_REAL, true, "relative L2 error of o on the checked rows against fp64"},
     {"err_bwd", COLUMN_REAL, false, "largest relative L2 error of dq, dk, dv on the checked rows against fp64"},
     {0}};
 

@@ -205,9 +205,7 @@ const char *model_product_dtype(const trainer_options *o)
     return "";
 }
 
-/* Of attention's products: flash makes those of fp32 by parts (on Hopper; elsewhere by smaller ones, as flash_portable does),
- * cuBLAS, which unfused and fused use, without tensor cores. */
-static const char *attention_dtype(const trainer_options *o)
+const char *model_attention_dtype(const trainer_options *o)
 {
     if (o->precision->compute != SB_FP32)
         return model_product_dtype(o);
@@ -218,7 +216,7 @@ double model_peak_tflops(const trainer_options *o, const char *gpu)
 {
     const transformer_shape shape = model_shape(o);
     return transformer_peak_tflops(&shape, peak_tflops(gpu, model_product_dtype(o)),
-                                   peak_tflops(gpu, attention_dtype(o)));
+                                   peak_tflops(gpu, model_attention_dtype(o)));
 }
 
 /* --dry-run opens no device: workspaces are those of the CPU's ops, which are small beside the rest on any. */

@@ -62,6 +62,9 @@ transformer_shape model_shape(const trainer_options *o);
 transformer_repeats model_repeats(const trainer_options *o);
 /* Of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
 const char *model_product_dtype(const trainer_options *o);
+/* Of attention's: flash makes those of fp32 by parts, three products for one on Hopper and six elsewhere ("bf16x6") as
+ * flash_portable does; unfused and fused are cuBLAS's, without tensor cores. */
+const char *model_attention_dtype(const trainer_options *o);
 /* The data sheet's peak for the step's products and attention; NAN where it is not known. */
 double model_peak_tflops(const trainer_options *o, const char *gpu);
 

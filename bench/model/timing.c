@@ -80,10 +80,20 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
     return loss_is_sound(s, o, out->loss_first, out->loss_last, w);
 }
 
+/* The GEMMs of this run that a step's products and attention are compared with. What the CPU makes of fp32 are plain products. */
+static double ceiling_of(const session *s, const trainer_options *o)
+{
+    const transformer_shape shape = model_shape(o);
+    const bool plain = device_kind_of(s->dev) == DEVICE_CPU && o->precision->compute == SB_FP32;
+    const char *products = plain ? "fp32" : model_product_dtype(o),
+               *attention = plain ? "fp32" : model_attention_dtype(o);
+    return transformer_peak_tflops(&shape, ceiling_tflops(s, s->results_dir, products),
+                                   ceiling_tflops(s, s->results_dir, attention));
+}
+
 void model_fill_rates(session *s, row *w, const trainer_options *o, double step_ms)
 {
     const transformer_shape shape = model_shape(o);
-    const char *dtype = model_product_dtype(o);
     const bool forward = o->mode == STEP_FORWARD;
     const double causal =
         forward ? transformer_forward_flops(&shape, FLOPS_CAUSAL) : transformer_step_flops(&shape, FLOPS_CAUSAL);
@@ -98,7 +108,7 @@ void model_fill_rates(session *s, row *w, const trainer_options *o, double step_
     row_real(w, "mfu_causal_pct", 100 * causal * to_tflops / peak);
     row_real(w, "mfu_full_pct", 100 * full * to_tflops / peak);
     row_real(w, "hfu_pct", 100 * done * to_tflops / peak);
-    row_real(w, "ceiling_pct", 100 * causal * to_tflops / ceiling_tflops(s, s->results_dir, dtype));
+    row_real(w, "ceiling_pct", 100 * causal * to_tflops / ceiling_of(s, o));
 }
 
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes)

@@ -35,8 +35,17 @@ static csv *rows_of(const char *results_dir)
     return c;
 }
 
+/* 16-bit products that make one of fp32; 1 where there are none. */
+static int products_of(const char *dtype)
+{
+    return strcmp(dtype, "fp16x3") == 0 || strcmp(dtype, "bf16x3") == 0 ? 3 : strcmp(dtype, "bf16x6") == 0 ? 6 : 1;
+}
+
 double ceiling_tflops(const session *s, const char *results_dir, const char *dtype)
 {
+    const int products = products_of(dtype);
+    if (products > 1)
+        return ceiling_tflops(s, results_dir, "bf16") / products;
     csv *c = rows_of(results_dir);
     double most = NAN;
     for (size_t i = 0; c && i < c->rows; i++)

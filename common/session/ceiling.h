@@ -12,8 +12,8 @@
 bool same_run(const session *s, const csv *c, size_t row);
 
 /* The best `ok` row of <results_dir>/bench_roofline.csv that is of the same run as `s` (NULL: of any run); NAN when
- * there is none. `dtype` is the precision of the products: what runs fp32 as split bf16 on tensor cores has a third of
- * the bf16 ceiling, not the fp32 one. */
+ * there is none. `dtype` is the precision of the products: fp32 by three 16-bit products ("fp16x3", "bf16x3") has a third of
+ * the bf16 ceiling, by six ("bf16x6") a sixth. */
 double ceiling_tflops(const session *s, const char *results_dir, const char *dtype);
 /* Of the largest copies measured: small ones stay in the L2 cache. */
 double ceiling_copy_gb_s(const session *s, const char *results_dir);

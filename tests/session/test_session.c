@@ -465,6 +465,9 @@ static void ceilings_are_the_best_ok_rows(void **state)
     fclose(f);
     assert_true(ceiling_tflops(&s, ".", "bf16") == 700);
     assert_true(ceiling_tflops(&s, ".", "fp32") == 50);
+    assert_true(ceiling_tflops(&s, ".", "bf16x3") == 700 / 3.0);
+    assert_true(ceiling_tflops(&s, ".", "fp16x3") == 700 / 3.0);
+    assert_true(ceiling_tflops(&s, ".", "bf16x6") == 700 / 6.0);
     assert_true(isnan(ceiling_tflops(&s, ".", "fp16")));
     assert_true(isnan(ceiling_tflops(&s, ".", "tf32")));
     assert_true(ceiling_tflops(NULL, ".", "tf32") == 60);

@@ -56,6 +56,11 @@ bool qualify_group_parse(const char *text, int ranks, int *first, int *count); /
 int qualify_pairs(int ranks);                                                  /* ordered ones */
 size_t qualify_pair_index(int ranks, int from, int to);
 
+/* Fills the judgements of the items from their values. */
+void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set);
+void qualify_read_past(qualify *q, const bench_case *c, qualify_set *set); /* what earlier runs had, for the former */
+void qualify_exchange(qualify *q, qualify_set *set);                       /* items by rank: everyone gets everyone's */
+
 /* ---- how things are measured: into a row that nobody sees, which gets the status ---- */
 
 /* On this rank alone: one of these per variant; NULL for another variant. */

@@ -51,26 +51,6 @@ size_t qualify_index(const qualify *q, const bench_case *c)
     return 0;
 }
 
-/* What the reference is asked for. */
-static void shape_of(const qualify *q, const bench_case *c, char *out, size_t bytes)
-{
-    const char *v = case_variant(c);
-    out[0] = 0;
-    if (is(v, "gemm"))
-        snprintf(out, bytes, "n=%lld", (long long)case_int(c, "gemm-size"));
-    else if (is(v, "gemm-together"))
-        snprintf(out, bytes, "%s n=%lld", option_text_at(q->s->opt, "dtype", 0),
-                 2 * (long long)case_int(c, "gemm-size"));
-    else if (is(v, "flash"))
-        snprintf(out, bytes, "seq=%lld", (long long)case_int(c, "seq"));
-    else if (is(v, "step"))
-        snprintf(out, bytes, "model=%s", case_text(c, "model"));
-    else if (is(v, "all-reduce"))
-        snprintf(out, bytes, "bytes=%lld", 4 * (long long)case_int(c, "bytes"));
-    else if (!is(v, "launch"))
-        snprintf(out, bytes, "bytes=%lld", (long long)case_int(c, "bytes"));
-}
-
 static const qualify_metric *metric_of(const bench_case *c)
 {
     static const struct {
@@ -161,13 +141,6 @@ static void in_turn(qualify *q, const bench_case *c, qualify_set *set, const boo
     }
 }
 
-/* Items by rank: everyone gets everyone's. */
-static void exchange(qualify *q, qualify_set *set)
-{
-    const qualify_item mine = set->items[launch_rank(q->l)];
-    launch_gather(q->l, "items", &mine, sizeof mine, set->items);
-}
-
 static bool together(const bench_case *c)
 {
     return is(case_variant(c), "gemm-together") || is(case_variant(c), "step");
@@ -183,7 +156,7 @@ static void measure_wanted(qualify *q, const bench_case *c, qualify_set *set, co
     else
         in_turn(q, c, set, wanted);
     if (set->by_rank)
-        exchange(q, set);
+        qualify_exchange(q, set);
 }
 
 static void measure_all(qualify *q, const bench_case *c, qualify_set *set)
@@ -197,60 +170,11 @@ static void measure_all(qualify *q, const bench_case *c, qualify_set *set)
     else
         measure_wanted(q, c, set, all);
     if (together(c))
-        exchange(q, set);
+        qualify_exchange(q, set);
     free(all);
 }
 
-/* ---- judging ---- */
-
-static int gpus_of(const qualify *q, const qualify_set *set, size_t item)
-{
-    int first, count;
-    if (set->by_rank)
-        return 1;
-    if (is(set->name, "p2p"))
-        return 2;
-    return qualify_group_parse(option_text_at(q->s->opt, "group", item), q->ranks, &first, &count) ? count : 0;
-}
-
-static void judge(qualify *q, const bench_case *c, qualify_set *set)
-{
-    char shape[64];
-    qualify_reference ref;
-    double *values = xcalloc(set->n, sizeof *values);
-    shape_of(q, c, shape, sizeof shape);
-    for (size_t i = 0; i < set->n; i++)
-        values[i] = set->items[i].value;
-    const bool groups = is(set->name, "all-reduce"); /* groups of several sizes are no peers of one another */
-    for (size_t i = 0; i < set->n; i++) {
-        const bool known = reference_find(q->reference, set->metric->name, gpus_of(q, set, i), shape, &ref);
-        set->items[i].j = groups ? qualify_judge(set->metric, known ? &ref : NULL, values + i, 1, 0)
-                                 : qualify_judge(set->metric, known ? &ref : NULL, values, set->n, i);
-        if (set->by_rank)
-            set->items[i].j =
-                qualify_judge_past(set->metric, set->items[i].j, values[i], set->items[i].past, set->items[i].past_n);
-        if (set->items[i].status == ROW_FAIL)
-            set->items[i].j.word = VERDICT_BROKEN;
-    }
-    free(values);
-}
-
-/* Earlier values of the set's GPUs in the CSV file: those that were ok, of this shape. Rank 0 has the file. */
-static void read_past(qualify *q, const bench_case *c, qualify_set *set)
-{
-    csv *t = q->s->csv_path ? csv_read(q->s->csv_path) : NULL;
-    for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
-        bool same = is(csv_cell(t, r, "metric"), set->metric->name) && is(csv_cell(t, r, "verdict"), "ok");
-        for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
-            const char *name = options_param_name(q->s->opt, i), *theirs = csv_cell(t, r, name);
-            same = is(name, "rank") || is(name, "ranks") || (theirs && is(theirs, case_param(c, i)));
-        }
-        for (size_t i = 0; same && i < set->n; i++)
-            if (*q->uuid[i] && is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)
-                set->items[i].past[set->items[i].past_n++] = csv_real(t, r, "value");
-    }
-    csv_free(t);
-}
+/* ---- suspects ---- */
 
 static double better(const qualify_metric *m, double a, double b)
 {
@@ -266,7 +190,7 @@ static void measure_suspects(qualify *q, const bench_case *c, qualify_set *set)
     memcpy(before, set->items, set->n * sizeof *before);
     for (size_t i = 0; i < set->n; i++)
         any |= suspect[i] = set->items[i].j.word == VERDICT_SLOW;
-    any = any && !is(case_variant(c), "step"); /* its trainers are gone */
+    any = any && !is(case_variant(c), "step"); /* which did so while it had its trainers */
     if (any)
         measure_wanted(q, c, set, suspect);
     for (size_t i = 0; any && i < set->n; i++) {
@@ -280,7 +204,7 @@ static void measure_suspects(qualify *q, const bench_case *c, qualify_set *set)
             set->items[i].value = better(set->metric, before[i].value, again);
     }
     if (any)
-        judge(q, c, set);
+        qualify_judge_set(q, c, set);
     free(before);
     free(suspect);
 }
@@ -291,11 +215,9 @@ qualify_set *qualify_set_of(qualify *q, const bench_case *c)
     if (set)
         return set;
     set = add(q, c);
+    qualify_read_past(q, c, set);
     measure_all(q, c, set);
-    if (launch_rank(q->l) == 0 && set->by_rank)
-        read_past(q, c, set);
-    launch_share(q->l, "past", set->items, set->n * sizeof *set->items, 0);
-    judge(q, c, set);
+    qualify_judge_set(q, c, set);
     measure_suspects(q, c, set);
     phase_set("%s", case_key(c));
     return set;

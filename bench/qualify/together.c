@@ -15,7 +15,7 @@
 #include "common/replica/replica.h"
 #include "common/session/measure.h"
 
-enum { WARMUP = 3, STEPS_MIN = 5 };
+enum { WARMUP = 3, STEPS_MIN = 5, ALONE_STEPS = 20 };
 static const double gemm_share = 0.25; /* of --sustain, for the products */
 
 static qualify_item *own_item(qualify *q, qualify_set *set)
@@ -162,6 +162,25 @@ static double time_steps(qualify *q, stepping *x)
     return median;
 }
 
+/* Each suspect once more, while the others stand still: whether it is slow alone, too. */
+static void step_alone(qualify *q, const bench_case *c, qualify_set *set, stepping *x)
+{
+    const timing t = {.kind = device_kind_of(q->s->dev) == DEVICE_CPU ? TIMER_HOST : TIMER_EVENT, .iters = ALONE_STEPS};
+    qualify_exchange(q, set);
+    qualify_judge_set(q, c, set);
+    for (int r = 0; r < q->ranks; r++) {
+        samples ms = {0};
+        const char *used;
+        launch_barrier(q->l, "in turn");
+        if (r == launch_rank(q->l) && set->items[r].j.word == VERDICT_SLOW) {
+            measure_samples(q->s->dev, &t, step, x, &ms, &used);
+            set->items[r].again = stats_of(&ms).median;
+            samples_free(&ms);
+        }
+    }
+    launch_barrier(q->l, "in turn");
+}
+
 void qualify_step_together(qualify *q, const bench_case *c, qualify_set *set)
 {
     row *scratch = row_begin(q->s->rows, c);
@@ -174,6 +193,8 @@ void qualify_step_together(qualify *q, const bench_case *c, qualify_set *set)
             compare(q, c, &x, scratch);
     }
     qualify_item_fill(q, own_item(q, set), scratch, isfinite(ms), ms);
+    if (x.r)
+        step_alone(q, c, set, &x);
     replica_free(x.r);
     row_drop(scratch);
     memory_release_all(q->s->mem);

@@ -90,6 +90,14 @@ static void a_reference_that_is_missed(void **state)
     csv_free(c);
     said(*state, "rank 0: slow; copy_gb_s");
     assert_int_equal(run(*state, "--reference reference.csv --variant step,verdict"), EXIT_CODE_OK);
+    path = folder_path(*state, "reference.csv");
+    file_write(path, "metric,gpus,shape,value,floor\nstep_ms,1,model=tiny,1e-6,\n");
+    free(path);
+    assert_int_equal(run(*state, "--reference reference.csv --variant step,verdict"), EXIT_CODE_GATE);
+    c = rows(*state);
+    assert_string_equal(cell(c, "step", "0", "verdict"), "slow");
+    assert_true(strtod(cell(c, "step", "0", "again"), NULL) > 0); /* alone */
+    csv_free(c);
 }
 
 static void a_planted_wrong_bit(void **state)

@@ -38,6 +38,7 @@ static const option_spec option_table[] = {
     {"iters", OPTION_INT, 0, "20", "5", 1, 1000000, NULL, "samples", "timed calls of each kind, at most"},
     {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "calls", "warm-up calls before them"},
     {"max-time", OPTION_REAL, 0, "1", NULL, 0, 86400, NULL, "s", "end a measurement early after this time; 0: never"},
+    SESSION_SUSTAIN,
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -57,6 +58,23 @@ static const column_spec column_table[] = {
      "best GEMM that bench_roofline measured in the same run, of the products that the variant makes"},
     {"fwd_ceiling_pct", COLUMN_REAL, true, "fwd_tflops as a share of ceiling_tflops"},
     {"bwd_ceiling_pct", COLUMN_REAL, true, "bwd_tflops as a share of ceiling_tflops"},
+    {"sustain_s", COLUMN_REAL, false,
+     "--sustain, of forward and then of backward; the columns below are of its second half"},
+    {"sustained_fwd_ms", COLUMN_REAL, false, "fwd_ms in the steady state"},
+    {"sustained_fwd_tflops", COLUMN_REAL, false, "FLOPs of the forward / sustained_fwd_ms"},
+    {"sustained_fwd_sm_mhz", COLUMN_REAL, false, "SM clock, median"},
+    {"sustained_fwd_power_w", COLUMN_REAL, false, "power, median"},
+    {"sustained_fwd_j", COLUMN_REAL, false, "energy of one forward"},
+    {"sustained_fwd_tflop_per_j", COLUMN_REAL, false, "FLOPs of the forward / sustained_fwd_j, in 10^12"},
+    {"sustained_fwd_drift_pct", COLUMN_REAL, false,
+     "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"},
+    {"sustained_bwd_ms", COLUMN_REAL, false, "bwd_ms in the steady state"},
+    {"sustained_bwd_tflops", COLUMN_REAL, false, "FLOPs of the backward / sustained_bwd_ms"},
+    {"sustained_bwd_sm_mhz", COLUMN_REAL, false, "SM clock, median"},
+    {"sustained_bwd_power_w", COLUMN_REAL, false, "power, median"},
+    {"sustained_bwd_j", COLUMN_REAL, false, "energy of one backward"},
+    {"sustained_bwd_tflop_per_j", COLUMN_REAL, false, "FLOPs of the backward / sustained_bwd_j, in 10^12"},
+    {"sustained_bwd_drift_pct", COLUMN_REAL, false, "as sustained_fwd_drift_pct"},
     {"speedup_fwd", COLUMN_REAL, true, "forward time of unfused / this one's"},
     {"speedup_bwd", COLUMN_REAL, true, "backward time of unfused / this one's"},
     {"speedup_fwd_bwd", COLUMN_REAL, true, "forward+backward time of unfused / this one's"},
@@ -207,6 +225,7 @@ static void run(session *s, const bench_case *c, row *w)
     row_real(w, "err_ratio", ac.err_o / baseline.err_fwd);
     if (!right || !attention_time(&ac, ATTENTION_FORWARD, &fwd_ms) ||
         !attention_time(&ac, ATTENTION_BACKWARD, &bwd_ms) || !attention_time(&ac, ATTENTION_BOTH, &fwd_bwd_ms) ||
+        !attention_sustain(&ac, ATTENTION_FORWARD) || !attention_sustain(&ac, ATTENTION_BACKWARD) ||
         !attention_check(&ac))
         return;
     if (unfused)
@@ -223,6 +242,7 @@ static void run(session *s, const bench_case *c, row *w)
     row_real(w, "speedup_bwd", baseline.bwd_ms / bwd_ms);
     row_real(w, "speedup_fwd_bwd", baseline.fwd_bwd_ms / fwd_bwd_ms);
     row_int(w, "peak_bytes", (int64_t)ac.peak_bytes);
+    row_real(w, "sustain_s", s->sustain_s);
 }
 
 int main(int argc, char **argv)

@@ -63,6 +63,8 @@ static const column_spec column_table[] = {
     {"opt_p10_ms", COLUMN_REAL, false, "10th percentile"},
     {"opt_p90_ms", COLUMN_REAL, false, "90th percentile"},
     {"step_ms", COLUMN_REAL, true, "timing: whole step, median"},
+    {"step_j", COLUMN_REAL, false, "timing: energy of a step; nan where the measured steps take less than about 0.6 s"},
+    {"tokens_per_j", COLUMN_REAL, false, "timing: batch seq / step_j"},
     {"step_p10_ms", COLUMN_REAL, false, "10th percentile"},
     {"step_p90_ms", COLUMN_REAL, false, "90th percentile"},
     {"n_samples", COLUMN_INT, false, "timing: measured steps"},

@@ -25,6 +25,7 @@ static option_spec option_table[] = {
     {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", "64M,256M", 16, 1e12, NULL, "bytes",
      "size of a copy, a multiple of 16"},
     {"pair", OPTION_TEXT, OPTION_LIST, "0-1", NULL, 0, -1, NULL, "", "p2p: GPUs as from-to; default: every pair"},
+    SESSION_SUSTAIN,
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -45,6 +46,18 @@ static const column_spec column_table[] = {
     {"tflops", COLUMN_REAL, true, "2 n^3 over the median time"},
     {"gb_s", COLUMN_REAL, true,
      "copies: bytes read + written; p2p: bytes that arrived, in p2p_both in both directions together"},
+    {"energy_j", COLUMN_REAL, false, "energy of one product or copy; nan where sampling takes less than about 0.6 s"},
+    {"tflop_per_j", COLUMN_REAL, false, "gemm: 2 n^3 / energy_j, in 10^12"},
+    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},
+    {"sustained_us", COLUMN_REAL, false, "time_us in the steady state"},
+    {"sustained_tflops", COLUMN_REAL, false, "2 n^3 / sustained_us"},
+    {"sustained_gb_s", COLUMN_REAL, false, "copies: bytes / sustained_us"},
+    {"sustained_sm_mhz", COLUMN_REAL, false, "SM clock, median"},
+    {"sustained_power_w", COLUMN_REAL, false, "power, median"},
+    {"sustained_j", COLUMN_REAL, false, "energy of one product or copy"},
+    {"sustained_tflop_per_j", COLUMN_REAL, false, "gemm: 2 n^3 / sustained_j, in 10^12"},
+    {"sustained_drift_pct", COLUMN_REAL, false,
+     "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"},
     {"n_samples", COLUMN_INT, false, "samples"},
     {"timer", COLUMN_TEXT, false, "how it was timed: event, graph or host"},
     {"peer_access", COLUMN_INT, false, "p2p: 1 directly, 0 through host memory"},

@@ -41,6 +41,7 @@ static const option_spec option_table[] = {
     {"retune", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
      "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier runs"},
     MODEL_PEAK_OPTION,
+    SESSION_SUSTAIN,
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -55,6 +56,7 @@ static const column_spec column_table[] = {
     {"opt_alone_ms", COLUMN_REAL, false, "AdamW over all parameters with nothing beside it, median"},
     {"opt_tb_s", COLUMN_REAL, false, "its necessary traffic / opt_alone_ms, in 10^12 bytes per second"},
     MODEL_RATE_COLUMNS,
+    MODEL_SUSTAIN_COLUMNS,
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
@@ -158,6 +160,8 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     row_int(w, "params", model_parameters(&o->config));
     if (o->mode == STEP_TRAIN && !time_optimizer(s, t, w))
         row_status_set(w, ROW_FAIL, "AdamW alone: %s", sb_last_message());
+    else
+        model_sustain(s, w, t);
 }
 
 static void run(session *s, const bench_case *c, row *w)

@@ -8,6 +8,7 @@
 
 #include "bench/attention/verify.h"
 #include "common/core/error.h"
+#include "common/formulas/attention.h"
 #include "common/profile/nvtx.h"
 #include "common/session/measure.h"
 #include "common/session/profile.h"
@@ -72,14 +73,25 @@ static bool run_both(void *arg)
     return run_forward(arg) && run_backward(arg);
 }
 
+/* What is timed, under the name of its columns. */
+static const struct {
+    const char *name, *sustained;
+    bool (*run)(void *arg);
+} parts[] = {[ATTENTION_FORWARD] = {"fwd", "sustained_fwd", run_forward},
+             [ATTENTION_BACKWARD] = {"bwd", "sustained_bwd", run_backward},
+             [ATTENTION_BOTH] = {"fwd_bwd", "sustained_fwd_bwd", run_both}};
+
+static measure_how how_of(const attention_case *ac, attention_part part)
+{
+    const double forward = attention_forward_flops(&ac->problem.shape),
+                 backward = attention_backward_flops(&ac->problem.shape);
+    measure_how how = measure_default(ac->s);
+    how.flops = part == ATTENTION_FORWARD ? forward : part == ATTENTION_BACKWARD ? backward : forward + backward;
+    return how;
+}
+
 bool attention_time(attention_case *ac, attention_part part, double *median_ms)
 {
-    static const struct {
-        const char *name;
-        bool (*run)(void *arg);
-    } parts[] = {[ATTENTION_FORWARD] = {"fwd", run_forward},
-                 [ATTENTION_BACKWARD] = {"bwd", run_backward},
-                 [ATTENTION_BOTH] = {"fwd_bwd", run_both}};
     if (ac->a.forward_only && part != ATTENTION_FORWARD) {
         *median_ms = NAN;
         return true;
@@ -91,5 +103,17 @@ bool attention_time(attention_case *ac, attention_part part, double *median_ms)
         return false;
 
     const char *name = parts[part].name;
-    return measure(ac->s, ac->w, name, parts[part].run, ac, median_ms) || attention_status_ok(ac, ac->last, name);
+    const measure_how how = how_of(ac, part);
+    return measure_with(ac->s, ac->w, name, &how, parts[part].run, ac, median_ms) ||
+           attention_status_ok(ac, ac->last, name);
+}
+
+bool attention_sustain(attention_case *ac, attention_part part)
+{
+    double ms;
+    if (ac->a.forward_only && part != ATTENTION_FORWARD)
+        return true;
+    const measure_how how = how_of(ac, part);
+    return measure_sustained(ac->s, ac->w, parts[part].sustained, &how, parts[part].run, ac, &ms) ||
+           attention_status_ok(ac, ac->last, parts[part].sustained);
 }

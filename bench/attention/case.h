@@ -21,6 +21,10 @@ bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row 
  * status. */
 bool attention_time(attention_case *ac, attention_part part, double *median_ms);
 
+/* With --sustain: times the part in the steady state, in the columns sustained_<part>_... Call it after all
+ * attention_time, since it heats the GPU up. False after setting the row's status. */
+bool attention_sustain(attention_case *ac, attention_part part);
+
 /* Verifies again what the last timed call left: races show under load. False after making the row `fail`. */
 bool attention_check(attention_case *ac);
 
@@ -31,7 +35,9 @@ bool attention_check(attention_case *ac);
     {part "_p10_ms", COLUMN_REAL, false, what ", 10th percentile"},                          \
     {part "_p90_ms", COLUMN_REAL, false, what ", 90th percentile"},                          \
     {"n_" part, COLUMN_INT, false, what ", samples"},                                        \
-    {"timer_" part, COLUMN_TEXT, false, what ", how it was timed: event, graph or host"}
+    {"timer_" part, COLUMN_TEXT, false, what ", how it was timed: event, graph or host"},    \
+    {part "_j", COLUMN_REAL, false, what ", energy; nan where sampling takes less than about 0.6 s"}, \
+    {part "_tflop_per_j", COLUMN_REAL, false, what ", its FLOPs / energy, in 10^12"}
 /* clang-format on */
 
 #endif

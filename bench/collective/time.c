@@ -105,8 +105,10 @@ void collective_sample(collective *k, samples *out_ms)
     if (k->graph && !k->replay)
         die(EXIT_CODE_FAILURE, "bug: a graph was asked for and there is none");
     one_sample(k, from, to); /* the graph's first launch uploads it */
+    device_sense_begin(d);
     for (int i = 0; i < k->samples; i++)
         samples_add(out_ms, one_sample(k, from, to));
+    device_sense_end(d, true);
     device_event_destroy(d, from);
     device_event_destroy(d, to);
 }

@@ -101,6 +101,26 @@ static void fill_rates(const ddp_case *k, double step_ms)
     row_real(k->w, "mfu_full_pct", 100 * full * to_tflops / peak);
 }
 
+/* Of all ranks' GPUs together: each has its mean power for as long as its steps take. */
+static double step_energy_j(const ddp_case *k, const ddp_times *m)
+{
+    const double mine = m->own.n ? stats_of(&m->energy_w).mean * stats_of(&m->own).mean * 1e-3 : NAN;
+    double sum = 0, *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
+    ddp_gather(k, "energy", &mine, 1, all);
+    for (int r = 0; r < k->ranks; r++)
+        sum += all[r];
+    free(all);
+    return sum;
+}
+
+static void fill_energy(const ddp_case *k, const ddp_times *m)
+{
+    const transformer_shape shape = model_shape(&k->o);
+    const double joules = step_energy_j(k, m);
+    row_real(k->w, "step_j", joules);
+    row_real(k->w, "tokens_per_j", k->ranks * transformer_tokens(&shape) / joules);
+}
+
 static int64_t largest_bucket(const buckets *b)
 {
     int64_t most = 0;
@@ -137,6 +157,7 @@ void ddp_fill_row(ddp_case *k, const replica *r, const ddp_times *m)
     fill_steps(k->w, m);
     fill_ranks(k, m);
     fill_rates(k, stats_of(&m->step).median);
+    fill_energy(k, m);
     if (r->member) /* as rank 0 is, which writes the row */
         fill_communication(k, r, m);
 }

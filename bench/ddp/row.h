@@ -44,6 +44,9 @@
     {"tflops", COLUMN_REAL, false, "per rank: FLOPs of the model (causal attention) / step_ms"},                       \
     {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},                      \
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
+    {"step_j", COLUMN_REAL, false,                                                                                     \
+     "energy of a step, all ranks' GPUs together; nan where a block of steps takes less than about 0.6 s"},            \
+    {"tokens_per_j", COLUMN_REAL, false, "global_batch seq / step_j"},                                                 \
     {"peak_bytes", COLUMN_INT, true, "memory of the model on the rank that needs most: all but what NCCL and the "     \
      "strategy take"},                                                                                                 \
     {"device_used_bytes", COLUMN_INT, false,                                                                           \

@@ -28,6 +28,7 @@ void ddp_times_free(ddp_times *m)
     samples_free(&m->step);
     samples_free(&m->compute);
     samples_free(&m->own);
+    samples_free(&m->energy_w);
 }
 
 /* all: (ranks of the job, n). Sample i is that of the slowest member. */
@@ -118,12 +119,13 @@ static void phases(ddp_case *k, replica *r, ddp_times *m)
 /* ---- blocks ---- */
 
 /* Times n steps after one that is not measured, so that communication of the step before is in flight, or is not. */
-static void run_block(ddp_case *k, replica *r, int n, double *ms)
+static device_window run_block(ddp_case *k, replica *r, int n, bool counts, double *ms)
 {
     device_event **begin = xcalloc((unsigned long)n + 1, sizeof *begin);
     for (int i = 0; i <= n; i++)
         begin[i] = device_event_create(r->at.d);
     replica_step(r);
+    device_sense_begin(r->at.d);
     for (int i = 0; i < n; i++) {
         device_event_record(r->at.d, begin[i]);
         replica_step(r);
@@ -131,11 +133,13 @@ static void run_block(ddp_case *k, replica *r, int n, double *ms)
     device_event_record(r->at.d, begin[n]);
     device_state_note(k->s->dev); /* while steps run, after the last one has been enqueued */
     replica_settle(r);
+    const device_window window = device_sense_end(r->at.d, counts);
     for (int i = 0; i < n; i++)
         ms[i] = device_event_ms(r->at.d, begin[i], begin[i + 1]);
     for (int i = 0; i <= n; i++)
         device_event_destroy(r->at.d, begin[i]);
     free(begin);
+    return window;
 }
 
 static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times *m)
@@ -145,13 +149,16 @@ static void block(ddp_case *k, replica *r, bool communicating, int n, ddp_times 
     replica_communicate(r, communicating);
     launch_barrier(k->l, "block");
     scope_push(communicating ? "steps" : "compute-only steps");
+    device_window window = {NAN, NAN, NAN};
     if (r->member)
-        run_block(k, r, n, mine);
+        window = run_block(k, r, n, communicating, mine);
     scope_pop();
     ddp_gather(k, "steps", mine, n, all);
     add_slowest(k, all, n, communicating ? &m->step : &m->compute);
     for (int i = 0; i < n && communicating; i++)
         samples_add(&m->own, mine[i]);
+    if (communicating)
+        samples_add(&m->energy_w, window.energy_w);
     free(all);
     free(mine);
 }

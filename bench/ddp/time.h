@@ -9,6 +9,7 @@
 typedef struct ddp_times {
     samples step, compute; /* ms of the slowest rank, in the order of steps; compute: without communication */
     samples own;           /* ms of this rank's steps */
+    samples energy_w;      /* of this rank's GPU, mean power of each block of steps; NAN unknown */
     double forward, backward, after, tail; /* medians of phase_rank */
     double gather_wait, reduced_wait;
     int phase_rank;

@@ -137,6 +137,7 @@ static void time_steps(mixed *m, trainer *t)
         return;
     }
     fill_speedups(m, o, times.median_ms);
+    row_real(m->w, "tokens_per_j", (double)o->batch * o->seq / times.step_j);
     row_int(m->w, "peak_bytes", trainer_memory_of(t).allocated);
 }
 

@@ -54,6 +54,7 @@ static bool loss_is_sound(session *s, const trainer_options *o, double first, do
 bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out)
 {
     const trainer_options *o = trainer_options_of(t);
+    const transformer_shape shape = model_shape(o);
     const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
     const char *const names[PARTS] = {[FORWARD] = "fwd",
                                       [BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
@@ -77,7 +78,23 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
         return false;
     }
     *out = (model_timed){m.median_ms[STEP], st.first_ms, st.loss_first, trainer_loss(t)};
+    row_real(w, "tokens_per_j", transformer_tokens(&shape) / m.step_j);
     return loss_is_sound(s, o, out->loss_first, out->loss_last, w);
+}
+
+void model_sustain(session *s, row *w, trainer *t)
+{
+    const transformer_shape shape = model_shape(trainer_options_of(t));
+    const measure_step step = {.parts = PARTS, .enqueue = step_enqueue, .wait = step_wait};
+    stepper st = {.t = t};
+    measured_steps m;
+    row_real(w, "sustain_s", s->sustain_s);
+    if (!measure_steps_sustained(s, w, &step, STEP, &st, &m)) {
+        row_status_set(w, ROW_FAIL, "sustained step: %s", sb_last_message());
+        return;
+    }
+    row_real(w, "sustained_tokens_per_s", transformer_tokens(&shape) / (m.median_ms[STEP] * 1e-3));
+    row_real(w, "sustained_tokens_per_j", transformer_tokens(&shape) / m.step_j);
 }
 
 /* The GEMMs of this run that a step's products and attention are compared with. What the CPU makes of fp32 are plain products. */

@@ -21,7 +21,20 @@
     {"host_step_ms", COLUMN_REAL, false, "launch to completion by the host's clock, median"},                  \
     {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean; after too few warm-up steps it shows what they cost"}, \
     {"host_step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                          \
-    {"n_steps", COLUMN_INT, false, "measured steps"}
+    {"n_steps", COLUMN_INT, false, "measured steps"},                                                          \
+    {"step_j", COLUMN_REAL, false,                                                                             \
+     "energy of a step, launch to completion; nan where the measured steps take less than about 0.6 s"},       \
+    {"tokens_per_j", COLUMN_REAL, false, "batch seq / step_j"}
+#define MODEL_SUSTAIN_COLUMNS                                                                                        \
+    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},                  \
+    {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                  \
+    {"sustained_tokens_per_s", COLUMN_REAL, false, "batch seq / sustained_step_ms"},                           \
+    {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                         \
+    {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                           \
+    {"sustained_step_j", COLUMN_REAL, false, "energy of a step, launch to completion"},                        \
+    {"sustained_tokens_per_j", COLUMN_REAL, false, "batch seq / sustained_step_j"},                            \
+    {"sustained_step_drift_pct", COLUMN_REAL, false,                                                           \
+     "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"}
 #define MODEL_RATE_COLUMNS                                                                                           \
     {"tokens_per_s", COLUMN_REAL, true, "batch seq / step_ms"},                                                \
     {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},                          \
@@ -42,6 +55,8 @@ typedef struct model_timed {
 /* Runs `warmup` steps and then --iters, and fills MODEL_STEP_COLUMNS. False after making the row `fail`, or `skip` where
  * the step cannot be captured as the graph that was asked for. */
 bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out);
+/* With --sustain, last of all: fills MODEL_SUSTAIN_COLUMNS, or makes the row `fail`. Needs SESSION_SUSTAIN. */
+void model_sustain(session *s, row *w, trainer *t);
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
 void model_fill_rates(session *s, row *w, const trainer_options *o, double step_ms);
 /* --peak-tflops is of one precision: false with a sentence when the cases have several. For bench_info.validate. */

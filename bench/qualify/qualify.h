@@ -17,7 +17,7 @@ typedef struct qualify_item {
     double value, again; /* NAN: not measured; again: the second time, of a suspect */
     row_status status;
     char why[256]; /* of a status that is not ok */
-    char throttle[96];
+    char throttle[128];
     double sm_mhz;
     judgement j;
     double past[QUALIFY_PAST]; /* earlier values of this GPU, from the newest on */

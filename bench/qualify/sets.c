@@ -118,7 +118,9 @@ void qualify_item_fill(qualify *q, qualify_item *item, const row *scratch, bool 
         if (memory_failed(q->s->mem, &asked, &tag))
             snprintf(item->why, sizeof item->why, "no memory: %s needs %.3g GiB", tag, (double)asked / 0x1p30);
     }
-    device_state(q->s->dev, &item->sm_mhz, item->throttle, sizeof item->throttle);
+    const device_conditions conditions = device_state(q->s->dev);
+    item->sm_mhz = conditions.sm_mhz;
+    snprintf(item->throttle, sizeof item->throttle, "%s", conditions.throttle);
     memory_failed_clear(q->s->mem);
 }
 

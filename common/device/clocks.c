@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NVML by dlopen; see clocks.h. Prototypes are those of NVML's stable C interface (nvml.h of any CUDA toolkit). */
+/* NVML by dlopen; see clocks.h. */
 #include "common/device/clocks.h"
 
 #include <dlfcn.h>
@@ -10,29 +10,13 @@
 #include <string.h>
 
 #include "common/core/error.h"
-
-typedef struct nvml_device *nvml_handle;
-enum { NVML_SUCCESS = 0, NVML_CLOCK_SM = 1, NVML_CLOCK_MEMORY = 2, NVML_TEMPERATURE_GPU = 0 };
+#include "common/device/nvml.h"
 
 struct clocks {
     nvml_handle handle;
 };
 
-static struct nvml {
-    int (*init)(void);
-    const char *(*error_string)(int);
-    int (*driver_version)(char *, unsigned);
-    int (*count)(unsigned *);
-    int (*by_bus_id)(const char *, nvml_handle *);
-    int (*clock)(nvml_handle, int, unsigned *);
-    int (*max_clock)(nvml_handle, int, unsigned *);
-    int (*throttle)(nvml_handle, unsigned long long *);
-    int (*power)(nvml_handle, unsigned *);       /* mW */
-    int (*power_limit)(nvml_handle, unsigned *); /* mW */
-    int (*temperature)(nvml_handle, int, unsigned *);
-    int (*ecc)(nvml_handle, int *, int *);
-    int (*persistence)(nvml_handle, int *);
-} nvml;
+static nvml_table nvml;
 static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
 static const char *absent_why = "";
 
@@ -41,20 +25,23 @@ static bool load(void)
     static const struct {
         const char *symbol;
         void *slot;
+        bool optional;
     } wanted[] = {
-        {"nvmlInit_v2", &nvml.init},
-        {"nvmlErrorString", &nvml.error_string},
-        {"nvmlSystemGetDriverVersion", &nvml.driver_version},
-        {"nvmlDeviceGetCount_v2", &nvml.count},
-        {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_bus_id},
-        {"nvmlDeviceGetClockInfo", &nvml.clock},
-        {"nvmlDeviceGetMaxClockInfo", &nvml.max_clock},
-        {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle},
-        {"nvmlDeviceGetPowerUsage", &nvml.power},
-        {"nvmlDeviceGetEnforcedPowerLimit", &nvml.power_limit},
-        {"nvmlDeviceGetTemperature", &nvml.temperature},
-        {"nvmlDeviceGetEccMode", &nvml.ecc},
-        {"nvmlDeviceGetPersistenceMode", &nvml.persistence},
+        {"nvmlInit_v2", &nvml.init, false},
+        {"nvmlErrorString", &nvml.error_string, false},
+        {"nvmlSystemGetDriverVersion", &nvml.driver_version, false},
+        {"nvmlDeviceGetCount_v2", &nvml.count, false},
+        {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.by_bus_id, false},
+        {"nvmlDeviceGetClockInfo", &nvml.clock, false},
+        {"nvmlDeviceGetMaxClockInfo", &nvml.max_clock, false},
+        {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle, false},
+        {"nvmlDeviceGetPowerUsage", &nvml.power, false},
+        {"nvmlDeviceGetEnforcedPowerLimit", &nvml.power_limit, false},
+        {"nvmlDeviceGetTemperature", &nvml.temperature, false},
+        {"nvmlDeviceGetEccMode", &nvml.ecc, false},
+        {"nvmlDeviceGetPersistenceMode", &nvml.persistence, false},
+        {"nvmlDeviceGetTotalEnergyConsumption", &nvml.energy, true},
+        {"nvmlDeviceGetFieldValues", &nvml.fields, true},
     };
     if (state != UNTRIED)
         return state == READY;
@@ -64,7 +51,7 @@ static bool load(void)
         return false;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         void *symbol = dlsym(library, wanted[i].symbol);
-        if (!symbol) {
+        if (!symbol && !wanted[i].optional) {
             absent_why = "this libnvidia-ml.so.1 lacks functions";
             return false;
         }
@@ -77,6 +64,12 @@ static bool load(void)
     }
     state = READY;
     return true;
+}
+
+void nvml_use(const nvml_table *table)
+{
+    nvml = table ? *table : (nvml_table){0};
+    state = table ? READY : UNTRIED;
 }
 
 int clocks_gpu_count(const char **why)
@@ -122,6 +115,21 @@ double clocks_sm_mhz(const clocks *c)
 {
     unsigned mhz = 0;
     return c ? reading(nvml.clock(c->handle, NVML_CLOCK_SM, &mhz), &mhz, 1) : NAN;
+}
+
+double clocks_power_w(const clocks *c)
+{
+    nvml_field now = {.id = NVML_FIELD_POWER_INSTANT};
+    unsigned mw = 0;
+    if (c && nvml.fields && nvml.fields(c->handle, 1, &now) == NVML_SUCCESS && now.status == NVML_SUCCESS)
+        return now.value.whole * 1e-3;
+    return c ? reading(nvml.power(c->handle, &mw), &mw, 1e-3) : NAN;
+}
+
+double clocks_energy_j(const clocks *c)
+{
+    unsigned long long mj = 0;
+    return c && nvml.energy && nvml.energy(c->handle, &mj) == NVML_SUCCESS ? (double)mj * 1e-3 : NAN;
 }
 
 unsigned long long clocks_throttle(const clocks *c)

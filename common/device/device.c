@@ -99,6 +99,9 @@ void device_close(device *d)
 {
     if (d->flush)
         device_free(d, d->flush);
+    sampler_stop(d->sampler);
+    samples_free(&d->case_mhz);
+    samples_free(&d->case_w);
     clocks_close(d->clocks);
     d->ops->close(d);
 }
@@ -249,16 +252,79 @@ void device_peer_copy(device *to, void *dst, device *from, const void *src, size
     from->ops->peer_copy(to, dst, from, src, bytes);
 }
 
+/* ---- conditions ---- */
+
+void device_sense(device *d, double every_s)
+{
+    sampler_stop(d->sampler);
+    d->sampler = sampler_start(d->clocks, every_s);
+}
+
+void device_sense_begin(device *d)
+{
+    sampler_begin(d->sampler);
+}
+
+static void add_all(samples *to, const samples *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        samples_add(to, from->x[i]);
+}
+
+device_window device_sense_end(device *d, bool counts)
+{
+    sampled seen = sampler_end(d->sampler);
+    const device_window w = {stats_of(&seen.sm_mhz).median, stats_of(&seen.power_w).median, seen.energy_w};
+    if (counts && !d->held) {
+        add_all(&d->case_mhz, &seen.sm_mhz);
+        add_all(&d->case_w, &seen.power_w);
+        d->noted_throttle |= seen.throttle;
+    }
+    sampled_free(&seen);
+    return w;
+}
+
+double device_idle_w(device *d)
+{
+    if (!d->sampler)
+        return NAN;
+    device_sync(d);
+    device_sense_begin(d);
+    usleep(200 * 1000);
+    return device_sense_end(d, false).power_w;
+}
+
 void device_state_note(device *d)
 {
+    if (d->held)
+        return;
     d->noted_mhz = clocks_sm_mhz(d->clocks);
     d->noted_throttle |= clocks_throttle(d->clocks);
 }
 
-void device_state(device *d, double *sm_mhz, char *throttle, size_t throttle_bytes)
+void device_state_hold(device *d)
 {
-    *sm_mhz = isnan(d->noted_mhz) ? clocks_sm_mhz(d->clocks) : d->noted_mhz;
-    clocks_throttle_words(d->noted_throttle | clocks_throttle(d->clocks), throttle, throttle_bytes);
+    if (isnan(d->noted_mhz))
+        device_state_note(d);
+    d->held = true;
+}
+
+device_conditions device_state(device *d)
+{
+    const stats mhz = stats_of(&d->case_mhz), w = stats_of(&d->case_w);
+    if (isnan(d->noted_mhz))
+        device_state_note(d);
+    device_conditions c = {.sm_mhz = d->noted_mhz,
+                           .sm_min_mhz = mhz.min,
+                           .sm_median_mhz = mhz.median,
+                           .power_w = w.median,
+                           .readings = (int)mhz.n};
+    clocks_throttle_words(d->noted_throttle | (d->held ? 0 : clocks_throttle(d->clocks)), c.throttle,
+                          sizeof c.throttle);
     d->noted_mhz = NAN;
     d->noted_throttle = 0;
+    d->held = false;
+    samples_clear(&d->case_mhz);
+    samples_clear(&d->case_w);
+    return c;
 }

@@ -84,10 +84,26 @@ device_graph *device_graph_end(device *d); /* NULL when what was captured can't 
 void device_graph_launch(device *d, device_graph *g);
 void device_graph_destroy(device *d, device_graph *g);
 
-/* Machine state: SM clock in MHz (NAN unknown), throttle reasons as short words joined by '+' ("" none). Clocks and
- * reasons mean most while the device is busy, so the timer notes them with its last samples queued: device_state gives
- * the clock noted since the last call, else the one of now, and the reasons of both. */
+/* Under what conditions a case ran: clocks, power and energy while it was timed, read by a thread (sampler.h). The clock
+ * and the throttle reasons are also noted once by whoever calls device_state_note, with its last work queued. Of a
+ * device without sensors, such as the CPU, everything is unknown. */
+typedef struct device_window { /* one measurement: between sense_begin and sense_end */
+    double sm_mhz, power_w;    /* medians; NAN: unknown, or shorter than the sensors tell (sampler.h) */
+    double energy_w;           /* mean power by the energy counter; NAN: unknown, or shorter than the counter tells */
+} device_window;
+typedef struct device_conditions {    /* of a case: of all its windows that count, and of what was noted */
+    double sm_mhz;                    /* noted, else the clock of now; NAN unknown */
+    double sm_min_mhz, sm_median_mhz; /* NAN: nothing was read */
+    double power_w;                   /* median */
+    int readings;                     /* that these are of */
+    char throttle[128];               /* reasons as short words joined by '+'; "" none */
+} device_conditions;
+void device_sense(device *d, double every_s); /* from here on, by a thread; 0: never */
+double device_idle_w(device *d);              /* median power of the next 0.2 s, in which it waits; NAN unknown */
+void device_sense_begin(device *d);
+device_window device_sense_end(device *d, bool counts); /* whether it is part of the case's conditions */
 void device_state_note(device *d);
-void device_state(device *d, double *sm_mhz, char *throttle, size_t throttle_bytes);
+void device_state_hold(device *d); /* what runs from here on, such as the steady state, is no part of the case's */
+device_conditions device_state(device *d); /* since the last call */
 
 #endif

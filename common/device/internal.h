@@ -5,6 +5,7 @@
 
 #include "common/device/clocks.h"
 #include "common/device/device.h"
+#include "common/device/sampler.h"
 
 typedef struct device_ops {
     void (*close)(device *d);
@@ -45,8 +46,11 @@ struct device { /* the first member of what device_<kind>.c allocates */
     void *flush; /* device_l2_flush's buffer; NULL until it is wanted */
     size_t flush_bytes;
     clocks *clocks;   /* NULL: no sensors */
+    sampler *sampler; /* NULL: nobody reads them */
     double noted_mhz; /* NAN: nothing noted */
     unsigned long long noted_throttle;
+    bool held;                /* since device_state_hold */
+    samples case_mhz, case_w; /* of the windows that count, since the last device_state */
 };
 
 device *device_cpu_open(void);

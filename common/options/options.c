@@ -17,6 +17,8 @@ const option_spec common_options[] = {
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
      "auto: graph replay for calls under 50 us, else events; the host's clock on the CPU"},
     {"l2", OPTION_CHOICE, 0, "warm", NULL, 0, -1, "warm|cold", "", "cold: flush the L2 cache before every sample"},
+    {"sensors", OPTION_REAL, 0, "20", NULL, 0, 10000, NULL, "ms",
+     "how often clock, power and energy of the GPU are read while samples are taken; 0: never"},
     {"seed", OPTION_INT, 0, "1", NULL, 0, 4294967295, NULL, "", "seed of the inputs, mixed with each case"},
     {"check", OPTION_FLAG, 0, "1", NULL, 0, -1, NULL, "", "verify results before anything is timed"},
     {"csv", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",

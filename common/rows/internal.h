@@ -31,7 +31,7 @@ struct row {
     char **cells; /* [columns] as CSV text; NULL is missing */
     row_status status;
     char *reason, *throttle;
-    double sm_mhz;
+    row_conditions conditions; /* without the throttle */
 };
 
 extern const char *const row_status_names[];

@@ -54,6 +54,16 @@ static void put_names(line *l, const column_spec *columns)
         put_text(l, columns->name);
 }
 
+static void put_conditions(line *l, const row_conditions *c)
+{
+    put_real(l, c->sm_mhz);
+    put_real(l, c->sm_min_mhz);
+    put_real(l, c->sm_median_mhz);
+    put_real(l, c->power_w);
+    put_real(l, c->idle_w);
+    put_real(l, c->readings);
+}
+
 char *rows_header(const options *o)
 {
     line l;
@@ -98,8 +108,11 @@ static char *row_line(const row *w)
     put_text(&l, option_text(r->o, "check"));
     put_text(&l, option_text(r->o, "l2"));
     put_text(&l, option_text(r->o, "timer"));
+    put_text(&l, case_text(w->c, "warmup"));
+    put_text(&l, option_text(r->o, "iters"));
+    put_text(&l, option_text(r->o, "max-time"));
     put_text(&l, option_text(r->o, "seed"));
-    put_real(&l, w->sm_mhz);
+    put_conditions(&l, &w->conditions);
     put_text(&l, w->throttle);
     put_text(&l, build_commit());
     put_real(&l, build_dirty() < 0 ? NAN : build_dirty());
@@ -119,7 +132,7 @@ row *row_begin(row_writer *r, const bench_case *c)
     w->cells = xcalloc(r->columns, sizeof *w->cells);
     w->reason = xstrdup("");
     w->throttle = xstrdup("");
-    w->sm_mhz = NAN;
+    w->conditions = (row_conditions){NAN, NAN, NAN, NAN, NAN, 0, NULL};
     return w;
 }
 
@@ -185,11 +198,12 @@ void row_text(row *w, const char *column, const char *value)
     set_cell(w, column, true, one_line(xstrdup(value)));
 }
 
-void row_state(row *w, double sm_mhz, const char *throttle)
+void row_state(row *w, const row_conditions *c)
 {
-    w->sm_mhz = sm_mhz;
+    w->conditions = *c;
     free(w->throttle);
-    w->throttle = xstrdup(throttle);
+    w->throttle = xstrdup(c->throttle);
+    w->conditions.throttle = NULL;
 }
 
 void row_status_set(row *w, row_status status, const char *reason_fmt, ...)

@@ -28,6 +28,10 @@ static bool same_way(const row_writer *r, const csv *file, size_t i)
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
         if (!cell_is(file, i, ways[k][0], option_text(r->o, ways[k][1])))
             return false;
+    if (csv_column(file, "sustain_s") >= 0 && option_real(r->o, "sustain") > 0 &&
+        csv_real(file, i, "sustain_s") !=
+            option_real(r->o, "sustain")) /* NOLINT: the same text gives the same number */
+        return false;
     return cell_is(file, i, "check", "1") || !option_flag(r->o, "check");
 }
 

@@ -2,11 +2,12 @@
 /* Rows: a table on stdout and tidy CSV, appended with one write(2) per row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
- * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,seed,sm_mhz,throttle,commit,dirty,utc.
+ * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,warmup_asked,iters_asked,max_time_s,seed,sm_mhz,
+ * sm_min_mhz,sm_median_mhz,power_w,idle_w,readings,throttle,commit,dirty,utc.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
- * _gb_s (1e9) _tflops _pct _mhz. */
+ * _gb_s (1e9) _tflops _pct _mhz _w _j. */
 #ifndef STEPBENCH_ROWS_ROWS_H
 #define STEPBENCH_ROWS_ROWS_H
 
@@ -60,7 +61,13 @@ void row_int(row *w, const char *column, int64_t value);
 void row_text(row *w, const char *column, const char *value);
 bool row_has(const row *w, const char *column); /* whether the bench declares it */
 const char *row_case_key(const row *w);
-void row_state(row *w, double sm_mhz, const char *throttle);
+typedef struct row_conditions {               /* NAN unknown */
+    double sm_mhz, sm_min_mhz, sm_median_mhz; /* after the case; while it was timed */
+    double power_w, idle_w;                   /* median while it was timed; of a GPU that waits */
+    int readings;                             /* of clock and power, while it was timed */
+    const char *throttle;                     /* "" none */
+} row_conditions;
+void row_state(row *w, const row_conditions *c); /* copied */
 /* status other than ok: derived columns already set stay only for ROW_FAIL's error columns (err_*). */
 void row_status_set(row *w, row_status status, const char *reason_fmt, ...) __attribute__((format(printf, 3, 4)));
 row_status row_status_get(const row *w);

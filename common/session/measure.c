@@ -3,6 +3,7 @@
  * the run of the one before; a call too short for that is captured many times into a graph. */
 #include "common/session/measure.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -23,8 +24,13 @@ typedef struct measurement {
     enqueue *fn;
     void *arg;
     samples *out;
+    bool sensed;     /* the session reads clocks and power of d meanwhile */
+    bool counts;     /* as part of the case's conditions */
     double total_ms; /* of the samples so far, as the device spent it */
+    device_window window;
 } measurement;
+
+static const device_window nothing_read = {NAN, NAN, NAN};
 
 static void keep(measurement *m, double ms, double scale)
 {
@@ -53,19 +59,34 @@ static bool warm_up(const measurement *m)
     return true;
 }
 
+static void sense_begin(const measurement *m)
+{
+    if (m->sensed)
+        device_sense_begin(m->d);
+}
+
+static void sense_end(measurement *m)
+{
+    if (m->sensed)
+        m->window = device_sense_end(m->d, m->counts);
+}
+
 static bool time_host(measurement *m)
 {
-    for (size_t i = 0; !enough(m, i); i++) {
+    bool ok = true;
+    sense_begin(m);
+    for (size_t i = 0; ok && !enough(m, i); i++) {
         if (m->t->cold_l2)
             device_l2_flush(m->d);
         device_sync(m->d);
         double start = host_seconds();
-        if (!m->fn(m->arg))
-            return false;
+        ok = m->fn(m->arg);
         device_sync(m->d);
-        keep(m, (host_seconds() - start) * 1e3, 1);
+        if (ok)
+            keep(m, (host_seconds() - start) * 1e3, 1);
     }
-    return true;
+    sense_end(m);
+    return ok;
 }
 
 /* One sample is one call of fn between two events; up to `depth` of them are in flight. */
@@ -78,6 +99,7 @@ static bool time_queued(measurement *m, enqueue *fn, void *arg, int depth, doubl
     }
     bool ok = true;
     size_t started = 0, done = 0;
+    sense_begin(m);
     for (; ok && !enough(m, started); started++) {
         if (started - done == (size_t)depth) {
             keep(m, device_event_ms(m->d, from[done % (size_t)depth], to[done % (size_t)depth]), scale);
@@ -93,6 +115,7 @@ static bool time_queued(measurement *m, enqueue *fn, void *arg, int depth, doubl
     for (; ok && done < started; done++)
         keep(m, device_event_ms(m->d, from[done % (size_t)depth], to[done % (size_t)depth]), scale);
     device_sync(m->d);
+    sense_end(m);
     for (int i = 0; i < depth; i++) {
         device_event_destroy(m->d, from[i]);
         device_event_destroy(m->d, to[i]);
@@ -181,12 +204,18 @@ static bool time_device(measurement *m, timer_kind kind, const char **used)
     return time_queued(m, m->fn, m->arg, queue_depth(ms), 1);
 }
 
+static bool take_samples(measurement *m, const char **used)
+{
+    const bool host = m->t->kind == TIMER_HOST || device_kind_of(m->d) == DEVICE_CPU;
+    *used = "host";
+    m->window = nothing_read;
+    return warm_up(m) && (host ? time_host(m) : time_device(m, m->t->kind, used));
+}
+
 bool measure_samples(device *d, const timing *t, bool (*fn)(void *arg), void *arg, samples *out_ms, const char **used)
 {
     measurement m = {.d = d, .t = t, .fn = fn, .arg = arg, .out = out_ms};
-    bool host = t->kind == TIMER_HOST || device_kind_of(d) == DEVICE_CPU;
-    *used = "host";
-    return warm_up(&m) && (host ? time_host(&m) : time_device(&m, t->kind, used));
+    return take_samples(&m, used);
 }
 
 /* ---- columns ---- */
@@ -239,6 +268,29 @@ static void fill_timer(row *w, const char *name, const char *used)
         row_text(w, column, used);
 }
 
+/* Calls follow each other without a gap, so one takes its time at the mean power: nothing else was running. */
+static double joules_of(const device_window *window, double mean_ms)
+{
+    return window->energy_w * mean_ms * 1e-3;
+}
+
+static void fill_either(row *w, const char *name, const char *suffix, const char *single, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s%s", name, suffix);
+    const char *column = row_has(w, text) ? text : single;
+    if (row_has(w, column))
+        row_real(w, column, value);
+}
+
+static void fill_energy(row *w, const char *name, const measure_how *how, double joules)
+{
+    joules = how->timing.cold_l2 ? NAN : joules; /* the flushes take energy, too */
+    fill_either(w, name, "_j", "energy_j", joules);
+    if (how->flops > 0)
+        fill_either(w, name, "_tflop_per_j", "tflop_per_j", how->flops / (joules * 1e12));
+}
+
 /* ---- measuring for a row ---- */
 
 static void begin(const row *w, const char *name)
@@ -266,8 +318,15 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
 {
     samples x = {0};
     const char *used;
+    measurement m = {.d = how->dev,
+                     .t = &how->timing,
+                     .fn = fn,
+                     .arg = arg,
+                     .out = &x,
+                     .sensed = how->dev == s->dev,
+                     .counts = true};
     begin(w, name);
-    const bool ok = measure_samples(how->dev, &how->timing, fn, arg, &x, &used);
+    const bool ok = take_samples(&m, &used);
     scope_pop();
     if (ok) {
         const stats ms = stats_of(&x);
@@ -277,6 +336,7 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
             fill_count(w, name, ms.n);
             fill_timer(w, name, used);
             profile_note(s, row_case_key(w), name, ms.median);
+            fill_energy(w, name, how, joules_of(&m.window, ms.mean) / how->calls);
         }
         measure_again(s, name, fn, arg);
     }
@@ -290,36 +350,110 @@ bool measure(session *s, row *w, const char *name, enqueue *fn, void *arg, doubl
     return measure_with(s, w, name, &how, fn, arg, median_ms);
 }
 
+/* ---- the steady state ---- */
+
+/* Half of the time for the GPU to settle, half to measure. */
+static timing half_of(const session *s, const timing *t)
+{
+    timing half = *t;
+    half.iters = INT_MAX;
+    half.max_s = s->sustain_s / 2;
+    half.warmup = 0;
+    return half;
+}
+
+/* By how much the second half of the samples is slower than the first. */
+static double drift_pct(const samples *x)
+{
+    const samples first = {x->x, x->n / 2, 0}, second = {x->x + x->n / 2, x->n - x->n / 2, 0};
+    return 100 * (stats_of(&second).median / stats_of(&first).median - 1);
+}
+
+static void fill_sustained(row *w, const char *name, const samples *x, int calls, const device_window *window)
+{
+    const stats ms = stats_of(x);
+    fill_real(w, name, "_ms", ms.median / calls);
+    fill_real(w, name, "_us", ms.median * (1e3 / calls));
+    fill_real(w, name, "_drift_pct", drift_pct(x));
+    fill_real(w, name, "_sm_mhz", window->sm_mhz);
+    fill_real(w, name, "_power_w", window->power_w);
+}
+
+bool measure_sustained(session *s, row *w, const char *name, const measure_how *how, enqueue *fn, void *arg,
+                       double *median_ms)
+{
+    const timing half = half_of(s, &how->timing);
+    samples x = {0};
+    const char *used;
+    measurement m = {.d = how->dev, .t = &half, .fn = fn, .arg = arg, .out = &x, .sensed = how->dev == s->dev};
+    *median_ms = NAN;
+    if (!(s->sustain_s > 0))
+        return true;
+    device_state_hold(s->dev);
+    begin(w, name);
+    bool ok = take_samples(&m, &used);
+    samples_clear(&x);
+    m.total_ms = 0;
+    ok = ok && take_samples(&m, &used);
+    scope_pop();
+    if (ok) {
+        *median_ms = stats_of(&x).median / how->calls;
+        fill_sustained(w, name, &x, how->calls, &m.window);
+        fill_energy(w, name, how, joules_of(&m.window, stats_of(&x).mean) / how->calls);
+        if (how->flops > 0)
+            fill_real(w, name, "_tflops", how->flops / (*median_ms * 1e9));
+    }
+    samples_free(&x);
+    return ok;
+}
+
 /* ---- steps that time their parts ---- */
 
 enum { HOST = MEASURE_PARTS }; /* of the samples */
 
-static bool take_steps(session *s, const measure_step *step, void *arg, samples x[MEASURE_PARTS + 1])
+typedef struct step_limit {
+    int warmup, iters;
+    double max_s; /* 0: none */
+    bool counts;  /* in the case's conditions */
+} step_limit;
+
+static bool take_steps(session *s, const measure_step *step, void *arg, const step_limit *limit,
+                       samples x[MEASURE_PARTS + 1], device_window *window)
 {
-    const int most = step->warmup + s->timing.iters;
     double measured_ms = 0;
-    for (int i = 0; i < most; i++) {
+    bool ok = true;
+    for (int64_t i = 0; ok && i < (int64_t)limit->warmup + limit->iters; i++) {
         double ms[MEASURE_PARTS] = {0};
+        if (i == limit->warmup)
+            device_sense_begin(s->dev);
         const double start = host_seconds();
-        if (!step->enqueue(arg))
-            return false;
-        if (i == step->warmup - 1)
+        ok = step->enqueue(arg);
+        if (!ok)
+            break;
+        if (i == limit->warmup - 1)
             device_state_note(s->dev); /* while a step runs, but none that is measured: asking takes the host time */
         step->wait(arg, ms);
         const double host_ms = (host_seconds() - start) * 1e3;
         watchdog_beat();
-        if (i == 0 && step->first)
+        if (i == 0 && step->first && limit->counts)
             step->first(arg, host_ms);
-        if (i < step->warmup)
+        if (i < limit->warmup)
             continue;
         for (int p = 0; p < step->parts; p++)
             samples_add(&x[p], ms[p]);
         samples_add(&x[HOST], host_ms);
         measured_ms += host_ms;
-        if (s->timing.max_s > 0 && measured_ms > s->timing.max_s * 1e3 && x[HOST].n >= SAMPLES_MIN)
+        if (limit->max_s > 0 && measured_ms > limit->max_s * 1e3 && x[HOST].n >= SAMPLES_MIN)
             break;
     }
-    return true;
+    *window = device_sense_end(s->dev, limit->counts);
+    return ok;
+}
+
+static void free_steps(samples x[MEASURE_PARTS + 1])
+{
+    for (int i = 0; i <= HOST; i++)
+        samples_free(&x[i]);
 }
 
 static void fill_steps(row *w, const measure_step *step, const samples x[MEASURE_PARTS + 1], measured_steps *out)
@@ -341,15 +475,44 @@ static void fill_steps(row *w, const measure_step *step, const samples x[MEASURE
 bool measure_steps(session *s, row *w, const measure_step *step, void *arg, measured_steps *out)
 {
     samples x[MEASURE_PARTS + 1] = {0};
+    device_window window;
     begin(w, "steps");
-    const bool ok = take_steps(s, step, arg, x);
+    const bool ok =
+        take_steps(s, step, arg, &(step_limit){step->warmup, s->timing.iters, s->timing.max_s, true}, x, &window);
     scope_pop();
     if (ok) {
         fill_steps(w, step, x, out);
         profile_note(s, row_case_key(w), "steps", out->median_ms[step->parts - 1]);
+        out->step_j = joules_of(&window, stats_of(&x[HOST]).mean);
+        fill_real(w, "step", "_j", out->step_j);
         measure_again(s, "steps", step->enqueue, arg);
     }
-    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
-        samples_free(&x[i]);
+    free_steps(x);
+    return ok;
+}
+
+bool measure_steps_sustained(session *s, row *w, const measure_step *step, int part, void *arg, measured_steps *out)
+{
+    const step_limit half = {0, INT_MAX, s->sustain_s / 2, false};
+    samples x[MEASURE_PARTS + 1] = {0};
+    device_window window;
+    *out = (measured_steps){.step_j = NAN};
+    out->median_ms[part] = NAN;
+    if (!(s->sustain_s > 0))
+        return true;
+    device_state_hold(s->dev);
+    begin(w, "sustained steps");
+    bool ok = take_steps(s, step, arg, &half, x, &window);
+    free_steps(x);
+    ok = ok && take_steps(s, step, arg, &half, x, &window);
+    scope_pop();
+    if (ok) {
+        out->median_ms[part] = stats_of(&x[part]).median;
+        out->n = (int64_t)x[part].n;
+        out->step_j = joules_of(&window, stats_of(&x[HOST]).mean);
+        fill_sustained(w, "sustained_step", &x[part], 1, &window);
+        fill_real(w, "sustained_step", "_j", out->step_j);
+    }
+    free_steps(x);
     return ok;
 }

@@ -47,6 +47,15 @@ static bool is(const options *o, const char *name, const char *value)
     return strcmp(option_text(o, name), value) == 0;
 }
 
+/* --sustain as SESSION_SUSTAIN has it: the bench also declares the column. */
+static double sustain_of(const options *o)
+{
+    const column_spec *c = options_bench(o)->columns;
+    while (c->name && strcmp(c->name, "sustain_s") != 0)
+        c++;
+    return c->name ? option_real(o, "sustain") : 0;
+}
+
 void session_check(const options *o)
 {
     const char *machine = option_text(o, "machine");
@@ -57,6 +66,9 @@ void session_check(const options *o)
         die(EXIT_CODE_USAGE, "--gpu needs --device cuda; this run is on the cpu");
     if (is(o, "timer", "graph") && is(o, "l2", "cold"))
         die(EXIT_CODE_USAGE, "--l2 cold is not available inside a graph; --timer auto, event and host allow it");
+    if (sustain_of(o) > 0 && sustain_of(o) < 1)
+        die(EXIT_CODE_USAGE, "--sustain %g is too short for a GPU to settle; give at least 1 second, or 0 for none",
+            sustain_of(o));
     if (is(o, "csv", ""))
         die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none or auto");
     row_output_check(o);
@@ -110,10 +122,20 @@ static void note_no_memory(session *s, row *w)
                    (double)device_free_bytes(s->dev) / gib);
 }
 
+static void note_conditions(session *s, row *w)
+{
+    const device_conditions c = device_state(s->dev);
+    row_state(w, &(row_conditions){.sm_mhz = c.sm_mhz,
+                                   .sm_min_mhz = c.sm_min_mhz,
+                                   .sm_median_mhz = c.sm_median_mhz,
+                                   .power_w = c.power_w,
+                                   .idle_w = s->idle_w,
+                                   .readings = c.readings,
+                                   .throttle = c.throttle});
+}
+
 static void run_case(session *s, const session_hooks *hooks, const bench_case *c)
 {
-    double sm_mhz;
-    char throttle[128];
     phase_set("%s", case_key(c));
     scope_push(case_key(c));
     row *w = row_begin(s->rows, c);
@@ -122,8 +144,7 @@ static void run_case(session *s, const session_hooks *hooks, const bench_case *c
     memory_peak_reset(s->mem);
     hooks->run(s, c, w);
     note_no_memory(s, w);
-    device_state(s->dev, &sm_mhz, throttle, sizeof throttle);
-    row_state(w, sm_mhz, throttle);
+    note_conditions(s, w);
     memory_release_all(s->mem);
 
     watchdog_hold();
@@ -153,6 +174,7 @@ static void profile_case(session *s, const session_hooks *hooks, const bench_cas
 static void profile_cases(session *s, const session_hooks *hooks)
 {
     const size_t total = cases_count(s->opt);
+    s->sustain_s = 0; /* what is recorded is a step, not a state */
     profile_pass_begin(s);
     for (size_t i = 0; i < total; i++) {
         bench_case *c = case_at(s->opt, i);
@@ -232,12 +254,15 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
 
     char slug[96];
     session s = {.opt = o, .timing = timing_of(o), .peers = peers};
+    s.sustain_s = sustain_of(o);
     watchdog_start(peers ? 0 : option_real(o, "timeout"));
     s.dev =
         device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, peers ? peers->gpu : (int)option_int(o, "gpu"));
     if (peers)
         peers->opened(peers->user, s.dev);
     s.mem = memory_create(s.dev);
+    device_sense(s.dev, option_real(o, "sensors") * 1e-3);
+    s.idle_w = device_idle_w(s.dev);
     if (s.timing.cold_l2)
         device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
     machine_slug(device_kind_of(s.dev), device_get_info(s.dev), slug, sizeof slug);

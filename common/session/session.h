@@ -20,6 +20,13 @@ typedef struct timing { /* --timer --warmup --iters --max-time --l2 */
     bool cold_l2; /* flush L2 before every sample (events or host; no graph) */
 } timing;
 
+/* --sustain, in the table of a bench that calls measure_sustained and has a column sustain_s. */
+#define SESSION_SUSTAIN                                                                                                \
+    {                                                                                                                  \
+        "sustain", OPTION_REAL, 0, "0", NULL, 0, 3600, NULL, "s",                                                      \
+            "after a case is timed, run it for so long and measure the second half, when the GPU has settled; 0: no"   \
+    }
+
 /* This process as one of several that run the same cases together (common/launch makes it so). The rows are rank
  * 0's: the others neither print nor write. Whether a case still has to run is rank 0's to say. */
 typedef struct session_peers {
@@ -39,6 +46,8 @@ struct session {
     memory *mem;
     row_writer *rows;
     timing timing;                   /* of this bench's options */
+    double sustain_s;                /* --sustain, of benches that have it; 0: none */
+    double idle_w;                   /* power of the GPU while nothing runs; NAN unknown */
     const char *results_dir;         /* "results/h200-x1": where this machine's CSVs of other benches are */
     const char *csv_path;            /* of this run; NULL with --csv none, and of ranks other than 0 */
     const session_peers *peers;      /* NULL: alone */

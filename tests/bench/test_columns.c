@@ -36,6 +36,12 @@ FORMULA(roofline_p90, TIMES(IS("variant", "copy") ? NAN : 5000))
 FORMULA(roofline_tflops, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("time_us") / 1e6 : NAN)
 FORMULA(roofline_gb_s, IS("variant", "gemm") ? NAN : 2 * N("bytes") / N("time_us") / 1e3)
 FORMULA(ten, known ? 10 : NAN)
+FORMULA(sustain_s, known ? 1 : 0)
+FORMULA(no_drift, TIMES(0))
+FORMULA(gemm_tflop_per_j, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("energy_j") / 1e12 : NAN)
+FORMULA(sustained_tflops, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("sustained_us") / 1e6 : NAN)
+FORMULA(sustained_gb_s, IS("variant", "gemm") ? NAN : 2 * N("bytes") / N("sustained_us") / 1e3)
+FORMULA(sustained_tflop_per_j, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("sustained_j") / 1e12 : NAN)
 
 static const column_rule roofline_rules[] = {{"time_us", MEASURED, roofline_us, 0},
                                              {"time_p10_us", MEASURED, roofline_p10, 0},
@@ -43,6 +49,17 @@ static const column_rule roofline_rules[] = {{"time_us", MEASURED, roofline_us, 
                                              {"tflops", DERIVED, roofline_tflops, 0},
                                              {"gb_s", DERIVED, roofline_gb_s, 0},
                                              {"n_samples", MEASURED, ten, 0},
+                                             {"energy_j", MEASURED, NULL, 0}, /* no CPU has the sensors */
+                                             {"tflop_per_j", MEASURED, gemm_tflop_per_j, 0},
+                                             {"sustain_s", DERIVED, sustain_s, 0},
+                                             {"sustained_us", MEASURED, roofline_us, 0},
+                                             {"sustained_tflops", DERIVED, sustained_tflops, 0},
+                                             {"sustained_gb_s", DERIVED, sustained_gb_s, 0},
+                                             {"sustained_drift_pct", MEASURED, no_drift, 1e-6},
+                                             {"sustained_sm_mhz", MEASURED, NULL, 0},
+                                             {"sustained_power_w", MEASURED, NULL, 0},
+                                             {"sustained_j", MEASURED, NULL, 0},
+                                             {"sustained_tflop_per_j", MEASURED, sustained_tflop_per_j, 0},
                                              {"peer_access", MEASURED, NULL, 0},
                                              {"err_rel", MEASURED, NULL, 0},
                                              {0}};
@@ -54,10 +71,11 @@ static void roofline(void **state)
     columns_hold(bench_rows(*state, "bench_roofline", "", "--variant copy --bytes 1M --iters 10", EXIT_CODE_OK),
                  "bench_roofline", roofline_rules);
     known = true;
-    columns_hold(bench_rows(*state, "bench_roofline", clocked,
-                            "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10",
-                            EXIT_CODE_OK),
-                 "bench_roofline", roofline_rules);
+    columns_hold(
+        bench_rows(*state, "bench_roofline", clocked,
+                   "--variant gemm,copy_kernel --dtype fp32 --size 64,128 --bytes 4K,1M --iters 10 --sustain 1",
+                   EXIT_CODE_OK),
+        "bench_roofline", roofline_rules);
     columns_were_seen("bench_roofline", roofline_rules);
     ceiling = 2 * pow(128, 3) / 3e-3 / 1e12; /* from here on, in this campaign */
 }
@@ -86,6 +104,10 @@ FORMULA(operations, 4 * N("batch") * attention_heads(c, row) * N("seq") * keys_o
                         (N("causal") == 1 ? 2 : 1))
 FORMULA(fwd_tflops, operations(c, row) / N("fwd_ms") / 1e9)
 FORMULA(bwd_tflops, 2.5 * operations(c, row) / N("bwd_ms") / 1e9)
+FORMULA(fwd_tflop_per_j, operations(c, row) / N("fwd_j") / 1e12)
+FORMULA(bwd_tflop_per_j, 2.5 * operations(c, row) / N("bwd_j") / 1e12)
+FORMULA(sustained_fwd_tflops, operations(c, row) / N("sustained_fwd_ms") / 1e9)
+FORMULA(sustained_bwd_tflops, 2.5 * operations(c, row) / N("sustained_bwd_ms") / 1e9)
 FORMULA(flash_ceiling, known &&IS("dtype", "fp32") ? ceiling : NAN)
 FORMULA(fwd_ceiling_pct, 100 * fwd_tflops(c, row) / flash_ceiling(c, row))
 FORMULA(bwd_ceiling_pct, 100 * bwd_tflops(c, row) / flash_ceiling(c, row))
@@ -124,6 +146,27 @@ static const column_rule flash_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
                                           {"speedup_fwd", DERIVED, speedup_fwd, 0},
                                           {"speedup_bwd", DERIVED, speedup_bwd, 0},
                                           {"speedup_fwd_bwd", DERIVED, speedup_fwd_bwd, 0},
+                                          {"fwd_j", MEASURED, NULL, 0},
+                                          {"bwd_j", MEASURED, NULL, 0},
+                                          {"fwd_bwd_j", MEASURED, NULL, 0},
+                                          {"fwd_tflop_per_j", MEASURED, fwd_tflop_per_j, 0},
+                                          {"bwd_tflop_per_j", MEASURED, bwd_tflop_per_j, 0},
+                                          {"fwd_bwd_tflop_per_j", MEASURED, NULL, 0},
+                                          {"sustain_s", DERIVED, sustain_s, 0},
+                                          {"sustained_fwd_ms", MEASURED, fwd_ms, 0},
+                                          {"sustained_fwd_tflops", DERIVED, sustained_fwd_tflops, 0},
+                                          {"sustained_fwd_drift_pct", MEASURED, no_drift, 1e-6},
+                                          {"sustained_fwd_sm_mhz", MEASURED, NULL, 0},
+                                          {"sustained_fwd_power_w", MEASURED, NULL, 0},
+                                          {"sustained_fwd_j", MEASURED, NULL, 0},
+                                          {"sustained_fwd_tflop_per_j", MEASURED, NULL, 0},
+                                          {"sustained_bwd_ms", MEASURED, bwd_ms, 0},
+                                          {"sustained_bwd_tflops", DERIVED, sustained_bwd_tflops, 0},
+                                          {"sustained_bwd_drift_pct", MEASURED, no_drift, 1e-6},
+                                          {"sustained_bwd_sm_mhz", MEASURED, NULL, 0},
+                                          {"sustained_bwd_power_w", MEASURED, NULL, 0},
+                                          {"sustained_bwd_j", MEASURED, NULL, 0},
+                                          {"sustained_bwd_tflop_per_j", MEASURED, NULL, 0},
                                           {"peak_bytes", MEASURED, NULL, 0},
                                           {"err_fwd", MEASURED, NULL, 0},
                                           {"err_dq", MEASURED, NULL, 0},
@@ -138,7 +181,7 @@ static void flash(void **state)
     known = true;
     columns_hold(bench_rows(*state, "bench_flash", clocked,
                             "--batch 2 --heads 4 --heads-kv 2 --seq 16,48 --seq-k 64 --head-dim 16 --dtype fp32,bf16 "
-                            "--causal 0,1 --variant unfused,flash --iters 10",
+                            "--causal 0,1 --variant unfused,flash --iters 10 --sustain 1",
                             EXIT_CODE_OK),
                  "bench_flash", flash_rules);
     columns_were_seen("bench_flash", flash_rules);
@@ -162,6 +205,10 @@ static const column_rule attention_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
                                               {"mem_over_s2", DERIVED, mem_over_s2, 1e-6},
                                               {"fwd_tflops", DERIVED, fwd_tflops, 0},
                                               {"bwd_tflops", DERIVED, bwd_tflops, 0},
+                                              {"fwd_j", MEASURED, NULL, 0},
+                                              {"bwd_j", MEASURED, NULL, 0},
+                                              {"fwd_tflop_per_j", MEASURED, fwd_tflop_per_j, 0},
+                                              {"bwd_tflop_per_j", MEASURED, bwd_tflop_per_j, 0},
                                               {"err_fwd", MEASURED, NULL, 0},
                                               {"err_bwd", MEASURED, NULL, 0},
                                               {0}};
@@ -201,6 +248,8 @@ FORMULA(step_tflops, causal_flops(c, row) / N("step_ms") / 1e9)
 FORMULA(mfu_causal, 100 * step_tflops(c, row) / 2.5)
 FORMULA(mfu_full, 100 * full_flops(c, row) / N("step_ms") / 1e9 / 2.5)
 FORMULA(tokens_per_s, 1e3 * tokens(c, row) / N("step_ms"))
+FORMULA(sustained_tokens_per_s, 1e3 * tokens(c, row) / N("sustained_step_ms"))
+FORMULA(tokens_per_j, tokens(c, row) / N("step_j"))
 
 /* What the backward computes again: products of weights, and attention (flash makes its scores again). */
 static double repeated_flops(const csv *c, size_t row)
@@ -277,6 +326,16 @@ static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 
                                                 {"mfu_full_pct", DERIVED, mfu_full, 0},
                                                 {"hfu_pct", DERIVED, hfu, 0},
                                                 {"ceiling_pct", DERIVED, step_ceiling_pct, 0},
+                                                {"step_j", MEASURED, NULL, 0},
+                                                {"tokens_per_j", MEASURED, tokens_per_j, 0},
+                                                {"sustain_s", DERIVED, sustain_s, 0},
+                                                {"sustained_step_ms", MEASURED, model_step, 0},
+                                                {"sustained_tokens_per_s", DERIVED, sustained_tokens_per_s, 0},
+                                                {"sustained_step_drift_pct", MEASURED, no_drift, 1e-6},
+                                                {"sustained_step_sm_mhz", MEASURED, NULL, 0},
+                                                {"sustained_step_power_w", MEASURED, NULL, 0},
+                                                {"sustained_step_j", MEASURED, NULL, 0},
+                                                {"sustained_tokens_per_j", MEASURED, NULL, 0},
                                                 {"peak_bytes", MEASURED, NULL, 0},
                                                 {"params", DERIVED, params, 0},
                                                 {"loss_first", MEASURED, NULL, 0},
@@ -293,7 +352,7 @@ static void transformer(void **state)
     columns_have_rules(*state, "bench_transformer", transformer_rules);
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         char *by_clock = xasprintf(MODEL "--precision %s --mode forward,forward-backward,train-step --attention fused "
-                                         "--iters 5 --warmup 1",
+                                         "--iters 5 --warmup 1 --sustain 1",
                                    precisions[i]);
         known = true;
         columns_hold(bench_rows(*state, "bench_transformer", clocked, by_clock, EXIT_CODE_OK), "bench_transformer",
@@ -355,6 +414,8 @@ static const column_rule recompute_rules[] = {{"fwd_ms", MEASURED, NULL, 0},
                                               {"forwards_again", MEASURED, NULL, 0},
                                               {"forwards_passed", MEASURED, NULL, 0},
                                               {"budget_bytes", MEASURED, NULL, 0},
+                                              {"step_j", MEASURED, NULL, 0},
+                                              {"tokens_per_j", MEASURED, tokens_per_j, 0},
                                               {"peak_bytes", MEASURED, NULL, 0},
                                               {"driver_bytes", MEASURED, NULL, 0},
                                               {"err_bytes_pct", MEASURED, NULL, 0},
@@ -419,6 +480,8 @@ static const column_rule mixed_rules[] = {{"fwd_ms", MEASURED, mixed_fwd, 0},
                                           {"step_ms", MEASURED, mixed_step, 0},
                                           {"step_p10_ms", MEASURED, NULL, 0},
                                           {"step_p90_ms", MEASURED, NULL, 0},
+                                          {"step_j", MEASURED, NULL, 0},
+                                          {"tokens_per_j", MEASURED, NULL, 0},
                                           {"n_samples", MEASURED, mixed_five, 0},
                                           {"speedup_fwd", DERIVED, mixed_speedup_fwd, 0},
                                           {"speedup_bwd", DERIVED, mixed_speedup_bwd, 0},

@@ -82,6 +82,7 @@ FORMULA(full_tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_
 FORMULA(mfu_causal, 100 * tflops(c, row) / 0.5)
 FORMULA(mfu_full, 100 * full_tflops(c, row) / 0.5)
 FORMULA(global_batch, N("ranks") * N("batch"))
+FORMULA(tokens_per_j, global_batch(c, row) * N("seq") / N("step_j"))
 FORMULA(tokens_per_s, 1e3 * global_batch(c, row) * N("seq") / N("step_ms"))
 FORMULA(exposed, N("step_ms") - N("compute_ms"))
 FORMULA(contention, exposed(c, row) - N("tail_ms"))
@@ -132,6 +133,7 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
         {"mfu_full_pct", DERIVED, mfu_full, 0}, {"peak_bytes", MEASURED, NULL, 0},                                     \
         {"device_used_bytes", MEASURED, NULL, 0}, {"recorded_comm_ms", MEASURED, NULL, 0},                             \
         {"recorded_exposed_ms", MEASURED, NULL, 0}, {"overlapped_pct", MEASURED, NULL, 0},                             \
+        {"step_j", MEASURED, NULL, 0}, {"tokens_per_j", MEASURED, tokens_per_j, 0},                                    \
         {"clock_err_us", MEASURED, NULL, 0}, {"params", DERIVED, params, 0}, {"hosts", MEASURED, one, 0},              \
         {"loss_first", MEASURED, NULL, 0}, {"loss_last", MEASURED, NULL, 0}, {"err_grad", MEASURED, NULL, 0},          \
     {                                                                                                                  \

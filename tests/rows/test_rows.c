@@ -21,7 +21,7 @@ static void columns_and_values(void **state)
     sample_row(r, o, 0, ROW_OK);
     bench_case *c = case_at(o, 1);
     row *w = row_begin(r, c);
-    row_state(w, 1980, "power+thermal");
+    row_state(w, &(row_conditions){1980, 1700, 1830.5, 690.25, 118, 40, "power+thermal"});
     row_commit(w); /* nothing was measured */
     case_free(c);
     char *run_id = xstrdup(rows_run_id(r));
@@ -30,7 +30,8 @@ static void columns_and_values(void **state)
     char *text = file_text(path);
     const char *header = "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
                          "peak_bytes,timer,err_fwd,run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,"
-                         "seed,sm_mhz,throttle,commit,dirty,utc\n"
+                         "warmup_asked,iters_asked,max_time_s,seed,sm_mhz,sm_min_mhz,sm_median_mhz,power_w,idle_w,"
+                         "readings,throttle,commit,dirty,utc\n"
                          "2,1,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
     assert_int_equal(strncmp(text, header, strlen(header)), 0);
     assert_int_equal(text[strlen(text) - 1], '\n');

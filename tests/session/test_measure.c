@@ -11,6 +11,7 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/session/measure.h"
+#include "tests/support/fake_nvml.h"
 
 typedef struct counter {
     int calls, fail_at;
@@ -78,11 +79,11 @@ typedef struct bare_session {
     char *path;
 } bare_session;
 
-static bare_session bare_open(const char *folder)
+static bare_session bare_open_as(const bench_info *info, const char *folder)
 {
     static char *argv[] = {"bench_measured"};
     char msg[256];
-    bare_session b = {.o = options_try(&measured_info, 1, argv, &sample_on_cpu, msg, sizeof msg)};
+    bare_session b = {.o = options_try(info, 1, argv, &sample_on_cpu, msg, sizeof msg)};
     assert_non_null(b.o);
     b.s = (session){.opt = b.o, .dev = device_open(DEVICE_CPU, 0), .timing = {.warmup = 2, .iters = 5}};
     b.path = folder_path(folder, "rows.csv");
@@ -93,6 +94,11 @@ static bare_session bare_open(const char *folder)
     b.c = case_at(b.o, 0);
     b.w = row_begin(b.s.rows, b.c);
     return b;
+}
+
+static bare_session bare_open(const char *folder)
+{
+    return bare_open_as(&measured_info, folder);
 }
 
 /* The row as it was written. */
@@ -217,12 +223,159 @@ static void steps_are_taken_one_by_one(void **state)
     csv_free(r);
 }
 
+/* ---- energy and the steady state, on a GPU of 500 W ---- */
+
+static const column_spec energy_columns[] = {{"fwd_ms", COLUMN_REAL, true, "median"},
+                                             {"fwd_mean_ms", COLUMN_REAL, true, "mean"},
+                                             {"fwd_j", COLUMN_REAL, true, "energy of a call"},
+                                             {"fwd_tflop_per_j", COLUMN_REAL, true, "work of a joule"},
+                                             {"energy_j", COLUMN_REAL, true, "energy of what has no column of its own"},
+                                             {"step_j", COLUMN_REAL, true, "energy of a step"},
+                                             {"sustained_us", COLUMN_REAL, true, "median in the steady state"},
+                                             {"sustained_tflops", COLUMN_REAL, true, "rate"},
+                                             {"sustained_j", COLUMN_REAL, true, "energy of a call"},
+                                             {"sustained_power_w", COLUMN_REAL, true, "power"},
+                                             {"sustained_sm_mhz", COLUMN_REAL, true, "clock"},
+                                             {"sustained_drift_pct", COLUMN_REAL, true, "drift"},
+                                             {"sustained_step_ms", COLUMN_REAL, true, "median in the steady state"},
+                                             {"sustained_step_j", COLUMN_REAL, true, "energy of a step"},
+                                             {0}};
+static const bench_info energy_info = {.name = "bench_energy", .summary = "?", .columns = energy_columns};
+
+static bare_session energy_open(const char *folder)
+{
+    bare_session b = bare_open_as(&energy_info, folder);
+    fake = (fake_gpu){.power_w = 500, .mean_power_w = 100, .tick_s = 0.02, .sm_mhz = {1400, 1400, 1400}};
+    fake_nvml_give(b.s.dev);
+    device_sense(b.s.dev, 0.002);
+    b.s.timing = (timing){.warmup = 1, .iters = 30};
+    return b;
+}
+
+static csv *energy_close(bare_session *b)
+{
+    fake_nvml_take(b->s.dev);
+    return bare_close(b);
+}
+
+/* Ticks are seen a reading late; the rest is for a busy machine. */
+static bool near(double got, double want)
+{
+    return fabs(got / want - 1) < 0.15;
+}
+
+static bool sleep_20_ms(void *arg)
+{
+    counter *c = arg;
+    c->calls++;
+    usleep(20 * 1000);
+    return true;
+}
+
+/* 30 calls of 20 ms are 0.6 s. The real time of a call is known from what was measured. */
+static void a_call_takes_its_time_at_the_mean_power(void **state)
+{
+    bare_session b = energy_open(*state);
+    counter c = {0};
+    double ms;
+    measure_how how = measure_default(&b.s);
+    how.calls = 2;
+    how.flops = 3e12;
+    assert_true(measure_with(&b.s, b.w, "fwd", &how, sleep_20_ms, &c, &ms));
+    assert_true(measure_with(&b.s, b.w, "other", &how, sleep_20_ms, &c, &ms));
+    how.timing.iters = 5; /* too short for the counter */
+    assert_true(measure_with(&b.s, NULL, "short", &how, sleep_20_ms, &c, &ms));
+    csv *r = energy_close(&b);
+    assert_true(near(csv_real(r, 0, "fwd_j"), csv_real(r, 0, "fwd_mean_ms") / 1e3 * 500));
+    assert_true(near(csv_real(r, 0, "fwd_tflop_per_j"), 3 / csv_real(r, 0, "fwd_j")));
+    assert_true(csv_real(r, 0, "energy_j") > 0.85 * 0.5 * 10 && csv_real(r, 0, "energy_j") < 2 * 0.5 * 10);
+    csv_free(r);
+
+    b = energy_open(*state);
+    remove(b.path);
+    how = measure_default(&b.s);
+    how.timing.cold_l2 = true;
+    assert_true(measure_with(&b.s, b.w, "fwd", &how, sleep_20_ms, &c, &ms));
+    r = energy_close(&b);
+    assert_true(isnan(csv_real(r, 0, "fwd_j"))); /* part of it is that of the flushes */
+    csv_free(r);
+}
+
+/* A call that gets slower: 5 ms, 10 ms, 15 ms from call to call of its 100 first ones. */
+static bool slower_and_slower(void *arg)
+{
+    counter *c = arg;
+    usleep(c->calls < 60 ? 5000 : c->calls < 90 ? 10000 : 12000);
+    c->calls++;
+    return true;
+}
+
+static void sustained_is_the_second_half(void **state)
+{
+    bare_session b = energy_open(*state);
+    counter c = {0};
+    double ms = 0;
+    measure_how how = measure_default(&b.s);
+    how.flops = 1e12;
+    assert_true(measure_sustained(&b.s, b.w, "sustained", &how, slower_and_slower, &c, &ms));
+    assert_true(isnan(ms) && c.calls == 0); /* nobody asked */
+    b.s.sustain_s = 1.2;
+    assert_true(measure_sustained(&b.s, b.w, "sustained", &how, slower_and_slower, &c, &ms));
+    assert_true(c.calls > 60 && c.calls < 190); /* 0.6 s twice */
+    const device_conditions conditions = device_state(b.s.dev);
+    assert_int_equal(conditions.readings, 0); /* those of the case are of what is timed */
+    csv *r = energy_close(&b);
+    assert_true(ms >= 10 && near(csv_real(r, 0, "sustained_us"), 1e3 * ms));
+    assert_true(near(csv_real(r, 0, "sustained_tflops"), 1e3 / ms));
+    assert_true(near(csv_real(r, 0, "sustained_power_w"), 500));
+    assert_true(csv_real(r, 0, "sustained_sm_mhz") == 1400);
+    assert_true(csv_real(r, 0, "sustained_j") > 0.85 * 0.5 * 10 && csv_real(r, 0, "sustained_j") < 2 * 0.5 * 12);
+    assert_true(!isnan(csv_real(r, 0, "sustained_drift_pct")));
+    csv_free(r);
+}
+
+static bool step_enqueue(void *arg)
+{
+    return sleep_20_ms(arg);
+}
+
+static void step_wait(void *arg, double *ms)
+{
+    (void)arg;
+    usleep(5000);
+    ms[0] = 20;
+}
+
+static void a_step_takes_energy_from_launch_to_completion(void **state)
+{
+    bare_session b = energy_open(*state);
+    counter c = {0};
+    static const char *const names[] = {"a"};
+    const measure_step step = {.names = names, .parts = 1, .warmup = 2, .enqueue = step_enqueue, .wait = step_wait};
+    measured_steps m, sustained;
+    b.s.sustain_s = 1.2;
+    assert_true(measure_steps(&b.s, b.w, &step, &c, &m));
+    assert_int_equal(c.calls, 32);
+    assert_true(measure_steps_sustained(&b.s, b.w, &step, 0, &c, &sustained));
+    csv *r = energy_close(&b);
+    assert_true(m.step_j > 0.85 * 0.5 * 25 && m.step_j < 2 * 0.5 * 25); /* a busy machine sleeps for longer */
+    assert_true(near(csv_real(r, 0, "step_j"), m.step_j));
+    assert_true(sustained.step_j > 0.85 * 0.5 * 25 && sustained.step_j < 2 * 0.5 * 25);
+    assert_true(sustained.median_ms[0] == 20 && csv_real(r, 0, "sustained_step_ms") == 20);
+    assert_true(near(csv_real(r, 0, "sustained_step_j"), sustained.step_j));
+    assert_true(sustained.n > 5 && sustained.n < 30); /* 0.6 s of 25 ms */
+    csv_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timer_counts_and_stops),
         cmocka_unit_test_setup_teardown(measure_fills_the_declared_columns, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(steps_are_taken_one_by_one, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_call_takes_its_time_at_the_mean_power, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(sustained_is_the_second_half, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_step_takes_energy_from_launch_to_completion, folder_create, folder_remove),
     };
     return cmocka_run_group_tests_name("measure", tests, NULL, NULL);
 }

@@ -30,12 +30,15 @@
 static const option_spec option_table[] = {
     {"n", OPTION_INT, OPTION_LIST, "1,2,3", NULL, 1, 100, NULL, "", "a number"},
     {"depth", OPTION_INT, OPTION_LIST, "7", NULL, 1, 100, NULL, "", "means something to right alone"},
+    SESSION_SUSTAIN,
     {0}};
 static const variant_spec variant_table[] = {{"right", "works"},        {"wrong", "gives a wrong result"},
                                              {"greedy", "no memory"},   {"odd", "unsupported"},
                                              {"stuck", "hangs at n 2"}, {0}};
-static const column_spec column_table[] = {
-    {"double_n", COLUMN_INT, true, "2 n"}, {"err_rel", COLUMN_REAL, false, "error"}, {0}};
+static const column_spec column_table[] = {{"double_n", COLUMN_INT, true, "2 n"},
+                                           {"err_rel", COLUMN_REAL, false, "error"},
+                                           {"sustain_s", COLUMN_REAL, false, "--sustain"},
+                                           {0}};
 
 static bool applies(const char *option, const char *variant)
 {
@@ -60,6 +63,7 @@ static void toy_run(session *s, const bench_case *c, row *w)
     assert_non_null(memory_alloc(s->mem, 1000, "first")); /* never released: the session does */
     row_int(w, "double_n", 2 * case_int(c, "n"));
     row_real(w, "err_rel", 0.5);
+    row_real(w, "sustain_s", s->sustain_s);
     if (strcmp(variant, "wrong") == 0)
         row_status_set(w, ROW_FAIL, "2 x 2 is not 5");
     else if (strcmp(variant, "greedy") == 0)
@@ -352,6 +356,17 @@ static void one_run_at_a_time_writes_a_folder(void **state)
     assert_int_equal(run("--device cpu --machine lab-7 --n 5 --variant right"), EXIT_CODE_OK);
 }
 
+static void a_burst_does_not_stand_for_the_steady_state(void **state)
+{
+    (void)state;
+    assert_int_equal(run(CPU "--n 1,2 --variant right"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 1 --variant right --sustain 2 --resume"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("ran.txt"), 3);
+    assert_int_equal(run(CPU "--n 1 --variant right --sustain 2 --resume"), EXIT_CODE_OK);
+    assert_int_equal(run(CPU "--n 1,2 --variant right --resume"), EXIT_CODE_OK); /* the other way round it does */
+    assert_int_equal(lines_of("ran.txt"), 3);
+}
+
 static void a_killed_run_is_resumed(void **state)
 {
     (void)state;
@@ -373,6 +388,9 @@ static void contradictions_are_usage_errors(void **state)
                                  "--device cpu --gpu 1",
                                  "--device cpu --resume --csv none",
                                  "--device cpu --csv=",
+                                 "--device cpu --sustain 0.5",
+                                 "--device cpu --sustain -1",
+                                 "--device cpu --sustain long",
                                  "--n 0",
                                  "--variant none",
                                  "--no-such 1"};
@@ -495,6 +513,7 @@ int main(void)
         IN_FOLDER(no_progress_is_exit_5),
         IN_FOLDER(signals_keep_the_rows),
         IN_FOLDER(one_run_at_a_time_writes_a_folder),
+        IN_FOLDER(a_burst_does_not_stand_for_the_steady_state),
         IN_FOLDER(a_killed_run_is_resumed),
         IN_FOLDER(contradictions_are_usage_errors),
         IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),

@@ -119,6 +119,32 @@ static void rows_of_several_runs_or_gpus_give_no_ratio(void **state)
     free(dir);
 }
 
+/* ---- parts of a step ---- */
+
+#define MODE(mode, ms)                                                                                                 \
+    "1,1,bench_transformer,graph,ok,,xl,4,512,bf16," mode ",5," ms "," ms ",0.5,1000000,run-1,b,G,cuda,abc,u\n"
+
+static void modes_stand_side_by_side(void **state)
+{
+    static const char header[] =
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,warmup,step_ms,"
+        "step_mean_ms,step_std_ms,params,run_id,machine,gpu,device,commit,utc\n";
+    char *dir = folder_path(*state, "box-x5"), *rows = xasprintf("%s%s", header, MODE("train-step", "58"));
+    mkdir(dir, 0777);
+    put(dir, "bench_transformer.csv", rows);
+    char *text = report_of(dir);
+    expect(text, "### Forward, backward and update", false);
+    free(text);
+    free(rows);
+    rows = xasprintf("%s%s", header, MODE("train-step", "58") MODE("forward", "15"));
+    put(dir, "bench_transformer.csv", rows);
+    text = report_of(dir);
+    expect(text, "| bf16 | xl | 512 | 15.0 ± 0.500 | | 58.0 ± 0.500 |", true);
+    free(text);
+    free(rows);
+    free(dir);
+}
+
 /* ---- Gloo beside NCCL ---- */
 
 #define ALL_REDUCE(device, backend, ranks, ms)                                                                         \
@@ -307,9 +333,12 @@ static void a_section_says_what_its_numbers_say(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        in_folder(libraries_have_tables_of_their_own),    in_folder(rows_of_several_runs_or_gpus_give_no_ratio),
-        in_folder(a_handicapped_baseline_gives_no_ratio), in_folder(an_eager_peer_is_called_eager),
-        in_folder(rows_of_several_gpus_are_counted),      in_folder(a_section_says_what_its_numbers_say)};
+    const struct CMUnitTest tests[] = {in_folder(libraries_have_tables_of_their_own),
+                                       in_folder(modes_stand_side_by_side),
+                                       in_folder(rows_of_several_runs_or_gpus_give_no_ratio),
+                                       in_folder(a_handicapped_baseline_gives_no_ratio),
+                                       in_folder(an_eager_peer_is_called_eager),
+                                       in_folder(rows_of_several_gpus_are_counted),
+                                       in_folder(a_section_says_what_its_numbers_say)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -256,6 +256,49 @@ static void fusion_table(document *doc, const table *t)
     values_free(&lengths);
 }
 
+/* A forward alone, a forward with its backward, and a whole step, where a case has several of them. */
+static void mode_table(document *doc, const table *warm, const char *level)
+{
+    static const char *const mode_axes[] = {"size", "seq", "precision", "mode", NULL};
+    static const char *const modes[] = {"forward", "forward-backward", "train-step"};
+    enum { MODES = sizeof modes / sizeof *modes };
+    table *slice = table_main_slice(warm, mode_axes, NULL), *t = table_where(slice, "variant", level, NULL);
+    values precisions = table_values(t, "precision"), sizes = sizes_in_order(t), lengths = table_values(t, "seq");
+    bool begun = false;
+    for (size_t p = 0; p < precisions.n; p++)
+        for (size_t i = 0; i < sizes.n * lengths.n; i++) {
+            const char *size = sizes.v[i / lengths.n], *seq = lengths.v[i % lengths.n];
+            size_t rows[MODES], found = 0;
+            for (size_t m = 0; m < MODES; m++) {
+                rows[m] = table_find(t, "precision", precisions.v[p], "size", size, "seq", seq, "mode", modes[m], NULL);
+                found += rows[m] != NO_ROW;
+            }
+            if (found < 2)
+                continue;
+            if (!begun) {
+                doc_heading(doc, 3, "Forward, backward and update");
+                doc_paragraph(doc,
+                              "Steps that do a part of the work, mean ± std ms: a forward alone keeps nothing for a "
+                              "backward, and a forward with its\nbackward leaves the parameters as they are.");
+                doc_table(doc);
+                doc_columns(doc, DOC_TEXT, "precision", "size", NULL);
+                doc_columns(doc, DOC_NUMBER, "S", "forward", "forward and backward", "train step", NULL);
+            }
+            begun = true;
+            doc_row(doc, precisions.v[p], size, seq, NULL);
+            for (size_t m = 0; m < MODES; m++)
+                if (rows[m] == NO_ROW)
+                    doc_blank(doc);
+                else
+                    mean_cell(doc, t, rows[m], "step");
+        }
+    values_free(&precisions);
+    values_free(&sizes);
+    values_free(&lengths);
+    table_free(t);
+    table_free(slice);
+}
+
 static void other_rows(document *doc, const table *t)
 {
     doc_table(doc);
@@ -345,6 +388,7 @@ static void write_section(document *doc, const char *dir)
         fusion_table(doc, of);
         table_free(of);
     }
+    mode_table(doc, warm, level);
     warmup_table(doc, all);
     if (rest->n) {
         doc_fold(doc, "Scaling and other cases: %zu rows", rest->n);

@@ -48,13 +48,16 @@ wanted() { # INDEX PATTERN...
     return 1
 }
 
-# Only what differs is copied, so that only that is built again.
+# Only what differs is copied, so that only that is built again; and what is gone goes.
 copy() {
     mkdir -p "$tree"
-    git ls-files -co --exclude-standard | while IFS= read -r path; do
-        [ -f "$path" ] || continue
+    git ls-files -co --exclude-standard | while IFS= read -r path; do [ ! -f "$path" ] || echo "$path"; done |
+        sort >"$folder/files.txt"
+    (cd "$tree" && find . -path ./build -prune -o -type f -print) | sed 's|^\./||' | sort |
+        comm -13 "$folder/files.txt" - | while IFS= read -r path; do rm -f "$tree/$path"; done
+    while IFS= read -r path; do
         cmp -s "$path" "$tree/$path" || { mkdir -p "$tree/$(dirname "$path")" && cp "$path" "$tree/$path"; }
-    done
+    done <"$folder/files.txt"
 }
 
 programs_of() { # TEST...

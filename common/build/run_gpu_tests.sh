@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # usage: run_gpu_tests.sh --gpu-present    exits 77 with one sentence when there is no GPU
-#        run_gpu_tests.sh program...      runs each GPU test program, then its --small form under compute-sanitizer's
-#                                         memcheck and racecheck; ends with the plain line "N passed, N failed"
-# From the environment: HAVE_CUDA CUDA_HOME SANITIZER_FLAGS, MODEL_TESTS (programs of make test that run on a GPU, too)
+#        run_gpu_tests.sh program...      runs each GPU test program, a process for each op and dtype, and its --small form
+#                                         under compute-sanitizer's memcheck and racecheck; several side by side, on all
+#                                         GPUs; ends with the plain line "N passed, N failed"
+# From the environment: HAVE_CUDA CUDA_HOME SANITIZER_FLAGS, MODEL_TESTS (programs of make test that run on a GPU, too),
+# GPU_TEST_JOBS (tests side by side; default: half as many as cores, at most 16)
 set -u
 
 unsupported() {
@@ -20,45 +22,79 @@ fi
 sanitizer=$(command -v compute-sanitizer) || for dir in bin compute-sanitizer extras/compute-sanitizer; do
     [ -x "$CUDA_HOME/$dir/compute-sanitizer" ] && sanitizer=$CUDA_HOME/$dir/compute-sanitizer && break
 done
-passed=0 failed=0 skipped=0
 
-run() { # TITLE COMMAND...
-    local title=$1 status start=$SECONDS
+# The GPUs to use, one after the other, and how many tests run side by side: they check results and time nothing.
+IFS=, read -ra gpus <<<"${CUDA_VISIBLE_DEVICES:-$(nvidia-smi -L | sed -n 's/^GPU \([0-9]*\):.*/\1/p' | paste -sd,)}"
+most=${GPU_TEST_JOBS:-$((($(nproc) + 1) / 2))}
+[ "$most" -le 16 ] || most=16
+
+started=0 running=0
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# One test, in the background: its log, then its verdict as a file's name.
+one() { # TITLE COMMAND...
+    local title=$1 log=$logs/$started.log status start=$SECONDS
     shift
-    echo "== $title"
-    "$@" </dev/null 2>&1 | tee "$log"
-    status=${PIPESTATUS[0]}
-    if [ "$status" != 0 ] && grep -q 'Device not supported' "$log"; then
-        echo "-- skipped: compute-sanitizer does not support this device or its virtual machine"
-        skipped=$((skipped + 1))
-    elif [ "$status" = 0 ]; then
-        echo "-- ok, $((SECONDS - start)) s"
-        passed=$((passed + 1))
-    else
-        echo "-- FAILED with exit $status"
-        failed=$((failed + 1))
-    fi
+    "$@" </dev/null >"$log" 2>&1
+    status=$?
+    [ "$status" = 0 ] || ! grep -q ': nothing ran:' "$log" || return # an op that has no such dtype
+    {
+        flock 9
+        echo "== $title"
+        cat "$log"
+        if [ "$status" != 0 ] && grep -q 'Device not supported' "$log"; then
+            echo "-- skipped: compute-sanitizer does not support this device or its virtual machine"
+            touch "$log.skipped"
+        elif [ "$status" = 0 ]; then
+            echo "-- ok, $((SECONDS - start)) s"
+            touch "$log.passed"
+        else
+            echo "-- FAILED with exit $status: $*"
+            touch "$log.failed"
+        fi
+    } 9>"$logs/lock"
 }
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+run() { # TITLE COMMAND...
+    while [ "$running" -ge "$most" ]; do
+        wait -n
+        running=$((running - 1))
+    done
+    started=$((started + 1)) running=$((running + 1))
+    CUDA_VISIBLE_DEVICES=${gpus[$((started % ${#gpus[@]}))]} one "$@" &
+}
+
+count() { find "$logs" -name "*.log.$1" | wc -l; }
+
+# The longest first: the sanitizers, then the model, then the shards.
 for program; do
     name=$(basename "$program")
-    run "$name" "$program"
-    for tool in memcheck racecheck; do
-        if [ -n "$sanitizer" ]; then
-            # shellcheck disable=SC2086 # flags are meant to be split
-            run "$name --small under $tool" "$sanitizer" --tool $tool --error-exitcode 9 ${SANITIZER_FLAGS:-} \
-                "$program" --small
-        else
-            echo "== $name --small under $tool"
-            echo "-- skipped: compute-sanitizer is neither on PATH nor in $CUDA_HOME"
-            skipped=$((skipped + 1))
-        fi
+    for tool in racecheck memcheck; do
+        "$program" --shards | sed 's/.*--dtype //' | sort -u >"$logs/dtypes"
+        while read -r dtype; do
+            if [ -n "$sanitizer" ]; then
+                # shellcheck disable=SC2086 # flags are meant to be split
+                run "$name --small --dtype $dtype under $tool" "$sanitizer" --tool $tool --error-exitcode 9 \
+                    ${SANITIZER_FLAGS:-} "$program" --small --dtype "$dtype"
+            else
+                echo "== $name --small --dtype $dtype under $tool"
+                echo "-- skipped: compute-sanitizer is neither on PATH nor in $CUDA_HOME"
+                touch "$logs/$name.$tool.$dtype.log.skipped"
+            fi
+        done <"$logs/dtypes"
     done
 done
 for program in ${MODEL_TESTS:-}; do
     run "$(basename "$program") on the GPU" env STEPBENCH_TEST_DEVICE=cuda "$program"
 done
-echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
-[ "$failed" = 0 ]
+for program; do
+    "$program" --shards >"$logs/shards"
+    while read -r shard; do
+        # shellcheck disable=SC2086 # options are meant to be split
+        run "$(basename "$program") $shard" "$program" $shard
+    done <"$logs/shards"
+done
+wait
+echo "$(count passed) passed, $(count failed) failed$([ "$(count skipped)" = 0 ] || echo ", $(count skipped) skipped")"
+[ "$(count failed)" = 0 ] && [ "$(count passed)" -gt 0 ]

@@ -54,6 +54,7 @@ static void usage(FILE *to, const char *program, const char *const *ops, const c
     fputs("  --case TEXT      only cases whose name contains TEXT\n"
           "  --repeats N      calls that must agree in every bit, where a case asks for repeats (default: 20)\n"
           "  --list           print the names of the cases and stop\n"
+          "  --shards         print the options of runs that together are this one, a line each, and stop\n"
           "  --device NAME    cuda (default), or cpu: the CPU backend through the same checks\n",
           to);
 }
@@ -85,6 +86,11 @@ arguments arguments_parse(int argc, char **argv, const char *const *ops, const c
         } else if (strcmp(option, "--list") == 0) {
             x.list = true;
             continue;
+        } else if (strcmp(option, "--shards") == 0) {
+            for (int op = 0; ops[op]; op++)
+                for (int dtype = 0; dtypes[dtype]; dtype++)
+                    printf("--op %s --dtype %s\n", ops[op], dtypes[dtype]);
+            exit(EXIT_CODE_OK);
         } else if (strcmp(option, "--op") == 0) {
             x.op = one_of(option, value, ops);
         } else if (strcmp(option, "--dtype") == 0) {

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* The runner of the GPU's tests, with made-up programs: every shard runs once, on all GPUs, and a failure is one. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "common/core/error.h"
+
+static void program(const char *folder, const char *name, const char *text)
+{
+    char *path = folder_path(folder, name);
+    file_write(path, text);
+    assert_int_equal(chmod(path, 0755), 0);
+    free(path);
+}
+
+/* Its exit code; what it says goes to out.txt. */
+static int run(const char *folder, const char *environment)
+{
+    program(folder, "nvidia-smi", "#!/bin/sh\necho 'GPU 0: a'; echo 'GPU 1: b'\n");
+    program(folder, "compute-sanitizer", "#!/bin/sh\nshift 4; exec \"$@\"\n");
+    program(folder, "ops",
+            "#!/bin/sh\n"
+            "case \"$*\" in\n"
+            "--shards) printf -- '--op %s --dtype %s\\n' a x a y b x b y; exit ;;\n"
+            "'--op b --dtype y') echo 'ops: nothing ran: no case' >&2; exit 2 ;;\n"
+            "'--op b --dtype x') exit \"${B_ENDS:-0}\" ;;\n"
+            "esac\n"
+            "echo \"ran $* on GPU $CUDA_VISIBLE_DEVICES\"\n");
+    char *command = xasprintf("env -u CUDA_VISIBLE_DEVICES PATH='%s':\"$PATH\" HAVE_CUDA=1 CUDA_HOME=/nowhere %s "
+                              "bash common/build/run_gpu_tests.sh '%s/ops' >'%s/out.txt' 2>&1",
+                              folder, environment, folder, folder);
+    const int state = system(command);
+    free(command);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static char *said(const char *folder)
+{
+    char *path = folder_path(folder, "out.txt"), *text = file_text(path);
+    free(path);
+    return text;
+}
+
+static int times(const char *text, const char *words)
+{
+    int n = 0;
+    while ((text = strstr(text, words)) != NULL) {
+        n++;
+        text++;
+    }
+    return n;
+}
+
+static void shards_run_once(void **state)
+{
+    assert_int_equal(run(*state, "GPU_TEST_JOBS=3"), 0);
+    char *text = said(*state);
+    assert_int_equal(times(text, "ran --op a --dtype x on"), 1);
+    assert_int_equal(times(text, "ran --op a --dtype y on"), 1);
+    assert_int_equal(times(text, "ran --small --dtype x on"), 2); /* memcheck, racecheck */
+    assert_int_equal(times(text, "nothing ran"), 0);
+    assert_true(times(text, "on GPU 0") > 0 && times(text, "on GPU 1") > 0);
+    assert_int_equal(times(text, "\n7 passed, 0 failed\n"), 1);
+    free(text);
+}
+
+static void failures_count(void **state)
+{
+    assert_int_equal(run(*state, "B_ENDS=3"), 1);
+    char *text = said(*state);
+    assert_int_equal(times(text, "\n6 passed, 1 failed\n"), 1);
+    assert_int_equal(times(text, "-- FAILED with exit 3"), 1);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(shards_run_once, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(failures_count, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

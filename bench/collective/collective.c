@@ -163,6 +163,13 @@ static bool call_once(void *arg)
     return true;
 }
 
+static bool replay_once(void *arg)
+{
+    collective *k = arg;
+    device_graph_launch(k->s->dev, k->replay);
+    return true;
+}
+
 /* False on every rank, after making the row `skip`, when the calls cannot be captured. */
 static bool time_case(collective *k)
 {
@@ -170,7 +177,10 @@ static bool time_case(collective *k)
     if (session_profiling(k->s)) {
         profile_result ignored;
         const profile_how how = {.dev = k->s->dev, .together = true, .member = k->member};
-        session_profile(k->s, "collective", &how, call_once, k, &ignored);
+        k->calls = 1;
+        const bool captured = !k->graph || !k->member || collective_capture(k);
+        if (launch_all(k->l, "graph", captured))
+            session_profile(k->s, "collective", &how, k->replay ? replay_once : call_once, k, &ignored);
         return false;
     }
     plan_samples(k);

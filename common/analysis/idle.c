@@ -16,7 +16,7 @@ typedef struct parts {
 
 const char *idle_class_name(idle_class c)
 {
-    static const char *const names[] = {"profiler", "host", "launch", "node", "dependency", "unknown"};
+    static const char *const names[] = {"profiler", "host", "launch", "node", "graph", "dependency", "unknown"};
     return names[c];
 }
 
@@ -94,9 +94,11 @@ static void add_gap(parts *p, double start_us, double end_us, const record_span 
     }
     part.start_us = at, part.end_us = end_us;
     const double pause_us = next && next->node ? p->limits.node_us : p->limits.kernel_us;
-    part.class = end_us - at <= pause_us                                                ? IDLE_NODE
-                 : call && asked < start_us && before && before->stream != next->stream ? IDLE_DEPENDENCY
-                                                                                        : IDLE_UNKNOWN;
+    const bool in_time = call && asked < start_us && before;
+    part.class = end_us - at <= pause_us                                                    ? IDLE_NODE
+                 : in_time && next->node && before->call >= 0 && before->call != next->call ? IDLE_GRAPH
+                 : in_time && before->stream != next->stream                                ? IDLE_DEPENDENCY
+                                                                                            : IDLE_UNKNOWN;
     add_without_costs(p, part);
 }
 

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Why a device stood still. A gap ends with a span, and its parts add up to it: what the profiler itself cost; the host,
  * until it asked for the span; the launch, from there until the device could have begun; and the rest, which is the
- * device's own pause between two kernels where it is as short as those are, a dependency where the span had been asked for
+ * device's own pause between two kernels where it is as short as those are, a graph that is launched behind another, a dependency where the span had been asked for
  * in time and waited for another stream, and else unknown. */
 #ifndef STEPBENCH_ANALYSIS_IDLE_H
 #define STEPBENCH_ANALYSIS_IDLE_H
 
 #include "common/analysis/sweep.h"
 
-typedef enum idle_class { IDLE_PROFILER, IDLE_HOST, IDLE_LAUNCH, IDLE_NODE, IDLE_DEPENDENCY, IDLE_UNKNOWN } idle_class;
+typedef enum idle_class {
+    IDLE_PROFILER,
+    IDLE_HOST,
+    IDLE_LAUNCH,
+    IDLE_NODE,
+    IDLE_GRAPH,
+    IDLE_DEPENDENCY,
+    IDLE_UNKNOWN
+} idle_class;
 enum { IDLE_CLASSES = IDLE_UNKNOWN + 1 };
 const char *idle_class_name(idle_class c); /* "host" */
 

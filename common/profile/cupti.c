@@ -44,7 +44,7 @@ static const CUpti_ActivityKind kinds[] = {
     CUPTI_ACTIVITY_KIND_MEMCPY2,           CUPTI_ACTIVITY_KIND_MEMSET,
     CUPTI_ACTIVITY_KIND_RUNTIME,           CUPTI_ACTIVITY_KIND_DRIVER,
     CUPTI_ACTIVITY_KIND_OVERHEAD,          CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
-enum { KINDS = sizeof kinds / sizeof *kinds, SPAN_KINDS = 4, KERNELS_MAX = 512, CALLS_MAX = 2048 };
+enum { KINDS = sizeof kinds / sizeof *kinds, SPAN_KINDS = 4, KERNELS_MAX = 512, CALLS_MAX = 2048, SPARE_MAX = 8 };
 
 static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
 static char absent_why[512];
@@ -289,6 +289,8 @@ static void add_cost(const CUpti_ActivityOverhead3 *r)
     case CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH: c.name = "buffer flush"; break;
     case CUPTI_ACTIVITY_OVERHEAD_CUPTI_INSTRUMENTATION: c.name = "instrumentation"; break;
     case CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE: c.name = "resource"; break;
+    case CUPTI_ACTIVITY_OVERHEAD_ACTIVITY_BUFFER_REQUEST: c.name = "buffer request"; break;
+    case CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL: return; /* the host is far ahead, recorded or not */
     default: c.name = "other"; break;
     }
     ROOM_FOR(records.costs, records.cost_count, records.cost_room);
@@ -316,9 +318,17 @@ static void add_record(const CUpti_Activity *record)
     }
 }
 
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint8_t *spare[SPARE_MAX];
+static size_t spare_count;
+
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *count)
 {
-    *buffer = aligned_alloc(64, buffer_bytes); /* CUPTI wants 8; NULL: it drops records and counts them */
+    pthread_mutex_lock(&spare_lock);
+    *buffer = spare_count ? spare[--spare_count] : NULL;
+    pthread_mutex_unlock(&spare_lock);
+    if (!*buffer) /* NULL: CUPTI drops records and counts them */
+        *buffer = aligned_alloc(64, buffer_bytes);
     *size = *buffer ? buffer_bytes : 0;
     *count = 0; /* as many as fit */
 }
@@ -331,6 +341,10 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
     while (valid && cupti.next(buffer, valid, &record) == CUPTI_SUCCESS)
         add_record(record);
     pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&spare_lock);
+    if (spare_count < SPARE_MAX) /* the pages of a new one take milliseconds, which the host would wait for */
+        spare[spare_count++] = buffer, buffer = NULL;
+    pthread_mutex_unlock(&spare_lock);
     free(buffer);
 }
 

@@ -64,7 +64,7 @@ static recording *record_pauses(const filler *f)
     return r;
 }
 
-/* Some kernels are harder to start than others, so a pause may be three times the usual one. */
+/* Some kernels are harder to start than others, so a pause may be three times the longest of these. */
 static idle_limits limits_of(const recording *r)
 {
     double node[KERNELS], kernel[KERNELS], launch[LAUNCHES];
@@ -80,8 +80,8 @@ static idle_limits limits_of(const recording *r)
             launch[launches++] = fmax(0, x->start_us - r->calls[x->call].end_us);
     }
     return (idle_limits){.launch_us = quantile(launch, launches, 0.5),
-                         .node_us = 3 * quantile(node, nodes, 0.5),
-                         .kernel_us = 3 * quantile(kernel, kernels, 0.5)};
+                         .node_us = 3 * quantile(node, nodes, 0.99),
+                         .kernel_us = 3 * quantile(kernel, kernels, 0.99)};
 }
 
 /* Stays 0 where there is no memory for it. */

@@ -53,12 +53,12 @@ static void in_words(document *doc, const profile *p)
     const double window = csv_real(t, p->row, "window_ms"), busy = csv_real(t, p->row, "busy_ms");
     const double event = csv_real(t, p->row, "event_ms"), attributed = csv_real(t, p->row, "attributed_pct");
     doc_paragraph(doc, "%s.", code("%s", csv_cell(t, p->row, "case")));
-    doc_paragraph(
-        doc,
-        "By events it takes %s ms, by the host's clock %s ms. In the recorded step, of %s ms, something ran in "
-        "%s ms, and nothing in %s %% of the time. Recording costs %s %%.",
-        number(event), value(t, p->row, "host_ms"), number(window), number(busy), number(100 * (1 - busy / window)),
-        value(t, p->row, "profiler_overhead_pct"));
+    doc_paragraph(doc,
+                  "By events it takes %s ms, by the host's clock %s ms; it was timed at %s ms. In the recorded step, "
+                  "of %s ms, something ran in "
+                  "%s ms, and nothing in %s %% of the time. Recording costs %s %%.",
+                  number(event), value(t, p->row, "host_ms"), value(t, p->row, "timed_ms"), number(window),
+                  number(busy), number(100 * (1 - busy / window)), value(t, p->row, "profiler_overhead_pct"));
     if (attributed < 99.5)
         doc_more(doc, " Only %s %% of the kernels' time is attributed to ranges.", number(attributed));
     doc_more(doc, " The trace is %s.", code("profile/%s", csv_cell(t, p->row, "trace")));

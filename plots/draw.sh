@@ -83,8 +83,12 @@ draw() {
         echo "title = $(quoted "$title"); caption = $(quoted "$caption")"
         for assignment in "$@"; do echo "$assignment"; done
     } >"$work/variables.gp"
-    if gnuplot -e "output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$figure.gp" \
-        >"$work/log" 2>&1 && [ -s "$work/figure" ]; then
+    code=0
+    gnuplot -e "output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$figure.gp" \
+        >"$work/log" 2>&1 || code=$?
+    if [ $code = 3 ]; then # the figure finds that it has nothing to show
+        rm -f "$work/figure"
+    elif [ $code = 0 ] && [ -s "$work/figure" ]; then
         mv "$work/figure" "$out/$name.svg"
         echo "$name" >>"$work/drawn"
     else

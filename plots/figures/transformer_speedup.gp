@@ -16,7 +16,7 @@ is(size, seq, precision) = strcol("size") eq size && column("seq") == seq && str
 found = NaN; run = ""
 time_of = "found = NaN; run = ''; stats data using (is(name, seq, precision) ? (found = column('step_ms'), \
            run = strcol('run_of'), 0) : 0) nooutput"
-most = 1
+most = 1; pairs = 0
 set print $ratios
 do for [i = 1:words(sizes)] {
     name = word(sizes, i)
@@ -28,13 +28,14 @@ do for [i = 1:words(sizes)] {
         precision = fast
         @time_of
         ratio = run eq run_before ? before / found : NaN # within one run on one GPU
-        if (ratio == ratio) { print sprintf("%d,%g", seq, ratio); most = ratio > most ? ratio : most }
+        if (ratio == ratio) { pairs = pairs + 1; print sprintf("%d,%g", seq, ratio); most = ratio > most ? ratio : most }
     }
     print "nan,nan"
     print ""
     print ""
 }
 unset print
+if (pairs == 0) { exit status 3 }
 set yrange [0 : 1.1 * most]
 set xlabel "context length S (tokens)"
 set ylabel "time of ".slow." / time of ".fast

@@ -176,6 +176,25 @@ static void a_cpu_has_a_share_of_its_ceiling(void **state)
     free(text);
 }
 
+/* Ratios are those of rows of one run; without one there is no figure. */
+static void ratios_over_runs_are_not_drawn(void **state)
+{
+#define TIMED(seq, precision, ms, campaign)                                                                            \
+    "1,bench_transformer,graph,ok,,tiny,2," seq "," precision ",5," ms "," campaign                                    \
+    ",box,GPU,cuda,2026-11-21T10:00:00Z\n"
+#define TIMED_HEADER                                                                                                   \
+    "schema,bench,variant,status,reason,size,batch,seq,precision,warmup,step_ms,campaign,machine,gpu,device,utc\n"
+    make_project(*state, "figure\\ttransformer_speedup\\n");
+    put(*state, "bench_transformer.csv",
+        TIMED_HEADER TIMED("32", "fp32", "4", "a") TIMED("64", "fp32", "8", "a") TIMED("32", "bf16", "1", "a")
+            TIMED("64", "bf16", "2", "b"));
+    expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
+    put(*state, "bench_transformer.csv",
+        TIMED_HEADER TIMED("32", "fp32", "4", "a") TIMED("64", "fp32", "8", "a") TIMED("32", "bf16", "1", "b")
+            TIMED("64", "bf16", "2", "b"));
+    expect_draw(*state, EXIT_CODE_OK, "0 figures in ");
+}
+
 /* 1 MB beside 1 MiB would be one point twice. */
 static void sizes_that_nearly_agree_are_one_point(void **state)
 {
@@ -210,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(benches_name_their_figures),       in_folder(a_new_figure_is_one_file),
         in_folder(what_cannot_be_drawn_is_said),     in_folder(a_missing_folder_is_a_usage_error),
-        in_folder(a_cpu_has_a_share_of_its_ceiling), in_folder(sizes_that_nearly_agree_are_one_point)};
+        in_folder(a_cpu_has_a_share_of_its_ceiling), in_folder(sizes_that_nearly_agree_are_one_point),
+        in_folder(ratios_over_runs_are_not_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

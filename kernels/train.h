@@ -16,14 +16,16 @@
 extern "C" {
 #endif
 
-/* How fp32 operands are multiplied; relative L2 errors are those of N(0,1) operands, k 768 to 12800. The values are kept in
- * files. docs/kernels/matmul.md has the algorithms. */
+/* How fp32 operands are multiplied. Errors are relative L2 ones for N(0,1) operands, k 768 to 12800; docs/kernels/matmul.md has
+ * the algorithms. The values are kept in files. */
 typedef enum sb_fp32_products {
-    SB_FMA = 0, /* fused multiply-adds, no tensor cores: 0.5e-6 to 2.2e-6, growing with k */
-    SB_FP16X3_FAST =
-        1,        /* three products of two fp16 parts on tensor cores, sums of up to 1280 of k there: 0.9e-6 to 1.7e-6,
-                         * 4e-6 to 8e-6 where no product is negative */
-    SB_FP16X3 = 2 /* the same with sums of 64 of k, on Hopper, or 256, each rounded to fp32: 2e-7 to 5e-7 */
+    /* fused multiply-adds, no tensor cores: 0.5e-6 to 2.2e-6, growing with k */
+    SB_FMA = 0,
+    /* three products of two fp16 parts on tensor cores, which sum up to 1280 of k: 0.9e-6 to 1.7e-6; 4e-6 to 8e-6 where no
+     * product is negative */
+    SB_FP16X3_FAST = 1,
+    /* the same with sums of 64 of k, each rounded to fp32, by our own kernel on Hopper: 1.5e-7; of 256 elsewhere: 9e-7 */
+    SB_FP16X3 = 2
 } sb_fp32_products;
 
 /* D = op(A) op(B) + C. op(A) is (m,k), op(B) is (k,n); a transposed operand lies as (k,m) or (n,k).

@@ -37,8 +37,8 @@ typedef struct bound {
  * RoPE, attention, o, sum, norm, gate and up, SwiGLU, w2, sum, and the scores within). Their relative errors are
  * independent, at most u (the unit roundoff) and half of that on average, so that R of them add to about u sqrt(R) /
  * 2: four times that is allowed. A missing term or a shifted row gives errors near 1. The loss is ln V and a small
- * part of the logits, so that it moves less. fp32 has its errors not from u = 2^-24 but from attention and products
- * by parts, 2e-5 of the result; five times that.
+ * part of the logits, so that it moves less. fp32 has its errors not from u = 2^-24 but from sums: attention and products have
+ * at most 4e-6 of the result, products with long sums on tensor cores 8e-6; five times that.
  *
  * AdamW's moments come from earlier steps with the same gradients but for the order of sums in attention, by which a
  * gradient differs by about u of its tensor. Elements that small, a share u, may move the other way: sqrt(u) in norm,
@@ -48,7 +48,8 @@ static bound bound_of(const trainer_options *o)
     const double roundings = 28.0 * (o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS);
     double unit = o->precision->compute == SB_BF16 ? 0x1p-8 : 0x1p-11; /* of fp16 and tf32 */
     const bool fp32 = o->precision->compute == SB_FP32;
-    double tensor = fp32 ? 1e-4 : 2 * unit * sqrt(roundings);
+    const double products = o->split == SB_FP16X3_FAST ? 8e-6 : 4e-6;
+    double tensor = fp32 ? 5 * products : 2 * unit * sqrt(roundings);
     return (bound){tensor, tensor / 8, 2 * sqrt(fp32 ? 2e-5 : unit)};
 }
 

@@ -154,8 +154,8 @@ static slot_bound bound_of(const sb_matmul *p, bool in_place)
     slot_bound b = {.units = 1, .relative = 1e-6, .absolute = 2e-6 + 4e-7 * root, .rel_l2 = 1e-6 + 1e-7 * root};
     if (p->dtype == SB_TF32)
         b = (slot_bound){.units = 1, .relative = 4e-3, .absolute = 6e-3, .rel_l2 = 2.5e-3};
-    b.absolute = few * b.absolute + 8 * twice; /* of a product 8 times as large as most */
-    b.rel_l2 = few * b.rel_l2 + twice;
+    b.absolute = few * b.absolute + 8 * twice;                       /* of a product 8 times as large as most */
+    b.rel_l2 = (p->m * p->n == 1 ? 10 : 1) * few * b.rel_l2 + twice; /* the absolute bound holds for it, too */
     b.scale = root;
     return b;
 }

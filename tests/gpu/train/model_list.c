@@ -19,7 +19,7 @@ enum { TINY, ODD, MID };
 enum { FP32, FP32_FAST, FP32_PARTS, TF32, BF16, FP16, BF16_PURE, POLICIES };
 static const model_policy policies[POLICIES] = {
     [FP32] = {"fp32", "fp32", SB_FMA, 1e-5, 3e-3},
-    [FP32_FAST] = {"fp16x3-fast", "fp32", SB_FP16X3_FAST, 1e-4, 3e-3},
+    [FP32_FAST] = {"fp16x3-fast", "fp32", SB_FP16X3_FAST, 2e-5, 3e-3},
     [FP32_PARTS] = {"fp16x3", "fp32", SB_FP16X3, 1e-5, 3e-3},
     [TF32] = {"tf32", "tf32", SB_FMA, 1e-2, 3e-3},
     [BF16] = {"bf16", "bf16", SB_FMA, 5e-2, 3e-3},

@@ -42,8 +42,8 @@ static float round_to(comm_dtype t, double x, bool *rounded)
 }
 
 /* One period of sums from element `first` on, after so many calls. In place a call takes what the one before left: an
- * all-reduce the sum on every rank, a reduce-scatter or reduce the sum and the others' elements. Sums that had to be rounded may
- * be off by a random walk of roundings, and so be `tolerance` of them off. Caller frees. */
+ * all-reduce the sum on every rank, a reduce-scatter or reduce the sum and the others' elements. Where
+ * sums had to be rounded, other orders of adding may end `tolerance` of them apart: a random walk. Caller frees. */
 static char *sums_of(const collective *k, size_t first, int calls, double *tolerance)
 {
     const int ranks = comm_size(k->c);

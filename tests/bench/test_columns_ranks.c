@@ -291,7 +291,7 @@ static const column_rule fsdp_rules[] = {DDP_RULES_OF(units_wire),
 
 static void fsdp(void **state)
 {
-    strategy(*state, "bench_fsdp", fsdp_rules, "--bucket-mb 0.02");
+    strategy(*state, "bench_fsdp", fsdp_rules, "--bucket-mb 0.02 --variant ddp,zero1,zero2,fsdp,fsdp-keep");
 }
 
 /* ---- bench_qualify ---- */

@@ -18,6 +18,7 @@
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
 ## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
+## make dist          stepbench-<version>.tar.gz of the last commit: builds and tests without git
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        the report.md and report.html of each of them
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
@@ -55,7 +56,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all choices \
+.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -92,10 +93,15 @@ ifeq ($(BIN),.)
 	rm -f $(patsubst bench/%.c,%,$(wildcard bench/bench_*.c)) stepcmp libstepbench.so libstepbench.so.*
 endif
 
+# git writes the commit into common/build/commit as it packs.
+dist:
+	@git diff --quiet HEAD -- || echo 'make dist: what is not committed is not in it' >&2
+	git archive --format=tar.gz --prefix=stepbench-$(VERSION)/ -o stepbench-$(VERSION).tar.gz HEAD
+
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-gpu format clean help,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-gpu dist format clean help,$(or $(MAKECMDGOALS),all)),)
 
 # ---- what this machine has: probed once, and again when something the probe depends on has changed ----
 
@@ -133,8 +139,11 @@ KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++)
 CRYPT := $(if $(SANITIZERS),$(if $(CRYPT_LIBS),-Wl$(comma)--no-as-needed $(CRYPT_LIBS) -Wl$(comma)--as-needed),$(CRYPT_LIBS))
 LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS)) $(GLOO_LIBS) $(if $(HAVE_GLOO),-lstdc++) $(CRYPT) $(KERNEL_LIBS))
 
-# What the results say of the build. A tree without git gets its commit from the environment, else "unknown".
+# What the results say of the build: the environment's word, else an archive's (make dist), else git's.
 ifndef STEPBENCH_COMMIT
+STEPBENCH_COMMIT := $(shell grep -oxE '[0-9a-f]{40}' common/build/commit | cut -c 1-12)
+endif
+ifeq ($(STEPBENCH_COMMIT),)
 STEPBENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 STEPBENCH_DIRTY  := $(shell git diff --quiet HEAD -- Makefile bench common kernels 2>/dev/null; \
                       code=$$?; [ $$code -le 1 ] && echo $$code || echo -1)

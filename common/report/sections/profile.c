@@ -202,6 +202,15 @@ static void collectives(document *doc, const profile *p, const csv *c)
     }
 }
 
+/* The first few parameters of a case: enough to tell profiles apart in most folders; all of them follow below. */
+static int short_case(const char *key)
+{
+    const char *end = key;
+    for (int words = 0; words < 4 && *end; words++)
+        end += strcspn(end + 1, " ") + 1;
+    return (int)(end - key);
+}
+
 static void write_section(document *doc, const char *dir)
 {
     csv *totals = open_peer(dir, "profile/totals.csv");
@@ -227,8 +236,9 @@ static void write_section(document *doc, const char *dir)
         const char *variant = csv_cell(totals, i, "variant");
         if (!is_newest(totals, i))
             continue;
-        doc_fold(doc, "%s%s%s, %s: %s ms", csv_cell(totals, i, "bench"), *variant ? ", " : "", variant,
-                 csv_cell(totals, i, "measurement"), value(totals, i, "event_ms"));
+        const char *key = csv_cell(totals, i, "case");
+        doc_fold(doc, "%s%s%s, %.*s, %s: %s ms", csv_cell(totals, i, "bench"), *variant ? ", " : "", variant,
+                 short_case(key), key, csv_cell(totals, i, "measurement"), value(totals, i, "event_ms"));
         in_words(doc, &p);
         for (size_t k = 0; k < TABLES; k++)
             tables[k].write(doc, &p, files[k]);

@@ -41,6 +41,7 @@ void qualify_pairs_run(qualify *q, const bench_case *c, qualify_set *set, const 
                 if (from != to && wanted[qualify_pair_index(q->ranks, from, to)])
                     pair_run(q, c, &set->items[qualify_pair_index(q->ranks, from, to)], from, to);
     roofline_peers_close(&q->r);
+    device_sync(q->s->dev); /* the runtime's current device is this rank's again: NCCL asks for it */
     launch_share(q->l, "pairs", set->items, set->n * sizeof *set->items, 0);
 }
 

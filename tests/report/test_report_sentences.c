@@ -76,6 +76,36 @@ static void a_handicapped_baseline_gives_no_ratio(void **state)
     free(dir);
 }
 
+/* ---- burst and steady state ---- */
+
+#define GEMM(size, times)                                                                                              \
+    "2,1,bench_roofline,gemm,ok,,bf16," size "," times ",run-1,box-x1,G,cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+
+static void the_steady_state_stands_beside_the_burst(void **state)
+{
+    char *dir = folder_path(*state, "box-x3");
+    mkdir(dir, 0777);
+    put(dir, "bench_roofline.csv",
+        "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,energy_j,tflop_per_j,sustain_s,"
+        "sustained_us,sustained_sm_mhz,sustained_power_w,sustained_j,sustained_tflop_per_j,run_id,machine,gpu,device,"
+        "sm_mhz,throttle,commit,dirty,utc\n" GEMM("8192", "1000,800,nan,nan,10,1250,1425,690,0.5,2.2")
+            GEMM("4096", "200,800,0.25,4,0,nan,nan,nan,nan,nan") GEMM("1024", "9,300,nan,nan,0,nan,nan,nan,nan,nan"));
+    char *text = report_of(dir);
+    expect(text, "Burst and steady state", true);
+    expect(text, "gemm size=8192 | 1000 | 1250 | 1.25 | 1425 | 690 | 0.500 | 2.20 |", true);
+    expect(text, "gemm size=4096 | 200 | 0.250 | 4.00 |", true);
+    expect(text, "gemm size=1024 |", false);
+    free(text);
+    put(dir, "bench_roofline.csv", /* as rows were before */
+        "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,run_id,machine,gpu,device,"
+        "sm_mhz,throttle,commit,dirty,utc\n" GEMM("8192", "1000,800"));
+    text = report_of(dir);
+    expect(text, "steady", false);
+    expect(text, "Energy", false);
+    free(text);
+    free(dir);
+}
+
 /* ---- ratios of two rows ---- */
 
 #define LEVEL(variant, ms, campaign, gpu)                                                                              \
@@ -339,6 +369,7 @@ int main(void)
                                        in_folder(a_handicapped_baseline_gives_no_ratio),
                                        in_folder(an_eager_peer_is_called_eager),
                                        in_folder(rows_of_several_gpus_are_counted),
+                                       in_folder(the_steady_state_stands_beside_the_burst),
                                        in_folder(a_section_says_what_its_numbers_say)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

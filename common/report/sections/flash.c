@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/report/section.h"
+#include "common/report/steady.h"
 #include "common/report/sentences.h"
 
 static const char *const axes[] = {"seq", "head_dim", "dtype", NULL};
@@ -165,6 +166,30 @@ static void add_other_rows(document *doc, const table *main_slice, const table *
     }
 }
 
+static const steady_part parts[] = {{.what = "forward",
+                                     .unit = "ms",
+                                     .burst = "fwd_ms",
+                                     .sustained = "sustained_fwd_ms",
+                                     .sm_mhz = "sustained_fwd_sm_mhz",
+                                     .power_w = "sustained_fwd_power_w",
+                                     .burst_j = "fwd_j",
+                                     .sustained_j = "sustained_fwd_j",
+                                     .burst_per_j = "fwd_tflop_per_j",
+                                     .sustained_per_j = "sustained_fwd_tflop_per_j",
+                                     .per_j = "TFLOP/J"},
+                                    {.what = "backward",
+                                     .unit = "ms",
+                                     .burst = "bwd_ms",
+                                     .sustained = "sustained_bwd_ms",
+                                     .sm_mhz = "sustained_bwd_sm_mhz",
+                                     .power_w = "sustained_bwd_power_w",
+                                     .burst_j = "bwd_j",
+                                     .sustained_j = "sustained_bwd_j",
+                                     .burst_per_j = "bwd_tflop_per_j",
+                                     .sustained_per_j = "sustained_bwd_tflop_per_j",
+                                     .per_j = "TFLOP/J"},
+                                    {0}};
+
 static void write_section(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_flash.csv");
@@ -186,6 +211,7 @@ static void write_section(document *doc, const char *dir)
         doc_fold_end(doc);
         table_free(of);
     }
+    steady_tables(doc, all, parts);
     add_other_rows(doc, t, rest);
     values_free(&dtypes);
     free(shape);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/report/section.h"
+#include "common/report/steady.h"
 
 static table *rows_of(const table *t, const char *variant)
 {
@@ -102,6 +103,19 @@ static void peer_table(document *doc, const table *t, const csv *c)
     }
 }
 
+static const steady_part parts[] = {{.what = "",
+                                     .unit = "us",
+                                     .burst = "time_us",
+                                     .sustained = "sustained_us",
+                                     .sm_mhz = "sustained_sm_mhz",
+                                     .power_w = "sustained_power_w",
+                                     .burst_j = "energy_j",
+                                     .sustained_j = "sustained_j",
+                                     .burst_per_j = "tflop_per_j",
+                                     .sustained_per_j = "sustained_tflop_per_j",
+                                     .per_j = "TFLOP/J"},
+                                    {0}};
+
 static void write_section(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
@@ -116,6 +130,7 @@ static void write_section(document *doc, const char *dir)
     peer_table(doc, t, theirs);
     csv_free(theirs);
     other_table(doc, t);
+    steady_tables(doc, t, parts);
     table_free(gemm);
     table_free(t);
 }

@@ -8,6 +8,7 @@
 #include "common/model/config.h"
 #include "common/report/model_peers.h"
 #include "common/report/section.h"
+#include "common/report/steady.h"
 #include "common/report/sentences.h"
 
 static const char *const axes[] = {"size", "seq", "precision", NULL};
@@ -361,6 +362,19 @@ static void warmup_table(document *doc, const table *t)
     }
 }
 
+static const steady_part parts[] = {{.what = "",
+                                     .unit = "ms",
+                                     .burst = "step_ms",
+                                     .sustained = "sustained_step_ms",
+                                     .sm_mhz = "sustained_step_sm_mhz",
+                                     .power_w = "sustained_step_power_w",
+                                     .burst_j = "step_j",
+                                     .sustained_j = "sustained_step_j",
+                                     .burst_per_j = "tokens_per_j",
+                                     .sustained_per_j = "sustained_tokens_per_j",
+                                     .per_j = "tokens/J"},
+                                    {0}};
+
 static void write_section(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_transformer.csv");
@@ -389,6 +403,7 @@ static void write_section(document *doc, const char *dir)
         table_free(of);
     }
     mode_table(doc, warm, level);
+    steady_tables(doc, all, parts);
     warmup_table(doc, all);
     if (rest->n) {
         doc_fold(doc, "Scaling and other cases: %zu rows", rest->n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The benchmarking_mixed_precision problem, part (c): how much faster is a model in lower precision? Forward, backward
- * and AdamW of one policy, and its speed-up over fp32 without tensor cores at the same shape. */
+ * and AdamW of one policy, and its speed-up over fp32 at the same shape, whose matrix products are fused multiply-adds. */
 #include "bench/mixed/mixed.h"
 
 #include <math.h>

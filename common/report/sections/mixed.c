@@ -220,7 +220,8 @@ static void add_timing(document *doc, const table *all, const char *dir)
     doc_heading(doc, 3, "Speed-up over fp32");
     doc_paragraph(
         doc,
-        "Each cell: time of a step, then how many times faster than fp32 without tensor cores forward, backward\nand "
+        "Each cell: time of a step, then how many times faster than fp32 (matrix products by fused "
+        "multiply-adds)\nforward, backward and "
         "the whole step are. On a GPU, work that is bound by matrix products gains most, so large models\ngain most; "
         "norms and AdamW move bytes, and gain only as far as those shrink. Batch %s, %s attention.",
         table_text(t, 0, "batch"), table_text(t, 0, "attention"));
@@ -251,7 +252,7 @@ static void findings(document *doc, const char *dir)
             "%s times, backward %s times).",
             strong("Mixed precision"), number(table_real(bf16, least, "speedup_step")), table_text(bf16, least, "size"),
             table_text(bf16, least, "seq"), number(table_real(bf16, best, "speedup_step")),
-            fma ? " without tensor cores" : "", table_text(bf16, best, "size"), table_text(bf16, best, "seq"),
+            fma ? " by fused multiply-adds" : "", table_text(bf16, best, "size"), table_text(bf16, best, "seq"),
             number(table_real(bf16, best, "speedup_fwd")), number(table_real(bf16, best, "speedup_bwd")));
     }
     table_free(bf16);

@@ -22,6 +22,7 @@
 ## make plots         figures of every machine in results/, or of RESULTS=results/<machine>
 ## make report        the report.md and report.html of each of them
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
+## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
 ## make columns       docs/columns.md, from what the benches say of their columns
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
@@ -56,7 +57,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all choices \
+.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -308,6 +309,7 @@ $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
 $(BUILD)/tests/report/test_report_document $(BUILD)/tests/report/test_html: \
     $(call object,$(addprefix common/report/,html.c hover.c))
+$(BUILD)/tests/report/test_acceptance: $(filter-out $(call object,plots/report.c),$(REPORT_O))
 # This test is bench_allreduce, too, with graphs and calls of its own.
 $(BUILD)/tests/bench/bench_main.o: bench/bench_allreduce.c $(BUILD)/bench/bench_allreduce.c.o
 	@mkdir -p $(@D)
@@ -374,6 +376,13 @@ report: $(BUILD)/report
 report-all: $(BUILD)/report
 	@$(if $(strip $(RESULTS)),,echo 'make report-all: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@$(BUILD)/report --all results $(patsubst %/,%,$(RESULTS))
+
+# A bench with its least number of GPUs, by its lists of runs.
+check-results: $(BUILD)/report $(BENCHES)
+	@for dir in $(patsubst %/,%,$(RESULTS)); do \
+	    $(BUILD)/report --check $$dir $$(for bench in $(BENCHES); do $$bench --list-runs | awk -F '\t' -v name=$${bench##*/} \
+	        '$$1 == "run" && $$2 ~ /default/ && (!n || $$3 < n) { n = $$3 } END { if (n) print name ":" n }'; done) || exit; \
+	done
 
 choices: $(BIN)/bench_transformer
 	@bash $(SCRIPTS)/choices.sh $(abspath $<)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
+#include "common/report/acceptance.h"
 #include "common/report/across.h"
 #include "common/report/checkout.h"
 #include "common/report/section.h"
@@ -16,6 +17,10 @@ static const char usage[] =
     "       report --all OUT_DIR RESULTS_DIR ...     writes OUT_DIR/report-all.md and .html: several folders side by "
     "side, and\n"
     "              figures over commits. A folder may be COMMIT:PATH, as git has it at a commit\n"
+    "       report --check RESULTS_DIR [BENCH ...]\n"
+    "              whether the folder can be sent: whole (a file for each BENCH; BENCH:2 needs two GPUs), verified, of "
+    "one\n"
+    "              clean commit, within its GPU's limits. Exit code 4 if not, with a sentence for each reason\n"
     "       report --readme RESULTS_DIR ... README.md\n"
     "              rewrites the table between its two markers; a bench is that of the first folder that has it\n"
     "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...]\n"
@@ -218,6 +223,9 @@ int main(int argc, char **argv)
         selection s = read_selection(argc - 4, argv + 4, tidied);
         return tidied ? tidy(argv[2], argv[3], &s) : print_values(argv[2], argv[3], &s);
     }
+    if (argc >= 3 && strcmp(argv[1], "--check") == 0)
+        return results_accept(argv[2], (const char *const *)argv + 3, (size_t)argc - 3, stdout) ? EXIT_CODE_GATE
+                                                                                                : EXIT_CODE_OK;
     if (argc >= 4 && strcmp(argv[1], "--all") == 0)
         return write_all(argv[2], argv + 3, (size_t)argc - 3);
     if (argc >= 4 && strcmp(argv[1], "--readme") == 0)

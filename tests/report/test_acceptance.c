@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether a folder of results can be sent: each reason why not is found, and a sound folder has none. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/report/acceptance.h"
+
+static const char header[] =
+    "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,run_id,machine,gpu,gpu_uuid,"
+    "device,commit,dirty,check,utc\n";
+static const char sound[] = "2,1,bench_roofline,gemm,ok,,bf16,%d,5.1,700,r-1,m,NVIDIA H200,GPU-a,cuda,aaaaaaaaaaaa,0,1,"
+                            "2026-11-22T10:00:00Z\n";
+
+/* The complaints about the sound rows and one more; what they say in *said. */
+static size_t complaints(const char *folder, const char *row, char **said)
+{
+    char *path = folder_path(folder, "bench_roofline.csv"), *one = xasprintf(sound, 1024),
+         *two = xasprintf(sound, 2048);
+    char *text = xasprintf("%s%s%s%s", header, one, two, row);
+    file_write(path, text);
+    size_t bytes;
+    FILE *out = open_memstream(said, &bytes);
+    static const char *const benches[] = {"bench_roofline:1", "bench_zero1:2"};
+    const size_t n = results_accept(folder, benches, 2, out);
+    fclose(out);
+    free(text);
+    free(one);
+    free(two);
+    free(path);
+    return n;
+}
+
+static void found(const char *folder, const char *row, const char *words)
+{
+    char *said;
+    if (complaints(folder, row, &said) != 1 || !strstr(said, words))
+        fail_msg("want one complaint with \"%s\": %s", words, said);
+    free(said);
+}
+
+#define ROW(status, size, tflops, uuid, commit, dirty, check)                                                          \
+    "2,1,bench_roofline,gemm," status ",why,"                                                                          \
+    "bf16," size ",5.1," tflops ",r-1,m,NVIDIA H200," uuid ",cuda," commit "," dirty "," check                         \
+    ",2026-11-22T10:00:00Z\n"
+
+static void a_sound_folder(void **state)
+{
+    char *said;
+    assert_int_equal(complaints(*state, "", &said), 0);
+    assert_non_null(strstr(said, "2 rows in 1 files, verified, of commit aaaaaaaaaaaa"));
+    free(said);
+}
+
+static void reasons(void **state)
+{
+    found(*state, ROW("fail", "4096", "nan", "GPU-a", "aaaaaaaaaaaa", "0", "1"), "1 rows failed, the first with: why");
+    found(*state, ROW("ok", "4096", "700", "GPU-a", "aaaaaaaaaaaa", "0", "0"), "not verified");
+    found(*state, ROW("ok", "4096", "700", "GPU-a", "aaaaaaaaaaaa", "1", "1"), "not committed");
+    found(*state, ROW("ok", "4096", "700", "GPU-a", "bbbbbbbbbbbb", "0", "1"),
+          "several commits: aaaaaaaaaaaa, bbbbbbbbbbbb");
+    found(*state, ROW("ok", "4096", "700", "GPU-b", "aaaaaaaaaaaa", "0", "1"), "several: GPU-a, GPU-b");
+    found(*state, ROW("ok", "4096", "1200", "GPU-a", "aaaaaaaaaaaa", "0", "1"),
+          "tflops is 1200 where the data sheet has 989");
+    found(*state, "2,1,bench_roofline,gemm,ok,,bf16", "1 torn rows");
+}
+
+static void what_is_missing(void **state)
+{
+    char *machine = folder_path(*state, "machine.csv"), *said;
+    file_write(machine, "run_id,key,value\nr-1,gpu_count,2\n");
+    assert_int_equal(complaints(*state, "", &said), 1);
+    assert_non_null(strstr(said, "bench_zero1: no rows"));
+    free(said);
+    free(machine);
+}
+
+static void an_empty_folder(void **state)
+{
+    char *said;
+    size_t bytes;
+    FILE *out = open_memstream(&said, &bytes);
+    assert_true(results_accept(*state, NULL, 0, out) > 0);
+    fclose(out);
+    assert_non_null(strstr(said, "holds no rows"));
+    free(said);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_sound_folder, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(reasons, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(what_is_missing, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(an_empty_folder, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

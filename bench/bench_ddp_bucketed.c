@@ -30,7 +30,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 26, "--ranks {gpus} --bucket-mb 0.25,25,250 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 22,
      "--ranks {gpus} --bucket-mb 25,100 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
-    {RUN_DEFAULT, 4, 15, "--ranks 2 --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 4, 15, "--ranks 2 --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 50, "--ranks {gpus} --bucket-mb 2,5,50,200,500 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --bucket-mb 10,100 --seq 1024 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 18, "--ranks {gpus} --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},

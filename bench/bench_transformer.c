@@ -75,15 +75,15 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 1, 12, "--size small,xl --seq 512 --precision bf16"},
+    {RUN_QUICK, 1, 17, "--size small,xl --seq 512 --precision bf16"},
     {RUN_QUICK, 1, 5, "--size small --seq 512 --precision bf16 --variant none,kernels"},
     {RUN_QUICK, 1, 5, "--size small --seq 128 --precision fp32"},
     {RUN_QUICK, 1, 14, "--size small --seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
-    {RUN_DEFAULT, 1, 240, ""},
+    {RUN_DEFAULT, 1, 310, ""},
     {RUN_QUICK, 1, 8, "--size small --seq 512 --precision bf16 --profile"},
     {RUN_DEFAULT, 1, 45, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
-    {RUN_DEFAULT, 1, 100, "--precision fp32 --fp32-products fp16x3"},
-    {RUN_FULL, 1, 100, "--precision fp32 --fp32-products fp16x3-fast"},
+    {RUN_DEFAULT, 1, 30, "--seq 512 --precision fp32 --fp32-products fp16x3"},
+    {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
     {RUN_DEFAULT, 1, 95, "--seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 90, "--seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},

@@ -303,6 +303,11 @@ static void a_section_says_what_its_numbers_say(void **state)
                                      "ms,busbw_gb_s,size" WHO_COLUMNS;
     static const char warmup[] =
         "schema,method,bench,variant,status,reason,size,seq,precision,warmup,step_ms,host_step_mean_ms" WHO_COLUMNS;
+    static const char qualify[] =
+        "schema,method,bench,variant,status,reason,ranks,rank,pair,group,behind_pct,metric,value,"
+        "reference,bound,verdict,why" WHO_COLUMNS;
+#define QUALIFY(variant, rank, pair, verdict, why)                                                                     \
+    "1,1,bench_qualify," variant ",ok,,2," rank "," pair ",,50,p2p_gb_s,100,200,190," verdict "," why WHO
 #define FLASH(seq, forward, backward) "1,1,bench_flash,flash,ok,,bf16,64," seq ",1," forward "," backward WHO
 #define ATTENTION(variant, status, seq, ms, bytes)                                                                     \
     "1,1,bench_attention," variant "," status ",,8,fp32,64," seq "," ms "," bytes WHO
@@ -342,6 +347,13 @@ static void a_section_says_what_its_numbers_say(void **state)
          "On 2 ranks, called eagerly, 1 KiB takes 10.0 us and 1 MiB 2.00 ms; the bus reaches 100 GB/s at most, and 90 "
          "% of that at 4 "
          "KiB and more."},
+        {"bench_qualify.csv", qualify,
+         QUALIFY("verdict", "0", "", "ok", "x") QUALIFY("verdict", "1", "", "slow", "y")
+             QUALIFY("p2p", "", "0-1", "slow", "half") QUALIFY("p2p", "", "1-0", "ok", ""),
+         "1 of 2 GPUs are as fast as they should be."},
+        {"bench_qualify.csv", qualify,
+         QUALIFY("p2p", "", "0-1", "slow", "half") QUALIFY("p2p", "", "1-0", "ok", "none"),
+         "- p2p 0-1 is slow: half.  <details>"},
         {"bench_transformer.csv", warmup,
          WARM("small", "0", "30") WARM("small", "5", "10") WARM("xl", "0", "20") WARM("xl", "1", "19")
              WARM("xl", "5", "20"),

@@ -305,6 +305,7 @@ static void a_call_takes_its_time_at_the_mean_power(void **state)
 static bool slower_and_slower(void *arg)
 {
     counter *c = arg;
+    fake.throttle = 0x4; /* it heats up */
     usleep(c->calls < 60 ? 5000 : c->calls < 90 ? 10000 : 12000);
     c->calls++;
     return true;
@@ -323,6 +324,7 @@ static void sustained_is_the_second_half(void **state)
     assert_true(measure_sustained(&b.s, b.w, "sustained", &how, slower_and_slower, &c, &ms));
     assert_true(c.calls > 60 && c.calls < 190); /* 0.6 s twice */
     const device_conditions conditions = device_state(b.s.dev);
+    assert_string_equal(conditions.throttle, "");
     assert_int_equal(conditions.readings, 0); /* those of the case are of what is timed */
     csv *r = energy_close(&b);
     assert_true(ms >= 10 && near(csv_real(r, 0, "sustained_us"), 1e3 * ms));

@@ -93,7 +93,11 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
-static const bench_run run_table[] = {{RUN_QUICK | RUN_DEFAULT, 1, 8, ""}, {RUN_CPU, 0, 8, ""}, {0}};
+static const bench_run run_table[] = {
+    {RUN_QUICK | RUN_DEFAULT, 1, 8, ""},
+    {RUN_FULL, 1, 20, "--variant gemm,copy --dtype bf16 --size 8192 --bytes 1G --sustain 6"},
+    {RUN_CPU, 0, 8, ""},
+    {0}};
 
 static const bench_info info = {
     .name = "bench_roofline",
@@ -104,6 +108,7 @@ static const bench_info info = {
              "Other benches read this file: their share of the ceiling refers to the best gemm row of the dtype here.",
     .examples = "./bench_roofline\n"
                 "./bench_roofline --variant gemm --dtype bf16,fp16 --size 4096:16384:*2\n"
+                "./bench_roofline --variant gemm --dtype bf16 --size 8192 --sustain 10\n"
                 "./bench_roofline --variant p2p,p2p_both --bytes 1M:1G:*4 --pair 0-1,1-0",
     .options = option_table,
     .variants = variant_table,

@@ -84,6 +84,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 45, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
     {RUN_DEFAULT, 1, 30, "--seq 512 --precision fp32 --fp32-products fp16x3"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
+    {RUN_FULL, 1, 45, "--size small,xl --seq 512 --precision bf16 --sustain 10"},
     {RUN_DEFAULT, 1, 95, "--seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 90, "--seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},

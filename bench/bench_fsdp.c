@@ -22,6 +22,8 @@ static option_spec option_table[] = {
     DDP_BUCKET_MB("25", "0.1"),
     {"prefetch", OPTION_INT, OPTION_LIST, "1", NULL, 0, 3, NULL, "units",
      "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
+    {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
+     "scale gradients down to this L2 norm over all of them, with --update after; 0: never"},
     {"replicas", OPTION_INT, OPTION_LIST, "2", NULL, 2, 65536, NULL, "replicas",
      "of hsdp: so many groups of ranks hold the model, each in slices"},
     {0}};

@@ -49,6 +49,8 @@ static const char *contradiction(const ddp_case *k)
         return "--precision fp16 keeps separate fp32 weights, which are not sharded";
     if (k->o.precision->loss_scaling && k->p.update != UPDATE_AFTER)
         return "--precision fp16 needs all gradients before the first update: use --update after";
+    if (k->o.clip_norm > 0 && k->p.update != UPDATE_AFTER)
+        return "--clip needs all gradients before the first update: use --update after";
     if (k->p.update == UPDATE_BUCKETS && at_once)
         return "all gradients arrive at once: --update after is the same";
     if (k->p.update == UPDATE_BACKWARD && s->when == WHEN_AFTER)
@@ -105,6 +107,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
     if (has_option(out, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
+    if (has_option(out, "clip"))
+        out->o.clip_norm = case_real(c, "clip");
     if (has_option(out, "replicas"))
         out->p.replicas = (int)case_int(c, "replicas");
     if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)

@@ -13,6 +13,7 @@ typedef struct ddp_outcome { /* of a check */
 
 typedef struct ddp_results { /* of a member's check; elements of the index space */
     float *grads;            /* sums of the first step */
+    double norm;             /* of the gradients of the first update, where it wants to know */
     float *first, *after;    /* parameters after the first update and after the last; of rank 0 alone, else NULL */
 } ddp_results;
 

@@ -78,6 +78,13 @@ void ddp_read_params(trainer *t, float *out)
         trainer_read_param(t, &p->tensors[i], out + p->tensors[i].first);
 }
 
+double ddp_grad_norm(trainer *t)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    return state.grad_norm;
+}
+
 /* The gradients of the first batch, in place of their update. */
 static void keep_whole(void *user)
 {
@@ -120,6 +127,8 @@ static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
             replica_set_tokens(t, k->o.seed, b.added);
             ok = trainer_step(t);
         }
+        if (ok && step == 0)
+            r->norm = ddp_grad_norm(t);
         if (ok && step == 0 && r->first)
             ddp_read_params(t, r->first);
     }

@@ -9,6 +9,7 @@ enum { DDP_CHECK_STEPS = 3 };
 
 typedef struct ddp_reference { /* host memory, elements of the index space */
     int64_t elements;
+    double norm;                  /* of the gradients of the first update */
     float *grads;                 /* sums of the first step */
     float *start, *first, *after; /* parameters before, after the first update and after the last; of rank 0 alone */
     double err_mean; /* of a batch's share in the mean, relative to its gradients in a process alone divided by ranks */
@@ -19,6 +20,7 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
  * why. */
 const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,
                                       size_t why_bytes);
+double ddp_grad_norm(trainer *t);             /* of the last update, where it wants to know */
 void ddp_read_params(trainer *t, float *out); /* by index; what lies between tensors stays as it was */
 
 #endif

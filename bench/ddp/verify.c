@@ -52,12 +52,12 @@ static parallel_options slice_parallel(const ddp_case *k, const trainer_options 
 static void slice_key(const ddp_case *k, const trainer_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
-    snprintf(
-        out, bytes,
-        "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d ranks %d units %d",
-        c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq, (unsigned long long)o->seed,
-        o->precision->name, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32, k->ranks,
-        o->shard.ranks);
+    snprintf(out, bytes,
+             "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d ranks %d units "
+             "%d clip %g",
+             c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq,
+             (unsigned long long)o->seed, o->precision->name, o->attention, o->recompute, o->recompute_every, o->split,
+             o->grad_fp32, k->ranks, o->shard.ranks, o->clip_norm);
 }
 
 /* ---- the ranks ---- */
@@ -166,6 +166,8 @@ static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome
         return false;
     for (int step = 0; step < DDP_CHECK_STEPS && out->ok; step++) {
         update(r, p, step, out);
+        if (step == 0 && r->member)
+            got->norm = ddp_grad_norm(r->t);
         if (step == 0)
             got->first = read_params(r);
     }
@@ -196,7 +198,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     const parallel_options p = slice_parallel(k, slice);
     trainer_options other = *slice;
     const ddp_reference *ref = NULL;
-    ddp_results got = {NULL, NULL, NULL};
+    ddp_results got = {NULL};
     plant planted = plant_of(k);
     char why[400] = "";
     const bool sent = parallel_strategy(p.strategy)->parameters == PARAMETERS_RESIDENT;

@@ -70,6 +70,32 @@ void parallel_unpack(parallel *p, int64_t from, int64_t to)
             copy_tensor(p, p->m.grad, p->copy, i);
 }
 
+/* ---- norms ---- */
+
+/* Where sums are whole on every rank, their norm is one range's; else each rank has those of its slices. */
+void parallel_norms(parallel *p)
+{
+    const parallel_plan *plan = p->plan;
+    const bool whole = p->s->reduce == REDUCE_ALL, in_one = p->s->gradients == GRADIENTS_SLICED;
+    const ownership *own = &plan->own;
+    const int n = whole || in_one ? 1 : own->n;
+    if (whole)
+        p->m.norm(p->m.user, 0, plan->elements, 0, p->norms, p->m.main);
+    else if (in_one)
+        p->m.norm(p->m.user, 0, own->state_elements, 0, p->norms, p->m.main);
+    for (int i = 0; !whole && !in_one && i < n; i++)
+        p->m.norm(p->m.user, own->r[i].first, own->r[i].count, own->r[i].state_first, p->norms + i, p->m.main);
+    if (whole || !p->communicating) {
+        p->m.norms(p->m.user, p->norms, n, p->m.main);
+        return;
+    }
+    parallel_follow(p, p->stream, p->m.main, &p->to_norms);
+    comm_all_gather(p->comm, p->norms, p->all_norms, (size_t)n, COMM_FP32, p->stream);
+    parallel_record(p, p->stream, &p->normed);
+    parallel_main_waits(p, p->normed, WAIT_TAIL);
+    p->m.norms(p->m.user, p->all_norms, n * plan->slices, p->m.main);
+}
+
 /* ---- parameters ---- */
 
 static void broadcast(parallel *p)

@@ -38,10 +38,15 @@ static void make_units(parallel *p)
 
 /* ---- making ---- */
 
+static bool wants_norms(const parallel *p)
+{
+    return p->m.norm && p->plan->sharded;
+}
+
 static update_order order_of(const parallel *p)
 {
     const bool at_once = device_kind_of(p->m.d) == DEVICE_CPU && !p->m.main; /* updates run on the calling thread */
-    const update_order wanted = p->plan->o.update;
+    const update_order wanted = wants_norms(p) ? UPDATE_AFTER : p->plan->o.update;
     return wanted == UPDATE_BACKWARD && (at_once || p->s->when == WHEN_AFTER) ? UPDATE_BUCKETS : wanted;
 }
 
@@ -62,7 +67,11 @@ static bool make_resources(parallel *p)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
     make_units(p);
-    return !p->s->packed || p->copy;
+    if (wants_norms(p)) {
+        p->norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * sizeof *p->norms);
+        p->all_norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * (size_t)p->plan->slices * sizeof *p->norms);
+    }
+    return (!p->s->packed || p->copy) && (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
 static comm *another(const parallel *p, comm *of, const char *name, int groups, bool strided, char *why,
@@ -137,7 +146,7 @@ static void drop_all_events(const parallel *p)
     drop_events(p, p->produced, PRODUCERS);
     drop_events(p, p->alone, 2);
     drop_events(p, p->sync, 2);
-    drop_events(p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared}, 4);
+    drop_events(p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed}, 6);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
         drop_events(
@@ -172,8 +181,10 @@ void parallel_free(parallel *p)
     drop_stream(p, p->stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
-    if (p->copy)
-        device_free(p->m.d, p->copy);
+    void *const held[] = {p->copy, p->norms, p->all_norms};
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        if (held[i])
+            device_free(p->m.d, held[i]);
     free(p->edges);
     free(p->units);
     free(p->waits);

@@ -57,6 +57,7 @@ struct parallel {
     void *stream, *second_stream, *third_stream; /* of the communicators */
     void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
     void *copy;
+    float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
     bool gathering; /* all-gathers may be under way that main has not waited for */
 
@@ -64,7 +65,8 @@ struct parallel {
     unit *units;
     int unit_count;
     /* Edges of a whole step, and of what runs between steps. */
-    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *alone[2], *sync[2];
+    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone[2],
+        *sync[2];
 
     /* of this step */
     int64_t ready_to; /* elements */
@@ -94,6 +96,7 @@ void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */
 void parallel_pack(parallel *p);                             /* on main, after backward */
 void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors that start in [from, to) are summed */
+void parallel_norms(parallel *p);                            /* on main, when all sums are there */
 void parallel_share(parallel *p);                            /* the parameters, when main has waited for all updates */
 
 #endif

@@ -50,6 +50,8 @@ static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream
         p->m.update_all(p->m.user);
         return;
     }
+    if (!p->update_begun && p->norms)
+        parallel_norms(p);
     if (!p->update_begun)
         p->m.update_begin(p->m.user, stream);
     p->update_begun = true;

@@ -96,6 +96,11 @@ typedef struct parallel_model {
      * Both enqueue on `stream`, with at most max_blocks thread blocks (0: no limit). */
     void (*update_begin)(void *user, void *stream);
     void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
+    /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the norm
+     * of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it wants
+     * none. */
+    void (*norm)(void *user, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream);
+    void (*norms)(void *user, const float *norms, int n, void *stream);
     /* UPDATE_AFTER, not sharded: all at once on main, with statistics over all gradients where the model wants them;
      * NULL: update_begin and update are called instead. */
     void (*update_all)(void *user);

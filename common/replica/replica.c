@@ -69,6 +69,20 @@ static void update(void *user, int64_t first, int64_t count, int64_t state_first
         trainer_update_range(r->t, first, count, state_first, max_blocks, stream);
 }
 
+static void norm(void *user, int64_t first, int64_t count, int64_t state_first, float *out, void *stream)
+{
+    replica *r = user;
+    if (!r->hold)
+        trainer_range_norm(r->t, first, count, state_first, out, stream);
+}
+
+static void norms(void *user, const float *all, int n, void *stream)
+{
+    replica *r = user;
+    if (!r->hold)
+        trainer_take_norms(r->t, all, n, stream);
+}
+
 static void update_all(void *user)
 {
     replica *r = user;
@@ -146,6 +160,8 @@ static parallel_model model_of(replica *r)
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
+                            .norm = trainer_update_wants_all(r->t) ? norm : NULL,
+                            .norms = norms,
                             .update_all = update_all};
 }
 

@@ -54,18 +54,38 @@ void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_fir
     step_done(t, t->k->train->adamw(t->ctx, &p, stream));
 }
 
+static sb_grad_stats grad_stats(sb_optimizer_state *state, sb_dtype dtype, const void *grad, int64_t n)
+{
+    return (sb_grad_stats){.state = state, .dtype = dtype, .n = (size_t)n, .grad = grad};
+}
+
+static void run_stats(trainer *t, sb_grad_stats p, void *stream)
+{
+    p.workspace_bytes = t->k->train->grad_stats_workspace(t->ctx, &p);
+    p.workspace = step_pointer(t, t->stats_workspace);
+    if (step_go(t))
+        step_done(t, t->k->train->grad_stats(t->ctx, &p, stream));
+}
+
+/* Also where a hook then does without, so that every walk takes what the plan has. */
+void optimizer_take_workspace(trainer *t)
+{
+    const sb_grad_stats p = grad_stats(t->state, t->grad_dtype, NULL, t->params->elements);
+    t->stats_workspace = -1;
+    if (wants_statistics(t))
+        t->stats_workspace =
+            step_take(t, t->k->train->grad_stats_workspace(t->ctx, &p), MEMORY_WORKSPACE, -1, "gradient norm");
+}
+
+void optimizer_drop_workspace(trainer *t)
+{
+    step_drop(t, &t->stats_workspace);
+}
+
 void optimizer_all(trainer *t)
 {
-    if (wants_statistics(t)) {
-        sb_grad_stats p = {.state = t->state, .dtype = t->grad_dtype, .n = (size_t)t->params->elements};
-        p.workspace_bytes = t->k->train->grad_stats_workspace(t->ctx, &p);
-        arena_slot workspace = step_take(t, p.workspace_bytes, MEMORY_WORKSPACE, -1, "gradient norm");
-        p.workspace = step_pointer(t, workspace);
-        p.grad = t->block;
-        if (step_go(t))
-            step_done(t, t->k->train->grad_stats(t->ctx, &p, t->main));
-        step_drop(t, &workspace);
-    }
+    if (wants_statistics(t))
+        run_stats(t, grad_stats(t->state, t->grad_dtype, t->block, t->params->elements), t->main);
     optimizer_begin(t, t->main);
     if (!t->eager) {
         optimizer_range(t, 0, t->params->elements, 0, 0, t->main);
@@ -101,6 +121,22 @@ bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t stat
 bool trainer_update_all(trainer *t)
 {
     optimizer_all(t);
+    return t->status == SB_OK;
+}
+
+bool trainer_range_norm(trainer *t, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream)
+{
+    const char *grad =
+        t->grad_slices ? t->grad_slices + state_first * t->grad_element : (char *)t->block + first * t->grad_element;
+    run_stats(t, grad_stats(t->range_state, t->grad_dtype, grad, count), stream);
+    if (t->status == SB_OK)
+        device_stream_copy(t->dev, stream, norm, &t->range_state->grad_norm, sizeof *norm);
+    return t->status == SB_OK;
+}
+
+bool trainer_take_norms(trainer *t, const float *norms, int n, void *stream)
+{
+    run_stats(t, grad_stats(t->state, SB_FP32, norms, n), stream);
     return t->status == SB_OK;
 }
 

@@ -56,6 +56,8 @@ struct trainer {
     float *rope_table;      /* (S, head_dim/2, 2) */
     float *row_loss, *loss; /* (T), (1) */
     sb_optimizer_state *state;
+    sb_optimizer_state *range_state; /* of trainer_range_norm: its loss scale is 1 */
+    arena_slot stats_workspace;      /* during an update */
     int64_t resident[MEMORY_KINDS];
     int64_t skipped; /* bytes in front of them */
 
@@ -185,6 +187,8 @@ void overlap_use(trainer *t, overlap o);        /* from the next walk on; the pl
 bool optimizer_overlaps(const trainer *t);      /* AdamW of a block runs while backward goes on */
 void optimizer_begin(trainer *t, void *stream); /* a new update starts */
 void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
+void optimizer_take_workspace(trainer *t); /* around what an update enqueues */
+void optimizer_drop_workspace(trainer *t);
 void optimizer_all(trainer *t);           /* statistics where they are needed, then all parameters, on main */
 sb_status trainer_initialize(trainer *t); /* parameters, tables, tokens, the optimizer's state */
 void step_walk(trainer *t);               /* plans, or launches */

@@ -14,6 +14,7 @@ static void update(trainer *t)
     const bool launching = !arena_planning(t->arena);
     range_push("optimizer");
     arena_phase(t->arena, PHASE_OPTIMIZER);
+    optimizer_take_workspace(t);
     if (t->hooks.update) {
         if (launching && t->status == SB_OK)
             t->hooks.update(t->hooks.user);
@@ -23,6 +24,7 @@ static void update(trainer *t)
         device_stream_record(t->dev, t->back, t->joined);
         device_stream_wait(t->dev, t->main, t->joined);
     }
+    optimizer_drop_workspace(t);
     range_pop();
 }
 

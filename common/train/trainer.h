@@ -187,5 +187,10 @@ bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t stat
 bool trainer_update_all(trainer *t);
 /* Whether an update needs statistics over all gradients first (clipping, a loss scale). */
 bool trainer_update_wants_all(const trainer *t);
+/* Those statistics where ranks have slices. The L2 norm of a range of gradients, with their loss scale, goes to *norm in
+ * device memory, NaN where one is not finite; then the norms of all ranges of all ranks become the norm that the next
+ * trainer_update_begin clips to. Only from the update hook; false with sb_last_message. */
+bool trainer_range_norm(trainer *t, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream);
+bool trainer_take_norms(trainer *t, const float *norms, int n, void *stream);
 
 #endif

@@ -218,6 +218,8 @@ sb_status trainer_initialize(trainer *t)
     const sb_optimizer_state state = {
         .lr = (float)t->o.lr, .loss_scale = t->o.precision->loss_scaling ? 65536 : 1, .grad_factor = 1};
     device_upload(t->dev, t->state, &state, sizeof state);
+    if (t->range_state)
+        device_upload(t->dev, t->range_state, &(sb_optimizer_state){.loss_scale = 1}, sizeof state);
     device_sync(t->dev);
     return s;
 }

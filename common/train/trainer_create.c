@@ -115,6 +115,7 @@ static bool allocate(trainer *t)
     const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
     const size_t slices = t->o.shard.ranks ? n / (size_t)t->o.shard.ranks : n;
     const bool train = t->o.mode == STEP_TRAIN;
+    const bool ranges = t->o.state_elements && trainer_update_wants_all(t);
     return (t->param = resident(t, (t->o.shard.params ? slices : n) * (size_t)t->param_element, MEMORY_PARAM)) &&
            (!t->o.shard.grads || (t->grad_slices = resident(t, slices * (size_t)t->grad_element, MEMORY_GRAD))) &&
            (!train || !master || (t->master = resident(t, held * master, MEMORY_MASTER))) &&
@@ -126,6 +127,7 @@ static bool allocate(trainer *t)
            (t->row_loss = resident(t, tokens * sizeof(float), MEMORY_OTHER)) &&
            (t->loss = resident(t, sizeof(float), MEMORY_OTHER)) &&
            (t->state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER)) &&
+           (!ranges || (t->range_state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER))) &&
            (t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients"));
 }
 
@@ -221,7 +223,7 @@ void trainer_free(trainer *t)
     device_sync(t->dev);
     if (t->graph)
         device_graph_destroy(t->dev, t->graph);
-    void *const held[] = {t->ids, t->targets, t->rope_table, t->row_loss, t->loss, t->state, t->block};
+    void *const held[] = {t->ids, t->targets, t->rope_table, t->row_loss, t->loss, t->state, t->range_state, t->block};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
     release(t, t->param, MEMORY_PARAM);

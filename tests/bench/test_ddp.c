@@ -219,6 +219,26 @@ static void replicas_of_slices(void **state)
     csv_free(c);
 }
 
+/* A norm over all gradients, of which each rank has slices: the check compares it on every rank. */
+static void clipped(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"--ranks 2,3 --variant ddp,zero1,zero2,fsdp", "--ranks 4 --variant hsdp"};
+    for (size_t i = 0; i < 2; i++) {
+        char *arguments =
+            xasprintf("%s --iters 0 --precision fp32,bf16 --grad-dtype policy --update after --clip 0.01", more[i]);
+        csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        assert_int_equal(c->rows, i ? 2 : 16);
+        for (size_t row = 0; row < c->rows; row++)
+            check_errors(c, row);
+        csv_free(c);
+        free(arguments);
+    }
+    csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, "--ranks 2 --precision fp32 --grad-dtype policy --clip 1",
+                           EXIT_CODE_UNSUPPORTED); /* bucket by bucket nobody knows the norm */
+    csv_free(c);
+}
+
 /* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */
 static void units_in_every_order(void **state)
 {
@@ -427,6 +447,7 @@ int main(void)
         IN_FOLDER(sharded),
         IN_FOLDER(units),
         IN_FOLDER(replicas_of_slices),
+        IN_FOLDER(clipped),
         IN_FOLDER(units_in_every_order),
         IN_FOLDER(planted_errors_in_slices_are_found),
         IN_FOLDER(parts_of_the_state),

@@ -11,7 +11,7 @@
  *      ./bench_fsdp --device cpu --ranks 2,3
  * Expect: the memory of parameters, gradients and state divided by the ranks; the step of ddp as long as the compute of a
  * unit takes longer than its gathers and its reduction.
- * Limits: policies with separate fp32 weights (fp16), clipping and micro-batches are not sharded yet. */
+ * Limits: policies with separate fp32 weights (fp16) are not sharded. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +22,8 @@ static option_spec option_table[] = {
     DDP_BUCKET_MB("25", "0.1"),
     {"prefetch", OPTION_INT, OPTION_LIST, "1", NULL, 0, 3, NULL, "units",
      "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
+    {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",
+     "forwards and backwards of a step, each of --batch sequences, before its update"},
     {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
      "scale gradients down to this L2 norm over all of them, with --update after; 0: never"},
     {"replicas", OPTION_INT, OPTION_LIST, "2", NULL, 2, 65536, NULL, "replicas",

@@ -107,6 +107,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
     if (has_option(out, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
+    if (has_option(out, "micro-batches"))
+        out->p.micro_batches = out->o.micro_batches = (int)case_int(c, "micro-batches");
     if (has_option(out, "clip"))
         out->o.clip_norm = case_real(c, "clip");
     if (has_option(out, "replicas"))

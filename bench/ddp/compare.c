@@ -10,7 +10,7 @@
  *
  * Gradients: both sides round each of n - 1 additions to the precision u of the gradients, in another order: their sums
  * differ by about u sqrt(n - 1) of a typical element; four times that is allowed. Where two fp32 numbers are added there
- * is no order and no difference.
+ * is no order and no difference. Of several micro-batches each is a term.
  *
  * Parameters after the first update: AdamW divides a gradient by its size plus eps, so that the error of a typical element
  * becomes a larger share of a small one: in norm at most sqrt(rms / eps) times larger, which with the eps of the check is
@@ -41,8 +41,9 @@ static double unit_of(sb_dtype t) /* of rounding: half the distance of two neigh
 static bounds bounds_of(const ddp_case *k, const replica *r)
 {
     const sb_dtype wire = trainer_grad_dtype(r->t) == SB_TF32 ? SB_FP32 : trainer_grad_dtype(r->t);
-    const double sum = unit_of(wire) * sqrt(k->ranks > 1 ? k->ranks - 1 : 1);
-    const bool exact = k->ranks == 1 || (k->ranks == 2 && wire == SB_FP32);
+    const int batches = r->o.micro_batches > 1 ? r->o.micro_batches : 1, terms = k->ranks * batches;
+    const double sum = unit_of(wire) * sqrt(terms > 1 ? terms - 1 : 1);
+    const bool exact = terms == 1 || (wire == SB_FP32 && (terms == 2 || k->ranks == 1));
     return (bounds){.exact = exact,
                     .exact_params = exact && !(trainer_update_wants_all(r->t) && r->plan->sharded),
                     .grad = 4 * sum,

@@ -105,6 +105,12 @@ static bool run_whole(ddp_case *k, trainer *t, float *out)
     return ok;
 }
 
+/* Of a step on all ranks, in the order of samples. */
+static int batches_of(const ddp_case *k)
+{
+    return k->ranks * (k->o.micro_batches > 1 ? k->o.micro_batches : 1);
+}
+
 /* One step for the sums of gradients; more steps if parameters are wanted. */
 static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
 {
@@ -112,7 +118,7 @@ static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
     const size_t n = (size_t)trainer_params(t)->elements;
     batches b = {.t = t,
                  .d = k->s->dev,
-                 .ranks = k->ranks,
+                 .ranks = batches_of(k),
                  .n = n,
                  .sum = xmalloc(n * sizeof *b.sum),
                  .one = xmalloc(n * sizeof *b.one),
@@ -147,6 +153,7 @@ static trainer *alone(ddp_case *k, const trainer_options *slice, int ranks, char
     const model_bench *b = k->s->user;
     trainer_options o = *slice;
     o.ranks = ranks;
+    o.micro_batches = 1;
     o.granularity = parallel_granularity(k->ranks);
     o.state_elements = 0;
     return trainer_create(k->s->dev, k->s->mem, b->kernels, b->ctx, &o, why, why_bytes);
@@ -177,7 +184,7 @@ static float *make_whole(ddp_case *k, const trainer_options *slice, char *why, s
 static bool make(ddp_case *k, const trainer_options *slice, const float *whole, ddp_reference *r, char *why,
                  size_t why_bytes)
 {
-    trainer *t = alone(k, slice, k->ranks, why, why_bytes);
+    trainer *t = alone(k, slice, batches_of(k), why, why_bytes);
     if (!t)
         return false;
     const unsigned long n = (unsigned long)trainer_params(t)->elements;

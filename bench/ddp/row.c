@@ -88,9 +88,15 @@ static void fill_ranks(const ddp_case *k, const ddp_times *m)
     row_int(k->w, "slowest_rank", slowest);
 }
 
+static int micro_batches(const ddp_case *k)
+{
+    return k->o.micro_batches > 1 ? k->o.micro_batches : 1;
+}
+
 static void fill_rates(const ddp_case *k, double step_ms)
 {
-    const transformer_shape shape = model_shape(&k->o);
+    transformer_shape shape = model_shape(&k->o);
+    shape.batch *= micro_batches(k);
     const double causal = transformer_step_flops(&shape, FLOPS_CAUSAL),
                  full = transformer_step_flops(&shape, FLOPS_FULL);
     const double given = option_real(k->s->opt, "peak-tflops"), to_tflops = 1 / (step_ms * 1e9);
@@ -136,7 +142,7 @@ static void fill_case(const ddp_case *k, const replica *r, const ddp_times *m)
     char checksum[20] = "";
     if (m->checksum)
         snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)m->checksum);
-    row_int(k->w, "global_batch", (int64_t)k->o.batch * k->ranks);
+    row_int(k->w, "global_batch", (int64_t)k->o.batch * micro_batches(k) * k->ranks);
     row_int(k->w, "buckets", r->plan->b.n);
     row_real(k->w, "peak_bytes", peak);
     row_real(k->w, "device_used_bytes", m->used_bytes);

@@ -25,9 +25,11 @@ static void reduce_bucket(parallel *p, int i)
     void *arena = p->s->packed ? p->copy : p->m.grad, *grads = at(arena, t, b.first);
     const owned_range own = p->plan->own.r[i]; /* of slices: this rank's of the bucket */
     if (p->s->gradients == GRADIENTS_SLICED) {
-        comm_reduce_scatter(p->comm, p->edges[i].grads, at(p->m.grad, t, own.state_first), (size_t)own.count, t,
-                            COMM_SUM, p->stream);
-        if (p->third)
+        void *sums = at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
+        comm_reduce_scatter(p->comm, p->edges[i].grads, to, (size_t)own.count, t, COMM_SUM, p->stream);
+        if (!p->first_batch)
+            p->m.add(p->m.user, sums, to, own.count, p->stream);
+        if (p->third && p->last_batch)
             sum_replicas(p, i, own);
     } else if (p->s->reduce == REDUCE_SCATTER) {
         comm_reduce_scatter(p->comm, grads, at(arena, t, own.first), (size_t)own.count, t, COMM_SUM, p->stream);

@@ -43,6 +43,19 @@ static bool wants_norms(const parallel *p)
     return p->m.norm && p->plan->sharded;
 }
 
+static bool adds_slices(const parallel *p)
+{
+    return p->plan->o.micro_batches > 1 && p->s->gradients == GRADIENTS_SLICED;
+}
+
+static int64_t most_owned(const parallel *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->plan->own.n; i++)
+        most = p->plan->own.r[i].count > most ? p->plan->own.r[i].count : most;
+    return most;
+}
+
 static update_order order_of(const parallel *p)
 {
     const bool at_once = device_kind_of(p->m.d) == DEVICE_CPU && !p->m.main; /* updates run on the calling thread */
@@ -67,11 +80,14 @@ static bool make_resources(parallel *p)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
     make_units(p);
+    if (adds_slices(p))
+        p->part = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (wants_norms(p)) {
         p->norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * sizeof *p->norms);
         p->all_norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * (size_t)p->plan->slices * sizeof *p->norms);
     }
-    return (!p->s->packed || p->copy) && (!wants_norms(p) || (p->norms && p->all_norms));
+    return (!p->s->packed || p->copy) && (!adds_slices(p) || p->part) &&
+           (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
 static comm *another(const parallel *p, comm *of, const char *name, int groups, bool strided, char *why,
@@ -181,7 +197,7 @@ void parallel_free(parallel *p)
     drop_stream(p, p->stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
-    void *const held[] = {p->copy, p->norms, p->all_norms};
+    void *const held[] = {p->copy, p->part, p->norms, p->all_norms};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i])
             device_free(p->m.d, held[i]);

@@ -57,6 +57,7 @@ struct parallel {
     void *stream, *second_stream, *third_stream; /* of the communicators */
     void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
     void *copy;
+    void *part;               /* a slice of one micro-batch that is to be added to those before it */
     float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
     bool gathering; /* all-gathers may be under way that main has not waited for */
@@ -68,7 +69,9 @@ struct parallel {
     dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone[2],
         *sync[2];
 
-    /* of this step */
+    bool first_batch, last_batch; /* of the step */
+
+    /* of this step, or micro-batch */
     int64_t ready_to; /* elements */
     int closed;       /* buckets that are ready */
     int units_closed, units_updated;

@@ -75,14 +75,21 @@ static void update_closed(parallel *p, int max_blocks)
 
 void parallel_begin(parallel *p)
 {
+    parallel_begin_batch(p, true, true);
+}
+
+void parallel_begin_batch(parallel *p, bool first, bool last)
+{
+    p->first_batch = first;
+    p->last_batch = last;
     p->ready_to = 0;
     p->closed = p->units_closed = p->units_updated = 0;
     p->update_begun = false;
     p->open.n = 0;
-    p->wait_count = 0;
+    p->wait_count = first ? 0 : p->wait_count;
     for (int i = 0; i < p->unit_count; i++)
         p->units[i].made_by.n = 0;
-    for (int i = 0; i < p->plan->b.n; i++)
+    for (int i = 0; i < p->plan->b.n && first; i++)
         p->edges[i].gathers = 0;
 }
 
@@ -147,7 +154,7 @@ void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
         die(EXIT_CODE_FAILURE, "bug: gradients [%lld, %lld) are ready where the next ones begin at %lld of %lld",
             (long long)first, (long long)first + (long long)count, (long long)p->ready_to,
             (long long)p->plan->elements);
-    if (p->order == UPDATE_BACKWARD)
+    if (p->order == UPDATE_BACKWARD && p->last_batch)
         update_closed(p, p->plan->o.update_blocks);
     p->ready_to = next_start(p->plan, first + count);
     add_producer(&p->open, stream);
@@ -241,14 +248,22 @@ static void gather_alone(parallel *p)
     }
 }
 
+/* Of each gradient in a step. */
+static int reductions(const parallel *p)
+{
+    return p->s->gradients == GRADIENTS_SLICED && p->plan->o.micro_batches > 1 ? p->plan->o.micro_batches : 1;
+}
+
 void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
     p->communicating = true;
+    p->first_batch = p->last_batch = true;
     parallel_join(p);
     gather_alone(p);
     parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
-    parallel_reduce(p, 0, p->plan->b.n);
+    for (int batch = 0; batch < reductions(p); batch++)
+        parallel_reduce(p, 0, p->plan->b.n);
     parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
     parallel_share(p);
     parallel_join(p);

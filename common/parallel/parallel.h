@@ -45,6 +45,7 @@ typedef struct parallel_options {
     update_order update;
     int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit */
     int max_ctas;      /* of NCCL; 0: NCCL decides */
+    int micro_batches; /* of a step, whose reduced slices are added up; 0 or 1: one */
     int replicas;      /* of REDUCE_HYBRID: so many groups of neighbouring ranks have a model in slices; else 1 or 0 */
     /* All-gathers of parameters end with parallel_update, instead of under the next forward. A step that is captured as
      * a CUDA graph needs it: a graph can't wait for what an earlier one has left under way. */
@@ -96,6 +97,8 @@ typedef struct parallel_model {
      * Both enqueue on `stream`, with at most max_blocks thread blocks (0: no limit). */
     void (*update_begin)(void *user, void *stream);
     void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
+    /* to += from, n gradients; on `stream`. Where slices of several micro-batches are added up. */
+    void (*add)(void *user, void *to, const void *from, int64_t n, void *stream);
     /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the norm
      * of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it wants
      * none. */
@@ -117,6 +120,9 @@ void parallel_sync(parallel *p);
 const char *parallel_backend(const parallel *p); /* as comm_backend */
 
 void parallel_begin(parallel *p);
+/* Of a step of several micro-batches, each of which begins so; parallel_update follows the last one. Where gradients are
+ * whole, only the last one tells which are ready. */
+void parallel_begin_batch(parallel *p, bool first, bool last);
 /* `stream` is main, or one that follows it in this step. */
 void parallel_need(parallel *p, int64_t first, int64_t count, void *stream);
 void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream);

@@ -102,7 +102,8 @@ double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_byt
 {
     const double part = ring_part(p->slices), replicas = (double)p->o.ranks / p->slices;
     const double grads = (double)p->elements * grad_bytes, params = (double)p->elements * param_bytes;
-    double bytes = p->s->reduce == REDUCE_ALL ? 2 * part * grads : part * grads;
+    const int sums = p->s->gradients == GRADIENTS_SLICED && p->o.micro_batches > 1 ? p->o.micro_batches : 1;
+    double bytes = p->s->reduce == REDUCE_ALL ? 2 * part * grads : sums * part * grads;
     if (p->s->reduce == REDUCE_HYBRID)
         bytes += 2 * ring_part((int)replicas) * grads / p->slices;
     if (p->s->share == SHARE_ON_USE)

@@ -8,12 +8,13 @@
 #include "common/profile/nvtx.h"
 #include "common/replica/internal.h"
 #include "common/session/watchdog.h"
+#include "common/stream/cpu_stream.h"
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 
-static void on_begin(void *user)
+static void on_begin(void *user, bool first, bool last)
 {
-    parallel_begin(((replica *)user)->p);
+    parallel_begin_batch(((replica *)user)->p, first, last);
 }
 
 static void on_need(void *user, int64_t first, int64_t count, void *stream)
@@ -67,6 +68,29 @@ static void update(void *user, int64_t first, int64_t count, int64_t state_first
     replica *r = user;
     if (!r->hold)
         trainer_update_range(r->t, first, count, state_first, max_blocks, stream);
+}
+
+typedef struct add_task {
+    replica *r;
+    void *to;
+    const void *from;
+    int64_t n;
+} add_task;
+
+static void run_add(void *arg)
+{
+    const add_task *a = arg;
+    trainer_add_grads(a->r->t, a->to, a->from, a->n, NULL);
+}
+
+/* On the CPU a kernel runs on the thread that calls it: here that of the stream. */
+static void add(void *user, void *to, const void *from, int64_t n, void *stream)
+{
+    replica *r = user;
+    if (device_kind_of(r->at.d) == DEVICE_CPU)
+        cpu_stream_run(stream, run_add, &(add_task){r, to, from, n}, sizeof(add_task));
+    else
+        trainer_add_grads(r->t, to, from, n, stream);
 }
 
 static void norm(void *user, int64_t first, int64_t count, int64_t state_first, float *out, void *stream)
@@ -160,6 +184,7 @@ static parallel_model model_of(replica *r)
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
+                            .add = add,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,
                             .norms = norms,
                             .update_all = update_all};
@@ -182,6 +207,7 @@ static bool make_trainer(replica *r, replica_problem *problem)
     const replica_place *at = &r->at;
     char why[400] = "";
     r->o.ranks = r->plan->o.ranks;
+    r->o.micro_batches = r->plan->o.micro_batches;
     r->o.granularity = parallel_granularity(r->plan->o.ranks);
     /* 0 would mean all of it, so a rank that owns nothing holds one unused element. */
     r->o.state_elements = !r->plan->sharded ? 0 : r->plan->own.n ? r->plan->own.state_elements : 1;

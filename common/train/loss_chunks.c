@@ -16,7 +16,7 @@ static void mean_loss(trainer *t)
                    .ld = t->tokens,
                    .scale = 1.0f / (float)t->tokens,
                    .x = t->row_loss,
-                   .out = t->loss};
+                   .out = t->loss + t->micro};
     p.workspace_bytes = t->k->train->reduce_workspace(t->ctx, &p);
     arena_slot workspace = step_take(t, p.workspace_bytes, MEMORY_WORKSPACE, -1, "loss");
     p.workspace = step_pointer(t, workspace);

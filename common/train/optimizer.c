@@ -4,6 +4,13 @@
 
 enum { GROWTH_INTERVAL = 2000 /* good steps before the loss scale doubles, as in torch.amp.GradScaler */ };
 
+/* Those of a range whose state starts at state_first. */
+static const char *grads_at(const trainer *t, int64_t first, int64_t state_first)
+{
+    const char *arena = t->grad_sums ? t->grad_sums : t->block;
+    return step_at((char *)arena, (t->o.shard.grads ? state_first : first) * t->grad_element);
+}
+
 static bool wants_statistics(const trainer *t)
 {
     return t->o.precision->loss_scaling || t->o.clip_norm > 0;
@@ -13,7 +20,7 @@ bool optimizer_overlaps(const trainer *t)
 {
     /* Statistics over all gradients must be known before the first update. */
     return t->o.mode == STEP_TRAIN && t->overlap == OVERLAP_ALL && !t->eager && !wants_statistics(t) &&
-           !t->hooks.update;
+           t->micro_batches == 1 && !t->hooks.update;
 }
 
 void optimizer_begin(trainer *t, void *stream)
@@ -49,8 +56,7 @@ void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_fir
     p.v = t->v + state_first * moment;
     if (!step_go(t))
         return;
-    p.grad =
-        t->grad_slices ? t->grad_slices + state_first * t->grad_element : (char *)t->block + first * t->grad_element;
+    p.grad = grads_at(t, first, state_first);
     step_done(t, t->k->train->adamw(t->ctx, &p, stream));
 }
 
@@ -85,7 +91,7 @@ void optimizer_drop_workspace(trainer *t)
 void optimizer_all(trainer *t)
 {
     if (wants_statistics(t))
-        run_stats(t, grad_stats(t->state, t->grad_dtype, t->block, t->params->elements), t->main);
+        run_stats(t, grad_stats(t->state, t->grad_dtype, grads_at(t, 0, 0), t->params->elements), t->main);
     optimizer_begin(t, t->main);
     if (!t->eager) {
         optimizer_range(t, 0, t->params->elements, 0, 0, t->main);
@@ -126,9 +132,7 @@ bool trainer_update_all(trainer *t)
 
 bool trainer_range_norm(trainer *t, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream)
 {
-    const char *grad =
-        t->grad_slices ? t->grad_slices + state_first * t->grad_element : (char *)t->block + first * t->grad_element;
-    run_stats(t, grad_stats(t->range_state, t->grad_dtype, grad, count), stream);
+    run_stats(t, grad_stats(t->range_state, t->grad_dtype, grads_at(t, first, state_first), count), stream);
     if (t->status == SB_OK)
         device_stream_copy(t->dev, stream, norm, &t->range_state->grad_norm, sizeof *norm);
     return t->status == SB_OK;

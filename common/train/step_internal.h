@@ -51,7 +51,7 @@ struct trainer {
 
     /* Resident. Arenas over the index space, or of slices of its units: */
     char *param, *master, *m, *v;
-    char *grad_slices;      /* NULL: gradients lie at the start of the block */
+    char *grad_sums;        /* of slices or of micro-batches; NULL: gradients lie at the start of the block */
     int32_t *ids, *targets; /* (T) */
     float *rope_table;      /* (S, head_dim/2, 2) */
     float *row_loss, *loss; /* (T), (1) */
@@ -80,7 +80,8 @@ struct trainer {
     step_unit *units;
     int *uses, use_count, use_room, use; /* units in the order in which a walk uses their parameters; where it is */
     bool noting_uses;
-    int64_t gathered_elements; /* in a step */
+    int64_t gathered_elements; /* in a micro-batch */
+    int micro_batches, micro;  /* of a step; the one that is walked */
 
     device_graph *graph;
     int steps;
@@ -116,6 +117,9 @@ void units_begin(trainer *t);                 /* a walk starts */
 void unit_acquire(trainer *t, int layer);     /* what main enqueues from here on may read its parameters */
 void unit_release(trainer *t);                /* of the unit acquired last: all that reads them is enqueued */
 void unit_grads_begin(trainer *t, int layer); /* its gradients are made next */
+void unit_grads_end(trainer *t, int layer);   /* they are enqueued */
+void units_end(trainer *t);                   /* a backward is over */
+bool unit_grads_apart(const trainer *t);      /* they lie in slots */
 void *unit_param(const trainer *t, const param_tensor *p);
 char *unit_grad(const trainer *t, int layer, int64_t element); /* NULL while planning */
 
@@ -177,6 +181,7 @@ void *side_fork(trainer *t);                /* the stream for a weight gradient 
 void side_drop(trainer *t, arena_slot *s);  /* once the side stream has read it */
 void side_unit_begin(trainer *t, int unit); /* main may go on with it: LAG units back the side stream is done */
 void side_unit_end(trainer *t, int unit);   /* all gradients of it are enqueued: AdamW may follow */
+void side_join(trainer *t);                 /* main waits for what the side stream has so far */
 void side_end(trainer *t);                  /* main waits for the side stream */
 
 /* ---- the step (transformer.c, optimizer.c, products.c) ---- */

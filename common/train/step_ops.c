@@ -66,7 +66,7 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
         [PARAM_W1] = "d_w13",          [PARAM_LN2] = "d_ln2",           [PARAM_O] = "d_o",
         [PARAM_Q] = "d_qkv",           [PARAM_LN1] = "d_ln1",           [PARAM_EMBEDDING] = "d_embedding"};
     const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, kind, layer, end);
-    if (t->o.share_grad_memory && !t->o.shard.grads)
+    if (t->o.share_grad_memory && !unit_grads_apart(t))
         arena_fixed(t->arena, (size_t)(first * t->grad_element), (size_t)((next - first) * t->grad_element),
                     MEMORY_GRAD, layer, names[kind]);
     if (arena_planning(t->arena))
@@ -80,6 +80,8 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
 
 void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream)
 {
+    if (unit_grads_apart(t) && !t->o.shard.grads)
+        return; /* not before they are added up: unit_grads_end */
     if (t->hooks.ready && !arena_planning(t->arena) && t->status == SB_OK)
         t->hooks.ready(t->hooks.user, first_of(t, kind, layer), count, stream);
 }

@@ -36,6 +36,12 @@ static void follow(trainer *t, void *to, void *from)
     device_stream_wait(t->dev, to, t->ready);
 }
 
+void side_join(trainer *t)
+{
+    if (launching(t))
+        follow(t, t->main, t->side);
+}
+
 static void drop_pending(trainer *t, int layer)
 {
     const int i = layer % (LAG + 1);

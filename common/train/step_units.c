@@ -71,7 +71,7 @@ static void note_use(trainer *t, int unit)
 
 int64_t trainer_gathered_elements(const trainer *t)
 {
-    return t->gathered_elements;
+    return t->gathered_elements * t->micro_batches;
 }
 
 /* ---- parameters ---- */
@@ -154,26 +154,79 @@ void *unit_param(const trainer *t, const param_tensor *p)
 
 /* ---- gradients ---- */
 
+bool unit_grads_apart(const trainer *t)
+{
+    return t->o.shard.grads || t->micro_batches > 1;
+}
+
 void unit_grads_begin(trainer *t, int layer)
 {
     const int unit = params_unit(t->params, layer), old = unit - GRAD_SLOTS;
     step_unit *u = &t->units[unit];
-    if (!t->o.shard.grads)
+    if (!unit_grads_apart(t))
         return;
-    if (old >= 0) {
+    if (old >= 0 && t->o.shard.grads) {
         if (launching(t))
             t->hooks.reduced(t->hooks.user, old);
         step_drop(t, &t->units[old].grads);
     }
     u->grads = step_take(t, (size_t)(u->count * t->grad_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
-    if (launching(t))
+    if (launching(t) && t->o.shard.grads)
         t->hooks.grads(t->hooks.user, unit, step_pointer(t, u->grads));
+}
+
+static void add(trainer *t, void *to, const void *from, bool onto, int64_t n, void *stream)
+{
+    const int columns = 64; /* every unit and slice is a multiple; rows that touch are one to a kernel */
+    const sb_pointwise p = {.op = onto ? SB_POINT_ADD : SB_POINT_COPY,
+                            .dtype_a = t->grad_dtype,
+                            .dtype_b = t->grad_dtype,
+                            .dtype_out = t->grad_dtype,
+                            .rows = (int)(n / columns),
+                            .columns = columns,
+                            .lda = columns,
+                            .ldb = columns,
+                            .ld_out = columns,
+                            .a = from,
+                            .b = onto ? to : NULL,
+                            .out = to};
+    step_done(t, t->k->train->pointwise(t->ctx, &p, stream));
+}
+
+bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
+{
+    add(t, to, from, true, n, stream);
+    return t->status == SB_OK;
+}
+
+/* The update waits for the last units to be reduced; the next micro-batch must, whose activations may lie there. */
+void units_end(trainer *t)
+{
+    const int n = params_units(t->params);
+    for (int unit = n - GRAD_SLOTS; unit < n; unit++)
+        if (t->o.shard.grads && t->micro < t->micro_batches - 1 && launching(t))
+            t->hooks.reduced(t->hooks.user, unit);
+}
+
+/* Whole gradients of several micro-batches are added up where they stay; then they are ready. */
+void unit_grads_end(trainer *t, int layer)
+{
+    const int unit = params_unit(t->params, layer);
+    step_unit *u = &t->units[unit];
+    if (!unit_grads_apart(t) || t->o.shard.grads)
+        return;
+    side_join(t);
+    if (step_go(t))
+        add(t, t->grad_sums + u->first * t->grad_element, step_pointer(t, u->grads), t->micro > 0, u->count, t->main);
+    step_drop(t, &u->grads);
+    if (launching(t) && t->hooks.ready && t->micro == t->micro_batches - 1)
+        t->hooks.ready(t->hooks.user, u->first, u->count, t->main);
 }
 
 char *unit_grad(const trainer *t, int layer, int64_t element)
 {
     const step_unit *u = &t->units[params_unit(t->params, layer)];
-    if (!t->o.shard.grads)
+    if (!unit_grads_apart(t))
         return step_at(t->block, element * t->grad_element);
     return step_at(step_pointer(t, u->grads), (element - u->first) * t->grad_element);
 }

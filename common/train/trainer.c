@@ -8,14 +8,21 @@
 
 /* ---- the walk ---- */
 
+static bool last_batch(const trainer *t)
+{
+    return t->micro == t->micro_batches - 1;
+}
+
 /* The plan has the memory of optimizer_all, also where the hook does without. */
 static void update(trainer *t)
 {
-    const bool launching = !arena_planning(t->arena);
+    const bool launching = !arena_planning(t->arena), last = arena_planning(t->arena) || last_batch(t);
     range_push("optimizer");
     arena_phase(t->arena, PHASE_OPTIMIZER);
     optimizer_take_workspace(t);
-    if (t->hooks.update) {
+    if (!last) {
+        /* its gradients wait for the others' */
+    } else if (t->hooks.update) {
         if (launching && t->status == SB_OK)
             t->hooks.update(t->hooks.user);
     } else if (!optimizer_overlaps(t)) {
@@ -32,10 +39,10 @@ void step_walk(trainer *t)
 {
     const bool marks = !arena_planning(t->arena);
     arena_slot logits;
-    if (marks)
+    if (marks && t->micro == 0)
         device_event_mark(t->dev, t->mark[0]);
     if (marks && t->hooks.begin)
-        t->hooks.begin(t->hooks.user);
+        t->hooks.begin(t->hooks.user, t->micro == 0, last_batch(t));
     transformer_forward(t, &logits);
     transformer_loss(t, logits, t->o.mode != STEP_FORWARD);
     if (marks)
@@ -57,10 +64,13 @@ void step_walk(trainer *t)
 
 bool step_launch(trainer *t)
 {
-    arena_run_begin(t->arena);
-    step_walk(t);
-    if (t->status == SB_OK)
-        arena_run_end(t->arena);
+    for (t->micro = 0; t->micro < t->micro_batches && t->status == SB_OK; t->micro++) {
+        arena_run_begin(t->arena);
+        step_walk(t);
+        if (t->status == SB_OK)
+            arena_run_end(t->arena);
+    }
+    t->micro = 0;
     return t->status == SB_OK;
 }
 

@@ -56,6 +56,9 @@ typedef struct trainer_options {
     bool share_grad_memory;                                /* activations may lie where gradients are not written yet */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
     uint64_t seed;
+    /* A step is so many forwards and backwards, of `batch` sequences each, and one update with the sum of their gradients; 0
+     * or 1: one. Gradients that are added up do not share memory with activations. */
+    int micro_batches;
     /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss. */
     int ranks;           /* 0 or 1: alone */
     int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
@@ -93,7 +96,7 @@ bool trainer_tune_products(trainer *t, choices *known);
  * as before afterwards. */
 bool trainer_tune(trainer *t, choices *known);
 
-/* (batch, seq) ids in [0, vocab), host memory. */
+/* (batch, seq) ids in [0, vocab), host memory; of all micro-batches, one after another. */
 void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets);
 void trainer_set_lr(trainer *t, double lr);
 void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it starts at 65536 */
@@ -148,11 +151,12 @@ int trainer_products(const trainer *t, const tuned_product **out);
  * them after trainer_tune and before the first step. */
 typedef struct trainer_hooks {
     void *user;
-    void (*begin)(void *user); /* before the step's first op */
+    /* Before the first op of each micro-batch: whether it is the step's first one, and its last. */
+    void (*begin)(void *user, bool first, bool last);
     /* Before the first op of forward that reads parameters [first, first + count). */
     void (*need)(void *user, int64_t first, int64_t count, void *stream);
     /* The op that makes gradients [first, first + count) final was enqueued on `stream`; in index order, without gaps but
-     * for padding. What is enqueued after the next call no longer reads the parameters of this one. */
+     * for padding, of the last micro-batch or, with shard.grads, of each. What is enqueued after the next call no longer reads the parameters of this one. */
     void (*ready)(void *user, int64_t first, int64_t count, void *stream);
     void (*update)(void *user); /* after backward; with it the trainer itself updates nothing */
     /* With shard.params: a unit's parameters are to be gathered at `to`, behind all that the step's stream has so far; then
@@ -165,6 +169,8 @@ typedef struct trainer_hooks {
     void (*reduced)(void *user, int unit);
 } trainer_hooks;
 void trainer_set_hooks(trainer *t, const trainer_hooks *hooks);
+/* to += from, n gradients; on `stream`. For hooks that add up what they have reduced. */
+bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream);
 
 /* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements; what
  * is sharded is one of slices instead, each at a rank's part of where its unit begins, state_elements in all. */

@@ -186,10 +186,11 @@ static void fill_rope(trainer *t)
 
 static void fill_tokens(trainer *t)
 {
-    int32_t *ids = xmalloc(2 * (size_t)t->tokens * sizeof *ids);
-    for (int i = 0; i < 2 * t->tokens; i++)
+    const int64_t n = (int64_t)t->tokens * t->micro_batches;
+    int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
+    for (int64_t i = 0; i < 2 * n; i++)
         ids[i] = (int32_t)(rng_uniform(t->o.seed, 0x70cef5, (uint64_t)i) * t->vocab);
-    trainer_set_tokens(t, ids, ids + t->tokens);
+    trainer_set_tokens(t, ids, ids + n);
     free(ids);
 }
 
@@ -229,8 +230,9 @@ sb_status trainer_initialize(trainer *t)
 void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets)
 {
     device_sync(t->dev);
-    device_upload(t->dev, t->ids, ids, (size_t)t->tokens * sizeof *ids);
-    device_upload(t->dev, t->targets, targets, (size_t)t->tokens * sizeof *targets);
+    const size_t n = (size_t)t->tokens * (size_t)t->micro_batches;
+    device_upload(t->dev, t->ids, ids, n * sizeof *ids);
+    device_upload(t->dev, t->targets, targets, n * sizeof *targets);
 }
 
 void trainer_optimizer_state(trainer *t, sb_optimizer_state *out)
@@ -262,10 +264,15 @@ void trainer_set_loss_scale(trainer *t, double scale)
 
 double trainer_loss(trainer *t)
 {
-    float loss;
+    const size_t n = (size_t)t->micro_batches;
+    float *loss = xmalloc(n * sizeof *loss);
+    double sum = 0;
     device_sync(t->dev);
-    device_download(t->dev, &loss, t->loss, sizeof loss);
-    return loss;
+    device_download(t->dev, loss, t->loss, n * sizeof *loss);
+    for (size_t i = 0; i < n; i++)
+        sum += loss[i];
+    free(loss);
+    return sum / (double)n;
 }
 
 void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
@@ -273,7 +280,7 @@ void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
     sb_optimizer_state state;
     expect_whole(t->o.shard.grads, p);
     trainer_optimizer_state(t, &state);
-    read_floats(t, t->grad_dtype, (char *)t->block + p->first * t->grad_element, (size_t)p->count, out);
+    read_floats(t, t->grad_dtype, (char *)trainer_grad_arena(t) + p->first * t->grad_element, (size_t)p->count, out);
     const float factor = 1 / (t->o.mode == STEP_TRAIN ? state.grad_scale : state.loss_scale);
     for (int64_t i = 0; i < p->count; i++)
         out[i] *= factor;
@@ -283,7 +290,7 @@ void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
 {
     expect_whole(t->o.shard.grads, p);
     device_sync(t->dev);
-    write_floats(t, t->grad_dtype, in, (size_t)p->count, (char *)t->block + p->first * t->grad_element);
+    write_floats(t, t->grad_dtype, in, (size_t)p->count, (char *)trainer_grad_arena(t) + p->first * t->grad_element);
 }
 
 bool trainer_read_logits(trainer *t, float *out)
@@ -292,6 +299,7 @@ bool trainer_read_logits(trainer *t, float *out)
     if (t->o.loss_chunk)
         die(EXIT_CODE_FAILURE, "bug: logits that are made in chunks cannot be read");
     t->status = SB_OK;
+    t->micro = 0;
     arena_run_begin(t->arena);
     transformer_forward(t, &logits);
     transformer_loss(t, logits, false);
@@ -318,7 +326,7 @@ void *trainer_stream(const trainer *t)
 
 void *trainer_grad_arena(const trainer *t)
 {
-    return t->grad_slices ? t->grad_slices : t->block;
+    return t->grad_sums ? t->grad_sums : t->block;
 }
 
 void *trainer_grad_at(const trainer *t, int64_t element)

@@ -21,6 +21,8 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, problem);
     if (o->batch < 1 || o->seq < 1 || (int64_t)o->batch * o->seq > INT32_MAX / 4)
         return refuse(why, why_bytes, "batch x seq must be at least 1 and below 2^29 tokens");
+    if (o->micro_batches > 1 && o->mode == STEP_FORWARD)
+        return refuse(why, why_bytes, "a forward alone has no gradients to add up over micro-batches");
     if (o->recompute_every < 1)
         return refuse(why, why_bytes, "blocks are recomputed in groups of at least 1");
     if (o->loss_chunk < 0 || (o->loss_chunk && o->mode == STEP_FORWARD))
@@ -46,6 +48,7 @@ static void set_dimensions(trainer *t)
     const model_config *c = &t->o.config;
     const precision *p = t->o.precision;
     t->tokens = t->o.batch * t->o.seq;
+    t->micro_batches = t->o.micro_batches > 1 ? t->o.micro_batches : 1;
     t->d = c->d_model, t->f = c->d_ff, t->vocab = c->vocab;
     t->heads = c->heads, t->heads_kv = c->heads_kv, t->head_dim = model_head_dim(c), t->kv = model_kv_dim(c);
     t->qkv = t->d + 2 * t->kv;
@@ -109,7 +112,7 @@ static void release(trainer *t, void *p, memory_kind kind)
 
 static bool allocate(trainer *t)
 {
-    const size_t n = (size_t)t->params->elements, tokens = (size_t)t->tokens;
+    const size_t n = (size_t)t->params->elements, tokens = (size_t)t->tokens, batches = (size_t)t->micro_batches;
     const size_t held = t->o.state_elements ? (size_t)t->o.state_elements : n;
     const size_t master = (size_t)precision_master_bytes(t->o.precision);
     const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
@@ -117,15 +120,16 @@ static bool allocate(trainer *t)
     const bool train = t->o.mode == STEP_TRAIN;
     const bool ranges = t->o.state_elements && trainer_update_wants_all(t);
     return (t->param = resident(t, (t->o.shard.params ? slices : n) * (size_t)t->param_element, MEMORY_PARAM)) &&
-           (!t->o.shard.grads || (t->grad_slices = resident(t, slices * (size_t)t->grad_element, MEMORY_GRAD))) &&
+           (!unit_grads_apart(t) ||
+            (t->grad_sums = resident(t, (t->o.shard.grads ? slices : n) * (size_t)t->grad_element, MEMORY_GRAD))) &&
            (!train || !master || (t->master = resident(t, held * master, MEMORY_MASTER))) &&
            (!train || (t->m = resident(t, held * moment, MEMORY_MOMENT1))) &&
            (!train || (t->v = resident(t, held * moment, MEMORY_MOMENT2))) &&
-           (t->ids = resident(t, tokens * sizeof(int32_t), MEMORY_OTHER)) &&
-           (t->targets = resident(t, tokens * sizeof(int32_t), MEMORY_OTHER)) &&
+           (t->ids = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
+           (t->targets = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
            (t->rope_table = resident(t, (size_t)t->o.seq * (size_t)t->head_dim * sizeof(float), MEMORY_OTHER)) &&
            (t->row_loss = resident(t, tokens * sizeof(float), MEMORY_OTHER)) &&
-           (t->loss = resident(t, sizeof(float), MEMORY_OTHER)) &&
+           (t->loss = resident(t, batches * sizeof(float), MEMORY_OTHER)) &&
            (t->state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER)) &&
            (!ranges || (t->range_state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER))) &&
            (t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients"));
@@ -227,7 +231,7 @@ void trainer_free(trainer *t)
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
     release(t, t->param, MEMORY_PARAM);
-    release(t, t->grad_slices, MEMORY_GRAD);
+    release(t, t->grad_sums, MEMORY_GRAD);
     release(t, t->master, MEMORY_MASTER);
     release(t, t->m, MEMORY_MOMENT1);
     release(t, t->v, MEMORY_MOMENT2);

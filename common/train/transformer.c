@@ -123,8 +123,12 @@ static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 
 
 static sb_embedding embedding_of(const trainer *t)
 {
-    return (sb_embedding){
-        .dtype = t->dtype, .dtype_grad = t->grad_dtype, .rows = t->tokens, .vocab = t->vocab, .d = t->d, .ids = t->ids};
+    return (sb_embedding){.dtype = t->dtype,
+                          .dtype_grad = t->grad_dtype,
+                          .rows = t->tokens,
+                          .vocab = t->vocab,
+                          .d = t->d,
+                          .ids = t->ids + (int64_t)t->micro * t->tokens};
 }
 
 void transformer_forward(trainer *t, arena_slot *logits)
@@ -133,7 +137,7 @@ void transformer_forward(trainer *t, arena_slot *logits)
     block_slots *head = &t->blocks[layers];
     arena_phase(t->arena, PHASE_FORWARD);
     units_begin(t);
-    if (!t->o.share_grad_memory && !t->o.shard.grads && t->o.mode != STEP_FORWARD)
+    if (!t->o.share_grad_memory && !unit_grads_apart(t) && t->o.mode != STEP_FORWARD)
         arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
     range_push("forward");
     t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
@@ -178,12 +182,12 @@ void cross_entropy(trainer *t, int first, int rows, arena_slot logits, bool back
 {
     const sb_cross_entropy p = {.dtype = t->dtype,
                                 .rows = rows,
-                                .total_rows = (int64_t)t->tokens * (t->o.ranks > 1 ? t->o.ranks : 1),
+                                .total_rows = (int64_t)t->tokens * t->micro_batches * (t->o.ranks > 1 ? t->o.ranks : 1),
                                 .vocab = t->vocab,
                                 .logits = step_pointer(t, logits),
-                                .targets = t->targets + first,
+                                .targets = t->targets + (int64_t)t->micro * t->tokens + first,
                                 .row_loss = t->row_loss + first,
-                                .loss = t->loss,
+                                .loss = t->loss + t->micro,
                                 .scale = t->state && t->o.precision->loss_scaling ? &t->state->loss_scale : NULL,
                                 .backward = backward};
     if (step_go(t)) {
@@ -332,6 +336,7 @@ static void block_backward(trainer *t, int layer, arena_slot *dy)
     mlp_backward(t, layer, b, k, dy);
     attention_half_backward(t, layer, b, k, dy);
     unit_release(t);
+    unit_grads_end(t, layer);
     side_unit_end(t, layer);
     range_pop();
 }
@@ -361,6 +366,7 @@ static void head_backward(trainer *t, arena_slot logits, arena_slot *dy)
     step_drop(t, &head->rstd1);
     step_drop(t, &head->x);
     unit_release(t);
+    unit_grads_end(t, -1);
     side_unit_end(t, layers);
 }
 
@@ -380,6 +386,7 @@ static void embedding_backward(trainer *t, arena_slot *dy)
     step_drop(t, &workspace);
     step_drop(t, dy);
     step_ready(t, PARAM_EMBEDDING, -1, count, t->main);
+    unit_grads_end(t, t->o.config.layers);
     side_unit_end(t, -1);
 }
 
@@ -394,5 +401,6 @@ void transformer_backward(trainer *t, arena_slot logits)
         block_backward(t, l, &dy);
     embedding_backward(t, &dy);
     side_end(t);
+    units_end(t);
     range_pop();
 }

@@ -239,6 +239,28 @@ static void clipped(void **state)
     csv_free(c);
 }
 
+/* Gradients of three micro-batches; alone and in fp32 with the bits of one batch after another. */
+static void accumulated(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"--ranks 1,2,3 --variant ddp,zero1,zero2,fsdp", "--ranks 4 --variant hsdp",
+                                       "--ranks 2 --variant ddp,fsdp --overlap gradients --clip 0.1 --update after"};
+    for (size_t i = 0; i < 3; i++) {
+        char *arguments =
+            xasprintf("%s --iters 1 --precision fp32,bf16 --grad-dtype policy --micro-batches 3", more[i]);
+        csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        assert_int_equal(c->rows, i == 0 ? 24 : i == 1 ? 2 : 4);
+        for (size_t row = 0; row < c->rows; row++) {
+            const bool alone = real(c, row, "ranks") == 1 && cell_is(c, row, "precision", "fp32");
+            assert_string_equal(csv_cell(c, row, "status"), "ok");
+            assert_true(real(c, row, "err_grad") <= (alone ? 0 : cell_is(c, row, "precision", "fp32") ? 1e-6 : 2e-2));
+            assert_true(real(c, row, "global_batch") == 3 * real(c, row, "ranks") * real(c, row, "batch"));
+        }
+        csv_free(c);
+        free(arguments);
+    }
+}
+
 /* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */
 static void units_in_every_order(void **state)
 {
@@ -448,6 +470,7 @@ int main(void)
         IN_FOLDER(units),
         IN_FOLDER(replicas_of_slices),
         IN_FOLDER(clipped),
+        IN_FOLDER(accumulated),
         IN_FOLDER(units_in_every_order),
         IN_FOLDER(planted_errors_in_slices_are_found),
         IN_FOLDER(parts_of_the_state),

@@ -23,7 +23,7 @@ static void reduce_bucket(parallel *p, int i)
     const bucket b = p->plan->b.b[i];
     const comm_dtype t = p->m.grad_dtype;
     void *arena = p->s->packed ? p->copy : p->m.grad, *grads = at(arena, t, b.first);
-    const owned_range own = p->plan->own.r[i]; /* of slices: this rank's of the bucket */
+    const owned_range own = strategy_slices(p->s) ? p->plan->own.r[i] : (owned_range){0}; /* this rank's slice of it */
     if (p->s->gradients == GRADIENTS_SLICED) {
         void *sums = at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
         comm_reduce_scatter(p->comm, p->edges[i].grads, to, (size_t)own.count, t, COMM_SUM, p->stream);

@@ -72,9 +72,12 @@ typedef struct sb_kernels {
     /* C = A B^T, row-major A (m,k), B (n,k), C (m,n), all of `dtype` in memory; bench_roofline's ceiling. */
     sb_status (*gemm)(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
                       void *stream);
-    /* out[i] = N(0,1)*scale of draw (first+i) of (seed, stream_id) rounded to dtype (see common/core/rng.h). */
+    /* out[i] = N(0,1)*scale of draw i of (seed, stream_id) rounded to dtype (see common/core/rng.h). */
     sb_status (*fill_normal)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
                              float scale, void *stream);
+    /* The same of draw first + i; `first` is a multiple of 4. */
+    sb_status (*fill_normal_from)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
+                                  uint32_t stream_id, uint64_t first, float scale, void *stream);
     sb_status (*copy)(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream); /* a copy kernel */
     sb_status (*nothing)(sb_context *ctx, void *stream);                                        /* an empty kernel */
     const sb_train_ops *train;

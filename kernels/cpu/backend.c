@@ -48,8 +48,8 @@ static sb_status gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, cons
     return cpu_matmul(ctx, &p, stream);
 }
 
-static sb_status fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
-                             float scale, void *stream)
+static sb_status fill_normal_from(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
+                                  uint32_t stream_id, uint64_t first, float scale, void *stream)
 {
     enum { BLOCK = 1024 };
     float block[BLOCK];
@@ -57,10 +57,16 @@ static sb_status fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t 
 
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t count = n - i < BLOCK ? n - i : BLOCK;
-        rng_normal(block, count, seed, stream_id, i, scale);
+        rng_normal(block, count, seed, stream_id, first + i, scale);
         cpu_store(dtype, (char *)out + i * sb_dtype_bytes(dtype), block, count);
     }
     return SB_OK;
+}
+
+static sb_status fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
+                             float scale, void *stream)
+{
+    return fill_normal_from(ctx, dtype, out, n, seed, stream_id, 0, scale, stream);
 }
 
 static sb_status copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream)
@@ -105,6 +111,7 @@ const sb_kernels *sb_kernels_cpu(void)
         .reference = cpu_reference,
         .gemm = gemm,
         .fill_normal = fill_normal,
+        .fill_normal_from = fill_normal_from,
         .copy = copy,
         .nothing = nothing,
         .train = &cpu_train_ops,

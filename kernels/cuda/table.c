@@ -20,6 +20,7 @@ const sb_kernels *sb_kernels_cuda(void)
         .reference = sb_cuda_reference,
         .gemm = sb_cuda_gemm,
         .fill_normal = sb_cuda_fill_normal,
+        .fill_normal_from = sb_cuda_fill_normal_from,
         .copy = sb_cuda_copy,
         .nothing = sb_cuda_nothing,
         .train = &sb_cuda_train_ops,

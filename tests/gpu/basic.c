@@ -115,6 +115,17 @@ static bool test_fill(const runner *r, sb_dtype dtype, const char *name, size_t 
             ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "[%zu] is %.9g, not %.9g", i, got,
                              want[i]);
     }
+    enum { FIRST = 8 };
+    unsigned char *rest = xmalloc(bytes);
+    if (n > FIRST && r->kernels->fill_normal_from(r->ctx, dtype, out.data, n - FIRST, seed, stream, FIRST, scale,
+                                                  device_stream(r->dev)) != SB_OK)
+        ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "%s", sb_last_message());
+    device_sync(r->dev);
+    device_download(r->dev, rest, out.data, bytes);
+    const size_t skipped = FIRST * (size_t)sb_dtype_bytes(dtype);
+    if (n > FIRST && memcmp(rest, stored + skipped, bytes - skipped) != 0)
+        ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "from draw %d on it gives others", FIRST);
+    free(rest);
     if (!guarded_intact(r, &out))
         ok = runner_fail(r, "fill_normal", case_dtype_names[dtype], name, "bytes around the output were written");
     guarded_free(r, &out);

@@ -328,6 +328,8 @@ static void test_fill_and_copy(void **state)
     assert_int_equal(cpu->fill_normal(NULL, SB_BF16, half, N, 9, 3, 0.5f, NULL), SB_OK);
     for (int i = 0; i < N; i++)
         assert_int_equal(half[i], bf16_from_float(x[i]));
+    assert_int_equal(cpu->fill_normal_from(NULL, SB_BF16, other, N - 1200, 9, 3, 1200, 0.5f, NULL), SB_OK);
+    assert_memory_equal(other, half + 1200, (N - 1200) * sizeof *half);
     assert_int_equal(cpu->copy(NULL, other, half, N * sizeof *half, NULL), SB_OK);
     assert_memory_equal(other, half, sizeof half);
     assert_int_equal(half[N], 0xa5a5);

@@ -41,16 +41,17 @@ struct alignas(4 * WORDS) packed_draws {
     unsigned w[WORDS];
 };
 
-/* Four draws a thread: one counter. */
+/* Four draws a thread: one counter, from that of the first draw on. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    fill_normal_kernel(unsigned *out, int64_t n, uint2 key, unsigned stream_id, float scale)
+    fill_normal_kernel(unsigned *out, int64_t n, uint2 key, unsigned stream_id, int64_t from, float scale)
 {
     constexpr int N = word<T>::N, WORDS = 4 / N;
     const int64_t j = (int64_t)blockIdx.x * THREADS + threadIdx.x, first = 4 * j;
     if (first >= n)
         return;
-    const uint4 x = philox(make_uint4((unsigned)j, (unsigned)(j >> 32), stream_id, 0), key);
+    const int64_t counter = from + j;
+    const uint4 x = philox(make_uint4((unsigned)counter, (unsigned)(counter >> 32), stream_id, 0), key);
     float z[4];
     box_muller(x.x, x.y, scale, z);
     box_muller(x.z, x.w, scale, z + 2);
@@ -99,20 +100,27 @@ bool aligned(const void *p)
 
 } // namespace
 
-extern "C" sb_status sb_cuda_fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
-                                         uint32_t stream_id, float scale, void *stream)
+extern "C" sb_status sb_cuda_fill_normal_from(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
+                                              uint32_t stream_id, uint64_t first, float scale, void *stream)
 {
     (void)ctx;
-    if (!aligned(out))
-        return sb_error(SB_INVALID, "the output of fill_normal must be aligned to 16 bytes");
+    if (!aligned(out) || first % 4 != 0)
+        return sb_error(SB_INVALID, "the output of fill_normal must be aligned to 16 bytes, and its first draw to 4");
     if (n == 0)
         return SB_OK;
     const unsigned blocks = (unsigned)((n + 4 * THREADS - 1) / (4 * THREADS));
     return with_element_type(dtype, [&](auto zero) {
         fill_normal_kernel<decltype(zero)><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
-            (unsigned *)out, (int64_t)n, make_uint2((unsigned)seed, (unsigned)(seed >> 32)), stream_id, scale);
+            (unsigned *)out, (int64_t)n, make_uint2((unsigned)seed, (unsigned)(seed >> 32)), stream_id,
+            (int64_t)(first / 4), scale);
         return sb_cuda_launched("fill_normal kernel");
     });
+}
+
+extern "C" sb_status sb_cuda_fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
+                                         uint32_t stream_id, float scale, void *stream)
+{
+    return sb_cuda_fill_normal_from(ctx, dtype, out, n, seed, stream_id, 0, scale, stream);
 }
 
 extern "C" sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream)

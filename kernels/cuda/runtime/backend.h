@@ -15,6 +15,8 @@ sb_status sb_cuda_gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, con
                        void *stream);
 sb_status sb_cuda_fill_normal(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
                               float scale, void *stream);
+sb_status sb_cuda_fill_normal_from(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
+                                   uint32_t stream_id, uint64_t first, float scale, void *stream);
 sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream);
 sb_status sb_cuda_nothing(sb_context *ctx, void *stream);
 

@@ -11,7 +11,7 @@
  *      ./bench_fsdp --device cpu --ranks 2,3
  * Expect: the memory of parameters, gradients and state divided by the ranks; the step of ddp as long as the compute of a
  * unit takes longer than its gathers and its reduction.
- * Limits: policies with separate fp32 weights (fp16) are not sharded. */
+ * Limits: the fp16 policy is sharded by units, with --update after; zero1 does not take it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +22,8 @@ static option_spec option_table[] = {
     DDP_BUCKET_MB("25", "0.1"),
     {"prefetch", OPTION_INT, OPTION_LIST, "1", NULL, 0, 3, NULL, "units",
      "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
+    {"free-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 1024, NULL, "blocks",
+     "of fsdp and hsdp: every K-th block is freed after its forward; the others stay for the backward"},
     {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",
      "forwards and backwards of a step, each of --batch sequences, before its update"},
     {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
@@ -50,6 +52,8 @@ static bool applies(const char *option, const char *variant)
     const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0;
     if (strcmp(option, "bucket-mb") == 0)
         return !units;
+    if (strcmp(option, "free-every") == 0)
+        return strcmp(variant, "fsdp") == 0 || strcmp(variant, "hsdp") == 0;
     if (strcmp(option, "replicas") == 0)
         return strcmp(variant, "hsdp") == 0;
     return strcmp(option, "prefetch") != 0 || (units && strcmp(variant, "zero2") != 0);

@@ -45,8 +45,8 @@ static const char *contradiction(const ddp_case *k)
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
-    if (k->o.precision->loss_scaling && sharded)
-        return "--precision fp16 keeps separate fp32 weights, which are not sharded";
+    if (k->o.precision->loss_scaling && sharded && s->gradients == GRADIENTS_RESIDENT)
+        return "--precision fp16 keeps separate fp32 weights, which are sharded by units only (bench_fsdp)";
     if (k->o.precision->loss_scaling && k->p.update != UPDATE_AFTER)
         return "--precision fp16 needs all gradients before the first update: use --update after";
     if (k->o.clip_norm > 0 && k->p.update != UPDATE_AFTER)
@@ -107,6 +107,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
     if (has_option(out, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
+    out->o.shard.free_every = has_option(out, "free-every") ? (int)case_int(c, "free-every") : 1;
     if (has_option(out, "micro-batches"))
         out->p.micro_batches = out->o.micro_batches = (int)case_int(c, "micro-batches");
     if (has_option(out, "clip"))

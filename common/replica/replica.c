@@ -198,7 +198,7 @@ static trainer_sharding sharding_of(const replica *r)
     shard.rank = r->plan->slice;
     shard.grads = s->gradients == GRADIENTS_SLICED;
     shard.params = s->parameters != PARAMETERS_RESIDENT;
-    shard.keep = s->parameters == PARAMETERS_KEPT;
+    shard.free_every = s->parameters == PARAMETERS_KEPT ? 0 : shard.free_every > 1 ? shard.free_every : 1;
     return shard;
 }
 

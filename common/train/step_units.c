@@ -118,11 +118,19 @@ void unit_acquire(trainer *t, int layer)
     t->units[unit].awaited = true;
 }
 
+/* Blocks that are not freed after the forward. */
+static bool kept(const trainer *t, int unit)
+{
+    const int every = t->o.shard.free_every, layer = layer_of(t, unit);
+    return every == 0 || (layer >= 0 && layer % every != 0);
+}
+
 /* Whether the unit of this use stays for a later one. */
 static bool stays(const trainer *t)
 {
     const int ahead = t->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
-    const int end = t->o.shard.keep || t->use + near >= t->use_count ? t->use_count : t->use + near + 1;
+    const bool to_the_end = kept(t, t->uses[t->use]) || t->use + near >= t->use_count;
+    const int end = to_the_end ? t->use_count : t->use + near + 1;
     for (int i = t->use + 1; i < end; i++)
         if (t->uses[i] == t->uses[t->use])
             return true;

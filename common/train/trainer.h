@@ -33,7 +33,7 @@ typedef struct trainer_sharding {
     bool grads;      /* of gradients the slices alone are kept: a unit's lie in a slot until they are reduced */
     bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
     int prefetch;    /* units gathered ahead of the one in use */
-    bool keep;       /* what forward has gathered stays for backward */
+    int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
 } trainer_sharding;
 
 typedef struct trainer_options {
@@ -63,7 +63,7 @@ typedef struct trainer_options {
     int ranks;           /* 0 or 1: alone */
     int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
     int64_t
-        state_elements; /* of the optimizer's state that is held here; 0: all. Not with an fp32 master (fp16 policy) */
+        state_elements; /* of the optimizer's state that is held here; 0: all. With an fp32 master (fp16 policy) only with shard.grads */
     trainer_sharding shard; /* needs the hooks for it, from the first step on */
 } trainer_options;
 /* What backward computes again, block by block. */

@@ -106,16 +106,22 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out)
     }
 }
 
-static sb_status fill_ones(trainer *t, const param_tensor *p, char *to)
+static sb_status fill_ones(trainer *t, sb_dtype dtype, size_t n, char *to)
 {
-    const size_t n = (size_t)p->count;
     float *ones = xmalloc(n * sizeof *ones);
     for (size_t i = 0; i < n; i++)
         ones[i] = 1;
-    if (t->o.shard.params)
-        write_floats(t, t->param_dtype, ones, n, to);
-    else
-        trainer_write_param(t, p, ones);
+    write_floats(t, dtype, ones, n, to);
+    free(ones);
+    return SB_OK;
+}
+
+static sb_status fill_whole_ones(trainer *t, const param_tensor *p)
+{
+    float *ones = xmalloc((size_t)p->count * sizeof *ones);
+    for (int64_t i = 0; i < p->count; i++)
+        ones[i] = 1;
+    trainer_write_param(t, p, ones);
     free(ones);
     return SB_OK;
 }
@@ -127,8 +133,8 @@ static sb_status fill(trainer *t, const param_tensor *p, char *to)
     const uint64_t seed = rng_hash(t->o.seed, p->name);
     const size_t n = (size_t)p->count;
     if (std == 0)
-        return fill_ones(t, p, to);
-    if (!t->master || t->o.precision->master == SB_MASTER_SPLIT)
+        return fill_whole_ones(t, p);
+    if (!t->master || t->o.state_elements || t->o.precision->master == SB_MASTER_SPLIT)
         return t->k->fill_normal(t->ctx, t->param_dtype, to, n, seed, 0, std, t->main);
     const sb_status s = t->k->fill_normal(t->ctx, SB_FP32, master_at(t, p), n, seed, 0, std, t->main);
     const sb_pointwise copy = {.op = SB_POINT_COPY,
@@ -152,21 +158,50 @@ static sb_status fill_all(trainer *t)
     return s;
 }
 
-/* A unit after the other at the start of the block, which no step uses yet; of each, this rank's slice stays. */
-static sb_status fill_slices(trainer *t)
+/* Elements [first, first + n) of a tensor, in `dtype` at `to`. They are drawn at the start of the block, which no step uses
+ * yet, from a draw on with which a kernel can begin. */
+static sb_status fill_piece(trainer *t, const param_tensor *p, int64_t first, int64_t n, sb_dtype dtype, char *to)
 {
+    const size_t element = (size_t)sb_dtype_bytes(dtype);
+    const int64_t skipped = first % 8;
+    const float std = params_initial_std(p);
+    if (std == 0)
+        return fill_ones(t, dtype, (size_t)n, to);
+    const sb_status s =
+        t->k->fill_normal_from(t->ctx, dtype, t->block, (size_t)(skipped + n), rng_hash(t->o.seed, p->name), 0,
+                               (uint64_t)(first - skipped), std, t->main);
+    device_copy(t->dev, to, (const char *)t->block + (size_t)skipped * element, (size_t)n * element);
+    return s;
+}
+
+/* The slices that this rank holds, in `dtype` in an arena of slices. */
+static sb_status fill_slices(trainer *t, sb_dtype dtype, char *arena)
+{
+    const int ranks = t->o.shard.ranks;
+    const size_t element = (size_t)sb_dtype_bytes(dtype);
     const param_tensor *p = t->params->tensors, *end = p + t->params->count;
-    char *scratch = t->block;
     sb_status s = SB_OK;
-    for (int u = 0; u < params_units(t->params) && s == SB_OK; u++) {
-        const int64_t first = t->units[u].first, count = t->units[u].count, slice = count / t->o.shard.ranks;
-        device_memset(t->dev, scratch, 0, (size_t)(count * t->param_element));
-        device_sync(t->dev); /* an upload does not wait for the stream */
-        for (; p < end && p->first < first + count && s == SB_OK; p++)
-            s = fill(t, p, scratch + (p->first - first) * t->param_element);
-        device_copy(t->dev, t->param + first / t->o.shard.ranks * t->param_element,
-                    scratch + t->o.shard.rank * slice * t->param_element, (size_t)(slice * t->param_element));
+    device_memset(t->dev, arena, 0, (size_t)(t->params->elements / ranks) * element);
+    device_sync(t->dev); /* an upload does not wait for the stream */
+    for (; p < end && s == SB_OK; p++) {
+        const step_unit *u =
+            &t->units[params_unit(t->params, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer)];
+        const int64_t slice = u->count / ranks, from = u->first + t->o.shard.rank * slice, to = from + slice;
+        const int64_t first = p->first > from ? p->first : from, tensor_end = p->first + p->count;
+        const int64_t last = tensor_end < to ? tensor_end : to;
+        if (first < last)
+            s = fill_piece(t, p, first - p->first, last - first, dtype,
+                           arena + (size_t)(u->first / ranks + first - from) * element);
     }
+    return s;
+}
+
+/* Of separate fp32 weights the parameters are the nearest values: those that the same draws give in their dtype. */
+static sb_status fill_sharded(trainer *t)
+{
+    sb_status s = t->o.shard.params ? fill_slices(t, t->param_dtype, t->param) : fill_all(t);
+    if (s == SB_OK && t->master && t->o.precision->master == SB_MASTER_FP32)
+        s = fill_slices(t, SB_FP32, t->master);
     return s;
 }
 
@@ -213,7 +248,7 @@ sb_status trainer_initialize(trainer *t)
     if (t->master)
         device_memset(t->dev, t->master, 0, state_elements(t) * (size_t)precision_master_bytes(t->o.precision));
     trainer_zero_moments(t);
-    const sb_status s = t->o.shard.params ? fill_slices(t) : fill_all(t);
+    const sb_status s = t->o.shard.grads ? fill_sharded(t) : fill_all(t);
     fill_rope(t);
     fill_tokens(t);
     const sb_optimizer_state state = {

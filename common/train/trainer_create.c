@@ -31,8 +31,10 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
     if (o->split && o->precision->compute != SB_FP32)
         return refuse(why, why_bytes, "products by parts are an option of the fp32 policy only");
-    if (o->state_elements && o->precision->master == SB_MASTER_FP32)
-        return refuse(why, why_bytes, "the optimizer state cannot be sharded with separate fp32 master weights (fp16)");
+    if (o->state_elements && !o->shard.grads && o->precision->master == SB_MASTER_FP32)
+        return refuse(why, why_bytes, "separate fp32 master weights (fp16) are sharded by units only");
+    if (o->shard.params && !o->shard.grads)
+        return refuse(why, why_bytes, "parameters are sharded together with their gradients");
     if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
         return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
     t->attention = sb_attention_find(t->k, o->attention);

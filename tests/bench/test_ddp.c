@@ -239,6 +239,20 @@ static void clipped(void **state)
     csv_free(c);
 }
 
+/* fp32 weights apart, of which a rank draws and keeps its slices, and a loss scale that needs the norm. */
+static void fp16_in_slices(void **state)
+{
+    (void)state;
+    csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS,
+                           "--ranks 2,3 --iters 1 --precision fp16 --grad-dtype policy,fp32 --update after "
+                           "--variant zero2,fsdp",
+                           EXIT_CODE_OK);
+    assert_int_equal(c->rows, 8);
+    for (size_t row = 0; row < c->rows; row++)
+        check_row(c, row);
+    csv_free(c);
+}
+
 /* Gradients of three micro-batches; alone and in fp32 with the bits of one batch after another. */
 static void accumulated(void **state)
 {
@@ -266,7 +280,8 @@ static void units_in_every_order(void **state)
 {
     (void)state;
     static const char *const more[] = {"--prefetch 0,1,2,3", "--overlap gradients --recompute none,attn,mlp",
-                                       "--recompute block --recompute-every 1,2 --prefetch 0,2", "--update after"};
+                                       "--recompute block --recompute-every 1,2 --prefetch 0,2",
+                                       "--update after --free-every 2,3"};
     char first[20] = "";
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         char *arguments =
@@ -470,6 +485,7 @@ int main(void)
         IN_FOLDER(units),
         IN_FOLDER(replicas_of_slices),
         IN_FOLDER(clipped),
+        IN_FOLDER(fp16_in_slices),
         IN_FOLDER(accumulated),
         IN_FOLDER(units_in_every_order),
         IN_FOLDER(planted_errors_in_slices_are_found),

@@ -103,7 +103,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
                                 .update_blocks = (int)case_int(c, "update-blocks"),
                                 .max_ctas = (int)case_int(c, "max-ctas"),
                                 .join = out->graph};
-    if (has_option(out, "bucket-mb"))
+    if (has_option(out, "bucket-mb") && parallel_strategy(out->p.strategy)->grouping == GROUP_BUCKET)
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
     if (has_option(out, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");

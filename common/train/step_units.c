@@ -146,17 +146,21 @@ void unit_release(trainer *t)
     t->use++;
 }
 
+/* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
+static void *somewhere(const trainer *t, const step_unit *u, const param_tensor *p)
+{
+    return (void *)(uintptr_t)(4096 + (p->first - u->first) * t->param_element);
+}
+
 void *unit_param(const trainer *t, const param_tensor *p)
 {
     const step_unit *u = &t->units[params_unit(t->params, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer)];
     if (!gathers(t))
         return t->param + p->first * t->param_element;
-    if (t->noting_uses)
-        return t->params;
-    if (u->gathered < 0)
+    if (u->gathered < 0 && !t->noting_uses)
         die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
-    if (arena_planning(t->arena)) /* it is looked at, but not through */
-        return t->params;
+    if (arena_planning(t->arena))
+        return somewhere(t, u, p);
     return step_at(step_pointer(t, u->gathered), (p->first - u->first) * t->param_element);
 }
 

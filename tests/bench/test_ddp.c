@@ -248,8 +248,11 @@ static void fp16_in_slices(void **state)
                            "--variant zero2,fsdp",
                            EXIT_CODE_OK);
     assert_int_equal(c->rows, 8);
-    for (size_t row = 0; row < c->rows; row++)
-        check_row(c, row);
+    for (size_t row = 0; row < c->rows; row++) {
+        const bool exact = real(c, row, "ranks") == 2 && cell_is(c, row, "grad_dtype", "fp32");
+        assert_string_equal(csv_cell(c, row, "status"), "ok");
+        assert_true(real(c, row, "err_grad") <= (exact ? 0 : 2e-3) && real(c, row, "err_param") <= 1e-2);
+    }
     csv_free(c);
 }
 

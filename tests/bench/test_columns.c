@@ -378,8 +378,8 @@ static double of_none(const csv *c, const char *column)
 FORMULA(saved_bytes, of_none(c, "peak_bytes") - N("peak_bytes"))
 FORMULA(err_step, 100 * fabs(N("predicted_step_ms") / N("step_ms") - 1))
 FORMULA(extra_ms, N("step_ms") - of_none(c, "step_ms"))
-FORMULA(extra_pct, 100 * (N("step_ms") / of_none(c, "step_ms") - 1))
-FORMULA(ms_per_gib, N("saved_bytes") > 0 ? extra_ms(c, row) / N("saved_bytes") * 0x1p30 : NAN)
+FORMULA(extra_pct, 100 * N("extra_ms") / of_none(c, "step_ms"))
+FORMULA(ms_per_gib, N("saved_bytes") > 0 ? N("extra_ms") / N("saved_bytes") * 0x1p30 : NAN)
 /* Of those that compute nothing again but the scores. */
 FORMULA(scores_again, attention_full(c, row) / 4)
 FORMULA(hfu_of_none, IS("variant", "none") || IS("variant", "selective")
@@ -422,9 +422,9 @@ static const column_rule recompute_rules[] = {{"fwd_ms", MEASURED, NULL, 0},
                                               {"saved_bytes", DERIVED, saved_bytes, 0},
                                               {"predicted_step_ms", MEASURED, NULL, 0},
                                               {"err_step_pct", DERIVED, err_step, 1e-4},
-                                              {"extra_ms", DERIVED, extra_ms, 1e-6},
+                                              {"extra_ms", DERIVED, extra_ms, 1e-4},
                                               {"extra_pct", DERIVED, extra_pct, 1e-4},
-                                              {"ms_per_gib", DERIVED, ms_per_gib, 1e-2},
+                                              {"ms_per_gib", DERIVED, ms_per_gib, 0},
                                               {"err_loss", MEASURED, NULL, 0},
                                               {"err_logits", MEASURED, NULL, 0},
                                               {"err_grad", MEASURED, NULL, 0},

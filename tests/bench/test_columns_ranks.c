@@ -39,11 +39,11 @@ FORMULA(deviation, sqrt((pow(N("min_ms") - N("mean_ms"), 2) + pow(N("median_ms")
                          pow(N("max_ms") - N("mean_ms"), 2)) /
                         2))
 
-static const column_rule allreduce_rules[] = {{"median_ms", DERIVED, middle, 1e-6},
+static const column_rule allreduce_rules[] = {{"median_ms", DERIVED, middle, 1e-4},
                                               {"mean_ms", MEASURED, NULL, 0},
                                               {"min_ms", MEASURED, NULL, 0},
                                               {"max_ms", MEASURED, NULL, 0},
-                                              {"std_ms", DERIVED, deviation, 1e-6},
+                                              {"std_ms", DERIVED, deviation, 1e-4},
                                               {"algbw_gb_s", DERIVED, algbw, 0},
                                               {"busbw_gb_s", DERIVED, busbw, 0},
                                               {"slowest_rank", DERIVED, slowest_mean, 0},
@@ -85,9 +85,9 @@ FORMULA(global_batch, N("ranks") * N("batch"))
 FORMULA(tokens_per_j, global_batch(c, row) * N("seq") / N("step_j"))
 FORMULA(tokens_per_s, 1e3 * global_batch(c, row) * N("seq") / N("step_ms"))
 FORMULA(exposed, N("step_ms") - N("compute_ms"))
-FORMULA(contention, exposed(c, row) - N("tail_ms"))
-FORMULA(hidden, N("ranks") > 1 ? 100 * (1 - exposed(c, row) / N("comm_alone_ms")) : NAN)
-FORMULA(comm_pct, 100 * exposed(c, row) / N("step_ms"))
+FORMULA(contention, N("exposed_ms") - N("tail_ms"))
+FORMULA(hidden, N("ranks") > 1 ? 100 * (1 - N("exposed_ms") / N("comm_alone_ms")) : NAN)
+FORMULA(comm_pct, 100 * N("exposed_ms") / N("step_ms"))
 FORMULA(opt_ms, N("after_ms") - N("tail_ms"))
 FORMULA(slowest_rank, place_of_largest(T("rank_step_ms")))
 
@@ -121,13 +121,13 @@ FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 :
     {"step_ms", MEASURED, NULL, 0}, {"global_batch", DERIVED, global_batch, 0}, {"buckets", MEASURED, NULL, 0},        \
         {"bucket_bytes", MEASURED, NULL, 0}, {"step_mean_ms", MEASURED, NULL, 0}, {"step_std_ms", MEASURED, NULL, 0},  \
         {"step_p5_ms", MEASURED, NULL, 0}, {"step_p95_ms", MEASURED, NULL, 0}, {"n_steps", MEASURED, two, 0},          \
-        {"compute_ms", MEASURED, NULL, 0}, {"exposed_ms", DERIVED, exposed, 1e-6},                                     \
+        {"compute_ms", MEASURED, NULL, 0}, {"exposed_ms", DERIVED, exposed, 1e-4},                                     \
         {"exposed_lo_ms", MEASURED, NULL, 0}, {"exposed_hi_ms", MEASURED, NULL, 0}, {"tail_ms", MEASURED, NULL, 0},    \
-        {"contention_ms", DERIVED, contention, 1e-6}, {"comm_alone_ms", MEASURED, NULL, 0},                            \
+        {"contention_ms", DERIVED, contention, 1e-4}, {"comm_alone_ms", MEASURED, NULL, 0},                            \
         {"hidden_pct", DERIVED, hidden, 1e-4}, {"comm_pct", DERIVED, comm_pct, 1e-4},                                  \
         {"wire_bytes", MEASURED, wire_formula, 0}, {"wire_gb_s", DERIVED, wire_gb_s, 0},                               \
         {"fwd_ms", MEASURED, NULL, 0}, {"bwd_ms", MEASURED, NULL, 0}, {"after_ms", MEASURED, NULL, 0},                 \
-        {"opt_ms", DERIVED, opt_ms, 1e-6}, {"phase_rank", MEASURED, NULL, 0}, {"opt_alone_ms", MEASURED, NULL, 0},     \
+        {"opt_ms", DERIVED, opt_ms, 1e-4}, {"phase_rank", MEASURED, NULL, 0}, {"opt_alone_ms", MEASURED, NULL, 0},     \
         {"slowest_rank", DERIVED, slowest_rank, 0}, {"tokens_per_s", DERIVED, tokens_per_s, 0},                        \
         {"tflops", DERIVED, tflops, 0}, {"mfu_causal_pct", DERIVED, mfu_causal, 0},                                    \
         {"mfu_full_pct", DERIVED, mfu_full, 0}, {"peak_bytes", MEASURED, NULL, 0},                                     \
@@ -171,7 +171,7 @@ FORMULA(gradients, elements(c, row) * grad_bytes(c, row))
 FORMULA(n_o_ms, N("buckets") * N("o_us") * 1e-3)
 FORMULA(predicted, n_o_ms(c, row) + gradients(c, row) / N("buckets") / N("w_gb_s") * 1e-6)
 FORMULA(best_mb, N("o_us") > 0 ? sqrt(gradients(c, row) * N("o_us") * 1e-6 * N("w_gb_s") * 1e9) / 0x1p20 : NAN)
-FORMULA(kappa, contention(c, row) / N("comm_alone_ms"))
+FORMULA(kappa, N("contention_ms") / N("comm_alone_ms"))
 
 /* The first row of a sweep of bucket sizes, here of two. */
 static double predicted_contention(const csv *c, size_t row)
@@ -181,7 +181,7 @@ static double predicted_contention(const csv *c, size_t row)
            first * (n_o_ms(c, row) + gradients(c, row) / N("w_gb_s") * 1e-6);
 }
 
-FORMULA(err_exposed, 100 * (N("predicted_exposed_ms") / exposed(c, row) - 1))
+FORMULA(err_exposed, 100 * (N("predicted_exposed_ms") / N("exposed_ms") - 1))
 
 static const column_rule bucketed_rules[] = {DDP_RULES,
                                              {"o_us", MEASURED, NULL, 0},

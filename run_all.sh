@@ -222,8 +222,7 @@ print_plan() {
                 END { if (most >= 0.05) printf "%.1f GiB", most; else print "-" }' <<<"$memory")"
     done
     printf '  %-22s %5d %9s\n' together ${#run_bench[@]} "$(duration $total)"
-    [ "$gpus" != 0 ] || return
-    echo '  (times are those of two cores)'
+    [ "$gpus" != 0 ] || echo '  (times are those of two cores)'
 }
 print_plan
 [ -z "$peers" ] || echo '  and then the peers, some minutes more'

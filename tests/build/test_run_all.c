@@ -158,6 +158,9 @@ static void it_says_what_will_run_and_for_how_long(void **state)
     expect_said(*state, "lab: G 1, commit c1; list: default");
     expect_said(*state, "  bench_one                  2     2 min      2.5 GiB\n");
     expect_said(*state, "  together                   4     2 min\n"); /* 70 + 30 + 5 + 20 s */
+    char *said = text_in(*state, "out");
+    assert_null(strstr(said, "two cores"));
+    free(said);
     assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK);
     expect_said(*state, "== [1/2, 0 s gone, about 2 min left] bench_one");
     expect_said(*state, "== [2/2, ");

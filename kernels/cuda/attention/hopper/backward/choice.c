@@ -7,14 +7,15 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/attention/hopper/backward/order.h"
 
-/* What the models know from an H200, in steps of the wide kernel: what starting a job takes, a step, and handing over to
- * the next adder in order: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside any order), fewer of fp32's longer
- * steps; for pairs, with half as many bytes to wait for and the same way through L2, about the same. The narrow kernel loses 5
- * to 8 % in order however many adders a head has at once, and more where they are many (S 16384: 9 % with 16 heads, 21 with 4). */
+/* What the models know from an H200, in steps of the wide kernel whose dQ is not staged: what starting a job takes, a step, and
+ * handing over to the next adder in order: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside any order),
+ * fewer of fp32's longer steps; for pairs, with half as many bytes to wait for and the same way through L2, about the same. The
+ * narrow kernel loses 5 to 8 % in order however many adders a head has at once, and more where they are many (S 16384: 9 % with
+ * 16 heads, 21 with 4). */
 static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* of its longer ones */, WIDE_HAND_OVER = 0.74,
-                    WIDE_HAND_OVER_FP32 = 0.4;
+                    WIDE_HAND_OVER_FP32 = 0.4, WIDE_STAGED_STEP = 0.9;
 static const double PAIR_START = 3.5, PAIR_HAND_OVER = 0.7;
-static const double NARROW_START = 1.3, NARROW_STEP = 0.98, NARROW_IN_ORDER = 1.05, NARROW_HAND_OVER = 1;
+static const double NARROW_START = 1.3, NARROW_STEP = 0.96, NARROW_IN_ORDER = 1.05, NARROW_HAND_OVER = 1;
 /* Where there is less to add, a step of a pair gains less. */
 static double pair_step(int head_dim)
 {
@@ -48,11 +49,12 @@ static work measure(const sb_attention *a)
 static double wide_time(const sb_attention *a, const work *w, int sms, const int *clusters,
                         flash_backward_choice *choice)
 {
-    const double start = flash_in_parts(a) ? WIDE_START_FP32 : WIDE_START;
+    const double start = flash_in_parts(a) ? WIDE_START_FP32 : WIDE_START,
+                 step = flash_backward_is_staged(a) ? WIDE_STAGED_STEP : 1;
     choice->split = choose_split((int64_t)w->jobs, (int)w->steps, a->causal, start, clusters);
     const int at_once = clusters[choice->split == 8 ? 3 : choice->split / 2];
-    const flash_backward_order t = {.longest = start + w->steps / choice->split,
-                                    .busy = (start * w->jobs + w->sum / choice->split) / at_once,
+    const flash_backward_order t = {.longest = start + step * w->steps / choice->split,
+                                    .busy = (start * w->jobs + step * w->sum / choice->split) / at_once,
                                     .hand_over = flash_in_parts(a) ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
                                     .apart = tile_steps(a) / choice->split,
                                     .section = flash_backward_wide_section(a, sms)};

@@ -176,8 +176,8 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
                              (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles * c.split), BACKWARD_THREADS,
                              bytes, c.split, stream, p);
     };
-    if constexpr (PARTS == 1 && D == 64) /* narrower heads would stage columns that nobody needs */
-        if (!a->deterministic && a->head_dim == D)
+    if constexpr (PARTS == 1 && D == 64)
+        if (flash_backward_is_staged(a))
             return start(flash_backward<T, PARTS, D, BM, true, true>, flash_backward<T, PARTS, D, BM, false, true>,
                          mem::STAGED_BYTES);
     return start(flash_backward<T, PARTS, D, BM, true, false>, flash_backward<T, PARTS, D, BM, false, false>,

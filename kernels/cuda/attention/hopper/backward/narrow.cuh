@@ -133,7 +133,7 @@ struct narrow_block {
 
 /* A key group: 64 keys, their dK and dV. Between dS(j) and dS(j+1), with the products that are under way while it waits or
  * computes:
- *   issue S(j+1) | store dS(j) | issue dK(j), dP(j+1) | wait S(j+1), dV(j) | P(j+1) | issue dV(j+1) | wait dK(j), dP(j+1)
+ *   issue dV(j), S(j+1) | store dS(j) | issue dK(j), dP(j+1) | wait dV(j), S(j+1), then dK(j), dP(j+1) | P(j+1)
  * Registers of a thread, of 208: S^T 32, dP^T 32, dK 32, dV 32, P and dS as operands 16 each, V 16. */
 template <class T, bool CAUSAL>
 struct narrow_keys {
@@ -209,17 +209,11 @@ struct narrow_keys {
         wgmma_commit();
     }
 
-    /* P of the step, in s and as operand; a score that a query must not see gives 0. */
-    __device__ __forceinline__ void probabilities()
-    {
-        scores_to_exponents(s, lse2, p.scale_log2);
-        exponentials(s);
-        if (i * NARROW_ROWS < mask_below)
-            mask();
-        to_operand<T, 1, 16>(prob, s);
-    }
+    /* s: scores, of which a query must not see some. */
     __device__ __forceinline__ void mask()
     {
+        if (i * NARROW_ROWS >= mask_below)
+            return;
         const int first_key = read_uniform(block.job_slot(n)->key_first);
         int limit[2];
 #pragma unroll
@@ -227,7 +221,7 @@ struct narrow_keys {
             const int key = first_key + group * 64 + warp() * 16 + lane() / 4 + 8 * r;
             limit[r] = key >= p.seq_k ? NARROW_ROWS : CAUSAL ? key - p.seq_k + p.seq_q - i * NARROW_ROWS - column() : 0;
         }
-        mask_queries(s, limit);
+        mask_queries(s, limit, hidden_score(p.scale_log2));
     }
     __device__ __forceinline__ void start_dv(int accumulate)
     {
@@ -237,9 +231,15 @@ struct narrow_keys {
         wgmma_commit();
     }
 
-    /* dS of the step, as operand. */
-    __device__ __forceinline__ void gradient()
+    /* P and dS of the step, as operands. */
+    __device__ __forceinline__ void probabilities_and_gradient()
     {
+        scores_to_exponents(s, lse2, p.scale_log2);
+        delta.load((const float *)(block.smem + block.delta(step)) + 2 * column());
+        wgmma_wait<0>(); /* dP; dK of the step before */
+        pin(dp);
+        exponentials(s);
+        to_operand<T, 1, 16>(prob, s);
         to_score_gradient(dp, s, delta);
         to_operand<T, 1, 16>(ds, dp);
     }
@@ -315,14 +315,11 @@ struct narrow_keys {
                 pin(s);
                 if (accumulate)
                     arrive(block.do_empty(before));
-                probabilities();
+                mask();
+                probabilities_and_gradient();
                 start_dv(accumulate);
-                delta.load((const float *)(block.smem + block.delta(step)) + 2 * column());
-                wgmma_wait<1>(); /* dP; dK of the step before */
-                pin(dp);
                 if (accumulate)
                     arrive(block.q_empty(before));
-                gradient();
                 if (--left == 0)
                     break;
                 before = step;

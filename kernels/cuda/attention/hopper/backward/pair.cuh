@@ -166,14 +166,21 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             this->load_lse(step);
             wgmma_wait<1>();
             pin(s);
-            this->probabilities(step, u * PAIR_ROWS);
-            to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
-            pin(prob[0]); /* not later, when dP is waited for */
-            wgmma_wait<0>();
-            pin(dp);
-            this->gradient(step);
-            to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
-            mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
+            if constexpr (keys::MIXES) {
+                mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1); /* it is a branch */
+                this->probabilities_and_gradient(step, u * PAIR_ROWS);
+                to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
+                to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
+            } else {
+                this->probabilities(step, u * PAIR_ROWS);
+                to_operand<T, 1, PAIR_ROWS / 4>(prob, s);
+                pin(prob[0]); /* not later, when dP is waited for */
+                wgmma_wait<0>();
+                pin(dp);
+                this->gradient(step);
+                to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
+                mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
+            }
             this->store_ds(ds, step);
             arrive(block.ds_stored(step));
             this->start_dv(prob, step);

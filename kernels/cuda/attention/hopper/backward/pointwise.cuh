@@ -32,7 +32,8 @@ struct query_numbers {
     }
 };
 
-/* s: scores to P, in two parts: lse2 is not needed after the first. */
+/* s: scores to P, in two parts: lse2 is not needed after the first. Where no branch is between here and the stores of dS, ptxas
+ * puts the arithmetic of dS between the exponentials, for which there are few units; so scores are masked before. */
 template <int N>
 __device__ __forceinline__ void scores_to_exponents(float (&s)[N], const query_numbers<N> &lse2, float scale_log2)
 {
@@ -49,23 +50,28 @@ __device__ __forceinline__ void scaled_scores_to_exponents(float (&s)[N], const 
         s[i] = fmaf(s[i], f, -lse.of(i)) * LOG2E;
 }
 template <int N>
-__device__ __forceinline__ void exponentials(float (&s)[N])
+__device__ __forceinline__ void exponentials(float (&s)[N], int first = 0, int end = N)
 {
 #pragma unroll
-    for (int i = 0; i < N; i++)
+    for (int i = first; i < end; i++)
         s[i] = exp2_approx(s[i]);
 }
 
-/* Queries before limit[r], counted from the thread's first, do not see its key r: their P is 0. */
+/* A score whose P is 0. */
+__device__ __forceinline__ float hidden_score(float scale_log2)
+{
+    return -copysignf(INFINITY, scale_log2);
+}
+/* Queries before limit[r], counted from the thread's first, do not see its key r: their scores, or P, become `hidden`. */
 template <int N>
-__device__ __forceinline__ void mask_queries(float (&s)[N], const int (&limit)[2])
+__device__ __forceinline__ void mask_queries(float (&s)[N], const int (&limit)[2], float hidden)
 {
 #pragma unroll
     for (int j = 0; j < N / 4; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
             if (8 * j + (e & 1) < limit[e >> 1])
-                s[4 * j + e] = 0;
+                s[4 * j + e] = hidden;
 }
 
 /* dp: to dS = P (dP - delta), of dP that is f times as large, f a power of two. */

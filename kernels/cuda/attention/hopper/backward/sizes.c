@@ -18,6 +18,11 @@ int flash_backward_step_rows(const sb_attention *a)
     return (a->head_dim <= 64 ? 128 : 64) / (flash_in_parts(a) ? 2 : 1);
 }
 
+bool flash_backward_is_staged(const sb_attention *a)
+{
+    return a->head_dim == 64 && !flash_in_parts(a) && !a->deterministic;
+}
+
 int flash_backward_padded_dim(const sb_attention *a)
 {
     const int d = a->head_dim;

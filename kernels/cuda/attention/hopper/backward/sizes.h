@@ -27,6 +27,8 @@ int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel
 int flash_backward_key_tiles(const sb_attention *a);
 /* Query rows a step of the wide kernel, as its tiles need them. */
 int flash_backward_step_rows(const sb_attention *a);
+/* Whether dQ leaves the wide kernel by way of shared memory; see backward_send. Narrower heads would stage columns that nobody needs. */
+bool flash_backward_is_staged(const sb_attention *a);
 /* Columns that dQ sums have. */
 int flash_backward_padded_dim(const sb_attention *a);
 /* Bytes of Q, dO and `sums` sums of dQ of a key/value head. */

@@ -96,6 +96,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 60, "--size medium --batch 1 --seq 16384,32768 --precision bf16 --recompute none,block"},
     {RUN_FULL, 1, 45, "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_FULL, 1, 60, "--size 10b --seq 512,1024 --precision bf16-pure --recompute block"},
+    {RUN_FULL, 1, 90, "--size 8b --seq 32768 --batch 1 --precision bf16 --recompute block --loss-chunk 4096"},
     {RUN_CPU, 0, 5, ""},
     {0}};
 

@@ -1,23 +1,29 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # usage: run_tests.sh LOG_FOLDER [lint] cmocka-program...
-# Runs every program, prints a line for each and the whole output of those that fail, and ends with the plain line
-# "N passed, N failed" (", N skipped"). A program that dies, runs no test, or hangs for ten minutes, counts as one failed
-# test; one whose subject this build lacks says so by a skipped test.
+# Runs every program, as many at a time as there are cores (TEST_JOBS), prints a line for each and the whole output of
+# those that fail, and ends with the plain line "N passed, N failed" (", N skipped"). A program that dies, runs no test,
+# or hangs for ten minutes, counts as one failed test; one whose subject this build lacks says so by a skipped test.
 set -u
 export LC_ALL=C
 
 logs=$1
 shift
 mkdir -p "$logs"
-passed=0 failed=0 skipped=0
+most=${TEST_JOBS:-$(nproc)}
+counts=$(mktemp -d)
+trap 'rm -rf "$counts"' EXIT
+
+# What they assert of durations needs a core of their own.
+alone=' test_launch test_sampler test_measure test_clock test_timeline_files '
 
 count() { grep -oE "\[  $1 *\] [0-9]+ test" "$2" | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
 
-for program; do
+# One program: its log, then its line and its counts.
+one() { # PROGRAM
+    local program=$1 name log start=$SECONDS status ok bad skip
     name=$(basename "$program")
     log=$logs/$name.log
-    start=$SECONDS
     if [ "$program" = lint ]; then
         bash "$(dirname "$0")/lint.sh" >"$log" 2>&1
         status=$?
@@ -34,16 +40,36 @@ for program; do
         echo 'it ran no test, and skipped none' >>"$log"
         bad=1
     fi
-    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
-    if [ "$bad" = 0 ]; then
-        printf '  ok    %-28s %4d passed%s  %d s\n' "$name" "$ok" "$([ "$skip" = 0 ] || echo ", $skip skipped")" \
-            $((SECONDS - start))
-        [ "$skip" = 0 ] || grep -E '^\[  SKIPPED \] [^0-9]' "$log" | sort -u | sed 's/^/        /'
-    else
-        printf '  FAIL  %-28s %4d passed, %d failed (exit %d)\n' "$name" "$ok" "$bad" "$status"
-        sed 's/^/        /' "$log"
-    fi
+    {
+        flock 9
+        echo "$ok $bad $skip" >>"$counts/all"
+        if [ "$bad" = 0 ]; then
+            printf '  ok    %-28s %4d passed%s  %d s\n' "$name" "$ok" "$([ "$skip" = 0 ] || echo ", $skip skipped")" \
+                $((SECONDS - start))
+            [ "$skip" = 0 ] || grep -E '^\[  SKIPPED \] [^0-9]' "$log" | sort -u | sed 's/^/        /'
+        else
+            printf '  FAIL  %-28s %4d passed, %d failed (exit %d)\n' "$name" "$ok" "$bad" "$status"
+            sed 's/^/        /' "$log"
+        fi
+    } 9>"$counts/lock"
+}
+
+running=0
+: >"$counts/all"
+for program; do
+    case $alone in *" $(basename "$program") "*) continue ;; esac
+    while [ "$running" -ge "$most" ]; do
+        wait -n
+        running=$((running - 1))
+    done
+    one "$program" &
+    running=$((running + 1))
+done
+wait
+for program; do
+    case $alone in *" $(basename "$program") "*) one "$program" ;; esac
 done
 
-echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
-[ "$failed" = 0 ]
+awk -v programs=$# '{ ok += $1; bad += $2; skip += $3 }
+    END { bad += programs - NR # one that left no counts
+          printf "%d passed, %d failed%s\n", ok, bad, skip ? ", " skip " skipped" : ""; exit bad > 0 }' "$counts/all"

@@ -88,7 +88,7 @@ static void plans_keep_to_their_budget(void **state)
     const double budget = csv_real(c, row_of(c, "plan"), "budget_bytes");
     const double taken = csv_real(c, row_of(c, "plan"), "peak_bytes");
     assert_true(fabs(budget - (most + least) / 2) <= 65536); /* without the gaps in front of arenas */
-    assert_true(taken <= budget + 65536 && taken > least);
+    assert_true(taken <= budget + 65536 && taken >= least);  /* the least if by the clock it cost nothing */
     csv_free(c);
 }
 

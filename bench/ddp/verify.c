@@ -198,7 +198,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     const parallel_options p = slice_parallel(k, slice);
     trainer_options other = *slice;
     const ddp_reference *ref = NULL;
-    ddp_results got = {NULL};
+    ddp_results got = {.grads = NULL};
     plant planted = plant_of(k);
     char why[400] = "";
     const bool sent = parallel_strategy(p.strategy)->parameters == PARAMETERS_RESIDENT;

@@ -33,7 +33,7 @@ int qualify_pairs(int ranks)
 
 size_t qualify_pair_index(int ranks, int from, int to)
 {
-    return (size_t)(from * (ranks - 1) + (to > from ? to - 1 : to));
+    return (size_t)from * (size_t)(ranks - 1) + (size_t)(to > from ? to - 1 : to);
 }
 
 size_t qualify_index(const qualify *q, const bench_case *c)

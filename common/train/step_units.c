@@ -149,7 +149,7 @@ void unit_release(trainer *t)
 /* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
 static void *somewhere(const trainer *t, const step_unit *u, const param_tensor *p)
 {
-    return (void *)(uintptr_t)(4096 + (p->first - u->first) * t->param_element);
+    return (void *)(uintptr_t)(4096 + (p->first - u->first) * t->param_element); /* NOLINT: nothing is there */
 }
 
 void *unit_param(const trainer *t, const param_tensor *p)

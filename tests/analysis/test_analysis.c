@@ -390,11 +390,10 @@ static void work_by_kernel(void **state)
     const recording r = {.spans = s, .span_count = COUNT(s), .ranges = ranges, .range_count = COUNT(ranges)};
     const profile_ceilings c = {.copy_gb_s = 1000, .tflops = thousand};
     profile_tables *t = profile_tables_of(&r, (record_window){0, 200}, &c);
-    double flops = 0, total = 0;
+    double total = 0;
     for (size_t i = 0; i < t->kernel_count; i++) {
         const kernel_row *k = &t->kernels[i];
         total += k->total_us;
-        flops += k->flops;
         if (i && !isnan(kernel_lost_us(k)))
             assert_true(kernel_lost_us(k) <= kernel_lost_us(k - 1));
         if (strcmp(k->range, "forward") == 0 && strcmp(k->op, "matmul") == 0) { /* 4:1 of the time, of the work, too */

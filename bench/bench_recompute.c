@@ -122,11 +122,38 @@ static const bench_info info = {
     .figures = (const char *const[]){"recompute", NULL},
 };
 
+/* ---- what is remembered ---- */
+
+/* Of a model, from variant to variant. */
+typedef struct model_facts {
+    int64_t none_bytes; /* planned without recomputation; 0: not asked yet */
+    int best_group;     /* likewise */
+    double none_ms;     /* the step of variant none; NAN before it is measured */
+    overlap overlap;    /* with --overlap auto, what the first variant chose: all of them are compared under it */
+} model_facts;
+
+static model_facts *facts_of(session *s, const bench_case *c)
+{
+    char key[512] = "";
+    for (size_t i = 0, used = 0; i < options_param_count(s->opt); i++) {
+        const char *name = options_param_name(s->opt, i);
+        if (applies(name, "none"))
+            used += (size_t)snprintf(key + used, used < sizeof key ? sizeof key - used : 0, "%s ", case_param(c, i));
+    }
+    model_facts *facts = cache_find(s->kept, "a model's facts", key);
+    if (!facts) {
+        facts = cache_add(s->kept, "a model's facts", key, sizeof *facts, NULL);
+        *facts = (model_facts){.none_ms = NAN, .overlap = overlap_parse(case_text(c, "overlap"))};
+    }
+    return facts;
+}
+
 /* ---- plans ---- */
 
 typedef struct planner {
     session *s;
     const trainer_options *o;
+    model_facts *facts;
 } planner;
 
 static int64_t planned_bytes(void *user, const recompute_schedule *schedule)
@@ -144,11 +171,25 @@ static int64_t uniform_bytes(planner *p, recompute what)
     return planned_bytes(p, &s);
 }
 
+static int64_t none_bytes(planner *p)
+{
+    if (!p->facts->none_bytes)
+        p->facts->none_bytes = uniform_bytes(p, RECOMPUTE_NONE);
+    return p->facts->none_bytes;
+}
+
+static int best_group(planner *p)
+{
+    if (!p->facts->best_group)
+        p->facts->best_group = recompute_best_group(p->o->config.layers, planned_bytes, p);
+    return p->facts->best_group;
+}
+
 static bool plan(planner *p, const bench_case *c, const step_costs *costs, row *w, recompute_schedule *out)
 {
     int64_t budget = case_int(c, "budget");
     if (!budget)
-        budget = (uniform_bytes(p, RECOMPUTE_NONE) + uniform_bytes(p, RECOMPUTE_BLOCK)) / 2;
+        budget = (none_bytes(p) + uniform_bytes(p, RECOMPUTE_BLOCK)) / 2;
     const recompute_plan found = recompute_plan_for(p->o->config.layers, &costs->again, budget, planned_bytes, p);
     row_int(w, "budget_bytes", budget);
     *out = found.schedule;
@@ -166,7 +207,7 @@ static int group_of(planner *p, const bench_case *c)
         return (int)case_int(c, "group");
     if (strncmp(variant, "group-", 6) != 0)
         return 0;
-    const int best = recompute_best_group(p->o->config.layers, planned_bytes, p);
+    const int best = best_group(p);
     return strcmp(variant, "group-best") == 0 ? best : strcmp(variant, "group-smaller") == 0 ? best - 1 : best + 1;
 }
 
@@ -192,29 +233,8 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
 
 /* ---- rows ---- */
 
-/* What is remembered of a model from variant to variant. */
-typedef struct model_facts {
-    double none_ms;  /* the step of variant none; NAN before it is measured */
-    overlap overlap; /* with --overlap auto, what the first variant chose: all of them are compared under it */
-} model_facts;
-
-static model_facts *facts_of(session *s, const bench_case *c)
-{
-    char key[512] = "";
-    for (size_t i = 0, used = 0; i < options_param_count(s->opt); i++) {
-        const char *name = options_param_name(s->opt, i);
-        if (applies(name, "none"))
-            used += (size_t)snprintf(key + used, used < sizeof key ? sizeof key - used : 0, "%s ", case_param(c, i));
-    }
-    model_facts *facts = cache_find(s->kept, "a model's facts", key);
-    if (!facts) {
-        facts = cache_add(s->kept, "a model's facts", key, sizeof *facts, NULL);
-        *facts = (model_facts){NAN, overlap_parse(case_text(c, "overlap"))};
-    }
-    return facts;
-}
-
-static void fill_plan(planner *p, row *w, const recompute_schedule *schedule, const step_costs *costs)
+/* Returns the bytes that are saved. */
+static int64_t fill_plan(planner *p, row *w, const recompute_schedule *schedule, const step_costs *costs)
 {
     char text[128];
     const recompute_work work = recompute_work_of(schedule);
@@ -222,8 +242,10 @@ static void fill_plan(planner *p, row *w, const recompute_schedule *schedule, co
     row_text(w, "schedule", text);
     row_int(w, "forwards_again", work.kept);
     row_int(w, "forwards_passed", work.passed);
-    row_int(w, "saved_bytes", uniform_bytes(p, RECOMPUTE_NONE) - planned_bytes(p, schedule));
+    const int64_t saved = none_bytes(p) - planned_bytes(p, schedule);
+    row_int(w, "saved_bytes", saved);
     row_real(w, "predicted_step_ms", step_costs_predict(costs, schedule));
+    return saved;
 }
 
 static void fill_measured(row *w, double none_ms, const recompute_schedule *schedule, const step_costs *costs,
@@ -252,8 +274,8 @@ static void run(session *s, const bench_case *c, row *w)
     char why[256];
     recompute_schedule schedule;
     step_costs costs;
-    planner p = {s, &o};
     model_facts *facts = facts_of(s, c);
+    planner p = {s, &o, facts};
     if (!model_case_shape(c, &o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return;
@@ -263,8 +285,7 @@ static void run(session *s, const bench_case *c, row *w)
     phase_set("costs per block of %s", case_key(c));
     if (!step_costs_measure(s, &o, w, &costs) || !schedule_of(&p, c, &costs, w, &schedule))
         return;
-    fill_plan(&p, w, &schedule, &costs);
-    const int64_t saved = uniform_bytes(&p, RECOMPUTE_NONE) - planned_bytes(&p, &schedule);
+    const int64_t saved = fill_plan(&p, w, &schedule, &costs);
     o.schedule = &schedule;
     o.overlap = facts->overlap;
     if (!model_verify(s, &o, w))
@@ -279,12 +300,12 @@ static void run(session *s, const bench_case *c, row *w)
     fill_bytes(w, t, gpu ? before - (double)device_free_bytes(s->dev) : 0);
     model_timed m;
     if (model_time_steps(s, w, t, (int)option_int(s->opt, "warmup"), &m)) {
-        model_fill_rates(s, w, &o, m.step_ms);
+        model_fill_rates(s, w, &o, m.median_ms[MODEL_STEP]);
         row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
         facts->overlap = trainer_overlap(t);
         if (strcmp(case_variant(c), "none") == 0)
-            facts->none_ms = m.step_ms;
-        fill_measured(w, facts->none_ms, &schedule, &costs, saved, m.step_ms);
+            facts->none_ms = m.median_ms[MODEL_STEP];
+        fill_measured(w, facts->none_ms, &schedule, &costs, saved, m.median_ms[MODEL_STEP]);
     }
     trainer_free(t);
 }

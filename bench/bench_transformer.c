@@ -156,7 +156,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     row_real(w, "first_step_ms", m.first_ms);
     row_real(w, "loss_first", m.loss_first);
     row_real(w, "loss_last", m.loss_last);
-    model_fill_rates(s, w, o, m.step_ms);
+    model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
     row_int(w, "params", model_parameters(&o->config));

@@ -9,14 +9,14 @@
 
 #include "bench/model/case.h"
 #include "bench/model/context.h"
+#include "bench/model/timing.h"
 #include "bench/model/verify.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/session/ceiling.h"
-#include "common/session/measure.h"
 
 static const char *const phases[] = {"fwd", "bwd", "opt", "step"};
-enum { PHASES = sizeof phases / sizeof *phases };
+enum { PHASES = MODEL_PARTS };
 
 /* ---- fp32 of the same shape ---- */
 
@@ -92,18 +92,6 @@ static void baseline_load(const session *s, const bench_case *c, char *shape)
 
 /* ---- steps ---- */
 
-static bool step_enqueue(void *arg)
-{
-    return trainer_step(arg);
-}
-
-static void step_wait(void *arg, double *ms)
-{
-    const step_times times = trainer_times(arg);
-    const double parts[PHASES] = {times.forward, times.backward, times.optimizer, times.step};
-    memcpy(ms, parts, sizeof parts);
-}
-
 static void fill_speedups(mixed *m, const trainer_options *o, const double ms[PHASES])
 {
     const bool is_fp32 = strcmp(o->precision->name, "fp32") == 0 && !o->split;
@@ -121,23 +109,10 @@ static void fill_speedups(mixed *m, const trainer_options *o, const double ms[PH
 
 static void time_steps(mixed *m, trainer *t)
 {
-    const trainer_options *o = trainer_options_of(t);
-    const char *const names[PHASES] = {phases[0], o->mode == STEP_FORWARD ? NULL : phases[1],
-                                       o->mode == STEP_TRAIN ? phases[2] : NULL, phases[3]};
-    const measure_step step = {
-        .names = names, .parts = PHASES, .warmup = m->s->timing.warmup, .enqueue = step_enqueue, .wait = step_wait};
-    measured_steps times;
-    if (!measure_steps(m->s, m->w, &step, t, &times)) {
-        row_status_set(m->w, ROW_FAIL, "step: %s", sb_last_message());
+    model_timed times;
+    if (!model_time_steps(m->s, m->w, t, m->s->timing.warmup, &times))
         return;
-    }
-    const double loss = trainer_loss(t);
-    if (option_flag(m->s->opt, "check") && !isfinite(loss)) {
-        row_status_set(m->w, ROW_FAIL, "the loss is %g after the last step", loss);
-        return;
-    }
-    fill_speedups(m, o, times.median_ms);
-    row_real(m->w, "tokens_per_j", (double)o->batch * o->seq / times.step_j);
+    fill_speedups(m, trainer_options_of(t), times.median_ms);
     row_int(m->w, "peak_bytes", trainer_memory_of(t).allocated);
 }
 

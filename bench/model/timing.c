@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/model/case.h"
 #include "common/session/ceiling.h"
@@ -15,8 +16,6 @@ typedef struct stepper {
     double first_ms, loss_first;
 } stepper;
 
-enum { FORWARD, BACKWARD, OPTIMIZER, STEP, PARTS };
-
 static bool step_enqueue(void *arg)
 {
     return trainer_step(((stepper *)arg)->t);
@@ -25,10 +24,10 @@ static bool step_enqueue(void *arg)
 static void step_wait(void *arg, double *ms)
 {
     const step_times x = trainer_times(((stepper *)arg)->t);
-    ms[FORWARD] = x.forward;
-    ms[BACKWARD] = x.backward;
-    ms[OPTIMIZER] = x.optimizer;
-    ms[STEP] = x.step;
+    ms[MODEL_FORWARD] = x.forward;
+    ms[MODEL_BACKWARD] = x.backward;
+    ms[MODEL_OPTIMIZER] = x.optimizer;
+    ms[MODEL_STEP] = x.step;
 }
 
 static void step_first(void *arg, double host_ms)
@@ -56,12 +55,12 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
     const trainer_options *o = trainer_options_of(t);
     const transformer_shape shape = model_shape(o);
     const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
-    const char *const names[PARTS] = {[FORWARD] = "fwd",
-                                      [BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
-                                      [OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
-                                      [STEP] = "step"};
+    const char *const names[MODEL_PARTS] = {[MODEL_FORWARD] = "fwd",
+                                            [MODEL_BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
+                                            [MODEL_OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
+                                            [MODEL_STEP] = "step"};
     const measure_step step = {.names = names,
-                               .parts = PARTS,
+                               .parts = MODEL_PARTS,
                                .host_name = "host_step",
                                .warmup = warmup,
                                .enqueue = step_enqueue,
@@ -77,7 +76,8 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
         row_status_set(w, ROW_SKIP, "the step cannot be captured as a graph");
         return false;
     }
-    *out = (model_timed){m.median_ms[STEP], st.first_ms, st.loss_first, trainer_loss(t)};
+    *out = (model_timed){.first_ms = st.first_ms, .loss_first = st.loss_first, .loss_last = trainer_loss(t)};
+    memcpy(out->median_ms, m.median_ms, sizeof out->median_ms);
     row_real(w, "tokens_per_j", transformer_tokens(&shape) / m.step_j);
     return loss_is_sound(s, o, out->loss_first, out->loss_last, w);
 }
@@ -85,15 +85,15 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
 void model_sustain(session *s, row *w, trainer *t)
 {
     const transformer_shape shape = model_shape(trainer_options_of(t));
-    const measure_step step = {.parts = PARTS, .enqueue = step_enqueue, .wait = step_wait};
+    const measure_step step = {.parts = MODEL_PARTS, .enqueue = step_enqueue, .wait = step_wait};
     stepper st = {.t = t};
     measured_steps m;
     row_real(w, "sustain_s", s->sustain_s);
-    if (!measure_steps_sustained(s, w, &step, STEP, &st, &m)) {
+    if (!measure_steps_sustained(s, w, &step, MODEL_STEP, &st, &m)) {
         row_status_set(w, ROW_FAIL, "sustained step: %s", sb_last_message());
         return;
     }
-    row_real(w, "sustained_tokens_per_s", transformer_tokens(&shape) / (m.median_ms[STEP] * 1e-3));
+    row_real(w, "sustained_tokens_per_s", transformer_tokens(&shape) / (m.median_ms[MODEL_STEP] * 1e-3));
     row_real(w, "sustained_tokens_per_j", transformer_tokens(&shape) / m.step_j);
 }
 

@@ -47,10 +47,11 @@
      "dense peak of the GPU at this precision, for MFU and HFU; 0: from the data sheet, if known"}
 /* clang-format on */
 
+enum { MODEL_FORWARD, MODEL_BACKWARD, MODEL_OPTIMIZER, MODEL_STEP, MODEL_PARTS };
 typedef struct model_timed {
-    double step_ms;               /* median */
-    double first_ms;              /* the first step of this trainer, by the host's clock */
-    double loss_first, loss_last; /* of the first step and of the last measured one */
+    double median_ms[MODEL_PARTS]; /* NAN for a part that the mode lacks */
+    double first_ms;               /* the first step of this trainer, by the host's clock */
+    double loss_first, loss_last;  /* of the first step and of the last measured one */
 } model_timed;
 /* Runs `warmup` steps and then --iters, and fills MODEL_STEP_COLUMNS. False after making the row `fail`, or `skip` where
  * the step cannot be captured as the graph that was asked for. */

@@ -70,8 +70,8 @@ count() { find "$logs" -name "*.log.$1" | wc -l; }
 # The longest first: the sanitizers, then the model, then the shards.
 for program; do
     name=$(basename "$program")
+    "$program" --shards | sed 's/.*--dtype //' | sort -u >"$logs/dtypes"
     for tool in racecheck memcheck; do
-        "$program" --shards | sed 's/.*--dtype //' | sort -u >"$logs/dtypes"
         while read -r dtype; do
             if [ -n "$sanitizer" ]; then
                 # shellcheck disable=SC2086 # flags are meant to be split

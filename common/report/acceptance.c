@@ -123,19 +123,16 @@ static void check_columns(verdict *v, const table *t, const char *name)
 static void check_file(verdict *v, const char *dir, const char *name)
 {
     char *path = xasprintf("%s/%s.csv", dir, name);
-    csv *whole = csv_read(path);
     table *t = open_rows(path);
-    if (whole && whole->dropped)
-        complain(v, "%s: %zu torn rows, the first in line %zu", name, whole->dropped, whole->first_dropped);
     if (t) {
+        if (t->file->dropped)
+            complain(v, "%s: %zu torn rows, the first in line %zu", name, t->file->dropped, t->file->first_dropped);
         v->files++;
         v->rows += t->n;
         check_rows(v, t, name);
         check_columns(v, t, name);
         table_free(t);
     }
-    if (whole)
-        csv_free(whole);
     free(path);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/section.h"
 
 /* Rows of one model and shape at a time; `each` gets them with their name. */
@@ -13,8 +14,8 @@ static void for_each_model(document *doc, const table *t, of_model *each)
 {
     static const char *const keys[] = {"size", "batch", "seq", "precision"};
     enum { KEYS = sizeof keys / sizeof *keys };
-    bool *done = calloc(t->n + 1, sizeof *done);
-    for (size_t r = 0; done && r < t->n; r++) {
+    bool *done = xcalloc(t->n + 1, sizeof *done);
+    for (size_t r = 0; r < t->n; r++) {
         if (done[r])
             continue;
         const char *v[KEYS];

@@ -46,14 +46,9 @@ static size_t bench_count;
 
 static char *output_of(const char *program, const char *argument)
 {
-    char *command = xasprintf("'%s' %s", program, argument), *text = NULL;
-    size_t bytes = 0;
-    FILE *from = popen(command, "r"), *to = open_memstream(&text, &bytes);
-    assert_non_null(from);
-    for (int c; (c = fgetc(from)) != EOF;)
-        fputc(c, to);
-    fclose(to);
-    assert_int_equal(pclose(from), 0);
+    int code;
+    char *command = xasprintf("'%s' %s", program, argument), *text = command_text(command, &code);
+    assert_int_equal(code, 0);
     free(command);
     return text;
 }

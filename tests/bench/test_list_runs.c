@@ -37,15 +37,7 @@ static int find_benches(void **state)
 /* What `<bench> <arguments>` prints; its exit code in *code. Caller frees. */
 static char *output_of(const char *bench, const char *arguments, int *code)
 {
-    char *command = xasprintf("'%s/%s' %s 2>&1", programs, bench, arguments), *text = NULL;
-    size_t bytes = 0;
-    FILE *from = popen(command, "r"), *to = open_memstream(&text, &bytes);
-    assert_non_null(from);
-    for (int c; (c = fgetc(from)) != EOF;)
-        fputc(c, to);
-    fclose(to);
-    const int status = pclose(from);
-    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    char *command = xasprintf("'%s/%s' %s 2>&1", programs, bench, arguments), *text = command_text(command, code);
     free(command);
     return text;
 }

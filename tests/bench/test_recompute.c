@@ -5,33 +5,17 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "tests/support/bench_run.h"
 
-/* Its exit code; rows go to <folder>/rows.csv, what it says to out.txt. */
-static int run(const char *folder, const char *arguments)
+static csv *run(const char *folder, const char *arguments, int code)
 {
-    const char *where = getenv("STEPBENCH_BIN");
-    char *programs = realpath(where ? where : ".", NULL);
-    assert_non_null(programs);
-    char *command = xasprintf("cd '%s' && '%s/bench_recompute' --device cpu --machine test-x1 --quiet --csv rows.csv "
-                              "--iters 3 --warmup 1 %s >out.txt 2>&1",
-                              folder, programs, arguments);
-    const int state = system(command);
-    free(command);
-    free(programs);
-    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-}
-
-static csv *rows_of(const char *folder)
-{
-    char *path = folder_path(folder, "rows.csv");
-    csv *c = csv_read(path);
-    assert_non_null(c);
-    free(path);
-    return c;
+    char *all = xasprintf("--iters 3 --warmup 1 %s", arguments);
+    csv *rows = bench_rows(folder, "bench_recompute", "", all, code);
+    free(all);
+    return rows;
 }
 
 static size_t row_of(const csv *c, const char *variant)
@@ -51,8 +35,7 @@ static void same(double got, double want)
 
 static void derived_columns(void **state)
 {
-    assert_int_equal(run(*state, "--size tiny --d-model 32 --layers 5 --seq 16 --batch 2 --group 2"), 0);
-    csv *c = rows_of(*state);
+    csv *c = run(*state, "--size tiny --d-model 32 --layers 5 --seq 16 --batch 2 --group 2", EXIT_CODE_OK);
     const size_t none = row_of(c, "none"), group = row_of(c, "group"), nested = row_of(c, "nested");
     assert_int_equal(c->rows, 11);
     for (size_t r = 0; r < c->rows; r++) {
@@ -79,10 +62,10 @@ static void derived_columns(void **state)
 static void plans_keep_to_their_budget(void **state)
 {
     /* Narrow blocks and many tokens: else AdamW's moments are most of it, and the budget is of no consequence. */
-    assert_int_equal(run(*state, "--check 0 --size tiny --d-model 32 --layers 6 --vocab 16 --seq 128 --batch 2 "
-                                 "--precision fp32 --variant none,block,plan"),
-                     0);
-    csv *c = rows_of(*state);
+    csv *c = run(*state,
+                 "--check 0 --size tiny --d-model 32 --layers 6 --vocab 16 --seq 128 --batch 2 --precision fp32 "
+                 "--variant none,block,plan",
+                 EXIT_CODE_OK);
     const double most = csv_real(c, row_of(c, "none"), "peak_bytes"),
                  least = csv_real(c, row_of(c, "block"), "peak_bytes");
     const double budget = csv_real(c, row_of(c, "plan"), "budget_bytes");
@@ -94,10 +77,10 @@ static void plans_keep_to_their_budget(void **state)
 
 static void refusals(void **state)
 {
-    assert_int_equal(run(*state, "--mode forward"), 2);
-    assert_int_equal(run(*state, "--budget -1"), 2);
-    assert_int_equal(run(*state, "--size tiny --layers 4 --seq 16 --precision fp32 --variant plan --budget 1000"), 77);
-    csv *c = rows_of(*state);
+    assert_null(run(*state, "--mode forward", EXIT_CODE_USAGE));
+    assert_null(run(*state, "--budget -1", EXIT_CODE_USAGE));
+    csv *c = run(*state, "--size tiny --layers 4 --seq 16 --precision fp32 --variant plan --budget 1000",
+                 EXIT_CODE_UNSUPPORTED);
     assert_non_null(strstr(csv_cell(c, 0, "reason"), "no schedule fits"));
     csv_free(c);
 }

@@ -15,15 +15,7 @@
 /* What a command prints; its exit code in *code. Takes and frees the command; caller frees the text. */
 static char *output_of(char *command, int *code)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *from = popen(command, "r"), *to = open_memstream(&text, &bytes);
-    assert_non_null(from);
-    for (int c; (c = fgetc(from)) != EOF;)
-        fputc(c, to);
-    fclose(to);
-    const int status = pclose(from);
-    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    char *text = command_text(command, code);
     free(command);
     return text;
 }

@@ -7,6 +7,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -158,4 +159,18 @@ void file_write(const char *path, const char *text)
     assert_non_null(file);
     fputs(text, file);
     assert_int_equal(fclose(file), 0);
+}
+
+char *command_text(const char *command, int *code)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *from = popen(command, "r"), *to = open_memstream(&text, &bytes);
+    assert_non_null(from);
+    for (int c; (c = fgetc(from)) != EOF;)
+        fputc(c, to);
+    fclose(to);
+    const int status = pclose(from);
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return text;
 }

@@ -36,6 +36,8 @@ int folder_remove(void **state);
 char *folder_path(const char *folder, const char *name); /* folder/name; caller frees */
 
 char *file_text(const char *path); /* the whole file; caller frees */
+/* What a shell command prints on stdout; its exit code in *code (-1: it died). Caller frees. */
+char *command_text(const char *command, int *code);
 void file_write(const char *path, const char *text);
 
 #endif

@@ -195,14 +195,18 @@ duration() { # SECONDS
     if [ "$1" -lt 100 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi
 }
 
-# The most that a case of each run holds, in GiB, by the closed forms of the benches.
+# The most that a case of each run holds, in GiB, by the closed forms of the benches, in no order: each program takes a
+# moment to load its libraries, so as many as there are cores are asked at a time.
 memory_of_runs() {
-    local i
+    local i cores
+    cores=$(nproc)
     for i in "${!run_bench[@]}"; do
         # shellcheck disable=SC2086 # options are words
         printf '%s\t%s\n' "${run_bench[i]}" "$("./bench_${run_bench[i]}" ${run_options[i]} --dry-run 2>/dev/null |
-            sed -n 's/.*(about \([^ ]*\) GiB).*/\1/p' | sort -g | tail -n 1)"
+            sed -n 's/.*(about \([^ ]*\) GiB).*/\1/p' | sort -g | tail -n 1)" &
+        [ $(((i + 1) % cores)) != 0 ] || wait
     done
+    wait
 }
 
 print_plan() {

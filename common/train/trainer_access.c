@@ -106,11 +106,18 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out)
     }
 }
 
-static sb_status fill_ones(trainer *t, sb_dtype dtype, size_t n, char *to)
+/* Caller frees. */
+static float *ones_of(size_t n)
 {
     float *ones = xmalloc(n * sizeof *ones);
-    for (size_t i = 0; i < n; i++)
-        ones[i] = 1;
+    for (size_t e = 0; e < n; e++)
+        ones[e] = 1;
+    return ones;
+}
+
+static sb_status fill_ones(trainer *t, sb_dtype dtype, size_t n, char *to)
+{
+    float *ones = ones_of(n);
     write_floats(t, dtype, ones, n, to);
     free(ones);
     return SB_OK;
@@ -118,9 +125,7 @@ static sb_status fill_ones(trainer *t, sb_dtype dtype, size_t n, char *to)
 
 static sb_status fill_whole_ones(trainer *t, const param_tensor *p)
 {
-    float *ones = xmalloc((size_t)p->count * sizeof *ones);
-    for (int64_t i = 0; i < p->count; i++)
-        ones[i] = 1;
+    float *ones = ones_of((size_t)p->count);
     trainer_write_param(t, p, ones);
     free(ones);
     return SB_OK;

@@ -102,7 +102,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 static const bench_run run_table[] = {
     {RUN_QUICK, 1, 8, "--head-dim 128 --seq 1024,4096,16384"},
     {RUN_DEFAULT, 1, 60, ""},
-    {RUN_DEFAULT, 1, 5, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash"},
+    {RUN_DEFAULT, 1, 8, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --deterministic 0,1"},
     {RUN_DEFAULT, 1, 6, "--head-dim 64,128 --seq 1024:65536:*4 --dtype bf16x3 --variant flash"},
     {RUN_DEFAULT, 1, 6,
      "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},

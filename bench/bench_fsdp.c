@@ -28,6 +28,8 @@ static option_spec option_table[] = {
      "forwards and backwards of a step, each of --batch sequences, before its update"},
     {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
      "scale gradients down to this L2 norm over all of them, with --update after; 0: never"},
+    {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad", NULL, 0, -1, "grad|fp32|bf16", "",
+     "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means here, too"},
     {"replicas", OPTION_INT, OPTION_LIST, "2", NULL, 2, 65536, NULL, "replicas",
      "of hsdp: so many groups of ranks hold the model, each in slices"},
     {0}};

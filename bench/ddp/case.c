@@ -37,6 +37,11 @@ static const char *strategy_of(const char *variant)
     return is(variant, "unsharded") || is(variant, "ddp") ? "bucketed" : variant;
 }
 
+static grad_sums sums_of(const char *name)
+{
+    return is(name, "fp32") ? SUMS_FP32 : is(name, "bf16") ? SUMS_BF16 : SUMS_AS_MADE;
+}
+
 /* Why the case is skipped: it is not possible, or it is measured under another name already. NULL: it is not. */
 static const char *contradiction(const ddp_case *k)
 {
@@ -45,6 +50,10 @@ static const char *contradiction(const ddp_case *k)
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
+    if (k->o.sums != SUMS_AS_MADE && trainer_sums_dtype(&k->o) == trainer_made_dtype(&k->o))
+        return "gradients are of this dtype already: --reduce-dtype grad is the same";
+    if (k->o.sums == SUMS_BF16 && k->o.precision->loss_scaling)
+        return "--precision fp16 reduces gradients in fp16 or in fp32: --reduce-dtype bf16 is for the other precisions";
     if (k->o.precision->loss_scaling && sharded && s->gradients == GRADIENTS_RESIDENT)
         return "--precision fp16 keeps separate fp32 weights, which are sharded by units only (bench_fsdp)";
     if (k->o.precision->loss_scaling && k->p.update != UPDATE_AFTER)
@@ -110,6 +119,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
     out->o.shard.free_every = has_option(out, "free-every") ? (int)case_int(c, "free-every") : 1;
     if (has_option(out, "micro-batches"))
         out->p.micro_batches = out->o.micro_batches = (int)case_int(c, "micro-batches");
+    if (has_option(out, "reduce-dtype"))
+        out->o.sums = sums_of(case_text(c, "reduce-dtype"));
     if (has_option(out, "clip"))
         out->o.clip_norm = case_real(c, "clip");
     if (has_option(out, "replicas"))

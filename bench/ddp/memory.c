@@ -65,8 +65,9 @@ static void fill_counted(ddp_case *k, const replica *r)
     if (r->member) {
         const trainer_memory m = trainer_memory_of(r->t);
         param = resident(&m, MEMORY_PARAM);
-        grad =
-            sliced ? resident(&m, MEMORY_GRAD) : (double)arena_peak(trainer_arena(r->t), PHASE_OPTIMIZER, MEMORY_GRAD);
+        grad = resident(&m, MEMORY_GRAD);
+        if (grad == 0) /* they lie with the activations */
+            grad = (double)arena_peak(trainer_arena(r->t), PHASE_OPTIMIZER, MEMORY_GRAD);
         state = resident(&m, MEMORY_MASTER) + resident(&m, MEMORY_MOMENT1) + resident(&m, MEMORY_MOMENT2);
     }
     param = ddp_most(k, "parameters", param), grad = ddp_most(k, "gradients", grad),

@@ -63,7 +63,7 @@ static void write_files(const ddp_case *k, stream_timeline *t)
         return;
     snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", case_variant(k->c),
              case_text(k->c, "size"), k->o.seq, k->o.precision->name,
-             comm_dtype_name(replica_comm_dtype(k->o.grad_fp32 ? SB_FP32 : k->o.precision->grad)), k->ranks);
+             comm_dtype_name(replica_comm_dtype(trainer_sums_dtype(&k->o))), k->ranks);
     char *csv = xasprintf("%s/%s.csv", folder, case_variant(k->c)),
          *chrome = xasprintf("%s/%s.json", folder, case_variant(k->c));
     if (launch_rank(k->l) == 0) {

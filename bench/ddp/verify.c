@@ -42,7 +42,7 @@ static int64_t slice_elements(const trainer_options *slice)
 static parallel_options slice_parallel(const ddp_case *k, const trainer_options *slice)
 {
     parallel_options p = k->p;
-    const int grad_bytes = sb_dtype_bytes(slice->grad_fp32 ? SB_FP32 : slice->precision->grad);
+    const int grad_bytes = sb_dtype_bytes(trainer_sums_dtype(slice));
     const int64_t few = slice_elements(slice) * grad_bytes / SLICE_BUCKETS;
     p.bucket_bytes = p.bucket_bytes > few ? few : p.bucket_bytes;
     p.update_elements = slice_elements(slice) / SLICE_BUCKETS;
@@ -52,12 +52,13 @@ static parallel_options slice_parallel(const ddp_case *k, const trainer_options 
 static void slice_key(const ddp_case *k, const trainer_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
-    snprintf(out, bytes,
-             "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d ranks %d units "
-             "%d clip %g micro %d",
-             c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq,
-             (unsigned long long)o->seed, o->precision->name, o->attention, o->recompute, o->recompute_every, o->split,
-             o->grad_fp32, k->ranks, o->shard.ranks, o->clip_norm, o->micro_batches);
+    snprintf(
+        out, bytes,
+        "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d/%d ranks %d units "
+        "%d clip %g micro %d",
+        c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq, (unsigned long long)o->seed,
+        o->precision->name, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32, o->sums, k->ranks,
+        o->shard.ranks, o->clip_norm, o->micro_batches);
 }
 
 /* ---- the ranks ---- */
@@ -106,7 +107,7 @@ static void tamper(replica *r, int64_t first, int64_t count, void *stream)
 {
     plant *p = r->user;
     char *grads = trainer_grad_at(r->t, first);
-    const size_t element = (size_t)sb_dtype_bytes(trainer_grad_dtype(r->t)), bytes = (size_t)count * element;
+    const size_t element = (size_t)sb_dtype_bytes(trainer_made_dtype(&r->o)), bytes = (size_t)count * element;
     (void)stream;
     if (first > 0)
         return;

@@ -18,6 +18,17 @@ static void sum_replicas(parallel *p, int unit, owned_range own)
     comm_all_reduce(p->third, slice, slice, (size_t)own.count, p->m.grad_dtype, COMM_SUM, p->third_stream);
 }
 
+/* The gradients of a unit as they travel. */
+static const void *to_send(parallel *p, int unit)
+{
+    const void *grads = p->edges[unit].grads;
+    if (!p->made)
+        return grads;
+    if (!p->bare)
+        p->m.cast(p->m.user, p->made, grads, p->plan->b.b[unit].count, p->stream);
+    return p->made;
+}
+
 static void reduce_bucket(parallel *p, int i)
 {
     const bucket b = p->plan->b.b[i];
@@ -26,7 +37,7 @@ static void reduce_bucket(parallel *p, int i)
     const owned_range own = strategy_slices(p->s) ? p->plan->own.r[i] : (owned_range){0}; /* this rank's slice of it */
     if (p->s->gradients == GRADIENTS_SLICED) {
         void *sums = at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
-        comm_reduce_scatter(p->comm, p->edges[i].grads, to, (size_t)own.count, t, COMM_SUM, p->stream);
+        comm_reduce_scatter(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
         if (!p->first_batch)
             p->m.add(p->m.user, sums, to, own.count, p->stream);
         if (p->third && p->last_batch)
@@ -40,6 +51,8 @@ static void reduce_bucket(parallel *p, int i)
 
 void parallel_reduce(parallel *p, int first, int count)
 {
+    for (int i = first; i < first + count && !p->communicating && p->made; i++)
+        to_send(p, i); /* as the step that communicates */
     if (!p->communicating)
         return;
     if (p->s->grouped)

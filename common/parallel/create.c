@@ -48,6 +48,19 @@ static bool adds_slices(const parallel *p)
     return p->plan->o.micro_batches > 1 && p->s->gradients == GRADIENTS_SLICED;
 }
 
+static bool casts(const parallel *p)
+{
+    return p->m.cast && p->s->gradients == GRADIENTS_SLICED;
+}
+
+static int64_t largest_bucket(const parallel *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->plan->b.n; i++)
+        most = p->plan->b.b[i].count > most ? p->plan->b.b[i].count : most;
+    return most;
+}
+
 static int64_t most_owned(const parallel *p)
 {
     int64_t most = 0;
@@ -80,13 +93,15 @@ static bool make_resources(parallel *p)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
     make_units(p);
+    if (casts(p))
+        p->made = device_malloc(p->m.d, (size_t)largest_bucket(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (adds_slices(p))
         p->part = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (wants_norms(p)) {
         p->norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * sizeof *p->norms);
         p->all_norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * (size_t)p->plan->slices * sizeof *p->norms);
     }
-    return (!p->s->packed || p->copy) && (!adds_slices(p) || p->part) &&
+    return (!p->s->packed || p->copy) && (!casts(p) || p->made) && (!adds_slices(p) || p->part) &&
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
@@ -197,7 +212,7 @@ void parallel_free(parallel *p)
     drop_stream(p, p->stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
-    void *const held[] = {p->copy, p->part, p->norms, p->all_norms};
+    void *const held[] = {p->copy, p->made, p->part, p->norms, p->all_norms};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i])
             device_free(p->m.d, held[i]);

@@ -57,9 +57,11 @@ struct parallel {
     void *stream, *second_stream, *third_stream; /* of the communicators */
     void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
     void *copy;
+    void *made;               /* a unit's gradients in the dtype of their sums, where they are made in another */
     void *part;               /* a slice of one micro-batch that is to be added to those before it */
     float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
+    bool bare;      /* collectives alone: what they send is there */
     bool gathering; /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */

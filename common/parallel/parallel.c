@@ -258,7 +258,7 @@ void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
     p->communicating = true;
-    p->first_batch = p->last_batch = true;
+    p->first_batch = p->last_batch = p->bare = true;
     parallel_join(p);
     gather_alone(p);
     parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
@@ -268,6 +268,7 @@ void parallel_collectives_alone(parallel *p)
     parallel_share(p);
     parallel_join(p);
     p->communicating = communicating;
+    p->bare = false;
 }
 
 void parallel_instrument(parallel *p, bool on)

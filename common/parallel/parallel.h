@@ -99,6 +99,9 @@ typedef struct parallel_model {
     void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
     /* to += from, n gradients; on `stream`. Where slices of several micro-batches are added up. */
     void (*add)(void *user, void *to, const void *from, int64_t n, void *stream);
+    /* to = from, n gradients as the model makes them, which are not of grad_dtype then; on `stream`. Where slices are
+     * reduced; NULL: they are. */
+    void (*cast)(void *user, void *to, const void *from, int64_t n, void *stream);
     /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the norm
      * of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it wants
      * none. */

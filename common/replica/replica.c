@@ -70,27 +70,37 @@ static void update(void *user, int64_t first, int64_t count, int64_t state_first
         trainer_update_range(r->t, first, count, state_first, max_blocks, stream);
 }
 
-typedef struct add_task {
+typedef struct grads_task {
     replica *r;
+    bool (*op)(trainer *t, void *to, const void *from, int64_t n, void *stream);
     void *to;
     const void *from;
     int64_t n;
-} add_task;
+} grads_task;
 
-static void run_add(void *arg)
+static void run_on_grads(void *arg)
 {
-    const add_task *a = arg;
-    trainer_add_grads(a->r->t, a->to, a->from, a->n, NULL);
+    const grads_task *g = arg;
+    g->op(g->r->t, g->to, g->from, g->n, NULL);
 }
 
 /* On the CPU a kernel runs on the thread that calls it: here that of the stream. */
+static void on_grads_do(const grads_task *g, void *stream)
+{
+    if (device_kind_of(g->r->at.d) == DEVICE_CPU)
+        cpu_stream_run(stream, run_on_grads, g, sizeof *g);
+    else
+        g->op(g->r->t, g->to, g->from, g->n, stream);
+}
+
 static void add(void *user, void *to, const void *from, int64_t n, void *stream)
 {
-    replica *r = user;
-    if (device_kind_of(r->at.d) == DEVICE_CPU)
-        cpu_stream_run(stream, run_add, &(add_task){r, to, from, n}, sizeof(add_task));
-    else
-        trainer_add_grads(r->t, to, from, n, stream);
+    on_grads_do(&(grads_task){user, trainer_add_grads, to, from, n}, stream);
+}
+
+static void cast(void *user, void *to, const void *from, int64_t n, void *stream)
+{
+    on_grads_do(&(grads_task){user, trainer_cast_grads, to, from, n}, stream);
 }
 
 static void norm(void *user, int64_t first, int64_t count, int64_t state_first, float *out, void *stream)
@@ -142,7 +152,7 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     starts[tensors->count] = unit_starts[units] = tensors->elements;
     for (int u = 0; u < units; u++)
         params_unit_range(tensors, u, &unit_starts[u], &count);
-    const int grad_bytes = sb_dtype_bytes(r->o.grad_fp32 ? SB_FP32 : r->o.precision->grad);
+    const int grad_bytes = sb_dtype_bytes(trainer_sums_dtype(&r->o));
     const index_space space = {starts, tensors->count, unit_starts, units};
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
@@ -185,6 +195,7 @@ static parallel_model model_of(replica *r)
                             .update_begin = update_begin,
                             .update = update,
                             .add = add,
+                            .cast = trainer_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,
                             .norms = norms,
                             .update_all = update_all};

@@ -104,7 +104,7 @@ void eager_norm_backward(trainer *t, param_kind kind, int layer, arena_slot x, a
     arena_slot mean = take_wide(t, layer, 1);
     const operand g = wide(t, a, d), normed = wide(t, b, d), product = wide(t, c, d);
     const operand r = {step_pointer(t, rstd), SB_FP32, 1}, m = {step_pointer(t, mean), SB_FP32, 1};
-    const operand gain = {step_param(t, kind, layer), t->param_dtype, d}, dw = {dweight, t->grad_dtype, d};
+    const operand gain = {step_param(t, kind, layer), t->param_dtype, d}, dw = {dweight, t->made_dtype, d};
     point(t, SB_POINT_MUL, d, activation(t, x, d), r, SB_SPREAD_ROW, 0, normed);
     point(t, SB_POINT_MUL, d, activation(t, dy, d), normed, SB_SPREAD_FULL, 0, product);
     sum(t, layer, d, product, true, 1, dw);

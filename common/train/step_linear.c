@@ -104,7 +104,7 @@ void linear_dx(trainer *t, int which, int layer, arena_slot dy, arena_slot dx)
 static sb_matmul dw_product(const trainer *t, const linear *l, int part, int ldy)
 {
     sb_matmul p = product(t, l->out[part], l->in, t->tokens);
-    p.dtype_out = t->grad_dtype;
+    p.dtype_out = t->made_dtype;
     p.transpose_a = true;
     p.lda = ldy, p.ldb = l->in, p.ldd = l->in;
     return p;
@@ -128,7 +128,7 @@ void head_chunk_backward(trainer *t, int first, int rows, arena_slot dy, arena_s
 {
     const linear l = step_linear(t, LINEAR_HEAD);
     sb_matmul p = product(t, t->vocab, t->d, rows);
-    p.dtype_out = t->grad_dtype;
+    p.dtype_out = t->made_dtype;
     p.transpose_a = true;
     p.lda = t->vocab, p.ldb = p.ldd = t->d;
     p.a = step_pointer(t, dy);
@@ -172,7 +172,7 @@ void linear_dw(trainer *t, int which, int layer, arena_slot dy, arena_slot x)
         sb_matmul p = dw_product(t, &l, i, ldy);
         p.a = step_at(step_pointer(t, dy), (int64_t)row * t->element);
         p.b = step_pointer(t, x);
-        p.d = step_at(dw, (int64_t)row * l.in * t->grad_element);
+        p.d = step_at(dw, (int64_t)row * l.in * t->made_element);
         run(t, &l, "dw", layer, p, t->side_workspace, stream);
     }
     step_ready(t, l.first, layer, count, stream);

@@ -67,14 +67,14 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
         [PARAM_Q] = "d_qkv",           [PARAM_LN1] = "d_ln1",           [PARAM_EMBEDDING] = "d_embedding"};
     const int64_t first = first_of(t, kind, layer), end = first + count, next = next_of(t, kind, layer, end);
     if (t->o.share_grad_memory && !unit_grads_apart(t))
-        arena_fixed(t->arena, (size_t)(first * t->grad_element), (size_t)((next - first) * t->grad_element),
+        arena_fixed(t->arena, (size_t)(first * t->made_element), (size_t)((next - first) * t->made_element),
                     MEMORY_GRAD, layer, names[kind]);
     if (arena_planning(t->arena))
         return NULL;
     const int unit_layer = kind == PARAM_EMBEDDING ? t->o.config.layers : layer;
     /* An activation may have lain here, and padding must be zero. */
     if (next > end)
-        device_memset(t->dev, unit_grad(t, unit_layer, end), 0, (size_t)((next - end) * t->grad_element));
+        device_memset(t->dev, unit_grad(t, unit_layer, end), 0, (size_t)((next - end) * t->made_element));
     return unit_grad(t, unit_layer, first);
 }
 
@@ -101,7 +101,7 @@ static sb_rmsnorm norm_of(const trainer *t, param_kind kind, int layer, arena_sl
 {
     return (sb_rmsnorm){.dtype = t->dtype,
                         .dtype_param = t->param_dtype,
-                        .dtype_grad = t->grad_dtype,
+                        .dtype_grad = t->made_dtype,
                         .rows = t->tokens,
                         .d = t->d,
                         .eps = t->o.config.norm_eps,

@@ -168,7 +168,7 @@ void *unit_param(const trainer *t, const param_tensor *p)
 
 bool unit_grads_apart(const trainer *t)
 {
-    return t->o.shard.grads || t->micro_batches > 1;
+    return t->o.shard.grads || t->micro_batches > 1 || t->grad_dtype != t->made_dtype;
 }
 
 void unit_grads_begin(trainer *t, int layer)
@@ -182,16 +182,17 @@ void unit_grads_begin(trainer *t, int layer)
             t->hooks.reduced(t->hooks.user, old);
         step_drop(t, &t->units[old].grads);
     }
-    u->grads = step_take(t, (size_t)(u->count * t->grad_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
+    u->grads = step_take(t, (size_t)(u->count * t->made_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
     if (launching(t) && t->o.shard.grads)
         t->hooks.grads(t->hooks.user, unit, step_pointer(t, u->grads));
 }
 
-static void add(trainer *t, void *to, const void *from, bool onto, int64_t n, void *stream)
+/* To gradients that are summed; `from` is as the backward made them, or summed. */
+static void add(trainer *t, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream)
 {
     const int columns = 64; /* every unit and slice is a multiple; rows that touch are one to a kernel */
     const sb_pointwise p = {.op = onto ? SB_POINT_ADD : SB_POINT_COPY,
-                            .dtype_a = t->grad_dtype,
+                            .dtype_a = dtype,
                             .dtype_b = t->grad_dtype,
                             .dtype_out = t->grad_dtype,
                             .rows = (int)(n / columns),
@@ -207,7 +208,13 @@ static void add(trainer *t, void *to, const void *from, bool onto, int64_t n, vo
 
 bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
 {
-    add(t, to, from, true, n, stream);
+    add(t, to, from, t->grad_dtype, true, n, stream);
+    return t->status == SB_OK;
+}
+
+bool trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
+{
+    add(t, to, from, t->made_dtype, false, n, stream);
     return t->status == SB_OK;
 }
 
@@ -220,7 +227,8 @@ void units_end(trainer *t)
             t->hooks.reduced(t->hooks.user, unit);
 }
 
-/* Whole gradients of several micro-batches are added up where they stay; then they are ready. */
+/* Whole gradients of several micro-batches, or of another dtype than their sums, are added up where they stay; then they
+ * are ready. */
 void unit_grads_end(trainer *t, int layer)
 {
     const int unit = params_unit(t->params, layer);
@@ -229,7 +237,8 @@ void unit_grads_end(trainer *t, int layer)
         return;
     side_join(t);
     if (step_go(t))
-        add(t, t->grad_sums + u->first * t->grad_element, step_pointer(t, u->grads), t->micro > 0, u->count, t->main);
+        add(t, t->grad_sums + u->first * t->grad_element, step_pointer(t, u->grads), t->made_dtype, t->micro > 0,
+            u->count, t->main);
     step_drop(t, &u->grads);
     if (launching(t) && t->hooks.ready && t->micro == t->micro_batches - 1)
         t->hooks.ready(t->hooks.user, u->first, u->count, t->main);
@@ -239,6 +248,6 @@ char *unit_grad(const trainer *t, int layer, int64_t element)
 {
     const step_unit *u = &t->units[params_unit(t->params, layer)];
     if (!unit_grads_apart(t))
-        return step_at(t->block, element * t->grad_element);
-    return step_at(step_pointer(t, u->grads), (element - u->first) * t->grad_element);
+        return step_at(t->block, element * t->made_element);
+    return step_at(step_pointer(t, u->grads), (element - u->first) * t->made_element);
 }

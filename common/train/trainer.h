@@ -36,12 +36,17 @@ typedef struct trainer_sharding {
     int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
 } trainer_sharding;
 
+/* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which they
+ * are rounded unit by unit. */
+typedef enum grad_sums { SUMS_AS_MADE, SUMS_FP32, SUMS_BF16 } grad_sums;
+
 typedef struct trainer_options {
     model_config config;
     int batch, seq;
     step_mode mode;
     const precision *precision;
     bool grad_fp32;         /* gradients in fp32 where the policy has 16 bits */
+    grad_sums sums;         /* gradients of another dtype than they are made in do not share memory with activations */
     sb_fp32_products split; /* of the fp32 policy; else SB_FMA */
     bool swiglu_apart;      /* SwiGLU as ops of its own, also where it could run within its matrix products */
     const char *attention;  /* "unfused", "fused", "flash", "flash_portable" */
@@ -171,18 +176,22 @@ typedef struct trainer_hooks {
 void trainer_set_hooks(trainer *t, const trainer_hooks *hooks);
 /* to += from, n gradients; on `stream`. For hooks that add up what they have reduced. */
 bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream);
+/* to = from, n gradients as the backward made them to the dtype of their sums. */
+bool trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void *stream);
 
 /* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements; what
  * is sharded is one of slices instead, each at a rank's part of where its unit begins, state_elements in all. */
 void *trainer_stream(const trainer *t);
 void *trainer_grad_arena(const trainer *t);
 void *trainer_param_arena(const trainer *t);
-/* In a step: gradient `element` of the unit whose gradients are made now. */
+/* In a step: gradient `element` of the unit whose gradients are made now, of trainer_made_dtype. */
 void *trainer_grad_at(const trainer *t, int64_t element);
 /* Memory that has no content between steps, at least one unit's parameters or gradients. */
 void *trainer_scratch(const trainer *t);
 int64_t trainer_gathered_elements(const trainer *t); /* parameters that a step gathers, each as often as it does */
-sb_dtype trainer_grad_dtype(const trainer *t);
+sb_dtype trainer_grad_dtype(const trainer *t);       /* of their sums */
+sb_dtype trainer_made_dtype(const trainer_options *o);
+sb_dtype trainer_sums_dtype(const trainer_options *o);
 sb_dtype trainer_param_dtype(const trainer *t);
 /* A new update begins; AdamW on a range whose state starts at state_first of the state held here, with at most max_blocks
  * thread blocks (0: no limit). Enqueue on `stream`; false with sb_last_message. */

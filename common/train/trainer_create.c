@@ -55,9 +55,11 @@ static void set_dimensions(trainer *t)
     t->heads = c->heads, t->heads_kv = c->heads_kv, t->head_dim = model_head_dim(c), t->kv = model_kv_dim(c);
     t->qkv = t->d + 2 * t->kv;
     t->dtype = p->activations, t->param_dtype = p->param;
-    t->grad_dtype = t->o.grad_fp32 ? SB_FP32 : p->grad;
+    t->made_dtype = trainer_made_dtype(&t->o);
+    t->grad_dtype = trainer_sums_dtype(&t->o);
     t->element = sb_dtype_bytes(t->dtype), t->param_element = sb_dtype_bytes(t->param_dtype);
     t->grad_element = sb_dtype_bytes(t->grad_dtype);
+    t->made_element = sb_dtype_bytes(t->made_dtype);
     t->eager = t->o.fusion == FUSION_NONE;
     if (!t->o.optimizer_blocks)
         t->o.optimizer_blocks = device_get_info(t->dev)->sm_count / 2;

@@ -50,6 +50,16 @@ fusion fusion_parse(const char *name)
     return (fusion)parse(name, names, 3, "fusion level");
 }
 
+sb_dtype trainer_made_dtype(const trainer_options *o)
+{
+    return o->grad_fp32 ? SB_FP32 : o->precision->grad;
+}
+
+sb_dtype trainer_sums_dtype(const trainer_options *o)
+{
+    return o->sums == SUMS_FP32 ? SB_FP32 : o->sums == SUMS_BF16 ? SB_BF16 : trainer_made_dtype(o);
+}
+
 trainer_options trainer_defaults(void)
 {
     return (trainer_options){.config = *model_size_find("small"),

@@ -124,7 +124,7 @@ static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 
 static sb_embedding embedding_of(const trainer *t)
 {
     return (sb_embedding){.dtype = t->dtype,
-                          .dtype_grad = t->grad_dtype,
+                          .dtype_grad = t->made_dtype,
                           .rows = t->tokens,
                           .vocab = t->vocab,
                           .d = t->d,
@@ -138,7 +138,7 @@ void transformer_forward(trainer *t, arena_slot *logits)
     arena_phase(t->arena, PHASE_FORWARD);
     units_begin(t);
     if (!t->o.share_grad_memory && !unit_grads_apart(t) && t->o.mode != STEP_FORWARD)
-        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->grad_element), MEMORY_GRAD, -1, "gradients");
+        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->made_element), MEMORY_GRAD, -1, "gradients");
     range_push("forward");
     t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
     sb_embedding e = embedding_of(t);

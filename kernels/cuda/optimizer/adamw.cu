@@ -270,10 +270,16 @@ bool is_fp32(sb_dtype t)
     return t == SB_FP32 || t == SB_TF32;
 }
 
+/* fp32 parameters whose gradients are summed in bf16. */
+bool has_short_sums(const sb_adamw *p)
+{
+    return is_fp32(p->dtype_param) && p->dtype_grad == SB_BF16;
+}
+
 /* Gradients and moments are in the dtype of the parameters or in fp32. */
 sb_status check_cuda(const sb_adamw *p)
 {
-    if (!is_fp32(p->dtype_grad) && p->dtype_grad != p->dtype_param)
+    if (!is_fp32(p->dtype_grad) && p->dtype_grad != p->dtype_param && !has_short_sums(p))
         return sb_error(SB_UNSUPPORTED, "adamw: on CUDA dtype_grad %d must be fp32 or dtype_param %d",
                         (int)p->dtype_grad, (int)p->dtype_param);
     if (!is_fp32(p->dtype_moments) && p->dtype_moments != p->dtype_param)
@@ -305,6 +311,8 @@ extern "C" sb_status sb_cuda_adamw(sb_context *ctx, const sb_adamw *p, void *str
     if (status != SB_OK || p->n == 0)
         return status;
     const cudaStream_t on = (cudaStream_t)stream;
+    if (has_short_sums(p))
+        return launch_master<float, __nv_bfloat16, float>(p, on);
     return with_element_type(p->dtype_param, [&](auto param) {
         using P = decltype(param);
         if (is_fp32(p->dtype_grad))

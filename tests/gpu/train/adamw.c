@@ -28,6 +28,7 @@ static const combination combinations[] = {
     {SB_FP16, SB_FP16, SB_FP16, SB_MASTER_FP32},  {SB_FP16, SB_FP32, SB_FP16, SB_MASTER_FP32},
     {SB_FP16, SB_FP16, SB_FP32, SB_MASTER_NONE},  {SB_FP16, SB_FP32, SB_FP32, SB_MASTER_NONE},
     {SB_FP16, SB_FP16, SB_FP16, SB_MASTER_NONE},  {SB_FP16, SB_FP32, SB_FP16, SB_MASTER_NONE},
+    {SB_FP32, SB_BF16, SB_FP32, SB_MASTER_NONE},
 };
 enum { COMBINATIONS = sizeof combinations / sizeof *combinations };
 

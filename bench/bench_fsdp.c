@@ -30,6 +30,8 @@ static option_spec option_table[] = {
      "scale gradients down to this L2 norm over all of them, with --update after; 0: never"},
     {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad", NULL, 0, -1, "grad|fp32|bf16", "",
      "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means here, too"},
+    {"small", OPTION_CHOICE, OPTION_LIST, "sharded", NULL, 0, -1, "sharded|replicated", "",
+     "gains of norms: in slices with their units, or whole on every rank, summed by one all-reduce after the backward"},
     {"replicas", OPTION_INT, OPTION_LIST, "2", NULL, 2, 65536, NULL, "replicas",
      "of hsdp: so many groups of ranks hold the model, each in slices"},
     {0}};
@@ -54,6 +56,8 @@ static bool applies(const char *option, const char *variant)
     const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0;
     if (strcmp(option, "bucket-mb") == 0)
         return !units;
+    if (strcmp(option, "small") == 0)
+        return units;
     if (strcmp(option, "free-every") == 0)
         return strcmp(variant, "fsdp") == 0 || strcmp(variant, "hsdp") == 0;
     if (strcmp(option, "replicas") == 0)

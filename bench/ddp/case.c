@@ -127,6 +127,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         out->p.replicas = (int)case_int(c, "replicas");
     if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)
         out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
+    if (has_option(out, "small"))
+        out->o.shard.small = out->o.shard.ranks && is(case_text(c, "small"), "replicated");
     const char *problem = contradiction(out);
     if (problem)
         row_status_set(w, ROW_SKIP, "%s", problem);

@@ -75,11 +75,12 @@ static void fill_counted(ddp_case *k, const replica *r)
     if (!r->member)
         return;
     const precision *x = r->o.precision;
-    const double elements = (double)r->plan->elements, parts = r->plan->sharded ? r->plan->slices : 1;
-    const double p = sb_dtype_bytes(x->param) / (r->plan->s->parameters == PARAMETERS_RESIDENT ? 1 : parts);
-    const double g = sb_dtype_bytes(trainer_grad_dtype(r->t)) / (sliced ? parts : 1);
+    const double parts = r->plan->sharded ? r->plan->slices : 1, whole = (double)parallel_plan_whole(r->plan);
+    const double all = (double)r->plan->elements, slice = (all - whole) / parts + whole;
+    const double p = sb_dtype_bytes(x->param) * (r->plan->s->parameters == PARAMETERS_RESIDENT ? all : slice);
+    const double g = sb_dtype_bytes(trainer_grad_dtype(r->t)) * (sliced ? slice : all);
     const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(x->moments);
-    const double init = p * elements, before = (p + g) * elements, after = before + held * elements / parts;
+    const double init = p, before = p + g, after = before + held * slice;
     row_real(k->w, "param_bytes", param);
     row_real(k->w, "grad_bytes", grad);
     row_real(k->w, "state_bytes", state);

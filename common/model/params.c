@@ -29,7 +29,7 @@ static const struct {
     [PARAM_LN1] = {"ln1.weight", DIM_ONE, DIM_D, false},
     [PARAM_EMBEDDING] = {"token_embeddings.weight", DIM_V, DIM_D, false},
 };
-enum { HEAD_TENSORS = PARAM_W2, BLOCK_TENSORS = PARAM_EMBEDDING - PARAM_W2 };
+enum { BLOCK_TENSORS = PARAM_EMBEDDING - PARAM_W2, GAINS_OF_BLOCK = 2 };
 
 static int dimension_of(const model_config *c, dimension d)
 {
@@ -69,7 +69,33 @@ static void append(params *p, param_kind kind, int layer)
     p->parameters += t->count;
 }
 
+bool param_is_gain(param_kind kind)
+{
+    return kinds[kind].rows == DIM_ONE;
+}
+
+static void append_wanted(params *p, param_kind kind, int layer, bool weights, bool gains)
+{
+    if (param_is_gain(kind) ? gains : weights)
+        append(p, kind, layer);
+}
+
+static void append_all(params *p, bool weights, bool gains)
+{
+    append_wanted(p, PARAM_LM_HEAD, -1, weights, gains);
+    append_wanted(p, PARAM_LN_FINAL, -1, weights, gains);
+    for (int layer = p->config.layers - 1; layer >= 0; layer--)
+        for (param_kind kind = PARAM_W2; kind < PARAM_EMBEDDING; kind++)
+            append_wanted(p, kind, layer, weights, gains);
+    append_wanted(p, PARAM_EMBEDDING, -1, weights, gains);
+}
+
 params *params_create(const model_config *c)
+{
+    return params_create_with(c, false);
+}
+
+params *params_create_with(const model_config *c, bool gains_apart)
 {
     char problem[160];
     if (model_config_problem(c, problem, sizeof problem))
@@ -77,12 +103,10 @@ params *params_create(const model_config *c)
     params *p = xcalloc(1, sizeof *p);
     p->config = *c;
     p->tensors = xcalloc((size_t)BLOCK_TENSORS * c->layers + 3, sizeof *p->tensors);
-    append(p, PARAM_LM_HEAD, -1);
-    append(p, PARAM_LN_FINAL, -1);
-    for (int layer = c->layers - 1; layer >= 0; layer--)
-        for (param_kind kind = PARAM_W2; kind < PARAM_EMBEDDING; kind++)
-            append(p, kind, layer);
-    append(p, PARAM_EMBEDDING, -1);
+    p->gains_apart = gains_apart;
+    append_all(p, true, !gains_apart);
+    if (gains_apart)
+        append_all(p, false, true);
     p->elements = align_up(p->elements);
     return p;
 }
@@ -98,7 +122,8 @@ void params_pad_units(params *p, int64_t granularity)
     int64_t shift = 0;
     for (int i = 0; i < p->count; i++) {
         param_tensor *t = &p->tensors[i];
-        if (t->kind == PARAM_W2 || t->kind == PARAM_EMBEDDING) /* the first of a unit */
+        const bool gains = p->gains_apart && t->kind == PARAM_LN_FINAL;
+        if (t->kind == PARAM_W2 || t->kind == PARAM_EMBEDDING || gains) /* the first of a unit */
             shift = multiple_up(t->first + shift, granularity) - t->first;
         t->first += shift;
     }
@@ -113,15 +138,30 @@ void params_free(params *p)
     free(p);
 }
 
+/* Kinds from..end - 1 that lie where `like` does. */
+static int before(const params *p, param_kind from, param_kind end, param_kind like)
+{
+    int n = 0;
+    for (param_kind kind = from; kind < end; kind++)
+        n += !p->gains_apart || param_is_gain(kind) == param_is_gain(like);
+    return n;
+}
+
 const param_tensor *params_find(const params *p, param_kind kind, int layer)
 {
-    if (kind < PARAM_W2)
-        return &p->tensors[kind];
-    if (kind == PARAM_EMBEDDING)
-        return &p->tensors[p->count - 1];
-    if (kind > PARAM_EMBEDDING || layer < 0 || layer >= p->config.layers)
+    const bool in_block = kind >= PARAM_W2 && kind < PARAM_EMBEDDING;
+    const int layers = p->config.layers, head = before(p, 0, PARAM_W2, kind);
+    const int in_each = before(p, PARAM_W2, PARAM_EMBEDDING, kind);
+    if (kind >= PARAM_KINDS || (in_block && (layer < 0 || layer >= layers)))
         return NULL;
-    return &p->tensors[HEAD_TENSORS + (p->config.layers - 1 - layer) * BLOCK_TENSORS + (kind - PARAM_W2)];
+    int at = p->gains_apart && param_is_gain(kind) ? p->count - 1 - GAINS_OF_BLOCK * layers : 0;
+    if (kind < PARAM_W2)
+        at += before(p, 0, kind, kind);
+    else if (in_block)
+        at += head + (layers - 1 - layer) * in_each + before(p, PARAM_W2, kind, kind);
+    else
+        at += head + layers * in_each;
+    return &p->tensors[at];
 }
 
 const param_tensor *params_named(const params *p, const char *name)
@@ -134,7 +174,19 @@ const param_tensor *params_named(const params *p, const char *name)
 
 int params_units(const params *p)
 {
-    return p->config.layers + 2;
+    return p->config.layers + 2 + p->gains_apart;
+}
+
+int params_gains(const params *p)
+{
+    return p->gains_apart ? p->config.layers + 2 : -1;
+}
+
+int params_unit_of(const params *p, const param_tensor *t)
+{
+    if (p->gains_apart && param_is_gain(t->kind))
+        return params_gains(p);
+    return params_unit(p, t->kind == PARAM_EMBEDDING ? p->config.layers : t->layer);
 }
 
 int params_unit(const params *p, int layer)
@@ -151,7 +203,9 @@ static int64_t unit_first(const params *p, int unit)
         return 0;
     if (unit <= layers)
         return params_find(p, PARAM_W2, layers - unit)->first;
-    return unit == layers + 1 ? params_find(p, PARAM_EMBEDDING, -1)->first : p->elements;
+    if (unit == layers + 1)
+        return params_find(p, PARAM_EMBEDDING, -1)->first;
+    return unit == params_gains(p) ? params_find(p, PARAM_LN_FINAL, -1)->first : p->elements;
 }
 
 void params_unit_range(const params *p, int unit, int64_t *first, int64_t *count)
@@ -167,7 +221,7 @@ void params_range(const params *p, int layer, int64_t *first, int64_t *count)
 
 float params_initial_std(const param_tensor *t)
 {
-    if (kinds[t->kind].rows == DIM_ONE) /* a norm's gain */
+    if (param_is_gain(t->kind))
         return 0;
     return t->kind == PARAM_EMBEDDING ? 1 : sqrtf(2.0f / (float)(t->rows + t->columns));
 }

@@ -7,7 +7,8 @@
  * likewise w1 (gate) and w3 (up). Every other tensor starts at a multiple of PARAMS_ALIGNMENT elements; what lies
  * between is padding, zero, and stays zero.
  *
- * A unit is what sharded strategies gather, free and reduce together: the head, a block, or the embedding. */
+ * A unit is what sharded strategies gather, free and reduce together: the head, a block, or the embedding. The gains of
+ * norms, which are small, may be a unit of their own: behind the embedding, in the same order. */
 #ifndef STEPBENCH_MODEL_PARAMS_H
 #define STEPBENCH_MODEL_PARAMS_H
 
@@ -46,19 +47,25 @@ typedef struct params {
     param_tensor *tensors; /* in index order */
     int64_t elements;      /* of an arena, padding included */
     int64_t parameters;    /* without padding: model_parameters(config) */
+    bool gains_apart;
 } params;
 
 params *params_create(const model_config *c);
+params *params_create_with(const model_config *c, bool gains_apart);
 void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple of it; 0: leaves it */
 /* The same for every unit's first element, so that each unit can be cut into equal slices. */
 void params_pad_units(params *p, int64_t granularity);
 void params_free(params *p);
 const param_tensor *params_find(const params *p, param_kind kind, int layer);
 const param_tensor *params_named(const params *p, const char *name); /* NULL when there is none */
-/* Units, in index order: 0 is the head with the final norm, then come the blocks from the last, then the embedding. */
+/* Units, in index order: 0 is the head with the final norm, then come the blocks from the last, then the embedding, and
+ * then the gains where they are apart. */
 int params_units(const params *p);
 int params_unit(const params *p, int layer); /* layer as in params_range */
+int params_unit_of(const params *p, const param_tensor *t);
+int params_gains(const params *p); /* the unit of gains that are apart; -1: they are not */
 void params_unit_range(const params *p, int unit, int64_t *first, int64_t *count);
+bool param_is_gain(param_kind kind);
 /* The range [first, first + count) that a block's gradients fill, padding included; layer -1: head and final norm;
  * layer == layers: the embedding. */
 void params_range(const params *p, int layer, int64_t *first, int64_t *count);

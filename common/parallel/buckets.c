@@ -104,12 +104,13 @@ ownership own_all(const index_space *s)
     return o;
 }
 
-ownership own_slices(const buckets *b, int rank, int ranks)
+ownership own_slices(const buckets *b, int rank, int ranks, int whole)
 {
     ownership o = {.r = xcalloc((unsigned long)b->n, sizeof *o.r)};
     for (int i = 0; i < b->n; i++) {
-        const int64_t slice = b->b[i].count / ranks;
-        own(&o, b->b[i].first + rank * slice, slice, false);
+        const bool cut = i < b->n - whole;
+        const int64_t slice = cut ? b->b[i].count / ranks : b->b[i].count;
+        own(&o, b->b[i].first + (cut ? rank * slice : 0), slice, false);
     }
     return o;
 }

@@ -21,6 +21,7 @@ typedef struct index_space {
     int tensors;
     const int64_t *units; /* where units of the model start, each with a tensor, and the end; NULL: it has none */
     int unit_count;
+    int whole_units; /* so many of the last ones are never cut in slices: every rank has them whole */
 } index_space;
 
 typedef struct bucket {
@@ -54,8 +55,8 @@ typedef struct ownership {
 } ownership;
 
 ownership own_all(const index_space *s);
-/* Slice `rank` of each of the aligned buckets; range i is of bucket i. */
-ownership own_slices(const buckets *b, int rank, int ranks);
+/* Slice `rank` of each of the aligned buckets, but the last `whole` ones whole; range i is of bucket i. */
+ownership own_slices(const buckets *b, int rank, int ranks, int whole);
 /* Whole tensors, the largest first to the rank that holds least (the lowest of equal ones); neighbours are joined. */
 ownership own_tensors(const index_space *s, int rank, int ranks);
 void ownership_free(ownership *o);

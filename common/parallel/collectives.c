@@ -8,6 +8,11 @@ static void *at(void *arena, comm_dtype t, int64_t element)
     return (char *)arena + (size_t)element * comm_dtype_bytes(t);
 }
 
+static bool is_whole(const parallel *p, int bucket)
+{
+    return bucket >= p->plan->b.n - p->plan->whole;
+}
+
 /* ---- gradients ---- */
 
 /* This rank's slice of a unit, with those who have the same slice of another replica. */
@@ -37,7 +42,10 @@ static void reduce_bucket(parallel *p, int i)
     const owned_range own = strategy_slices(p->s) ? p->plan->own.r[i] : (owned_range){0}; /* this rank's slice of it */
     if (p->s->gradients == GRADIENTS_SLICED) {
         void *sums = at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
-        comm_reduce_scatter(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
+        if (is_whole(p, i))
+            comm_all_reduce(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
+        else
+            comm_reduce_scatter(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
         if (!p->first_batch)
             p->m.add(p->m.user, sums, to, own.count, p->stream);
         if (p->third && p->last_batch)
@@ -87,6 +95,12 @@ void parallel_unpack(parallel *p, int64_t from, int64_t to)
 
 /* ---- norms ---- */
 
+/* What all ranks have is counted by the first of them. It lies behind the slices. */
+static int64_t counted_once(const parallel_plan *plan)
+{
+    return plan->own.state_elements - (plan->slice > 0 ? parallel_plan_whole(plan) : 0);
+}
+
 /* Where sums are whole on every rank, their norm is one range's; else each rank has those of its slices. */
 void parallel_norms(parallel *p)
 {
@@ -97,7 +111,7 @@ void parallel_norms(parallel *p)
     if (whole)
         p->m.norm(p->m.user, 0, plan->elements, 0, p->norms, p->m.main);
     else if (in_one)
-        p->m.norm(p->m.user, 0, own->state_elements, 0, p->norms, p->m.main);
+        p->m.norm(p->m.user, 0, counted_once(plan), 0, p->norms, p->m.main);
     for (int i = 0; !whole && !in_one && i < n; i++)
         p->m.norm(p->m.user, own->r[i].first, own->r[i].count, own->r[i].state_first, p->norms + i, p->m.main);
     if (whole || !p->communicating) {
@@ -134,7 +148,7 @@ static void gather(parallel *p)
     for (int i = p->plan->b.n - 1; i >= 0; i--) {
         const owned_range own = p->plan->own.r[i];
         const comm_dtype t = p->m.param_dtype;
-        if (p->communicating)
+        if (p->communicating && !is_whole(p, i))
             comm_all_gather(p->second, at(p->m.param, t, own.first), at(p->m.param, t, p->plan->b.b[i].first),
                             (size_t)own.count, t, p->second_stream);
         parallel_record(p, p->second_stream, &p->edges[i].gathered);
@@ -152,9 +166,10 @@ void parallel_gather(parallel *p, int unit, void *to)
     bucket_edges *e = &p->edges[unit];
     const void *slice = at(p->m.param, t, own.state_first);
     parallel_follow(p, p->second_stream, p->m.main, &e->to_gather);
-    if (p->communicating)
+    const bool sent = p->communicating && !is_whole(p, unit);
+    if (sent)
         comm_all_gather(p->second, slice, to, (size_t)own.count, t, p->second_stream);
-    for (int r = 0; r < p->plan->slices && !p->communicating; r++)
+    for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
         dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slice,
                          (size_t)own.count * comm_dtype_bytes(t));
     parallel_record(p, p->second_stream, &e->gathered);

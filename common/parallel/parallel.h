@@ -67,6 +67,7 @@ typedef struct parallel_plan {
     buckets b;                 /* the collectives of a step, in the order in which they are enqueued */
     ownership own;             /* what this rank updates */
     int slices, slice;         /* into how many equal ones a group of gradients is cut, and which is this rank's */
+    int whole;                 /* so many of the last buckets are not cut: every rank updates them */
     bool sharded;              /* the state is this rank's part alone */
     int64_t gathered_elements; /* of parameters in a step; with SHARE_ON_USE, as the model says */
 } parallel_plan;
@@ -76,6 +77,7 @@ typedef struct parallel_plan {
 parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const index_space *s, int grad_bytes,
                                     char *why, size_t why_bytes);
 void parallel_plan_free(parallel_plan *p);
+int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those buckets */
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
 

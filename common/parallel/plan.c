@@ -27,6 +27,7 @@ static void cut(parallel_plan *p, const index_space *space, int64_t cap)
     const strategy *s = p->s;
     p->slices = s->reduce == REDUCE_HYBRID ? p->o.ranks / p->o.replicas : p->o.ranks;
     p->slice = p->rank % p->slices;
+    p->whole = s->grouping == GROUP_UNIT ? space->whole_units : 0;
     p->b = s->grouping == GROUP_TENSOR   ? buckets_by_tensor(space)
            : s->grouping == GROUP_BUCKET ? buckets_by_size(space, cap)
            : s->grouping == GROUP_UNIT   ? buckets_by_unit(space)
@@ -35,7 +36,7 @@ static void cut(parallel_plan *p, const index_space *space, int64_t cap)
         buckets_align(&p->b, p->o.ranks);
     p->own = s->share == SHARE_NONE        ? own_all(space)
              : s->share == SHARE_BROADCAST ? own_tensors(space, p->rank, p->o.ranks)
-                                           : own_slices(&p->b, p->slice, p->slices);
+                                           : own_slices(&p->b, p->slice, p->slices, p->whole);
     p->sharded = s->share != SHARE_NONE;
 }
 
@@ -83,6 +84,14 @@ parallel_plan *parallel_plan_create(const parallel_options *o, int rank, const i
     return NULL;
 }
 
+int64_t parallel_plan_whole(const parallel_plan *p)
+{
+    int64_t n = 0;
+    for (int i = p->b.n - p->whole; i < p->b.n; i++)
+        n += p->b.b[i].count;
+    return n;
+}
+
 void parallel_plan_free(parallel_plan *p)
 {
     if (!p)
@@ -101,9 +110,13 @@ static double ring_part(int ranks) /* of the bytes of a reduce-scatter or an all
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes)
 {
     const double part = ring_part(p->slices), replicas = (double)p->o.ranks / p->slices;
-    const double grads = (double)p->elements * grad_bytes, params = (double)p->elements * param_bytes;
+    const double whole = (double)parallel_plan_whole(p), cut = (double)p->elements - whole;
+    const double grads = cut * grad_bytes, params = cut * param_bytes;
     const int sums = p->s->gradients == GRADIENTS_SLICED && p->o.micro_batches > 1 ? p->o.micro_batches : 1;
     double bytes = p->s->reduce == REDUCE_ALL ? 2 * part * grads : sums * part * grads;
+    bytes += sums * 2 * part * whole * grad_bytes;
+    if (p->s->reduce == REDUCE_HYBRID)
+        bytes += 2 * ring_part((int)replicas) * whole * grad_bytes;
     if (p->s->reduce == REDUCE_HYBRID)
         bytes += 2 * ring_part((int)replicas) * grads / p->slices;
     if (p->s->share == SHARE_ON_USE)

@@ -139,7 +139,7 @@ static bool by_units(const char *name)
 
 static parallel_plan *plan_of(const replica *r, const parallel_options *p, char *why, size_t bytes)
 {
-    params *tensors = params_create(&r->o.config);
+    params *tensors = params_create_with(&r->o.config, r->o.shard.small);
     if (by_units(p->strategy))
         params_pad_units(tensors, parallel_granularity(p->ranks));
     else
@@ -153,7 +153,7 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     for (int u = 0; u < units; u++)
         params_unit_range(tensors, u, &unit_starts[u], &count);
     const int grad_bytes = sb_dtype_bytes(trainer_sums_dtype(&r->o));
-    const index_space space = {starts, tensors->count, unit_starts, units};
+    const index_space space = {starts, tensors->count, unit_starts, units, r->o.shard.small};
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
     free(unit_starts);

@@ -120,10 +120,11 @@ void unit_acquire(trainer *t, int layer);     /* what main enqueues from here on
 void unit_release(trainer *t);                /* of the unit acquired last: all that reads them is enqueued */
 void unit_grads_begin(trainer *t, int layer); /* its gradients are made next */
 void unit_grads_end(trainer *t, int layer);   /* they are enqueued */
+int64_t units_held(const trainer *t);         /* elements of this rank's slices, with what it has whole */
 void units_end(trainer *t);                   /* a backward is over */
 bool unit_grads_apart(const trainer *t);      /* they lie in slots */
 void *unit_param(const trainer *t, const param_tensor *p);
-char *unit_grad(const trainer *t, int layer, int64_t element); /* NULL while planning */
+char *unit_grad(const trainer *t, int unit, int64_t element); /* NULL while planning */
 
 /* A linear layer: one weight, or several with the same input that lie side by side. */
 typedef struct linear {

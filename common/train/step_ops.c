@@ -71,17 +71,19 @@ void *step_grad(trainer *t, param_kind kind, int layer, int64_t count)
                     MEMORY_GRAD, layer, names[kind]);
     if (arena_planning(t->arena))
         return NULL;
-    const int unit_layer = kind == PARAM_EMBEDDING ? t->o.config.layers : layer;
+    const int unit = params_unit_of(t->params, params_find(t->params, kind, layer));
     /* An activation may have lain here, and padding must be zero. */
     if (next > end)
-        device_memset(t->dev, unit_grad(t, unit_layer, end), 0, (size_t)((next - end) * t->made_element));
-    return unit_grad(t, unit_layer, first);
+        device_memset(t->dev, unit_grad(t, unit, end), 0, (size_t)((next - end) * t->made_element));
+    return unit_grad(t, unit, first);
 }
 
 void step_ready(trainer *t, param_kind kind, int layer, int64_t count, void *stream)
 {
     if (unit_grads_apart(t) && !t->o.shard.grads)
         return; /* not before they are added up: unit_grads_end */
+    if (t->params->gains_apart && param_is_gain(kind))
+        return; /* all at once, when those of the last norm are there: units_end */
     if (t->hooks.ready && !arena_planning(t->arena) && t->status == SB_OK)
         t->hooks.ready(t->hooks.user, first_of(t, kind, layer), count, stream);
 }

@@ -69,6 +69,13 @@ static void note_use(trainer *t, int unit)
     t->uses[t->use_count++] = unit;
 }
 
+int64_t units_held(const trainer *t)
+{
+    const int gains = params_gains(t->params), ranks = t->o.shard.ranks ? t->o.shard.ranks : 1;
+    const int64_t whole = gains < 0 ? 0 : t->units[gains].count;
+    return (t->params->elements - whole) / ranks + whole;
+}
+
 int64_t trainer_gathered_elements(const trainer *t)
 {
     return t->gathered_elements * t->micro_batches;
@@ -154,9 +161,12 @@ static void *somewhere(const trainer *t, const step_unit *u, const param_tensor 
 
 void *unit_param(const trainer *t, const param_tensor *p)
 {
-    const step_unit *u = &t->units[params_unit(t->params, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer)];
+    const int unit = params_unit_of(t->params, p);
+    const step_unit *u = &t->units[unit];
     if (!gathers(t))
         return t->param + p->first * t->param_element;
+    if (unit == params_gains(t->params)) /* behind the slices */
+        return t->param + (u->first / t->o.shard.ranks + p->first - u->first) * t->param_element;
     if (u->gathered < 0 && !t->noting_uses)
         die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
     if (arena_planning(t->arena))
@@ -171,20 +181,27 @@ bool unit_grads_apart(const trainer *t)
     return t->o.shard.grads || t->micro_batches > 1 || t->grad_dtype != t->made_dtype;
 }
 
+static void take_grads(trainer *t, int unit)
+{
+    step_unit *u = &t->units[unit];
+    u->grads = step_take(t, (size_t)(u->count * t->made_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
+    if (launching(t) && t->o.shard.grads)
+        t->hooks.grads(t->hooks.user, unit, step_pointer(t, u->grads));
+}
+
 void unit_grads_begin(trainer *t, int layer)
 {
-    const int unit = params_unit(t->params, layer), old = unit - GRAD_SLOTS;
-    step_unit *u = &t->units[unit];
+    const int unit = params_unit(t->params, layer), old = unit - GRAD_SLOTS, gains = params_gains(t->params);
     if (!unit_grads_apart(t))
         return;
+    if (unit == 0 && gains >= 0)
+        take_grads(t, gains); /* until units_end: every block has some of them */
     if (old >= 0 && t->o.shard.grads) {
         if (launching(t))
             t->hooks.reduced(t->hooks.user, old);
         step_drop(t, &t->units[old].grads);
     }
-    u->grads = step_take(t, (size_t)(u->count * t->made_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
-    if (launching(t) && t->o.shard.grads)
-        t->hooks.grads(t->hooks.user, unit, step_pointer(t, u->grads));
+    take_grads(t, unit);
 }
 
 /* To gradients that are summed; `from` is as the backward made them, or summed. */
@@ -218,24 +235,11 @@ bool trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void 
     return t->status == SB_OK;
 }
 
-/* The update waits for the last units to be reduced; the next micro-batch must, whose activations may lie there. */
-void units_end(trainer *t)
-{
-    const int n = params_units(t->params);
-    for (int unit = n - GRAD_SLOTS; unit < n; unit++)
-        if (t->o.shard.grads && t->micro < t->micro_batches - 1 && launching(t))
-            t->hooks.reduced(t->hooks.user, unit);
-}
-
 /* Whole gradients of several micro-batches, or of another dtype than their sums, are added up where they stay; then they
  * are ready. */
-void unit_grads_end(trainer *t, int layer)
+static void add_up(trainer *t, int unit)
 {
-    const int unit = params_unit(t->params, layer);
     step_unit *u = &t->units[unit];
-    if (!unit_grads_apart(t) || t->o.shard.grads)
-        return;
-    side_join(t);
     if (step_go(t))
         add(t, t->grad_sums + u->first * t->grad_element, step_pointer(t, u->grads), t->made_dtype, t->micro > 0,
             u->count, t->main);
@@ -244,9 +248,31 @@ void unit_grads_end(trainer *t, int layer)
         t->hooks.ready(t->hooks.user, u->first, u->count, t->main);
 }
 
-char *unit_grad(const trainer *t, int layer, int64_t element)
+void unit_grads_end(trainer *t, int layer)
 {
-    const step_unit *u = &t->units[params_unit(t->params, layer)];
+    if (!unit_grads_apart(t) || t->o.shard.grads)
+        return;
+    side_join(t);
+    add_up(t, params_unit(t->params, layer));
+}
+
+/* Gains that are apart are ready with those of the first block's norms, which main made. The update waits for the last
+ * units to be reduced; the next micro-batch must, whose activations may lie there. */
+void units_end(trainer *t)
+{
+    const int n = params_units(t->params), gains = params_gains(t->params);
+    if (gains >= 0 && unit_grads_apart(t) && !t->o.shard.grads)
+        add_up(t, gains);
+    else if (gains >= 0 && t->hooks.ready && launching(t))
+        t->hooks.ready(t->hooks.user, t->units[gains].first, t->units[gains].count, t->main);
+    for (int unit = n - GRAD_SLOTS - (gains >= 0); unit < n; unit++)
+        if (t->o.shard.grads && t->micro < t->micro_batches - 1 && launching(t))
+            t->hooks.reduced(t->hooks.user, unit);
+}
+
+char *unit_grad(const trainer *t, int unit, int64_t element)
+{
+    const step_unit *u = &t->units[unit];
     if (!unit_grads_apart(t))
         return step_at(t->block, element * t->made_element);
     return step_at(step_pointer(t, u->grads), (element - u->first) * t->made_element);

@@ -33,6 +33,7 @@ typedef struct trainer_sharding {
     bool grads;      /* of gradients the slices alone are kept: a unit's lie in a slot until they are reduced */
     bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
     int prefetch;    /* units gathered ahead of the one in use */
+    bool small;      /* small parameters (gains of norms) are whole on every rank: a unit that is not cut */
     int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
 } trainer_sharding;
 

@@ -186,12 +186,14 @@ static sb_status fill_slices(trainer *t, sb_dtype dtype, char *arena)
     const size_t element = (size_t)sb_dtype_bytes(dtype);
     const param_tensor *p = t->params->tensors, *end = p + t->params->count;
     sb_status s = SB_OK;
-    device_memset(t->dev, arena, 0, (size_t)(t->params->elements / ranks) * element);
+    device_memset(t->dev, arena, 0, (size_t)units_held(t) * element);
     device_sync(t->dev); /* an upload does not wait for the stream */
     for (; p < end && s == SB_OK; p++) {
-        const step_unit *u =
-            &t->units[params_unit(t->params, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer)];
-        const int64_t slice = u->count / ranks, from = u->first + t->o.shard.rank * slice, to = from + slice;
+        const int unit = params_unit_of(t->params, p);
+        const step_unit *u = &t->units[unit];
+        const bool whole = unit == params_gains(t->params);
+        const int64_t slice = whole ? u->count : u->count / ranks;
+        const int64_t from = u->first + (whole ? 0 : t->o.shard.rank * slice), to = from + slice;
         const int64_t first = p->first > from ? p->first : from, tensor_end = p->first + p->count;
         const int64_t last = tensor_end < to ? tensor_end : to;
         if (first < last)
@@ -374,7 +376,7 @@ void *trainer_grad_at(const trainer *t, int64_t element)
     const param_tensor *p = t->params->tensors, *end = p + t->params->count;
     while (p + 1 < end && p[1].first <= element)
         p++;
-    return unit_grad(t, p->kind == PARAM_EMBEDDING ? t->o.config.layers : p->layer, element);
+    return unit_grad(t, params_unit_of(t->params, p), element);
 }
 
 void *trainer_scratch(const trainer *t)

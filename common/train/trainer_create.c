@@ -120,7 +120,7 @@ static bool allocate(trainer *t)
     const size_t held = t->o.state_elements ? (size_t)t->o.state_elements : n;
     const size_t master = (size_t)precision_master_bytes(t->o.precision);
     const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
-    const size_t slices = t->o.shard.ranks ? n / (size_t)t->o.shard.ranks : n;
+    const size_t slices = (size_t)units_held(t);
     const bool train = t->o.mode == STEP_TRAIN;
     const bool ranges = t->o.state_elements && trainer_update_wants_all(t);
     return (t->param = resident(t, (t->o.shard.params ? slices : n) * (size_t)t->param_element, MEMORY_PARAM)) &&
@@ -177,7 +177,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
         free(t);
         return NULL;
     }
-    t->params = params_create(&t->o.config);
+    t->params = params_create_with(&t->o.config, t->o.shard.small);
     if (t->o.shard.ranks)
         params_pad_units(t->params, t->o.granularity);
     else

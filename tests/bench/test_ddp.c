@@ -293,6 +293,39 @@ static void sums_of_another_dtype(void **state)
     csv_free(c);
 }
 
+/* Gains of norms that every rank has: the same checks, a bucket more, and with two ranks the same loss. */
+static void small_parameters_replicated(void **state)
+{
+    (void)state;
+    static const char *const more[] = {
+        "--ranks 2 --variant zero2,fsdp,fsdp-keep",
+        "--ranks 3 --variant zero2,fsdp",
+        "--ranks 4 --variant hsdp",
+        "--ranks 2 --variant zero2,fsdp --overlap gradients --micro-batches 3 --recompute block",
+        "--ranks 4 --variant fsdp,hsdp --micro-batches 2 --reduce-dtype bf16",
+        "--ranks 2,3 --variant zero2,fsdp --update after --clip 0.01 --micro-batches 2"};
+    static const size_t rows[] = {6, 4, 2, 4, 4, 8};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        char *arguments =
+            xasprintf("--iters 1 --precision fp32 --grad-dtype policy --small sharded,replicated %s", more[i]);
+        csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        assert_int_equal(c->rows, rows[i]);
+        for (size_t row = 0; row < c->rows; row += 2) { /* sharded, replicated */
+            for (size_t r = row; r < row + 2; r++) {
+                if (!cell_is(c, r, "status", "ok"))
+                    fail_msg("%s, %s: %s", arguments, csv_cell(c, r, "variant"), csv_cell(c, r, "reason"));
+                assert_true(real(c, r, "err_pct") == 0 && real(c, r, "err_measured_pct") < 3);
+            }
+            assert_string_equal(csv_cell(c, row + 1, "small"), "replicated");
+            assert_true(real(c, row + 1, "buckets") == real(c, row, "buckets") + 1);
+            if (i == 0) /* sums of two are exact */
+                assert_true(real(c, row + 1, "loss_last") == real(c, row, "loss_last"));
+        }
+        csv_free(c);
+        free(arguments);
+    }
+}
+
 /* Gradients of three micro-batches; alone and in fp32 with the bits of one batch after another. */
 static void accumulated(void **state)
 {
@@ -528,6 +561,7 @@ int main(void)
         IN_FOLDER(fp16_in_slices),
         IN_FOLDER(accumulated),
         IN_FOLDER(sums_of_another_dtype),
+        IN_FOLDER(small_parameters_replicated),
         IN_FOLDER(units_in_every_order),
         IN_FOLDER(planted_errors_in_slices_are_found),
         IN_FOLDER(parts_of_the_state),

@@ -234,6 +234,39 @@ static void padded_units(void **state)
     params_free(tight);
 }
 
+/* Gains behind all else: every tensor is found, each kind of unit holds its own, and a gain is never in a block's. */
+static void gains_apart(void **state)
+{
+    (void)state;
+    const int64_t granularity = 64 * 3;
+    params *p = params_create_with(&odd, true), *with = params_create(&odd);
+    int64_t first, count, end = 0;
+    assert_int_equal(params_gains(with), -1);
+    params_pad_units(p, granularity);
+    assert_true(p->count == with->count && p->parameters == with->parameters);
+    assert_true(params_units(p) == odd.layers + 3 && params_gains(p) == odd.layers + 2);
+    for (int i = 0; i < p->count; i++) {
+        const param_tensor *t = &p->tensors[i], *same = params_named(with, t->name);
+        const int unit = params_unit_of(p, t);
+        assert_ptr_equal(params_find(p, t->kind, t->layer), t);
+        assert_true(same && same->kind == t->kind && same->layer == t->layer && same->count == t->count);
+        assert_true(t->first >= end && t->first - end < granularity);
+        end = t->first + t->count;
+        params_unit_range(p, unit, &first, &count);
+        assert_true(first % granularity == 0 && count % granularity == 0);
+        assert_true(t->first >= first && end <= first + count);
+        assert_int_equal(unit == params_gains(p), t->rows == 1);
+        assert_int_equal(param_is_gain(t->kind), t->rows == 1);
+        if (t->rows > 1)
+            assert_int_equal(unit, params_unit_of(with, same));
+    }
+    assert_int_equal(first + count, p->elements);
+    assert_null(params_find(p, PARAM_LN1, 3));
+    assert_null(params_find(p, PARAM_Q, -1));
+    params_free(p);
+    params_free(with);
+}
+
 static void ranges(void **state)
 {
     (void)state;
@@ -291,10 +324,11 @@ static void policies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),          cmocka_unit_test(problems),
-        cmocka_unit_test(index_space),    cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(ranges),         cmocka_unit_test(padded_units),
-        cmocka_unit_test(initial_values), cmocka_unit_test(policies),
+        cmocka_unit_test(sizes),       cmocka_unit_test(problems),
+        cmocka_unit_test(index_space), cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(ranges),      cmocka_unit_test(padded_units),
+        cmocka_unit_test(gains_apart), cmocka_unit_test(initial_values),
+        cmocka_unit_test(policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

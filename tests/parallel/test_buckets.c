@@ -191,7 +191,7 @@ static void everything_is_owned_once(void **state)
         buckets_align(&b, ranks);
         int64_t least = INT64_MAX, most = 0, largest = 0;
         for (int r = 0; r < ranks; r++) {
-            ownership o = own_slices(&b, r, ranks);
+            ownership o = own_slices(&b, r, ranks, 0);
             assert_int_equal(o.n, b.n);
             assert_null(o.owner);
             for (int i = 0; i < b.n; i++) {

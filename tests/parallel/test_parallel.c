@@ -261,6 +261,7 @@ static void steps_one(const parallel_options *o, int variety)
     const int steps = ranks == 2 ? 3 : 2;
     synthetic *s = synthetic_create(dev, rank, ranks, variety % 2, variety % 4 != 3);
     s->all_at_once = variety % 3 == 0;
+    s->whole_units = variety / 2 % 2;
     parallel_plan *plan = plan_of(o, synthetic_space(s), s->grad_dtype == COMM_FP32 ? 4 : 2);
     const parallel_model m = synthetic_model(s, plan);
     synthetic_set_params(s, 3 * rank); /* rank 0 decides */
@@ -463,7 +464,7 @@ static parallel_plan *plan_alone(const char *strategy, int n, int r, int64_t buc
 {
     const int64_t starts[] = {0, 256, 768, elements};
     const int64_t units[] = {0, 256, elements};
-    const index_space s = {starts, 3, units, 2};
+    const index_space s = {starts, 3, units, 2, 0};
     const parallel_options o = {
         .strategy = strategy, .ranks = n, .bucket_bytes = bucket_bytes, .replicas = n % 2 ? 1 : 2};
     return parallel_plan_create(&o, r, &s, 4, why, 256);

@@ -447,5 +447,5 @@ void synthetic_free(synthetic *s)
 
 index_space synthetic_space(const synthetic *s)
 {
-    return (index_space){s->starts, SYNTHETIC_TENSORS, s->units, SYNTHETIC_UNITS};
+    return (index_space){s->starts, SYNTHETIC_TENSORS, s->units, SYNTHETIC_UNITS, s->whole_units};
 }

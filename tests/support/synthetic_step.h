@@ -29,6 +29,7 @@ typedef struct synthetic {
     dist_event *fork, *join[SYNTHETIC_SIDES];
     bool compute_only; /* gradients stay what this rank made, and parameters are not looked at */
     bool all_at_once;  /* update_all is given */
+    int whole_units;   /* of the last ones, that every rank has whole */
     int late_us;       /* by which this rank's last gradient comes too late */
     int steps;         /* that were enqueued */
     int begun;         /* updates that were begun */

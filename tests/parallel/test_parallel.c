@@ -5,9 +5,11 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
@@ -24,6 +26,9 @@ static const variant_spec variant_table[] = {{"toy", "the toy models against a s
                                              {"hybrid", "the same where several replicas are sharded"},
                                              {"compute-only", "collectives are counted, left out, and alone"},
                                              {"tail", "a rank that is late"},
+                                             {"killed", "a rank is killed while units are gathered"},
+                                             {"stopped", "it is stopped there"},
+                                             {"stuck", "it goes no further there"},
                                              {0}};
 static const column_spec column_table[] = {{"runs", COLUMN_INT, true, "combinations"}, {0}};
 static const bench_info info = {.name = "bench_parallel",
@@ -430,6 +435,34 @@ static void tail_all(void)
     }
 }
 
+/* ---- a rank that is lost ---- */
+
+/* Steps without end; in the third one rank 1 meets its fate when it has begun to gather, as the others have. With four
+ * ranks there are two replicas, of which the other one notices only when slices are summed. */
+static void lose_a_rank(const char *fate)
+{
+    const parallel_options o = {.strategy = ranks < 4 ? "fsdp" : "hsdp", .ranks = ranks, .replicas = 2};
+    synthetic *s = synthetic_create(dev, rank, ranks, true, true);
+    parallel_plan *plan = plan_of(&o, synthetic_space(s), 4);
+    const parallel_model m = synthetic_model(s, plan);
+    synthetic_set_params(s, 0);
+    parallel *p = open_parallel(plan, &m);
+    for (int i = 0;; i++) {
+        if (rank == 1 && i == 2) {
+            parallel_begin(p);
+            parallel_gather(p, SYNTHETIC_UNITS - 1, s->param_slots[0]);
+            if (strcmp(fate, "killed") == 0)
+                raise(SIGKILL);
+            if (strcmp(fate, "stopped") == 0)
+                raise(SIGSTOP);
+            for (;;)
+                pause();
+        }
+        synthetic_step(s, p);
+        synthetic_wait(s);
+    }
+}
+
 static void parallel_run(session *s, const bench_case *c, row *w)
 {
     const char *variant = case_variant(c);
@@ -448,6 +481,8 @@ static void parallel_run(session *s, const bench_case *c, row *w)
         compute_only_all();
     if (strcmp(variant, "tail") == 0)
         tail_all();
+    if (strcmp(variant, "killed") == 0 || strcmp(variant, "stopped") == 0 || strcmp(variant, "stuck") == 0)
+        lose_a_rank(variant);
     row_int(w, "runs", runs);
     launch_barrier(job, "done");
 }
@@ -607,6 +642,38 @@ static void a_late_rank_makes_a_tail(void **state)
     expect(CPU "--ranks 2 --variant tail", 1);
 }
 
+/* The others name it within --timeout, with what it did last. */
+static void expect_loss(const char *arguments, double seconds, const char *const *words)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    const double start = ranks_seconds();
+    const int got = ranks_run("bench_parallel", arguments);
+    const char *said = ranks_text("err.txt");
+    if (got != EXIT_CODE_TIMEOUT || ranks_seconds() - start > seconds)
+        fail_msg("%s: exit code %d after %.1f s: %s", arguments, got, ranks_seconds() - start, said);
+    for (; *words; words++)
+        if (!strstr(said, *words))
+            fail_msg("%s: '%s' is not in: %s", arguments, *words, said);
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void a_rank_lost_in_a_gather_is_named(void **state)
+{
+    (void)state;
+    expect_loss(CPU "--ranks 3 --variant killed", 5,
+                WORDS("rank 1 of 3 was killed by signal 9", "variant=killed", "all_gather", "on params"));
+    expect_loss(CPU "--ranks 4 --variant killed", 5,
+                WORDS("rank 1 of 4 was killed by signal 9", "variant=killed", "all_gather", "on params"));
+    expect_loss(CPU "--ranks 3 --variant stopped --timeout 1.5", 6,
+                WORDS("--timeout 1.5 s: rank 1 of 3 does not run", "all_gather", "on params"));
+    expect_loss(CPU "--ranks 3 --variant stuck --timeout 1.5", 6,
+                WORDS("--timeout 1.5 s: rank 1 of 3 makes no progress", "all_gather", "on params"));
+    expect_loss(CPU "--ranks 4 --variant stuck --timeout 1.5", 6,
+                WORDS("--timeout 1.5 s: rank 1 of 4 makes no progress", "all_gather", "on params"));
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
 
 int main(int argc, char **argv)
@@ -621,6 +688,7 @@ int main(int argc, char **argv)
                                        IN_FOLDER(sums_and_updates_are_exact),
                                        IN_FOLDER(replicas_in_slices_are_exact),
                                        IN_FOLDER(the_compute_only_step_has_no_collective),
-                                       IN_FOLDER(a_late_rank_makes_a_tail)};
+                                       IN_FOLDER(a_late_rank_makes_a_tail),
+                                       IN_FOLDER(a_rank_lost_in_a_gather_is_named)};
     return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size small --bucket-mb 1,25,1000 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 32, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 50, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
-    {RUN_DEFAULT, 2, 26, "--ranks {gpus} --bucket-mb 0.25,25,250 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 2, 26, "--ranks {gpus} --bucket-mb 0.25,25,250 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 22,
      "--ranks {gpus} --bucket-mb 25,100 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
     {RUN_FULL, 4, 15, "--ranks 2 --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32"},

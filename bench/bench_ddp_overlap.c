@@ -27,7 +27,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 22,
      "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype policy --update after,buckets,backward"},
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
-    {RUN_DEFAULT, 4, 15, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_FULL, 4, 15, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 30, "--ranks {gpus} --size small,xl --seq 512 --precision bf16 --grad-dtype fp32 --profile"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --seq 128,512,1024"},
     {RUN_CPU, 0, 5, ""},

@@ -45,6 +45,24 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
+    /* Feature by feature: the rows that the run above does not have. */
+    {RUN_DEFAULT, 2, 12, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant ddp,fsdp"},
+    {RUN_DEFAULT, 2, 6, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype policy --variant fsdp"},
+    {RUN_DEFAULT, 2, 6,
+     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --recompute block"},
+    {RUN_FULL, 2, 12,
+     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --reduce-dtype bf16"},
+    {RUN_FULL, 2, 12,
+     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --small replicated"},
+    /* Weak and strong scaling: the same batch on each rank, and on all of them together. */
+    {RUN_DEFAULT, 2, 8,
+     "--ranks 1 --size large --seq 512 --batch 4,8 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
+    {RUN_DEFAULT, 2, 7,
+     "--ranks 2 --size large --seq 512 --batch 4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
+    {RUN_DEFAULT, 4, 9,
+     "--ranks 4 --size large --seq 512 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
+    {RUN_DEFAULT, 8, 9,
+     "--ranks 8 --size large --seq 512 --batch 1,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {RUN_FULL, 2, 60,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
     {RUN_CPU, 0, 5, ""},
@@ -84,7 +102,7 @@ static const bench_info info = {
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .runs = run_table,
     .section = "fsdp",
-    .figures = (const char *const[]){"fsdp", NULL},
+    .figures = (const char *const[]){"fsdp", "ladder", "ranks_scaling", NULL},
 };
 
 static bool mine(const strategy *s)

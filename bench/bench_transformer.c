@@ -58,6 +58,7 @@ static const column_spec column_table[] = {
     MODEL_RATE_COLUMNS,
     MODEL_SUSTAIN_COLUMNS,
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
+    {"init_bytes", COLUMN_INT, false, "of them, held before the first step: parameters, master weights and moments"},
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},
@@ -85,19 +86,33 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 30, "--seq 512 --precision fp32 --fp32-products fp16x3"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
     {RUN_FULL, 1, 45, "--size small,xl --seq 512 --precision bf16 --sustain 10"},
-    {RUN_DEFAULT, 1, 95, "--seq 512 --mode forward,forward-backward"},
+    {RUN_DEFAULT, 1, 45, "--size small,medium,xl --seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 90, "--seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
+    /* Feature by feature: the rows that the runs above do not have. */
+    {RUN_DEFAULT, 1, 12, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
+    {RUN_DEFAULT, 1, 8, "--size xl --seq 512 --precision bf16 --recompute selective,block"},
+    {RUN_DEFAULT, 1, 5, "--size xl --seq 512 --precision bf16-pure"},
+    /* One dimension at a time. */
     {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},
-    {RUN_DEFAULT, 1, 8, "--size small --layers 4 --d-model 512,1024,2048,4096 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 12,
+     "--size small --layers 4 --d-model 512,768,1024,1088,1152,2048,4096 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 5, "--size small --layers 4 --d-model 1000,1200,1400 --heads 25 --seq 512 --precision bf16"},
+    {RUN_FULL, 1, 60, "--size small --layers 4 --d-model 8192,16384 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 10, "--size medium --batch 1,2,8,16 --seq 512 --precision bf16"},
-    {RUN_DEFAULT, 1, 20, "--size medium --batch 1 --seq 2048,4096,8192 --precision bf16 --recompute none,block"},
+    {RUN_DEFAULT, 1, 8, "--size medium --heads-kv 1,2,4,8,16 --batch 2 --seq 2048 --precision bf16"},
+    {RUN_DEFAULT, 1, 30, "--size medium --batch 1 --seq 512:8192:*2 --precision bf16 --recompute none,block"},
+    {RUN_FULL, 1, 100, "--size medium --batch 1 --seq 16384:65536:*2 --precision bf16 --recompute none,block"},
+    /* Shares of the peak over depth, context, recomputation and grouped heads. */
+    {RUN_FULL, 1, 80,
+     "--size 8b --vocab 10000 --layers 4,8 --seq 512,4096 --heads-kv 8,32 --recompute none,block --precision bf16"},
     {RUN_DEFAULT, 1, 40, "--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block"},
-    {RUN_FULL, 1, 60, "--size medium --batch 1 --seq 16384,32768 --precision bf16 --recompute none,block"},
     {RUN_FULL, 1, 45, "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_FULL, 1, 60, "--size 10b --seq 512,1024 --precision bf16-pure --recompute block"},
     {RUN_FULL, 1, 90, "--size 8b --seq 32768 --batch 1 --precision bf16 --recompute block --loss-chunk 4096"},
     {RUN_CPU, 0, 5, ""},
+    {RUN_CPU, 0, 5, "--seq 32 --attention unfused,flash --variant none,kernels --recompute none,block"},
+    {RUN_CPU, 0, 3, "--seq 32 --precision fp32 --heads-kv 1,2,4"},
     {0}};
 
 static const bench_info info = {
@@ -127,7 +142,7 @@ static const bench_info info = {
     .runs = run_table,
     .section = "transformer",
     .figures = (const char *const[]){"transformer_time", "transformer_mfu", "transformer_speedup", "transformer_fusion",
-                                     "transformer_scaling", "transformer_warmup", NULL},
+                                     "scaling", "width", "transformer_warmup", "ladder", NULL},
 };
 
 static bool run_optimizer(void *arg)
@@ -147,6 +162,13 @@ static bool time_optimizer(session *s, trainer *t, row *w)
     return true;
 }
 
+static int64_t bytes_before_steps(const trainer *t)
+{
+    const trainer_memory m = trainer_memory_of(t);
+    return m.resident[MEMORY_PARAM] + m.resident[MEMORY_MASTER] + m.resident[MEMORY_MOMENT1] +
+           m.resident[MEMORY_MOMENT2];
+}
+
 static void time_case(session *s, const bench_case *c, trainer *t, row *w)
 {
     const trainer_options *o = trainer_options_of(t);
@@ -158,6 +180,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     row_real(w, "loss_last", m.loss_last);
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
+    row_int(w, "init_bytes", bytes_before_steps(t));
     row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
     row_int(w, "params", model_parameters(&o->config));
     if (o->mode == STEP_TRAIN && !time_optimizer(s, t, w))

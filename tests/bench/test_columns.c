@@ -288,6 +288,16 @@ static double adamw_bytes(const csv *c, size_t row)
 }
 
 FORMULA(trains, IS("mode", "train-step"))
+
+/* Weights, what is left of an fp32 master, and two moments where there is an update. */
+static double init_bytes(const csv *c, size_t row)
+{
+    const bool half = by_tensor_cores(c, row), pure = IS("precision", "bf16-pure");
+    const double weights = half ? 2 : 4, master = !half || pure ? 0 : IS("precision", "fp16") ? 4 : 2;
+    const double moments = pure ? 4 : 8;
+    return (weights + (trains(c, row) ? master + moments : 0)) * N("params");
+}
+
 FORMULA(has_backward, !IS("mode", "forward"))
 FORMULA(opt_tb_s, trains(c, row) ? adamw_bytes(c, row) * N("params") / N("opt_alone_ms") / 1e9 : NAN)
 FORMULA(model_fwd, TIMES(3))
@@ -337,6 +347,7 @@ static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 
                                                 {"sustained_step_j", MEASURED, NULL, 0},
                                                 {"sustained_tokens_per_j", MEASURED, NULL, 0},
                                                 {"peak_bytes", MEASURED, NULL, 0},
+                                                {"init_bytes", DERIVED, init_bytes, 0},
                                                 {"params", DERIVED, params, 0},
                                                 {"loss_first", MEASURED, NULL, 0},
                                                 {"loss_last", MEASURED, NULL, 0},

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# How time and memory of a step grow when one dimension does: blocks, width, batch or context. One colour per
-# precision.
+# How time and memory of a step grow when one dimension does: blocks, width, batch, context or key and value
+# heads. One colour per precision, of the context per way of recomputation.
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0
-of(precision) = (strcol("precision") eq precision && column(axis) > 0) ? column(axis) : NaN
+of(line) = (strcol(by) eq line && column(axis) > 0) ? column(axis) : NaN
 first = word(points, 1) + 0; last = word(points, words(points)) + 0
 set logscale x 2
 set xrange [0.85 * first : 1.18 * last]
@@ -14,7 +14,7 @@ do for [i = 1:words(points):every_nth] { set xtics add (length_text(int(word(poi
 set xlabel axis_text
 stats data using "step_ms" name "step" nooutput
 stats data using (column("peak_bytes") / GIB) name "peak" nooutput
-do for [i = 1:words(precisions)] { text = word(precisions, i); style = i; @add_key }
+do for [i = 1:words(lines)] { text = (by eq "recompute" ? "recompute " : "").word(lines, i); style = i; @add_key }
 @draw_key
 set multiplot
 set tmargin at screen top_of_panels
@@ -28,7 +28,7 @@ do for [k = 1:2] {
     set lmargin at screen (k == 1 ? 0.085 : 0.585)
     set rmargin at screen (k == 1 ? 0.485 : 0.985)
     shown(i) = k == 1 ? column("step_ms") : column("peak_bytes") / GIB
-    plot for [i = 1:words(precisions)] data using (of(word(precisions, i))):(shown(0)) with linespoints linestyle i
+    plot for [i = 1:words(lines)] data using (of(word(lines, i))):(shown(0)) with linespoints linestyle i
     @first_panel_done
 }
 unset multiplot

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# A figure for each dimension that was varied alone: blocks, width, batch, context.
+# A figure for each dimension that was varied alone: blocks, width, batch, context, key and value heads.
 # shellcheck shell=sh disable=SC2154
 transformer=$results/bench_transformer.csv
 [ -s "$transformer" ] || exit 0
@@ -8,15 +8,17 @@ if has graph "$(values_of "$transformer" variant status=ok)"; then level=variant
 if has 5 "$(values_of "$transformer" warmup status=ok)"; then warm=warmup=5; fi
 without_zero() { echo " $1 " | sed 's/ 0 / /'; } # 0 stands for no value
 
-for sweep in layers:3:depth:blocks 'd_model:3:width:width (d-model)' batch:3:batch:sequences \
-    'seq:5:context:context length S (tokens)'; do
+for sweep in layers:3:precision:depth:blocks 'd_model:3:precision:width:width (d-model)' \
+    batch:3:precision:batch:sequences 'seq:5:recompute:context:context length S (tokens)' \
+    'heads_kv:3:precision:heads:key and value heads'; do
     axis=${sweep%%:*} rest=${sweep#*:}
     least=${rest%%:*} rest=${rest#*:}
+    by=${rest%%:*} rest=${rest#*:}
     name=${rest%%:*} what=${rest#*:}
     # shellcheck disable=SC2086 # no warm-up is no argument
-    pick "$transformer" "$axis,precision" "$level" $warm || continue
+    pick "$transformer" "$axis,$by" "$level" mode=train-step $warm || continue
     points=$(without_zero "$(values "$axis")")
     [ "$(echo "$points" | wc -w)" -ge "$least" ] || continue
-    draw "transformer_scaling_$name" "Scaling in $name ($shape)" "axis = '$axis'" "axis_text = '$what'" \
-        "points = '$points'" "precisions = '$(values precision)'"
+    draw "scaling_$name" "Scaling in $name ($shape)" "axis = '$axis'" "axis_text = '$what'" \
+        "points = '$points'" "by = '$by'" "lines = '$(values "$by")'"
 done

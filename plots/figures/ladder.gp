@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+# What each feature makes of the step and of the peak of memory: a bar for each line of the report's table. Filled: the
+# lines that build on each other; pale: those that stand beside the last of them.
+W = 1000; H = 150 + 34 * (other eq "grad_dtype" ? 11 : 8)
+load folder."/style.gp"
+GIB = 1073741824.0
+MIB = 1048576.0
+row(v, a, b, c) = strcol("variant") eq v && strcol("precision") eq a && strcol(other) eq b && strcol("recompute") eq c
+text_of(k) = word_of(texts, k)
+word_of(list, k) = k > 1 ? word_of(list[strstrt(list, "|") + 1:], k - 1) \
+                         : (strstrt(list, "|") ? list[1:strstrt(list, "|") - 1] : list)
+alone = "fp32, eager ops, unfused attention|+ bf16|+ flash attention|+ fused kernels|+ one CUDA graph|\
+with selective recomputation|with blocks recomputed|with bf16 alone"
+ranks = "fp32, all on every rank|+ bf16|+ ZeRO-1|+ ZeRO-2|+ FSDP|with gradients in bf16|with gradients sent in bf16|\
+with blocks recomputed|with parameters kept|with gains replicated|with everything in fp32"
+line_alone(x) = row("none", "fp32", "unfused", "none") ? 1 : row("none", "bf16", "unfused", "none") ? 2 \
+              : row("none", "bf16", "flash", "none") ? 3 : row("kernels", "bf16", "flash", "none") ? 4 \
+              : row("graph", "bf16", "flash", "none") ? 5 : row(last, "bf16", "flash", "selective") ? 6 \
+              : row(last, "bf16", "flash", "block") ? 7 : row(last, "bf16-pure", "flash", "none") ? 8 : NaN
+is(name, value) = name eq "variant" || strcol(name) eq value || strcol(name) eq ""
+whole(x) = is(small, "sharded") && is(reduce, "grad")
+line_ranks(x) = row("fsdp", "bf16", "fp32", "none") && is(small, "sharded") && strcol(reduce) eq "bf16" ? 7 \
+              : row("fsdp", "bf16", "fp32", "none") && is(reduce, "grad") && strcol(small) eq "replicated" ? 10 \
+              : !whole(0) ? NaN : row("ddp", "fp32", "policy", "none") ? 1 : row("ddp", "bf16", "fp32", "none") ? 2 \
+              : row("zero1", "bf16", "fp32", "none") ? 3 : row("zero2", "bf16", "fp32", "none") ? 4 \
+              : row("fsdp", "bf16", "fp32", "none") ? 5 : row("fsdp", "bf16", "policy", "none") ? 6 \
+              : row("fsdp", "bf16", "fp32", "block") ? 8 : row("fsdp-keep", "bf16", "fp32", "none") ? 9 \
+              : row("fsdp", "fp32", "policy", "none") ? 11 : NaN
+several = other eq "grad_dtype"
+lines = several ? 11 : 8
+texts = several ? ranks : alone
+plain(x) = several && strcol("prefetch") ne "" && strcol("prefetch") ne "1" ? 0 : 1
+line(x) = !plain(x) ? NaN : several ? line_ranks(x) : line_alone(x)
+stats data using "peak_bytes" name "peak" nooutput
+unit = peak_max > 0.5 * GIB ? GIB : MIB
+set yrange [lines + 0.6 : 0.4]
+set xrange [0 : *]
+set offsets graph 0, graph 0.12, 0, 0
+set multiplot
+set tmargin at screen from_top(90)
+set bmargin at screen 0.12
+shown(k) = k == 1 ? column("step_ms") : column("peak_bytes") / unit
+do for [k = 1:2] {
+    set ytics ()
+    do for [i = 1:lines] { set ytics add ((k == 1 ? text_of(i) : "") i) }
+    set xlabel k == 1 ? "ms a step" : (unit == GIB ? "peak, GiB" : "peak, MiB")
+    set lmargin at screen (k == 1 ? 0.26 : 0.66)
+    set rmargin at screen (k == 1 ? 0.61 : 0.985)
+    set style fill solid 0.85 noborder
+    plot data using (0.5 * shown(k)):(line(0) <= 5 ? line(0) : NaN):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k, \
+         data using (0.5 * shown(k)):(line(0) > 5 ? line(0) : NaN):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k \
+             fillstyle solid 0.35, \
+         data using (shown(k)):(line(0)):(sprintf("%.3g", shown(k))) with labels left offset 0.5,0 font font_of(11)
+    @first_panel_done
+}
+unset multiplot

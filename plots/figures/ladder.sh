@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# A figure for each model of which the first line was measured: on one GPU, and on each number of ranks.
+# shellcheck shell=sh disable=SC2154
+# COLUMN, or for files of the time before it one whose values mean nothing to it.
+column_or_none() { if head -n 1 "$data" | tr , '\n' | grep -qx "$1"; then echo "$1"; else echo variant; fi; }
+ladder() { # NAME FILE OTHER CONDITION ...: OTHER is the column in which lines differ beside precision and recompute
+    as=$1 file=$2 other=$3
+    shift 3
+    last=kernels
+    if has graph "$(values_of "$file" variant status=ok "$@")"; then last=graph; fi
+    pick "$file" "precision,$other,recompute,reduce_dtype,small,bucket_mb,prefetch,free_every,replicas" mode=train-step "$@" || return 0
+    of="$(values size), S $(values seq), batch $(values batch)"
+    if [ "$other" = grad_dtype ]; then of="$of on each of $(values ranks) ranks"; fi
+    draw "$as" "Feature by feature ($of)" "other = '$other'" "last = '$last'" "small = '$(column_or_none small)'" \
+        "reduce = '$(column_or_none reduce_dtype)'"
+}
+
+transformer=$results/bench_transformer.csv
+base='variant=none precision=fp32 attention=unfused recompute=none mode=train-step status=ok'
+if [ -s "$transformer" ]; then
+    # shellcheck disable=SC2086 # conditions are words
+    for size in $(values_of "$transformer" size $base); do
+        for seq in $(values_of "$transformer" seq "size=$size" $base); do
+            ladder "ladder_${size}_$seq" "$transformer" attention "size=$size" "seq=$seq"
+        done
+    done
+fi
+fsdp=$results/bench_fsdp.csv
+base='variant=fsdp precision=bf16 grad_dtype=fp32 recompute=none status=ok'
+if [ -s "$fsdp" ]; then
+    # shellcheck disable=SC2086
+    for ranks in $(values_of "$fsdp" ranks $base); do
+        [ "$ranks" -gt 1 ] || continue
+        for size in $(values_of "$fsdp" size "ranks=$ranks" $base); do
+            if several "$(values_of "$fsdp" variant "size=$size" "ranks=$ranks" status=ok)"; then
+                ladder "ladder_ranks_${size}_$ranks" "$fsdp" grad_dtype "size=$size" "ranks=$ranks"
+            fi
+        done
+    done
+fi

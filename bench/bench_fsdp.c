@@ -24,6 +24,10 @@ static option_spec option_table[] = {
      "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
     {"free-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 1024, NULL, "blocks",
      "of fsdp and hsdp: every K-th block is freed after its forward; the others stay for the backward"},
+    {"gather", OPTION_CHOICE, OPTION_LIST, "nccl", NULL, 0, -1, GATHER_CHOICES, "",
+     "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by a kernel "
+     "of "
+     "ours that loads from there (--max-ctas thread blocks, else 16)"},
     {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",
      "forwards and backwards of a step, each of --batch sequences, before its update"},
     {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
@@ -80,7 +84,8 @@ static bool applies(const char *option, const char *variant)
         return strcmp(variant, "fsdp") == 0 || strcmp(variant, "hsdp") == 0;
     if (strcmp(option, "replicas") == 0)
         return strcmp(variant, "hsdp") == 0;
-    return strcmp(option, "prefetch") != 0 || (units && strcmp(variant, "zero2") != 0);
+    return (strcmp(option, "prefetch") != 0 && strcmp(option, "gather") != 0) ||
+           (units && strcmp(variant, "zero2") != 0);
 }
 
 static const bench_info info = {

@@ -14,3 +14,10 @@ sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream)
     const sb_status s = sb_peer_check(p);
     return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }
+
+sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream)
+{
+    (void)stream;
+    const sb_status s = sb_peer_gather_check(p);
+    return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes and argument checks of the all-reduce between peers, which need no GPU; see peer.h. */
+/* Sizes and argument checks of what peers do, which need no GPU; see peer.h. */
 #include "kernels/peer.h"
 
 #include <limits.h>
@@ -52,4 +52,27 @@ sb_status sb_peer_check(const sb_peer_all_reduce *p)
                         "%zu elements of %zu bytes are more than the %zu bytes that mailboxes of %zu take", p->n, e,
                         most, p->mailbox_bytes);
     return p->n == 0 ? SB_OK : check_memory(p, p->n * e);
+}
+
+sb_status sb_peer_gather_check(const sb_peer_all_gather *p)
+{
+    if (p->ranks < 1 || p->ranks > SB_PEER_RANKS_MAX)
+        return sb_error(SB_UNSUPPORTED, "an all-gather between peers is for 1 to %d ranks, not %d", SB_PEER_RANKS_MAX,
+                        p->ranks);
+    if (p->rank < 0 || p->rank >= p->ranks)
+        return sb_error(SB_INVALID, "rank %d is none of the %d", p->rank, p->ranks);
+    if (p->bytes % 16 || p->max_blocks < 0)
+        return sb_error(SB_INVALID, p->max_blocks < 0 ? "%d thread blocks" : "a slice is no multiple of 16 bytes",
+                        p->max_blocks);
+    const uintptr_t out = (uintptr_t)p->out;
+    if (p->bytes && (!out || out % 16))
+        return sb_error(SB_INVALID, "out is %s", out ? "not 16-byte aligned" : "NULL");
+    for (int r = 0; r < p->ranks && p->bytes; r++) {
+        const uintptr_t slice = (uintptr_t)p->slices[r];
+        if (!slice || slice % 16)
+            return sb_error(SB_INVALID, "the slice of rank %d is %s", r, slice ? "not 16-byte aligned" : "NULL");
+        if (slice < out + p->bytes * (size_t)p->ranks && out < slice + p->bytes)
+            return sb_error(SB_INVALID, "out overlaps the slice of rank %d", r);
+    }
+    return SB_OK;
 }

@@ -48,6 +48,20 @@ sb_status sb_peer_check(const sb_peer_all_reduce *p);
  * new. Without CUDA: SB_UNSUPPORTED. */
 sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream);
 
+/* All-gather of slices that lie in the memory of GPUs of one host: a kernel of this GPU loads them, by any link over which
+ * it reaches them. Nobody waits in it: all slices must be there before it starts, and stay until it has ended. */
+typedef struct sb_peer_all_gather {
+    int rank, ranks;                       /* 1 to SB_PEER_RANKS_MAX */
+    const void *slices[SB_PEER_RANKS_MAX]; /* of each rank, as mapped here; 16-byte aligned */
+    void *out;      /* (ranks, bytes), 16-byte aligned, in this GPU's memory, apart from all slices */
+    size_t bytes;   /* of a slice, a multiple of 16 */
+    int max_blocks; /* thread blocks; 0: 16 */
+} sb_peer_all_gather;
+
+sb_status sb_peer_gather_check(const sb_peer_all_gather *p);
+/* Enqueues it on the stream (cudaStream_t). Without CUDA: SB_UNSUPPORTED. */
+sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

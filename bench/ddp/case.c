@@ -72,6 +72,8 @@ static const char *contradiction(const ddp_case *k)
         return "ranks can't be divided into --replicas of equal size";
     if (s->reduce == REDUCE_HYBRID && k->p.replicas == k->ranks)
         return "with as many replicas as ranks nothing is sharded: ddp is the same";
+    if (cpu && k->p.gather != GATHER_COLLECTIVE)
+        return "--gather copy and own are for GPUs that reach each other's memory";
     if (cpu && k->p.max_ctas)
         return "--max-ctas is for NCCL";
     if (cpu && k->graph)
@@ -119,6 +121,8 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
     out->o.shard.free_every = has_option(out, "free-every") ? (int)case_int(c, "free-every") : 1;
     if (has_option(out, "micro-batches"))
         out->p.micro_batches = out->o.micro_batches = (int)case_int(c, "micro-batches");
+    if (has_option(out, "gather") && parallel_strategy(out->p.strategy)->share == SHARE_ON_USE)
+        out->p.gather = gather_way_parse(case_text(c, "gather"));
     if (has_option(out, "reduce-dtype"))
         out->o.sums = sums_of(case_text(c, "reduce-dtype"));
     if (has_option(out, "clip"))

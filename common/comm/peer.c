@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The mailboxes of ranks that reach each other's memory; see peer.h. */
+/* What ranks map of each other's memory; see peer.h. */
 #include "common/comm/peer.h"
 
 #include <stdio.h>
@@ -12,23 +12,28 @@
 
 #include "common/core/error.h"
 
+struct peer_memory {
+    int rank; /* -1: no member */
+    int size;
+    void *at[SB_PEER_RANKS_MAX];
+    void *base[SB_PEER_RANKS_MAX]; /* of the mapped allocations; NULL: not mapped */
+};
+
 struct peers {
     launch *l;
     device *d;
-    int rank; /* -1: no member */
-    int size;
-    void *mailbox[SB_PEER_RANKS_MAX];
+    peer_memory m; /* their mailboxes */
     size_t mailbox_bytes;
 };
 
 int peers_size(const peers *p)
 {
-    return p->size;
+    return p->m.size;
 }
 
 size_t peers_message_bytes(const peers *p, sb_peer_algorithm algorithm)
 {
-    return sb_peer_message_bytes(p->mailbox_bytes, p->size, algorithm);
+    return sb_peer_message_bytes(p->mailbox_bytes, p->m.size, algorithm);
 }
 
 /* True on all ranks when it is on all; else `why` is that of the first which has one. */
@@ -93,78 +98,122 @@ static bool make_leave_word(launch *l, char *why, size_t why_bytes)
 
 /* What a rank tells the others. */
 typedef struct address {
-    cudaIpcMemHandle_t handle;
-    char gpu[32]; /* PCI bus id */
+    cudaIpcMemHandle_t handle; /* of the allocation that holds its memory */
+    size_t offset;             /* of it there */
+    char gpu[32];              /* PCI bus id */
 } address;
 
-static bool make_mailbox(peers *p, address *mine, char *why, size_t why_bytes)
+typedef int (*range_fn)(unsigned long long *base, size_t *bytes, unsigned long long at); /* cuMemGetAddressRange */
+
+/* Where the allocation begins that holds `at`. Asked of the running driver, so that nothing links against libcuda. */
+static bool find_base(const void *at, char **base, char *why, size_t why_bytes)
 {
-    int gpu = 0;
-    void *box = device_malloc(p->d, p->mailbox_bytes);
-    if (!box) {
-        snprintf(why, why_bytes, "no memory for a mailbox of %zu bytes", p->mailbox_bytes);
+    void *found = NULL;
+    enum cudaDriverEntryPointQueryResult how;
+    unsigned long long first = 0;
+    size_t bytes;
+    if (!good(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &found, 12000, cudaEnableDefault, &how),
+              "cuMemGetAddressRange", why, why_bytes))
+        return false;
+    const range_fn range = (range_fn)found;
+    if (how != cudaDriverEntryPointSuccess || range(&first, &bytes, (unsigned long long)(uintptr_t)at) != 0) {
+        snprintf(why, why_bytes, "the driver does not say where memory was allocated");
         return false;
     }
-    p->mailbox[p->rank] = box;
-    device_memset(p->d, box, 0, p->mailbox_bytes);
-    device_sync(p->d);
-    return make_leave_word(p->l, why, why_bytes) &&
-           good(cudaIpcGetMemHandle(&mine->handle, box), "memory can't be shared between processes", why, why_bytes) &&
+    *base = (char *)(uintptr_t)first; /* NOLINT: that is how the driver says it */
+    return true;
+}
+
+static bool make_address(void *at, bool allocated, address *mine, char *why, size_t why_bytes)
+{
+    int gpu = 0;
+    char *base = at;
+    if (!allocated && !find_base(at, &base, why, why_bytes))
+        return false;
+    mine->offset = (size_t)((const char *)at - base);
+    return good(cudaIpcGetMemHandle(&mine->handle, base), "memory can't be shared between processes", why, why_bytes) &&
            good(cudaGetDevice(&gpu), "cudaGetDevice", why, why_bytes) &&
            good(cudaDeviceGetPCIBusId(mine->gpu, sizeof mine->gpu, gpu), "cudaDeviceGetPCIBusId", why, why_bytes);
 }
 
 /* Packets are whole where GPUs have native atomics to each other's memory; see kernels/peer.h. */
-static bool reaches(const address *other, int rank, char *why, size_t why_bytes)
+static bool reaches(const address *other, int rank, bool packets, char *why, size_t why_bytes)
 {
-    int own = 0, gpu = 0, native = 0;
+    const enum cudaDeviceP2PAttr wanted = packets ? cudaDevP2PAttrNativeAtomicSupported : cudaDevP2PAttrAccessSupported;
+    int own = 0, gpu = 0, can = 0;
     char what[96];
     snprintf(what, sizeof what, "this rank does not see the GPU %s of rank %d", other->gpu, rank);
     if (!good(cudaGetDevice(&own), "cudaGetDevice", why, why_bytes) ||
         !good(cudaDeviceGetByPCIBusId(&gpu, other->gpu), what, why, why_bytes))
         return false;
     snprintf(what, sizeof what, "GPU %d does not reach the memory of GPU %d", own, gpu);
-    if (!good(cudaDeviceGetP2PAttribute(&native, cudaDevP2PAttrNativeAtomicSupported, own, gpu), what, why, why_bytes))
+    if (!good(cudaDeviceGetP2PAttribute(&can, wanted, own, gpu), what, why, why_bytes))
         return false;
-    if (!native)
-        snprintf(why, why_bytes, "%s with native atomics, as over NVLink", what);
-    return native;
+    if (!can)
+        snprintf(why, why_bytes, "%s%s", what, packets ? " with native atomics, as over NVLink" : "");
+    return can;
 }
 
-static bool map_others(peers *p, const address *all, char *why, size_t why_bytes)
+static bool map_others(peer_memory *m, const address *all, bool packets, char *why, size_t why_bytes)
 {
     char what[96];
-    for (int r = 0; r < p->size; r++) {
-        void *box = NULL;
-        if (r == p->rank)
+    for (int r = 0; r < m->size; r++) {
+        void *base = NULL;
+        if (r == m->rank)
             continue;
-        snprintf(what, sizeof what, "rank %d can't map the memory of rank %d's GPU", p->rank, r);
-        if (!reaches(&all[r], r, why, why_bytes) ||
-            !good(cudaIpcOpenMemHandle(&box, all[r].handle, cudaIpcMemLazyEnablePeerAccess), what, why, why_bytes))
+        snprintf(what, sizeof what, "rank %d can't map the memory of rank %d's GPU", m->rank, r);
+        if (!reaches(&all[r], r, packets, why, why_bytes) ||
+            !good(cudaIpcOpenMemHandle(&base, all[r].handle, cudaIpcMemLazyEnablePeerAccess), what, why, why_bytes))
             return false;
-        p->mailbox[r] = box;
+        m->base[r] = base;
+        m->at[r] = (char *)base + all[r].offset;
     }
     return true;
 }
 
-static void unmap_others(peers *p)
+static void unmap_others(peer_memory *m)
 {
-    for (int r = 0; r < p->size; r++)
-        if (r != p->rank && p->mailbox[r])
-            cudaIpcCloseMemHandle(p->mailbox[r]);
+    for (int r = 0; r < m->size; r++)
+        if (m->base[r])
+            cudaIpcCloseMemHandle(m->base[r]);
+    memset(m->base, 0, sizeof m->base);
+}
+
+/* m->at[m->rank] is this rank's; a mailbox is all of an allocation, and takes packets. */
+static bool map_all(peer_memory *m, launch *l, bool mailbox, char *why, size_t why_bytes)
+{
+    address mine = {0}, *all = xcalloc((unsigned long)launch_size(l), sizeof *all);
+    const bool member = m->rank >= 0;
+    bool open = all_agree(l, !member || make_address(m->at[m->rank], mailbox, &mine, why, why_bytes), why, why_bytes);
+    if (open) {
+        launch_gather(l, "mailboxes", &mine, sizeof mine, all);
+        open = all_agree(l, !member || map_others(m, all, mailbox, why, why_bytes), why, why_bytes);
+        if (!open) {
+            unmap_others(m);
+            launch_barrier(l, "nothing is mapped"); /* the owners free it next */
+        }
+    }
+    free(all);
+    return open;
+}
+
+static bool make_mailbox(peers *p, char *why, size_t why_bytes)
+{
+    void *box = device_malloc(p->d, p->mailbox_bytes);
+    if (!box) {
+        snprintf(why, why_bytes, "no memory for a mailbox of %zu bytes", p->mailbox_bytes);
+        return false;
+    }
+    p->m.at[p->m.rank] = box;
+    device_memset(p->d, box, 0, p->mailbox_bytes);
+    device_sync(p->d);
+    return make_leave_word(p->l, why, why_bytes);
 }
 
 static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
 {
-    address mine = {0}, *all = xcalloc((unsigned long)launch_size(p->l), sizeof *all);
-    const bool member = p->rank >= 0;
-    bool open = all_agree(p->l, !member || make_mailbox(p, &mine, why, why_bytes), why, why_bytes);
-    if (open) {
-        launch_gather(p->l, "mailboxes", &mine, sizeof mine, all);
-        open = all_agree(p->l, !member || map_others(p, all, why, why_bytes), why, why_bytes);
-    }
-    free(all);
-    return open;
+    const bool made = p->m.rank < 0 || make_mailbox(p, why, why_bytes);
+    return all_agree(p->l, made, why, why_bytes) && map_all(&p->m, p->l, true, why, why_bytes);
 }
 
 #else
@@ -172,36 +221,89 @@ static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
 static const struct {
     const uint32_t *on_gpu;
 } leave;
-static void unmap_others(peers *p)
+static void unmap_others(peer_memory *m)
 {
-    (void)p;
+    (void)m;
+}
+static bool map_all(peer_memory *m, launch *l, bool mailbox, char *why, size_t why_bytes)
+{
+    (void)m, (void)mailbox;
+    snprintf(why, why_bytes, "built without CUDA");
+    return all_agree(l, false, why, why_bytes);
 }
 static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "built without CUDA");
-    return all_agree(p->l, false, why, why_bytes);
+    return map_all(&p->m, p->l, true, why, why_bytes);
 }
 #endif
 
-peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes)
+/* NULL, or why there is none to reach, as all ranks know. */
+static bool nothing_to_reach(launch *l, device *d, int ranks, char *why, size_t why_bytes)
 {
     const bool gpu = device_kind_of(d) == DEVICE_CUDA, several = ranks >= 2 && ranks <= SB_PEER_RANKS_MAX;
     why[0] = 0;
-    if (!gpu || !several || launch_hosts(l) > 1) { /* all ranks know as much */
-        if (!gpu)
-            snprintf(why, why_bytes, "ranks on CPUs have no GPU's memory to reach");
-        else if (!several)
-            snprintf(why, why_bytes, "it is for 2 to %d ranks", SB_PEER_RANKS_MAX);
-        else
-            snprintf(why, why_bytes, "the ranks are on %d hosts, and reach memory only on their own host",
-                     launch_hosts(l));
+    if (!gpu)
+        snprintf(why, why_bytes, "ranks on CPUs have no GPU's memory to reach");
+    else if (!several)
+        snprintf(why, why_bytes, "it is for 2 to %d ranks", SB_PEER_RANKS_MAX);
+    else if (launch_hosts(l) > 1)
+        snprintf(why, why_bytes, "the ranks are on %d hosts, and reach memory only on their own host", launch_hosts(l));
+    return why[0];
+}
+
+static peer_memory memory_of(launch *l, int ranks)
+{
+    return (peer_memory){.size = ranks, .rank = launch_rank(l) < ranks ? launch_rank(l) : -1};
+}
+
+/* ---- memory that all ranks have ---- */
+
+peer_memory *peer_memory_open(launch *l, device *d, int ranks, void *mine, char *why, size_t why_bytes)
+{
+    if (nothing_to_reach(l, d, ranks, why, why_bytes))
         return NULL;
-    }
+    peer_memory *m = xcalloc(1, sizeof *m);
+    *m = memory_of(l, ranks);
+    if (m->rank >= 0)
+        m->at[m->rank] = mine;
+    if (map_all(m, l, false, why, why_bytes))
+        return m;
+    free(m);
+    return NULL;
+}
+
+void peer_memory_close(peer_memory *m)
+{
+    if (!m)
+        return;
+    unmap_others(m);
+    free(m);
+}
+
+void *const *peer_memory_at(const peer_memory *m)
+{
+    return m->at;
+}
+
+void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, void *recv, size_t bytes,
+                     int max_blocks, void *stream)
+{
+    sb_peer_all_gather call = {.rank = rank, .ranks = ranks, .out = recv, .bytes = bytes, .max_blocks = max_blocks};
+    memcpy(call.slices, slices, (size_t)ranks * sizeof *slices);
+    if (sb_cuda_peer_all_gather(&call, stream) != SB_OK)
+        launch_fail(l, EXIT_CODE_FAILURE, "an all-gather between peers failed: %s", sb_last_message());
+}
+
+/* ---- mailboxes ---- */
+
+peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes)
+{
+    if (nothing_to_reach(l, d, ranks, why, why_bytes))
+        return NULL;
     peers *p = xcalloc(1, sizeof *p);
     p->l = l;
     p->d = d;
-    p->size = ranks;
-    p->rank = launch_rank(l) < ranks ? launch_rank(l) : -1;
+    p->m = memory_of(l, ranks);
     p->mailbox_bytes = sb_peer_mailbox_bytes(message_bytes, ranks);
     if (open_mailboxes(p, why, why_bytes))
         return p;
@@ -215,10 +317,10 @@ void peers_close(peers *p)
         return;
     device_sync(p->d);
     launch_barrier(p->l, "peers are done"); /* none may still send where another unmaps or frees */
-    unmap_others(p);
+    unmap_others(&p->m);
     launch_barrier(p->l, "peers are apart");
-    if (p->rank >= 0 && p->mailbox[p->rank])
-        device_free(p->d, p->mailbox[p->rank]);
+    if (p->m.rank >= 0 && p->m.at[p->m.rank])
+        device_free(p->d, p->m.at[p->m.rank]);
     free(p);
 }
 
@@ -226,19 +328,19 @@ void peers_all_reduce(peers *p, sb_peer_algorithm algorithm, const void *send, v
                       void *stream)
 {
     static const sb_dtype dtypes[] = {[COMM_FP32] = SB_FP32, [COMM_BF16] = SB_BF16, [COMM_FP16] = SB_FP16};
-    if (p->rank < 0 || t == COMM_INT32)
+    if (p->m.rank < 0 || t == COMM_INT32)
         die(EXIT_CODE_FAILURE, "bug: an all-reduce between peers %s",
-            p->rank < 0 ? "by a rank that is no member" : "of integers");
+            p->m.rank < 0 ? "by a rank that is no member" : "of integers");
     sb_peer_all_reduce call = {.algorithm = algorithm,
-                               .rank = p->rank,
-                               .ranks = p->size,
+                               .rank = p->m.rank,
+                               .ranks = p->m.size,
                                .dtype = dtypes[t],
                                .n = count,
                                .in = send,
                                .out = recv,
                                .mailbox_bytes = p->mailbox_bytes,
                                .leave = leave.on_gpu};
-    memcpy(call.mailboxes, p->mailbox, sizeof call.mailboxes);
+    memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
     launch_collective(p->l, algorithm == SB_PEER_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count,
                       comm_dtype_name(t), "peers");
     if (sb_cuda_peer_all_reduce(&call, stream) != SB_OK)

@@ -8,6 +8,20 @@
 #include "common/comm/comm.h"
 #include "kernels/peer.h"
 
+/* Memory that ranks of one host open to one another. Every rank of the job calls open, members or not, with what the first
+ * `ranks` of them (2 to 8) have to show, which may lie anywhere in an allocation of cudaMalloc. NULL on all of them, with a
+ * sentence, where GPUs don't reach each other's memory. */
+typedef struct peer_memory peer_memory;
+peer_memory *peer_memory_open(launch *l, device *d, int ranks, void *mine, char *why, size_t why_bytes);
+/* When no member uses that of another any more, and before one frees what it has shown. NULL is fine. */
+void peer_memory_close(peer_memory *m);
+void *const *peer_memory_at(const peer_memory *m); /* of each rank, as it is reached here */
+
+/* recv: (ranks, bytes), the slices in their order, which a kernel of this GPU loads; rank: this one's. No rank waits in
+ * it. `bytes` is a multiple of 16. */
+void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, void *recv, size_t bytes,
+                     int max_blocks, void *stream);
+
 typedef struct peers peers;
 
 /* Of the first `ranks` ranks of the job, 2 to 8, for messages of up to so many bytes. Every rank of the job calls it,

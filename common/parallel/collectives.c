@@ -157,6 +157,32 @@ static void gather(parallel *p)
     p->gathering = true;
 }
 
+/* The slices of a unit lie at the same place on every rank. Nothing is waited for but the other ranks' last update, once
+ * a step: a rank updates a slice only when the gradients of its unit have been reduced, to which every rank gives its
+ * own after it has read the slice for the last time. */
+static void read_slices(parallel *p, int unit, void *to)
+{
+    const parallel_plan *plan = p->plan;
+    const owned_range own = plan->own.r[unit];
+    const comm_dtype t = p->m.param_dtype;
+    const size_t bytes = (size_t)own.count * comm_dtype_bytes(t);
+    const int first = plan->rank - plan->slice; /* those of a replica are neighbours */
+    const void *slices[SB_PEER_RANKS_MAX] = {NULL};
+    if (!p->met)
+        comm_barrier(p->second, p->second_stream);
+    p->met = true;
+    for (int r = 0; r < plan->slices; r++)
+        slices[r] = at(p->peers[first + r], t, own.state_first);
+    if (plan->o.gather == GATHER_KERNEL) {
+        peer_all_gather(p->l, plan->slice, plan->slices, slices, to, bytes, plan->o.max_ctas, p->second_stream);
+        return;
+    }
+    for (int k = 0; k < plan->slices; k++) { /* no two ranks begin with the same one */
+        const int r = (plan->slice + k) % plan->slices;
+        dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slices[r], bytes);
+    }
+}
+
 /* Without communication a unit is made of copies of this rank's slice: numbers of the same kind, so that what computes
  * with them takes as long and as much power. */
 void parallel_gather(parallel *p, int unit, void *to)
@@ -167,7 +193,9 @@ void parallel_gather(parallel *p, int unit, void *to)
     const void *slice = at(p->m.param, t, own.state_first);
     parallel_follow(p, p->second_stream, p->m.main, &e->to_gather);
     const bool sent = p->communicating && !is_whole(p, unit);
-    if (sent)
+    if (sent && p->peers)
+        read_slices(p, unit, to);
+    else if (sent)
         comm_all_gather(p->second, slice, to, (size_t)own.count, t, p->second_stream);
     for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
         dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slice,

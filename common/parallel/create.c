@@ -132,6 +132,41 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
     return p->comm && (p->third || !hybrid) && (p->second || !two);
 }
 
+/* Of all ranks of the job. Returns false with a sentence if parameters are to be read where they can't be. */
+static bool open_peers(parallel *p, char *why, size_t why_bytes)
+{
+    char reason[300];
+    if (p->plan->o.gather == GATHER_COLLECTIVE || p->s->share != SHARE_ON_USE)
+        return true;
+    p->peers = p->m.peers;
+    if (p->peers)
+        return true;
+    p->memory = peer_memory_open(p->l, p->m.d, p->plan->o.ranks, p->m.param, reason, sizeof reason);
+    if (!p->memory)
+        snprintf(why, why_bytes, "slices can't be read from other GPUs: %s", reason);
+    else
+        p->peers = peer_memory_at(p->memory);
+    return p->memory;
+}
+
+/* No member reads what another has shown, and frees next. */
+static void close_peers(parallel *p)
+{
+    const bool ran = p->second_stream && p->peers; /* as on all members */
+    if (ran)
+        comm_barrier(p->second, p->second_stream);
+    for (int i = 0; ran && i < 2; i++) {
+        parallel_record(p, p->second_stream, &p->apart);
+        dist_event_sync(p->m.d, p->apart);
+        if (i == 0) {
+            peer_memory_close(p->memory);
+            comm_barrier(p->second, p->second_stream);
+        }
+    }
+    if (!ran)
+        peer_memory_close(p->memory);
+}
+
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)
 {
     const bool member = plan->rank < plan->o.ranks;
@@ -141,6 +176,10 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
     *p = (parallel){.plan = plan, .s = plan->s, .m = *m, .l = l};
     why[0] = 0;
     if (!open_communicators(p, why, why_bytes)) {
+        parallel_free(p);
+        return NULL;
+    }
+    if (!open_peers(p, why, why_bytes)) {
         parallel_free(p);
         return NULL;
     }
@@ -177,7 +216,8 @@ static void drop_all_events(const parallel *p)
     drop_events(p, p->produced, PRODUCERS);
     drop_events(p, p->alone, 2);
     drop_events(p, p->sync, 2);
-    drop_events(p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed}, 6);
+    drop_events(
+        p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed, p->apart}, 7);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
         drop_events(
@@ -203,6 +243,7 @@ void parallel_free(parallel *p)
 {
     if (!p)
         return;
+    close_peers(p);
     comm_destroy(p->third); /* after its ops */
     comm_destroy(p->second);
     comm_destroy(p->comm);

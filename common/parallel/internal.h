@@ -6,6 +6,7 @@
 #ifndef STEPBENCH_PARALLEL_INTERNAL_H
 #define STEPBENCH_PARALLEL_INTERNAL_H
 
+#include "common/comm/peer.h"
 #include "common/parallel/parallel.h"
 #include "common/stream/stream.h"
 
@@ -61,15 +62,18 @@ struct parallel {
     void *part;               /* a slice of one micro-batch that is to be added to those before it */
     float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
-    bool bare;      /* collectives alone: what they send is there */
-    bool gathering; /* all-gathers may be under way that main has not waited for */
+    bool bare;           /* collectives alone: what they send is there */
+    peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
+    void *const *peers;  /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
+    bool met;            /* all members have, behind the last update: what peers have may be read */
+    bool gathering;      /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */
     unit *units;
     int unit_count;
     /* Edges of a whole step, and of what runs between steps. */
     dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone[2],
-        *sync[2];
+        *sync[2], *apart;
 
     bool first_batch, last_batch; /* of the step */
 

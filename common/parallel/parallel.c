@@ -86,6 +86,7 @@ void parallel_begin_batch(parallel *p, bool first, bool last)
     p->closed = p->units_closed = p->units_updated = 0;
     p->update_begun = false;
     p->open.n = 0;
+    p->met &= !first; /* a new step follows an update */
     p->wait_count = first ? 0 : p->wait_count;
     for (int i = 0; i < p->unit_count; i++)
         p->units[i].made_by.n = 0;
@@ -219,7 +220,7 @@ void parallel_sync(parallel *p)
     parallel_follow(p, p->m.main, p->stream, &p->sync[1]);
 }
 
-void parallel_gather_now(parallel *p, int unit, void *to)
+static void gather_between(parallel *p, int unit, void *to)
 {
     const bool communicating = p->communicating;
     const int gathers = p->edges[unit].gathers;
@@ -228,6 +229,17 @@ void parallel_gather_now(parallel *p, int unit, void *to)
     dist_event_wait(p->m.d, p->edges[unit].gathered, p->m.main);
     p->communicating = communicating;
     p->edges[unit].gathers = gathers;
+}
+
+/* A later update may come without a reduction: it waits until all have read. */
+void parallel_gather_now(parallel *p, int unit, void *to)
+{
+    p->met = false;
+    gather_between(p, unit, to);
+    if (!p->peers)
+        return;
+    comm_barrier(p->second, p->second_stream);
+    parallel_follow(p, p->m.main, p->second_stream, &p->apart);
 }
 
 void parallel_communicate(parallel *p, bool on)
@@ -242,7 +254,7 @@ static void gather_alone(parallel *p)
     for (int i = 0; i < p->plan->b.n; i++) {
         const int gathers = p->s->share == SHARE_ON_USE ? p->edges[i].gathers : 0;
         for (int n = 0; n < gathers; n++)
-            parallel_gather_now(p, i, p->m.scratch);
+            gather_between(p, i, p->m.scratch);
         if (p->s->gradients == GRADIENTS_SLICED)
             p->edges[i].grads = p->m.scratch;
     }
@@ -258,6 +270,7 @@ void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
     p->communicating = true;
+    p->met = false;
     p->first_batch = p->last_batch = p->bare = true;
     parallel_join(p);
     gather_alone(p);

@@ -38,6 +38,16 @@ typedef enum update_order {
 #define UPDATE_CHOICES "after|buckets|backward"
 update_order update_order_parse(const char *name);
 
+/* How units are gathered where that is before each use: by a collective; or each rank reads the slices of the others, which
+ * change in an update alone, so that one barrier a step is all that ranks need between them. */
+typedef enum gather_way {
+    GATHER_COLLECTIVE,
+    GATHER_COPY,  /* copies from memory of other GPUs, which copy engines do */
+    GATHER_KERNEL /* a kernel that loads from there */
+} gather_way;
+#define GATHER_CHOICES "nccl|copy|own"
+gather_way gather_way_parse(const char *name);
+
 typedef struct parallel_options {
     const char *strategy; /* a name of parallel_strategies */
     int ranks;            /* of the job's first ranks; the others are not members and get no parallel */
@@ -46,6 +56,7 @@ typedef struct parallel_options {
     int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit */
     int max_ctas;      /* of NCCL; 0: NCCL decides */
     int micro_batches; /* of a step, whose reduced slices are added up; 0 or 1: one */
+    gather_way gather; /* with SHARE_ON_USE */
     int replicas;      /* of REDUCE_HYBRID: so many groups of neighbouring ranks have a model in slices; else 1 or 0 */
     /* All-gathers of parameters end with parallel_update, instead of under the next forward. A step that is captured as
      * a CUDA graph needs it: a graph can't wait for what an earlier one has left under way. */
@@ -93,6 +104,8 @@ typedef struct parallel_model {
     comm_dtype grad_dtype;
     void *param;
     comm_dtype param_dtype;
+    /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of GPUs. */
+    void *const *peers;
     void *scratch; /* with units: as large as the largest one's parameters or gradients; unused between steps */
     void *user;
     /* A new update begins; then AdamW on [first, first + count), whose state starts at state_first of the state arenas.

@@ -16,6 +16,15 @@ update_order update_order_parse(const char *name)
     die(EXIT_CODE_USAGE, "no such order of updates: %s", name);
 }
 
+gather_way gather_way_parse(const char *name)
+{
+    static const char *const names[] = {"nccl", "copy", "own"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (gather_way)i;
+    die(EXIT_CODE_USAGE, "no such way to gather: %s", name);
+}
+
 int64_t parallel_granularity(int ranks)
 {
     return (int64_t)BUCKET_ALIGNMENT * ranks;

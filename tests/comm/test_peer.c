@@ -143,6 +143,36 @@ static void wrong_arguments_are_refused(void **state)
 #endif
 }
 
+static void wrong_gathers_are_refused(void **state)
+{
+    (void)state;
+    _Alignas(128) static char slices[3][64], out[192];
+    const sb_peer_all_gather good = {
+        .rank = 1, .ranks = 3, .slices = {slices[0], slices[1], slices[2]}, .out = out, .bytes = 64};
+    const struct {
+        sb_peer_all_gather call;
+        sb_status status;
+        const char *says;
+    } wrong[] = {
+        {{.ranks = 9}, SB_UNSUPPORTED, "1 to 8 ranks, not 9"},
+        {{.rank = 3, .ranks = 3}, SB_INVALID, "rank 3 is none of the 3"},
+        {{.ranks = 2, .bytes = 24}, SB_INVALID, "multiple of 16"},
+        {{.ranks = 2, .max_blocks = -1}, SB_INVALID, "-1 thread blocks"},
+        {{.ranks = 1, .slices = {slices[0]}, .bytes = 16}, SB_INVALID, "out is NULL"},
+        {{.ranks = 1, .slices = {slices[0] + 8}, .out = out, .bytes = 16}, SB_INVALID, "rank 0 is not 16-byte"},
+        {{.ranks = 2, .slices = {slices[0]}, .out = out, .bytes = 16}, SB_INVALID, "rank 1 is NULL"},
+        {{.ranks = 1, .slices = {out + 32}, .out = out, .bytes = 64}, SB_INVALID, "overlaps the slice of rank 0"}};
+    assert_int_equal(sb_peer_gather_check(&good), SB_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(sb_peer_gather_check(&wrong[i].call), wrong[i].status);
+        if (!strstr(sb_last_message(), wrong[i].says))
+            fail_msg("'%s' does not say '%s'", sb_last_message(), wrong[i].says);
+    }
+#ifndef HAVE_CUDA
+    assert_int_equal(sb_cuda_peer_all_gather(&good, NULL), SB_UNSUPPORTED);
+#endif
+}
+
 /* ---- ranks that have no GPU ---- */
 
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
@@ -186,6 +216,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(places_are_apart_and_inside),
         cmocka_unit_test(grids_cover_a_message_once),
         cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(wrong_gathers_are_refused),
         cmocka_unit_test_setup_teardown(without_gpus_it_is_skipped, ranks_enter_folder, ranks_leave_folder),
     };
     return cmocka_run_group_tests_name("peer", tests, NULL, NULL);

@@ -25,6 +25,7 @@ static const variant_spec variant_table[] = {{"toy", "the toy models against a s
                                              {"steps", "sums, updates and what waits for what"},
                                              {"hybrid", "the same where several replicas are sharded"},
                                              {"compute-only", "collectives are counted, left out, and alone"},
+                                             {"reads", "ranks read the slices of the others"},
                                              {"tail", "a rank that is late"},
                                              {"killed", "a rank is killed while units are gathered"},
                                              {"stopped", "it is stopped there"},
@@ -263,10 +264,14 @@ static void toy_all(void)
 /* `variety` chooses dtypes, streams, joining and how updates are called. */
 static void steps_one(const parallel_options *o, int variety)
 {
-    const int steps = ranks == 2 ? 3 : 2;
+    const int steps = ranks == 2 || o->gather != GATHER_COLLECTIVE ? 3 : 2;
     synthetic *s = synthetic_create(dev, rank, ranks, variety % 2, variety % 4 != 3);
     s->all_at_once = variety % 3 == 0;
     s->whole_units = variety / 2 % 2;
+    if (o->gather != GATHER_COLLECTIVE) {
+        synthetic_share(s);
+        s->slow_us = rank == variety % ranks ? 3000 : 0;
+    }
     parallel_plan *plan = plan_of(o, synthetic_space(s), s->grad_dtype == COMM_FP32 ? 4 : 2);
     const parallel_model m = synthetic_model(s, plan);
     synthetic_set_params(s, 3 * rank); /* rank 0 decides */
@@ -316,6 +321,21 @@ static void hybrid_all(void)
             const parallel_options o = {
                 .strategy = "hsdp", .ranks = ranks, .update = (update_order)order, .replicas = replicas};
             steps_one(&o, replicas + order);
+        }
+}
+
+/* Parameters in memory that all ranks map, and one rank slow with its updates. */
+static void reads_all(void)
+{
+    static const char *const names[] = {"fsdp", "fsdp-keep", "hsdp"};
+    for (int i = 0; i < 3; i++)
+        for (int order = UPDATE_AFTER; order <= UPDATE_BACKWARD; order++) {
+            const parallel_options o = {.strategy = names[i],
+                                        .ranks = ranks,
+                                        .update = (update_order)order,
+                                        .gather = GATHER_COPY,
+                                        .replicas = ranks % 2 ? 1 : ranks / 2};
+            steps_one(&o, 3 * i + order);
         }
 }
 
@@ -479,6 +499,8 @@ static void parallel_run(session *s, const bench_case *c, row *w)
         hybrid_all();
     if (strcmp(variant, "compute-only") == 0)
         compute_only_all();
+    if (strcmp(variant, "reads") == 0)
+        reads_all();
     if (strcmp(variant, "tail") == 0)
         tail_all();
     if (strcmp(variant, "killed") == 0 || strcmp(variant, "stopped") == 0 || strcmp(variant, "stuck") == 0)
@@ -636,6 +658,12 @@ static void the_compute_only_step_has_no_collective(void **state)
     expect(CPU "--ranks 3,2 --variant compute-only", 2);
 }
 
+static void slices_are_read_when_they_are_updated(void **state)
+{
+    (void)state;
+    expect(CPU "--ranks 2,3,4 --variant reads", 3);
+}
+
 static void a_late_rank_makes_a_tail(void **state)
 {
     (void)state;
@@ -688,6 +716,7 @@ int main(int argc, char **argv)
                                        IN_FOLDER(sums_and_updates_are_exact),
                                        IN_FOLDER(replicas_in_slices_are_exact),
                                        IN_FOLDER(the_compute_only_step_has_no_collective),
+                                       IN_FOLDER(slices_are_read_when_they_are_updated),
                                        IN_FOLDER(a_late_rank_makes_a_tail),
                                        IN_FOLDER(a_rank_lost_in_a_gather_is_named)};
     return cmocka_run_group_tests_name("parallel", tests, NULL, NULL);

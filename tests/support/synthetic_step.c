@@ -2,8 +2,11 @@
 /* See synthetic_step.h. */
 #include "tests/support/synthetic_step.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
@@ -141,6 +144,7 @@ static void update(void *arg)
 {
     const task *t = arg;
     synthetic *s = t->s;
+    usleep((unsigned)s->slow_us);
     for (int64_t k = 0; k < t->count; k++) {
         const int64_t i = t->first + k, in_slices = t->state_first + k;
         const int64_t grad_at = sliced_grads(s) ? in_slices : i, param_at = sliced_params(s) ? in_slices : i;
@@ -238,6 +242,7 @@ parallel_model synthetic_model(synthetic *s, const parallel_plan *plan)
                             .grad = s->grad,
                             .grad_dtype = s->grad_dtype,
                             .param = s->param,
+                            .peers = s->shared ? s->peers : NULL,
                             .param_dtype = s->param_dtype,
                             .scratch = s->param_slots[0],
                             .user = s,
@@ -426,6 +431,8 @@ synthetic *synthetic_create(device *d, int rank, int ranks, bool wide_grads, boo
     return s;
 }
 
+static void drop_params(synthetic *s);
+
 void synthetic_free(synthetic *s)
 {
     for (int i = 0; i < SYNTHETIC_SIDES; i++) {
@@ -439,10 +446,42 @@ void synthetic_free(synthetic *s)
         free(s->grad_slots[i]);
     }
     free(s->grad);
-    free(s->param);
+    drop_params(s);
     free(s->updates);
     free(s->state);
     free(s);
+}
+
+static void *map_rank(const synthetic *s, int of)
+{
+    char path[64];
+    const size_t bytes = (size_t)s->elements * 4;
+    snprintf(path, sizeof path, "params-of-%d", of);
+    const int fd = open(path, O_RDWR | O_CREAT, 0666);
+    void *at = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0
+                   ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                   : MAP_FAILED;
+    if (at == MAP_FAILED)
+        die(EXIT_CODE_FAILURE, "can't share %s", path);
+    close(fd);
+    return at;
+}
+
+void synthetic_share(synthetic *s)
+{
+    for (int r = 0; r < s->ranks; r++)
+        s->peers[r] = map_rank(s, r);
+    free(s->param);
+    s->param = s->rank < s->ranks ? s->peers[s->rank] : xcalloc((unsigned long)s->elements, 4);
+    s->shared = true;
+}
+
+static void drop_params(synthetic *s)
+{
+    for (int r = 0; r < s->ranks && s->shared; r++)
+        munmap(s->peers[r], (size_t)s->elements * 4);
+    if (!s->shared || s->rank >= s->ranks)
+        free(s->param);
 }
 
 index_space synthetic_space(const synthetic *s)

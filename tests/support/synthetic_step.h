@@ -10,7 +10,7 @@
 #include "common/parallel/parallel.h"
 #include "common/stream/stream.h"
 
-enum { SYNTHETIC_SIDES = 2, SYNTHETIC_TENSORS = 11, SYNTHETIC_UNITS = 3, SYNTHETIC_SLOTS = 2 };
+enum { SYNTHETIC_SIDES = 2, SYNTHETIC_TENSORS = 11, SYNTHETIC_UNITS = 3, SYNTHETIC_SLOTS = 2, SYNTHETIC_RANKS = 8 };
 
 typedef struct synthetic {
     device *d;
@@ -19,7 +19,9 @@ typedef struct synthetic {
     int64_t elements;
     int64_t units[SYNTHETIC_UNITS + 1];
     comm_dtype grad_dtype, param_dtype;
-    void *grad, *param; /* over the index space; of slices where they are sharded */
+    void *peers[SYNTHETIC_RANKS]; /* parameters of each rank, as it is reached here */
+    bool shared;                  /* they are */
+    void *grad, *param;           /* over the index space; of slices where they are sharded */
     void *param_slots[SYNTHETIC_SLOTS], *grad_slots[SYNTHETIC_SLOTS];
     bool gathered[SYNTHETIC_UNITS];
     int *updates; /* of each element */
@@ -31,6 +33,7 @@ typedef struct synthetic {
     bool all_at_once;  /* update_all is given */
     int whole_units;   /* of the last ones, that every rank has whole */
     int late_us;       /* by which this rank's last gradient comes too late */
+    int slow_us;       /* that each of its updates takes longer */
     int steps;         /* that were enqueued */
     int begun;         /* updates that were begun */
     const parallel_plan *plan;
@@ -43,6 +46,8 @@ void synthetic_free(synthetic *s);
 index_space synthetic_space(const synthetic *s);
 parallel_model synthetic_model(synthetic *s, const parallel_plan *plan);
 void synthetic_set_params(synthetic *s, int add); /* the first values, plus `add` */
+/* Has parameters where the other ranks, which run in the same folder, can read them: s->peers. Before synthetic_model. */
+void synthetic_share(synthetic *s);
 /* Enqueues forward, backward and update; the gradients are overwritten behind it, as the next forward may. */
 void synthetic_step(synthetic *s, parallel *p);
 void synthetic_wait(synthetic *s); /* for main */

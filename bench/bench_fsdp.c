@@ -70,6 +70,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 2, 60,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
     {RUN_CPU, 0, 5, ""},
+    {RUN_CPU, 0, 3, "--ranks 1 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {0}};
 
 /* Units are gathered where ranks have slices of parameters, and buckets are those of whole gradients. */

@@ -90,22 +90,27 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 90, "--seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     /* Feature by feature: the rows that the runs above do not have. */
-    {RUN_DEFAULT, 1, 12, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
-    {RUN_DEFAULT, 1, 8, "--size xl --seq 512 --precision bf16 --recompute selective,block"},
+    {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
+    {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_DEFAULT, 1, 5, "--size xl --seq 512 --precision bf16-pure"},
     /* One dimension at a time. */
     {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},
-    {RUN_DEFAULT, 1, 12,
-     "--size small --layers 4 --d-model 512,768,1024,1088,1152,2048,4096 --seq 512 --precision bf16"},
-    {RUN_DEFAULT, 1, 5, "--size small --layers 4 --d-model 1000,1200,1400 --heads 25 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 12, "--size small --layers 4 --d-model 512,768,1024,2048,4096 --seq 512 --precision bf16"},
+    {RUN_DEFAULT, 1, 9, "--size small --layers 4 --d-model 1000,1200,1400 --heads 25 --seq 512 --precision bf16"},
     {RUN_FULL, 1, 60, "--size small --layers 4 --d-model 8192,16384 --seq 512 --precision bf16"},
+    {RUN_FULL, 1, 7, "--size small --vocab 50257,50304 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 10, "--size medium --batch 1,2,8,16 --seq 512 --precision bf16"},
-    {RUN_DEFAULT, 1, 8, "--size medium --heads-kv 1,2,4,8,16 --batch 2 --seq 2048 --precision bf16"},
+    {RUN_DEFAULT, 1, 14, "--size medium --heads-kv 1,4,16 --batch 2 --seq 2048 --precision bf16"},
+    {RUN_FULL, 1, 10, "--size medium --heads-kv 2,8 --batch 2 --seq 2048 --precision bf16"},
     {RUN_DEFAULT, 1, 30, "--size medium --batch 1 --seq 512:8192:*2 --precision bf16 --recompute none,block"},
     {RUN_FULL, 1, 100, "--size medium --batch 1 --seq 16384:65536:*2 --precision bf16 --recompute none,block"},
-    /* Shares of the peak over depth, context, recomputation and grouped heads. */
+    /* Shares of the peak at one width. */
+    {RUN_DEFAULT, 1, 20,
+     "--size 8b --vocab 10000 --layers 4 --seq 4096 --heads-kv 8,32 --recompute none,block --precision bf16"},
     {RUN_FULL, 1, 80,
      "--size 8b --vocab 10000 --layers 4,8 --seq 512,4096 --heads-kv 8,32 --recompute none,block --precision bf16"},
+    {RUN_FULL, 1, 12,
+     "--size 8b --vocab 10000 --layers 4 --seq 512,4096 --heads-kv 32 --attention unfused --precision bf16"},
     {RUN_DEFAULT, 1, 40, "--size 8b --seq 1024 --batch 1 --precision bf16 --recompute block"},
     {RUN_FULL, 1, 45, "--size 2.7b --seq 1024 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_FULL, 1, 60, "--size 10b --seq 512,1024 --precision bf16-pure --recompute block"},
@@ -132,7 +137,8 @@ static const bench_info info = {
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"
                 "./bench_transformer --size small --seq 128 --cold 1 --warmup 0,1,2,5\n"
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
-                "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16",
+                "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16\n"
+                "./bench_transformer --size medium --heads-kv 1,4,16 --seq 2048 --precision bf16",
     .options = option_table,
     .variants = variant_table,
     .columns = column_table,

@@ -34,7 +34,9 @@ static const ladder ladders[] = {
       {"+ flash attention", true, "none", {"bf16", "flash", "none"}},
       {"+ fused kernels", true, "kernels", {"bf16", "flash", "none"}},
       {"+ one CUDA graph", true, "graph", {"bf16", "flash", "none"}},
-      {"with attention's inputs and SwiGLU computed again", false, NULL, {"bf16", "flash", "selective"}},
+      {"with norms and SwiGLU computed again", false, NULL, {"bf16", "flash", "selective"}},
+      {"with the attention half computed again", false, NULL, {"bf16", "flash", "attn"}},
+      {"with the feed-forward half computed again", false, NULL, {"bf16", "flash", "mlp"}},
       {"with whole blocks computed again", false, NULL, {"bf16", "flash", "block"}},
       {"with weights and moments in bf16 alone", false, NULL, {"bf16-pure", "flash", "none"}},
       {.text = NULL}}},
@@ -88,8 +90,10 @@ static bool is_rung(const table *t, size_t row, const ladder *l, const rung *r, 
 {
     bool is = strcmp(table_text(t, row, "variant"), variant) == 0 && strcmp(table_text(t, row, "status"), "skip") != 0;
     for (size_t i = 0; i < VARIED && l->columns[i]; i++) {
-        const char *value = table_text(t, row, l->columns[i]); /* empty where it means nothing to the variant */
-        is = is && (!*value || strcmp(value, r->values[i]) == 0);
+        const char *value = table_text(t, row, l->columns[i]);
+        if (!*value) /* it means nothing to the variant, or was no option then: as in the first line */
+            value = l->rungs[0].values[i];
+        is = is && strcmp(value, r->values[i]) == 0;
     }
     return is;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_transformer in the report, one dimension at a time: context, blocks, width, batch, and key and value heads. Each
+/* bench_transformer in the report, one dimension at a time: context, blocks, width, vocabulary, batch, and key
+ * and value heads. Each
  * table has the rows that differ in this dimension alone, and the sentence below it is made of them. */
 #include <math.h>
 #include <stdlib.h>
@@ -206,6 +207,21 @@ static void say_heads(document *doc, const table *t)
     free(p.row);
 }
 
+/* Each against the next larger one: a vocabulary is padded to a multiple of what a tile has. */
+static void say_vocabulary(document *doc, const table *t)
+{
+    points p = points_of(t, "vocab", "none");
+    for (size_t i = 0; i + 1 < p.n; i++) {
+        const size_t a = p.row[i], b = p.row[i + 1];
+        const double change = 100 * (ratio(t, b, a, "step_ms") - 1);
+        if (!i)
+            doc_paragraph(doc, "%s", "");
+        doc_more(doc, "%s%s words instead of %s: a step takes %s %% %s time.", i ? " " : "", table_text(t, b, "vocab"),
+                 table_text(t, a, "vocab"), number(fabs(change)), change < 0 ? "less" : "more");
+    }
+    free(p.row);
+}
+
 /* ---- tables ---- */
 
 typedef struct sweep {
@@ -219,6 +235,7 @@ typedef struct sweep {
 static const sweep sweeps[] = {{"seq", "Context", "S", "recompute", false, 5, say_context},
                                {"layers", "Depth", "blocks", NULL, true, 3, say_depth},
                                {"d_model", "Width", "d-model", "heads", true, 3, say_width},
+                               {"vocab", "Vocabulary", "words", NULL, true, 2, say_vocabulary},
                                {"batch", "Batch", "batch", NULL, false, 3, say_batch},
                                {"heads_kv", "Key and value heads", "heads", NULL, true, 3, say_heads}};
 

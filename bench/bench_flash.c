@@ -2,10 +2,12 @@
 /* bench_flash: how fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?
  *
  * The `flash_benchmarking` problem of Stanford's CS336, assignment 2 (batch 1, causal, S 128..65536, D 16..128), and
- * any other shape by options: heads, grouped-query heads, Sq != Sk, both layouts, the deterministic backward.
+ * any other shape by options: heads, grouped-query heads, Sq != Sk, both layouts, sliding windows, the deterministic
+ * backward.
  *
- * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal) / time, backward
- * 2.5 times that. ceiling_tflops is the best GEMM that bench_roofline measured, a third of the bf16 one where three products of 16
+ * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal; in a window
+ * 4 B H D for each pair that is not masked) / time, backward 2.5 times that. ceiling_tflops is the best GEMM that
+ * bench_roofline measured, a third of the bf16 one where three products of 16
  * bits make one of fp32. speedup_* = time of unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same
  * case, run and GPU, else nan. Where flash has a forward alone (16-bit head_dim above 128 on Hopper), the row is ok and says so.
  * Run: ./bench_flash                                the default grid
@@ -25,6 +27,10 @@ static const option_spec option_table[] = {
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "",
      "key and value heads, a divisor of --heads; 0: as many"},
     {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "causal mask: query i sees keys j <= i + Sk - Sq"},
+    {"window", OPTION_INT, OPTION_LIST, "-1", NULL, -1, 1048576, NULL, "tokens",
+     "keys before its own position that a query sees; -1: all"},
+    {"window-right", OPTION_INT, OPTION_LIST, "-1", NULL, -1, 1048576, NULL, "tokens",
+     "keys after it, none when causal; -1: all that there are"},
     {"layout", OPTION_CHOICE, OPTION_LIST, "bhsd", NULL, 0, -1, "bhsd|bshd", "", "order of the tensors in memory"},
     {"deterministic", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0", NULL, 0, 1, NULL, "",
      "the backward gives the same bits on every run"},
@@ -52,7 +58,8 @@ static const column_spec column_table[] = {
     ATTENTION_TIME_COLUMNS("fwd", "forward"),
     ATTENTION_TIME_COLUMNS("bwd", "backward"),
     ATTENTION_TIME_COLUMNS("fwd_bwd", "forward then backward, timed together"),
-    {"fwd_tflops", COLUMN_REAL, true, "4 B H Sq Sk D, halved when causal, over the median time"},
+    {"fwd_tflops", COLUMN_REAL, true,
+     "4 B H Sq Sk D, halved when causal, in a window 4 B H D a pair that is not masked, over the median time"},
     {"bwd_tflops", COLUMN_REAL, true, "2.5 times the forward's operations over the median time"},
     {"ceiling_tflops", COLUMN_REAL, false,
      "best GEMM that bench_roofline measured in the same run, of the products that the variant makes"},
@@ -96,6 +103,13 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
                 return false;
             }
         }
+    for (size_t i = 0; i < option_count(o, "causal"); i++)
+        for (size_t j = 0; j < option_count(o, "window-right"); j++)
+            if (option_int_at(o, "causal", i) && option_int_at(o, "window-right", j) > 0) {
+                snprintf(msg, msg_bytes, "--window-right %d needs --causal 0: a causal mask leaves no key on the right",
+                         (int)option_int_at(o, "window-right", j));
+                return false;
+            }
     return true;
 }
 
@@ -117,11 +131,14 @@ static const bench_info info = {
     .notes = "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
              "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case.\n"
              "They and the ceiling of bench_roofline are of the same run (or ./run_all.sh) on the same GPU, else nan.\n"
+             "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
+             "counted pair by pair. On CUDA unfused and fused have none.\n"
              "head_dim is a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the "
              "forward only:\n"
              "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
+                "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --window -1,1024,4096\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",
     .options = option_table,
     .variants = variant_table,
@@ -186,6 +203,9 @@ static attention_problem problem_of(const bench_case *c)
     s.seq_q = case_int(c, "seq");
     s.seq_k = seq_k ? seq_k : s.seq_q;
     s.causal = case_int(c, "causal") != 0;
+    s.window_left = case_int(c, "window");
+    s.window_right = case_int(c, "window-right");
+    s.windowed = s.window_left >= 0 || s.window_right >= 0;
     return (attention_problem){.shape = s,
                                .dtype = case_text(c, "dtype"),
                                .seq_first = strcmp(case_text(c, "layout"), "bshd") == 0,

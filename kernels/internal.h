@@ -24,8 +24,12 @@ sb_status sb_workspace_check(const sb_attention *a, size_t need);
 
 /* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
 float sb_attention_scale(const sb_attention *a);
-/* How many keys query row i sees; they are keys 0 .. n-1. */
+/* Query row i sees keys sb_first_key .. sb_visible_keys - 1: none if both are 0, and from 0 on without a window. */
 int sb_visible_keys(const sb_attention *a, int query);
+int sb_first_key(const sb_attention *a, int query);
+/* Keys before and after a query's own position that it sees, as kernels take them: "all" is Sk before and Sq after. */
+int sb_window_left(const sb_attention *a);
+int sb_window_right(const sb_attention *a);
 
 #ifdef __cplusplus
 }

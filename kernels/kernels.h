@@ -21,7 +21,8 @@ extern "C" {
 
 /* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V (Vaswani et al. 2017).
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
- * O = 0, lse = -inf, and no gradient. head_dim is a multiple of 8 from 16 to 256; an op may take fewer, or have a
+ * O = 0, lse = -inf, and no gradient. A sliding window (Beltagy et al., 2020) leaves of those keys the ones from
+ * i + (Sk - Sq) - window_left to i + (Sk - Sq) + window_right. head_dim is a multiple of 8 from 16 to 256; an op may take fewer, or have a
  * forward alone for the widest: `supported` says. */
 typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
@@ -36,6 +37,10 @@ typedef struct sb_attention {
     void *saved;     /* what forward keeps for backward, saved_bytes of it (the S x S matrix of unfused) */
     void *workspace; /* scratch of one call, 256-byte aligned */
     size_t workspace_bytes;
+    /* Only if `windowed`: keys before and after its own position that a query sees; -1: all. A causal mask's right side is 0,
+     * so window_right is then 0 or -1. The unfused and fused ops of CUDA take no window. */
+    bool windowed;
+    int window_left, window_right;
 } sb_attention;
 
 typedef struct sb_attention_op {

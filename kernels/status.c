@@ -64,6 +64,11 @@ sb_status sb_attention_check(const sb_attention *a)
     if (a->head_dim < SB_HEAD_DIM_MIN || a->head_dim > SB_HEAD_DIM_MAX || a->head_dim % SB_HEAD_DIM_STEP != 0)
         return sb_error(SB_UNSUPPORTED, "head_dim %d is not a multiple of %d from %d to %d", a->head_dim,
                         SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
+    if (a->windowed && (a->window_left < -1 || a->window_right < -1 || (a->causal && a->window_right > 0)))
+        return sb_error(SB_INVALID,
+                        "a window has -1 (all keys) or more on each side, and none on the right of a causal mask, not "
+                        "%d and %d",
+                        a->window_left, a->window_right);
     return SB_OK;
 }
 
@@ -88,10 +93,29 @@ float sb_attention_scale(const sb_attention *a)
     return a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->head_dim);
 }
 
+static int least(int x, int y)
+{
+    return x < y ? x : y;
+}
+
+int sb_window_left(const sb_attention *a)
+{
+    return a->windowed && a->window_left >= 0 ? least(a->window_left, a->seq_k) : a->seq_k;
+}
+
+int sb_window_right(const sb_attention *a)
+{
+    return a->causal ? 0 : a->windowed && a->window_right >= 0 ? least(a->window_right, a->seq_q) : a->seq_q;
+}
+
 int sb_visible_keys(const sb_attention *a, int query)
 {
-    if (!a->causal)
-        return a->seq_k;
-    int n = query + 1 + a->seq_k - a->seq_q;
-    return n < 0 ? 0 : n > a->seq_k ? a->seq_k : n;
+    const int n = query + 1 + a->seq_k - a->seq_q + sb_window_right(a);
+    return n < 0 ? 0 : least(n, a->seq_k);
+}
+
+int sb_first_key(const sb_attention *a, int query)
+{
+    const int n = query + a->seq_k - a->seq_q - sb_window_left(a);
+    return n < 0 ? 0 : least(n, sb_visible_keys(a, query));
 }

@@ -193,6 +193,9 @@ bool attention_describe(attention_case *ac, session *s, const bench_case *c, row
                            .head_dim = (int)sh->head_dim,
                            .dtype = dtype_of(problem->dtype),
                            .causal = sh->causal,
+                           .windowed = sh->windowed,
+                           .window_left = (int)sh->window_left,
+                           .window_right = (int)sh->window_right,
                            .deterministic = problem->deterministic};
     key_of_case(c, ac->key, sizeof ac->key);
     ac->seed = rng_hash((uint64_t)option_int(s->opt, "seed"), ac->key);

@@ -11,6 +11,8 @@ double attention_forward_flops(const attention_shape *s)
 {
     /* Two products, Q K^T and P V, in each head. */
     double heads = (double)s->batch * (double)s->heads;
+    if (s->windowed)
+        return 4.0 * heads * (double)s->head_dim * attention_pairs(s);
     double full = 2.0 * heads * gemm_flops(s->seq_q, s->seq_k, s->head_dim);
     return s->causal ? full / 2 : full;
 }
@@ -21,9 +23,25 @@ double attention_backward_flops(const attention_shape *s)
     return 2.5 * attention_forward_flops(s);
 }
 
+static double pairs_in_window(const attention_shape *s)
+{
+    const bool ends = s->causal || s->window_right >= 0;
+    const int64_t right = s->causal ? 0 : s->window_right;
+    double pairs = 0;
+    for (int64_t i = 0; i < s->seq_q; i++) {
+        const int64_t own = i + s->seq_k - s->seq_q; /* the key of its position */
+        const int64_t first = s->window_left >= 0 && own > s->window_left ? own - s->window_left : 0;
+        const int64_t end = ends && own + right + 1 < s->seq_k ? own + right + 1 : s->seq_k;
+        pairs += end > first ? (double)(end - first) : 0;
+    }
+    return pairs;
+}
+
 double attention_pairs(const attention_shape *s)
 {
     double sq = (double)s->seq_q, sk = (double)s->seq_k;
+    if (s->windowed)
+        return pairs_in_window(s);
     if (!s->causal)
         return sq * sk;
     if (sq <= sk) /* all but the triangle right of the diagonal */

@@ -9,10 +9,13 @@
 typedef struct attention_shape {
     int64_t batch, heads, heads_kv, seq_q, seq_k, head_dim;
     bool causal; /* bottom-right aligned: query i sees keys j <= i + seq_k - seq_q */
+    /* Only if `windowed`: keys before and after its own position that a query sees; -1: all */
+    bool windowed;
+    int64_t window_left, window_right;
 } attention_shape;
 
 /* Convention of the field (FlashAttention, cuDNN): 4 B H Sq Sk D forward, halved when causal; backward 2.5 times
- * forward. */
+ * forward. In a window 4 B H D for each pair that is not masked, whatever the tiles compute. */
 double attention_forward_flops(const attention_shape *s);
 double attention_backward_flops(const attention_shape *s);
 /* Exact count of unmasked (query, key) pairs of one head. */

@@ -45,7 +45,8 @@ static _Thread_local bool running_backward;
 
 static attention_shape shape_of(const sb_attention *a)
 {
-    return (attention_shape){a->batch, a->heads, a->heads_kv, a->seq_q, a->seq_k, a->head_dim, a->causal};
+    return (attention_shape){a->batch,    a->heads,  a->heads_kv, a->seq_q,       a->seq_k,
+                             a->head_dim, a->causal, a->windowed, a->window_left, a->window_right};
 }
 
 /* Parts work on the whole S x S matrix whatever the mask: each product is 2 B H Sq Sk D, and softmax some five

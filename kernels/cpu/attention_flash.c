@@ -31,19 +31,38 @@ static int least(int x, int y)
     return x < y ? x : y;
 }
 
-/* Keys that query `query` sees among the n of the tile that starts at key k0. */
-static int visible_in_tile(const sb_attention *a, int query, int k0, int n)
+/* The tile in which the first key lies that a query from q0 on sees. */
+static int first_tile(const sb_attention *a, int q0)
 {
-    int visible = sb_visible_keys(a, query) - k0;
-    return visible < 0 ? 0 : least(visible, n);
+    return sb_first_key(a, q0) / TILE_K * TILE_K;
 }
 
-/* One row of the online softmax: scores s of n keys become exp(s - max), the `rest` behind them zero; max and sum follow,
+/* Keys of a tile that a query sees: from `first` to before `end`. */
+typedef struct range {
+    int first, end;
+} range;
+
+/* Of the n of the tile that starts at key k0. */
+static range visible_in_tile(const sb_attention *a, int query, int k0, int n)
+{
+    int first = sb_first_key(a, query) - k0, end = sb_visible_keys(a, query) - k0;
+    first = first < 0 ? 0 : least(first, n);
+    return (range){first, end < first ? first : least(end, n)};
+}
+
+/* Zero what a query does not see of a row of n. */
+static void hide(float *row, range seen, int n)
+{
+    memset(row, 0, seen.first * sizeof *row);
+    memset(row + seen.end, 0, (n - seen.end) * sizeof *row);
+}
+
+/* One row of the online softmax: scores s of the keys seen become exp(s - max), the others of n zero; max and sum follow,
  * and the row o so far is scaled to the new max. */
-static void online_softmax_row(float *s, int n, int rest, float *max, float *sum, float *o, int d)
+static void online_softmax_row(float *s, range seen, int n, float *max, float *sum, float *o, int d)
 {
     float new_max = *max;
-    for (int j = 0; j < n; j++)
+    for (int j = seen.first; j < seen.end; j++)
         new_max = s[j] > new_max ? s[j] : new_max;
     if (new_max > *max) {
         float shrink = expf(*max - new_max); /* 0 for the first keys of a row */
@@ -53,12 +72,12 @@ static void online_softmax_row(float *s, int n, int rest, float *max, float *sum
         *max = new_max;
     }
     float added = 0;
-    for (int j = 0; j < n; j++) {
+    for (int j = seen.first; j < seen.end; j++) {
         s[j] = expf(s[j] - new_max);
         added += s[j];
     }
     *sum += added;
-    memset(s + n, 0, rest * sizeof *s);
+    hide(s, seen, n);
 }
 
 sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -91,12 +110,12 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
                     max[i] = -INFINITY;
                     sum[i] = 0;
                 }
-                for (int k0 = 0; k0 < keys; k0 += TILE_K) {
+                for (int k0 = first_tile(a, q0); k0 < keys; k0 += TILE_K) {
                     int n = least(TILE_K, keys - k0);
                     cpu_gemm(false, true, m, n, d, scale, q, d, k + (size_t)k0 * d, d, 0, s, n);
                     for (int i = 0; i < m; i++) {
-                        int visible = visible_in_tile(a, q0 + i, k0, n);
-                        online_softmax_row(s + i * n, visible, n - visible, &max[i], &sum[i], o + (size_t)i * d, d);
+                        range seen = visible_in_tile(a, q0 + i, k0, n);
+                        online_softmax_row(s + i * n, seen, n, &max[i], &sum[i], o + (size_t)i * d, d);
                     }
                     cpu_round_operand(a->dtype, s, (size_t)m * n);
                     cpu_gemm(false, false, m, d, n, 1, s, n, v + (size_t)k0 * d, d, 1, o, d);
@@ -159,20 +178,20 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
                 cpu_load_rows(a, &a->d_o, b, h, q0, m, d_o);
                 delta_rows(o, d_o, m, d, delta);
                 memset(dq, 0, (size_t)m * d * sizeof *dq);
-                for (int k0 = 0; k0 < keys; k0 += TILE_K) {
+                for (int k0 = first_tile(a, q0); k0 < keys; k0 += TILE_K) {
                     int n = least(TILE_K, keys - k0);
                     size_t at = (size_t)k0 * d;
                     cpu_gemm(false, true, m, n, d, scale, q, d, k + at, d, 0, p, n);
                     cpu_gemm(false, true, m, n, d, 1, d_o, d, v + at, d, 0, ds, n);
                     for (int i = 0; i < m; i++) {
-                        int visible = visible_in_tile(a, q0 + i, k0, n);
+                        range seen = visible_in_tile(a, q0 + i, k0, n);
                         float *p_row = p + i * n, *ds_row = ds + i * n;
-                        for (int j = 0; j < visible; j++) {
+                        for (int j = seen.first; j < seen.end; j++) {
                             p_row[j] = expf(p_row[j] - lse[q0 + i]);
                             ds_row[j] = p_row[j] * (ds_row[j] - delta[i]) * scale;
                         }
-                        memset(p_row + visible, 0, (n - visible) * sizeof *p_row);
-                        memset(ds_row + visible, 0, (n - visible) * sizeof *ds_row);
+                        hide(p_row, seen, n);
+                        hide(ds_row, seen, n);
                     }
                     cpu_round_operand(a->dtype, p, (size_t)m * n);
                     cpu_round_operand(a->dtype, ds, (size_t)m * n);

@@ -52,8 +52,9 @@ static void scale_pass(const sb_attention *a, float *s)
 static void mask_pass(const sb_attention *a, float *s, float value)
 {
     for (int i = 0; i < a->seq_q; i++)
-        for (int j = sb_visible_keys(a, i); j < a->seq_k; j++)
-            s[(size_t)i * a->seq_k + j] = value;
+        for (int j = 0, first = sb_first_key(a, i), end = sb_visible_keys(a, i); j < a->seq_k; j++)
+            if (j < first || j >= end)
+                s[(size_t)i * a->seq_k + j] = value;
 }
 
 static void unfused_forward(const sb_attention *a, float *s, float *lse)
@@ -77,10 +78,10 @@ static void fused_forward(const sb_attention *a, float *s, float *lse)
     float scale = sb_attention_scale(a);
     for (int i = 0; i < a->seq_q; i++) {
         float *row = s + (size_t)i * a->seq_k;
-        int n = sb_visible_keys(a, i);
+        int first = sb_first_key(a, i), n = sb_visible_keys(a, i);
         for (int j = 0; j < n; j++)
-            row[j] *= scale;
-        lse[i] = softmax_row(row, n, a->seq_k);
+            row[j] = j < first ? 0 : row[j] * scale;
+        lse[i] = softmax_row(row + first, n - first, a->seq_k - first);
     }
 }
 

@@ -104,28 +104,28 @@ static void add_rows(const double *weight, const double *x, int n, int d, double
 static double forward_row(oracle *r, int query, double *o)
 {
     const sb_attention *a = r->a;
-    int d = a->head_dim, n = sb_visible_keys(a, query);
+    int d = a->head_dim, first = sb_first_key(a, query), n = sb_visible_keys(a, query);
     double max = -INFINITY, sum = 0;
 
-    for (int j = 0; j < n; j++) {
+    for (int j = first; j < n; j++) {
         r->p[j] = r->scale * dot(r->q + (size_t)query * d, r->k + (size_t)j * d, d);
         max = fmax(max, r->p[j]);
     }
-    for (int j = 0; j < n; j++)
+    for (int j = first; j < n; j++)
         sum += exp(r->p[j] - max);
-    double lse = n > 0 ? max + log(sum) : -INFINITY;
-    for (int j = 0; j < n; j++)
+    double lse = n > first ? max + log(sum) : -INFINITY;
+    for (int j = first; j < n; j++)
         r->p[j] = exp(r->p[j] - max) / sum;
     for (int i = 0; i < d; i++)
         o[i] = 0;
-    add_rows(r->p, r->v, n, d, o);
+    add_rows(r->p + first, r->v + (size_t)first * d, n - first, d, o);
     return lse;
 }
 
 static void query_row(oracle *r, int query, double *o_out, double *lse_out, double *dq_out)
 {
     const sb_attention *a = r->a;
-    int d = a->head_dim, n = sb_visible_keys(a, query);
+    int d = a->head_dim, first = sb_first_key(a, query), n = sb_visible_keys(a, query);
     double o[SB_HEAD_DIM_MAX];
 
     double lse = forward_row(r, query, o);
@@ -137,11 +137,11 @@ static void query_row(oracle *r, int query, double *o_out, double *lse_out, doub
         return;
     const double *d_o = r->d_o + (size_t)query * d;
     double delta = dot(o, d_o, d);
-    for (int j = 0; j < n; j++)
+    for (int j = first; j < n; j++)
         r->dp[j] = r->scale * r->p[j] * (dot(d_o, r->v + (size_t)j * d, d) - delta);
     for (int i = 0; i < d; i++)
         dq_out[i] = 0;
-    add_rows(r->dp, r->k, n, d, dq_out);
+    add_rows(r->dp + first, r->k + (size_t)first * d, n - first, d, dq_out);
 }
 
 /* lse and delta of every row of the loaded head, once. */
@@ -167,7 +167,7 @@ static void key_row(oracle *r, int key, double *dk, double *dv)
 
     row_statistics(r);
     for (int i = 0; i < a->seq_q; i++) {
-        if (key >= sb_visible_keys(a, i))
+        if (key < sb_first_key(a, i) || key >= sb_visible_keys(a, i))
             continue;
         const double *q = r->q + (size_t)i * d, *d_o = r->d_o + (size_t)i * d;
         double p = exp(r->scale * dot(q, k, d) - lse[i]);

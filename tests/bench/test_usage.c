@@ -34,6 +34,8 @@ static void refused_with_its_reason(void **state)
         {"bench_transformer", "--size tiny --d-model 96 --heads 24",
          "head_dim 4 (d_model 96 / heads 24) is not a multiple of 8 from 16 to 256"},
         {"bench_transformer", "--size tiny --d-model 1024 --heads 2", "head_dim 512"},
+        {"bench_flash", "--window-right 0,7", "--window-right 7 needs --causal 0"},
+        {"bench_flash", "--window -2", "--window"},
         {"bench_ddp_flat", "--size tiny --d-model 40 --heads 2", "head_dim 20"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {

@@ -13,15 +13,51 @@ static double counted_pairs(const attention_shape *s)
     return pairs;
 }
 
+static double counted_in_window(const attention_shape *s)
+{
+    double pairs = 0;
+    for (int64_t i = 0; i < s->seq_q; i++)
+        for (int64_t j = 0; j < s->seq_k; j++) {
+            const int64_t after = j - (i + s->seq_k - s->seq_q); /* the position of i: negative where it is before */
+            pairs += (!s->causal || after <= 0) && (s->window_left < 0 || -after <= s->window_left) &&
+                     (s->window_right < 0 || after <= s->window_right);
+        }
+    return pairs;
+}
+
 static void pairs(void **state)
 {
     (void)state;
     for (int64_t sq = 1; sq <= 40; sq++)
         for (int64_t sk = 1; sk <= 40; sk++)
             for (int causal = 0; causal < 2; causal++) {
-                attention_shape s = {1, 1, 1, sq, sk, 16, causal};
+                attention_shape s = {
+                    .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = sq, .seq_k = sk, .head_dim = 16, .causal = causal};
                 assert_true(attention_pairs(&s) == counted_pairs(&s));
             }
+}
+
+static void pairs_in_windows(void **state)
+{
+    static const int64_t lengths[] = {1, 2, 7, 16, 33}, sides[] = {-1, 0, 1, 5, 15, 40};
+    (void)state;
+    for (int n = 0; n < 5 * 5 * 6 * 6 * 2; n++) {
+        attention_shape s = {.batch = 3,
+                             .heads = 4,
+                             .heads_kv = 2,
+                             .seq_q = lengths[n % 5],
+                             .seq_k = lengths[n / 5 % 5],
+                             .head_dim = 16,
+                             .causal = n / 900,
+                             .windowed = true,
+                             .window_left = sides[n / 25 % 6],
+                             .window_right = sides[n / 150 % 6]};
+        if (s.causal && s.window_right > 0)
+            continue;
+        assert_true(attention_pairs(&s) == counted_in_window(&s));
+        assert_true(attention_forward_flops(&s) == 4 * 3 * 4 * 16 * counted_in_window(&s));
+        assert_true(attention_backward_flops(&s) == 10 * 3 * 4 * 16 * counted_in_window(&s));
+    }
 }
 
 static void flops(void **state)
@@ -46,12 +82,13 @@ static void bytes(void **state)
     assert_true(attention_forward_bytes(&s, 2) == 2 * (2 * q + 2 * k) + lse);
     assert_true(attention_backward_bytes(&s, 4) == 4 * (4 * q + 4 * k) + lse);
     assert_true(attention_matrix_bytes(&s, 2) == 2.0 * 2 * 6 * 10 * 20);
-    s = (attention_shape){1, 1, 1, 65536, 65536, 128, true};
+    s = (attention_shape){.batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 65536, .seq_k = 65536, .head_dim = 128};
     assert_true(attention_matrix_bytes(&s, 4) == 0x1p34);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(flops), cmocka_unit_test(bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(pairs_in_windows),
+                                       cmocka_unit_test(flops), cmocka_unit_test(bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
+#include "kernels/internal.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
 
@@ -47,6 +48,67 @@ static void test_odd_shapes(void **state)
                                           .scale = seed % 7 == 6 ? 0.1f : 0};
                     every_op(&shape, seed % LAYOUT_COUNT, seed);
                 }
+}
+
+/* Sliding windows of every op, and the reference against sums over the pairs that the definition leaves. */
+static void window_reference(problem *p)
+{
+    const sb_attention *a = &p->a;
+    const int d = a->head_dim;
+    const double scale = 1 / sqrt(d);
+    double *weight = xcalloc((size_t)a->seq_k, sizeof *weight);
+    for (int b = 0; b < a->batch; b++)
+        for (int h = 0; h < a->heads; h++)
+            for (int i = 0; i < a->seq_q; i++) {
+                const size_t row = ((size_t)b * a->heads + h) * a->seq_q + i;
+                const size_t keys = ((size_t)b * a->heads_kv + h / (a->heads / a->heads_kv)) * a->seq_k;
+                double sum = 0, o[SB_HEAD_DIM_MAX] = {0};
+                for (int j = 0; j < a->seq_k; j++) {
+                    const int after = j - (i + a->seq_k - a->seq_q); /* the position of i */
+                    const bool seen = (!a->causal || after <= 0) && (a->window_left < 0 || -after <= a->window_left) &&
+                                      (a->window_right < 0 || after <= a->window_right);
+                    double score = 0;
+                    for (int c = 0; c < d; c++)
+                        score += p->tensor[INPUT_Q].values[row * d + c] * p->tensor[INPUT_K].values[(keys + j) * d + c];
+                    weight[j] = seen ? exp(scale * score) : 0;
+                    sum += weight[j];
+                    for (int c = 0; c < d; c++)
+                        o[c] += weight[j] * p->tensor[INPUT_V].values[(keys + j) * d + c];
+                }
+                assert_true(sum > 0 ? fabs(p->expected_lse[row] - log(sum)) < 1e-9 : p->expected_lse[row] == -INFINITY);
+                for (int c = 0; c < d; c++)
+                    assert_true(fabs(p->expected[OUTPUT_O][row * d + c] - (sum > 0 ? o[c] / sum : 0)) < 1e-9);
+            }
+    free(weight);
+}
+
+static void test_windows(void **state)
+{
+    static const int sequences[][2] = {{65, 65}, {130, 130}, {17, 129}, {129, 17}, {63, 200}, {200, 200}};
+    static const int windows[][3] = {
+        {0, 0, 1},   {0, 0, 0},   {1, -1, 1},  {63, -1, 1}, {64, 0, 1},   {20, 7, 0},
+        {70, 90, 0}, {-1, 30, 0}, {30, -1, 0}, {3, 3, 0},   {500, 500, 0}}; /* causal last */
+    (void)state;
+    uint64_t seed = 400;
+    for (size_t s = 0; s < sizeof sequences / sizeof *sequences; s++)
+        for (size_t w = 0; w < sizeof windows / sizeof *windows; w++, seed++) {
+            sb_attention shape = {.batch = 1 + (int)w % 2,
+                                  .heads = 2,
+                                  .heads_kv = 1 + (int)s % 2,
+                                  .seq_q = sequences[s][0],
+                                  .seq_k = sequences[s][1],
+                                  .head_dim = w % 3 ? 16 : 40,
+                                  .dtype = seed % 2 ? SB_FP32 : SB_BF16,
+                                  .causal = windows[w][2],
+                                  .windowed = true,
+                                  .window_left = windows[w][0],
+                                  .window_right = windows[w][1]};
+            problem *p = problem_create(&shape, seed % LAYOUT_COUNT, seed);
+            problem_reference(p);
+            window_reference(p);
+            problem_free(p);
+            every_op(&shape, seed % LAYOUT_COUNT, seed);
+        }
 }
 
 static void test_wide_heads(void **state)
@@ -164,8 +226,12 @@ static double *numeric_gradient(problem *p, int input)
 static void test_finite_differences(void **state)
 {
     static const struct {
-        int heads, heads_kv, seq_q, seq_k, causal;
-    } shapes[] = {{1, 1, 3, 3, 0}, {2, 1, 3, 5, 1}, {2, 2, 5, 3, 1}};
+        int heads, heads_kv, seq_q, seq_k, causal, windowed, left, right;
+    } shapes[] = {{1, 1, 3, 3, 0, 0, 0, 0},
+                  {2, 1, 3, 5, 1, 0, 0, 0},
+                  {2, 2, 5, 3, 1, 0, 0, 0},
+                  {2, 1, 5, 6, 1, 1, 2, -1},
+                  {1, 1, 6, 5, 0, 1, 1, 1}};
     static const int pairs[][2] = {{INPUT_Q, OUTPUT_DQ}, {INPUT_K, OUTPUT_DK}, {INPUT_V, OUTPUT_DV}};
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -176,7 +242,10 @@ static void test_finite_differences(void **state)
                               .seq_k = shapes[s].seq_k,
                               .head_dim = 16,
                               .dtype = SB_FP32,
-                              .causal = shapes[s].causal};
+                              .causal = shapes[s].causal,
+                              .windowed = shapes[s].windowed,
+                              .window_left = shapes[s].left,
+                              .window_right = shapes[s].right};
         problem *p = problem_create(&shape, LAYOUT_BHSD, 20 + s);
         for (int i = 0; i < 3; i++) {
             double *gradient = numeric_gradient(p, pairs[i][0]);
@@ -271,6 +340,15 @@ static void test_refusals(void **state)
             assert_int_equal(op->forward(NULL, &a, NULL), bad[i].status);
             assert_int_equal(op->backward(NULL, &a, NULL), bad[i].status);
         }
+        static const int windows[][3] = {{-2, 0, 0}, {0, -2, 0}, {4, 1, 1}}; /* left, right, causal */
+        for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+            sb_attention a = good;
+            a.windowed = true, a.window_left = windows[i][0], a.window_right = windows[i][1], a.causal = windows[i][2];
+            assert_int_equal(op->supported(NULL, &a), SB_INVALID);
+            assert_non_null(strstr(sb_last_message(), "window"));
+            a.windowed = false; /* then nobody looks at the sides */
+            assert_int_equal(op->supported(NULL, &a), SB_OK);
+        }
         char saved[64];
         sb_attention a = good;
         a.saved = saved;
@@ -339,11 +417,11 @@ static void test_fill_and_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),         cmocka_unit_test(test_wide_heads),
-        cmocka_unit_test(test_large_scores),       cmocka_unit_test(test_blind_rows),
-        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_reference_rows),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_fill_and_copy),
+        cmocka_unit_test(test_odd_shapes),     cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_wide_heads),     cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_blind_rows),     cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_reference_rows), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_fill_and_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

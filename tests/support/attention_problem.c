@@ -98,9 +98,11 @@ problem *problem_create(const sb_attention *shape, problem_layout layout, uint64
     problem *p = xcalloc(1, sizeof *p);
     sb_attention *a = &p->a;
     *a = *shape;
-    snprintf(p->name, sizeof p->name, "B=%d H=%d Hkv=%d Sq=%d Sk=%d D=%d %s %s scale=%g layout=%d seed=%llu", a->batch,
-             a->heads, a->heads_kv, a->seq_q, a->seq_k, a->head_dim, dtype_names[a->dtype],
-             a->causal ? "causal" : "full", a->scale, layout, (unsigned long long)seed);
+    snprintf(p->name, sizeof p->name,
+             "B=%d H=%d Hkv=%d Sq=%d Sk=%d D=%d %s %s window=%d,%d scale=%g layout=%d seed=%llu", a->batch, a->heads,
+             a->heads_kv, a->seq_q, a->seq_k, a->head_dim, dtype_names[a->dtype], a->causal ? "causal" : "full",
+             a->windowed ? a->window_left : -1, a->windowed ? a->window_right : -1, a->scale, layout,
+             (unsigned long long)seed);
     create_tensor(p, INPUT_Q, &a->q, a->heads, a->seq_q, layout);
     create_tensor(p, INPUT_K, &a->k, a->heads_kv, a->seq_k, layout);
     create_tensor(p, INPUT_V, &a->v, a->heads_kv, a->seq_k, layout);

@@ -18,15 +18,17 @@ typedef struct list {
 /* Of every dtype up to `last`. */
 static void add_to(list *l, test_case c, sb_dtype last)
 {
-    char seq[32], scale[32] = "";
+    char seq[32], scale[32] = "", window[32] = "";
     if (c.seq_q == c.seq_k)
         snprintf(seq, sizeof seq, "%d", c.seq_q);
     else
         snprintf(seq, sizeof seq, "%dx%d", c.seq_q, c.seq_k);
     if (c.scale != 0)
         snprintf(scale, sizeof scale, "-scale%g", c.scale);
-    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s-d%d-%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, c.head_dim,
-             c.causal ? "causal" : "full", layout_names[c.layout], value_names[c.values], scale);
+    if (c.windowed)
+        snprintf(window, sizeof window, "-window%d,%d", c.window_left, c.window_right);
+    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s-d%d-%s%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, c.head_dim,
+             c.causal ? "causal" : "full", window, layout_names[c.layout], value_names[c.values], scale);
     l->items = xrealloc(l->items, sizeof *l->items * (unsigned long)(l->n + 5));
     for (int dtype = SB_BF16; dtype <= (int)last; dtype++) {
         c.dtype = (sb_dtype)dtype;
@@ -246,6 +248,54 @@ static void add_values(list *l)
     add(l, c);
 }
 
+/* Sliding windows: edges at, before and behind those of tiles of 64, 128 and 256; more than one tile is left out at each end; keys
+ * that no query sees and queries that see no key; the head groups, layouts and widths that the kernels tell apart. */
+static void add_windows(list *l)
+{
+    static const struct {
+        int seq_q, seq_k, head_dim, left, right;
+        bool causal;
+    } shapes[] = {{257, 257, 64, 0, -1, true},      {257, 257, 128, 0, 0, false},    {1023, 1023, 64, 64, -1, true},
+                  {1023, 1023, 128, 63, -1, true},  {1023, 1023, 128, 200, 0, true}, {1024, 1024, 64, 127, 0, true},
+                  {1024, 1024, 128, 128, 0, true},  {700, 700, 64, 40, 17, false},   {700, 700, 128, 130, 257, false},
+                  {700, 700, 64, -1, 30, false},    {700, 700, 128, -1, 70, false},  {700, 700, 64, 30, -1, false},
+                  {700, 700, 128, 300, -1, false},  {300, 300, 64, -1, -1, false},   {300, 300, 128, 5000, 5000, false},
+                  {129, 1023, 64, 200, -1, true},   {64, 1024, 128, 10, -1, true},   {64, 1024, 64, 10, 5, false},
+                  {1023, 130, 64, 50, -1, true},    {1023, 130, 128, 50, 20, false}, {500, 17, 128, 3, 3, false},
+                  {500, 17, 64, 3, 3, false},       {1, 300, 64, 100, -1, true},     {300, 1, 128, 0, 100, false},
+                  {2049, 2049, 128, 500, -1, true}, {2049, 2049, 64, 500, -1, true}, {129, 129, 16, 33, 9, false},
+                  {129, 129, 40, 33, -1, true},     {193, 193, 72, 33, -1, true},    {257, 257, 80, 65, 1, false},
+                  {385, 385, 96, 100, -1, true},    {385, 385, 120, 100, 40, false}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, shapes[i].causal);
+        c.windowed = true, c.window_left = shapes[i].left, c.window_right = shapes[i].right;
+        c.heads_kv = 1 + i % 2;
+        c.heads = c.heads_kv * (1 + (int)i / 2 % 3);
+        c.layout = (case_layout)(i % 3);
+        c.repeats = i == 4 || i == 5;
+        c.small = i == 7 || i == 29;
+        add(l, c);
+    }
+    for (int d = 64; d <= 128; d += 64) { /* more jobs than multiprocessors */
+        test_case c = one_head(513, 513, d, true);
+        c.batch = 2;
+        c.heads = 40;
+        c.heads_kv = 20;
+        c.windowed = true, c.window_left = 129, c.window_right = -1;
+        c.repeats = true;
+        add_to(l, c, SB_FP16);
+        c.causal = false, c.window_left = 70, c.window_right = 50;
+        add_to(l, c, SB_FP16);
+    }
+    for (int values = VALUES_PEAKED; values <= VALUES_IDENTICAL; values++)
+        for (int d = 64; d <= 128; d += 64) {
+            test_case c = one_head(513, 513, d, values % 2);
+            c.windowed = true, c.window_left = 150, c.window_right = values % 2 ? -1 : 33;
+            c.values = (case_values)values;
+            add(l, c);
+        }
+}
+
 test_case *cases_create(int *n)
 {
     list l = {0};
@@ -256,6 +306,7 @@ test_case *cases_create(int *n)
     add_early_adders(&l);
     add_unequal_lengths(&l);
     add_wide_heads(&l);
+    add_windows(&l);
     add_long_rows(&l);
     add_heads_and_layouts(&l);
     add_values(&l);

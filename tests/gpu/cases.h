@@ -22,11 +22,12 @@ typedef enum case_values {
 } case_values;
 
 typedef struct test_case {
-    char name[96];
+    char name[112];
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;
-    bool causal;
-    float scale; /* 0: 1/sqrt(head_dim) */
+    bool causal, windowed;
+    int window_left, window_right; /* of sb_attention */
+    float scale;                   /* 0: 1/sqrt(head_dim) */
     case_layout layout;
     case_values values;
     bool repeats; /* also run many times, in the default and the deterministic mode, and compared bit by bit */

@@ -66,7 +66,9 @@ static check_bound bound_of(const problem *p, const char *op, int tensor)
 /* True where query row `row` of (B*H*Sq) sees no key. */
 static bool sees_nothing(const problem *p, size_t row)
 {
-    return p->a.causal && (int)(row % (size_t)p->a.seq_q) + 1 + p->a.seq_k - p->a.seq_q <= 0;
+    const bool ends = p->a.causal || (p->a.windowed && p->a.window_right >= 0);
+    const int right = p->a.causal ? 0 : p->a.window_right;
+    return ends && (int)(row % (size_t)p->a.seq_q) + 1 + p->a.seq_k - p->a.seq_q + right <= 0;
 }
 
 static bool check_lse(const runner *r, const problem *p, const char *op, const char *name, const float *lse)

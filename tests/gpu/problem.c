@@ -136,7 +136,10 @@ problem *problem_create(const test_case *c)
                           .head_dim = c->head_dim,
                           .dtype = c->dtype,
                           .causal = c->causal,
-                          .scale = c->scale};
+                          .scale = c->scale,
+                          .windowed = c->windowed,
+                          .window_left = c->window_left,
+                          .window_right = c->window_right};
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         create_tensor(p, tensor, offsets[tensor]);
         if (!is_output(tensor))

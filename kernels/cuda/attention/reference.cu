@@ -72,11 +72,14 @@ __device__ __forceinline__ const T *row_of(const sb_tensor &t, int b, int h, int
     return (const T *)t.data + b * t.stride_b + h * t.stride_h + s * t.stride_s;
 }
 
+/* A query sees keys first_visible .. visible - 1. The sides of the window have been resolved, with or without one. */
 __device__ __forceinline__ int visible(const sb_attention &a, int query)
 {
-    if (!a.causal)
-        return a.seq_k;
-    return max(0, min(a.seq_k, query + 1 + a.seq_k - a.seq_q));
+    return max(0, min(a.seq_k, query + 1 + a.seq_k - a.seq_q + a.window_right));
+}
+__device__ __forceinline__ int first_visible(const sb_attention &a, int query)
+{
+    return max(0, query + a.seq_k - a.seq_q - a.window_left);
 }
 
 /* The base of the exponents of a row whose maximum so far is m: 0 instead of -inf, so that -inf - -inf never occurs. */
@@ -133,14 +136,14 @@ __global__ void __launch_bounds__(SIDE *SIDE)
     const int bh = blockIdx.y, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
     const int q0 = (gridDim.x - 1 - blockIdx.x) * TILE;
-    const int keys = visible(a, min(q0 + TILE, a.seq_q) - 1);
+    const int keys = visible(a, min(q0 + TILE, a.seq_q) - 1), first_key = first_visible(a, q0) / TILE * TILE;
 
     double m[OWN], l[OWN], weighted[OWN];
 #pragma unroll
     for (int i = 0; i < OWN; i++)
         m[i] = -INFINITY, l[i] = weighted[i] = 0;
 
-    for (int k0 = 0; k0 < keys; k0 += TILE) {
+    for (int k0 = first_key; k0 < keys; k0 += TILE) {
         double s[OWN][OWN] = {}, dp[OWN][OWN] = {};
         for (int d0 = 0; d0 < a.head_dim; d0 += CHUNK) {
             __syncthreads();
@@ -154,11 +157,12 @@ __global__ void __launch_bounds__(SIDE *SIDE)
         }
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
-            const int seen = visible(a, q0 + ty + SIDE * i);
+            const int first = first_visible(a, q0 + ty + SIDE * i), seen = visible(a, q0 + ty + SIDE * i);
             double larger = m[i];
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
-                s[i][j] = k0 + tx + SIDE * j < seen ? scale * s[i][j] : -INFINITY;
+                const int key = k0 + tx + SIDE * j;
+                s[i][j] = key >= first && key < seen ? scale * s[i][j] : -INFINITY;
                 larger = fmax(larger, s[i][j]);
             }
             const double base = base_of(larger);
@@ -263,12 +267,13 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     __shared__ double shared[WARPS][MAX_D], shared_m[WARPS], shared_l[WARPS];
     const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim;
     const int bh = to.bh[sample], query = to.q_row[sample];
-    const int b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv), keys = visible(a, query);
+    const int b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    const int first = first_visible(a, query), keys = visible(a, query);
     const lane_row q = load_row(row_of<T>(a.q, b, h, query), d);
 
     double m = -INFINITY, l = 0;
     lane_row o = {};
-    for (int j = warp; j < keys; j += WARPS) {
+    for (int j = first + warp; j < keys; j += WARPS) {
         const double s = scale * dot(q, load_row(row_of<T>(a.k, b, h_kv, j), d)), larger = fmax(m, s);
         const double shrink = exp(m - larger), p = exp(s - larger);
         l = l * shrink + p;
@@ -302,7 +307,7 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d);
     const double delta = dot(d_o, o);
     lane_row dq = {};
-    for (int j = warp; j < keys; j += WARPS) {
+    for (int j = first + warp; j < keys; j += WARPS) {
         const lane_row k = load_row(row_of<T>(a.k, b, h_kv, j), d);
         const double p = exp(scale * dot(q, k) - lse);
         add(dq, scale * p * (dot(d_o, load_row(row_of<T>(a.v, b, h_kv, j), d)) - delta), k);
@@ -317,12 +322,13 @@ __global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, do
     const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim, group = a.heads / a.heads_kv;
     const int bh_kv = to.bh_kv[sample], key = to.k_row[sample];
     const int b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
-    const int first = a.causal ? max(0, key + a.seq_q - a.seq_k) : 0; /* the first query that sees this key */
+    const int same = key + a.seq_q - a.seq_k; /* the query of its position */
+    const int first = max(0, same - a.window_right), end = min(a.seq_q, same + a.window_left + 1); /* that see it */
     const lane_row k = load_row(row_of<T>(a.k, b, h_kv, key), d), v = load_row(row_of<T>(a.v, b, h_kv, key), d);
 
     lane_row dk = {}, dv = {};
     for (int h = h_kv * group; h < (h_kv + 1) * group; h++)
-        for (int i = first + warp; i < a.seq_q; i += WARPS) {
+        for (int i = first + warp; i < end; i += WARPS) {
             const int64_t at = (int64_t)(b * a.heads + h) * a.seq_q + i;
             const lane_row q = load_row(row_of<T>(a.q, b, h, i), d), d_o = load_row(row_of<T>(a.d_o, b, h, i), d);
             const double p = exp(scale * dot(q, k) - to.lse[at]);
@@ -420,6 +426,9 @@ extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, c
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))
         return sb_error(SB_INVALID, "a key row of the reference lies outside of the tensor");
     const scratch s = scratch_of(a, backward);
+    sb_attention resolved = *a;
+    resolved.window_left = sb_window_left(a), resolved.window_right = sb_window_right(a);
+    a = &resolved;
     return with_element_type(
         a->dtype, [&](auto zero) { return run<decltype(zero)>(a, rows, s, queries, keys, (cudaStream_t)stream); });
 }

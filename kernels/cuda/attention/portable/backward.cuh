@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
     }
 }
 
-template <class P, int D, int MT, int WARPS, int BQ>
+/* WINDOW: as in forward.cuh. */
+template <class P, int D, int MT, int WARPS, int BQ, bool WINDOW>
 __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention a)
 {
     using E = typename P::element;
@@ -81,8 +82,14 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     E *const k_box = k_tile + warp_row * stride, *const v_box = v_tile + warp_row * stride;
 
     const int past = a.seq_k - a.seq_q; /* query i sees the keys up to i + past */
-    const int first_block = a.causal ? max(0, k0 - past) / BQ : 0;
-    const int q_blocks = (a.seq_q + BQ - 1) / BQ - first_block; /* of each query head; at least 1 */
+    const int ahead = WINDOW ? past + a.window_right : past;
+    const int first_block = WINDOW || a.causal ? max(0, k0 - ahead) / BQ : 0;
+    int end_block = (a.seq_q + BQ - 1) / BQ;
+    if (WINDOW) {
+        const int last_query = min(k0 + shape::owned, a.seq_k) - 1 - past + a.window_left;
+        end_block = min(end_block, max(max(0, last_query) / BQ, first_block) + 1);
+    }
+    const int q_blocks = end_block - first_block; /* of each query head; at least 1 */
     const int steps = group * q_blocks;
     const float scale_log2 = a.scale * log2_e;
 
@@ -120,7 +127,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
         float p[MT][BQ / 8][4] = {}, ds[MT][BQ / 8][4] = {};
         product_nk<P, MT, BQ, D>(p, k_box, q_tile);
         product_nk<P, MT, BQ, D>(ds, v_box, do_tile);
-        const bool masked = a.causal && k0 + warp_row + MT * 16 - 1 > q0 + past;
+        const bool masked = (WINDOW || a.causal) && k0 + warp_row + MT * 16 - 1 > q0 + ahead;
+        const bool left_edge = WINDOW && k0 + warp_row < q0 + BQ - 1 + past - a.window_left;
 #pragma unroll
         for (int j = 0; j < BQ / 8; j++)
 #pragma unroll
@@ -133,7 +141,9 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
                     for (int half = 0; half < 2; half++) {
                         float &x = p[mt][j][half * 2 + i];
                         x = probability<P>(x, a.scale, scale_log2, stats.lse);
-                        if (masked && k0 + warp_row + mt * 16 + half * 8 + g > q0 + column + past)
+                        if (masked && k0 + warp_row + mt * 16 + half * 8 + g > q0 + column + ahead)
+                            x = 0.0f;
+                        if (left_edge && k0 + warp_row + mt * 16 + half * 8 + g < q0 + column + past - a.window_left)
                             x = 0.0f;
                         float &y = ds[mt][j][half * 2 + i];
                         y = x * (y - stats.delta);
@@ -155,7 +165,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     store_rows<E, D, MT>(v_box, dv, head_rows<E>(a.dv, b, h_kv), a.dv.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
 }
 
-template <class P, int D, int MT, int WARPS, int BK>
+template <class P, int D, int MT, int WARPS, int BK, bool WINDOW>
 __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constant__ sb_attention a)
 {
     using E = typename P::element;
@@ -174,7 +184,10 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
     const E *const k_rows = head_rows<E>(a.k, b, h_kv), *const v_rows = head_rows<E>(a.v, b, h_kv);
 
     const int past = a.seq_k - a.seq_q;
-    const int k_end = a.causal ? min(a.seq_k, q0 + shape::owned + past) : a.seq_k;
+    const int k_end = WINDOW     ? min(a.seq_k, q0 + shape::owned + past + a.window_right)
+                      : a.causal ? min(a.seq_k, q0 + shape::owned + past)
+                                 : a.seq_k;
+    const int k_begin = WINDOW ? max(0, q0 + past - a.window_left) / BK * BK : 0;
     const float scale_log2 = a.scale * log2_e;
 
     auto load_step = [&](int k0) {
@@ -192,16 +205,16 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
             stats[mt][half] = row < a.seq_q ? ((const query_stats *)a.workspace)[(int64_t)bh * a.seq_q + row]
                                             : query_stats{0.0f, 0.0f};
         }
-    if (k_end > 0) {
+    if (k_end > k_begin) {
         load_tile<E, D, shape::owned, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q,
                                                       a.head_dim);
         load_tile<E, D, shape::owned, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
                                                       a.head_dim);
-        load_step(0);
+        load_step(k_begin);
     }
 
     float dq[MT][D / 8][4] = {};
-    for (int k0 = 0; k0 < k_end; k0 += BK) {
+    for (int k0 = k_begin; k0 < k_end; k0 += BK) {
         mma::copy_async_wait();
         __syncthreads(); /* this step's tiles are there, and everyone is done with the other stage */
         if (k0 + BK < k_end)
@@ -211,8 +224,9 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
         float p[MT][BK / 8][4] = {}, ds[MT][BK / 8][4] = {};
         product_nk<P, MT, BK, D>(p, q_box, k_tile);
         product_nk<P, MT, BK, D>(ds, do_box, v_tile);
-        if (k0 + BK > a.seq_k || (a.causal && k0 + BK - 1 > q0 + warp_row + past))
-            mask_scores<MT, BK>(p, a, q0 + warp_row, k0);
+        if (k0 + BK > a.seq_k ||
+            (WINDOW ? at_edge<MT, BK>(a, q0 + warp_row, k0) : a.causal && k0 + BK - 1 > q0 + warp_row + past))
+            mask_scores<WINDOW, MT, BK>(p, a, q0 + warp_row, k0);
 #pragma unroll
         for (int mt = 0; mt < MT; mt++)
 #pragma unroll

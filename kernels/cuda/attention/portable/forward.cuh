@@ -68,7 +68,8 @@ __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float 
         }
 }
 
-template <class P, int D, int MT, int WARPS, int BK>
+/* WINDOW: of the keys that a query sees, those of its window; a.window_left and a.window_right are no more than Sk and Sq. */
+template <class P, int D, int MT, int WARPS, int BK, bool WINDOW>
 __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__ sb_attention a)
 {
     using E = typename P::element;
@@ -86,7 +87,10 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
     const E *const k_rows = head_rows<E>(a.k, b, h_kv), *const v_rows = head_rows<E>(a.v, b, h_kv);
 
     const int past = a.seq_k - a.seq_q; /* query i sees the keys up to i + past */
-    const int k_end = a.causal ? min(a.seq_k, q0 + shape::queries + past) : a.seq_k;
+    const int k_end = WINDOW     ? min(a.seq_k, q0 + shape::queries + past + a.window_right)
+                      : a.causal ? min(a.seq_k, q0 + shape::queries + past)
+                                 : a.seq_k;
+    const int k_begin = WINDOW ? max(0, q0 + past - a.window_left) / BK * BK : 0;
     const float scale_log2 = a.scale * log2_e;
 
     float out[MT][D / 8][4] = {};
@@ -99,12 +103,12 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
             row_sum[mt][half] = 0.0f;
         }
 
-    if (k_end > 0) {
+    if (k_end > k_begin) {
         load_tile<E, D, shape::queries, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q,
                                                         a.head_dim);
-        load_tile<E, D, BK, shape::threads>(k_tile, k_rows, a.k.stride_s, 0, a.seq_k, a.head_dim);
+        load_tile<E, D, BK, shape::threads>(k_tile, k_rows, a.k.stride_s, k_begin, a.seq_k, a.head_dim);
     }
-    for (int k0 = 0; k0 < k_end; k0 += BK) {
+    for (int k0 = k_begin; k0 < k_end; k0 += BK) {
         mma::copy_async_wait();
         __syncthreads(); /* the K tile is there, and everyone is done with the V tile */
         load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim);
@@ -117,8 +121,9 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
         if (k0 + BK < k_end)
             load_tile<E, D, BK, shape::threads>(k_tile, k_rows, a.k.stride_s, k0 + BK, a.seq_k, a.head_dim);
 
-        if (k0 + BK > a.seq_k || (a.causal && k0 + BK - 1 > q0 + warp_row + past))
-            mask_scores<MT, BK>(s, a, q0 + warp_row, k0);
+        if (k0 + BK > a.seq_k ||
+            (WINDOW ? at_edge<MT, BK>(a, q0 + warp_row, k0) : a.causal && k0 + BK - 1 > q0 + warp_row + past))
+            mask_scores<WINDOW, MT, BK>(s, a, q0 + warp_row, k0);
         online_softmax<P::fp32_level, MT, BK, D>(s, out, row_max, row_sum, scale_log2);
         product_kn<P, MT, D, BK>(out, s, v_tile);
     }

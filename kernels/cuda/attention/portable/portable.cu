@@ -22,10 +22,12 @@ const launchers &launchers_of(sb_dtype t)
     }
 }
 
-sb_attention with_scale(const sb_attention *a)
+/* With the scale and the sides of the window that are meant. */
+sb_attention resolve(const sb_attention *a)
 {
     sb_attention resolved = *a;
     resolved.scale = sb_attention_scale(a);
+    resolved.window_left = sb_window_left(a), resolved.window_right = sb_window_right(a);
     return resolved;
 }
 
@@ -44,8 +46,7 @@ sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
     sb_status s = flash_check_forward(ctx, a);
     if (s != SB_OK)
         return s;
-    return sb_cuda_status(launchers_of(a->dtype).forward(with_scale(a), (cudaStream_t)stream),
-                          "flash_portable forward");
+    return sb_cuda_status(launchers_of(a->dtype).forward(resolve(a), (cudaStream_t)stream), "flash_portable forward");
 }
 
 sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -55,8 +56,7 @@ sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
         s = sb_workspace_check(a, backward_workspace(ctx, a));
     if (s != SB_OK)
         return s;
-    return sb_cuda_status(launchers_of(a->dtype).backward(with_scale(a), (cudaStream_t)stream),
-                          "flash_portable backward");
+    return sb_cuda_status(launchers_of(a->dtype).backward(resolve(a), (cudaStream_t)stream), "flash_portable backward");
 }
 
 } // namespace

@@ -10,7 +10,7 @@
 namespace flash_portable
 {
 
-/* Both need a.scale resolved (not 0) and positive, and B*H*Sq and B*Hkv*Sk at most 2^30. backward needs (B,H,Sq) x 2
+/* Both need a.scale resolved (not 0) and positive, a window with no -1, and B*H*Sq and B*Hkv*Sk at most 2^30. backward needs (B,H,Sq) x 2
  * floats of workspace. */
 struct launchers {
     cudaError_t (*forward)(const sb_attention &a, cudaStream_t stream);

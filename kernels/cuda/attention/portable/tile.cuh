@@ -156,9 +156,17 @@ __device__ __forceinline__ void product_kn(float (&acc)[MT][N / 8][4], const flo
     }
 }
 
-/* Sets to -inf the scores (rows: queries from row0, columns: keys from column0) of keys that don't exist or, if
- * causal, that their query does not see. */
+/* Whether a window leaves out a key of N from column0 on for one of MT x 16 queries from row0 on. */
 template <int MT, int N>
+__device__ __forceinline__ bool at_edge(const sb_attention &a, int row0, int column0)
+{
+    const int past = a.seq_k - a.seq_q;
+    return column0 + N - 1 > row0 + past + a.window_right || column0 < row0 + MT * 16 - 1 + past - a.window_left;
+}
+
+/* Sets to -inf the scores (rows: queries from row0, columns: keys from column0) of keys that don't exist or, if
+ * causal or in a window, that their query does not see. */
+template <bool WINDOW, int MT, int N>
 __device__ __forceinline__ void mask_scores(float (&s)[MT][N / 8][4], const sb_attention &a, int row0, int column0)
 {
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -167,12 +175,15 @@ __device__ __forceinline__ void mask_scores(float (&s)[MT][N / 8][4], const sb_a
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = row0 + mt * 16 + half * 8 + g;
-            const int keys = a.causal ? min(a.seq_k, row + 1 + a.seq_k - a.seq_q) : a.seq_k;
+            const int keys = WINDOW     ? min(a.seq_k, row + 1 + a.seq_k - a.seq_q + a.window_right)
+                             : a.causal ? min(a.seq_k, row + 1 + a.seq_k - a.seq_q)
+                                        : a.seq_k;
+            const int first = WINDOW ? row + a.seq_k - a.seq_q - a.window_left : 0;
 #pragma unroll
             for (int j = 0; j < N / 8; j++)
 #pragma unroll
                 for (int i = 0; i < 2; i++)
-                    if (column0 + j * 8 + 2 * q + i >= keys)
+                    if (column0 + j * 8 + 2 * q + i >= keys || (WINDOW && column0 + j * 8 + 2 * q + i < first))
                         s[mt][j][half * 2 + i] = -INFINITY;
         }
 }

@@ -162,6 +162,7 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     p.section = flash_backward_wide_section(a, ctx->sm_count);
+    p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
     if (scaled_parts<T, PARTS>) {
         fp32_parts_tensor t[4];
         parts_of(a, l, t);
@@ -213,9 +214,10 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
     if (a->head_dim <= 64)
         return run<T, PARTS, 64, 128 / PARTS>(ctx, a, c, l, in, stream);
     if constexpr (PARTS == 1) {
-        if (a->head_dim <= 80)
+        const int columns = flash_backward_padded_dim(a);
+        if (columns == 80)
             return run<T, PARTS, 80, 64>(ctx, a, c, l, in, stream);
-        if (a->head_dim <= 96)
+        if (columns == 96)
             return run<T, PARTS, 96, 64>(ctx, a, c, l, in, stream);
     }
     return run<T, PARTS, 128, 64 / PARTS>(ctx, a, c, l, in, stream);
@@ -225,6 +227,8 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
+    if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || a->deterministic || flash_in_parts(a)))
+        return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits and in any order");
     if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
     if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || flash_in_parts(a)))

@@ -20,7 +20,7 @@ struct flash_backward_layout {
  * after, three trips of the fp32 sums through memory; but along many key tiles one that is late makes all others late. */
 static inline bool flash_backward_narrow_in_order(const sb_attention *a)
 {
-    return a->deterministic || a->seq_k <= 2048;
+    return !a->windowed && (a->deterministic || a->seq_k <= 2048);
 }
 
 /* The main kernel of narrow.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */

@@ -52,10 +52,14 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
     p.jobs = p.key_tiles * all;
 
     const unsigned blocks = p.jobs < ctx->sm_count ? p.jobs : ctx->sm_count;
-    const auto kernel = a->dtype == SB_BF16 ? a->causal ? flash_backward_narrow<__nv_bfloat16, true>
-                                                        : flash_backward_narrow<__nv_bfloat16, false>
-                        : a->causal ? flash_backward_narrow<__half, true>
-                                            : flash_backward_narrow<__half, false>;
+    p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
+    auto kernel = a->dtype == SB_BF16 ? a->causal ? flash_backward_narrow<__nv_bfloat16, true>
+                                                  : flash_backward_narrow<__nv_bfloat16, false>
+                  : a->causal ? flash_backward_narrow<__half, true>
+                                      : flash_backward_narrow<__half, false>;
+    if (a->windowed)
+        kernel = a->dtype == SB_BF16 ? flash_backward_narrow<__nv_bfloat16, true, true>
+                                     : flash_backward_narrow<__half, true, true>;
     return launch_hopper("flash backward (Hopper, narrow)", kernel, blocks, NARROW_THREADS, narrow_memory::BYTES, 1,
                          stream, p);
 }

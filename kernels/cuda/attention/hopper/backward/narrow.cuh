@@ -34,12 +34,22 @@ struct narrow_params {
     int key_tiles, query_blocks, block_stride, jobs;
     int section, sections; /* heads walked together, and how many times; the last time takes the remainder, too */
     float scale, scale_log2;
+    int window_left, window_right; /* keys before and after its own position that a query sees; WINDOW only */
 };
 
 /* One key tile against the query blocks query_begin and later of every query head of its group. */
 struct narrow_job {
     int b, h_kv, key_first, query_begin; /* b < 0: there are no more jobs */
 };
+/* The last query block of a job; in a window at least the first one, in which all may be hidden. */
+template <bool WINDOW>
+__device__ __forceinline__ int narrow_last(const narrow_params &p, int key_first, int query_begin)
+{
+    if (!WINDOW)
+        return p.query_blocks - 1;
+    const int last_key = min(key_first + NARROW_KEYS, p.seq_k) - 1;
+    return min(max((last_key - p.seq_k + p.seq_q + p.window_left) / NARROW_ROWS, query_begin), p.query_blocks - 1);
+}
 /* What the query group has added, in order. */
 struct narrow_report {
     int64_t place; /* the query block that it added to; < 0: nobody waits for it */
@@ -135,7 +145,7 @@ struct narrow_block {
  * computes:
  *   issue dV(j), S(j+1) | store dS(j) | issue dK(j), dP(j+1) | wait dV(j), S(j+1), then dK(j), dP(j+1) | P(j+1)
  * Registers of a thread, of 208: S^T 32, dP^T 32, dK 32, dV 32, P and dS as operands 16 each, V 16. */
-template <class T, bool CAUSAL>
+template <class T, bool CAUSAL, bool WINDOW>
 struct narrow_keys {
     using mem = narrow_memory;
     const narrow_params &p;
@@ -144,10 +154,11 @@ struct narrow_keys {
     float s[32], dp[32], dk[32], dv[32];
     query_numbers<32> lse2, delta;
     uint32_t v[4][4], prob[1][16], ds[1][16];
-    unsigned n, step;   /* this job and this step, counted over the life of the block */
-    int i, begin, left; /* query block of the step; first that this group does not pass; steps left of the job */
-    int mask_below;     /* queries before this one do not see every key of the group */
-    bool passes;        /* the step at block begin - 1 of each head is passed */
+    unsigned n, step;    /* this job and this step, counted over the life of the block */
+    int i, begin, left;  /* query block of the step; first that this group does not pass; steps left of the job */
+    int mask_below;      /* queries before this one do not see every key of the group */
+    int last, mask_from; /* if WINDOW: the job's last query block; queries from this one on do not see every key, too */
+    bool passes;         /* the step at block begin - 1 of each head is passed */
 
     __device__ __forceinline__ narrow_keys(const narrow_params &params, narrow_block shared, int number)
         : p(params), block(shared), group(number), n(0), step(0)
@@ -190,13 +201,18 @@ struct narrow_keys {
     __device__ __forceinline__ void begin_job()
     {
         volatile narrow_job *const job = block.job_slot(n);
-        const int first_key = read_uniform(job->key_first) + group * 64, offset = p.seq_k - p.seq_q;
+        const int first_key = read_uniform(job->key_first) + group * 64,
+                  offset = p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0);
         begin = read_uniform(job->query_begin);
-        passes = CAUSAL && group == 1 && begin + 1 < p.query_blocks &&
+        if constexpr (WINDOW) {
+            last = narrow_last<true>(p, first_key - group * 64, begin);
+            mask_from = first_key - p.seq_k + p.seq_q + p.window_left + 1;
+        }
+        passes = CAUSAL && group == 1 && (WINDOW ? begin < last : begin + 1 < p.query_blocks) &&
                  first_key > begin * NARROW_ROWS + NARROW_ROWS - 1 + offset;
         begin += passes;
-        i = p.query_blocks - 1;
-        left = (p.query_blocks - begin) * p.group;
+        i = WINDOW ? last : p.query_blocks - 1;
+        left = (WINDOW ? last + 1 - begin : p.query_blocks - begin) * p.group;
         mask_below = first_key + 64 > p.seq_k ? INT_MAX : CAUSAL ? first_key + 63 - offset : INT_MIN;
         const int l = lane_asked();
 #pragma unroll
@@ -212,16 +228,26 @@ struct narrow_keys {
     /* s: scores, of which a query must not see some. */
     __device__ __forceinline__ void mask()
     {
-        if (i * NARROW_ROWS >= mask_below)
+        const bool left_edge = WINDOW && i * NARROW_ROWS + NARROW_ROWS > mask_from;
+        if (i * NARROW_ROWS >= mask_below && !left_edge)
             return;
         const int first_key = read_uniform(block.job_slot(n)->key_first);
         int limit[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int key = first_key + group * 64 + warp() * 16 + lane() / 4 + 8 * r;
-            limit[r] = key >= p.seq_k ? NARROW_ROWS : CAUSAL ? key - p.seq_k + p.seq_q - i * NARROW_ROWS - column() : 0;
+            limit[r] = key >= p.seq_k ? NARROW_ROWS
+                       : CAUSAL ? key - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0) - i * NARROW_ROWS - column()
+                                : 0;
         }
         mask_queries(s, limit, hidden_score(p.scale_log2));
+        if constexpr (WINDOW) {
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                limit[r] = mask_from + warp() * 16 + lane() / 4 + 8 * r - i * NARROW_ROWS - column();
+            if (left_edge)
+                mask_queries_from(s, limit, hidden_score(p.scale_log2));
+        }
     }
     __device__ __forceinline__ void start_dv(int accumulate)
     {
@@ -275,7 +301,7 @@ struct narrow_keys {
             arrive(block.do_empty(step));
             step++;
         }
-        i = p.query_blocks - 1; /* of the group's next query head */
+        i = WINDOW ? last : p.query_blocks - 1; /* of the group's next query head */
     }
 
     /* This warp's 16 keys of dK or dV, by way of its own corner of shared memory. */
@@ -457,7 +483,7 @@ __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block 
         narrow_tell(block, step, last ? -1 : place, key_tile + 1);
 }
 
-template <class T, bool CAUSAL>
+template <class T, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_block block)
 {
     const int thread = threadIdx.x % 128;
@@ -469,8 +495,9 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
             break;
         const int begin = read_uniform(job->query_begin);
         const int b = read_uniform(job->b), key_tile = read_uniform(job->key_first) / NARROW_KEYS;
-        int h = read_uniform(job->h_kv) * p.group, i = p.query_blocks - 1;
-        for (int left = (p.query_blocks - begin) * p.group; left > 0; left--, step++) {
+        const int last = WINDOW ? narrow_last<true>(p, key_tile * NARROW_KEYS, begin) : 0;
+        int h = read_uniform(job->h_kv) * p.group, i = WINDOW ? last : p.query_blocks - 1;
+        for (int left = (WINDOW ? last + 1 - begin : p.query_blocks - begin) * p.group; left > 0; left--, step++) {
             float dq[32];
             mbarrier_wait(block.ds_full(step), block.step_parity(step));
             wgmma_fence();
@@ -481,7 +508,7 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
             pin(dq);
             narrow_add<T, CAUSAL>(p, block, step, dq, place, key_tile, i, h, b);
             if (--i < begin)
-                i = p.query_blocks - 1, h++;
+                i = WINDOW ? last : p.query_blocks - 1, h++;
         }
         __syncwarp();
         if (thread % 32 == 0)
@@ -537,7 +564,7 @@ __device__ __forceinline__ void narrow_pass_on(const narrow_params &p, narrow_bl
 /* ---- loads and the kernel ---- */
 
 /* Jobs are numbered longest first within a section of heads. */
-template <bool CAUSAL>
+template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ narrow_job narrow_decode(const narrow_params &p, int number)
 {
     if (number >= p.jobs)
@@ -548,10 +575,11 @@ __device__ __forceinline__ narrow_job narrow_decode(const narrow_params &p, int 
     const int head = first_head + in_section - key_tile * section_heads, b = head / p.heads_kv;
     const int key_first = key_tile * NARROW_KEYS;
     /* causal: query i sees keys j <= i + Sk - Sq */
-    return {b, head - b * p.heads_kv, key_first, CAUSAL ? max(key_first + p.seq_q - p.seq_k, 0) / NARROW_ROWS : 0};
+    return {b, head - b * p.heads_kv, key_first,
+            CAUSAL ? max(key_first + p.seq_q - p.seq_k - (WINDOW ? p.window_right : 0), 0) / NARROW_ROWS : 0};
 }
 
-template <bool CAUSAL>
+template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block block)
 {
     using mem = narrow_memory;
@@ -563,7 +591,7 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
     int number = p.order ? (int)atomicAdd(p.next_job, 1) : blockIdx.x;
     unsigned step = 0;
     for (unsigned n = 0;; n++) {
-        const narrow_job job = narrow_decode<CAUSAL>(p, number);
+        const narrow_job job = narrow_decode<CAUSAL, WINDOW>(p, number);
         mbarrier_wait(block.kv_empty(n), block.job_parity(n) ^ 1);
         volatile narrow_job *const slot = block.job_slot(n);
         slot->b = job.b, slot->h_kv = job.h_kv, slot->key_first = job.key_first, slot->query_begin = job.query_begin;
@@ -577,7 +605,7 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
         load_tile<mem::tile_kv>(block.v_tile(n), &p.v_map, block.kv_full(n), job.key_first, job.h_kv, job.b, p.batch);
         for (int h = job.h_kv * p.group; h < (job.h_kv + 1) * p.group; h++)
 #pragma unroll 1 /* four steps in a row would need more registers than the loader has */
-            for (int i = p.query_blocks - 1; i >= job.query_begin; i--, step++) {
+            for (int i = narrow_last<WINDOW>(p, job.key_first, job.query_begin); i >= job.query_begin; i--, step++) {
                 const uint32_t parity = block.step_parity(step) ^ 1;
                 mbarrier_wait(block.q_empty(step), parity);
                 mbarrier_expect(block.q_full(step), mem::tile_q::BYTES + NARROW_ROWS * 4);
@@ -597,7 +625,8 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
     }
 }
 
-template <class T, bool CAUSAL>
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and in any order. */
+template <class T, bool CAUSAL, bool WINDOW = false>
 __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const __grid_constant__ narrow_params p)
 {
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -623,7 +652,7 @@ __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0) {
-            narrow_load<CAUSAL>(p, block);
+            narrow_load<CAUSAL, WINDOW>(p, block);
         } else if (p.order && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* counts start at zero */
             if (threadIdx.x == 32)
@@ -634,11 +663,11 @@ __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const
     } else if (warpgroup == 3) {
         registers_lower<72>();
         wait_for_previous_kernel(); /* zeroed sums */
-        narrow_queries<T, CAUSAL>(p, block);
+        narrow_queries<T, CAUSAL, WINDOW>(p, block);
     } else {
         registers_raise<208>();
         wait_for_previous_kernel();
-        narrow_keys<T, CAUSAL>(p, block, warpgroup - 1).run();
+        narrow_keys<T, CAUSAL, WINDOW>(p, block, warpgroup - 1).run();
     }
 }
 

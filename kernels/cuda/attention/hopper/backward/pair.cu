@@ -8,14 +8,20 @@
 
 using namespace flash_hopper;
 
-template <class T, int D, bool ORDERED>
-static sb_status launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+template <int D>
+static sb_status launch_kernel(const backward_params &p, const sb_attention *a, void (*kernel)(backward_params),
+                               cudaStream_t stream)
 {
-    const auto kernel =
-        a->causal ? flash_backward_pair<T, D, true, ORDERED> : flash_backward_pair<T, D, false, ORDERED>;
     const unsigned pairs = (unsigned)((int64_t)a->batch * a->heads_kv * ((p.key_tiles + 1) / 2));
     return launch_hopper("flash backward (Hopper, pairs)", kernel, 2 * pairs, BACKWARD_THREADS, pair_memory<D>::BYTES,
                          2, stream, p);
+}
+
+template <class T, int D, bool ORDERED>
+static sb_status launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+{
+    return launch_kernel<D>(
+        p, a, a->causal ? flash_backward_pair<T, D, true, ORDERED> : flash_backward_pair<T, D, false, ORDERED>, stream);
 }
 
 template <class T, bool ORDERED>
@@ -29,6 +35,8 @@ static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaS
 template <class T>
 static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
+    if (a->windowed) /* narrower heads as 128 columns: see flash_backward_padded_dim */
+        return launch_kernel<128>(p, a, flash_backward_pair<T, 128, true, false, true>, stream);
     return a->deterministic ? dispatch<T, true>(p, a, stream) : dispatch<T, false>(p, a, stream);
 }
 

@@ -69,9 +69,9 @@ struct pair_block : backward_block<backward_memory<1, D, PAIR_ROWS>> {
 /* ---- a key group: 64 keys, their dK and dV, and every second step's dQ ---- */
 
 /* ORDERED: deterministic; adds in order, or stores to a sum that the pair has for itself. */
-template <class T, int D, bool CAUSAL, bool ORDERED>
-struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
-    using keys = backward_keys<T, 1, D, PAIR_ROWS, CAUSAL>;
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW>
+struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
+    using keys = backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW>;
     using mem = typename keys::mem;
     using tile_ds = typename keys::tile_ds;
     using keys::arrive, keys::dk, keys::dp, keys::dv, keys::p, keys::s, keys::steps, keys::warp, keys::wg;
@@ -110,7 +110,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
             keys::add_to(this->sum_at(place, rank), dq);
     }
 
-    /* A step in which no query sees a key of this group, one to three at the start of a head: dS is 0, and that spares four
+    /* A step in which no query sees a key of this group, one to three at the start of a head, and in a window at its end: dS is 0, and that spares four
      * products. (In order, and at head_dim 80, the code in the loop costs what it saves.) */
     static constexpr bool PASSES = CAUSAL && !ORDERED && D > 80;
     __device__ __forceinline__ void pass(unsigned step, int place_before)
@@ -135,27 +135,31 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL> {
     /* All steps, in the order of backward_walk. */
     __device__ __forceinline__ void run()
     {
-        const int begin = uniform(this->job().query_begin), end = p.query_blocks - 1;
+        const int begin = uniform(this->job().query_begin),
+                  end = (WINDOW ? uniform(this->job().query_end) : p.query_blocks) - 1;
         const bool back = ORDERED && p.order && uniform(this->job().adder) >= p.early;
         const int stores_before = ORDERED ? uniform(this->job().stores_before) : 0;
         const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;
         int u = first, place_before = 0;
         int place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + first +
                     (ORDERED ? uniform(this->job().sum_begin) : 0);
-        int first_seen = 0; /* if PASSES: the first query block that sees a key of this group */
+        int first_seen = 0,
+            last_seen = 0; /* if PASSES: query blocks that see a key of this group; the last in a window */
         if constexpr (PASSES)
-            first_seen = first_to_see<PAIR_ROWS>(p, this->key_end - BACKWARD_KEYS + wg * 64);
+            first_seen = first_to_see<PAIR_ROWS, WINDOW>(p, this->key_end - BACKWARD_KEYS + wg * 64);
+        if constexpr (PASSES && WINDOW)
+            last_seen = last_to_see<PAIR_ROWS>(p, this->key_end - BACKWARD_KEYS + wg * 64 + 63);
         const auto advance = [&] {
             place_before = u < stores_before ? ~place : place;
             if (u == last)
-                u = first, place += end + 1 - last + first; /* the next query head */
+                u = first, place += (WINDOW ? p.query_blocks : end + 1) - last + first; /* the next query head */
             else
                 u += by, place += by;
         };
         for (unsigned step = 0; step < (unsigned)steps; step++) {
             uint32_t prob[1][PAIR_ROWS / 4], ds[1][PAIR_ROWS / 4];
             if constexpr (PASSES) {
-                if (u < first_seen) {
+                if (u < first_seen || (WINDOW && u > last_seen)) {
                     pass(step, place_before);
                     advance();
                     continue;
@@ -261,9 +265,11 @@ __device__ __forceinline__ void pair_keep_order(const backward_params &p, backwa
         backward_pass_on<2, 1>(p, block, order, 0);
 }
 
-template <class T, int D, bool CAUSAL, bool ORDERED>
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and in any order. */
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW = false>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const __grid_constant__ backward_params p)
 {
+    static_assert(!WINDOW || (CAUSAL && !ORDERED), "what a window goes with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const typename pair_block<D>::wide wide = {smem_u32(smem), smem};
     const pair_block<D> block = wide;
@@ -271,7 +277,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
 
     if (threadIdx.x == 0) {
         block.init_pair_barriers();
-        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL>(p, wide);
+        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL, WINDOW>(p, wide);
     }
     cluster_sync_shared();
     let_next_kernel_start();
@@ -279,7 +285,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0)
-            backward_load<2>(p, wide, pair_more<D>());
+            backward_load<2, WINDOW>(p, wide, pair_more<D>());
         else if (threadIdx.x == 32)
             pair_send(block);
         else if (ORDERED && p.order && threadIdx.x % 32 == 0)
@@ -290,7 +296,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
     }
 
     registers_raise<240>();
-    pair_keys<T, D, CAUSAL, ORDERED> keys(p, block, warpgroup - 1);
+    pair_keys<T, D, CAUSAL, ORDERED, WINDOW> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
     store_own_rows<T>(p, keys);

@@ -74,6 +74,18 @@ __device__ __forceinline__ void mask_queries(float (&s)[N], const int (&limit)[2
                 s[4 * j + e] = hidden;
 }
 
+/* The same of queries from limit[r] on. */
+template <int N>
+__device__ __forceinline__ void mask_queries_from(float (&s)[N], const int (&limit)[2], float hidden)
+{
+#pragma unroll
+    for (int j = 0; j < N / 4; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (8 * j + (e & 1) >= limit[e >> 1])
+                s[4 * j + e] = hidden;
+}
+
 /* dp: to dS = P (dP - delta), of dP that is f times as large, f a power of two. */
 template <int N>
 __device__ __forceinline__ void to_score_gradient(float (&dp)[N], const float (&p)[N], const query_numbers<N> &delta,

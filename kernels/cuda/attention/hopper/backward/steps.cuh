@@ -32,15 +32,16 @@ struct backward_params {
     /* scaled_parts: what undoes the scales, (B, H, q_groups) and (B, Hkv, k_groups); see fp32_parts.cuh */
     const float *q_inverse, *k_inverse, *v_inverse, *do_inverse;
     int q_groups, k_groups;
+    int window_left, window_right; /* keys before and after its own position that a query sees; WINDOW only */
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
  * after the other. A cluster shares these steps: each block has a range of them, or in order every split-th of a head.
  * `sum_begin` is the number of query blocks in the sums before its own. `adder`: the tile or pair that it is of its head. It
  * stores its dQ of query blocks before `stores_before`, and adds it to those from there on. `position`: of a late adder, how many
- * others add to its sum before it. */
+ * others add to its sum before it. `query_end`: WINDOW only, where the query blocks end that it takes. */
 struct backward_job {
-    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, adder, stores_before, position;
+    int b, h_kv, key_tile, query_begin, first, stride, steps, sum_begin, adder, stores_before, position, query_end;
 };
 
 /* One of its steps: the first query, and which query block among those of all sums, or ~ that if the step's dQ is stored
@@ -161,8 +162,9 @@ __device__ __forceinline__ int tiles_seen(int block, int keys_ahead, int key_til
     return min(max(keys + BACKWARD_KEYS - 1, 0) / BACKWARD_KEYS, key_tiles);
 }
 
-/* TILES: key tiles of a job, one that a cluster shares or one for each block of it. */
-template <int TILES, int BM, bool CAUSAL>
+/* TILES: key tiles of a job, one that a cluster shares or one for each block of it. WINDOW comes with CAUSAL, whose diagonal is
+ * then window_right further; a job has at least one query block, in which all may be hidden. */
+template <int TILES, int BM, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void find_job(const backward_params &p, volatile backward_job &job)
 {
     const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = TILES == 1 ? cluster_size() : 1;
@@ -173,9 +175,19 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int adder = nth < p.early ? p.early - 1 - nth : nth; /* causal: the first is the longest */
     /* causal: query i sees keys j <= i + Sk - Sq */
     auto begin_of = [&](int adder) {
-        return CAUSAL ? min(max(adder * TILES * BACKWARD_KEYS - p.seq_k + p.seq_q, 0) / BM, p.query_blocks) : 0;
+        return CAUSAL
+                   ? min(max(adder * TILES * BACKWARD_KEYS - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0), 0) / BM,
+                         p.query_blocks)
+                   : 0;
     };
-    const int query_begin = begin_of(adder), blocks = p.query_blocks - query_begin, all = blocks * p.group;
+    const int query_begin = begin_of(adder);
+    int query_end = p.query_blocks;
+    if (WINDOW) {
+        const int last_key = min((adder + 1) * TILES * BACKWARD_KEYS, p.seq_k) - 1;
+        const int seen = max(last_key - p.seq_k + p.seq_q + p.window_left, 0) / BM + 1;
+        job.query_end = query_end = min(max(seen, query_begin + 1), p.query_blocks);
+    }
+    const int blocks = query_end - query_begin, all = blocks * p.group;
     job.b = head / p.heads_kv, job.h_kv = head % p.heads_kv, job.query_begin = query_begin;
     job.adder = adder, job.key_tile = adder * TILES + (TILES == 1 ? 0 : rank);
     int sum = 0, position = 0, stores_before = 0;
@@ -199,26 +211,39 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
 }
 
 /* The first query block of which some query sees `key`, when causal. */
-template <int BM>
+template <int BM, bool WINDOW = false>
 __device__ __forceinline__ int first_to_see(const backward_params &p, int key)
 {
-    return max(key - p.seq_k + p.seq_q, 0) / BM;
+    return max(key - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0), 0) / BM;
+}
+/* The last one, in a window; negative: none. */
+template <int BM>
+__device__ __forceinline__ int last_to_see(const backward_params &p, int key)
+{
+    const int query = key - p.seq_k + p.seq_q + p.window_left;
+    return query < 0 ? -1 : query / BM;
 }
 
 /* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on, but
  * late adders in order from the last query back. TILES: see find_job. */
-template <int TILES, int BM>
+template <int TILES, int BM, bool WINDOW = false>
 struct backward_walk {
     int head, u;
+    __device__ __forceinline__ static int end(const backward_params &p, const volatile backward_job &job)
+    {
+        if (WINDOW)
+            return job.query_end;
+        return p.query_blocks; /* not in one expression: that would read both as volatile */
+    }
     __device__ __forceinline__ void begin(const backward_params &p, const volatile backward_job &job)
     {
-        const int of_head = p.query_blocks - job.query_begin, g = job.first / max(of_head, 1);
+        const int of_head = end(p, job) - job.query_begin, g = job.first / max(of_head, 1);
         head = job.b * p.heads + job.h_kv * p.group + g, u = job.query_begin + job.first - g * of_head;
     }
     __device__ __forceinline__ void next(const backward_params &p, const volatile backward_job &job)
     {
         u += job.stride;
-        if (u >= p.query_blocks)
+        if (u >= end(p, job))
             u = job.query_begin + (p.order ? job.first : 0), head++;
     }
     __device__ __forceinline__ int block(const backward_params &p, const volatile backward_job &job) const
@@ -242,7 +267,7 @@ struct backward_walk {
 /* ---- the first warpgroup: loads, and the order of additions ---- */
 
 /* One thread, first of all: barriers, and what the block does. TILES: see find_job; of pairs one group alone adds a step. */
-template <int TILES, class MEM, bool CAUSAL>
+template <int TILES, class MEM, bool CAUSAL, bool WINDOW = false>
 __device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block)
 {
     tma_prefetch(&p.k_map);
@@ -251,7 +276,7 @@ __device__ __forceinline__ void backward_begin(const backward_params &p, backwar
     tma_prefetch(&p.do_map);
     block.init_barriers(TILES == 1 ? 8 : 4);
     mbarrier_init_fence();
-    find_job<TILES, MEM::tile_q::ROWS, CAUSAL>(p, block.job());
+    find_job<TILES, MEM::tile_q::ROWS, CAUSAL, WINDOW>(p, block.job());
 }
 
 /* What else the first step needs: K from half of d on, for the second group's dQ. */
@@ -269,7 +294,7 @@ struct backward_second_k {
 
 /* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q, V and what `more` loads with the first dO. Q, K, V
  * and dO are older than the kernel ahead, which waited for them before this one could start. */
-template <int TILES, class MEM, class MORE>
+template <int TILES, bool WINDOW = false, class MEM, class MORE>
 __device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more)
 {
     using tile_kv = typename MEM::tile_kv;
@@ -277,7 +302,7 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     constexpr int BM = tile_q::ROWS, BYTES = tile_q::BYTES + BM * 4;
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk<TILES, BM> walk;
+    backward_walk<TILES, BM, WINDOW> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {

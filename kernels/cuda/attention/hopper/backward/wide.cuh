@@ -52,8 +52,8 @@ __device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr
 enum { DS_BARRIER = 1, LARGEST_BARRIER = 4 };
 enum { INVERSE_Q, INVERSE_K, INVERSE_V, INVERSE_DO };
 
-/* STAGED: dQ leaves by way of shared memory; see backward_send. */
-template <class T, int PARTS, int D, int BM, bool CAUSAL, bool STAGED = false>
+/* STAGED: dQ leaves by way of shared memory; see backward_send. WINDOW: the pair backward's alone. */
+template <class T, int PARTS, int D, int BM, bool CAUSAL, bool STAGED = false, bool WINDOW = false>
 struct backward_keys {
     using mem = backward_memory<PARTS, D, BM>;
     using tile_kv = typename mem::tile_kv;
@@ -170,15 +170,27 @@ struct backward_keys {
     /* What a query must not see of s becomes `hidden`. */
     __device__ __forceinline__ void mask(int first_query, float hidden)
     {
-        if (key_end <= p.seq_k && (!CAUSAL || key_end - 1 <= first_query + p.seq_k - p.seq_q))
+        const bool left_edge =
+            WINDOW && key_end - BACKWARD_KEYS < first_query + BM - 1 + p.seq_k - p.seq_q - p.window_left;
+        if (key_end <= p.seq_k && !left_edge &&
+            (!CAUSAL || key_end - 1 <= first_query + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0)))
             return;
         int limit[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int k = key() + 8 * r;
-            limit[r] = k >= p.seq_k ? BM : CAUSAL ? k - p.seq_k + p.seq_q - first_query - column() : 0;
+            limit[r] = k >= p.seq_k ? BM
+                       : CAUSAL     ? k - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0) - first_query - column()
+                                    : 0;
         }
         mask_queries(s, limit, hidden);
+        if constexpr (WINDOW) {
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                limit[r] = key() + 8 * r - p.seq_k + p.seq_q + p.window_left + 1 - first_query - column();
+            if (left_edge)
+                mask_queries_from(s, limit, hidden);
+        }
     }
     /* dp: to dS. */
     __device__ __forceinline__ void gradient(int step)

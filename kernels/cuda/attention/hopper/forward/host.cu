@@ -19,6 +19,8 @@ static const forward_list &list_for(const sb_attention *a)
 {
     if (flash_in_parts(a))
         return a->dtype == SB_FP32 ? forward_fp32 : forward_bf16x3;
+    if (a->windowed)
+        return a->dtype == SB_BF16 ? forward_bf16_window : forward_fp16_window;
     if (a->dtype == SB_BF16)
         return a->head_dim <= 64 ? forward_bf16_small : forward_bf16_large;
     return a->head_dim <= 64 ? forward_fp16_small : forward_fp16_large;
@@ -100,6 +102,7 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
     p.scale = sb_attention_scale(a);
     p.scale_log2 = p.scale * LOG2E;
+    p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
     p.tiles = (a->seq_q + rows - 1) / rows;
 
     /* heads whose K and V fit in about half of L2 are walked together */

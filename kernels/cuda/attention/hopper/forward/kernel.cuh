@@ -46,7 +46,7 @@ __device__ __forceinline__ void forward_init(const forward_params &p, const forw
 }
 
 /* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
-template <class MEM, int BN, bool CAUSAL>
+template <class MEM, int BN, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
                                                 volatile forward_job *slots, int split, int rank)
 {
@@ -56,7 +56,7 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
     ring<MEM::STAGES> k, v;
     ring<2> jobs;
     for (int number = blockIdx.x / split;; jobs.next()) {
-        const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL>(p, number, split, rank);
+        const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL, WINDOW>(p, number, split, rank);
         mbarrier_wait(bar.job_empty(jobs.slot), jobs.parity ^ 1);
         volatile forward_job &slot = slots[jobs.slot];
         slot.bh = job.bh, slot.b = job.b, slot.h = job.h, slot.row_first = job.row_first;
@@ -196,9 +196,22 @@ __device__ __forceinline__ void mask_block(float (&s)[BN / 2], const int (&limit
                 s[4 * j + e] = -INFINITY;
 }
 
+/* The same of keys before it. */
+template <int BN>
+__device__ __forceinline__ void mask_block_before(float (&s)[BN / 2], const int (&limit)[2])
+{
+#pragma unroll
+    for (int j = 0; j < BN / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (8 * j + (e & 1) < limit[e >> 1])
+                s[4 * j + e] = -INFINITY;
+}
+
 /* ---- the kernel ---- */
 
-template <class T, int PARTS, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS>
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. */
+template <class T, int PARTS, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
 {
     using mem = forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>;
@@ -213,6 +226,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     constexpr bool TWO_SETS = PARTS == 1 && D <= 64 && GROUPS < 3;
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
+    static_assert(!WINDOW || (CAUSAL && !CLUSTERS && PARTS == 1), "what a window goes with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const uint32_t base = smem_u32(smem);
     const forward_barriers bar = {base + mem::BARRIERS};
@@ -228,7 +242,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            forward_produce<mem, BN, CAUSAL>(p, bar, base, job_slots, split, rank);
+            forward_produce<mem, BN, CAUSAL, WINDOW>(p, bar, base, job_slots, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
             cluster_wait();
@@ -241,7 +255,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const int wg = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     const int row_local = wg * 64 + warp * 16 + lane / 4; /* and + 8 */
     const int column = 2 * (lane % 4);
-    const int offset = p.seq_k - p.seq_q; /* causal: query i sees keys j <= i + offset */
+    const int offset =
+        p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0); /* causal: query i sees keys j <= i + offset */
     const bool leader = lane == 0;
     const float c = p.scale_log2;
 
@@ -306,7 +321,12 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     /* End of the blocks that a row of this group sees. */
     auto own_end = [&](const forward_job &job) {
         const int row = job.row_first + wg * 64;
-        return row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL>(p, row)) : job.block_begin;
+        return row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL, WINDOW>(p, row)) : job.block_begin;
+    };
+    /* And the first of them. */
+    auto own_begin = [&](const forward_job &job, int end) {
+        return WINDOW ? max(job.block_begin, forward_first_block<BN>(p, job.row_first + wg * 64, end))
+                      : job.block_begin;
     };
     auto target_of = [&](const forward_job &job) {
         return merge_target{(out *)p.o + job.b * p.o_stride_b + job.h * p.o_stride_h,
@@ -357,6 +377,13 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
             mask_block<BN>(s, limit);
         }
+        if (WINDOW && j * BN < job.row_first + wg * 64 + 63 + p.seq_k - p.seq_q - p.window_left) {
+            int limit[2];
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                limit[r] = row + 8 * r + p.seq_k - p.seq_q - p.window_left - j * BN - column;
+            mask_block_before<BN>(s, limit);
+        }
         if constexpr (SCALED) {
             softmax_scaled<BN>(s, rows, factor, c, fmaxf(q_inverse * k_inverse, FLT_MIN)); /* -inf 0 is not -inf */
             return true;
@@ -390,7 +417,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     };
 
     for (forward_job job = next_job(); job.bh >= 0; job = next_job()) {
-        const int last = own_end(job), row = job.row_first + row_local;
+        const int last = own_end(job), first_block = own_begin(job, last), row = job.row_first + row_local;
         start_rows();
         if constexpr (SCALED) {
             const int group = min((job.row_first + wg * 64) / FP32_PARTS_QUERY_ROWS, p.q_groups - 1);
@@ -409,7 +436,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 mbarrier_wait(bar.v_full(v.slot), v.parity);
                 release_v();
             }
-            if (last > job.block_begin) {
+            if (last > first_block) {
                 mbarrier_wait(bar.k_full(k.slot), k.parity);
                 load_inverse(k_inverse, p.k_inverse, last - 1);
                 issue_scores();
@@ -466,23 +493,23 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
             };
             int j = last - 2;
             if constexpr (TWO_SETS) {
-                for (; j > job.block_begin; j -= 2) {
+                for (; j > first_block; j -= 2) {
                     step(j, prob, next_prob);
                     step(j - 1, next_prob, prob);
                 }
-                if (j == job.block_begin) {
+                if (j == first_block) {
                     step(j, prob, next_prob);
 #pragma unroll
                     for (int i = 0; i < BN / 4; i++)
                         prob[0][i] = next_prob[0][i];
                 }
             } else {
-                for (; j >= job.block_begin; j--)
+                for (; j >= first_block; j--)
                     step(j, prob, prob);
             }
             if constexpr (!Q_REGISTERS && !TILE_STORES)
                 release_q();
-            if (last > job.block_begin) {
+            if (last > first_block) {
                 pin_operands(prob);
                 if constexpr (SCALED) {
                     load_inverse(v_inverse, p.v_inverse, job.block_begin);
@@ -502,6 +529,16 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
 #pragma unroll
                 for (int r = 0; r < 2; r++)
                     rows.sum[r] = quad_sum(rows.sum[r]);
+            }
+            if constexpr (WINDOW) {
+                for (int i = first_block - 1; i >= job.block_begin; i--) { /* nor these */
+                    mbarrier_wait(bar.k_full(k.slot), k.parity);
+                    release_k();
+                    take_turn();
+                    pass_turn();
+                    mbarrier_wait(bar.v_full(v.slot), v.parity);
+                    release_v();
+                }
             }
         }
         if constexpr (CLUSTERS) {
@@ -539,6 +576,15 @@ forward_instance make_forward_instance()
             CLUSTERS,
             flash_forward<T, PARTS, D, BN, GROUPS, false, CLUSTERS>,
             flash_forward<T, PARTS, D, BN, GROUPS, true, CLUSTERS>};
+}
+
+/* Of windows, causal or not. */
+template <class T, int D, int BN, int GROUPS>
+forward_instance make_window_instance()
+{
+    using mem = forward_memory<1, D, BN, GROUPS, false>;
+    const auto kernel = flash_forward<T, 1, D, BN, GROUPS, true, false, true>;
+    return {D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
 }
 
 } // namespace flash_hopper

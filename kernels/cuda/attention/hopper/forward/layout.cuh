@@ -25,6 +25,7 @@ struct forward_params {
     /* scaled_parts: what undoes the scales, (B, H, q_groups) and (B, Hkv, kv_groups); see fp32_parts.cuh */
     const float *q_inverse, *k_inverse, *v_inverse;
     int q_groups, kv_groups;
+    int window_left, window_right; /* keys before and after its own position that a query sees; WINDOW only */
 };
 
 /* One row tile of one head, and the key blocks this block walks for it; bh < 0: there are no more. */
@@ -70,16 +71,24 @@ struct forward_barriers {
     __device__ uint32_t v_empty(int s) const { return base + 136 + 8 * s; }
 };
 
-/* Key blocks that the ROWS rows from row on see. */
-template <int ROWS, int BN, bool CAUSAL>
+/* End of the key blocks that the ROWS rows from row on see. WINDOW comes with CAUSAL: the diagonal is then that far to the right. */
+template <int ROWS, int BN, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ int forward_blocks(const forward_params &p, int row)
 {
-    const int keys = CAUSAL ? min(p.seq_k, max(0, row + ROWS + p.seq_k - p.seq_q)) : p.seq_k;
+    const int keys =
+        CAUSAL ? min(p.seq_k, max(0, row + ROWS + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0))) : p.seq_k;
     return (keys + BN - 1) / BN;
 }
 
+/* The first of them, which the window of the first row begins in; not behind `end`. */
+template <int BN>
+__device__ __forceinline__ int forward_first_block(const forward_params &p, int row, int end)
+{
+    return min(max(0, row + p.seq_k - p.seq_q - p.window_left) / BN, end);
+}
+
 /* Jobs are numbered longest first within a section of heads. */
-template <int ROWS, int BN, bool CAUSAL>
+template <int ROWS, int BN, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ forward_job forward_decode(const forward_params &p, int number, int split, int rank)
 {
     forward_job job = {};
@@ -93,7 +102,11 @@ __device__ __forceinline__ forward_job forward_decode(const forward_params &p, i
     job.bh = first_head + in_section - tile_index * section_heads;
     job.b = job.bh / p.heads, job.h = job.bh - job.b * p.heads, job.h_kv = job.h / p.group;
     job.row_first = (CAUSAL ? p.tiles - 1 - tile_index : tile_index) * ROWS;
-    const int blocks = forward_blocks<ROWS, BN, CAUSAL>(p, job.row_first);
+    const int blocks = forward_blocks<ROWS, BN, CAUSAL, WINDOW>(p, job.row_first);
+    if (WINDOW) { /* no cluster shares it */
+        job.block_begin = forward_first_block<BN>(p, job.row_first, blocks), job.block_end = blocks;
+        return job;
+    }
     job.block_begin = blocks * rank / split, job.block_end = blocks * (rank + 1) / split;
     return job;
 }
@@ -114,6 +127,7 @@ struct forward_list {
 };
 extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32,
     forward_bf16x3;
+extern const forward_list forward_bf16_window, forward_fp16_window;
 
 } // namespace flash_hopper
 #endif

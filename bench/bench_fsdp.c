@@ -108,7 +108,7 @@ static const bench_info info = {
     .small = "--ranks 2 --seq 16 --iters 3 --warmup 1",
     .runs = run_table,
     .section = "fsdp",
-    .figures = (const char *const[]){"fsdp", "ladder", "ranks_scaling", NULL},
+    .figures = (const char *const[]){"fsdp", "fsdp_timeline", "ladder", "ranks_scaling", NULL},
 };
 
 static bool mine(const strategy *s)

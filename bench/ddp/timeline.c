@@ -49,6 +49,13 @@ static stream_timeline *record(ddp_case *k, replica *r, char *why, size_t why_by
     return t;
 }
 
+/* A variant, and a way to gather that is not the default one. */
+static char *name_of(const ddp_case *k)
+{
+    static const char *const ways[] = {"", "-copy", "-own"};
+    return xasprintf("%s%s", case_variant(k->c), ways[k->p.gather]);
+}
+
 /* One rank after another, so that rank 0 can start new files. */
 static void write_files(const ddp_case *k, stream_timeline *t)
 {
@@ -61,11 +68,10 @@ static void write_files(const ddp_case *k, stream_timeline *t)
     launch_share(k->l, "start of the recording", &origin_s, sizeof origin_s, 0);
     if (!*folder)
         return;
-    snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", case_variant(k->c),
-             case_text(k->c, "size"), k->o.seq, k->o.precision->name,
-             comm_dtype_name(replica_comm_dtype(trainer_sums_dtype(&k->o))), k->ranks);
-    char *csv = xasprintf("%s/%s.csv", folder, case_variant(k->c)),
-         *chrome = xasprintf("%s/%s.json", folder, case_variant(k->c));
+    char *name = name_of(k);
+    snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", name, case_text(k->c, "size"),
+             k->o.seq, k->o.precision->name, comm_dtype_name(replica_comm_dtype(trainer_sums_dtype(&k->o))), k->ranks);
+    char *csv = xasprintf("%s/%s.csv", folder, name), *chrome = xasprintf("%s/%s.json", folder, name);
     if (launch_rank(k->l) == 0) {
         mkdir(folder, 0777);
         remove(csv);
@@ -79,6 +85,7 @@ static void write_files(const ddp_case *k, stream_timeline *t)
         if (!timeline_write_csv(csv, label, rank, t) || !timeline_write_chrome(chrome, label, rank, t))
             warn("%s can't be written: %s", csv, strerror(errno));
     }
+    free(name);
     free(csv);
     free(chrome);
 }

@@ -6,7 +6,10 @@ for strategy in naive flat overlap bucketed zero1; do
     [ ! -s "$results/timeline/$strategy.csv" ] || set -- "$@" "$results/timeline/$strategy.csv"
 done
 for file in "$results"/timeline/*.csv; do
-    case ${file##*/} in naive.csv | flat.csv | overlap.csv | bucketed.csv | zero1.csv) continue ;; esac
+    case ${file##*/} in
+        naive.csv | flat.csv | overlap.csv | bucketed.csv | zero1.csv) continue ;;
+        zero2.csv | fsdp*.csv | hsdp.csv) continue ;; # fsdp_timeline has them
+    esac
     [ ! -s "$file" ] || set -- "$@" "$file"
 done
 files='' labels='' sums='' count=0 rank=0 device=''

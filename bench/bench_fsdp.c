@@ -25,9 +25,8 @@ static option_spec option_table[] = {
     {"free-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 1024, NULL, "blocks",
      "of fsdp and hsdp: every K-th block is freed after its forward; the others stay for the backward"},
     {"gather", OPTION_CHOICE, OPTION_LIST, "nccl", NULL, 0, -1, GATHER_CHOICES, "",
-     "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by a kernel "
-     "of "
-     "ours that loads from there (--max-ctas thread blocks, else 16)"},
+     "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by our own "
+     "kernel that loads from there (--max-ctas thread blocks, else 16)"},
     {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",
      "forwards and backwards of a step, each of --batch sequences, before its update"},
     {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
@@ -58,6 +57,8 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --reduce-dtype bf16"},
     {RUN_FULL, 2, 12,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --small replicated"},
+    {RUN_FULL, 2, 20,
+     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy,own"},
     /* Weak and strong scaling: the same batch on each rank, and on all of them together. */
     {RUN_DEFAULT, 2, 8,
      "--ranks 1 --size large --seq 512 --batch 4,8 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},

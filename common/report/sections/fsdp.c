@@ -12,14 +12,14 @@ static void write_section(document *doc, const char *dir)
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "variant", "size", NULL);
     doc_columns(doc, DOC_NUMBER, "S", "batch", "ranks", "prefetch", NULL);
-    doc_columns(doc, DOC_TEXT, "precision", "sums", NULL);
+    doc_columns(doc, DOC_TEXT, "precision", "sums", "gathers", NULL);
     doc_columns(doc, DOC_NUMBER, "step ms", "compute ms", "exposed ms", "waits for gathers ms", "tokens/s", "MFU %",
                 "held GiB", "peak GiB", "gathered GiB a step", NULL);
     for (size_t i = 0; i < t->n; i++)
         doc_row(doc, table_text(t, i, "variant"), table_text(t, i, "size"), table_text(t, i, "seq"),
                 table_text(t, i, "batch"), table_text(t, i, "ranks"), table_text(t, i, "prefetch"),
-                table_text(t, i, "precision"), table_text(t, i, "wire_dtype"), cell_number(t, i, "step_ms", 1),
-                cell_number(t, i, "compute_ms", 1), cell_number(t, i, "exposed_ms", 1),
+                table_text(t, i, "precision"), table_text(t, i, "wire_dtype"), table_text(t, i, "gather"),
+                cell_number(t, i, "step_ms", 1), cell_number(t, i, "compute_ms", 1), cell_number(t, i, "exposed_ms", 1),
                 cell_number(t, i, "gather_wait_ms", 1), cell_number(t, i, "tokens_per_s", 1),
                 cell_number(t, i, "mfu_causal_pct", 1), cell_number(t, i, "after_step_bytes", GIB),
                 cell_number(t, i, "peak_bytes", GIB), cell_number(t, i, "gathered_bytes", GIB), NULL);

@@ -22,6 +22,7 @@ void recompute_set(recompute_schedule *s, int first, int count, recompute what, 
     const int last = first + count - 1;
     for (int l = first; l <= last; l++) {
         s->what[l] = (unsigned char)what;
+        s->away[l] = 0;
         s->input[l] = what == RECOMPUTE_BLOCK ? (l - first) % every == 0 : what != RECOMPUTE_NESTED || l == first;
     }
     if (what == RECOMPUTE_NESTED) /* forward passes the inputs that the way to the last block keeps */
@@ -46,19 +47,39 @@ int recompute_count(const recompute_schedule *s, recompute what)
     return n;
 }
 
+static size_t describe(char *out, size_t out_bytes, size_t used, int blocks, bool all, int what, const char *more)
+{
+    char number[16] = "";
+    if (!all)
+        snprintf(number, sizeof number, "%d ", blocks);
+    if (used < out_bytes)
+        used += (size_t)snprintf(out + used, out_bytes - used, "%s%s%s%s", used ? ", " : "", number,
+                                 recompute_name((recompute)what), more);
+    return used;
+}
+
 void recompute_describe(const recompute_schedule *s, char *out, size_t out_bytes)
 {
+    int away[RECOMPUTE_KINDS] = {0}, run = 0, what = RECOMPUTE_NONE;
     size_t used = 0;
     out[0] = '\0';
-    for (int l = 0, next; l < s->layers && used < out_bytes; l = next) {
-        for (next = l + 1; next < s->layers && s->what[next] == s->what[l];)
-            next++;
-        const char *name = recompute_name((recompute)s->what[l]);
-        if (next - l == s->layers)
-            snprintf(out, out_bytes, "%s", name);
-        else
-            used += (size_t)snprintf(out + used, out_bytes - used, "%s%d %s", l ? ", " : "", next - l, name);
+    for (int l = 0; l < s->layers; l++) {
+        if (s->away[l]) {
+            away[s->what[l]]++;
+            continue;
+        }
+        if (run && s->what[l] != what) {
+            used = describe(out, out_bytes, used, run, false, what, "");
+            run = 0;
+        }
+        what = s->what[l];
+        run++;
     }
+    if (run)
+        used = describe(out, out_bytes, used, run, run == s->layers, what, "");
+    for (int k = 0; k < RECOMPUTE_KINDS; k++)
+        if (away[k])
+            used = describe(out, out_bytes, used, away[k], away[k] == s->layers, k, " offloaded");
 }
 
 recompute_forwards recompute_next(const recompute_schedule *s, const bool *held, int layer)

@@ -30,10 +30,19 @@ const char *recompute_name(recompute r);
 
 enum { RECOMPUTE_LAYERS = 1024 }; /* the most blocks that a schedule describes */
 
+/* What leaves for the host's memory during the forward, of what a block keeps, and comes back in the backward: its input and
+ * the residual stream between its halves; what its attention half kept; what its feed-forward half kept. Of whole blocks
+ * that are computed again, only their inputs; not of groups and nested ones. */
+enum { OFFLOAD_RESIDUAL = 1, OFFLOAD_ATTN = 2, OFFLOAD_MLP = 4, OFFLOAD_BLOCK = 7 };
+#define OFFLOAD_CHOICES "residual|attn|mlp|block"
+
 typedef struct recompute_schedule {
     int layers;
     unsigned char what[RECOMPUTE_LAYERS]; /* a recompute, by block */
     bool input[RECOMPUTE_LAYERS];         /* forward keeps the block's input; true unless what is BLOCK or NESTED */
+    unsigned char away[RECOMPUTE_LAYERS]; /* kinds that are offloaded, by block; recompute_set leaves none */
+    int behind; /* forward gives an offloaded block's memory back once so many more blocks have run; 0: as 1 */
+    int ahead;  /* backward fetches it so many blocks before its own turn; 0: as 1 */
 } recompute_schedule;
 
 /* All blocks alike. `every`: blocks of a group, for RECOMPUTE_BLOCK; 1 or more. */
@@ -42,7 +51,8 @@ recompute_schedule recompute_uniform(int layers, recompute what, int every);
 void recompute_set(recompute_schedule *s, int first, int count, recompute what, int every);
 /* Blocks of this kind. */
 int recompute_count(const recompute_schedule *s, recompute what);
-/* "14 selective, 34 none", from the first block on; "none" where all are alike. */
+/* "14 selective, 34 none", from the first block on; "none" where all are alike. Blocks that are offloaded are
+ * counted behind them: "20 mlp, 4 none, 8 selective offloaded". */
 void recompute_describe(const recompute_schedule *s, char *out, size_t out_bytes);
 
 static inline bool recompute_whole(const recompute_schedule *s, int layer)

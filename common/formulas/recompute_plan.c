@@ -10,8 +10,10 @@ double recompute_cost_ms(const recompute_costs *costs, const recompute_schedule 
     double ms = work.kept * costs->again_ms[RECOMPUTE_BLOCK] + work.passed * costs->pass_ms;
     for (int l = 0; l < s->layers; l++)
         ms += recompute_whole(s, l) ? 0 : costs->again_ms[s->what[l]];
-    return ms;
+    return ms + offload_exposed_ms(&costs->offload, s, costs->again_ms);
 }
+
+enum { OFFLOAD_TRIES = 64 };
 
 /* All blocks alike: a corner that mixtures lie between. */
 typedef struct corner {
@@ -62,32 +64,46 @@ static int hull_of(int layers, const recompute_costs *costs, recompute_bytes byt
     return n;
 }
 
+/* A way between two corners, and blocks that are offloaded whatever the others do. */
 typedef struct mixture {
     int layers;
     recompute less, more; /* what blocks that are not, and that are, moved on do */
+    int moved;            /* the first so many: backward comes to them last, when others have given up their memory */
+    int away;             /* offloaded blocks */
+    bool inputs;          /* those that are computed again from their input give that away, too */
+    const recompute_costs *costs;
     recompute_bytes bytes;
     void *user;
 } mixture;
 
-/* The first `moved` blocks are moved on: backward comes to them last, when others have given up their memory. */
-static recompute_schedule mixed(const mixture *m, int moved)
+static recompute_schedule mixed(const mixture *m)
 {
     recompute_schedule s = recompute_uniform(m->layers, m->less, 1);
-    if (moved)
-        recompute_set(&s, 0, moved, m->more, 1);
+    if (m->moved)
+        recompute_set(&s, 0, m->moved, m->more, 1);
+    offload_spread(&s, &m->costs->offload, m->away);
+    for (int l = 0; l < m->layers - 1 && m->inputs; l++)
+        if (recompute_whole(&s, l))
+            s.away[l] = OFFLOAD_RESIDUAL;
     return s;
 }
 
-/* The fewest blocks to move on so that the step fits; all of them do. */
-static int fewest(const mixture *m, int64_t budget)
+static bool fits(const mixture *m, int64_t budget)
 {
-    int low = 0, high = m->layers; /* low does not fit, high does */
+    const recompute_schedule s = mixed(m);
+    const int64_t bytes = m->bytes(m->user, &s);
+    return bytes >= 0 && bytes <= budget;
+}
+
+/* The fewest blocks to move on so that the step fits; m->moved does. */
+static void fewest(mixture *m, int64_t budget)
+{
+    int low = 0, high = m->moved; /* low does not fit, high does */
     while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        const recompute_schedule s = mixed(m, middle);
-        *(m->bytes(m->user, &s) <= budget ? &high : &low) = middle;
+        m->moved = (low + high) / 2;
+        *(fits(m, budget) ? &high : &low) = m->moved;
     }
-    return high;
+    m->moved = high;
 }
 
 static recompute_plan plan_of(const recompute_schedule *s, const recompute_costs *costs, int64_t budget,
@@ -98,23 +114,55 @@ static recompute_plan plan_of(const recompute_schedule *s, const recompute_costs
     return p;
 }
 
+/* Less of what saves little for its time, more of what saves much, until it fits; whatever `away` blocks do. */
+static recompute_plan greedy(mixture m, const corner *hull, int n, int64_t budget)
+{
+    bool done = m.away ? fits(&m, budget) : n && hull[0].bytes <= budget;
+    for (int i = 1; i < n && !done; i++) {
+        m.less = m.more;
+        m.more = hull[i].what;
+        m.moved = m.layers;
+        done = m.away || m.inputs ? fits(&m, budget) : hull[i].bytes <= budget;
+        if (done)
+            fewest(&m, budget);
+    }
+    const recompute_schedule s = mixed(&m);
+    return plan_of(&s, m.costs, budget, m.bytes, m.user);
+}
+
+/* One that fits before one that does not; then the cheaper; of two that do not fit, the smaller. */
+static bool better(const recompute_plan *a, const recompute_plan *b)
+{
+    if (a->fits != b->fits)
+        return a->fits;
+    return a->fits ? a->ms < b->ms : a->bytes >= 0 && (a->bytes < b->bytes || b->bytes < 0);
+}
+
+static void try(recompute_plan *best, recompute_plan p)
+{
+    if (better(&p, best))
+        *best = p;
+}
+
 recompute_plan recompute_plan_for(int layers, const recompute_costs *costs, int64_t budget, recompute_bytes bytes,
                                   void *user)
 {
     corner hull[RECOMPUTE_KINDS];
     const int n = hull_of(layers, costs, bytes, user, hull);
-    recompute_schedule s = recompute_uniform(layers, n ? hull[0].what : RECOMPUTE_NONE, 1);
-    recompute_plan best = plan_of(&s, costs, budget, bytes, user);
-    for (int i = 1; i < n && !best.fits; i++) {
-        const mixture m = {layers, hull[i - 1].what, hull[i].what, bytes, user};
-        s = mixed(&m, hull[i].bytes <= budget ? fewest(&m, budget) : layers);
-        best = plan_of(&s, costs, budget, bytes, user);
+    const recompute first = n ? hull[0].what : RECOMPUTE_NONE;
+    mixture m = {.layers = layers, .less = first, .more = first, .costs = costs, .bytes = bytes, .user = user};
+    recompute_plan best = greedy(m, hull, n, budget);
+    if (!best.fits) {
+        const recompute_schedule s = recompute_uniform(layers, RECOMPUTE_NESTED, 1);
+        try(&best, plan_of(&s, costs, budget, bytes, user));
     }
-    if (best.fits)
-        return best;
-    s = recompute_uniform(layers, RECOMPUTE_NESTED, 1);
-    const recompute_plan nested = plan_of(&s, costs, budget, bytes, user);
-    return nested.bytes >= 0 && (nested.bytes < best.bytes || best.bytes < 0) ? nested : best;
+    const int most = costs->offload.kinds ? offload_most(layers) : -1, step = most / OFFLOAD_TRIES + 1;
+    for (m.away = 0; m.away <= most; m.away += step)
+        for (int inputs = 0; inputs < (costs->offload.kinds & OFFLOAD_RESIDUAL ? 2 : 1); inputs++) {
+            m.inputs = inputs;
+            try(&best, greedy(m, hull, n, budget));
+        }
+    return best;
 }
 
 int recompute_best_group(int layers, recompute_bytes bytes, void *user)

@@ -347,13 +347,13 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 
 # Gloo itself is built without it: what it does inside is left out.
 tsan-tests: $(addprefix $(BUILD)/tests/,stream/test_cpu_stream launch/test_launch comm/test_comm profile/test_timeline profile/test_record \
-            comm/test_peer parallel/test_parallel)
+            comm/test_peer parallel/test_parallel train/test_offload)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.
-MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update))
+MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update train/test_offload))
 run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 	@MODEL_TESTS='$(MODEL_TESTS)' HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
 

@@ -63,6 +63,7 @@ static trainer_options reference_of(const trainer_options *slice)
     r.recompute = RECOMPUTE_NONE;
     r.recompute_every = 1;
     r.schedule = NULL;
+    r.offload = 0;
     r.loss_chunk = 0;
     r.fusion = slice->fusion == FUSION_NONE ? FUSION_KERNELS : FUSION_NONE;
     r.deterministic = true;

@@ -11,10 +11,12 @@
 #include "bench/model/context.h"
 #include "bench/model/reference.h"
 #include "common/core/error.h"
+#include "common/formulas/offload.h"
 #include "common/profile/nvtx.h"
 
 enum {
     SLICE_LAYERS = 2,
+    OFFLOADED_LAYERS = 3,
     NESTED_LAYERS = 4, /* the fewest of which one is reached by way of another */
     SLICE_TOKENS = 2048,
     STEPS = 3,        /* one op by op, one that is captured, one replayed */
@@ -81,10 +83,34 @@ static model_checks *checks_of(session *s)
     return session_cache(s, "model checks", sizeof(model_checks), checks_clear);
 }
 
+/* The first block that is offloaded, or that is not; -1: none. */
+static int first_block(const recompute_schedule *s, bool away)
+{
+    int l = 0;
+    while (l < s->layers && (s->away[l] != 0) != away)
+        l++;
+    return l < s->layers ? l : -1;
+}
+
+/* The first offloaded block, the first and the last of the others. */
+static recompute_schedule offloaded_slice(const recompute_schedule *all)
+{
+    const int away = first_block(all, true), stays = first_block(all, false);
+    const int blocks[] = {away, stays < 0 ? away : stays, all->layers - 1};
+    recompute_schedule s = {.layers = OFFLOADED_LAYERS, .behind = 1, .ahead = 1};
+    for (int l = 0; l < s.layers; l++) {
+        recompute_set(&s, l, 1, (recompute)all->what[blocks[l]], 1);
+        s.away[l] = all->away[blocks[l]];
+    }
+    return s;
+}
+
 /* Blocks that recompute what those of the case do: all kinds of it are nested, or the first and the last block's. */
 static recompute_schedule slice_schedule(const trainer_options *o)
 {
     const recompute_schedule all = trainer_schedule(o);
+    if (offload_count(&all))
+        return offloaded_slice(&all);
     const bool nested = recompute_count(&all, RECOMPUTE_NESTED) > 0;
     const int most = nested ? NESTED_LAYERS : SLICE_LAYERS, layers = all.layers < most ? all.layers : most;
     if (nested || !o->schedule)
@@ -119,10 +145,10 @@ static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
     recompute_describe(o->schedule, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%s %s mode %d attention %s recompute %s/%d split %d grad32 %d fusion %d det %d ovl %d %d "
-             "share %d clip %g chunk %d",
+             "share %d clip %g chunk %d away %d",
              shape, o->precision->name, o->mode, o->attention, recompute, o->schedule->input[o->schedule->layers - 1],
              o->split, o->grad_fp32, o->fusion, o->deterministic, o->overlap, o->optimizer_blocks, o->share_grad_memory,
-             o->clip_norm, o->loss_chunk);
+             o->clip_norm, o->loss_chunk, o->schedule->away[0]);
 }
 
 /* ---- the slice ---- */

@@ -125,7 +125,7 @@ static void copy(device *d, void *dst, const void *src, size_t bytes)
 static void stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes)
 {
     use(d);
-    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, stream));
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream));
 }
 
 static void sync_cuda(device *d)

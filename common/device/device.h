@@ -67,6 +67,7 @@ void *device_stream_create(device *d, stream_priority p);
 void device_stream_destroy(device *d, void *stream);
 void device_stream_record(device *d, void *stream, device_event *e);
 void device_stream_wait(device *d, void *stream, device_event *e); /* what is enqueued there from here on waits for e */
+/* Either end may also be of device_host_malloc. */
 void device_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes);
 /* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds
  * the time at which the graph passed that point. It orders nothing. */

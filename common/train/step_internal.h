@@ -24,6 +24,7 @@ typedef struct block_slots {
     arena_slot gate_up, h; /* (T, 2F), (T, F) */
 } block_slots;
 
+typedef struct offload offload; /* offload.c */
 typedef struct step_unit {      /* of the index space; see step_units.c */
     int64_t first, count;       /* elements */
     arena_slot gathered, grads; /* -1: not there */
@@ -71,6 +72,7 @@ struct trainer {
     device_event **side_done; /* of each block's weight gradients; index layers is the head's */
     device_event *joined;
 
+    offload *offload; /* NULL: nothing leaves */
     block_slots *blocks;
     arena_slot x;              /* the residual stream behind the last block walked */
     arena_slot side_workspace; /* of the weight gradients' products; -1: none */
@@ -125,6 +127,15 @@ void units_end(trainer *t);                   /* a backward is over */
 bool unit_grads_apart(const trainer *t);      /* they lie in slots */
 void *unit_param(const trainer *t, const param_tensor *p);
 char *unit_grad(const trainer *t, int unit, int64_t element); /* NULL while planning */
+
+/* ---- activations that leave for the host (offload.c). Without any they do nothing. ---- */
+void offload_create(trainer *t);                                /* before the plan */
+bool offload_allocate(trainer *t, char *why, size_t why_bytes); /* after it */
+void offload_free(trainer *t);
+void offload_begin(trainer *t);            /* a walk starts */
+void offload_send(trainer *t, int layer);  /* the block's forward is enqueued */
+void offload_forward_end(trainer *t);      /* all blocks' are */
+void offload_fetch(trainer *t, int layer); /* the block's backward is next */
 
 /* A linear layer: one weight, or several with the same input that lie side by side. */
 typedef struct linear {

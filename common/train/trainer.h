@@ -52,8 +52,10 @@ typedef struct trainer_options {
     bool swiglu_apart;      /* SwiGLU as ops of its own, also where it could run within its matrix products */
     const char *attention;  /* "unfused", "fused", "flash", "flash_portable" */
     recompute recompute;
-    int recompute_every;                /* blocks of a group, for RECOMPUTE_BLOCK; 1 or more */
-    const recompute_schedule *schedule; /* what each block recomputes; NULL: all what the two lines above say */
+    int recompute_every; /* blocks of a group, for RECOMPUTE_BLOCK; 1 or more */
+    int offload;         /* OFFLOAD_... kinds of all blocks but the last leave for the host; 0: none */
+    const recompute_schedule
+        *schedule; /* what each block recomputes and offloads; NULL: all what the lines above say */
     fusion fusion;
     bool deterministic; /* attention backward too; everything else always is */
     overlap overlap;
@@ -92,6 +94,8 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
 /* The bytes that a trainer of these options would take from the device, less up to 64 KiB of gaps: planned, not taken.
  * With OVERLAP_AUTO the most that tuning may choose. -1: an unsupported shape. */
 int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o);
+/* trainer_offloaded_bytes of such a trainer, likewise. */
+int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o);
 void trainer_free(trainer *t); /* gives its memory back to `m` */
 
 /* Chooses an algorithm for every matrix product of the step: one that is known, else by timing, which is then added to
@@ -112,6 +116,10 @@ void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it
 bool trainer_step(trainer *t);
 overlap trainer_overlap(const trainer *t); /* what is in use */
 double trainer_loss(trainer *t);           /* of the last step, waits for it */
+/* Bytes that a micro-batch copies to pinned memory of the host, and back again; as many are held there. */
+int64_t trainer_offloaded_bytes(const trainer *t);
+/* How long the last micro-batch's forward and backward waited for these copies, milliseconds; waits for it. */
+double trainer_offload_exposed_ms(trainer *t);
 typedef struct
     step_times { /* milliseconds of the last step on the device's stream, waits for it; 0 where a mode has no such phase */
     double forward, backward, optimizer; /* the optimizer's part is what remains after backward's last op */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
 #include "common/train/step_internal.h"
 
@@ -29,6 +30,9 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "the loss is made in chunks together with its backward, not by a forward alone");
     if (o->config.layers > RECOMPUTE_LAYERS || (o->schedule && o->schedule->layers != o->config.layers))
         return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
+    const recompute_schedule schedule = trainer_schedule(o);
+    if (offload_problem(&schedule))
+        return refuse(why, why_bytes, offload_problem(&schedule));
     if (o->split && o->precision->compute != SB_FP32)
         return refuse(why, why_bytes, "products by parts are an option of the fp32 policy only");
     if (o->state_elements && !o->shard.grads && o->precision->master == SB_MASTER_FP32)
@@ -186,6 +190,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
     t->arena = arena_create();
     t->blocks = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->blocks);
     make_streams(t);
+    offload_create(t);
     plan(t);
     return t;
 }
@@ -204,13 +209,22 @@ int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, c
     return bytes;
 }
 
+int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o)
+{
+    char why[256];
+    trainer *t = create_planned(d, NULL, k, ctx, o, why, sizeof why);
+    const int64_t bytes = t ? trainer_offloaded_bytes(t) : -1;
+    trainer_free(t);
+    return bytes;
+}
+
 trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
                         size_t why_bytes)
 {
     trainer *t = create_planned(d, m, k, ctx, o, why, why_bytes);
     if (!t)
         return NULL;
-    bool ok = allocate(t);
+    bool ok = offload_allocate(t, why, why_bytes) && allocate(t);
     if (ok) {
         arena_attach(t->arena, t->block);
         ok = trainer_initialize(t) == SB_OK;
@@ -249,6 +263,7 @@ void trainer_free(trainer *t)
         device_stream_destroy(t->dev, t->own_side);
         device_stream_destroy(t->dev, t->own_back);
     }
+    offload_free(t);
     free(t->side_done);
     free(t->blocks);
     arena_free(t->arena);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/formulas/offload.h"
 #include "common/train/trainer.h"
 
 static int parse(const char *name, const char *const names[], int n, const char *what)
@@ -29,7 +30,12 @@ recompute recompute_parse(const char *name)
 
 recompute_schedule trainer_schedule(const trainer_options *o)
 {
-    return o->schedule ? *o->schedule : recompute_uniform(o->config.layers, o->recompute, o->recompute_every);
+    if (o->schedule)
+        return *o->schedule;
+    recompute_schedule s = recompute_uniform(o->config.layers, o->recompute, o->recompute_every);
+    if (o->offload && o->mode != STEP_FORWARD)
+        offload_every(&s, o->offload);
+    return s;
 }
 
 static const char *const overlap_names[] = {"none", "gradients", "all", "auto"};

@@ -137,6 +137,7 @@ void transformer_forward(trainer *t, arena_slot *logits)
     block_slots *head = &t->blocks[layers];
     arena_phase(t->arena, PHASE_FORWARD);
     units_begin(t);
+    offload_begin(t);
     if (!t->o.share_grad_memory && !unit_grads_apart(t) && t->o.mode != STEP_FORWARD)
         arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->made_element), MEMORY_GRAD, -1, "gradients");
     range_push("forward");
@@ -156,7 +157,9 @@ void transformer_forward(trainer *t, arena_slot *logits)
         unit_acquire(t, l);
         block_forward(t, l, &t->blocks[l], keep_of(t, l));
         unit_release(t);
+        offload_send(t, l);
     }
+    offload_forward_end(t);
     *head = nothing;
     head->x = t->x;
     step_need(t, -1);
@@ -328,6 +331,7 @@ static void block_backward(trainer *t, int layer, arena_slot *dy)
     block_slots *b = &t->blocks[layer];
     range_push("block backward");
     side_unit_begin(t, layer);
+    offload_fetch(t, layer);
     if (whole && b->x_mid < 0)
         block_again(t, layer);
     unit_acquire(t, layer);

@@ -181,3 +181,35 @@ void same_bits(const params *p, const float *a, const float *b, const char *what
         b += p->tensors[i].count;
     }
 }
+
+outcome outcome_of(const trainer_options *o)
+{
+    trainer *t = create(o);
+    outcome r = {.p = params_create(&o->config)};
+    golden_params(t);
+    for (int s = 0; s < OUTCOME_STEPS; s++) {
+        golden_tokens(t, s);
+        step(t);
+        r.losses[s] = trainer_loss(t);
+    }
+    r.params = all_params(t);
+    r.grads = all_grads(t);
+    trainer_free(t);
+    return r;
+}
+
+void outcome_free(outcome *r)
+{
+    params_free(r->p);
+    free(r->params);
+    free(r->grads);
+}
+
+void same_outcome(const outcome *want, const trainer_options *o, const char *what)
+{
+    outcome got = outcome_of(o);
+    assert_memory_equal(want->losses, got.losses, OUTCOME_STEPS * sizeof(double));
+    same_bits(want->p, want->grads, got.grads, what);
+    same_bits(want->p, want->params, got.params, what);
+    outcome_free(&got);
+}

@@ -20,6 +20,18 @@ extern const char *const policies[POLICIES]; /* "fp32" ... "fp16" */
 trainer *create(const trainer_options *o);   /* fails the test when that is refused */
 void step(trainer *t);                       /* one, or the test fails */
 
+/* Parameters and gradients after a few steps with golden parameters and tokens. */
+enum { OUTCOME_STEPS = 3 };
+typedef struct outcome {
+    params *p;
+    float *params, *grads;
+    double losses[OUTCOME_STEPS];
+} outcome;
+outcome outcome_of(const trainer_options *o);
+void outcome_free(outcome *r);
+/* Fails the test unless these options give the same bits. */
+void same_outcome(const outcome *want, const trainer_options *o, const char *what);
+
 void set_params(trainer *t, const float *values); /* as all_params gives them */
 float *all_logits(trainer *t);                    /* (batch seq, vocab) */
 

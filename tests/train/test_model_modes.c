@@ -9,46 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parameters and gradients after some steps of a model. */
-typedef struct outcome {
-    params *p;
-    float *params, *grads;
-    double losses[4];
-} outcome;
-enum { STEPS = 3 };
-
-static outcome run(const trainer_options *o)
-{
-    trainer *t = create(o);
-    outcome r = {.p = params_create(&o->config)};
-    golden_params(t);
-    for (int s = 0; s < STEPS; s++) {
-        golden_tokens(t, s);
-        step(t);
-        r.losses[s] = trainer_loss(t);
-    }
-    r.params = all_params(t);
-    r.grads = all_grads(t);
-    trainer_free(t);
-    return r;
-}
-
-static void outcome_free(outcome *r)
-{
-    params_free(r->p);
-    free(r->params);
-    free(r->grads);
-}
-
-static void same_outcome(const outcome *want, const trainer_options *o, const char *what)
-{
-    outcome got = run(o);
-    assert_memory_equal(want->losses, got.losses, STEPS * sizeof(double));
-    same_bits(want->p, want->grads, got.grads, what);
-    same_bits(want->p, want->params, got.params, what);
-    outcome_free(&got);
-}
-
 /* ---- what must not change a bit ---- */
 
 static void recomputation(void **state)
@@ -61,7 +21,7 @@ static void recomputation(void **state)
                 trainer_options o = three_blocks(policies[i]);
                 o.attention = op->name;
                 o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
-                outcome want = run(&o);
+                outcome want = outcome_of(&o);
                 for (int mode = RECOMPUTE_SELECTIVE; mode <= RECOMPUTE_NESTED; mode++)
                     for (int every = 1; every <= (mode == RECOMPUTE_BLOCK ? 4 : 1); every++) {
                         char what[80];
@@ -83,7 +43,7 @@ static void schedules(void **state)
     for (int i = 0; i < POLICIES; i++) {
         trainer_options o = three_blocks(policies[i]);
         o.config.layers = 11;
-        outcome want = run(&o);
+        outcome want = outcome_of(&o);
         recompute_schedule s = recompute_uniform(11, RECOMPUTE_NESTED, 1);
         o.schedule = &s;
         same_outcome(&want, &o, "nested");
@@ -124,11 +84,11 @@ static void loss_in_chunks(void **state)
             trainer_options o = three_blocks(policies[i]);
             o.fusion = mask & 1 ? FUSION_NONE : FUSION_KERNELS;
             o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
-            outcome want = run(&o);
+            outcome want = outcome_of(&o);
             const int tokens = o.batch * o.seq, chunks[] = {1, 3, tokens / 2, tokens - 1, tokens, tokens + 5};
             for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
                 o.loss_chunk = chunks[c];
-                outcome got = run(&o);
+                outcome got = outcome_of(&o);
                 const bool whole = chunks[c] >= tokens, fp32 = o.precision->grad == SB_FP32;
                 if (whole)
                     same_bits(want.p, want.grads, got.grads, "one chunk");
@@ -136,7 +96,7 @@ static void loss_in_chunks(void **state)
                 const double off = apart(want.p, got.grads, want.grads);
                 if (!(off <= bound))
                     fail_msg("%s mask %d chunk %d: gradients %.2e apart", policies[i], mask, chunks[c], off);
-                for (int s = 0; s < STEPS; s++)
+                for (int s = 0; s < OUTCOME_STEPS; s++)
                     assert_true(fabs(got.losses[s] - want.losses[s]) <= (s || !fp32 ? 1e-3 : 1e-6) * want.losses[s]);
                 outcome_free(&got);
             }
@@ -153,7 +113,7 @@ static void streams_and_memory(void **state)
             o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
             o.overlap = OVERLAP_NONE;
             o.share_grad_memory = false;
-            outcome want = run(&o);
+            outcome want = outcome_of(&o);
             for (int mask = 0; mask < 16; mask++) {
                 char what[80];
                 o.overlap = mask & 1 ? OVERLAP_ALL : OVERLAP_NONE;
@@ -175,11 +135,11 @@ static void looking(void **state)
     (void)state;
     for (int i = 0; i < POLICIES; i++) {
         trainer_options o = three_blocks(policies[i]);
-        outcome want = run(&o);
+        outcome want = outcome_of(&o);
         trainer *t = create(&o);
         const params *p = trainer_params(t);
         golden_params(t);
-        for (int s = 0; s < STEPS; s++) {
+        for (int s = 0; s < OUTCOME_STEPS; s++) {
             golden_tokens(t, s);
             float *logits = all_logits(t);
             const double seen = trainer_loss(t);
@@ -217,13 +177,13 @@ static void fusion_levels(void **state)
     for (int i = 0; i < POLICIES; i++) {
         trainer_options o = three_blocks(policies[i]);
         o.mode = STEP_FORWARD_BACKWARD;
-        outcome want = run(&o);
+        outcome want = outcome_of(&o);
         for (int apart = 0; apart < 2; apart++) {
             o.swiglu_apart = apart;
             o.fusion = apart ? FUSION_KERNELS : FUSION_NONE;
-            outcome got = run(&o);
+            outcome got = outcome_of(&o);
             tensors_close(want.p, want.grads, got.grads, bounds[i], policies[i]);
-            for (int s = 0; s < STEPS; s++)
+            for (int s = 0; s < OUTCOME_STEPS; s++)
                 assert_true(fabs(got.losses[s] - want.losses[s]) <= bounds[i] * want.losses[s]);
             outcome_free(&got);
         }

@@ -3,14 +3,15 @@
  *
  * The `gradient_checkpointing` problem of Stanford's CS336, assignment 2 (2026): a training step without recomputation,
  * with parts of each block, whole blocks, groups of blocks and nested recomputation, and the best group beside its
- * neighbours. Variant `plan` chooses for a memory budget what to keep, block by block, by bytes saved per millisecond.
+ * neighbours. Variant `plan` chooses for a memory budget what to keep, block by block, by bytes saved per millisecond, and
+ * `plan-offload` also what goes to the host's memory and comes back.
  *
  * One row is one model, shape, policy and way. The bytes of a step are planned before it runs and compared with the
  * driver's; its time is predicted from a few blocks and compared with the measurement.
  * Run: ./bench_recompute --size xl --seq 512
  *      ./bench_recompute --size 2.7b --seq 2048 --variant plan --budget 52G,58G
  * Expect: selective recomputation is almost free; whole blocks cost a third of the step and leave one input each.
- * Limits: the budget is of one GPU, and nothing is moved to the host's memory. */
+ * Limits: the budget is of one GPU. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,9 @@
 #include "bench/recompute/costs.h"
 #include "common/core/cache.h"
 #include "common/core/error.h"
+#include "common/formulas/memory.h"
+#include "common/formulas/offload.h"
+#include "common/train/memory_step.h"
 
 static const option_spec option_table[] = {
     MODEL_SHAPE_OPTIONS("xl", "tiny", "512", "32", "bf16", "train-step"),
@@ -30,6 +34,9 @@ static const option_spec option_table[] = {
     {"group", OPTION_INT, OPTION_LIST, "2,4,8", NULL, 1, RECOMPUTE_LAYERS, NULL, "blocks", "group: blocks of a group"},
     {"budget", OPTION_BYTES, OPTION_LIST, "0", NULL, 0, 1e15, NULL, "bytes",
      "plan: device memory that the step may take; 0: halfway between keeping everything and keeping inputs alone"},
+    {"offload", OPTION_CHOICE, OPTION_LIST, "block", NULL, 0, -1, OFFLOAD_CHOICES, "",
+     "offload, plan-offload: what leaves of a block: its input and residual stream, what its attention or feed-forward "
+     "half keeps, or all of it"},
     {"warmup", OPTION_INT, 0, "5", NULL, 0, 1000000, NULL, "steps", "warm-up steps"},
     {"iters", OPTION_INT, 0, "10", NULL, 1, 1000000, NULL, "steps", "measured steps"},
     {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",
@@ -49,6 +56,9 @@ static const variant_spec variant_table[] = {
     {"group-larger", "with one block more than the best"},
     {"nested", "blocks are, one by one, from log2 L inputs that are kept on the way"},
     {"plan", "what saves most bytes per millisecond is, until the step fits --budget"},
+    {"offload", "nothing is, but --offload of every block goes to the host's memory and comes back"},
+    {"plan-offload",
+     "plan, with blocks whose --offload goes there, as many as compute can hide or is worth waiting for"},
     {0}};
 
 static const column_spec column_table[] = {
@@ -62,6 +72,11 @@ static const column_spec column_table[] = {
     {"peak_bytes", COLUMN_INT, true, "device memory of the step, by its plan"},
     {"driver_bytes", COLUMN_INT, false, "the same by the device's driver; a GPU's alone"},
     {"err_bytes_pct", COLUMN_REAL, false, "|peak_bytes - driver_bytes| / driver_bytes"},
+    {"offloaded_bytes", COLUMN_INT, true, "that go to the host's memory in a step, and come back"},
+    {"offload_exposed_ms", COLUMN_REAL, true, "how long the last step waited for these copies"},
+    {"predicted_exposed_ms", COLUMN_REAL, false, "the same, by the times of a block and the rate of the link"},
+    {"link_out_gb_s", COLUMN_REAL, false, "large copies to pinned memory of the host"},
+    {"link_in_gb_s", COLUMN_REAL, false, "large copies from there"},
     {"saved_bytes", COLUMN_INT, true, "less than without recomputation, by the plans"},
     {"predicted_step_ms", COLUMN_REAL, true, "the step, by what few blocks take"},
     {"err_step_pct", COLUMN_REAL, true, "|predicted_step_ms - step_ms| / step_ms"},
@@ -72,11 +87,18 @@ static const column_spec column_table[] = {
     MODEL_ERROR_COLUMNS,
     {0}};
 
+static bool offloads(const char *variant)
+{
+    return strcmp(variant, "offload") == 0 || strcmp(variant, "plan-offload") == 0;
+}
+
 static bool applies(const char *option, const char *variant)
 {
     if (strcmp(option, "group") == 0)
         return strcmp(variant, "group") == 0;
-    return strcmp(option, "budget") != 0 || strcmp(variant, "plan") == 0;
+    if (strcmp(option, "offload") == 0)
+        return offloads(variant);
+    return strcmp(option, "budget") != 0 || strncmp(variant, "plan", 4) == 0;
 }
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
@@ -150,10 +172,13 @@ static model_facts *facts_of(session *s, const bench_case *c)
 
 /* ---- plans ---- */
 
+enum { PLANS = 6 };
+
 typedef struct planner {
     session *s;
     const trainer_options *o;
     model_facts *facts;
+    memory_step step; /* what plans are tried with, whatever its schedule */
 } planner;
 
 static int64_t planned_bytes(void *user, const recompute_schedule *schedule)
@@ -185,12 +210,42 @@ static int best_group(planner *p)
     return p->facts->best_group;
 }
 
+/* In closed form, which the planner of the step exceeds by the gaps between tensors only, in a thousandth of the time. */
+static int64_t predicted_bytes(void *user, const recompute_schedule *schedule)
+{
+    memory_step step = ((const planner *)user)->step;
+    step.schedule = *schedule;
+    const memory_peaks peaks = memory_predict(&step);
+    const int64_t forward = memory_total(&peaks.forward), backward = memory_total(&peaks.backward);
+    const int64_t update = memory_total(&peaks.update), most = forward > backward ? forward : backward;
+    return most > update ? most : update;
+}
+
+/* Where gaps make the step larger than the budget, the next plan aims so much lower. */
+static recompute_plan plan_within(planner *p, const recompute_costs *costs, int64_t budget)
+{
+    const model_bench *b = p->s->user;
+    recompute_plan found;
+    int64_t aim = budget;
+    p->step = memory_step_of(p->o, b->kernels, b->ctx);
+    for (int i = 0; i < PLANS; i++) {
+        found = recompute_plan_for(p->o->config.layers, costs, aim, predicted_bytes, p);
+        found.bytes = planned_bytes(p, &found.schedule);
+        const bool end = !found.fits;
+        found.fits = found.bytes >= 0 && found.bytes <= budget;
+        if (found.fits || end)
+            break;
+        aim -= found.bytes - budget;
+    }
+    return found;
+}
+
 static bool plan(planner *p, const bench_case *c, const step_costs *costs, row *w, recompute_schedule *out)
 {
     int64_t budget = case_int(c, "budget");
     if (!budget)
         budget = (none_bytes(p) + uniform_bytes(p, RECOMPUTE_BLOCK)) / 2;
-    const recompute_plan found = recompute_plan_for(p->o->config.layers, &costs->again, budget, planned_bytes, p);
+    const recompute_plan found = plan_within(p, &costs->again, budget);
     row_int(w, "budget_bytes", budget);
     *out = found.schedule;
     if (!found.fits)
@@ -217,8 +272,13 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
     const int layers = p->o->config.layers, group = group_of(p, c);
     const char *variant = case_variant(c);
     row_int(w, "group_used", group);
-    if (strcmp(variant, "plan") == 0)
+    if (strncmp(variant, "plan", 4) == 0)
         return plan(p, c, costs, w, out);
+    if (strcmp(variant, "offload") == 0) {
+        *out = recompute_uniform(layers, RECOMPUTE_NONE, 1);
+        offload_every(out, offload_parse(case_text(c, "offload")));
+        return true;
+    }
     if (strncmp(variant, "group", 5) != 0) {
         *out = recompute_uniform(layers, recompute_parse(variant), 1);
         return true;
@@ -245,6 +305,11 @@ static int64_t fill_plan(planner *p, row *w, const recompute_schedule *schedule,
     const int64_t saved = none_bytes(p) - planned_bytes(p, schedule);
     row_int(w, "saved_bytes", saved);
     row_real(w, "predicted_step_ms", step_costs_predict(costs, schedule));
+    if (costs->again.offload.kinds) {
+        row_real(w, "predicted_exposed_ms", offload_exposed_ms(&costs->again.offload, schedule, costs->again.again_ms));
+        row_real(w, "link_out_gb_s", costs->again.offload.out_gb_s);
+        row_real(w, "link_in_gb_s", costs->again.offload.in_gb_s);
+    }
     return saved;
 }
 
@@ -268,6 +333,14 @@ static void fill_bytes(row *w, const trainer *t, double driver)
     }
 }
 
+/* Offloaded blocks of a plan do without what passes over memory make again: fewer bytes have to leave. */
+static bool offload_costs_of(session *s, const bench_case *c, const trainer_options *o, row *w, step_costs *costs)
+{
+    const bool plans = strncmp(case_variant(c), "plan", 4) == 0;
+    return !offloads(case_variant(c)) || step_costs_offload(s, o, offload_parse(case_text(c, "offload")),
+                                                            plans ? RECOMPUTE_SELECTIVE : RECOMPUTE_NONE, w, costs);
+}
+
 static void run(session *s, const bench_case *c, row *w)
 {
     trainer_options o;
@@ -275,7 +348,7 @@ static void run(session *s, const bench_case *c, row *w)
     recompute_schedule schedule;
     step_costs costs;
     model_facts *facts = facts_of(s, c);
-    planner p = {s, &o, facts};
+    planner p = {.s = s, .o = &o, .facts = facts};
     if (!model_case_shape(c, &o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);
         return;
@@ -283,7 +356,8 @@ static void run(session *s, const bench_case *c, row *w)
     const bool gpu = device_kind_of(s->dev) == DEVICE_CUDA;
     o.fusion = gpu ? FUSION_GRAPH : FUSION_KERNELS;
     phase_set("costs per block of %s", case_key(c));
-    if (!step_costs_measure(s, &o, w, &costs) || !schedule_of(&p, c, &costs, w, &schedule))
+    if (!step_costs_measure(s, &o, w, &costs) || !offload_costs_of(s, c, &o, w, &costs) ||
+        !schedule_of(&p, c, &costs, w, &schedule))
         return;
     const int64_t saved = fill_plan(&p, w, &schedule, &costs);
     o.schedule = &schedule;
@@ -305,6 +379,8 @@ static void run(session *s, const bench_case *c, row *w)
         facts->overlap = trainer_overlap(t);
         if (strcmp(case_variant(c), "none") == 0)
             facts->none_ms = m.median_ms[MODEL_STEP];
+        row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t));
+        row_real(w, "offload_exposed_ms", trainer_offload_exposed_ms(t));
         fill_measured(w, facts->none_ms, &schedule, &costs, saved, m.median_ms[MODEL_STEP]);
     }
     trainer_free(t);

@@ -2,7 +2,7 @@
 # Time of a step against the memory it takes, one point per way of recomputation.
 #: data bench_recompute.csv
 #: each size
-#: axes variant,group,budget,schedule size={size}
+#: axes variant,group,budget,offload,schedule size={size}
 #: several variant
 #: title What recomputation saves and costs, {size} ({shape})
 W = 900; H = 480

@@ -407,6 +407,9 @@ static double of_none(const csv *c, const char *column)
 }
 
 FORMULA(saved_bytes, of_none(c, "peak_bytes") - N("peak_bytes"))
+/* Of the case below: 256 tokens, 3 of 4 blocks, fp32; residual stream and norms 4 d, attention's output d, q, k, v 2 d, and
+ * 3 F: everything in whole 256 bytes. */
+FORMULA(offloaded_bytes, IS("variant", "offload") ? 3 * 256 * 4.0 * (5 * 64 + 2 * 64 + 3 * 128) : 0)
 FORMULA(err_step, 100 * fabs(N("predicted_step_ms") / N("step_ms") - 1))
 FORMULA(extra_ms, N("step_ms") - of_none(c, "step_ms"))
 FORMULA(extra_pct, 100 * N("extra_ms") / of_none(c, "step_ms"))
@@ -450,6 +453,11 @@ static const column_rule recompute_rules[] = {{"fwd_ms", MEASURED, NULL, 0},
                                               {"peak_bytes", MEASURED, NULL, 0},
                                               {"driver_bytes", MEASURED, NULL, 0},
                                               {"err_bytes_pct", MEASURED, NULL, 0},
+                                              {"offloaded_bytes", DERIVED, offloaded_bytes, 0},
+                                              {"offload_exposed_ms", MEASURED, NULL, 0},
+                                              {"predicted_exposed_ms", MEASURED, NULL, 0},
+                                              {"link_out_gb_s", MEASURED, NULL, 0},
+                                              {"link_in_gb_s", MEASURED, NULL, 0},
                                               {"saved_bytes", DERIVED, saved_bytes, 0},
                                               {"predicted_step_ms", MEASURED, NULL, 0},
                                               {"err_step_pct", DERIVED, err_step, 1e-4},
@@ -470,7 +478,7 @@ static void recomputation(void **state)
         bench_rows(*state, "bench_recompute", "",
                    "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 4 --heads 4 --heads-kv 2 --batch 8 "
                    "--seq 32 --overlap none --peak-tflops 2.5 --precision fp32 --variant "
-                   "none,selective,attn,mlp,block,group,nested --group 2 --iters 1",
+                   "none,selective,attn,mlp,block,group,nested,offload --group 2 --iters 1",
                    EXIT_CODE_OK),
         "bench_recompute", recompute_rules);
     columns_were_seen("bench_recompute", recompute_rules);

@@ -43,8 +43,10 @@ static const char *way(const table *t, size_t r)
     const bool group = strncmp(variant, "group", 5) == 0;
     if (group && isfinite(table_real(t, r, "group_used")))
         snprintf(text, sizeof text, "%s (%s)", variant, table_text(t, r, "group_used"));
-    else if (strcmp(variant, "plan") == 0)
-        snprintf(text, sizeof text, "plan (%s)", number_unit(table_real(t, r, "budget_bytes"), "bytes"));
+    else if (strncmp(variant, "plan", 4) == 0)
+        snprintf(text, sizeof text, "%s (%s)", variant, number_unit(table_real(t, r, "budget_bytes"), "bytes"));
+    else if (strcmp(variant, "offload") == 0)
+        snprintf(text, sizeof text, "offload (%s)", table_text(t, r, "offload"));
     else
         snprintf(text, sizeof text, "%s", variant);
     return text;
@@ -85,6 +87,8 @@ static void model_table(document *doc, const table *t, const char *name)
     const size_t top = largest(t, "peak_bytes");
     const bool big = top == NO_ROW || table_real(t, top, "peak_bytes") > 0.5 * GIB;
     const double unit = big ? GIB : MIB;
+    const bool away =
+        largest(t, "offloaded_bytes") != NO_ROW && table_real(t, largest(t, "offloaded_bytes"), "offloaded_bytes") > 0;
     doc_heading(doc, 3, "%s", name);
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "way", "what is computed again", NULL);
@@ -93,12 +97,18 @@ static void model_table(document *doc, const table *t, const char *name)
     doc_columns(doc, DOC_NUMBER, "plan off the driver by %", NULL);
     doc_column(doc, DOC_NUMBER, "saved %s", big ? "GiB" : "MiB");
     doc_columns(doc, DOC_NUMBER, "ms for each GiB saved", NULL);
+    if (away)
+        doc_column(doc, DOC_NUMBER, "to the host %s", big ? "GiB" : "MiB");
+    if (away)
+        doc_columns(doc, DOC_NUMBER, "waited for it ms", NULL);
     for (size_t r = 0; r < t->n; r++)
         doc_row(doc, way(t, r), table_text(t, r, "schedule"), cell_number(t, r, "step_ms", 1),
                 number(table_real(t, r, "predicted_step_ms")), number(table_real(t, r, "err_step_pct")),
                 number(table_real(t, r, "extra_pct")), number(table_real(t, r, "peak_bytes") / unit),
                 number(table_real(t, r, "err_bytes_pct")), number(table_real(t, r, "saved_bytes") / unit),
-                number(table_real(t, r, "ms_per_gib")), NULL);
+                number(table_real(t, r, "ms_per_gib")),
+                away ? number(table_real(t, r, "offloaded_bytes") / unit) : NULL,
+                away ? number(table_real(t, r, "offload_exposed_ms")) : NULL, NULL);
 }
 
 static void write_section(document *doc, const char *dir)
@@ -111,8 +121,8 @@ static void write_section(document *doc, const char *dir)
                   "What backward computes again instead of keeping it. Times are predicted from models of few "
                   "blocks, bytes by the plan of\nthe step before it runs. A group is as many blocks as its number "
                   "says; %s keeps the inputs of about log2 L blocks.\n%s mixes two kinds so that the step fits "
-                  "the budget in brackets.",
-                  code("nested"), code("plan"));
+                  "the budget in brackets; %s also moves blocks to the host's memory and back.",
+                  code("nested"), code("plan"), code("plan-offload"));
     figures(doc, dir, "recompute");
     for_each_model(doc, t, model_table);
     table_free(t);

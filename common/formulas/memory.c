@@ -18,11 +18,17 @@ int64_t memory_saved_per_block(const memory_step *p)
     return memory_kept_bytes(&t, memory_kept_by(p, 0));
 }
 
-static void forward(const walk *w)
+static void forward(walk *w)
 {
-    const int64_t layers = w->p->shape.layers;
-    for (int64_t l = 0; l < layers; l++)
+    const recompute_schedule *s = &w->p->schedule;
+    const int64_t layers = w->p->shape.layers, behind = s->behind > 1 ? s->behind : 1;
+    for (int64_t l = 0; l < layers; l++) {
         memory_block_forward(w, memory_kept_before(w, l), memory_kept_by(w->p, l), true, 0);
+        if (l >= behind)
+            w->away[l - behind] = s->away[l - behind];
+    }
+    for (int64_t l = 0; l < layers; l++)
+        w->away[l] = s->away[l];
     const int64_t held = memory_kept_before(w, layers) + w->t.x + w->t.rstd + w->t.x; /* of the head: input, norm */
     memory_norm_moment(w, held, 0);
     if (!w->p->loss_chunk)

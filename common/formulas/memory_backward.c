@@ -147,10 +147,20 @@ static void block_again(walk *w, int64_t layer)
     } while (f.keep < f.advance);
 }
 
+/* Before the last block, all that come back as early; then one more for each. */
+static void fetch(walk *w, int64_t l)
+{
+    const recompute_schedule *s = &w->p->schedule;
+    const int64_t first = l - (s->ahead > 1 ? s->ahead : 1), last = l == w->p->shape.layers - 1 ? l : first;
+    for (int64_t i = first > 0 ? first : 0; i <= last; i++)
+        w->away[i] = 0;
+}
+
 /* One block. What is left with overlap, until the side stream has read it. */
 static own block_backward(walk *w, int64_t l)
 {
     const tensors *t = &w->t;
+    fetch(w, l);
     if (recompute_whole(&w->p->schedule, (int)l) && !w->now[l].attention)
         block_again(w, l);
     const kept k = w->now[l];

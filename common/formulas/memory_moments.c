@@ -70,6 +70,17 @@ int64_t memory_kept_bytes(const tensors *t, kept k)
            (k.attention || k.mlp ? t->x : 0) + (k.mlp ? memory_mlp_half(t, k.norms, k.product) : 0);
 }
 
+static int64_t away_bytes(const walk *w, int64_t block)
+{
+    const tensors *t = &w->t;
+    const kept k = w->now[block];
+    const int kinds = w->away[block];
+    const int64_t norm = k.norms ? t->x : 0, residual = (k.input ? t->x : 0) + (k.attention || k.mlp ? t->x : 0);
+    return (kinds & OFFLOAD_RESIDUAL ? residual : 0) +
+           (kinds & OFFLOAD_ATTN && k.attention ? norm + t->qkv + t->x + w->p->scratch.attention_saved : 0) +
+           (kinds & OFFLOAD_MLP && k.mlp ? norm + t->gate_up + (k.product ? t->h : 0) : 0);
+}
+
 /* ---- the index space of the parameters ---- */
 
 int64_t memory_index_space(const memory_step *p, int64_t *behind)
@@ -148,6 +159,6 @@ int64_t memory_kept_before(const walk *w, int64_t block)
 {
     int64_t bytes = 0;
     for (int64_t l = 0; l < block; l++)
-        bytes += memory_kept_bytes(&w->t, w->now[l]);
+        bytes += memory_kept_bytes(&w->t, w->now[l]) - away_bytes(w, l);
     return bytes;
 }

@@ -32,9 +32,10 @@ typedef struct walk {
     memory_bytes beside;        /* what else is held: parameters, gradients so far, what the side stream still reads */
     memory_bytes *worst;        /* of this phase */
     kept now[RECOMPUTE_LAYERS]; /* of each block: what is held once forward is past it; backward changes it */
+    int away[RECOMPUTE_LAYERS]; /* OFFLOAD_... kinds of it that are with the host */
 } walk;
 
-/* What blocks 0 to block - 1 have kept. */
+/* What blocks 0 to block - 1 have kept, and the host does not have. */
 int64_t memory_kept_before(const walk *w, int64_t block);
 int64_t memory_kv_width(const transformer_shape *s);
 int64_t memory_padded(const memory_step *p, int64_t elements);     /* of a tensor of the index space */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/formulas/memory.h"
+#include "common/formulas/offload.h"
 #include "common/core/rng.h"
 #include "common/device/memory.h"
 #include "common/train/memory_step.h"
@@ -265,6 +266,13 @@ static trainer_options draw_options(bench_of_steps *b)
     for (int parts = draw(b, 4); parts > 0; parts--) { /* now and then, not all blocks alike */
         const int first = draw(b, o.config.layers), count = 1 + draw(b, o.config.layers - first);
         recompute_set(&b->schedule, first, count, (recompute)draw(b, RECOMPUTE_KINDS), 1 + draw(b, 3));
+        o.schedule = &b->schedule;
+    }
+    for (int l = 0, away = draw(b, 2); l < o.config.layers && away; l++) {
+        b->schedule.away[l] = (unsigned char)(draw(b, 2) * draw(b, OFFLOAD_BLOCK + 1));
+        if (offload_problem(&b->schedule))
+            b->schedule.away[l] = 0;
+        b->schedule.behind = draw(b, 5), b->schedule.ahead = draw(b, 5);
         o.schedule = &b->schedule;
     }
     return o;

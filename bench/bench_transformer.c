@@ -59,6 +59,8 @@ static const column_spec column_table[] = {
     MODEL_SUSTAIN_COLUMNS,
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
     {"init_bytes", COLUMN_INT, false, "of them, held before the first step: parameters, master weights and moments"},
+    {"offloaded_bytes", COLUMN_INT, false, "that go to the host's memory in a step, and come back"},
+    {"offload_exposed_ms", COLUMN_REAL, false, "how long the last step waited for these copies"},
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},
@@ -187,6 +189,8 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_int(w, "init_bytes", bytes_before_steps(t));
+    row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t));
+    row_real(w, "offload_exposed_ms", trainer_offload_exposed_ms(t));
     row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
     row_int(w, "params", model_parameters(&o->config));
     if (o->mode == STEP_TRAIN && !time_optimizer(s, t, w))

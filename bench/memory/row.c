@@ -109,6 +109,7 @@ double memory_row_fill(session *s, row *w, const trainer *t, const timeline *x, 
     fill_largest(w, x, (int)option_int(s->opt, "top"), name);
     row_real(w, "err_pct", error);
     row_int(w, "allocated_bytes", m.allocated);
+    row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t));
     row_int(w, "arena_bytes", m.arena_bytes);
     row_int(w, "residual_bytes", memory_residual(&step));
     row_int(w, "saved_per_block_bytes", saved);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
 #include "kernels/internal.h"
 
@@ -112,11 +113,15 @@ bool model_case_options(const bench_case *c, trainer_options *out, char *why, si
         return false;
     out->recompute = recompute_parse(case_text(c, "recompute"));
     out->recompute_every = (int)case_int(c, "recompute-every");
+    out->offload = offload_parse(case_text(c, "offload"));
+    const recompute_schedule schedule = trainer_schedule(out);
     const char *contradiction = out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
                                     ? "--recompute-every above 1 is for --recompute block"
                                 : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
                                     ? "--mode forward keeps nothing that could be computed again"
-                                    : NULL;
+                                : out->offload && out->mode == STEP_FORWARD
+                                    ? "--mode forward keeps nothing that could be offloaded"
+                                    : offload_problem(&schedule);
     if (contradiction)
         snprintf(why, why_bytes, "%s", contradiction);
     return !contradiction;

@@ -24,7 +24,10 @@
     {"recompute", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, RECOMPUTE_CHOICES, "",                              \
      "activations that the backward computes again; nested: blocks one by one, from log2 L kept inputs"},                                                                      \
     {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
-     "with --recompute block: keep the input of every k-th block only"}
+     "with --recompute block: keep the input of every k-th block only"},                                              \
+    {"offload", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "none|" OFFLOAD_CHOICES, "",                          \
+     "what of each block but the last goes to the host's memory and comes back: its input and residual stream, what " \
+     "its attention or feed-forward half keeps, or all of it"}
 #define MODEL_DETAIL_OPTIONS                                                                                           \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|fp16x3|fp16x3-fast", "",                    \
      "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same with longer sums"},          \

@@ -14,8 +14,8 @@ int64_t memory_residual(const memory_step *p)
 
 int64_t memory_saved_per_block(const memory_step *p)
 {
-    const tensors t = memory_tensors(p);
-    return memory_kept_bytes(&t, memory_kept_by(p, 0));
+    walk w = {.p = p, .t = memory_tensors(p), .now = {memory_kept_by(p, 0)}, .away = {p->schedule.away[0]}};
+    return memory_kept_before(&w, 1);
 }
 
 static void forward(walk *w)

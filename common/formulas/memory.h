@@ -18,7 +18,7 @@
 
 /* Bytes of one tensor of the residual stream: T d e. */
 int64_t memory_residual(const memory_step *p);
-/* Bytes that one block leaves for its backward; by the schedule of the first block. */
+/* Bytes that one block leaves for its backward on the device; by the schedule of the first block. */
 int64_t memory_saved_per_block(const memory_step *p);
 /* What is held from beginning to end. `grad` is 0 with share_grad_memory. */
 memory_bytes memory_resident(const memory_step *p);

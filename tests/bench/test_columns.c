@@ -329,6 +329,9 @@ FORMULA(model_step_p10, model_step(c, row) - 2)
 FORMULA(model_step_p90, model_step(c, row) + 2)
 FORMULA(five, TIMES(5))
 
+/* Of MODEL in fp32: 2 of 3 blocks, of which SwiGLU's products and gate and up leave, with the norm before them. */
+FORMULA(offloaded_by_option, IS("offload", "mlp") ? 2 * N("batch") * N("seq") * 4 * (N("d_model") + 3 * N("d_ff")) : 0)
+
 static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 0},
                                                 {"fwd_mean_ms", MEASURED, model_fwd, 0},
                                                 {"fwd_std_ms", MEASURED, model_deviation, 0},
@@ -368,6 +371,8 @@ static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 
                                                 {"sustained_tokens_per_j", MEASURED, NULL, 0},
                                                 {"peak_bytes", MEASURED, NULL, 0},
                                                 {"init_bytes", DERIVED, init_bytes, 0},
+                                                {"offloaded_bytes", DERIVED, offloaded_by_option, 0},
+                                                {"offload_exposed_ms", MEASURED, NULL, 0},
                                                 {"params", DERIVED, params, 0},
                                                 {"loss_first", MEASURED, NULL, 0},
                                                 {"loss_last", MEASURED, NULL, 0},
@@ -396,6 +401,9 @@ static void transformer(void **state)
                                   "--attention flash,unfused --iters 1",
                             EXIT_CODE_OK),
                  "bench_transformer", transformer_rules);
+    columns_hold(
+        bench_rows(*state, "bench_transformer", "", MODEL "--precision fp32 --offload mlp --iters 1", EXIT_CODE_OK),
+        "bench_transformer", transformer_rules);
     columns_were_seen("bench_transformer", transformer_rules);
 }
 
@@ -611,6 +619,7 @@ FORMULA(moment_bytes, IS("mode", "train-step") ? 4 * params(c, row) : NAN)
 FORMULA(over_counted, N("driver_bytes") - N("allocated_bytes"))
 
 static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 0},
+                                           {"offloaded_bytes", DERIVED, offloaded_by_option, 0},
                                            {"predicted_bytes", DERIVED, memory_predicted, 0},
                                            {"err_pct", DERIVED, memory_err, 1e-7},
                                            {"err_kinds_pct", DERIVED, worst_kind, 1e-7},

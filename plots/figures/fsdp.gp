@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What a step takes against what a rank needs for it, a point for each variant and number of ranks: what lies further to
-# the left and lower is better.
-#: data bench_fsdp.csv
-#: axes variant,ranks
-#: several variant
-#: title Sharded training: a step and its memory ({shape})
+# What a step takes against what a rank needs for it, a point for each variant: what lies further to the left and lower is
+# better.
 W = 700; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0
@@ -17,6 +13,9 @@ set xlabel (unit == GIB ? "GiB that a rank needs at its worst moment" : "MiB tha
 set ylabel "ms a step"
 set xrange [0 : 1.25 * peak_max / unit]
 set yrange [0 : 1.15 * step_max]
-plot data using (column("peak_bytes") / unit):"step_ms" with points linestyle 1 pointtype 7 pointsize 1.2, \
-     data using (column("peak_bytes") / unit):"step_ms":(sprintf("%s, %s ranks", strcol("variant"), strcol("ranks"))) \
+usual_cell(i) = strcol(word(columns, i)) eq "" || strcol(word(columns, i)) eq word(wanted, i)
+usual(x) = (sum [i = 1:words(columns)] (usual_cell(i) ? 0 : 1)) == 0
+peak(x) = usual(0) ? column("peak_bytes") / unit : NaN
+plot data using (peak(0)):"step_ms" with points linestyle 1 pointtype 7 pointsize 1.2, \
+     data using (peak(0)):"step_ms":(strcol("variant")) \
          with labels left offset 0.9,0.4 font font_of(11) noenhanced

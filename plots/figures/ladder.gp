@@ -31,8 +31,9 @@ line_ranks(x) = row("fsdp", "bf16", "fp32", "none") && is(small, "sharded") && s
 several = other eq "grad_dtype"
 lines = several ? 11 : 10
 texts = several ? ranks : alone
-plain(x) = several && strcol("prefetch") ne "" && strcol("prefetch") ne "1" ? 0 : 1
-line(x) = !plain(x) ? NaN : several ? line_ranks(x) : line_alone(x)
+usual_cell(i) = strcol(word(columns, i)) eq "" || strcol(word(columns, i)) eq word(wanted, i)
+usual(x) = (sum [i = 1:words(columns)] (usual_cell(i) ? 0 : 1)) == 0
+line(x) = !usual(0) ? NaN : several ? line_ranks(x) : line_alone(x)
 stats data using "peak_bytes" name "peak" nooutput
 unit = peak_max > 0.5 * GIB ? GIB : MIB
 set yrange [lines + 0.6 : 0.4]

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 # A figure for each model of which the first line was measured: on one GPU, and on each number of ranks.
 # shellcheck shell=sh disable=SC2154
+. "$plots/shared/fsdp.sh"
 # COLUMN, or for files of the time before it one whose values mean nothing to it.
-column_or_none() { if head -n 1 "$data" | tr , '\n' | grep -qx "$1"; then echo "$1"; else echo variant; fi; }
+column_or_none() { if has_column "$1"; then echo "$1"; else echo variant; fi; }
 ladder() { # NAME FILE OTHER CONDITION ...: OTHER is the column in which lines differ beside precision and recompute
     as=$1 file=$2 other=$3
     shift 3
     last=kernels
     if has graph "$(values_of "$file" variant status=ok "$@")"; then last=graph; fi
-    pick "$file" "precision,$other,recompute,reduce_dtype,small,bucket_mb,prefetch,free_every,replicas" mode=train-step "$@" || return 0
+    pick "$file" "precision,$other,recompute,$fsdp_axes" mode=train-step "$@" || return 0
+    usual prefetch free_every gather replicas
     of="$(values size), S $(values seq), batch $(values batch)"
     if [ "$other" = grad_dtype ]; then of="$of on each of $(values ranks) ranks"; fi
     draw "$as" "Feature by feature ($of)" "other = '$other'" "last = '$last'" "small = '$(column_or_none small)'" \
-        "reduce = '$(column_or_none reduce_dtype)'"
+        "reduce = '$(column_or_none reduce_dtype)'" "columns = '$columns'" "wanted = '$wanted'"
 }
 
 transformer=$results/bench_transformer.csv
@@ -25,7 +27,6 @@ if [ -s "$transformer" ]; then
         done
     done
 fi
-fsdp=$results/bench_fsdp.csv
 base='variant=fsdp precision=bf16 grad_dtype=fp32 recompute=none status=ok'
 if [ -s "$fsdp" ]; then
     # shellcheck disable=SC2086

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # A figure for each model, context and pair of dtypes whose steps were timed on several numbers of ranks.
 # shellcheck shell=sh disable=SC2154
-fsdp=$results/bench_fsdp.csv
+. "$plots/shared/fsdp.sh"
 [ -s "$fsdp" ] || exit 0
 largest_of() { # COLUMN: the largest value at which there are several numbers of ranks
     for value in $(values "$1"); do
@@ -9,14 +9,14 @@ largest_of() { # COLUMN: the largest value at which there are several numbers of
     done | tail -n 1
 }
 ranks_scaling() { # CONDITION ...
-    pick "$fsdp" ranks,batch,bucket_mb,prefetch,free_every,replicas,small mode=train-step recompute=none "$@" || return 0
+    pick "$fsdp" "ranks,batch,$fsdp_axes" mode=train-step recompute=none "$@" || return 0
     weak=$(largest_of batch) strong=$(largest_of global_batch)
     [ -n "$weak$strong" ] || return 0
-    small=small # older files have no such column
-    head -n 1 "$data" | tr , '\n' | grep -qx small || small=variant
+    usual prefetch free_every gather replicas small reduce_dtype
     draw "ranks_scaling_$(values size)_$(values seq)_$(values precision)_$(values wire_dtype)" \
         "Over ranks ($(values size), S $(values seq), $(values precision), gradients $(values wire_dtype))" \
-        "ranks = '$(values ranks)'" "weak = ${weak:-0}" "strong = ${strong:-0}" "small = '$small'" \
+        "ranks = '$(values ranks)'" "weak = ${weak:-0}" "strong = ${strong:-0}" \
+        "columns = '$columns'" "wanted = '$wanted'" \
         "variants = '$(ordered 'ddp zero1 zero2 fsdp fsdp-keep hsdp' "$(values variant)")'"
 }
 for size in $(values_of "$fsdp" size status=ok); do

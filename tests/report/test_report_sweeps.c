@@ -128,6 +128,8 @@ static void each_feature_is_a_line(void **state)
     plant_ladder(true, "run-a");
     char *text = report_of(*state, "bench_transformer.csv");
     expect(text, "### One GPU: xl, S 512, batch 4", true);
+    expect(text, "(xl, S 512, batch 4): 100 ms and 40.0 GiB with \"fp32, an eager", true);
+    expect(text, "20.0 ms and 24.0 GiB with all up to \"+ one CUDA graph\", 5.00 times as fast.", true);
     expect(text, "| fp32, an eager framework's ops, unfused attention | 1.00 | 40.0 | 100 | - |", true);
     expect(text, "| + bf16, master weights in fp32 | 1.00 | 30.0 | 50.0 | 2.00 |", true);
     expect(text, "| + flash attention | 1.00 | 25.0 | 40.0 | 1.25 |", true);
@@ -301,15 +303,17 @@ static void shares_of_the_peak_pair_rows(void **state)
 
 #define RANKS_HEADER                                                                                                   \
     "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,attention,recompute,grad_dtype,ranks,"    \
-    "bucket_mb,prefetch,free_every,bucket_bytes,step_ms,global_batch,wire_dtype,tokens_per_s,exposed_ms,"              \
+    "bucket_mb,prefetch,gather,free_every,bucket_bytes,step_ms,global_batch,wire_dtype,tokens_per_s,exposed_ms,"       \
     "mfu_causal_pct,peak_bytes,param_bytes,state_bytes,run_id,campaign,machine,gpu,device,sm_mhz,throttle,commit,"     \
     "dirty,utc\n"
+
+static const char *gather = "nccl"; /* of rows that gather */
 
 static void add_ranks(const char *variant, const char *precision, int ranks, int batch, double ms, double peak_gib)
 {
     const bool units = strcmp(variant, "ddp") != 0 && strcmp(variant, "zero1") != 0, fp32 = precision[0] == 'f';
-    add("2,1,bench_fsdp,%s,%s,,xl,%d,512,%s,train-step,flash,none,%s,%d,%s,%s,%s,1,", variant, ms > 0 ? "ok" : "oom",
-        batch, precision, fp32 ? "policy" : "fp32", ranks, units ? "" : "25", units ? "1" : "",
+    add("2,1,bench_fsdp,%s,%s,,xl,%d,512,%s,train-step,flash,none,%s,%d,%s,%s,%s,%s,1,", variant, ms > 0 ? "ok" : "oom",
+        batch, precision, fp32 ? "policy" : "fp32", ranks, units ? "" : "25", units ? "1" : "", units ? gather : "",
         strcmp(variant, "fsdp") ? "" : "1");
     if (ms > 0)
         add("%g,%d,fp32,%g,1,40,%.0f,%.0f,%.0f,", ms, batch * ranks, 1e3 * batch * ranks * 512 / ms, peak_gib * 0x1p30,
@@ -351,6 +355,9 @@ static void weak_and_strong_scaling(void **state)
 static void plant_slices(void)
 {
     begin(RANKS_HEADER);
+    gather = "copy"; /* not what the others are held against */
+    add_ranks("fsdp", "bf16", 2, 4, 10, 10);
+    gather = "nccl";
     for (int ranks = 1; ranks <= 2; ranks++) {
         add_ranks("ddp", "fp32", ranks, 4, 100, 40);
         add_ranks("ddp", "bf16", ranks, 4, 50, 30);
@@ -417,6 +424,14 @@ static void figures_are_drawn(void **state)
     assert_true(drawn(*state, "bench_fsdp.csv", "ranks_scaling", "ranks_scaling_xl_512_bf16_fp32"));
     plant_slices();
     assert_true(drawn(*state, "bench_fsdp.csv", "ladder", "ladder_ranks_xl_2"));
+    plant_slices();
+    assert_true(drawn(*state, "bench_fsdp.csv", "fsdp", "fsdp"));
+    char *path = folder_path(*state, "out/fsdp.svg"), *svg = file_text(path);
+    const char *first = strstr(svg, ">fsdp<");
+    assert_true(first && strstr(svg, ">ddp<") && strstr(svg, ">zero1<"));
+    assert_null(strstr(first + 1, ">fsdp<")); /* the one with the usual options alone */
+    free(svg);
+    free(path);
     begin(RANKS_HEADER);
     add_ranks("fsdp", "bf16", 2, 4, 20, 30);
     assert_false(drawn(*state, "bench_fsdp.csv", "ranks_scaling", "ranks_scaling_xl_512_bf16_fp32"));

@@ -64,13 +64,18 @@ typedef struct found {
 
 /* ---- which rows ---- */
 
-/* Of a variant that a parameter means nothing to, its cell is empty; of the others the plain value counts. */
+/* Of a variant that a parameter means nothing to, its cell is empty; of the others the usual value counts. */
 static bool agree(const char *name, const char *a, const char *b)
 {
-    const bool counted = strcmp(name, "prefetch") == 0 || strcmp(name, "free_every") == 0;
+    static const char *const usual[][2] = {
+        {"prefetch", "1"}, {"free_every", "1"}, {"gather", "nccl"}, {"replicas", "2"}};
     if (*a && *b)
         return strcmp(a, b) == 0;
-    return !counted || strcmp(*a ? a : *b ? b : "1", "1") == 0;
+    const char *value = *a ? a : b;
+    for (size_t i = 0; *value && i < sizeof usual / sizeof *usual; i++)
+        if (strcmp(name, usual[i][0]) == 0)
+            return strcmp(value, usual[i][1]) == 0;
+    return true;
 }
 
 static bool same_but(const table *t, size_t a, size_t b, const ladder *l)
@@ -142,6 +147,14 @@ static bool fits(const table *t, size_t row)
     return row != NO_ROW && strcmp(table_text(t, row, "status"), "ok") == 0;
 }
 
+static size_t first_that_fits(const table *t, const ladder *l, const found *f)
+{
+    size_t k = 0;
+    while (l->rungs[k].text && !fits(t, f->row[k]))
+        k++;
+    return k;
+}
+
 /* By what factor a line's step is shorter than that of the line it is compared with; NAN where that says nothing. */
 static double gain(const table *t, const found *f, size_t k)
 {
@@ -180,9 +193,8 @@ static void add_table(document *doc, const table *t, const ladder *l, const foun
 /* From the first line that fits to the last that the others stand beside, and what gave most of it. */
 static void say_all(document *doc, const table *t, const ladder *l, const found *f)
 {
-    size_t first = 0, best = RUNGS;
-    while (l->rungs[first].text && !fits(t, f->row[first]))
-        first++;
+    const size_t first = first_that_fits(t, l, f);
+    size_t best = RUNGS;
     for (size_t k = 0; k <= f->last; k++)
         if (isfinite(gain(t, f, k)) && (best == RUNGS || gain(t, f, k) > gain(t, f, best)))
             best = k;
@@ -227,7 +239,10 @@ static char *name_of(const table *t, size_t row)
 
 enum { FEWEST = 4 }; /* lines: fewer are no ladder */
 
-static void write_ladder(document *doc, const char *dir, const ladder *l)
+typedef void use(document *doc, const table *t, const ladder *l, const found *f, const char *name);
+
+/* Every ladder among the rows, once. */
+static void for_each(document *doc, const char *dir, const ladder *l, use *each)
 {
     table *all = open_result(dir, l->file);
     if (!all)
@@ -243,15 +258,7 @@ static void write_ladder(document *doc, const char *dir, const ladder *l)
             if (f.row[k] != NO_ROW)
                 done[f.row[k]] = true;
         char *name = name_of(t, i);
-        doc_heading(doc, 3, "%s: %s", l->title, name);
-        doc_paragraph(doc,
-                      "A line with + has all of the lines above it; one with \"with\" stands beside the last line with "
-                      "+. %s is\n%s.",
-                      code("at first"), l->what);
-        add_table(doc, t, l, &f);
-        say_what_does_not_fit(doc, t, l, &f);
-        say_all(doc, t, l, &f);
-        say_beside(doc, t, l, &f);
+        each(doc, t, l, &f, name);
         free(name);
     }
     free(done);
@@ -259,11 +266,43 @@ static void write_ladder(document *doc, const char *dir, const ladder *l)
     table_free(all);
 }
 
+static void add_finding(document *doc, const table *t, const ladder *l, const found *f, const char *name)
+{
+    const size_t a = first_that_fits(t, l, f), z = f->last;
+    if (a >= z || !fits(t, f->row[z]) || !table_beside(t, f->row[a], t, f->row[z]))
+        return;
+    doc_bullet(doc, "%s (%s): %s ms and %s with \"%s\", %s ms and %s with all up to \"%s\", %s times as fast.",
+               strong("Feature by feature"), name, number(table_real(t, f->row[a], "step_ms")),
+               number_unit(table_real(t, f->row[a], "peak_bytes"), "bytes"), l->rungs[a].text,
+               number(table_real(t, f->row[z], "step_ms")),
+               number_unit(table_real(t, f->row[z], "peak_bytes"), "bytes"), l->rungs[z].text,
+               number(table_real(t, f->row[a], "step_ms") / table_real(t, f->row[z], "step_ms")));
+}
+
+static void findings(document *doc, const char *dir)
+{
+    for (size_t i = 0; i < sizeof ladders / sizeof *ladders; i++)
+        for_each(doc, dir, &ladders[i], add_finding);
+}
+
+static void write_ladder(document *doc, const table *t, const ladder *l, const found *f, const char *name)
+{
+    doc_heading(doc, 3, "%s: %s", l->title, name);
+    doc_paragraph(doc,
+                  "A line with + has all of the lines above it; one with \"with\" stands beside the last line with +. "
+                  "%s is\n%s.",
+                  code("at first"), l->what);
+    add_table(doc, t, l, f);
+    say_what_does_not_fit(doc, t, l, f);
+    say_all(doc, t, l, f);
+    say_beside(doc, t, l, f);
+}
+
 static void write_section(document *doc, const char *dir)
 {
     document *parts = doc_create("");
     for (size_t i = 0; i < sizeof ladders / sizeof *ladders; i++)
-        write_ladder(parts, dir, &ladders[i]);
+        for_each(parts, dir, &ladders[i], write_ladder);
     if (doc_empty(parts)) {
         doc_free(parts);
         return;
@@ -273,4 +312,4 @@ static void write_section(document *doc, const char *dir)
     doc_append(doc, parts);
 }
 
-const report_section section_ladder = {.order = 116, .write = write_section};
+const report_section section_ladder = {.order = 116, .findings = findings, .write = write_section};

@@ -15,7 +15,7 @@ const option_spec common_options[] = {
     {"max-time", OPTION_REAL, 0, "2", NULL, 0, 86400, NULL, "s",
      "end a measurement early after this time, but not before 3 samples; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
-     "auto: graph replay for calls under 50 us, else events; the host's clock on the CPU"},
+     "auto: graph replay for calls under 1 ms, else events; the host's clock on the CPU"},
     {"l2", OPTION_CHOICE, 0, "warm", NULL, 0, -1, "warm|cold", "", "cold: flush the L2 cache before every sample"},
     {"sensors", OPTION_REAL, 0, "20", NULL, 0, 10000, NULL, "ms",
      "how often clock, power and energy of the GPU are read while samples are taken; 0: never"},

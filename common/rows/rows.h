@@ -15,7 +15,7 @@
 
 #include "common/options/options.h"
 
-enum { ROWS_SCHEMA = 2, ROWS_METHOD = 1 };
+enum { ROWS_SCHEMA = 2, ROWS_METHOD = 2 };
 
 typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
 

@@ -14,7 +14,7 @@
 #include "common/session/watchdog.h"
 
 enum { QUEUE_MAX = 16, GRAPH_CALLS_MIN = 10, GRAPH_CALLS_MAX = 200, SAMPLES_MIN = 3 };
-static const double graph_below_ms = 0.05, graph_replay_ms = 1, lead_below_ms = 10;
+static const double graph_below_ms = 1, graph_replay_ms = 1, lead_below_ms = 10;
 
 typedef bool enqueue(void *arg);
 

@@ -121,6 +121,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 6,
      "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
+    {RUN_FULL, 1, 5, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --window 1024,4096"},
     {RUN_FULL, 1, 20, "--heads 16 --head-dim 128 --seq 16384 --dtype bf16 --variant flash --sustain 6"},
     {RUN_CPU, 0, 5, ""},
     {0}};

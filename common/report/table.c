@@ -284,6 +284,21 @@ static bool same_slice(const table *t, size_t a, size_t b, const char *const *ax
     return same_cell(t->file, a, b, csv_column(t->file, "device"));
 }
 
+void table_drop_windows(table *t)
+{
+    static const char *const sides[] = {"window", "window_right"};
+    size_t kept = 0;
+    for (size_t i = 0; t && i < t->n; i++) {
+        bool plain = true; /* files of the time before have no such column */
+        for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
+            plain &= !*table_text(t, i, sides[k]) || has(t, i, sides[k], "-1");
+        if (plain)
+            t->rows[kept++] = t->rows[i];
+    }
+    if (t)
+        t->n = kept;
+}
+
 table *table_main_slice(const table *t, const char *const *axes, table **rest)
 {
     size_t best = 0, most = 0;

@@ -165,6 +165,28 @@ static void attention_stands_in_turn(void **state)
 
 /* ---- collectives ---- */
 
+/* A row with a sliding window is neither the best of causal attention nor what stands beside PyTorch's. */
+static void windows_stand_apart(void **state)
+{
+    char *dir = machine_folder(*state);
+    put(dir, "bench_flash.csv",
+        "schema,method,bench,variant,status,reason,batch,heads,heads_kv,causal,window,window_right,layout,"
+        "deterministic,"
+        "dtype,head_dim,seq,seq_k,fwd_ms,bwd_ms,fwd_bwd_ms,fwd_tflops,bwd_tflops" ORIGIN
+        "1,1,bench_flash,flash,ok,,1,4,0,1,512,-1,bhsd,0,bf16,64,1024,0,1,2,3,900,800" OF_GPU_A
+        "1,1,bench_flash,flash,ok,,1,4,0,1,-1,-1,bhsd,0,bf16,64,1024,0,4,8,12,300,200" OF_GPU_A
+        "1,1,bench_flash,flash,ok,,1,4,0,1,-1,-1,bhsd,0,bf16,64,2048,0,9,18,27,310,210" OF_GPU_A);
+    put(dir, "pytorch_flash.csv",
+        "impl,dtype,batch,heads,seq,head_dim,fwd_ms,bwd_ms,fwd_bwd_ms\nsdpa_flash,bf16,1,4,1024,64,8,24,32\n");
+    char *text = report_of(dir);
+    has(text, "310 TFLOP/s (S 2048, D 64)");
+    lacks(text, "900 TFLOP/s (S");
+    lacks(text, "window -1");
+    has(text, "takes at least 2.00 times as long");
+    free(text);
+    free(dir);
+}
+
 #define ALLREDUCE(mode, in_place, ms)                                                                                  \
     "1,1,bench_allreduce,all-reduce,ok,,2,1024,1 KiB,fp32,nccl," mode "," in_place "," ms "," ms ",0,1,1" OF_GPU_A
 
@@ -246,13 +268,10 @@ static void the_fastest_replica_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(the_strongest_mode_leads),
-        in_folder(no_ratio_across_gpus),
-        in_folder(no_ratio_across_runs),
-        in_folder(attention_stands_in_turn),
-        in_folder(collectives_are_compared_in_each_mode),
-        in_folder(products_stand_beside_ours),
-        in_folder(the_fastest_replica_is_named),
+        in_folder(the_strongest_mode_leads),   in_folder(no_ratio_across_gpus),
+        in_folder(no_ratio_across_runs),       in_folder(attention_stands_in_turn),
+        in_folder(windows_stand_apart),        in_folder(collectives_are_compared_in_each_mode),
+        in_folder(products_stand_beside_ours), in_folder(the_fastest_replica_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,13 @@ ladder() { # NAME FILE OTHER CONDITION ...: OTHER is the column in which lines d
     shift 3
     last=kernels
     if has graph "$(values_of "$file" variant status=ok "$@")"; then last=graph; fi
-    pick "$file" "precision,$other,recompute,moments,$fsdp_axes" mode=train-step "$@" || return 0
+    pick "$file" "precision,$other,recompute,moments,offload,$fsdp_axes" mode=train-step "$@" || return 0
     usual prefetch free_every gather replicas
     of="$(values size), S $(values seq), batch $(values batch)"
     if [ "$other" = grad_dtype ]; then of="$of on each of $(values ranks) ranks"; fi
     draw "$as" "Feature by feature ($of)" "other = '$other'" "last = '$last'" "small = '$(column_or_none small)'" \
-        "moments = '$(column_or_none moments)'" "reduce = '$(column_or_none reduce_dtype)'" "columns = '$columns'" "wanted = '$wanted'"
+        "reduce = '$(column_or_none reduce_dtype)'" "moments = '$(column_or_none moments)'" \
+        "offload = '$(column_or_none offload)'" "columns = '$columns'" "wanted = '$wanted'"
 }
 
 transformer=$results/bench_transformer.csv

@@ -72,14 +72,15 @@ static void expect(const char *text, const char *wanted, bool there)
 /* ---- feature by feature ---- */
 
 #define STEP_HEADER                                                                                                    \
-    "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,attention,recompute,moments,layers,d_"    \
+    "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,attention,recompute,moments,offload,"     \
+    "layers,d_"                                                                                                        \
     "model,"                                                                                                           \
     "heads,"                                                                                                           \
     "heads_kv,vocab,warmup,step_ms,tokens_per_s,tflops,mfu_causal_pct,mfu_full_pct,hfu_pct,peak_bytes,init_bytes,"     \
     "params,"                                                                                                          \
     "run_id,campaign,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n"
 
-static const char *moments = "policy";
+static const char *moments = "policy", *offload = "none";
 
 typedef struct step {
     const char *variant, *size, *precision, *attention, *recompute;
@@ -93,9 +94,9 @@ static const step plain = {"graph", "xl", "bf16", "flash", "none", 4, 512, 0, 0,
 static void add_step(step s, const char *status, const char *reason)
 {
     const bool ok = strcmp(status, "ok") == 0;
-    add("2,1,bench_transformer,%s,%s,%s,%s,%d,%d,%s,train-step,%s,%s,%s,%d,%d,%d,%d,%d,5,", s.variant, status, reason,
-        s.size, s.batch, s.seq, s.precision, s.attention, s.recompute, moments, s.layers, s.d_model, s.heads,
-        s.heads_kv, s.vocab);
+    add("2,1,bench_transformer,%s,%s,%s,%s,%d,%d,%s,train-step,%s,%s,%s,%s,%d,%d,%d,%d,%d,5,", s.variant, status,
+        reason, s.size, s.batch, s.seq, s.precision, s.attention, s.recompute, moments, offload, s.layers, s.d_model,
+        s.heads, s.heads_kv, s.vocab);
     if (ok)
         add("%g,%g,%g,%g,%g,%g,%.0f,%.0f,%d,", s.ms, 1e3 * s.batch * s.seq / s.ms, 10 * s.mfu, s.mfu, s.mfu + 5,
             s.mfu + 2, s.peak_gib * 0x1p30, 0x1p30, 1000000 * (s.heads_kv + 100));
@@ -124,7 +125,9 @@ static void plant_ladder(bool unfused_fits, const char *campaign)
     add_step(s, "ok", "");
     moments = "bf16", s.recompute = "none", s.ms = 19, s.peak_gib = 18;
     add_step(s, "ok", "");
-    moments = "policy", s.seq = 1024, s.ms = 77; /* no line: another context */
+    moments = "policy", offload = "block", s.ms = 30, s.peak_gib = 12;
+    add_step(s, "ok", "");
+    offload = "none", s.seq = 1024, s.ms = 77; /* no line: another context */
     add_step(s, "ok", "");
 }
 
@@ -143,6 +146,7 @@ static void each_feature_is_a_line(void **state)
     expect(text, "The largest part is \"+ bf16, master weights in fp32\": 2.00 times.", true);
     expect(text, "\"with whole blocks computed again\": 25.0 % more time, 10.0 GiB less at the peak.", true);
     expect(text, "\"with moments in bf16\": 5.00 % less time, 6.00 GiB less at the peak.", true);
+    expect(text, "\"with blocks' activations in the host's memory\": 50.0 % more time, 12.0 GiB less at", true);
     expect(text, "half computed again", false); /* was not measured */
     expect(text, "S 1024, batch 4", false);
     free(text);

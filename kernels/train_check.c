@@ -230,6 +230,9 @@ sb_status sb_adamw_check(const sb_adamw *p)
     if (p->master_kind == SB_MASTER_SPLIT && p->dtype_param != SB_BF16)
         return sb_error(SB_INVALID, "%s: a split master is for bf16 parameters (0), not for dtype_param %d", op,
                         (int)p->dtype_param);
+    if (p->stochastic && p->dtype_moments != SB_BF16)
+        return sb_error(SB_INVALID, "%s: stochastic rounding is for moments in bf16 (0), not for dtype_moments %d", op,
+                        (int)p->dtype_moments);
     if (!(p->eps >= 0 && isfinite(p->eps) && p->weight_decay >= 0 && isfinite(p->weight_decay)))
         return sb_error(SB_INVALID, "%s: eps %g and weight_decay %g must be finite and not negative", op, p->eps,
                         p->weight_decay);

@@ -3,6 +3,7 @@
  * corrections of this step, the factor of the gradients, the loss scale of the next. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
+#include "kernels/stochastic.h"
 #include "kernels/train_check.h"
 
 #include "common/core/numeric.h"
@@ -91,9 +92,26 @@ static void update(const sb_adamw *p, int n, float *param, const float *grad, fl
     for (int i = 0; i < n; i++) {
         const float g = grad[i] * s->grad_factor;
         param[i] *= decay;
-        m[i] += new1 * (g - m[i]);
-        v[i] = v[i] * beta2 + new2 * g * g;
+        if (p->stochastic) { /* fused as on a GPU, so that m and v have its bits */
+            m[i] = fmaf(new1, g - m[i], m[i]);
+            v[i] = fmaf(v[i], beta2, new2 * g * g);
+        } else {
+            m[i] += new1 * (g - m[i]);
+            v[i] = v[i] * beta2 + new2 * g * g;
+        }
         param[i] -= step_size * (m[i] / (sqrtf(v[i]) / s->correction2 + eps));
+    }
+}
+
+static void write_stochastic(const sb_adamw *p, size_t first, int n, const float *v)
+{
+    const uint32_t key = sb_chance_key(p->state->step);
+    uint16_t *out = (uint16_t *)p->v + first;
+    for (int i = 0; i < n; i++) {
+        const uint64_t index = p->first + first + (uint64_t)i;
+        const sb_chances c = sb_chances_of(index / SB_STOCHASTIC_GROUP, key);
+        const int place = (int)(index % SB_STOCHASTIC_GROUP);
+        out[i] = (uint16_t)sb_round_stochastic(float_bits(v[i]), c.word[place / 2] >> 16 * (place % 2));
     }
 }
 
@@ -113,7 +131,10 @@ sb_status cpu_adamw(sb_context *ctx, const sb_adamw *p, void *stream)
         cpu_read(p->dtype_moments, v, p->v, first, n);
         update(p, n, param, grad, m, v);
         cpu_write(p->dtype_moments, p->m, first, m, n);
-        cpu_write(p->dtype_moments, p->v, first, v, n);
+        if (p->stochastic)
+            write_stochastic(p, first, n, v);
+        else
+            cpu_write(p->dtype_moments, p->v, first, v, n);
         write_params(p, first, n, param);
     }
     return SB_OK;

@@ -177,6 +177,7 @@ static void test_optimizer(void **state)
     REFUSED(adamw, adamw, dtype_param = 4, "dtype_param 4");
     REFUSED(adamw, adamw, dtype_grad = 4, "dtype_grad 4");
     REFUSED(adamw, adamw, dtype_moments = 4, "dtype_moments 4");
+    REFUSED(adamw, adamw, stochastic = true, "stochastic rounding is for moments in bf16");
     REFUSED(adamw, adamw, master_kind = 3, "master_kind 3");
     REFUSED(adamw, adamw, master_kind = SB_MASTER_SPLIT, "split master");
     REFUSED(adamw, adamw, master_kind = SB_MASTER_FP32, "master is missing");

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* AdamW in one pass over memory, and what has to be known before its first range.
  *
- * Bound: bytes. A parameter moves 28 (all fp32), 26 (bf16 with a split master) or 28 (16-bit with an fp32 master); at
- * 4.2 TB/s and 132 SMs of 1.7 GHz that leaves an SM about 1.4 to 1.5 cycles a parameter: 180 instructions of a thread,
- * of which these kernels issue 35 to 50.
+ * Bound: bytes. A parameter moves 28 (all fp32), 26 (bf16 with a split master) or 28 (16-bit with an fp32 master), and 8
+ * less with moments in bf16. At 4.2 TB/s and 132 SMs of 1.7 GHz that leaves an SM 1.0 to 1.5 cycles a parameter: 130 to
+ * 180 instructions of a thread, of which these kernels issue 35 to 60.
  * Work: a quad is four parameters, 8 bytes of each 16-bit stream and 16 of each fp32 stream, so that a warp reads whole
- * contiguous lines of every stream. A thread starts the loads of QUADS quads before it uses any. Blocks come and go,
- * one piece each, which evens out what far and near memory costs an SM; only where the caller bounds their number do
- * they stay and take further pieces. */
+ * contiguous lines of every stream. A thread starts the loads of QUADS quads before it uses any. Blocks come and go, one
+ * piece each, which evens out what far and near memory costs an SM; only where the caller bounds their number do they stay. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/train.h"
+#include "kernels/stochastic.h"
 #include "kernels/train_check.h"
 
 #include <type_traits>
@@ -61,24 +61,35 @@ struct constants {
 struct scalars {
     float decay, step_size, inverse_correction2, grad_factor;
     bool skip;
+    uint32_t key; /* of chances; not used, hence not read, where nothing is left to them */
 };
 
 __device__ __forceinline__ scalars read_scalars(const sb_optimizer_state *s, const constants &c)
 {
+    const uint32_t key = sb_chance_key(s->step);
     const float lr = s->lr, correction1 = s->correction1, correction2 = s->correction2, factor = s->grad_factor;
     const int skip = s->skip;
-    return {fmaf(-lr, c.weight_decay, 1.0f), lr / correction1, 1.0f / correction2, factor, skip != 0};
+    return {fmaf(-lr, c.weight_decay, 1.0f), lr / correction1, 1.0f / correction2, factor, skip != 0, key};
 }
+
+/* How moments are kept. STOCHASTIC: in bf16, v by chance; both are computed with the operations that the CPU's take. */
+enum rounding { NEAREST, STOCHASTIC };
 
 /* sqrt and the division are the hardware's approximations: together at most about 5e-7 of the update, and free of the
  * branches for extreme values that would keep a thread from working on its eight parameters at once. */
+template <rounding ROUNDING>
 __device__ __forceinline__ void update(float &p, float g, float &m, float &v, const scalars &s, const constants &c)
 {
     float root;
     g *= s.grad_factor;
     p *= s.decay;
-    m += c.new1 * (g - m);
-    v = v * c.beta2 + c.new2 * g * g;
+    if constexpr (ROUNDING == STOCHASTIC) {
+        m = __fmaf_rn(c.new1, __fsub_rn(g, m), m);
+        v = __fmaf_rn(v, c.beta2, __fmul_rn(__fmul_rn(c.new2, g), g));
+    } else {
+        m += c.new1 * (g - m);
+        v = v * c.beta2 + c.new2 * g * g;
+    }
     asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
     p -= s.step_size * __fdividef(m, root * s.inverse_correction2 + c.eps);
 }
@@ -163,9 +174,26 @@ struct streams {
     M *m, *v;
 };
 
+/* Four second moments of elements from 4 group on. */
+template <rounding ROUNDING, typename M>
+__device__ __forceinline__ void pack_squares(packed<M, 4> &out, const float (&v)[4], uint64_t group, const scalars &s)
+{
+    if constexpr (ROUNDING == STOCHASTIC) {
+        const sb_chances chances = sb_chances_of(group, s.key);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned low = sb_round_stochastic(__float_as_uint(v[2 * i]), chances.word[i]);
+            const unsigned high = sb_round_stochastic(__float_as_uint(v[2 * i + 1]), chances.word[i] >> 16);
+            out.w[i] = high << 16 | low;
+        }
+    } else {
+        out.pack(v);
+    }
+}
+
 /* One parameter: the up to three behind the last quad. */
-template <typename P, typename G, typename M, sb_master KIND>
-__device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int64_t i, const scalars &s,
+template <rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
+__device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int64_t i, uint64_t first, const scalars &s,
                                            const constants &c)
 {
     float p, m = to_float(x.m[i]), v = to_float(x.v[i]);
@@ -175,9 +203,15 @@ __device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int6
         p = join(__bfloat16_as_ushort(x.param[i]), __bfloat16_as_ushort(x.master[i]));
     else
         p = to_float(x.param[i]);
-    update(p, to_float(x.grad[i]), m, v, s, c);
+    update<ROUNDING>(p, to_float(x.grad[i]), m, v, s, c);
     from_float(m, &x.m[i]);
-    from_float(v, &x.v[i]);
+    if constexpr (ROUNDING == STOCHASTIC) {
+        const unsigned place = (unsigned)i % 4;
+        const unsigned chance = sb_chances_of((first + (uint64_t)i) / 4, s.key).word[place / 2] >> 16 * (place % 2);
+        x.v[i] = __ushort_as_bfloat16((unsigned short)sb_round_stochastic(__float_as_uint(v), chance));
+    } else {
+        from_float(v, &x.v[i]);
+    }
     if constexpr (KIND == SB_MASTER_SPLIT) {
         unsigned bf16, remainder;
         split(p, bf16, remainder);
@@ -190,9 +224,11 @@ __device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int6
     }
 }
 
-template <typename P, typename G, typename M, sb_master KIND>
+/* `first_element`, of the range in the model, is a multiple of 4. */
+template <rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
-    adamw_kernel(streams<P, G, M, KIND> x, int64_t n, const sb_optimizer_state *state, constants c)
+    adamw_kernel(streams<P, G, M, KIND> x, int64_t n, uint64_t first_element, const sb_optimizer_state *state,
+                 constants c)
 {
     const int64_t quads = n / 4, stride = (int64_t)gridDim.x * (THREADS * QUADS);
     for (int64_t first = (int64_t)blockIdx.x * (THREADS * QUADS) + threadIdx.x; first < quads; first += stride) {
@@ -220,10 +256,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
             v[i].unpack(vf);
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                update(pf[j], gf[j], mf[j], vf[j], s, c);
+                update<ROUNDING>(pf[j], gf[j], mf[j], vf[j], s, c);
             p[i].pack(pf);
             m[i].pack(mf);
-            v[i].pack(vf);
+            pack_squares<ROUNDING>(v[i], vf, (first_element + (uint64_t)at[i]) / SB_STOCHASTIC_GROUP, s);
             if (first + i * THREADS < quads && !s.skip) {
                 p[i].store(x.param + at[i], x.master + at[i]);
                 m[i].store_streaming(x.m + at[i]);
@@ -234,11 +270,11 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     if (blockIdx.x == 0 && threadIdx.x < n % 4) {
         const scalars s = read_scalars(state, c);
         if (!s.skip)
-            update_one(x, 4 * quads + threadIdx.x, s, c);
+            update_one<ROUNDING>(x, 4 * quads + threadIdx.x, first_element, s, c);
     }
 }
 
-template <typename P, typename G, typename M, sb_master KIND>
+template <rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
 sb_status launch(const sb_adamw *p, cudaStream_t stream)
 {
     using S = streams<P, G, M, KIND>;
@@ -248,20 +284,21 @@ sb_status launch(const sb_adamw *p, cudaStream_t stream)
     const int64_t n = (int64_t)p->n, per_block = 4 * THREADS * QUADS;
     const int64_t most = p->max_blocks ? p->max_blocks : MAX_GRID;
     const int64_t wanted = n / per_block + 1;
-    adamw_kernel<P, G, M, KIND><<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, stream>>>(x, n, p->state, c);
+    const unsigned blocks = (unsigned)(wanted < most ? wanted : most);
+    adamw_kernel<ROUNDING, P, G, M, KIND><<<blocks, THREADS, 0, stream>>>(x, n, p->first, p->state, c);
     return sb_cuda_launched("adamw kernel");
 }
 
-template <typename P, typename G, typename M>
+template <rounding ROUNDING, typename P, typename G, typename M>
 sb_status launch_master(const sb_adamw *p, cudaStream_t stream)
 {
     if (p->master_kind == SB_MASTER_NONE)
-        return launch<P, G, M, SB_MASTER_NONE>(p, stream);
+        return launch<ROUNDING, P, G, M, SB_MASTER_NONE>(p, stream);
     if constexpr (std::is_same_v<P, __nv_bfloat16>)
         if (p->master_kind == SB_MASTER_SPLIT)
-            return launch<P, G, M, SB_MASTER_SPLIT>(p, stream);
+            return launch<ROUNDING, P, G, M, SB_MASTER_SPLIT>(p, stream);
     if constexpr (!std::is_same_v<P, float>)
-        return launch<P, G, M, SB_MASTER_FP32>(p, stream);
+        return launch<ROUNDING, P, G, M, SB_MASTER_FP32>(p, stream);
     return sb_error(SB_UNSUPPORTED, "adamw: parameters in fp32 have no master beside them");
 }
 
@@ -276,15 +313,27 @@ bool has_short_sums(const sb_adamw *p)
     return is_fp32(p->dtype_param) && p->dtype_grad == SB_BF16;
 }
 
-/* Gradients and moments are in the dtype of the parameters or in fp32. */
+template <typename P, typename G>
+sb_status launch_moments(const sb_adamw *p, cudaStream_t stream)
+{
+    if (p->stochastic)
+        return launch_master<STOCHASTIC, P, G, __nv_bfloat16>(p, stream);
+    return is_fp32(p->dtype_moments) ? launch_master<NEAREST, P, G, float>(p, stream)
+                                     : launch_master<NEAREST, P, G, P>(p, stream);
+}
+
+/* Gradients and moments are in the dtype of the parameters or in fp32, or moments in bf16 that are rounded by chance. */
 sb_status check_cuda(const sb_adamw *p)
 {
     if (!is_fp32(p->dtype_grad) && p->dtype_grad != p->dtype_param && !has_short_sums(p))
         return sb_error(SB_UNSUPPORTED, "adamw: on CUDA dtype_grad %d must be fp32 or dtype_param %d",
                         (int)p->dtype_grad, (int)p->dtype_param);
-    if (!is_fp32(p->dtype_moments) && p->dtype_moments != p->dtype_param)
+    if (!p->stochastic && !is_fp32(p->dtype_moments) && p->dtype_moments != p->dtype_param)
         return sb_error(SB_UNSUPPORTED, "adamw: on CUDA dtype_moments %d must be fp32 or dtype_param %d",
                         (int)p->dtype_moments, (int)p->dtype_param);
+    if (p->stochastic && p->first % SB_STOCHASTIC_GROUP)
+        return sb_error(SB_INVALID, "adamw: on CUDA `first` must be a multiple of %d, not %llu", SB_STOCHASTIC_GROUP,
+                        (unsigned long long)p->first);
     if (((uintptr_t)p->param | (uintptr_t)p->master | (uintptr_t)p->grad | (uintptr_t)p->m | (uintptr_t)p->v) % 16)
         return sb_error(SB_INVALID, "adamw: param, master, grad, m and v must be aligned to 16 bytes");
     return SB_OK;
@@ -312,12 +361,9 @@ extern "C" sb_status sb_cuda_adamw(sb_context *ctx, const sb_adamw *p, void *str
         return status;
     const cudaStream_t on = (cudaStream_t)stream;
     if (has_short_sums(p))
-        return launch_master<float, __nv_bfloat16, float>(p, on);
+        return launch_moments<float, __nv_bfloat16>(p, on);
     return with_element_type(p->dtype_param, [&](auto param) {
         using P = decltype(param);
-        if (is_fp32(p->dtype_grad))
-            return is_fp32(p->dtype_moments) ? launch_master<P, float, float>(p, on)
-                                             : launch_master<P, float, P>(p, on);
-        return is_fp32(p->dtype_moments) ? launch_master<P, P, float>(p, on) : launch_master<P, P, P>(p, on);
+        return is_fp32(p->dtype_grad) ? launch_moments<P, float>(p, on) : launch_moments<P, P>(p, on);
     });
 }

@@ -28,24 +28,32 @@ static const combination combinations[] = {
     {SB_FP16, SB_FP16, SB_FP16, SB_MASTER_FP32},  {SB_FP16, SB_FP32, SB_FP16, SB_MASTER_FP32},
     {SB_FP16, SB_FP16, SB_FP32, SB_MASTER_NONE},  {SB_FP16, SB_FP32, SB_FP32, SB_MASTER_NONE},
     {SB_FP16, SB_FP16, SB_FP16, SB_MASTER_NONE},  {SB_FP16, SB_FP32, SB_FP16, SB_MASTER_NONE},
-    {SB_FP32, SB_BF16, SB_FP32, SB_MASTER_NONE},
+    {SB_FP32, SB_BF16, SB_FP32, SB_MASTER_NONE},  {SB_FP32, SB_FP32, SB_BF16, SB_MASTER_NONE},
+    {SB_BF16, SB_BF16, SB_BF16, SB_MASTER_SPLIT}, {SB_BF16, SB_FP32, SB_BF16, SB_MASTER_SPLIT},
+    {SB_BF16, SB_BF16, SB_BF16, SB_MASTER_FP32},  {SB_BF16, SB_FP32, SB_BF16, SB_MASTER_NONE},
+    {SB_FP16, SB_FP16, SB_BF16, SB_MASTER_FP32},  {SB_FP16, SB_FP32, SB_BF16, SB_MASTER_NONE},
+    {SB_FP32, SB_BF16, SB_BF16, SB_MASTER_NONE},
 };
-enum { COMBINATIONS = sizeof combinations / sizeof *combinations };
+enum { COMBINATIONS = sizeof combinations / sizeof *combinations, NEAREST = 23 };
+enum { STOCHASTIC_SPLIT = NEAREST + 1 }; /* the moments of those from NEAREST on are rounded by chance */
 
 static void add_case(case_list *l, const train_op *op, const combination *x, size_t n, int max_blocks, int steps,
                      bool skip, bool small)
 {
     static const char *const masters[] = {"", "-split", "-master"};
-    train_case *c =
-        case_add(l, op, case_dtype_names[x->param], "%zu-g%s-m%s%s-blocks%d-steps%d%s", n, case_dtype_names[x->grad],
-                 case_dtype_names[x->moments], masters[x->master], max_blocks, steps, skip ? "-skip" : "");
+    const bool stochastic = x - combinations >= NEAREST;
+    train_case *c = case_add(l, op, case_dtype_names[x->param], "%zu-g%s-m%s%s%s-blocks%d-steps%d%s", n,
+                             case_dtype_names[x->grad], case_dtype_names[x->moments], stochastic ? "-stochastic" : "",
+                             masters[x->master], max_blocks, steps, skip ? "-skip" : "");
     c->p.adamw = (sb_adamw){.dtype_param = x->param,
                             .dtype_grad = x->grad,
                             .dtype_moments = x->moments,
                             .master_kind = x->master,
+                            .stochastic = stochastic,
+                            .first = stochastic && n % 2 ? 4 * UINT64_C(0x123456789) : 0,
                             .n = n,
                             .beta1 = 0.9,
-                            .beta2 = 0.95,
+                            .beta2 = stochastic ? 0.999 : 0.95,
                             .eps = 1e-8,
                             .weight_decay = 0.1,
                             .max_blocks = max_blocks};
@@ -69,7 +77,7 @@ static void list(case_list *l, const train_op *op)
         add_case(l, op, x, 1003, 0, 4, true, i % 5 == 2);
     }
     for (int i = 0; i < COMBINATIONS; i++)
-        if (i == 0 || i == 2 || i == 3 || i == 14)
+        if (i == 0 || i == 2 || i == 3 || i == 14 || i == STOCHASTIC_SPLIT)
             for (int b = 0; b < 3; b += 2)
                 add_case(l, op, &combinations[i], 10000003, blocks[b], 2, false, false);
 }
@@ -124,7 +132,8 @@ static void fill(train_case *c)
     for (int i = 0; i < 2; i++) {
         slot *moment = slot_input(c, i ? "v" : "m", p->dtype_moments, p->n, 0.1);
         moment->role = SLOT_INOUT;
-        moment->bound = (slot_bound){.units = 2, .relative = 2e-6, .absolute = 1e-6};
+        if (!p->stochastic) /* else bit for bit */
+            moment->bound = (slot_bound){.units = 2, .relative = 2e-6, .absolute = 1e-6};
         for (size_t j = 0; i == 1 && j < p->n; j++)
             slot_set(moment, j, 0.25f + fabsf(slot_get(moment, j)));
     }

@@ -87,6 +87,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 45, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
     {RUN_DEFAULT, 1, 30, "--seq 512 --precision fp32 --fp32-products fp16x3"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
+    {RUN_FULL, 1, 25, "--size small,xl --seq 512,1024 --precision bf16 --moments bf16"},
     {RUN_FULL, 1, 45, "--size small,xl --seq 512 --precision bf16 --sustain 10"},
     {RUN_DEFAULT, 1, 45, "--size small,medium,xl --seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 45, "--seq 512 --precision bf16 --variant none,kernels"},
@@ -134,10 +135,12 @@ static const bench_info info = {
         "MFU counts 6 N T + 6 L S d T operations per step (causal) or 12 L S d T (full), N without embedding and\n"
         "norms; a forward alone a third. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
-        "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).",
+        "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).\n"
+        "moments: bf16 rounds the second one stochastically, so that it can fall where a step takes a thousandth.",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
                 "./bench_transformer --size small,2.7b --seq 512 --variant all\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"
+                "./bench_transformer --size xl --seq 1024 --precision bf16 --moments fp32,bf16\n"
                 "./bench_transformer --size small --seq 128 --cold 1 --warmup 0,1,2,5\n"
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
                 "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16\n"

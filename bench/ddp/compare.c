@@ -23,7 +23,10 @@
  * right ways of rounding. How far a given pair gets is chance, which one more order of the additions does not measure.
  * So four times v of what a tensor moved is allowed; 1.1 v was seen in small models on a CPU, 0.65 v in slices of xl on four
  * H200. That is far below an error: where one of four ranks gives half a bucket, or that of the step before, from the
- * second update on, parameters are off by 0.15 or 0.06 of what they moved, which is 39 v or 15 v of bf16. */
+ * second update on, parameters are off by 0.15 or 0.06 of what they moved, which is 39 v or 15 v of bf16.
+ *
+ * Moments in 16 bits are rounded to a unit v, too: a difference d of gradients gives one of sqrt(d v). Four times that is
+ * allowed; a fifth of it was seen. */
 /* A batch's share in the mean: divided by other numbers, gradients are rounded differently, which is much less than a
  * missing or a double division, whose error is at least half. */
 static const double mean_bound = 0.1;
@@ -43,12 +46,13 @@ static bounds bounds_of(const ddp_case *k, const replica *r)
     const sb_dtype wire = trainer_grad_dtype(r->t) == SB_TF32 ? SB_FP32 : trainer_grad_dtype(r->t);
     const int batches = r->o.micro_batches > 1 ? r->o.micro_batches : 1, terms = k->ranks * batches;
     const double sum = unit_of(wire) * sqrt(terms > 1 ? terms - 1 : 1);
+    const double moments = r->o.moments == MOMENTS_BF16 ? 4 * sqrt(4 * sum * unit_of(SB_BF16)) : 0;
     const bool exact = terms == 1 || (wire == SB_FP32 && (terms == 2 || k->ranks == 1));
     return (bounds){.exact = exact,
                     .exact_params = exact && !(trainer_update_wants_all(r->t) && r->plan->sharded),
                     .grad = 4 * sum,
                     .first = 32 * sum,
-                    .after = fmax(32 * sum, 4 * unit_of(r->o.precision->compute))};
+                    .after = fmax(fmax(32 * sum, moments), 4 * unit_of(r->o.precision->compute))};
 }
 
 /* Halves of a step of a 16-bit parameter that are no error after so many updates. Where a rank has the 16 bits alone of a

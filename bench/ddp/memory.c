@@ -79,7 +79,7 @@ static void fill_counted(ddp_case *k, const replica *r)
     const double all = (double)r->plan->elements, slice = (all - whole) / parts + whole;
     const double p = sb_dtype_bytes(x->param) * (r->plan->s->parameters == PARAMETERS_RESIDENT ? all : slice);
     const double g = sb_dtype_bytes(trainer_grad_dtype(r->t)) * (sliced ? slice : all);
-    const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(x->moments);
+    const double held = precision_master_bytes(x) + 2 * sb_dtype_bytes(moments_dtype(x, r->o.moments));
     const double init = p, before = p + g, after = before + held * slice;
     row_real(k->w, "param_bytes", param);
     row_real(k->w, "grad_bytes", grad);

@@ -52,13 +52,14 @@ static parallel_options slice_parallel(const ddp_case *k, const trainer_options 
 static void slice_key(const ddp_case *k, const trainer_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
-    snprintf(
-        out, bytes,
-        "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d/%d ranks %d units "
-        "%d/%d clip %g micro %d away %d",
-        c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq, (unsigned long long)o->seed,
-        o->precision->name, o->attention, o->recompute, o->recompute_every, o->split, o->grad_fp32, o->sums, k->ranks,
-        o->shard.ranks, o->shard.small, o->clip_norm, o->micro_batches, o->offload);
+    snprintf(out, bytes,
+             "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d/%d moments %d "
+             "ranks %d units "
+             "%d/%d clip %g micro %d away %d",
+             c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq,
+             (unsigned long long)o->seed, o->precision->name, o->attention, o->recompute, o->recompute_every, o->split,
+             o->grad_fp32, o->sums, o->moments, k->ranks, o->shard.ranks, o->shard.small, o->clip_norm,
+             o->micro_batches, o->offload);
 }
 
 /* ---- the ranks ---- */

@@ -90,6 +90,7 @@ bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size
     out->attention = case_text(c, "attention");
     out->split = products_of(case_text(c, "fp32-products"));
     out->grad_fp32 = is(case_text(c, "grad-dtype"), "fp32");
+    out->moments = moments_parse(case_text(c, "moments"));
     out->loss_chunk = (int)case_int(c, "loss-chunk");
     out->deterministic = case_int(c, "deterministic") != 0;
     out->overlap = overlap_parse(case_text(c, "overlap"));
@@ -101,6 +102,11 @@ bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size
     if (out->loss_chunk && out->mode == STEP_FORWARD) {
         snprintf(why, why_bytes,
                  "--mode forward has no loss in chunks: --loss-chunk makes it together with its backward");
+        return false;
+    }
+    if (out->moments != MOMENTS_POLICY && out->mode != STEP_TRAIN) {
+        snprintf(why, why_bytes, "--moments %s is for --mode train-step: the others have no optimizer",
+                 case_text(c, "moments"));
         return false;
     }
     return true;

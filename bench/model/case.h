@@ -32,6 +32,8 @@
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|fp16x3|fp16x3-fast", "",                    \
      "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same with longer sums"},          \
     {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "dtype of gradients in memory"},       \
+    {"moments", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, MOMENTS_CHOICES, "",                                \
+     "AdamW's moments: as the precision says, fp32, or bf16 with the second rounded stochastically"},                  \
     {"loss-chunk", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens",                                     \
      "logits of so many tokens exist at once, in the backward; 0: all, from the forward on"},                          \
     {"d-model", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",                                               \

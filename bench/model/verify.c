@@ -144,11 +144,11 @@ static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
     slice_describe(o, shape, sizeof shape);
     recompute_describe(o->schedule, recompute, sizeof recompute);
     snprintf(out, out_bytes,
-             "%s %s mode %d attention %s recompute %s/%d split %d grad32 %d fusion %d det %d ovl %d %d "
+             "%s %s mode %d attention %s recompute %s/%d split %d grad32 %d moments %d fusion %d det %d ovl %d %d "
              "share %d clip %g chunk %d away %d",
              shape, o->precision->name, o->mode, o->attention, recompute, o->schedule->input[o->schedule->layers - 1],
-             o->split, o->grad_fp32, o->fusion, o->deterministic, o->overlap, o->optimizer_blocks, o->share_grad_memory,
-             o->clip_norm, o->loss_chunk, o->schedule->away[0]);
+             o->split, o->grad_fp32, o->moments, o->fusion, o->deterministic, o->overlap, o->optimizer_blocks,
+             o->share_grad_memory, o->clip_norm, o->loss_chunk, o->schedule->away[0]);
 }
 
 /* ---- the slice ---- */
@@ -157,7 +157,8 @@ static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
 typedef struct sample {
     param_tensor *parts;
     int n;
-    float *before; /* their parameters before it, one after the other */
+    float *before;   /* their parameters before it, one after the other */
+    uint16_t *m, *v; /* and the moments, where their rounding is to be compared; else NULL */
 } sample;
 
 static sample sample_of(trainer *t)
@@ -177,8 +178,15 @@ static sample sample_of(trainer *t)
         }
     }
     s.before = xmalloc(elements * sizeof *s.before);
-    for (size_t i = 0, at = 0; i < (size_t)s.n; at += (size_t)s.parts[i++].count)
+    if (trainer_options_of(t)->moments == MOMENTS_BF16) {
+        s.m = xmalloc(elements * sizeof *s.m);
+        s.v = xmalloc(elements * sizeof *s.v);
+    }
+    for (size_t i = 0, at = 0; i < (size_t)s.n; at += (size_t)s.parts[i++].count) {
         trainer_read_param(t, &s.parts[i], s.before + at);
+        if (s.m)
+            trainer_read_moments(t, &s.parts[i], s.m + at, s.v + at);
+    }
     return s;
 }
 
@@ -186,6 +194,8 @@ static void sample_free(sample *s)
 {
     free(s->parts);
     free(s->before);
+    free(s->m);
+    free(s->v);
 }
 
 /* Runs the steps; with a loss scale, until one is not skipped. The last step of a train step has a learning rate. */
@@ -314,6 +324,56 @@ static void compare_update(trainer *t, const sample *s, double allowed, outcome 
     }
 }
 
+/* What the CPU's AdamW makes of these moments and of the gradients that are there: bit for bit what the step made. */
+static int64_t differing_moments(trainer *t, const param_tensor *part, uint16_t *m, uint16_t *v)
+{
+    const trainer_options *o = trainer_options_of(t);
+    const size_t n = (size_t)part->count;
+    uint16_t *got_m = xmalloc(n * sizeof *m), *got_v = xmalloc(n * sizeof *v);
+    float *grad = xmalloc(n * sizeof *grad), *param = xcalloc(n, sizeof *param);
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    state.grad_factor *= state.grad_scale; /* the gradients that are read are unscaled, by a power of two */
+    trainer_read_grad(t, part, grad);
+    const sb_adamw p = {.state = &state,
+                        .dtype_param = SB_FP32,
+                        .dtype_grad = SB_FP32,
+                        .dtype_moments = SB_BF16,
+                        .n = n,
+                        .param = param,
+                        .grad = grad,
+                        .m = m,
+                        .v = v,
+                        .stochastic = true,
+                        .first = (uint64_t)part->first,
+                        .beta1 = o->beta1,
+                        .beta2 = o->beta2,
+                        .eps = o->eps,
+                        .weight_decay = o->weight_decay};
+    int64_t differ = sb_kernels_cpu()->train->adamw(NULL, &p, NULL) == SB_OK ? 0 : part->count;
+    trainer_read_moments(t, part, got_m, got_v);
+    for (size_t i = 0; i < n; i++)
+        differ += got_m[i] != m[i] || got_v[i] != v[i];
+    free(got_m);
+    free(got_v);
+    free(grad);
+    free(param);
+    return differ;
+}
+
+static void compare_moments(trainer *t, const sample *s, outcome *out)
+{
+    int64_t at = 0;
+    for (int i = 0; s->m && out->ok && i < s->n; at += s->parts[i++].count) {
+        const int64_t differ = differing_moments(t, &s->parts[i], s->m + at, s->v + at);
+        out->ok = differ == 0;
+        if (differ)
+            snprintf(out->reason, sizeof out->reason,
+                     "%lld of %lld moments of %s of the checked slice are not those that the CPU's AdamW rounds to",
+                     (long long)differ, (long long)s->parts[i].count, s->parts[i].name);
+    }
+}
+
 static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
 {
     const bool forward = trainer_options_of(t)->mode == STEP_FORWARD;
@@ -358,14 +418,16 @@ static bool check_slice(session *s, const trainer_options *slice, row *w, outcom
     if (!t)
         return false;
     phase_set("check of a slice: %s", out->key);
-    sample updated = {NULL, 0, NULL};
+    sample updated = {.n = 0};
     bool ok = run_slice(t, &updated);
     if (ok)
         compare(t, r, bound_of(slice), out);
     else
         row_status_set(w, ROW_FAIL, "a step of the checked slice: %s", sb_last_message());
-    if (ok && slice->mode == STEP_TRAIN)
+    if (ok && slice->mode == STEP_TRAIN) {
         compare_update(t, &updated, bound_of(slice).param, out);
+        compare_moments(t, &updated, out);
+    }
     sample_free(&updated);
     trainer_free(t);
     memory_release_all(s->mem); /* the case wants all there is */

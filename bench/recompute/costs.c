@@ -61,9 +61,9 @@ static double step_of(session *s, const trainer_options *o, row *w, int layers, 
 static void key_of(const trainer_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
-    snprintf(out, bytes, "%d %d %d %d/%d %d %d %s %s %d %d %d %d %d %d", c->vocab, c->d_model, c->d_ff, c->heads,
+    snprintf(out, bytes, "%d %d %d %d/%d %d %d %s %s %d %d %d %d %d %d %d", c->vocab, c->d_model, c->d_ff, c->heads,
              c->heads_kv, o->batch, o->seq, o->precision->name, o->attention, o->mode, o->split, o->grad_fp32,
-             o->fusion, o->deterministic, o->overlap);
+             o->moments, o->fusion, o->deterministic, o->overlap);
 }
 
 /* Noise may make a cheap kind seem to gain time. */

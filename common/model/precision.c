@@ -25,6 +25,21 @@ const precision *precision_find(const char *name)
     return NULL;
 }
 
+moments_kind moments_parse(const char *name)
+{
+    return strcmp(name, "fp32") == 0 ? MOMENTS_FP32 : strcmp(name, "bf16") == 0 ? MOMENTS_BF16 : MOMENTS_POLICY;
+}
+
+sb_dtype moments_dtype(const precision *p, moments_kind kind)
+{
+    switch (kind) {
+    case MOMENTS_POLICY: break;
+    case MOMENTS_FP32: return SB_FP32;
+    case MOMENTS_BF16: return SB_BF16;
+    }
+    return p->moments;
+}
+
 int precision_master_bytes(const precision *p)
 {
     switch (p->master) {

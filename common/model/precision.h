@@ -24,6 +24,14 @@ extern const precision precisions[]; /* ends with name == NULL */
 #define PRECISION_CHOICES "fp32|tf32|bf16|bf16-pure|fp16"
 
 const precision *precision_find(const char *name);
+
+/* Adam's m and v: as the policy says, in fp32, or in bf16, where v is rounded stochastically (kernels/stochastic.h). The
+ * bf16 of bf16-pure is rounded to the nearest, as PyTorch does. */
+typedef enum moments_kind { MOMENTS_POLICY, MOMENTS_FP32, MOMENTS_BF16 } moments_kind;
+#define MOMENTS_CHOICES "policy|fp32|bf16"
+moments_kind moments_parse(const char *name); /* one of MOMENTS_CHOICES */
+sb_dtype moments_dtype(const precision *p, moments_kind kind);
+
 int precision_master_bytes(const precision *p); /* of one parameter: 0, 2 or 4 */
 int precision_parameter_bytes(
     const precision *p); /* of one parameter with default gradients: param + master + grad + m + v */

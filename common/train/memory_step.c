@@ -131,7 +131,7 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
         .param_bytes = sb_dtype_bytes(p->param),
         .master_bytes = precision_master_bytes(p),
         .grad_bytes = sb_dtype_bytes(grad_dtype(o)),
-        .moment_bytes = sb_dtype_bytes(p->moments),
+        .moment_bytes = sb_dtype_bytes(moments_dtype(p, o->moments)),
         .alignment = PARAMS_ALIGNMENT,
         .granularity = o->granularity,
         .state_elements = o->state_elements,

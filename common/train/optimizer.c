@@ -38,12 +38,14 @@ void optimizer_begin(trainer *t, void *stream)
 void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
 {
     const precision *policy = t->o.precision;
-    const int64_t moment = sb_dtype_bytes(policy->moments), master = precision_master_bytes(policy);
+    const int64_t moment = t->moment_element, master = precision_master_bytes(policy);
     sb_adamw p = {.state = t->state,
                   .dtype_param = t->param_dtype,
                   .dtype_grad = t->grad_dtype,
-                  .dtype_moments = policy->moments,
+                  .dtype_moments = t->moment_dtype,
                   .master_kind = policy->master,
+                  .stochastic = t->o.moments == MOMENTS_BF16,
+                  .first = (uint64_t)first, /* of all ranks' index space: slices have the bits of the whole */
                   .n = (size_t)count,
                   .beta1 = t->o.beta1,
                   .beta2 = t->o.beta2,
@@ -152,7 +154,7 @@ bool trainer_update_wants_all(const trainer *t)
 double trainer_optimizer_bytes(const trainer *t)
 {
     const precision *p = t->o.precision;
-    const double param = t->param_element, master = precision_master_bytes(p), moment = sb_dtype_bytes(p->moments);
+    const double param = t->param_element, master = precision_master_bytes(p), moment = t->moment_element;
     /* Beside an fp32 master the 16-bit parameter is only written. */
     const double reads = (p->master == SB_MASTER_FP32 ? 0 : param) + master + t->grad_element + 2 * moment;
     const double writes = param + master + 2 * moment;

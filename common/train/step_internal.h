@@ -47,7 +47,9 @@ struct trainer {
     int tokens, d, f, vocab, heads, heads_kv, head_dim, kv, qkv; /* T, ... ; qkv = d + 2 kv */
     sb_dtype dtype, param_dtype, grad_dtype;  /* of activations, parameters and gradients in memory */
     int element, param_element, grad_element; /* their bytes */
-    sb_dtype made_dtype;                      /* of gradients as the backward makes them, before they are summed */
+    sb_dtype moment_dtype;
+    int moment_element;
+    sb_dtype made_dtype; /* of gradients as the backward makes them, before they are summed */
     int made_element;
     bool eager;         /* FUSION_NONE */
     bool swiglu_matmul; /* trainer_fuses_swiglu */

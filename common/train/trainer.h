@@ -48,6 +48,7 @@ typedef struct trainer_options {
     const precision *precision;
     bool grad_fp32;         /* gradients in fp32 where the policy has 16 bits */
     grad_sums sums;         /* gradients of another dtype than they are made in do not share memory with activations */
+    moments_kind moments;   /* of AdamW */
     sb_fp32_products split; /* of the fp32 policy; else SB_FMA */
     bool swiglu_apart;      /* SwiGLU as ops of its own, also where it could run within its matrix products */
     const char *attention;  /* "unfused", "fused", "flash", "flash_portable" */
@@ -140,6 +141,8 @@ void trainer_write_grad(trainer *t, const param_tensor *p, const float *in); /* 
 /* Not with loss_chunk, where they never are whole. Logits (batch*seq, vocab) of a forward with the present parameters and tokens; also sets the loss. */
 bool trainer_read_logits(trainer *t, float *out);
 void trainer_optimizer_state(trainer *t, sb_optimizer_state *out);
+/* AdamW's m and v of a part of a tensor, as they lie in memory; of a trainer that holds all of them. */
+void trainer_read_moments(trainer *t, const param_tensor *p, void *m, void *v);
 
 /* Memory. The arena's events are of one step; what lives outside it (parameters, moments, ...) is in `resident`. */
 typedef struct trainer_memory {
@@ -199,6 +202,7 @@ void *trainer_grad_at(const trainer *t, int64_t element);
 void *trainer_scratch(const trainer *t);
 int64_t trainer_gathered_elements(const trainer *t); /* parameters that a step gathers, each as often as it does */
 sb_dtype trainer_grad_dtype(const trainer *t);       /* of their sums */
+sb_dtype trainer_moments_dtype(const trainer *t);
 sb_dtype trainer_made_dtype(const trainer_options *o);
 sb_dtype trainer_sums_dtype(const trainer_options *o);
 sb_dtype trainer_param_dtype(const trainer *t);

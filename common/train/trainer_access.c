@@ -243,7 +243,7 @@ static size_t state_elements(const trainer *t)
 
 void trainer_zero_moments(trainer *t)
 {
-    const size_t bytes = state_elements(t) * (size_t)sb_dtype_bytes(t->o.precision->moments);
+    const size_t bytes = state_elements(t) * (size_t)t->moment_element;
     if (!t->m)
         return;
     device_memset(t->dev, t->m, 0, bytes);
@@ -328,6 +328,15 @@ void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
         out[i] *= factor;
 }
 
+void trainer_read_moments(trainer *t, const param_tensor *p, void *m, void *v)
+{
+    const size_t bytes = (size_t)(p->count * t->moment_element), at = (size_t)(p->first * t->moment_element);
+    expect_whole(t->o.state_elements, p);
+    device_sync(t->dev);
+    device_download(t->dev, m, t->m + at, bytes);
+    device_download(t->dev, v, t->v + at, bytes);
+}
+
 void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
 {
     expect_whole(t->o.shard.grads, p);
@@ -392,6 +401,11 @@ void *trainer_param_arena(const trainer *t)
 sb_dtype trainer_grad_dtype(const trainer *t)
 {
     return t->grad_dtype;
+}
+
+sb_dtype trainer_moments_dtype(const trainer *t)
+{
+    return t->moment_dtype;
 }
 
 sb_dtype trainer_param_dtype(const trainer *t)

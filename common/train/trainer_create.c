@@ -64,6 +64,8 @@ static void set_dimensions(trainer *t)
     t->element = sb_dtype_bytes(t->dtype), t->param_element = sb_dtype_bytes(t->param_dtype);
     t->grad_element = sb_dtype_bytes(t->grad_dtype);
     t->made_element = sb_dtype_bytes(t->made_dtype);
+    t->moment_dtype = moments_dtype(p, t->o.moments);
+    t->moment_element = sb_dtype_bytes(t->moment_dtype);
     t->eager = t->o.fusion == FUSION_NONE;
     if (!t->o.optimizer_blocks)
         t->o.optimizer_blocks = device_get_info(t->dev)->sm_count / 2;
@@ -123,7 +125,7 @@ static bool allocate(trainer *t)
     const size_t n = (size_t)t->params->elements, tokens = (size_t)t->tokens, batches = (size_t)t->micro_batches;
     const size_t held = t->o.state_elements ? (size_t)t->o.state_elements : n;
     const size_t master = (size_t)precision_master_bytes(t->o.precision);
-    const size_t moment = (size_t)sb_dtype_bytes(t->o.precision->moments);
+    const size_t moment = (size_t)t->moment_element;
     const size_t slices = (size_t)units_held(t);
     const bool train = t->o.mode == STEP_TRAIN;
     const bool ranges = t->o.state_elements && trainer_update_wants_all(t);

@@ -294,17 +294,23 @@ static bool by_tensor_cores(const csv *c, size_t row)
 
 FORMULA(step_ceiling_pct, known && !by_tensor_cores(c, row) ? 100 * step_tflops(c, row) / ceiling : NAN)
 
+static double both_moments(const csv *c, size_t row)
+{
+    return IS("moments", "bf16") || (IS("moments", "policy") && IS("precision", "bf16-pure")) ? 2 + 2 : 4 + 4;
+}
+
 /* Read: gradient, weight (16-bit ones beside an fp32 master are only written), master part, moments; written: all but the
  * gradient. */
 static double adamw_bytes(const csv *c, size_t row)
 {
+    const double moments = both_moments(c, row);
     if (IS("precision", "bf16"))
-        return (2 + 2 + 2 + 8) + (2 + 2 + 8);
+        return (2 + 2 + 2 + moments) + (2 + 2 + moments);
     if (IS("precision", "bf16-pure"))
-        return (2 + 2 + 4) + (2 + 4);
+        return (2 + 2 + moments) + (2 + moments);
     if (IS("precision", "fp16"))
-        return (2 + 4 + 8) + (2 + 4 + 8);
-    return (4 + 4 + 8) + (4 + 8);
+        return (2 + 4 + moments) + (2 + 4 + moments);
+    return (4 + 4 + moments) + (4 + moments);
 }
 
 FORMULA(trains, IS("mode", "train-step"))
@@ -314,8 +320,7 @@ static double init_bytes(const csv *c, size_t row)
 {
     const bool half = by_tensor_cores(c, row), pure = IS("precision", "bf16-pure");
     const double weights = half ? 2 : 4, master = !half || pure ? 0 : IS("precision", "fp16") ? 4 : 2;
-    const double moments = pure ? 4 : 8;
-    return (weights + (trains(c, row) ? master + moments : 0)) * N("params");
+    return (weights + (trains(c, row) ? master + both_moments(c, row) : 0)) * N("params");
 }
 
 FORMULA(has_backward, !IS("mode", "forward"))
@@ -394,6 +399,11 @@ static void transformer(void **state)
         columns_hold(bench_rows(*state, "bench_transformer", clocked, by_clock, EXIT_CODE_OK), "bench_transformer",
                      transformer_rules);
         free(by_clock);
+        char *moments = xasprintf(MODEL "--precision %s --moments fp32,bf16 --iters 1", precisions[i]);
+        known = false;
+        columns_hold(bench_rows(*state, "bench_transformer", "", moments, EXIT_CODE_OK), "bench_transformer",
+                     transformer_rules);
+        free(moments);
     }
     known = false;
     columns_hold(bench_rows(*state, "bench_transformer", "",
@@ -615,7 +625,7 @@ FORMULA(saved_per_block, IS("mode", "forward")
                              : tokens(c, row) * (saved_elements(c, row) * element(c, row) + 4 * (2 + N("heads"))))
 FORMULA(saved_per_token, N("saved_per_block_bytes") / tokens(c, row))
 FORMULA(param_bytes, params(c, row) * element(c, row))
-FORMULA(moment_bytes, IS("mode", "train-step") ? 4 * params(c, row) : NAN)
+FORMULA(moment_bytes, IS("mode", "train-step") ? (IS("moments", "bf16") ? 2 : 4) * params(c, row) : NAN)
 FORMULA(over_counted, N("driver_bytes") - N("allocated_bytes"))
 
 static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 0},
@@ -665,13 +675,16 @@ static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 
 
 static void memory_of_a_step(void **state)
 {
+    static const char *const more[] = {"--mode forward,train-step", "--mode train-step --moments bf16"};
     columns_have_rules(*state, "bench_memory", memory_rules);
-    columns_hold(
-        bench_rows(*state, "bench_memory", "",
-                   "--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 "
-                   "--seq 16 --precision fp32,bf16 --mode forward,train-step",
-                   EXIT_CODE_OK),
-        "bench_memory", memory_rules);
+    for (int i = 0; i < 2; i++) {
+        char *arguments =
+            xasprintf("--size tiny --vocab 96 --d-model 64 --d-ff 128 --layers 3 --heads 4 --heads-kv 2 --batch 2 "
+                      "--seq 16 --precision fp32,bf16 %s",
+                      more[i]);
+        columns_hold(bench_rows(*state, "bench_memory", "", arguments, EXIT_CODE_OK), "bench_memory", memory_rules);
+        free(arguments);
+    }
     columns_were_seen("bench_memory", memory_rules);
 }
 

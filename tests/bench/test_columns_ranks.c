@@ -101,7 +101,8 @@ static double elements(const csv *c, size_t row)
 FORMULA(grad_bytes, IS("wire_dtype", "fp32") ? 4 : 2)
 FORMULA(param_bytes, IS("precision", "fp32") ? 4 : 2)
 
-FORMULA(state_element, IS("precision", "fp32") ? 8 : 10) /* moments, and beside bf16 the remainder of fp32 */
+/* Moments, and beside bf16 the remainder of fp32. */
+FORMULA(state_element, (IS("moments", "bf16") ? 4 : 8) + (IS("precision", "fp32") ? 0 : 2))
 
 /* Bytes that rank 0 sends: two passes over the gradients; or one and one over the parameters; or two and the parameters
  * that it owns, which of two ranks owns more. */
@@ -148,7 +149,7 @@ static const column_rule ddp_rules[] = {DDP_RULES, {0}};
 static void strategy(const char *folder, const char *bench, const column_rule *rules, const char *more)
 {
     static const char *const cases[] = {"--ranks 3 --precision fp32 --grad-dtype policy",
-                                        "--ranks 2 --precision bf16 --grad-dtype fp32"};
+                                        "--ranks 2 --precision bf16 --grad-dtype fp32 --moments bf16"};
     columns_have_rules(folder, bench, rules);
     for (int i = 0; i < 2; i++) {
         char *arguments = xasprintf(MODEL "--peak-tflops 0.5 %s %s", cases[i], more);

@@ -326,6 +326,25 @@ static void small_parameters_replicated(void **state)
     }
 }
 
+/* The second moment is rounded by a hash of an element's index in the whole model, so that slices have its bits. */
+static void moments_in_slices(void **state)
+{
+    (void)state;
+    static const char *const more[][2] = {
+        {"bench_fsdp", "--precision fp32,bf16 --variant ddp,zero1,zero2,fsdp --update after,buckets"},
+        {"bench_fsdp", "--precision bf16 --variant zero2,fsdp --small replicated"},
+        {"bench_zero1", "--precision bf16 --variant zero1,zero1-broadcast --update buckets"}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        char *arguments = xasprintf("--ranks 2,3 --iters 0 --grad-dtype policy,fp32 --moments bf16 %s", more[i][1]);
+        csv *c = rows_of_model(more[i][0], THREE_BLOCKS, arguments, EXIT_CODE_OK);
+        for (size_t row = 0; row < c->rows; row++)
+            if (!cell_is(c, row, "status", "skip"))
+                check_errors(c, row);
+        csv_free(c);
+        free(arguments);
+    }
+}
+
 /* Gradients of three micro-batches; alone and in fp32 with the bits of one batch after another. */
 static void accumulated(void **state)
 {
@@ -559,6 +578,7 @@ int main(void)
         IN_FOLDER(replicas_of_slices),
         IN_FOLDER(clipped),
         IN_FOLDER(fp16_in_slices),
+        IN_FOLDER(moments_in_slices),
         IN_FOLDER(accumulated),
         IN_FOLDER(sums_of_another_dtype),
         IN_FOLDER(small_parameters_replicated),

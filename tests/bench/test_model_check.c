@@ -41,8 +41,33 @@ static void each_mode_has_its_errors(void **state)
     csv_free(c);
 }
 
+static void moments_in_16_bits(void **state)
+{
+    csv *c = bench_rows(*state, "bench_transformer", "",
+                        "--size tiny --iters 1 --warmup 0 --seq 1,16 --precision all --moments fp32,bf16 "
+                        "--overlap gradients,none --variant none,kernels --grad-dtype policy,fp32",
+                        EXIT_CODE_OK);
+    assert_non_null(c);
+    assert_int_equal(c->rows, 2 * 5 * 2 * 2 * 2 * 2);
+    for (size_t row = 0; row < c->rows; row++) {
+        if (!is(c, row, "status", "ok"))
+            fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
+        assert_true(csv_real(c, row, "err_param") < 1e-2);
+    }
+    csv_free(c);
+    c = bench_rows(
+        *state, "bench_transformer", "",
+        "--size tiny --iters 1 --seq 16 --moments fp32,bf16 --mode forward,forward-backward --variant kernels",
+        EXIT_CODE_UNSUPPORTED);
+    assert_non_null(c);
+    for (size_t row = 0; row < c->rows; row++)
+        assert_non_null(strstr(csv_cell(c, row, "reason"), "is for --mode train-step"));
+    csv_free(c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_mode_has_its_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_mode_has_its_errors),
+                                       cmocka_unit_test(moments_in_16_bits)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

@@ -86,6 +86,9 @@ static void updates(void **state)
     found(*state, "none 1", "bench_transformer", step, "step_ms", "AdamW");
     found(*state, "twice 1", "bench_transformer", step, "step_ms", "AdamW");
     found(*state, "twice 1", "bench_mixed_precision", timing, "step_ms", "AdamW");
+    static const char brief[] = "--size tiny --seq 8 --precision bf16 --moments bf16 --variant kernels --iters 1";
+    right_ones_pass(*state, "bench_transformer", brief);
+    found(*state, "chance 1", "bench_transformer", brief, "step_ms", "moments of");
 }
 
 static int build(void **state)

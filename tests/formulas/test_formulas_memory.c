@@ -253,6 +253,7 @@ static trainer_options draw_options(bench_of_steps *b)
     o.mode = (step_mode)draw(b, 3);
     o.precision = precision_find(policies[draw(b, 4)]);
     o.grad_fp32 = draw(b, 4) == 0;
+    o.moments = (moments_kind)draw(b, 3);
     o.attention = attentions[draw(b, 3)];
     o.recompute = (recompute)draw(b, RECOMPUTE_KINDS);
     o.recompute_every = 1 + draw(b, 4);

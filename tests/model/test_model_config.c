@@ -318,6 +318,11 @@ static void policies(void **state)
         snprintf(choices + strlen(choices), sizeof choices - strlen(choices), "%s%s", i ? "|" : "", p->name);
     }
     assert_string_equal(choices, PRECISION_CHOICES);
+    for (const precision *p = precisions; p->name; p++) {
+        assert_true(moments_dtype(p, moments_parse("policy")) == p->moments);
+        assert_true(moments_dtype(p, moments_parse("fp32")) == SB_FP32);
+        assert_true(moments_dtype(p, moments_parse("bf16")) == SB_BF16);
+    }
     assert_null(precision_find("fp8"));
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands between a bench and the CPU's kernels, and makes one result wrong: WRONG="o 2" an element of o from the second
  * call on. lse, dq, dk, dv likewise, of flash; c is a product, copy a copy, table the embedding's gradient, loss the
- * loss; with none AdamW does nothing, with twice it updates twice. For fp32. */
+ * loss; with none AdamW does nothing, with twice it updates twice. For fp32; with chance AdamW rounds the moments of bf16
+ * weights by the chances of other elements. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,11 @@ static sb_status adamw(sb_context *ctx, const sb_adamw *p, void *stream)
 {
     if (wrong("none"))
         return SB_OK;
+    if (p->dtype_param == SB_BF16 && wrong("chance")) {
+        sb_adamw other = *p;
+        other.first += 4;
+        return right->train->adamw(ctx, &other, stream);
+    }
     const sb_status s = right->train->adamw(ctx, p, stream);
     return s == SB_OK && wrong("twice") ? right->train->adamw(ctx, p, stream) : s;
 }

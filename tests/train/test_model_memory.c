@@ -72,7 +72,8 @@ static void check_timeline(trainer *t, size_t held_before)
         most = peak[p] > most ? peak[p] : most;
     assert_true((double)m.arena_bytes <= 1.05 * (double)most + 256 * 40);
     const params *p = trainer_params(t);
-    const int moment = o->mode == STEP_TRAIN ? sb_dtype_bytes(o->precision->moments) : 0;
+    const bool brief = o->moments == MOMENTS_BF16 || (!o->moments && strcmp(o->precision->name, "bf16-pure") == 0);
+    const int moment = o->mode != STEP_TRAIN ? 0 : brief ? 2 : 4;
     assert_true(m.resident[MEMORY_PARAM] == p->elements * sb_dtype_bytes(o->precision->param));
     assert_true(m.resident[MEMORY_MOMENT1] == p->elements * moment);
     assert_true(m.resident[MEMORY_MOMENT2] == p->elements * moment);
@@ -101,6 +102,7 @@ static void memory_history(void **state)
                 o.overlap = mask & 4 ? OVERLAP_ALL : OVERLAP_NONE;
                 o.recompute = mask & 8 ? RECOMPUTE_BLOCK : RECOMPUTE_NONE;
                 o.grad_fp32 = mask & 8;
+                o.moments = mask & 2 ? mask & 4 ? MOMENTS_BF16 : MOMENTS_FP32 : MOMENTS_POLICY;
                 const size_t before = memory_current(bed.mem);
                 trainer *t = create(&o);
                 check_timeline(t, before);

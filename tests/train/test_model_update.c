@@ -152,11 +152,53 @@ static void optimizer_alone(void **state)
     trainer_free(t);
 }
 
+/* Moments in bf16: what updates beside the backward make has the bits of one range over all; and the
+ * bytes of an update. */
+static void moments_in_16_bits(void **state)
+{
+    (void)state;
+    static const double bytes[] = {20, 20, 18, 14, 20}; /* of the policies: p, m, v and master part twice; g */
+    for (int i = 0; i < POLICIES; i++) {
+        float *params[2] = {NULL};
+        uint16_t *moments[2] = {NULL};
+        size_t n = 0;
+        for (int way = 0; way < 2; way++) {
+            trainer_options o = small_options();
+            o.precision = precision_find(policies[i]);
+            o.moments = MOMENTS_BF16;
+            o.overlap = way ? OVERLAP_ALL : OVERLAP_NONE;
+            trainer *t = create(&o);
+            assert_true(trainer_moments_dtype(t) == SB_BF16);
+            if (o.precision->loss_scaling)
+                trainer_set_loss_scale(t, 1);
+            for (int s = 0; s < 3; s++)
+                step(t);
+            n = (size_t)trainer_params(t)->parameters;
+            params[way] = all_params(t);
+            moments[way] = malloc(2 * n * sizeof **moments);
+            const param_tensor all = {.count = (int64_t)n};
+            trainer_read_moments(t, &all, moments[way], moments[way] + n);
+            assert_true(trainer_optimizer_bytes(t) == bytes[i] * (double)trainer_params(t)->elements);
+            same_bits(trainer_params(t), params[0], params[way], policies[i]);
+            assert_memory_equal(moments[0], moments[way], 2 * n * sizeof **moments);
+            trainer_free(t);
+        }
+        int kept = 0;
+        for (size_t j = 0; j < 2 * n; j++)
+            kept += moments[0][j] != 0;
+        assert_true(kept > (int)n);
+        for (int way = 0; way < 2; way++) {
+            free(params[way]);
+            free(moments[way]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learning_rate), cmocka_unit_test(parameters_in_and_out), cmocka_unit_test(loss_scale),
-        cmocka_unit_test(clipping),      cmocka_unit_test(optimizer_alone),
+        cmocka_unit_test(clipping),      cmocka_unit_test(optimizer_alone),       cmocka_unit_test(moments_in_16_bits),
     };
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

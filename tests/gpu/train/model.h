@@ -54,6 +54,7 @@ typedef struct model_policy {
     const char *name, *precision;
     sb_fp32_products split;
     double bound, rate;
+    moments_kind moments;
 } model_policy;
 
 /* How a step is launched. */

@@ -31,6 +31,7 @@ static trainer_options options_of(const model_case *c)
 {
     trainer_options o = model_options(c->shape, precision_find(c->policy->precision));
     o.split = c->policy->split;
+    o.moments = c->policy->moments;
     o.attention = c->way->attention;
     o.fusion = c->way->fusion;
     o.overlap = c->way->overlap;

@@ -16,15 +16,16 @@ const model_shape model_shapes[MODEL_SHAPES] = {
 enum { TINY, ODD, MID };
 
 /* Hardware may cut off the bits that tf32 has not, where the CPU rounds. */
-enum { FP32, FP32_FAST, FP32_PARTS, TF32, BF16, FP16, BF16_PURE, POLICIES };
+enum { FP32, FP32_FAST, FP32_PARTS, TF32, BF16, FP16, BF16_PURE, BF16_MOMENTS, POLICIES };
 static const model_policy policies[POLICIES] = {
-    [FP32] = {"fp32", "fp32", SB_FMA, 1e-5, 3e-3},
-    [FP32_FAST] = {"fp16x3-fast", "fp32", SB_FP16X3_FAST, 2e-5, 3e-3},
-    [FP32_PARTS] = {"fp16x3", "fp32", SB_FP16X3, 1e-5, 3e-3},
-    [TF32] = {"tf32", "tf32", SB_FMA, 1e-2, 3e-3},
-    [BF16] = {"bf16", "bf16", SB_FMA, 5e-2, 3e-3},
-    [FP16] = {"fp16", "fp16", SB_FMA, 1e-2, 3e-3},
-    [BF16_PURE] = {"bf16-pure", "bf16-pure", SB_FMA, 5e-2, 1e-2},
+    [FP32] = {"fp32", "fp32", SB_FMA, 1e-5, 3e-3, MOMENTS_POLICY},
+    [FP32_FAST] = {"fp16x3-fast", "fp32", SB_FP16X3_FAST, 2e-5, 3e-3, MOMENTS_POLICY},
+    [FP32_PARTS] = {"fp16x3", "fp32", SB_FP16X3, 1e-5, 3e-3, MOMENTS_POLICY},
+    [TF32] = {"tf32", "tf32", SB_FMA, 1e-2, 3e-3, MOMENTS_POLICY},
+    [BF16] = {"bf16", "bf16", SB_FMA, 5e-2, 3e-3, MOMENTS_POLICY},
+    [FP16] = {"fp16", "fp16", SB_FMA, 1e-2, 3e-3, MOMENTS_POLICY},
+    [BF16_PURE] = {"bf16-pure", "bf16-pure", SB_FMA, 5e-2, 1e-2, MOMENTS_POLICY},
+    [BF16_MOMENTS] = {"bf16-moments", "bf16", SB_FMA, 5e-2, 3e-3, MOMENTS_BF16},
 };
 
 enum { KERNELS_UNFUSED, GRAPH_FLASH, KERNELS_GRAD32, EAGER, WAYS };

@@ -276,7 +276,7 @@ static bool schedule_of(planner *p, const bench_case *c, const step_costs *costs
         return plan(p, c, costs, w, out);
     if (strcmp(variant, "offload") == 0) {
         *out = recompute_uniform(layers, RECOMPUTE_NONE, 1);
-        offload_every(out, offload_parse(case_text(c, "offload")));
+        offload_every(out, offload_parse(case_text(c, "offload")), 1);
         return true;
     }
     if (strncmp(variant, "group", 5) != 0) {

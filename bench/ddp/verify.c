@@ -23,6 +23,7 @@ static trainer_options slice_of(const trainer_options *o)
     trainer_options slice = *o;
     slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
     slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    slice.offload_every = 1;
     slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
     slice.deterministic = true;
     slice.lr = 1e-3;

@@ -120,11 +120,13 @@ bool model_case_options(const bench_case *c, trainer_options *out, char *why, si
     out->recompute = recompute_parse(case_text(c, "recompute"));
     out->recompute_every = (int)case_int(c, "recompute-every");
     out->offload = offload_parse(case_text(c, "offload"));
+    out->offload_every = (int)case_int(c, "offload-every");
     const recompute_schedule schedule = trainer_schedule(out);
     const char *contradiction = out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
                                     ? "--recompute-every above 1 is for --recompute block"
                                 : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
                                     ? "--mode forward keeps nothing that could be computed again"
+                                : !out->offload && out->offload_every > 1 ? "--offload-every above 1 is for --offload"
                                 : out->offload && out->mode == STEP_FORWARD
                                     ? "--mode forward keeps nothing that could be offloaded"
                                     : offload_problem(&schedule);
@@ -183,6 +185,12 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
         if (option_int_at(o, "recompute-every", i) > 1 && !has_choice(o, "recompute", "block")) {
             snprintf(msg, msg_bytes, "--recompute-every %d is for --recompute block",
                      (int)option_int_at(o, "recompute-every", i));
+            return false;
+        }
+    for (size_t i = 0; i < option_count(o, "offload-every"); i++)
+        if (option_int_at(o, "offload-every", i) > 1 && option_count(o, "offload") == 1 &&
+            has_choice(o, "offload", "none")) {
+            snprintf(msg, msg_bytes, "--offload-every %d is for --offload", (int)option_int_at(o, "offload-every", i));
             return false;
         }
     return true;

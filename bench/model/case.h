@@ -26,8 +26,10 @@
     {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
      "with --recompute block: keep the input of every k-th block only"},                                              \
     {"offload", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "none|" OFFLOAD_CHOICES, "",                          \
-     "what of each block but the last goes to the host's memory and comes back: its input and residual stream, what " \
-     "its attention or feed-forward half keeps, or all of it"}
+     "what of each block but the last goes to the host's memory and comes back: its input and residual stream, what "  \
+     "its attention or feed-forward half keeps, or all of it"},                                                        \
+    {"offload-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 1024, NULL, "blocks",                                     \
+     "with --offload: of every k-th block only, whose copies have the time of k blocks"}
 #define MODEL_DETAIL_OPTIONS                                                                                           \
     {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|fp16x3|fp16x3-fast", "",                    \
      "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same with longer sums"},          \

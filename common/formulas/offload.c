@@ -17,11 +17,11 @@ int offload_parse(const char *name)
     return 0;
 }
 
-void offload_every(recompute_schedule *s, int kinds)
+void offload_every(recompute_schedule *s, int kinds, int every)
 {
-    for (int l = 0; l < s->layers - 1; l++)
+    for (int l = 0; l + every < s->layers; l += every)
         s->away[l] = (unsigned char)kinds;
-    s->behind = s->ahead = 1;
+    s->behind = s->ahead = every;
 }
 
 int offload_most(int layers)

@@ -18,8 +18,9 @@ typedef struct offload_costs {
 
 /* 0 or one of OFFLOAD_CHOICES as kinds; "none" is 0. */
 int offload_parse(const char *name);
-/* Every block but the last leaves: backward begins with that one. At most one is on its way. */
-void offload_every(recompute_schedule *s, int kinds);
+/* Every k-th block leaves, from the first on, and is away or back while `every` others run; but not the last ones, which
+ * backward begins with. */
+void offload_every(recompute_schedule *s, int kinds, int every);
 /* The most blocks that offload_spread takes. */
 int offload_most(int layers);
 /* `count` blocks at even distances, the first one among them, become offloaded ones; what is in flight is as much as the

@@ -54,7 +54,8 @@ typedef struct trainer_options {
     const char *attention;  /* "unfused", "fused", "flash", "flash_portable" */
     recompute recompute;
     int recompute_every; /* blocks of a group, for RECOMPUTE_BLOCK; 1 or more */
-    int offload;         /* OFFLOAD_... kinds of all blocks but the last leave for the host; 0: none */
+    int offload;         /* OFFLOAD_... kinds of blocks leave for the host; 0: none */
+    int offload_every;   /* of every k-th block, but not of the last ones; 0: as 1 */
     const recompute_schedule
         *schedule; /* what each block recomputes and offloads; NULL: all what the lines above say */
     fusion fusion;

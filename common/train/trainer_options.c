@@ -34,7 +34,7 @@ recompute_schedule trainer_schedule(const trainer_options *o)
         return *o->schedule;
     recompute_schedule s = recompute_uniform(o->config.layers, o->recompute, o->recompute_every);
     if (o->offload && o->mode != STEP_FORWARD)
-        offload_every(&s, o->offload);
+        offload_every(&s, o->offload, o->offload_every > 1 ? o->offload_every : 1);
     return s;
 }
 

@@ -411,9 +411,9 @@ static void transformer(void **state)
                                   "--attention flash,unfused --iters 1",
                             EXIT_CODE_OK),
                  "bench_transformer", transformer_rules);
-    columns_hold(
-        bench_rows(*state, "bench_transformer", "", MODEL "--precision fp32 --offload mlp --iters 1", EXIT_CODE_OK),
-        "bench_transformer", transformer_rules);
+    columns_hold(bench_rows(*state, "bench_transformer", "",
+                            MODEL "--precision fp32 --offload mlp --offload-every 1 --iters 1", EXIT_CODE_OK),
+                 "bench_transformer", transformer_rules);
     columns_were_seen("bench_transformer", transformer_rules);
 }
 

@@ -19,7 +19,7 @@ static double exposed(double out_gb_s, double in_gb_s, int behind, int ahead)
     offload_costs c = link;
     recompute_schedule s = recompute_uniform(3, RECOMPUTE_NONE, 1);
     c.out_gb_s = out_gb_s, c.in_gb_s = in_gb_s;
-    offload_every(&s, OFFLOAD_BLOCK);
+    offload_every(&s, OFFLOAD_BLOCK, 1);
     assert_int_equal(offload_count(&s), 2);
     s.behind = behind, s.ahead = ahead;
     return offload_exposed_ms(&c, &s, NULL);
@@ -45,11 +45,24 @@ static void waits(void **state)
     near(offload_exposed_ms(&link, &none, NULL), 0);
     recompute_schedule again = recompute_uniform(3, RECOMPUTE_BLOCK, 1);
     const double again_ms[RECOMPUTE_KINDS] = {[RECOMPUTE_BLOCK] = 40};
-    offload_every(&again, OFFLOAD_RESIDUAL);
+    offload_every(&again, OFFLOAD_RESIDUAL, 1);
     offload_costs slow = link;
     slow.out_gb_s = 1, slow.in_gb_s = 0.05; /* 3 ms out, 60 back: hidden by what is computed again */
     near(offload_exposed_ms(&slow, &again, again_ms), 0);
     near(offload_exposed_ms(&slow, &again, NULL), 80);
+}
+
+static void every_kth(void **state)
+{
+    (void)state;
+    for (int layers = 1; layers < 20; layers++)
+        for (int every = 1; every < 9; every++) {
+            recompute_schedule s = recompute_uniform(layers, RECOMPUTE_NONE, 1);
+            offload_every(&s, OFFLOAD_MLP, every);
+            for (int l = 0; l < layers; l++)
+                assert_int_equal(s.away[l], l % every == 0 && l + every < layers ? OFFLOAD_MLP : 0);
+            assert_true(s.behind == every && s.ahead == every);
+        }
 }
 
 static void even_distances(void **state)
@@ -102,10 +115,10 @@ static void what_cannot_leave(void **state)
         s.away[l] = 0;
     }
     s = recompute_uniform(6, RECOMPUTE_BLOCK, 1);
-    offload_every(&s, OFFLOAD_RESIDUAL);
+    offload_every(&s, OFFLOAD_RESIDUAL, 1);
     assert_null(offload_problem(&s));
     s = recompute_uniform(6, RECOMPUTE_NESTED, 1);
-    offload_every(&s, OFFLOAD_RESIDUAL);
+    offload_every(&s, OFFLOAD_RESIDUAL, 1);
     assert_non_null(offload_problem(&s));
 }
 
@@ -163,8 +176,8 @@ static void plans(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waits), cmocka_unit_test(even_distances),
-                                       cmocka_unit_test(names), cmocka_unit_test(what_cannot_leave),
-                                       cmocka_unit_test(plans)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits), cmocka_unit_test(every_kth),         cmocka_unit_test(even_distances),
+        cmocka_unit_test(names), cmocka_unit_test(what_cannot_leave), cmocka_unit_test(plans)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

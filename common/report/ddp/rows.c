@@ -17,8 +17,9 @@ static const char *const strategies[] = {"naive",    "naive-grouped", "flat",  "
                                          "bucketed", "unsharded",     "zero1", "zero1-broadcast", NULL};
 /* What makes a group beside size, precision and wire dtype; the first ones sort it. */
 static const char *const group_columns[] = {
-    "batch",   "ranks", "seq",    "mode",  "attention", "recompute", "recompute_every", "offload", "fp32_products",
-    "d_model", "d_ff",  "layers", "heads", "heads_kv",  "vocab",     "deterministic",   "device",  NULL};
+    "batch",    "ranks",         "seq",           "mode",    "attention", "recompute", "recompute_every",
+    "offload",  "offload_every", "fp32_products", "d_model", "d_ff",      "layers",    "heads",
+    "heads_kv", "vocab",         "deterministic", "device",  NULL};
 
 const char *ddp_text(const ddp_entry *e, const char *column)
 {

@@ -102,6 +102,7 @@ static void optimizer_bytes(void **state)
     (void)state;
     assert_true(adamw_bytes(1000, 4, 0, 4, 4) == 28000); /* fp32: 4 read, 12 read and written */
     assert_true(adamw_bytes(1000, 2, 2, 2, 4) == 26000); /* bf16 with the remainder of its master */
+    assert_true(adamw_bytes(1000, 2, 2, 2, 2) == 18000); /* the same with moments in bf16 */
     assert_true(adamw_bytes(1000, 2, 0, 2, 2) == 14000); /* all bf16 */
     assert_true(adamw_bytes((int64_t)1 << 33, 4, 0, 4, 4) == 28 * 0x1p33);
 }

@@ -248,8 +248,9 @@ static void add_values(list *l)
     add(l, c);
 }
 
-/* Sliding windows: edges at, before and behind those of tiles of 64, 128 and 256; more than one tile is left out at each end; keys
- * that no query sees and queries that see no key; the head groups, layouts and widths that the kernels tell apart. */
+/* Sliding windows: edges at, before and behind those of tiles of 64, 128 and 256; more than one tile is left out at each end;
+ * spans above 2048, where the narrow backward adds in any order; keys that no query sees and queries that see no key; the head
+ * groups, layouts and widths that the kernels tell apart. */
 static void add_windows(list *l)
 {
     static const struct {
@@ -265,7 +266,8 @@ static void add_windows(list *l)
                   {500, 17, 64, 3, 3, false},       {1, 300, 64, 100, -1, true},     {300, 1, 128, 0, 100, false},
                   {2049, 2049, 128, 500, -1, true}, {2049, 2049, 64, 500, -1, true}, {129, 129, 16, 33, 9, false},
                   {129, 129, 40, 33, -1, true},     {193, 193, 72, 33, -1, true},    {257, 257, 80, 65, 1, false},
-                  {385, 385, 96, 100, -1, true},    {385, 385, 120, 100, 40, false}};
+                  {385, 385, 96, 100, -1, true},    {385, 385, 120, 100, 40, false}, {2500, 2500, 64, 2100, -1, true},
+                  {2300, 2300, 64, -1, 30, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, shapes[i].causal);
         c.windowed = true, c.window_left = shapes[i].left, c.window_right = shapes[i].right;

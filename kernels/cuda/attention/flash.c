@@ -6,14 +6,14 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
-/* Windows have Hopper kernels of 16 bits, whose backward adds in any order. */
+/* Windows have Hopper kernels of 16 bits, whose backward adds in any order above head_dim 64. */
 static bool hopper(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 && !(a->windowed && flash_in_parts(a));
 }
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) && !(a->windowed && a->deterministic);
+    return hopper(ctx, a) && !(a->windowed && a->deterministic && a->head_dim > 64);
 }
 
 /* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window, beyond what everything else takes. */

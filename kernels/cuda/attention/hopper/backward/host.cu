@@ -227,8 +227,9 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
-    if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || a->deterministic || flash_in_parts(a)))
-        return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits and in any order");
+    if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a) || (a->deterministic && a->head_dim > 64)))
+        return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits and, above head_dim "
+                                        "64, in any order");
     if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
     if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || flash_in_parts(a)))

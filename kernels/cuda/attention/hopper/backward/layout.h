@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
+#include "kernels/internal.h"
 
 /* Offsets are 256-byte aligned; all but `parts` are the same whichever kernel runs. */
 struct flash_backward_layout {
@@ -17,10 +18,12 @@ struct flash_backward_layout {
 };
 
 /* Whether the adders of a query block of dQ add in a fixed order in the narrow kernel. That saves the zeros before and the pass
- * after, three trips of the fp32 sums through memory; but along many key tiles one that is late makes all others late. */
+ * after, three trips of the fp32 sums through memory; but along many key tiles, those that a window spans, one that is late makes
+ * all others late. */
 static inline bool flash_backward_narrow_in_order(const sb_attention *a)
 {
-    return !a->windowed && (a->deterministic || a->seq_k <= 2048);
+    const int span = a->windowed ? sb_window_left(a) + sb_window_right(a) : a->seq_k;
+    return a->deterministic || span <= 2048 || a->seq_k <= 2048;
 }
 
 /* The main kernel of narrow.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */

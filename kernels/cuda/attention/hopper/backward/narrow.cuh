@@ -50,6 +50,12 @@ __device__ __forceinline__ int narrow_last(const narrow_params &p, int key_first
     const int last_key = min(key_first + NARROW_KEYS, p.seq_k) - 1;
     return min(max((last_key - p.seq_k + p.seq_q + p.window_left) / NARROW_ROWS, query_begin), p.query_blocks - 1);
 }
+/* The first key tile of which a query of block i sees a key, if any does. */
+template <bool WINDOW>
+__device__ __forceinline__ int narrow_first_tile(const narrow_params &p, int i)
+{
+    return WINDOW ? max(i * NARROW_ROWS + p.seq_k - p.seq_q - p.window_left, 0) / NARROW_KEYS : 0;
+}
 /* What the query group has added, in order. */
 struct narrow_report {
     int64_t place; /* the query block that it added to; < 0: nobody waits for it */
@@ -454,33 +460,36 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (
 }
 
 /* Of one step. `place` is its query block's number among all. */
-template <class T, bool CAUSAL>
+template <class T, bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block block, unsigned step, float (&dq)[32],
                                            int64_t place, int key_tile, int i, int h, int b)
 {
-    const int thread = threadIdx.x % 128, last_query = i * NARROW_ROWS + NARROW_ROWS - 1 + p.seq_k - p.seq_q;
+    const int thread = threadIdx.x % 128,
+              last_query = i * NARROW_ROWS + NARROW_ROWS - 1 + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0);
     const int last_tile = CAUSAL ? min(last_query / NARROW_KEYS, p.key_tiles - 1) : p.key_tiles - 1;
+    const int first_tile = narrow_first_tile<WINDOW>(p, i);
     const bool last = p.order && key_tile == last_tile;
+    const bool unseen = WINDOW && p.order && key_tile < first_tile; /* a tile that takes a step for nothing */
     float *const sum = p.dq_sum + place * (NARROW_ROWS * 64) + thread * 4;
     if (p.order)
         mbarrier_wait(block.may_add(step), block.step_parity(step));
     if (last) {
         named_sync(QUERY_BARRIER, 128); /* the products of every warp have read dS */
-        narrow_finish_dq<T>(p, dq, key_tile > 0 ? sum : nullptr, block.ds_tile(step), i * NARROW_ROWS, h, b);
+        narrow_finish_dq<T>(p, dq, key_tile > first_tile ? sum : nullptr, block.ds_tile(step), i * NARROW_ROWS, h, b);
     }
     if (thread % 32 == 0)
         mbarrier_arrive(block.ds_empty(step));
-    if (!p.order || (key_tile > 0 && !last)) {
+    if (!p.order || (key_tile > first_tile && !last)) {
 #pragma unroll
         for (int j = 0; j < 8; j++)
             add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-    } else if (!last) { /* the first */
+    } else if (!last && !unseen) { /* the first */
 #pragma unroll
         for (int j = 0; j < 8; j++)
             *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
     }
     if (p.order)
-        narrow_tell(block, step, last ? -1 : place, key_tile + 1);
+        narrow_tell(block, step, last || unseen ? -1 : place, key_tile + 1);
 }
 
 template <class T, bool CAUSAL, bool WINDOW>
@@ -506,7 +515,7 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
             const int64_t place = ((int64_t)b * p.heads + h) * p.block_stride + i;
             wgmma_wait<0>();
             pin(dq);
-            narrow_add<T, CAUSAL>(p, block, step, dq, place, key_tile, i, h, b);
+            narrow_add<T, CAUSAL, WINDOW>(p, block, step, dq, place, key_tile, i, h, b);
             if (--i < begin)
                 i = WINDOW ? last : p.query_blocks - 1, h++;
         }
@@ -524,6 +533,7 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
 /* ---- the order of additions: waiting and passing on take as long as a step, so each has a thread of its own ---- */
 
 /* Tells the query group when each of its steps may add. */
+template <bool WINDOW>
 __device__ __forceinline__ void narrow_await(const narrow_params &p, narrow_block block)
 {
     unsigned step = 0;
@@ -536,9 +546,10 @@ __device__ __forceinline__ void narrow_await(const narrow_params &p, narrow_bloc
         const uint32_t *const first = p.order + ((int64_t)job->b * p.heads + h) * p.block_stride;
         for (int g = 0; g < p.group; g++)
 #pragma unroll 1
-            for (int i = p.query_blocks - 1; i >= begin; i--, step++) {
+            for (int i = narrow_last<WINDOW>(p, key_tile * NARROW_KEYS, begin); i >= begin; i--, step++) {
                 mbarrier_wait(block.ds_empty(step), block.step_parity(step) ^ 1); /* the slot's last step has added */
-                while (load_acquire(first + (int64_t)g * p.block_stride + i) != key_tile)
+                while ((!WINDOW || key_tile > narrow_first_tile<WINDOW>(p, i)) &&
+                       load_acquire(first + (int64_t)g * p.block_stride + i) != key_tile)
                     __nanosleep(20);
                 mbarrier_arrive(block.may_add(step));
             }
@@ -625,7 +636,7 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
     }
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and in any order. */
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. */
 template <class T, bool CAUSAL, bool WINDOW = false>
 __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const __grid_constant__ narrow_params p)
 {
@@ -656,7 +667,7 @@ __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const
         } else if (p.order && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* counts start at zero */
             if (threadIdx.x == 32)
-                narrow_await(p, block);
+                narrow_await<WINDOW>(p, block);
             else
                 narrow_pass_on(p, block, threadIdx.x / 32 - 2);
         }

@@ -6,14 +6,10 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
-/* Windows have Hopper kernels of 16 bits, whose backward adds in any order above head_dim 64. */
+/* Windows have Hopper kernels of 16 bits. */
 static bool hopper(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 && !(a->windowed && flash_in_parts(a));
-}
-static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
-{
-    return hopper(ctx, a) && !(a->windowed && a->deterministic && a->head_dim > 64);
 }
 
 /* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window, beyond what everything else takes. */
@@ -106,8 +102,7 @@ static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
 
 static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    return hopper_backward(ctx, a) ? flash_hopper_backward_workspace(ctx, a)
-                                   : sb_flash_portable_op.backward_workspace(ctx, a);
+    return hopper(ctx, a) ? flash_hopper_backward_workspace(ctx, a) : sb_flash_portable_op.backward_workspace(ctx, a);
 }
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -123,8 +118,7 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
     const sb_status st = check_backward(ctx, a, true);
     if (st)
         return st;
-    return hopper_backward(ctx, a) ? flash_hopper_backward(ctx, a, stream)
-                                   : sb_flash_portable_op.backward(ctx, a, stream);
+    return hopper(ctx, a) ? flash_hopper_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);
 }
 
 const sb_attention_op sb_flash_op = {

@@ -115,7 +115,8 @@ sb_status finish(const sb_attention *a, const layout &l, const flash_backward_ch
     p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
     p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
     p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (l.padded_dim / 4);
-    p.key_tiles = flash_backward_key_tiles(a), p.keys_ahead = a->causal ? a->seq_k - a->seq_q : a->seq_k;
+    p.key_tiles = flash_backward_key_tiles(a),
+    p.keys_ahead = a->causal || a->windowed ? a->seq_k - a->seq_q + sb_window_right(a) : a->seq_k;
     p.pairs = c.kernel == FLASH_BACKWARD_PAIR;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
@@ -227,9 +228,8 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
-    if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a) || (a->deterministic && a->head_dim > 64)))
-        return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits and, above head_dim "
-                                        "64, in any order");
+    if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))
+        return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits");
     if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "the narrow backward takes 16-bit tensors of head_dim 64 or less");
     if (kernel == FLASH_BACKWARD_PAIR && (a->head_dim <= 64 || flash_in_parts(a)))

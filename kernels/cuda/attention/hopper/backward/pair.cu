@@ -36,7 +36,10 @@ template <class T>
 static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
     if (a->windowed) /* narrower heads as 128 columns: see flash_backward_padded_dim */
-        return launch_kernel<128>(p, a, flash_backward_pair<T, 128, true, false, true>, stream);
+        return launch_kernel<128>(p, a,
+                                  a->deterministic ? flash_backward_pair<T, 128, true, true, true>
+                                                   : flash_backward_pair<T, 128, true, false, true>,
+                                  stream);
     return a->deterministic ? dispatch<T, true>(p, a, stream) : dispatch<T, false>(p, a, stream);
 }
 

@@ -138,7 +138,8 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
         const int begin = uniform(this->job().query_begin),
                   end = (WINDOW ? uniform(this->job().query_end) : p.query_blocks) - 1;
         const bool back = ORDERED && p.order && uniform(this->job().adder) >= p.early;
-        const int stores_before = ORDERED ? uniform(this->job().stores_before) : 0;
+        const int adder = WINDOW ? uniform(this->job().adder) : 0;
+        const int stores_before = ORDERED && !WINDOW ? uniform(this->job().stores_before) : 0;
         const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;
         int u = first, place_before = 0;
         int place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + first +
@@ -150,7 +151,10 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
         if constexpr (PASSES && WINDOW)
             last_seen = last_to_see<PAIR_ROWS>(p, this->key_end - BACKWARD_KEYS + wg * 64 + 63);
         const auto advance = [&] {
-            place_before = u < stores_before ? ~place : place;
+            if constexpr (WINDOW && ORDERED)
+                place_before = adder == first_adder<2, PAIR_ROWS>(p, u) ? ~place : place;
+            else
+                place_before = u < stores_before ? ~place : place;
             if (u == last)
                 u = first, place += (WINDOW ? p.query_blocks : end + 1) - last + first; /* the next query head */
             else
@@ -254,22 +258,22 @@ __device__ __forceinline__ void pair_send(pair_block<D> block)
 
 /* Two threads: one waits until this block may add, the other passes on that it has. In the wide kernel two threads pass on in
  * alternation; here a release waits for 16 KB, about 1 us of a step of 2.5, so one thread is back in time. */
-template <class MEM>
+template <bool WINDOW, class MEM>
 __device__ __forceinline__ void pair_keep_order(const backward_params &p, backward_block<MEM> block)
 {
     uint32_t *const order = p.order + cluster_rank() * p.sums * p.batch * p.heads * p.query_blocks;
     wait_for_previous_kernel(); /* counts start at zero */
     if (threadIdx.x == 64)
-        backward_await<2>(p, block, order);
+        backward_await<2, WINDOW>(p, block, order);
     else
-        backward_pass_on<2, 1>(p, block, order, 0);
+        backward_pass_on<2, 1, WINDOW>(p, block, order, 0);
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and in any order. */
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. */
 template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW = false>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const __grid_constant__ backward_params p)
 {
-    static_assert(!WINDOW || (CAUSAL && !ORDERED), "what a window goes with");
+    static_assert(!WINDOW || CAUSAL, "what a window goes with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const typename pair_block<D>::wide wide = {smem_u32(smem), smem};
     const pair_block<D> block = wide;
@@ -289,7 +293,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
         else if (threadIdx.x == 32)
             pair_send(block);
         else if (ORDERED && p.order && threadIdx.x % 32 == 0)
-            pair_keep_order(p, wide);
+            pair_keep_order<WINDOW>(p, wide);
         __syncwarp();
         cluster_wait();
         return;

@@ -224,6 +224,13 @@ __device__ __forceinline__ int last_to_see(const backward_params &p, int key)
     return query < 0 ? -1 : query / BM;
 }
 
+/* The first adder of a query block, in a window: the tile, or pair of them, in which that of its first query begins. */
+template <int TILES, int BM>
+__device__ __forceinline__ int first_adder(const backward_params &p, int block)
+{
+    return max(block * BM + p.seq_k - p.seq_q - p.window_left, 0) / (TILES * BACKWARD_KEYS);
+}
+
 /* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on, but
  * late adders in order from the last query back. TILES: see find_job. */
 template <int TILES, int BM, bool WINDOW = false>
@@ -248,15 +255,20 @@ struct backward_walk {
     }
     __device__ __forceinline__ int block(const backward_params &p, const volatile backward_job &job) const
     {
+        if (WINDOW)
+            return p.order ? job.query_begin + job.query_end - 1 - u : u;
         return p.order && job.adder >= p.early ? job.query_begin + p.query_blocks - 1 - u : u;
     }
     __device__ __forceinline__ int place(const backward_params &p, const volatile backward_job &job) const
     {
         return job.sum_begin + head * p.query_blocks + block(p, job);
     }
-    /* How many have added to the sum there before it may add: of early adders those behind it that see the block. */
+    /* How many have added to the sum there before it may add: of early adders those behind it that see the block. In a window
+     * less than 0 for a job whose one step is for nothing. */
     __device__ __forceinline__ int position(const backward_params &p, const volatile backward_job &job) const
     {
+        if (WINDOW)
+            return job.adder - first_adder<TILES, BM>(p, block(p, job));
         if (job.adder >= p.early)
             return job.position;
         const int seen = (tiles_seen<BM>(u, p.seq_k - p.seq_q, p.key_tiles) + TILES - 1) / TILES;
@@ -362,19 +374,19 @@ __device__ __forceinline__ void backward_send(const backward_params &p, backward
  * first query block of the first sum ---- */
 
 /* Tells the key groups when each of their steps may add, at most BACKWARD_ADDS steps ahead of what has been passed on. */
-template <int TILES, class MEM>
+template <int TILES, bool WINDOW = false, class MEM>
 __device__ __forceinline__ void backward_await(const backward_params &p, backward_block<MEM> block,
                                                const uint32_t *order)
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk<TILES, MEM::tile_q::ROWS> walk;
+    backward_walk<TILES, MEM::tile_q::ROWS, WINDOW> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         const uint32_t *const now = order + walk.place(p, job), mine = walk.position(p, job);
         mbarrier_wait(block.reported(step), block.order_parity(step) ^ 1);
-        while (load_acquire(now) != mine)
+        while ((!WINDOW || (int)mine > 0) && load_acquire(now) != mine)
             __nanosleep(20);
         mbarrier_arrive(block.may_add(step));
         walk.next(p, job);
@@ -383,19 +395,20 @@ __device__ __forceinline__ void backward_await(const backward_params &p, backwar
 
 /* Passes on that a step has added, once that is visible to the next adder: one of REPORTERS threads, of every
  * REPORTERS-th step from `first` on. */
-template <int TILES, int REPORTERS, class MEM>
+template <int TILES, int REPORTERS, bool WINDOW = false, class MEM>
 __device__ __forceinline__ void backward_pass_on(const backward_params &p, backward_block<MEM> block, uint32_t *order,
                                                  int first)
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk<TILES, MEM::tile_q::ROWS> walk;
+    backward_walk<TILES, MEM::tile_q::ROWS, WINDOW> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         if (step % REPORTERS == first) {
             mbarrier_wait(block.added(step), block.order_parity(step));
-            store_release(order + walk.place(p, job), walk.position(p, job) + 1);
+            if (!WINDOW || walk.position(p, job) >= 0)
+                store_release(order + walk.place(p, job), walk.position(p, job) + 1);
             mbarrier_arrive(block.reported(step));
         }
         walk.next(p, job);

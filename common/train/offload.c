@@ -79,12 +79,14 @@ bool offload_allocate(trainer *t, char *why, size_t why_bytes)
     offload *o = t->offload;
     if (!o)
         return true;
-    /* Where less is available, the system would rather end this process than say no. */
-    if (host_available_bytes() > (size_t)o->bytes)
-        o->host = device_host_malloc(t->dev, (size_t)o->bytes);
+    /* Where less is available, the system would rather end this process than say no. Blocks that keep nothing of what is to
+     * leave send nothing. */
+    const size_t bytes = o->bytes ? (size_t)o->bytes : ALIGNMENT;
+    if (host_available_bytes() > bytes)
+        o->host = device_host_malloc(t->dev, bytes);
     if (!o->host) {
         snprintf(why, why_bytes, "the host cannot give %.3g GiB of pinned memory for offloaded activations",
-                 (double)o->bytes / 0x1p30);
+                 (double)bytes / 0x1p30);
         return false;
     }
     o->stream = dist_stream_create(t->dev, STREAM_NORMAL, "offload");

@@ -79,7 +79,7 @@ static void shape_values(const sb_matmul *p, double out[SHAPE_COLUMNS])
 /* False where a value is absent, or no number that fits. */
 static bool read_shape(const csv *file, size_t row, sb_matmul *out)
 {
-    static const char something; /* a c whose values do not count */
+    static const _Alignas(16) char something; /* a c whose values do not count */
     double v[SHAPE_COLUMNS];
     for (int i = 0; i < SHAPE_COLUMNS; i++) {
         v[i] = csv_real(file, row, shape_columns[i]);

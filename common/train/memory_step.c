@@ -42,7 +42,7 @@ static void ask_products(const trainer_options *o, const sb_kernels *k, sb_conte
     const layer l = layer_of(&o->config, which);
     const bool eager = o->fusion == FUSION_NONE, adds = which == PRODUCT_O || which == PRODUCT_W2;
     const int width = l.out[0] + l.out[1] + l.out[2];
-    static const char something; /* where an operand is given; its address is not looked at */
+    static const _Alignas(16) char something; /* where an operand is given; its address is not looked at */
     for (int i = 0; i < (eager ? l.parts : 1); i++) {
         const int out = eager ? l.out[i] : width;
         sb_matmul p = {.dtype = o->precision->compute,

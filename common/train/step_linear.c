@@ -134,8 +134,8 @@ void head_chunk_backward(trainer *t, int first, int rows, arena_slot dy, arena_s
     p.a = step_pointer(t, dy);
     p.b = step_at(step_pointer(t, x), (int64_t)first * t->d * t->element);
     p.d = dw;
-    if (first > 0) /* added to what the chunks before gave; while planning only that matters */
-        p.c = arena_planning(t->arena) ? (const void *)l.name : dw, p.ldc = t->d;
+    if (first > 0) /* added to what the chunks before gave; while planning only that matters, and that it is aligned */
+        p.c = arena_planning(t->arena) ? (const void *)t : dw, p.ldc = t->d;
     run(t, &l, "dw", -1, p, -1, t->main);
     p = product(t, rows, t->d, t->vocab);
     p.lda = t->vocab, p.ldb = p.ldd = t->d;

@@ -7,9 +7,9 @@
  *
  * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal; in a window
  * 4 B H D for each pair that is not masked) / time, backward 2.5 times that. ceiling_tflops is the best GEMM that
- * bench_roofline measured, a third of the bf16 one where three products of 16
- * bits make one of fp32. speedup_* = time of unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same
- * case, run and GPU, else nan. Where flash has a forward alone (16-bit head_dim above 128 on Hopper), the row is ok and says so.
+ * bench_roofline measured, a third of the bf16 one where three products of 16 bits make one of fp32. speedup_* = time of
+ * unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same case, run and GPU, else nan. Where flash
+ * has a forward alone (16-bit head_dim above 128 on Hopper), the row is ok and says so.
  * Run: ./bench_flash                                the default grid
  *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
  * Expect: a floor set by launches at short S, then a share of the ceiling that grows with S and levels off. */

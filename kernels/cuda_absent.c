@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands in for kernels/cuda/ in a build without CUDA. */
 #include "kernels/internal.h"
-#include "kernels/peer.h"
+#include "kernels/peer_adamw.h"
 
 const sb_kernels *sb_kernels_cuda(void)
 {
@@ -19,5 +19,19 @@ sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream)
 {
     (void)stream;
     const sb_status s = sb_peer_gather_check(p);
+    return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
+}
+
+sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream)
+{
+    (void)stream;
+    const sb_status s = sb_peer_gate_check(p);
+    return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
+}
+
+sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream)
+{
+    (void)stream;
+    const sb_status s = sb_peer_adamw_check(p);
     return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }

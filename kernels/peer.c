@@ -18,6 +18,25 @@ size_t sb_peer_message_bytes(size_t mailbox_bytes, int ranks, sb_peer_algorithm 
     return (algorithm == SB_PEER_TWO_SHOT ? capacity / 2 * (size_t)ranks : capacity) * PEER_PAYLOAD_BYTES;
 }
 
+static sb_status check_mailboxes(void *const *mailboxes, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        if (!mailboxes[r] || (uintptr_t)mailboxes[r] % PEER_HEADER_BYTES)
+            return sb_error(SB_INVALID, "the mailbox of rank %d is %s", r,
+                            mailboxes[r] ? "not 128-byte aligned" : "NULL");
+    return SB_OK;
+}
+
+static sb_status check_ranks(const char *what, int rank, int ranks)
+{
+    if (ranks < 2 || ranks > SB_PEER_RANKS_MAX)
+        return sb_error(SB_UNSUPPORTED, "%s between peers is for 2 to %d ranks, not %d", what, SB_PEER_RANKS_MAX,
+                        ranks);
+    if (rank < 0 || rank >= ranks)
+        return sb_error(SB_INVALID, "rank %d is none of the %d", rank, ranks);
+    return SB_OK;
+}
+
 static sb_status check_memory(const sb_peer_all_reduce *p, size_t bytes)
 {
     const uintptr_t in = (uintptr_t)p->in, out = (uintptr_t)p->out;
@@ -27,20 +46,24 @@ static sb_status check_memory(const sb_peer_all_reduce *p, size_t bytes)
         return sb_error(SB_INVALID, "in, out and leave must be 4-byte aligned");
     if (in != out && in < out + bytes && out < in + bytes)
         return sb_error(SB_INVALID, "in and out overlap without being the same");
-    for (int r = 0; r < p->ranks; r++)
-        if (!p->mailboxes[r] || (uintptr_t)p->mailboxes[r] % PEER_HEADER_BYTES)
-            return sb_error(SB_INVALID, "the mailbox of rank %d is %s", r,
-                            p->mailboxes[r] ? "not 128-byte aligned" : "NULL");
-    return SB_OK;
+    return check_mailboxes(p->mailboxes, p->ranks);
+}
+
+sb_status sb_peer_gate_check(const sb_peer_gate *p)
+{
+    const sb_status s = check_ranks("a gate", p->rank, p->ranks);
+    if (s != SB_OK)
+        return s;
+    if (!p->leave || (uintptr_t)p->leave % 4)
+        return sb_error(SB_INVALID, "leave must be given and 4-byte aligned");
+    return check_mailboxes(p->mailboxes, p->ranks);
 }
 
 sb_status sb_peer_check(const sb_peer_all_reduce *p)
 {
-    if (p->ranks < 2 || p->ranks > SB_PEER_RANKS_MAX)
-        return sb_error(SB_UNSUPPORTED, "an all-reduce between peers is for 2 to %d ranks, not %d", SB_PEER_RANKS_MAX,
-                        p->ranks);
-    if (p->rank < 0 || p->rank >= p->ranks)
-        return sb_error(SB_INVALID, "rank %d is none of the %d", p->rank, p->ranks);
+    const sb_status s = check_ranks("an all-reduce", p->rank, p->ranks);
+    if (s != SB_OK)
+        return s;
     if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)
         return sb_error(SB_UNSUPPORTED, "an all-reduce between peers is of fp32, bf16 or fp16");
     if (p->algorithm != SB_PEER_ONE_SHOT && p->algorithm != SB_PEER_TWO_SHOT)

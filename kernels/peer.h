@@ -62,6 +62,18 @@ sb_status sb_peer_gather_check(const sb_peer_all_gather *p);
 /* Enqueues it on the stream (cudaStream_t). Without CUDA: SB_UNSUPPORTED. */
 sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream);
 
+typedef struct sb_peer_gate {
+    int rank, ranks;                    /* 2 to SB_PEER_RANKS_MAX */
+    void *mailboxes[SB_PEER_RANKS_MAX]; /* as above; of any size, and all-reduces may use them, too */
+    const uint32_t *leave;              /* as above */
+} sb_peer_gate;
+
+sb_status sb_peer_gate_check(const sb_peer_gate *p);
+/* Enqueues it on the stream (cudaStream_t): what follows it there sees what all ranks have enqueued ahead of their gate
+ * of the same number, in each other's memory, too. All gates of a rank are on one stream, or on several that wait for
+ * each other. While it waits it holds a single warp. Can be captured in a graph. Without CUDA: SB_UNSUPPORTED. */
+sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -24,7 +24,9 @@ enum {
     PEER_WORDS = 3, /* of 4 bytes that a packet carries */
     PEER_PAYLOAD_BYTES = 12,
     PEER_PACKET_BYTES = 16,
-    PEER_HEADER_BYTES = 128, /* of a mailbox: the state, which its owner alone uses, and what fills a cache line */
+    PEER_HEADER_BYTES = 128, /* of a mailbox: the state, which its owner alone uses, and the words of the gate: */
+    PEER_GATE_PASSED = 8,    /* how many gates its owner has begun, for the owner alone */
+    PEER_GATE_SLOTS = 64,    /* for each rank, how many it has begun, in its own word */
     PEER_ALIGN = 8,          /* packets: regions begin at a cache line */
     PEER_BLOCKS_MAX = 64,
     PEER_THREADS_MAX = 512
@@ -99,6 +101,14 @@ PEER_FUNCTION bool peer_is_last(uint64_t before, unsigned blocks)
 PEER_FUNCTION uint64_t peer_turn(unsigned blocks)
 {
     return ((uint64_t)1 << 32) - blocks;
+}
+
+/* ---- the gate ---- */
+
+/* Whether a rank that has begun `seen` gates has begun number `number`. It may be one ahead; numbers go round. */
+PEER_FUNCTION bool peer_gate_is_open(uint32_t seen, uint32_t number)
+{
+    return (int32_t)(seen - number) >= 0;
 }
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "common/core/error.h"
 #include "common/comm/peer.h"
+#include "kernels/peer_adamw.h"
 #include "kernels/peer_layout.h"
 #include "tests/support/peer_machine.h"
 #include "tests/support/ranks.h"
@@ -82,6 +83,27 @@ static void grids_cover_a_message_once(void **state)
         assert_true((size_t)(blocks - 1) * threads < n); /* no block without work */
         assert_true((size_t)blocks * threads >= n || blocks == PEER_BLOCKS_MAX);
     }
+}
+
+/* ---- the gate ---- */
+
+static void a_gate_opens_once_its_number_was_begun(void **state)
+{
+    (void)state;
+    for (uint32_t number = UINT32_MAX - 3; number != 4; number++) { /* numbers go round */
+        assert_false(peer_gate_is_open(number - 1, number));
+        assert_true(peer_gate_is_open(number, number));
+        assert_true(peer_gate_is_open(number + 1, number)); /* another rank may be one ahead */
+    }
+}
+
+static void a_header_has_room_for_the_gate(void **state)
+{
+    (void)state;
+    assert_true(PEER_GATE_PASSED >= (int)sizeof(uint64_t)); /* behind the state of the all-reduces */
+    assert_true(PEER_GATE_SLOTS >= PEER_GATE_PASSED + (int)sizeof(uint32_t));
+    assert_true(PEER_GATE_SLOTS + SB_PEER_RANKS_MAX * (int)sizeof(uint32_t) <= PEER_HEADER_BYTES);
+    assert_true(sb_peer_mailbox_bytes(0, 2) >= PEER_HEADER_BYTES);
 }
 
 /* ---- what is refused ---- */
@@ -173,6 +195,87 @@ static void wrong_gathers_are_refused(void **state)
 #endif
 }
 
+static void wrong_gates_are_refused(void **state)
+{
+    (void)state;
+    _Alignas(128) static char boxes[2][128];
+    static const uint32_t leave = 0;
+    const sb_peer_gate good = {.rank = 1, .ranks = 2, .mailboxes = {boxes[0], boxes[1]}, .leave = &leave};
+    sb_peer_gate p = good;
+    assert_int_equal(sb_peer_gate_check(&p), SB_OK);
+    p.ranks = 1;
+    assert_int_equal(sb_peer_gate_check(&p), SB_UNSUPPORTED);
+    p = good, p.rank = 2;
+    assert_int_equal(sb_peer_gate_check(&p), SB_INVALID);
+    p = good, p.leave = NULL;
+    assert_int_equal(sb_peer_gate_check(&p), SB_INVALID);
+    p = good, p.mailboxes[0] = boxes[0] + 4;
+    assert_int_equal(sb_peer_gate_check(&p), SB_INVALID);
+#ifndef HAVE_CUDA
+    assert_int_equal(sb_cuda_peer_gate(&good, NULL), SB_UNSUPPORTED);
+#endif
+}
+
+static void pass_refused(const sb_peer_adamw *p, sb_status want, const char *sentence)
+{
+    assert_int_equal(sb_peer_adamw_check(p), want);
+    if (!strstr(sb_last_message(), sentence))
+        fail_msg("'%s' does not say '%s'", sb_last_message(), sentence);
+}
+
+static void wrong_passes_are_refused(void **state)
+{
+    (void)state;
+    _Alignas(16) static char memory[8][64];
+    static const sb_optimizer_state optimizer;
+    const sb_peer_adamw good = {.rank = 1,
+                                .ranks = 2,
+                                .update = {.state = &optimizer,
+                                           .dtype_param = SB_BF16,
+                                           .dtype_grad = SB_FP32,
+                                           .dtype_moments = SB_FP32,
+                                           .master_kind = SB_MASTER_SPLIT,
+                                           .n = 16,
+                                           .master = memory[0],
+                                           .m = memory[1],
+                                           .v = memory[2],
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.95,
+                                           .eps = 1e-8},
+                                .params = {memory[3], memory[4]},
+                                .grads = {memory[5], memory[6]}};
+    sb_peer_adamw p = good;
+    assert_int_equal(sb_peer_adamw_check(&p), SB_OK);
+    p.ranks = p.rank = 1;
+    pass_refused(&p, SB_INVALID, "rank 1 is none of the 1");
+    p = good, p.ranks = 9;
+    pass_refused(&p, SB_UNSUPPORTED, "1 to 8 ranks, not 9");
+    p = good, p.update.n = 6;
+    pass_refused(&p, SB_UNSUPPORTED, "a multiple of 4");
+    p = good, p.update.n = (size_t)1 << 32;
+    pass_refused(&p, SB_UNSUPPORTED, "below 2^32");
+    p = good, p.update.dtype_param = SB_FP16, p.update.master_kind = SB_MASTER_FP32;
+    pass_refused(&p, SB_UNSUPPORTED, "no kernel");
+    p = good, p.update.dtype_moments = SB_BF16;
+    pass_refused(&p, SB_UNSUPPORTED, "no kernel");
+    p = good, p.grads[0] = NULL;
+    pass_refused(&p, SB_INVALID, "gradients of rank 0 are NULL");
+    p = good, p.params[1] = NULL;
+    pass_refused(&p, SB_INVALID, "param");
+    p = good, p.params[0] = memory[3] + 8;
+    pass_refused(&p, SB_INVALID, "16 bytes");
+    p = good, p.sums = memory[6] + 4;
+    pass_refused(&p, SB_INVALID, "sums must be aligned");
+    p = good, p.update.beta1 = 1;
+    pass_refused(&p, SB_INVALID, "beta");
+    p = good, p.update.n = 0, p.params[0] = NULL;
+    assert_int_equal(sb_peer_adamw_check(&p), SB_OK);
+#ifndef HAVE_CUDA
+    assert_int_equal(sb_cuda_peer_adamw(&good, NULL), SB_UNSUPPORTED);
+    assert_string_equal(sb_last_message(), "built without CUDA");
+#endif
+}
+
 /* ---- ranks that have no GPU ---- */
 
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"), {0}};
@@ -215,8 +318,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_half_would_not_do),
         cmocka_unit_test(places_are_apart_and_inside),
         cmocka_unit_test(grids_cover_a_message_once),
+        cmocka_unit_test(a_gate_opens_once_its_number_was_begun),
+        cmocka_unit_test(a_header_has_room_for_the_gate),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(wrong_gathers_are_refused),
+        cmocka_unit_test(wrong_gates_are_refused),
+        cmocka_unit_test(wrong_passes_are_refused),
         cmocka_unit_test_setup_teardown(without_gpus_it_is_skipped, ranks_enter_folder, ranks_leave_folder),
     };
     return cmocka_run_group_tests_name("peer", tests, NULL, NULL);

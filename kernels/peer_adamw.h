@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Sum of gradients, AdamW and the sending of parameters in one pass, between GPUs of one host that reach each other's
+ * memory: each rank has a slice of a range of parameters and its optimizer state (ZeRO-1: Rajbhandari et al., 2020),
+ * loads the gradients of that slice from all ranks, adds them in fp32 in the order of ranks, updates, and stores the
+ * parameters to all ranks. It sends what a reduce-scatter and an all-gather send, and sums are never in memory.
+ *
+ * A call waits for nobody. So before it, all ranks must have made these gradients and be done with these parameters;
+ * and before gradients change or parameters are read, all ranks must be over with their calls: sb_cuda_peer_gate. */
+#ifndef STEPBENCH_KERNELS_PEER_ADAMW_H
+#define STEPBENCH_KERNELS_PEER_ADAMW_H
+
+#include "kernels/peer.h"
+#include "kernels/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sb_peer_adamw {
+    int rank, ranks; /* 1 to SB_PEER_RANKS_MAX */
+    /* Of this rank's slice. n is a multiple of 4 and below 2^32. max_blocks: of 256 threads; 0: as many as there is room for. param and
+     * grad are not looked at: */
+    sb_adamw update;
+    void *params[SB_PEER_RANKS_MAX];      /* (n) of this slice on each rank, as mapped here; written on all */
+    const void *grads[SB_PEER_RANKS_MAX]; /* (n) of this slice on each rank; read on all */
+    /* No update: the sums, rounded once to dtype_grad, go to sums (n), which may be grads[rank], and parameters are sent
+     * as they are. NULL: an update. */
+    void *sums;
+} sb_peer_adamw;
+
+/* SB_INVALID or SB_UNSUPPORTED with a sentence; looks at no memory. */
+sb_status sb_peer_adamw_check(const sb_peer_adamw *p);
+
+/* Enqueues it on the stream (cudaStream_t); it can be captured in a graph. All memory is aligned to 16 bytes. Dtypes:
+ * all fp32; or bf16 parameters with a split master and fp32 moments, or with no master and bf16 moments, and gradients
+ * in bf16 or fp32. With one rank it has the bits of the op adamw. Without CUDA: SB_UNSUPPORTED. */
+sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

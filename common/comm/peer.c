@@ -317,8 +317,18 @@ void peers_close(peers *p)
         return;
     device_sync(p->d);
     launch_barrier(p->l, "peers are done"); /* none may still send where another unmaps or frees */
-    unmap_others(&p->m);
+    peers_unmap(p);
     launch_barrier(p->l, "peers are apart");
+    peers_free(p);
+}
+
+void peers_unmap(peers *p)
+{
+    unmap_others(&p->m);
+}
+
+void peers_free(peers *p)
+{
     if (p->m.rank >= 0 && p->m.at[p->m.rank])
         device_free(p->d, p->m.at[p->m.rank]);
     free(p);
@@ -345,4 +355,15 @@ void peers_all_reduce(peers *p, sb_peer_algorithm algorithm, const void *send, v
                       comm_dtype_name(t), "peers");
     if (sb_cuda_peer_all_reduce(&call, stream) != SB_OK)
         launch_fail(p->l, EXIT_CODE_FAILURE, "an all-reduce between peers failed: %s", sb_last_message());
+}
+
+void peers_gate(peers *p, void *stream)
+{
+    if (p->m.rank < 0)
+        die(EXIT_CODE_FAILURE, "bug: a gate between peers by a rank that is no member");
+    sb_peer_gate call = {.rank = p->m.rank, .ranks = p->m.size, .leave = leave.on_gpu};
+    memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
+    launch_collective(p->l, "gate", 0, "fp32", "peers");
+    if (sb_cuda_peer_gate(&call, stream) != SB_OK)
+        launch_fail(p->l, EXIT_CODE_FAILURE, "a gate between peers failed: %s", sb_last_message());
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Our own all-reduce between GPUs of one host, for small tensors: see kernels/peer.h. What is here opens the mailboxes of
+/* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/peer.h. What is here opens the mailboxes of
  * the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job ends. */
 #ifndef STEPBENCH_COMM_PEER_H
 #define STEPBENCH_COMM_PEER_H
@@ -30,6 +30,10 @@ peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *w
 /* Every rank of the job together. Waits for the device. */
 void peers_close(peers *p);
 int peers_size(const peers *p);
+/* Where members alone end it, who then see to what peers_close has barriers for: nothing is under way when the first one
+ * unmaps, and all have unmapped when the first one frees. */
+void peers_unmap(peers *p);
+void peers_free(peers *p);
 /* The largest message, in bytes, of the algorithm. */
 size_t peers_message_bytes(const peers *p, sb_peer_algorithm algorithm);
 
@@ -37,5 +41,7 @@ size_t peers_message_bytes(const peers *p, sb_peer_algorithm algorithm);
  * order of ranks and rounded once, with the same bits on all. t is no integer; in place: send == recv. */
 void peers_all_reduce(peers *p, sb_peer_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream);
+/* Members alone. What follows on the stream sees what all members have enqueued ahead of their gate of the same number. */
+void peers_gate(peers *p, void *stream);
 
 #endif

@@ -8,7 +8,8 @@
  * all-gather under the next forward. unsharded is bucketed data parallelism with all of AdamW on every rank.
  *
  * One row is one model, context, precision, dtype of sums and way of synchronising; bench/ddp/row.h says what is
- * measured.
+ * measured. fused is zero1 in one pass: a kernel adds up the gradients of a slice as they lie on all ranks, updates
+ * it and stores it to all of them.
  * Run: ./bench_zero1                                        xl, contexts of 128 and 512, fp32 and bf16
  *      ./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1
  *      ./bench_zero1 --device cpu --ranks 2,4
@@ -20,7 +21,11 @@
 
 #include "bench/ddp/ddp.h"
 
-static option_spec option_table[] = {DDP_OPTIONS("buckets"), DDP_BUCKET_MB("25", "0.1"), {0}};
+static option_spec option_table[] = {{"variant", OPTION_CHOICE, OPTION_LIST, "unsharded,zero1,zero1-broadcast", NULL, 0,
+                                      -1, NULL, "", "which variants to measure"},
+                                     DDP_OPTIONS("buckets"),
+                                     DDP_BUCKET_MB("25", "0.1"),
+                                     {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {
     {"unsharded", "bucketed data parallelism, the whole state on every rank"}};
@@ -43,13 +48,16 @@ static const bench_info info = {
     .summary = "What happens to memory and to the step if each rank holds a part of the optimizer's state?",
     .notes = DDP_NOTES
     "The handout's --sync broadcast is --variant zero1-broadcast; the all-gather of ZeRO-1 is --variant\n"
-    "zero1.\n"
+    "zero1. fused is zero1 in one pass over the memory of all ranks: up to 8 GPUs of one host that map each other's\n"
+    "memory; on CPUs three collective steps, bucket by bucket. Its sums run with the updates, after the backward or,\n"
+    "with --update backward, beside it, then in --update-blocks thread blocks (0: 128).\n"
     "P is the index space: all parameters and the padding between tensors. p, g and k are bytes of a\n"
     "parameter, of its gradient and of its state (master weight and both moments).\n"
     "after_*_bytes count what a framework would hold; measured_*_bytes are the driver's, less comm_bytes\n"
     "(the communicators'), and err_measured_pct compares them with peak_bytes, which is all taken at once.",
     .examples = "./bench_zero1 --size xl --seq 512\n"
                 "./bench_zero1 --size 2.7b --seq 512 --precision bf16 --variant unsharded,zero1\n"
+                "./bench_zero1 --variant zero1,fused --seq 512 --precision bf16 --update backward --bucket-mb 100\n"
                 "./bench_zero1 --device cpu --ranks 2,4",
     .options = option_table,
     .variants = variant_table,

@@ -2,6 +2,7 @@
 /* Argument checks of AdamW between peers, which need no GPU; see peer_adamw.h. */
 #include "kernels/peer_adamw.h"
 
+#include "kernels/stochastic.h"
 #include "kernels/train_check.h"
 
 static bool is_fp32(sb_dtype t)
@@ -15,8 +16,8 @@ static bool has_kernel(const sb_adamw *u)
     if (is_fp32(t))
         return u->master_kind == SB_MASTER_NONE && is_fp32(u->dtype_grad) && is_fp32(u->dtype_moments);
     return t == SB_BF16 && (is_fp32(u->dtype_grad) || u->dtype_grad == SB_BF16) &&
-           ((u->master_kind == SB_MASTER_SPLIT && is_fp32(u->dtype_moments)) ||
-            (u->master_kind == SB_MASTER_NONE && u->dtype_moments == SB_BF16));
+           ((u->master_kind == SB_MASTER_SPLIT && (is_fp32(u->dtype_moments) || u->stochastic)) ||
+            (u->master_kind == SB_MASTER_NONE && u->dtype_moments == SB_BF16 && !u->stochastic));
 }
 
 static bool misaligned(const void *p)
@@ -53,6 +54,9 @@ sb_status sb_peer_adamw_check(const sb_peer_adamw *p)
     if (own.n % 4 || own.n >= (size_t)1 << 32)
         return sb_error(SB_UNSUPPORTED, "AdamW between peers takes a multiple of 4 parameters below 2^32, not %zu",
                         own.n);
+    if (own.stochastic && own.first % SB_STOCHASTIC_GROUP)
+        return sb_error(SB_INVALID, "`first` must be a multiple of %d, not %llu", SB_STOCHASTIC_GROUP,
+                        (unsigned long long)own.first);
     if (!has_kernel(&own))
         return sb_error(SB_UNSUPPORTED, "AdamW between peers has no kernel for these dtypes and master weights");
     return check_memory(p);

@@ -32,8 +32,8 @@ typedef struct sb_peer_adamw {
 sb_status sb_peer_adamw_check(const sb_peer_adamw *p);
 
 /* Enqueues it on the stream (cudaStream_t); it can be captured in a graph. All memory is aligned to 16 bytes. Dtypes:
- * all fp32; or bf16 parameters with a split master and fp32 moments, or with no master and bf16 moments, and gradients
- * in bf16 or fp32. With one rank it has the bits of the op adamw. Without CUDA: SB_UNSUPPORTED. */
+ * all fp32; or bf16 parameters with a split master and moments in fp32 or in bf16 by chance, or with no master and bf16
+ * moments to the nearest, and gradients in bf16 or fp32. With one rank it has the bits of the op adamw. Without CUDA: SB_UNSUPPORTED. */
 sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream);
 
 #ifdef __cplusplus

@@ -60,6 +60,14 @@ static const char *contradiction(const ddp_case *k)
         return "--precision fp16 needs all gradients before the first update: use --update after";
     if (k->o.clip_norm > 0 && k->p.update != UPDATE_AFTER)
         return "--clip needs all gradients before the first update: use --update after";
+    if (strategy_fused(s) && k->p.update == UPDATE_AFTER)
+        return "sums and updates are one pass: --update buckets is the same";
+    if (strategy_fused(s) &&
+        (k->o.moments == MOMENTS_BF16 ? k->o.precision->master != SB_MASTER_SPLIT
+                                      : k->o.moments == MOMENTS_FP32 && k->o.precision->moments != SB_FP32))
+        return "fused has no kernel for --moments of another dtype than the precision's, but for bf16 in bf16";
+    if (strategy_fused(s) && k->p.max_ctas)
+        return "--max-ctas is for NCCL, and sums are no collectives here";
     if (k->p.update == UPDATE_BUCKETS && at_once)
         return "all gradients arrive at once: --update after is the same";
     if (k->p.update == UPDATE_BACKWARD && s->when == WHEN_AFTER)

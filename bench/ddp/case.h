@@ -15,7 +15,7 @@
     {"update", OPTION_CHOICE, OPTION_LIST, update, NULL, 0, -1, UPDATE_CHOICES, "",                                    \
      "when AdamW runs: after all sums; bucket by bucket after the backward; bucket by bucket beside the backward"},    \
     {"update-blocks", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "thread blocks",                              \
-     "most thread blocks of AdamW with --update backward; 0: no limit"},                                               \
+     "most thread blocks of AdamW with --update backward; 0: no limit (fused: 128)"},                                               \
     {"max-ctas", OPTION_INT, OPTION_LIST, "0", NULL, 0, 64, NULL, "thread blocks",                                     \
      "most thread blocks of an NCCL collective; 0: NCCL decides"},                                                     \
     {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", NULL, 0, -1, "kernels|graph", "",                                \

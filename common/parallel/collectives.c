@@ -61,7 +61,7 @@ void parallel_reduce(parallel *p, int first, int count)
 {
     for (int i = first; i < first + count && !p->communicating && p->made; i++)
         to_send(p, i); /* as the step that communicates */
-    if (!p->communicating)
+    if (!p->communicating || strategy_fused(p->s))
         return;
     if (p->s->grouped)
         comm_group_begin(p->comm);

@@ -73,6 +73,8 @@ static update_order order_of(const parallel *p)
 {
     const bool at_once = device_kind_of(p->m.d) == DEVICE_CPU && !p->m.main; /* updates run on the calling thread */
     const update_order wanted = wants_norms(p) ? UPDATE_AFTER : p->plan->o.update;
+    if (strategy_fused(p->s) && wanted == UPDATE_AFTER)
+        return UPDATE_BUCKETS;
     return wanted == UPDATE_BACKWARD && (at_once || p->s->when == WHEN_AFTER) ? UPDATE_BUCKETS : wanted;
 }
 
@@ -88,7 +90,8 @@ static bool make_resources(parallel *p)
     if (p->third)
         p->third_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
     if (p->order == UPDATE_BACKWARD)
-        p->update_stream = dist_stream_create(p->m.d, STREAM_BACKGROUND, "update");
+        p->update_stream =
+            dist_stream_create(p->m.d, strategy_fused(p->s) ? STREAM_URGENT : STREAM_BACKGROUND, "update");
     if (p->s->packed)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
@@ -115,7 +118,7 @@ static comm *another(const parallel *p, comm *of, const char *name, int groups, 
 static bool open_communicators(parallel *p, char *why, size_t why_bytes)
 {
     const parallel_options *o = &p->plan->o;
-    const bool hybrid = p->s->reduce == REDUCE_HYBRID, two = strategy_slices(p->s);
+    const bool hybrid = p->s->reduce == REDUCE_HYBRID, two = strategy_slices(p->s) && !strategy_fused(p->s);
     const int replicas = hybrid ? o->replicas : 1;
     comm *all = comm_create(
         p->l, p->m.d, &(comm_options){.name = hybrid ? "all" : "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
@@ -183,10 +186,14 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
         parallel_free(p);
         return NULL;
     }
+    if (strategy_fused(p->s) && m->norm)
+        die(EXIT_CODE_FAILURE, "bug: '%s' with statistics over all gradients", plan->o.strategy);
     const bool made = !member || make_resources(p);
-    const bool all = launch_all(l, "strategy", made);
+    bool all = launch_all(l, "strategy", made);
     why[0] = 0;
-    if (!all)
+    if (all && strategy_fused(p->s))
+        all = parallel_fused_open(p, why, why_bytes);
+    else if (!all)
         snprintf(why, why_bytes, made ? "another rank has no memory for '%s'" : "no memory for what '%s' needs",
                  plan->o.strategy);
     if (!all || !member) {
@@ -199,7 +206,7 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
 
 const char *parallel_backend(const parallel *p)
 {
-    return comm_backend(p->comm);
+    return p->gates ? "peer memory" : comm_backend(p->comm);
 }
 
 /* ---- ending ---- */
@@ -216,8 +223,10 @@ static void drop_all_events(const parallel *p)
     drop_events(p, p->produced, PRODUCERS);
     drop_events(p, p->alone, 2);
     drop_events(p, p->sync, 2);
-    drop_events(
-        p, (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed, p->apart}, 7);
+    drop_events(p,
+                (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
+                                 p->passed, p->apart},
+                8);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
         drop_events(
@@ -226,7 +235,7 @@ static void drop_all_events(const parallel *p)
             4);
     }
     for (int i = 0; i < p->unit_count; i++) {
-        drop_events(p, &p->units[i].done, 1);
+        drop_events(p, (dist_event *[]){p->units[i].done, p->units[i].open}, 2);
         drop_events(p, p->units[i].unread_by, PRODUCERS + 1);
     }
     for (int i = 0; i < p->wait_room; i++)
@@ -244,6 +253,7 @@ void parallel_free(parallel *p)
     if (!p)
         return;
     close_peers(p);
+    parallel_fused_close(p);
     comm_destroy(p->third); /* after its ops */
     comm_destroy(p->second);
     comm_destroy(p->comm);

@@ -37,6 +37,7 @@ typedef struct unit { /* neighbouring buckets, updated together */
     int owned;        /* the first owned range that does not end before it */
     producers made_by;
     dist_event *done;                     /* last collective -> update */
+    dist_event *open;                     /* of a fused update: gate -> pass */
     dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
 } unit;
 
@@ -58,9 +59,11 @@ struct parallel {
     void *stream, *second_stream, *third_stream; /* of the communicators */
     void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
     void *copy;
-    void *made;               /* a unit's gradients in the dtype of their sums, where they are made in another */
-    void *part;               /* a slice of one micro-batch that is to be added to those before it */
-    float *norms, *all_norms; /* of this rank's ranges, and of all ranks'; device memory */
+    void *made;   /* a unit's gradients in the dtype of their sums, where they are made in another */
+    void *part;   /* a slice of one micro-batch that is to be added to those before it */
+    peers *gates; /* of a fused strategy on several GPUs, else NULL, as: */
+    peer_memory *all_grads, *all_params; /* arenas of all ranks */
+    float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
     bool bare;           /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
@@ -73,7 +76,7 @@ struct parallel {
     int unit_count;
     /* Edges of a whole step, and of what runs between steps. */
     dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone[2],
-        *sync[2], *apart;
+        *sync[2], *passed, *apart;
 
     bool first_batch, last_batch; /* of the step */
 
@@ -100,6 +103,15 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
 /* Main waits for e; those of WAIT_TAIL count within parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
+
+/* fused.c: passes over slices in the memory of all ranks; see strategy_fused. */
+bool parallel_fused_open(parallel *p, char *why, size_t why_bytes); /* all ranks of the job together */
+void parallel_fused_close(parallel *p);                             /* members together */
+/* What p->stream has by now is over on all ranks before it goes on. */
+void parallel_fused_gate(parallel *p);
+void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
+/* Main waits until all ranks are over with what `stream` has by now. */
+void parallel_fused_end(parallel *p, void *stream);
 
 /* collectives.c: communication as the strategy's row says. */
 void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */

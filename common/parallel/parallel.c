@@ -71,6 +71,53 @@ static void update_closed(parallel *p, int max_blocks)
     }
 }
 
+/* ---- updates that are fused with their sums ---- */
+
+static void pass_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+{
+    if (!p->update_begun)
+        p->m.update_begin(p->m.user, stream);
+    p->update_begun = true;
+    for (int i = u->first; i < u->first + u->count; i++)
+        parallel_fused_pass(p, i, false, max_blocks, stream);
+}
+
+/* As update_closed; and since a pass writes the weights of all ranks, it waits for all of them. */
+static void pass_closed(parallel *p, int max_blocks)
+{
+    for (; p->units_updated < p->units_closed; p->units_updated++) {
+        unit *u = &p->units[p->units_updated];
+        for (int i = 0; i < u->made_by.n; i++)
+            parallel_follow(p, p->stream, u->made_by.stream[i], &u->unread_by[i]);
+        parallel_follow(p, p->stream, p->m.main, &u->unread_by[PRODUCERS]);
+        parallel_fused_gate(p);
+        parallel_follow(p, p->update_stream, p->stream, &u->open);
+        pass_unit(p, u, max_blocks, p->update_stream);
+    }
+}
+
+/* Main waits until all ranks have made their gradients. */
+static void await_all(parallel *p, dist_event **edge)
+{
+    parallel_follow(p, p->stream, p->m.main, edge);
+    parallel_fused_gate(p);
+    parallel_record(p, p->stream, &p->units[0].open);
+    parallel_main_waits(p, p->units[0].open, WAIT_TAIL);
+}
+
+static void pass_all(parallel *p)
+{
+    if (p->order == UPDATE_BACKWARD) {
+        pass_closed(p, 0);
+        parallel_fused_end(p, p->update_stream);
+        return;
+    }
+    await_all(p, &p->backward_over);
+    for (int i = 0; i < p->unit_count; i++)
+        pass_unit(p, &p->units[i], 0, p->m.main);
+    parallel_fused_end(p, p->m.main);
+}
+
 /* ---- a step ---- */
 
 void parallel_begin(parallel *p)
@@ -155,7 +202,9 @@ void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
         die(EXIT_CODE_FAILURE, "bug: gradients [%lld, %lld) are ready where the next ones begin at %lld of %lld",
             (long long)first, (long long)first + (long long)count, (long long)p->ready_to,
             (long long)p->plan->elements);
-    if (p->order == UPDATE_BACKWARD && p->last_batch)
+    if (p->order == UPDATE_BACKWARD && p->last_batch && strategy_fused(p->s))
+        pass_closed(p, p->plan->o.update_blocks ? p->plan->o.update_blocks : PARALLEL_PASS_BLOCKS);
+    else if (p->order == UPDATE_BACKWARD && p->last_batch)
         update_closed(p, p->plan->o.update_blocks);
     p->ready_to = next_start(p->plan, first + count);
     add_producer(&p->open, stream);
@@ -187,7 +236,9 @@ void parallel_update(parallel *p)
     p->timing = p->instrumented;
     if (p->s->when == WHEN_AFTER)
         reduce_after_backward(p);
-    if (p->order == UPDATE_BACKWARD) {
+    if (strategy_fused(p->s)) {
+        pass_all(p);
+    } else if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* backward is over, so there is no limit */
         parallel_main_waits(p, p->units[p->unit_count - 1].done, WAIT_TAIL);
         parallel_follow(p, p->m.main, p->update_stream, &p->updated);
@@ -266,6 +317,14 @@ static int reductions(const parallel *p)
     return p->s->gradients == GRADIENTS_SLICED && p->plan->o.micro_batches > 1 ? p->plan->o.micro_batches : 1;
 }
 
+static void passes_alone(parallel *p)
+{
+    await_all(p, &p->alone[0]);
+    for (int i = 0; i < p->plan->b.n; i++)
+        parallel_fused_pass(p, i, true, 0, p->m.main);
+    parallel_fused_end(p, p->m.main);
+}
+
 void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
@@ -273,13 +332,17 @@ void parallel_collectives_alone(parallel *p)
     p->met = false;
     p->first_batch = p->last_batch = p->bare = true;
     parallel_join(p);
-    gather_alone(p);
-    parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
-    for (int batch = 0; batch < reductions(p); batch++)
-        parallel_reduce(p, 0, p->plan->b.n);
-    parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
-    parallel_share(p);
-    parallel_join(p);
+    if (strategy_fused(p->s)) {
+        passes_alone(p);
+    } else {
+        gather_alone(p);
+        parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
+        for (int batch = 0; batch < reductions(p); batch++)
+            parallel_reduce(p, 0, p->plan->b.n);
+        parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
+        parallel_share(p);
+        parallel_join(p);
+    }
     p->communicating = communicating;
     p->bare = false;
 }

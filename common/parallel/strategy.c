@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of strategies; see strategy.h. ZeRO-1 is that of Rajbhandari et al., 2020: a rank holds only the
  * optimizer's state of its part, and updates that. zero1 sums only the gradients of its slices, half the bytes of an
- * all-reduce, and hides its all-gathers under the next forward; zero1-broadcast is the way of CS336's handout. zero2 and
+ * all-reduce, and hides its all-gathers under the next forward; zero1-broadcast is the way of CS336's handout, and
+ * fused does the work of zero1 in one pass over the memory of all ranks. zero2 and
  * fsdp (ZeRO-3) are the next stages of that paper, unit by unit as in Zhao et al., 2023. */
 #include "common/parallel/strategy.h"
 
@@ -27,6 +28,8 @@ const strategy parallel_strategies[] = {
      "reduce-scatter of gradients, AdamW on a slice of each bucket, all-gather under the next forward"},
     {"zero1-broadcast", GROUP_BUCKET, WHEN_READY, REDUCE_ALL,     GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_BROADCAST, false, false,
      "all-reduce, AdamW on whole tensors, each broadcast by its owner"},
+    {"fused",           GROUP_BUCKET, WHEN_READY, REDUCE_FUSED,   GRADIENTS_RESIDENT, PARAMETERS_RESIDENT, SHARE_FUSED,     false, false,
+     "as zero1 in one pass: a kernel adds up all ranks' gradients of a slice, updates it and stores it to all"},
     {"zero2",           GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_RESIDENT, SHARE_GATHER,    false, false,
      "as zero1, unit by unit, and of the summed gradients a rank keeps its slices alone"},
     {"fsdp",            GROUP_UNIT,   WHEN_READY, REDUCE_SCATTER, GRADIENTS_SLICED,   PARAMETERS_GATHERED, SHARE_ON_USE,    false, false,
@@ -40,7 +43,12 @@ const strategy parallel_strategies[] = {
 
 bool strategy_slices(const strategy *s)
 {
-    return s->share == SHARE_GATHER || s->share == SHARE_ON_USE;
+    return s->share == SHARE_GATHER || s->share == SHARE_FUSED || s->share == SHARE_ON_USE;
+}
+
+bool strategy_fused(const strategy *s)
+{
+    return s->share == SHARE_FUSED;
 }
 
 const strategy *parallel_strategy(const char *name)

@@ -4,7 +4,7 @@
  * scheduler asks for a name, so that a new strategy is a new row.
  *
  * Who updates what follows from the row, too: every rank everything (SHARE_NONE), whole tensors (SHARE_BROADCAST), or a
- * slice of each group (SHARE_GATHER, SHARE_ON_USE). */
+ * slice of each group (SHARE_GATHER, SHARE_FUSED, SHARE_ON_USE). */
 #ifndef STEPBENCH_PARALLEL_STRATEGY_H
 #define STEPBENCH_PARALLEL_STRATEGY_H
 
@@ -25,6 +25,7 @@ typedef enum group_time {
 typedef enum group_reduce {
     REDUCE_ALL,     /* all-reduce */
     REDUCE_SCATTER, /* reduce-scatter: where ranks update slices */
+    REDUCE_FUSED,   /* by the update of slices itself, which also shares them: with SHARE_FUSED */
     REDUCE_HYBRID   /* reduce-scatter among the ranks that share a replica, then all-reduce between replicas */
 } group_reduce;
 
@@ -43,6 +44,7 @@ typedef enum parameter_share {
     SHARE_NONE,      /* every rank has updated all of them */
     SHARE_BROADCAST, /* each tensor by its owner, at the end of the step */
     SHARE_GATHER,    /* all-gathers of the groups on a second communicator, under the next forward */
+    SHARE_FUSED,     /* stored to all ranks by the pass that sums and updates: with REDUCE_FUSED */
     SHARE_ON_USE     /* all-gathers of the groups before they are used: where parameters are not resident */
 } parameter_share;
 
@@ -61,6 +63,7 @@ typedef struct strategy {
 
 extern const strategy parallel_strategies[];         /* ends with name == NULL */
 bool strategy_slices(const strategy *s);             /* ranks update slices of groups */
+bool strategy_fused(const strategy *s);              /* sum, update and sharing of a slice are one pass */
 const strategy *parallel_strategy(const char *name); /* NULL: there is none of this name */
 
 #endif

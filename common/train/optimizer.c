@@ -35,27 +35,33 @@ void optimizer_begin(trainer *t, void *stream)
         step_done(t, t->k->train->optimizer_begin(t->ctx, &p, stream));
 }
 
-void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
+/* On `count` parameters whose state starts at state_first, without parameters and gradients. */
+static sb_adamw update_of(const trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks)
 {
     const precision *policy = t->o.precision;
     const int64_t moment = t->moment_element, master = precision_master_bytes(policy);
-    sb_adamw p = {.state = t->state,
-                  .dtype_param = t->param_dtype,
-                  .dtype_grad = t->grad_dtype,
-                  .dtype_moments = t->moment_dtype,
-                  .master_kind = policy->master,
-                  .stochastic = t->o.moments == MOMENTS_BF16,
-                  .first = (uint64_t)first, /* of all ranks' index space: slices have the bits of the whole */
-                  .n = (size_t)count,
-                  .beta1 = t->o.beta1,
-                  .beta2 = t->o.beta2,
-                  .eps = t->o.eps,
-                  .weight_decay = t->o.weight_decay,
-                  .max_blocks = max_blocks};
+    return (sb_adamw){.state = t->state,
+                      .dtype_param = t->param_dtype,
+                      .dtype_grad = t->grad_dtype,
+                      .dtype_moments = t->moment_dtype,
+                      .master_kind = policy->master,
+                      .stochastic = t->o.moments == MOMENTS_BF16,
+                      .first = (uint64_t)first, /* of all ranks' index space: slices have the bits of the whole */
+                      .n = (size_t)count,
+                      .master = master ? t->master + state_first * master : NULL,
+                      .m = t->m + state_first * moment,
+                      .v = t->v + state_first * moment,
+                      .beta1 = t->o.beta1,
+                      .beta2 = t->o.beta2,
+                      .eps = t->o.eps,
+                      .weight_decay = t->o.weight_decay,
+                      .max_blocks = max_blocks};
+}
+
+void optimizer_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
+{
+    sb_adamw p = update_of(t, first, count, state_first, max_blocks);
     p.param = t->param + (t->o.shard.params ? state_first : first) * t->param_element;
-    p.master = master ? t->master + state_first * master : NULL;
-    p.m = t->m + state_first * moment;
-    p.v = t->v + state_first * moment;
     if (!step_go(t))
         return;
     p.grad = grads_at(t, first, state_first);
@@ -123,6 +129,15 @@ bool trainer_update_begin(trainer *t, void *stream)
 bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream)
 {
     optimizer_range(t, first, count, state_first, max_blocks, stream);
+    return t->status == SB_OK;
+}
+
+bool trainer_update_pass(trainer *t, sb_peer_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,
+                         void *stream)
+{
+    p.update = update_of(t, first, count, state_first, max_blocks);
+    if (step_go(t))
+        step_done(t, sb_cuda_peer_adamw(&p, stream));
     return t->status == SB_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "common/model/config.h"
 #include "common/model/params.h"
 #include "common/model/precision.h"
+#include "kernels/peer_adamw.h"
 
 typedef enum step_mode { STEP_FORWARD, STEP_FORWARD_BACKWARD, STEP_TRAIN } step_mode;
 #define STEP_MODE_CHOICES "forward|forward-backward|train-step"
@@ -211,6 +212,10 @@ sb_dtype trainer_param_dtype(const trainer *t);
  * thread blocks (0: no limit). Enqueue on `stream`; false with sb_last_message. */
 bool trainer_update_begin(trainer *t, void *stream);
 bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
+/* The same on GPUs that reach each other's memory, where p says where the range's parameters and gradients lie on each
+ * rank; p.update is filled in here. */
+bool trainer_update_pass(trainer *t, sb_peer_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,
+                         void *stream);
 /* Everything, on the step's stream, with statistics over all gradients where the options want them. Only from the update
  * hook. */
 bool trainer_update_all(trainer *t);

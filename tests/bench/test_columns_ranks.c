@@ -110,7 +110,7 @@ static double wire(const csv *c, size_t row)
 {
     const double e = elements(c, row), share = (N("ranks") - 1) / N("ranks");
     const double owned = N("ranks") == 2 ? N("state_bytes") / state_element(c, row) : NAN;
-    if (IS("variant", "zero1"))
+    if (IS("variant", "zero1") || IS("variant", "fused"))
         return e * share * (grad_bytes(c, row) + param_bytes(c, row));
     return 2 * e * share * grad_bytes(c, row) + (IS("variant", "zero1-broadcast") ? owned * param_bytes(c, row) : 0);
 }
@@ -241,7 +241,7 @@ static const column_rule zero1_rules[] = {DDP_RULES,
 
 static void zero1(void **state)
 {
-    strategy(*state, "bench_zero1", zero1_rules, "--bucket-mb 0.02");
+    strategy(*state, "bench_zero1", zero1_rules, "--bucket-mb 0.02 --variant all");
 }
 
 /* ---- slices of everything ---- */

@@ -145,7 +145,7 @@ static void bucketed(void **state)
 static void sharded(void **state)
 {
     (void)state;
-    every_strategy("bench_zero1", "--bucket-mb 0.02", 3, 4);
+    every_strategy("bench_zero1", "--bucket-mb 0.02 --variant all", 4, 4);
 }
 
 /* ---- units ---- */
@@ -412,15 +412,15 @@ static void planted_errors_in_slices_are_found(void **state)
 static void parts_of_the_state(void **state)
 {
     (void)state;
-    csv *c = rows_of("bench_zero1", "--ranks 2 --iters 1 --precision bf16,bf16-pure,fp16", EXIT_CODE_OK);
-    assert_int_equal(c->rows, 18);
-    for (size_t row = 0; row < c->rows; row += 3) { /* unsharded, zero1, zero1-broadcast */
+    csv *c = rows_of("bench_zero1", "--ranks 2 --iters 1 --precision bf16,bf16-pure,fp16 --variant all", EXIT_CODE_OK);
+    assert_int_equal(c->rows, 24);
+    for (size_t row = 0; row < c->rows; row += 4) { /* unsharded, zero1, zero1-broadcast, fused */
         if (cell_is(c, row, "precision", "fp16")) {
-            for (size_t i = row; i < row + 3; i++)
+            for (size_t i = row; i < row + 4; i++)
                 assert_true(cell_is(c, i, "status", "skip") && strstr(csv_cell(c, i, "reason"), "fp16"));
             continue;
         }
-        for (size_t i = row; i < row + 3; i++) {
+        for (size_t i = row; i < row + 4; i++) {
             check_row(c, i);
             assert_true(real(c, i, "measured_after_step_bytes") > real(c, i, "state_bytes"));
             assert_true(real(c, i, "err_measured_pct") < 3);
@@ -431,6 +431,9 @@ static void parts_of_the_state(void **state)
         assert_true(real(c, row + 1, "after_step_bytes") ==
                     real(c, row, "after_step_bytes") - real(c, row, "state_bytes") / 2);
         assert_true(real(c, row + 2, "wire_bytes") > real(c, row, "wire_bytes"));
+        static const char *const as_zero1[] = {"state_bytes", "after_step_bytes", "wire_bytes", "err_pct"};
+        for (int i = 0; i < 4; i++)
+            assert_true(real(c, row + 3, as_zero1[i]) == real(c, row + 1, as_zero1[i]));
     }
     csv_free(c);
 }

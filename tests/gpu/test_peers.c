@@ -22,12 +22,15 @@ typedef struct kind {
     const char *name;
     sb_dtype param, grad, moments;
     sb_master master;
+    bool stochastic;
 } kind;
-static const kind kinds[] = {{"fp32", SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE},
-                             {"bf16", SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT},
-                             {"bf16", SB_BF16, SB_FP32, SB_FP32, SB_MASTER_SPLIT},
-                             {"bf16-pure", SB_BF16, SB_BF16, SB_BF16, SB_MASTER_NONE},
-                             {"bf16-pure", SB_BF16, SB_FP32, SB_BF16, SB_MASTER_NONE}};
+static const kind kinds[] = {{"fp32", SB_FP32, SB_FP32, SB_FP32, SB_MASTER_NONE, false},
+                             {"bf16", SB_BF16, SB_BF16, SB_FP32, SB_MASTER_SPLIT, false},
+                             {"bf16", SB_BF16, SB_FP32, SB_FP32, SB_MASTER_SPLIT, false},
+                             {"bf16", SB_BF16, SB_BF16, SB_BF16, SB_MASTER_SPLIT, true},
+                             {"bf16", SB_BF16, SB_FP32, SB_BF16, SB_MASTER_SPLIT, true},
+                             {"bf16-pure", SB_BF16, SB_BF16, SB_BF16, SB_MASTER_NONE, false},
+                             {"bf16-pure", SB_BF16, SB_FP32, SB_BF16, SB_MASTER_NONE, false}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct shape {
@@ -184,6 +187,8 @@ static sb_peer_adamw call_of(const problem *p, int rank, int bucket, bool sums)
                                   .dtype_grad = k->grad,
                                   .dtype_moments = k->moments,
                                   .master_kind = k->master,
+                                  .stochastic = k->stochastic,
+                                  .first = at,
                                   .n = p->s->n,
                                   .master = k->master ? x->master + held * 2 : NULL,
                                   .m = x->m + held * p->moment,
@@ -273,6 +278,7 @@ static void want_step(problem *p, int number)
                         .dtype_grad = SB_FP32,
                         .dtype_moments = k->moments,
                         .master_kind = k->master,
+                        .stochastic = k->stochastic,
                         .n = p->all,
                         .param = p->want_param,
                         .master = k->master ? p->want_master : NULL,
@@ -378,8 +384,8 @@ int main(int argc, char **argv)
         for (int k = 0; k < SHAPES; k++) {
             char name[96];
             const shape *s = &shapes[k];
-            snprintf(name, sizeof name, "g%s-ranks%d-%zu-blocks%d", dtype_name(kinds[i].grad), s->ranks, s->n,
-                     s->blocks);
+            snprintf(name, sizeof name, "g%s%s-ranks%d-%zu-blocks%d", dtype_name(kinds[i].grad),
+                     kinds[i].stochastic ? "-stochastic" : "", s->ranks, s->n, s->blocks);
             if (!arguments_want(&x, op_name, kinds[i].name, name, s->small))
                 continue;
             if (x.list) {

@@ -354,10 +354,10 @@ static int collectives_of(const parallel_plan *plan)
     const parameter_share share = plan->s->share;
     const int gathers = plan->s->parameters == PARAMETERS_GATHERED ? 2 * plan->b.n - 1 : plan->b.n + 1;
     const int sums = plan->s->reduce == REDUCE_HYBRID ? 2 : 1;
-    return sums * plan->b.n + (share == SHARE_BROADCAST ? plan->tensors
-                               : share == SHARE_GATHER  ? plan->b.n
-                               : share == SHARE_ON_USE  ? gathers
-                                                        : 0);
+    return sums * plan->b.n + (share == SHARE_BROADCAST                        ? plan->tensors
+                               : share == SHARE_GATHER || share == SHARE_FUSED ? plan->b.n
+                               : share == SHARE_ON_USE                         ? gathers
+                                                                               : 0);
 }
 
 static void compute_only_steps(synthetic *s, parallel *p, const parallel_plan *plan)
@@ -378,7 +378,7 @@ static void compute_only_steps(synthetic *s, parallel *p, const parallel_plan *p
     parallel_collectives_alone(p);
     synthetic_wait(s);
     require(collectives_so_far() == before + 1 + (unsigned)collectives_of(plan), &plan->o, "collectives alone differ");
-    const bool slices = plan->s->reduce == REDUCE_SCATTER;
+    const bool slices = strategy_slices(plan->s);
     if (!plan->s->packed &&
         plan->s->gradients == GRADIENTS_RESIDENT) /* else the collective is on the copy, or in a slot */
         for (int i = 0; i < (slices ? plan->own.n : plan->b.n); i++) {
@@ -422,15 +422,16 @@ static void compute_only_all(void)
 
 /* ---- how long main stands still ---- */
 
-/* The last rank's last gradient is 50 ms late: the others stand still for it, in whatever order updates come. */
+/* The last rank's last gradient is 50 ms late: the others stand still for it, in whatever order updates come. (A fused
+ * update after the backward sums on main, where there are no GPUs.) */
 static void tail_all(void)
 {
-    static const char *const names[] = {"naive", "bucketed", "zero1"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"naive", "bucketed", "zero1", "fused"};
+    for (int i = 0; i < 4; i++) {
         const parallel_options o = {.strategy = names[i],
                                     .ranks = ranks,
                                     .bucket_bytes = 4000,
-                                    .update = (update_order)i,
+                                    .update = i < 3 ? (update_order)i : UPDATE_BACKWARD,
                                     .join = true,
                                     .update_elements = 1};
         synthetic *s = synthetic_create(dev, rank, ranks, true, true);
@@ -565,6 +566,7 @@ static void rows_of_the_table_make_sense(void **state)
         assert_ptr_equal(parallel_strategy(s->name), s); /* no other has its name */
         assert_true(s->when == WHEN_AFTER || (!s->packed && !s->grouped));
         assert_true(s->reduce != REDUCE_SCATTER || strategy_slices(s));
+        assert_true((s->reduce == REDUCE_FUSED) == strategy_fused(s));
         assert_true((s->share == SHARE_ON_USE) == (s->parameters != PARAMETERS_RESIDENT));
         assert_true(s->grouping == GROUP_UNIT || (s->gradients == GRADIENTS_RESIDENT && s->share != SHARE_ON_USE));
         assert_true(s->summary[0]);
@@ -592,6 +594,8 @@ static void what_a_plan_says(void **state)
                  {"bucketed", 16384, 1, false, 1024, 6144},
                  {"zero1", 1024, 3, true, 256, 4608},
                  {"zero1", 16384, 1, true, 256, 4608},
+                 {"fused", 1024, 3, true, 256, 4608},
+                 {"fused", 16384, 1, true, 256, 4608},
                  {"zero1-broadcast", 3072, 2, true, 256, 6144 + 512},
                  {"zero2", 0, 2, true, 256, 4608},
                  {"fsdp", 0, 2, true, 256, 3072 + 3 * 768},

@@ -13,8 +13,9 @@
 
 static const char *const files[DDP_FILES] = {"bench_ddp_naive.csv", "bench_ddp_flat.csv", "bench_ddp_overlap.csv",
                                              "bench_ddp_bucketed.csv", "bench_zero1.csv"};
-static const char *const strategies[] = {"naive",    "naive-grouped", "flat",  "flat-copy",       "overlap",
-                                         "bucketed", "unsharded",     "zero1", "zero1-broadcast", NULL};
+static const char *const strategies[] = {"naive",           "naive-grouped", "flat",      "flat-copy",
+                                         "overlap",         "bucketed",      "unsharded", "zero1",
+                                         "zero1-broadcast", "fused",         NULL};
 /* What makes a group beside size, precision and wire dtype; the first ones sort it. */
 static const char *const group_columns[] = {
     "batch",    "ranks",         "seq",           "mode",    "attention", "recompute", "recompute_every",

@@ -7,18 +7,18 @@
 #include "common/report/ddp/ddp.h"
 #include "common/report/section.h"
 
-static const char *const ways[] = {"unsharded", "zero1", "zero1-broadcast"};
-enum { WAYS = sizeof ways / sizeof *ways };
+static const char *const ways[] = {"unsharded", "zero1", "zero1-broadcast", "fused"};
+enum { WHOLE, ZERO1, BROADCAST, FUSED, WAYS = sizeof ways / sizeof *ways };
 
 /* A group's rows by way, NULL where there is none; those of other options are in its table of strategies. */
-typedef struct trio {
+typedef struct by_way {
     const ddp_entry *of[WAYS];
     const ddp_entry *any;
-} trio;
+} by_way;
 
-static trio trio_of(const ddp_rows *r, size_t first, size_t end)
+static by_way ways_of(const ddp_rows *r, size_t first, size_t end)
 {
-    trio t = {.any = NULL};
+    by_way t = {.any = NULL};
     for (size_t w = 0; w < WAYS; w++) {
         t.of[w] = ddp_best(r, first, end, ways[w], NULL);
         t.any = t.any ? t.any : t.of[w];
@@ -72,14 +72,15 @@ static void findings(document *doc, const char *dir)
     const char *device = ddp_device(r, dir);
     for (size_t first = 0, end; r && first < r->n; first = end) {
         end = ddp_group_end(r, first);
-        const trio t = trio_of(r, first, end);
-        if (!t.of[0] || !t.of[1] || strcmp(ddp_text(t.of[1], "device"), device) != 0 || ddp_has_longer(r, t.of[1]))
+        const by_way t = ways_of(r, first, end);
+        if (!t.of[WHOLE] || !t.of[ZERO1] || strcmp(ddp_text(t.of[ZERO1], "device"), device) != 0 ||
+            ddp_has_longer(r, t.of[ZERO1]))
             continue;
-        char *title = ddp_group_title(t.of[1]);
+        char *title = ddp_group_title(t.of[ZERO1]);
         doc_bullet(doc, "%s (%s): ", strong("ZeRO-1"), title);
-        add_memory_gain(doc, t.of[0], t.of[1]);
+        add_memory_gain(doc, t.of[WHOLE], t.of[ZERO1]);
         doc_more(doc, "; ");
-        add_step_gain(doc, t.of[0], t.of[1]);
+        add_step_gain(doc, t.of[WHOLE], t.of[ZERO1]);
         doc_more(doc, ".");
         free(title);
     }
@@ -152,7 +153,7 @@ static void memory_table(document *doc, const ddp_rows *r)
         doc_columns(doc, DOC_NUMBER, "PyTorch GiB, after one", NULL);
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
-        const trio t = trio_of(r, first, end);
+        const by_way t = ways_of(r, first, end);
         for (size_t w = 0; w < WAYS && t.any && !said_before(r, first, t.any); w++)
             if (t.of[w])
                 memory_row(doc, r, t.of[w], with_driver, with_peer);
@@ -189,10 +190,10 @@ static void step_table(document *doc, const ddp_rows *r)
         doc_columns(doc, DOC_NUMBER, "PyTorch ms, of ours", NULL);
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
-        const trio t = trio_of(r, first, end);
+        const by_way t = ways_of(r, first, end);
         for (size_t w = 0; w < WAYS; w++)
             if (t.of[w])
-                step_row(doc, r, t.of[w], t.of[0], with_peer);
+                step_row(doc, r, t.of[w], t.of[WHOLE], with_peer);
     }
 }
 
@@ -200,20 +201,24 @@ static void add_verdicts(document *doc, const ddp_rows *r)
 {
     for (size_t first = 0, end; first < r->n; first = end) {
         end = ddp_group_end(r, first);
-        const trio t = trio_of(r, first, end);
-        if (!t.of[0] || !t.of[1])
+        const by_way t = ways_of(r, first, end);
+        if (!t.of[WHOLE] || !t.of[ZERO1])
             continue;
-        char *title = ddp_group_title(t.of[1]);
+        char *title = ddp_group_title(t.of[ZERO1]);
         doc_bullet(doc, "%s: with %s ", title, code("zero1"));
         if (!said_before(r, first, t.any)) {
-            add_memory_gain(doc, t.of[0], t.of[1]);
+            add_memory_gain(doc, t.of[WHOLE], t.of[ZERO1]);
             doc_more(doc, "; ");
         }
-        add_step_gain(doc, t.of[0], t.of[1]);
-        if (t.of[2]) {
+        add_step_gain(doc, t.of[WHOLE], t.of[ZERO1]);
+        if (t.of[BROADCAST]) {
             doc_more(doc, ". %s sends %s times as much; ", code("zero1-broadcast"),
-                     number(ddp_real(t.of[2], "wire_bytes") / ddp_real(t.of[1], "wire_bytes")));
-            add_step_gain(doc, t.of[0], t.of[2]);
+                     number(ddp_real(t.of[BROADCAST], "wire_bytes") / ddp_real(t.of[ZERO1], "wire_bytes")));
+            add_step_gain(doc, t.of[WHOLE], t.of[BROADCAST]);
+        }
+        if (t.of[FUSED]) {
+            doc_more(doc, ". With %s, sum, update and sharing in one pass, ", code("fused"));
+            add_step_gain(doc, t.of[WHOLE], t.of[FUSED]);
         }
         doc_more(doc, ".");
         free(title);

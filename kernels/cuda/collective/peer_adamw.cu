@@ -34,11 +34,12 @@ struct arguments {
     G *sums;
     const sb_optimizer_state *state;
     adamw_constants constants;
+    uint64_t first; /* of the slice in the model */
     uint32_t quads;
     int ranks; /* at most N */
 };
 
-template <typename P, typename G, typename M, sb_master KIND, int N>
+template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND, int N>
 __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
     peer_adamw_kernel(const __grid_constant__ arguments<P, G, M, KIND, N> a)
 {
@@ -90,9 +91,9 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
                 v[i].unpack(vf);
 #pragma unroll
                 for (int j = 0; j < 4; j++)
-                    adamw_update(pf[j], sum[j], mf[j], vf[j], s, a.constants);
+                    adamw_update<ROUNDING>(pf[j], sum[j], mf[j], vf[j], s, a.constants);
                 m[i].pack(mf);
-                v[i].pack(vf);
+                adamw_pack_squares<ROUNDING>(v[i], vf, a.first / SB_STOCHASTIC_GROUP + at[i], s);
                 if (inside) {
                     m[i].store_streaming(a.m + 4 * (size_t)at[i]);
                     v[i].store_streaming(a.v + 4 * (size_t)at[i]);
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
     __threadfence_system(); /* the others see this before what a gate behind this kernel tells them */
 }
 
-template <typename P, typename G, typename M, sb_master KIND, int N>
+template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND, int N>
 sb_status launch(const sb_peer_adamw *p, cudaStream_t stream)
 {
     using A = arguments<P, G, M, KIND, N>;
@@ -128,6 +129,7 @@ sb_status launch(const sb_peer_adamw *p, cudaStream_t stream)
     a.sums = (G *)p->sums;
     a.state = u.state;
     a.constants = adamw_constants_of(&u);
+    a.first = u.first;
     a.quads = (uint32_t)(u.n / 4);
     a.ranks = p->ranks;
     int gpu = 0, sms = 0;
@@ -138,20 +140,31 @@ sb_status launch(const sb_peer_adamw *p, cudaStream_t stream)
         return s;
     const int64_t most = u.max_blocks ? u.max_blocks : blocks_per_sm(N) * sms;
     const int64_t wanted = ((int64_t)a.quads + THREADS * A::QUADS - 1) / (THREADS * A::QUADS);
-    peer_adamw_kernel<P, G, M, KIND, N><<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, stream>>>(a);
+    peer_adamw_kernel<ROUNDING, P, G, M, KIND, N><<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, stream>>>(a);
     return sb_cuda_launched("peer_adamw kernel");
 }
 
-template <typename P, typename G, typename M, sb_master KIND>
+template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
 sb_status launch_for_ranks(const sb_peer_adamw *p, cudaStream_t stream)
 {
     if (p->ranks == 1)
-        return launch<P, G, M, KIND, 1>(p, stream);
+        return launch<ROUNDING, P, G, M, KIND, 1>(p, stream);
     if (p->ranks == 2)
-        return launch<P, G, M, KIND, 2>(p, stream);
+        return launch<ROUNDING, P, G, M, KIND, 2>(p, stream);
     if (p->ranks <= 4)
-        return launch<P, G, M, KIND, 4>(p, stream);
-    return launch<P, G, M, KIND, 8>(p, stream);
+        return launch<ROUNDING, P, G, M, KIND, 4>(p, stream);
+    return launch<ROUNDING, P, G, M, KIND, 8>(p, stream);
+}
+
+template <typename G>
+sb_status launch_for_bf16(const sb_peer_adamw *p, cudaStream_t stream)
+{
+    using B = __nv_bfloat16;
+    if (p->update.master_kind == SB_MASTER_NONE)
+        return launch_for_ranks<ADAMW_NEAREST, B, G, B, SB_MASTER_NONE>(p, stream);
+    if (p->update.stochastic)
+        return launch_for_ranks<ADAMW_STOCHASTIC, B, G, B, SB_MASTER_SPLIT>(p, stream);
+    return launch_for_ranks<ADAMW_NEAREST, B, G, float, SB_MASTER_SPLIT>(p, stream);
 }
 
 /* ---- the gate ---- */
@@ -201,13 +214,8 @@ extern "C" sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream)
     if (s != SB_OK || u.n == 0)
         return s;
     if (u.dtype_param != SB_BF16)
-        return launch_for_ranks<float, float, float, SB_MASTER_NONE>(p, on);
-    using B = __nv_bfloat16;
-    if (u.dtype_grad == SB_BF16)
-        return u.master_kind == SB_MASTER_SPLIT ? launch_for_ranks<B, B, float, SB_MASTER_SPLIT>(p, on)
-                                                : launch_for_ranks<B, B, B, SB_MASTER_NONE>(p, on);
-    return u.master_kind == SB_MASTER_SPLIT ? launch_for_ranks<B, float, float, SB_MASTER_SPLIT>(p, on)
-                                            : launch_for_ranks<B, float, B, SB_MASTER_NONE>(p, on);
+        return launch_for_ranks<ADAMW_NEAREST, float, float, float, SB_MASTER_NONE>(p, on);
+    return u.dtype_grad == SB_BF16 ? launch_for_bf16<__nv_bfloat16>(p, on) : launch_for_bf16<float>(p, on);
 }
 
 extern "C" sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream)

@@ -59,24 +59,6 @@ struct streams {
     M *m, *v;
 };
 
-/* Four second moments of elements from 4 group on. */
-template <adamw_rounding ROUNDING, typename M>
-__device__ __forceinline__ void pack_squares(packed<M, 4> &out, const float (&v)[4], uint64_t group,
-                                             const adamw_scalars &s)
-{
-    if constexpr (ROUNDING == ADAMW_STOCHASTIC) {
-        const sb_chances chances = sb_chances_of(group, s.key);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const unsigned low = sb_round_stochastic(__float_as_uint(v[2 * i]), chances.word[i]);
-            const unsigned high = sb_round_stochastic(__float_as_uint(v[2 * i + 1]), chances.word[i] >> 16);
-            out.w[i] = high << 16 | low;
-        }
-    } else {
-        out.pack(v);
-    }
-}
-
 /* One parameter: the up to three behind the last quad. */
 template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
 __device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int64_t i, uint64_t first,
@@ -145,7 +127,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
                 adamw_update<ROUNDING>(pf[j], gf[j], mf[j], vf[j], s, c);
             p[i].pack(pf);
             m[i].pack(mf);
-            pack_squares<ROUNDING>(v[i], vf, (first_element + (uint64_t)at[i]) / SB_STOCHASTIC_GROUP, s);
+            adamw_pack_squares<ROUNDING>(v[i], vf, (first_element + (uint64_t)at[i]) / SB_STOCHASTIC_GROUP, s);
             if (first + i * THREADS < quads && !s.skip) {
                 p[i].store(x.param + at[i], x.master + at[i]);
                 m[i].store_streaming(x.m + at[i]);

@@ -125,4 +125,22 @@ struct adamw_parameters {
     }
 };
 
+/* Four second moments of elements from 4 group on. */
+template <adamw_rounding ROUNDING, typename M>
+__device__ __forceinline__ void adamw_pack_squares(packed<M, 4> &out, const float (&v)[4], uint64_t group,
+                                                   const adamw_scalars &s)
+{
+    if constexpr (ROUNDING == ADAMW_STOCHASTIC) {
+        const sb_chances chances = sb_chances_of(group, s.key);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned low = sb_round_stochastic(__float_as_uint(v[2 * i]), chances.word[i]);
+            const unsigned high = sb_round_stochastic(__float_as_uint(v[2 * i + 1]), chances.word[i] >> 16);
+            out.w[i] = high << 16 | low;
+        }
+    } else {
+        out.pack(v);
+    }
+}
+
 #endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/* Sum, update and sharing of a slice in one pass; see parallel.h and kernels/peer_adamw.h. Two gates keep the ranks apart:
+ * one before a pass, when all have made the bucket's gradients and read its weights for the last time, and one behind the
+ * last pass, before anybody reads parameters or writes gradients. A gate is a kernel of one warp on a stream of its own,
+ * so that nothing that waits takes room from the backward, and the link has work while the next gate is waited for. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/comm/peer.h"
+#include "common/core/error.h"
+#include "common/parallel/internal.h"
+#include "common/profile/nvtx.h"
+#include "common/profile/record.h"
+
+_Static_assert((int)PARALLEL_PEERS_MAX == (int)SB_PEER_RANKS_MAX, "a pass has room for all peers");
+
+static bool on_gpu(const parallel *p)
+{
+    return device_kind_of(p->m.d) == DEVICE_CUDA;
+}
+
+bool parallel_fused_open(parallel *p, char *why, size_t why_bytes)
+{
+    char reason[256] = "";
+    const int ranks = p->plan->o.ranks;
+    if (!on_gpu(p) || ranks == 1)
+        return true;
+    p->gates = peers_open(p->l, p->m.d, ranks, 0, reason, sizeof reason);
+    if (p->gates)
+        p->all_grads = peer_memory_open(p->l, p->m.d, ranks, p->m.grad, reason, sizeof reason);
+    if (p->all_grads)
+        p->all_params = peer_memory_open(p->l, p->m.d, ranks, p->m.param, reason, sizeof reason);
+    if (p->all_params)
+        return true;
+    snprintf(why, why_bytes, "'%s' works in the memory of all ranks' GPUs: %s", p->plan->o.strategy, reason);
+    peer_memory_close(p->all_grads);
+    peers_close(p->gates);
+    p->all_grads = NULL;
+    p->gates = NULL;
+    return false;
+}
+
+static void meet(parallel *p)
+{
+    comm_barrier(p->comm, p->stream);
+    parallel_record(p, p->stream, &p->apart);
+    dist_event_sync(p->m.d, p->apart);
+}
+
+void parallel_fused_close(parallel *p)
+{
+    const bool member = p->plan->rank < p->plan->o.ranks;
+    if (!p->gates)
+        return;
+    if (member)
+        meet(p); /* none may still be at work where another unmaps */
+    peer_memory_close(p->all_params);
+    peer_memory_close(p->all_grads);
+    peers_unmap(p->gates);
+    if (member)
+        meet(p); /* nor have mapped what another frees */
+    peers_free(p->gates);
+    p->gates = NULL;
+}
+
+void parallel_fused_gate(parallel *p)
+{
+    if (p->gates && p->communicating)
+        peers_gate(p->gates, p->stream);
+}
+
+static void *at(void *arena, comm_dtype t, int64_t element)
+{
+    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
+}
+
+/* What a reduce-scatter and an all-gather of the whole bucket would have. */
+static double bytes_of(const parallel *p, const bucket *b)
+{
+    return (double)b->count * (double)(comm_dtype_bytes(p->m.grad_dtype) + comm_dtype_bytes(p->m.param_dtype));
+}
+
+static void pass_on_gpu(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
+{
+    const owned_range own = p->plan->own.r[bucket];
+    const bool together = p->gates && p->communicating;
+    void *const *grads = together ? peer_memory_at(p->all_grads) : &p->m.grad;
+    void *const *params = together ? peer_memory_at(p->all_params) : &p->m.param;
+    parallel_pass x = {.first = own.first,
+                       .count = own.count,
+                       .state_first = own.state_first,
+                       .max_blocks = max_blocks,
+                       .rank = together ? p->plan->rank : 0,
+                       .ranks = together ? p->plan->o.ranks : 1,
+                       .sums_only = sums_only};
+    for (int r = 0; r < x.ranks; r++) {
+        x.grads[r] = at(grads[r], p->m.grad_dtype, own.first);
+        x.params[r] = at(params[r], p->m.param_dtype, own.first);
+    }
+    const record_work work = {.op = "fused_pass", .bytes = bytes_of(p, &p->plan->b.b[bucket]), .elsewhere = true};
+    op_push(work.op, &work);
+    p->m.pass(p->m.user, &x, stream);
+    op_pop();
+}
+
+static void pass_on_cpu(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
+{
+    const owned_range own = p->plan->own.r[bucket];
+    const int64_t first = p->plan->b.b[bucket].first;
+    const comm_dtype g = p->m.grad_dtype, t = p->m.param_dtype;
+    if (p->communicating)
+        comm_reduce_scatter(p->comm, at(p->m.grad, g, first), at(p->m.grad, g, own.first), (size_t)own.count, g,
+                            COMM_SUM, stream);
+    if (!sums_only)
+        p->m.update(p->m.user, own.first, own.count, own.state_first, max_blocks, stream);
+    if (p->communicating)
+        comm_all_gather(p->comm, at(p->m.param, t, own.first), at(p->m.param, t, first), (size_t)own.count, t, stream);
+}
+
+void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
+{
+    (on_gpu(p) ? pass_on_gpu : pass_on_cpu)(p, bucket, sums_only, max_blocks, stream);
+}
+
+void parallel_fused_end(parallel *p, void *stream)
+{
+    parallel_follow(p, p->stream, stream, &p->passed);
+    parallel_fused_gate(p);
+    parallel_record(p, p->stream, &p->shared);
+    parallel_main_waits(p, p->shared, WAIT_TAIL);
+}

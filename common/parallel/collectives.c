@@ -60,7 +60,9 @@ static void reduce_bucket(parallel *p, int i)
 void parallel_reduce(parallel *p, int first, int count)
 {
     for (int i = first; i < first + count && !p->communicating && p->made; i++)
-        to_send(p, i); /* as the step that communicates */
+        to_send(p, i);                                                           /* as the step that communicates */
+    for (int i = first; i < first + count && !p->communicating && p->third; i++) /* the edge alone */
+        parallel_follow(p, p->third_stream, p->stream, &p->edges[i].scattered);
     if (!p->communicating || strategy_fused(p->s))
         return;
     if (p->s->grouped)

@@ -47,8 +47,8 @@ do for [p = 1:n] {
             }
         }
     }
-    plot for [k = 6:1:-1] file using "op":(up_to(k) / unit) with fillsteps linecolor rgb colour_of(k), \
-         file using "op":(column("live_bytes") / unit) with steps linecolor rgb "#333333" linewidth 0.8
+    plot for [k = 6:1:-1] file using "op":(up_to(k) / unit) with filledcurves y1=0 linecolor rgb colour_of(k), \
+         file using "op":(column("live_bytes") / unit) with lines linecolor rgb "#333333" linewidth 0.8
     @first_panel_done
 }
 unset multiplot

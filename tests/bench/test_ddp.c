@@ -528,6 +528,23 @@ static void late_errors_are_found(void **state)
     }
 }
 
+/* Where sum, update and sharing are one, an error in a gradient is one of the sum and of the update. */
+static void planted_errors_in_a_pass_are_found(void **state)
+{
+    static const char *const plants[] = {"gradient", "parameter", "half", "stale"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        char *arguments = xasprintf("--ranks 2 --iters 0 --precision fp32 --grad-dtype policy --variant fused "
+                                    "--plant-error %s",
+                                    plants[i]);
+        csv *c = rows_of("bench_zero1", arguments, EXIT_CODE_VERIFY);
+        assert_int_equal(c->rows, 1);
+        assert_string_equal(csv_cell(c, 0, "status"), "fail");
+        csv_free(c);
+        free(arguments);
+    }
+}
+
 static void bad_input(void **state)
 {
     (void)state;
@@ -558,7 +575,11 @@ static void cases_that_are_others(void **state)
         {"bench_ddp_flat", "--ranks 1 --precision fp32 --grad-dtype policy --update buckets"},
         {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --update backward"},
         {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --max-ctas 4"},
-        {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --fusion graph"}};
+        {"bench_ddp_overlap", "--ranks 1 --precision fp32 --grad-dtype policy --fusion graph"},
+        {"bench_zero1", "--ranks 1 --precision fp32 --grad-dtype policy --variant fused --update after"},
+        {"bench_zero1", "--ranks 1 --precision fp32 --grad-dtype policy --variant fused --max-ctas 4"},
+        {"bench_zero1", "--ranks 1 --precision fp32 --grad-dtype policy --variant fused --moments bf16"},
+        {"bench_zero1", "--ranks 1 --precision bf16-pure --grad-dtype policy --variant fused --moments fp32"}};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         csv *c = rows_of(same[i][0], same[i][1], EXIT_CODE_UNSUPPORTED);
         for (size_t row = 0; row < c->rows; row++)
@@ -593,6 +614,7 @@ int main(void)
         IN_FOLDER(overheads_are_those_of_the_model),
         IN_FOLDER(planted_errors_are_found),
         IN_FOLDER(late_errors_are_found),
+        IN_FOLDER(planted_errors_in_a_pass_are_found),
         IN_FOLDER(bad_input),
         IN_FOLDER(cases_that_are_others),
     };

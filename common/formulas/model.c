@@ -65,32 +65,44 @@ double adamw_bytes(int64_t parameters, int param_bytes, int master_bytes, int gr
 static const struct peak {
     const char *gpu;
     double half, tf32, fp32; /* half: bf16 and fp16 */
+    double gb_s;             /* of the memory */
 } peaks[] = {
     /* NVIDIA H100 Tensor Core GPU Architecture, white paper, table of peak rates without sparsity. */
-    {"NVIDIA H100 PCIe", 756, 378, 51.2},
-    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9},
+    {"NVIDIA H100 PCIe", 756, 378, 51.2, 2000},
+    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9, 3350},
     /* NVIDIA H200 data sheet: the rates of the H100 SXM, whose chip it has. Those of the NVL card are others. */
-    {"NVIDIA H200 NVL", NAN, NAN, NAN},
-    {"NVIDIA H200", 989.4, 494.7, 66.9},
-    /* NVIDIA A100 Tensor Core GPU data sheet: the same for SXM and PCIe. */
-    {"NVIDIA A100", 312, 156, 19.5},
+    {"NVIDIA H200 NVL", NAN, NAN, NAN, 4800},
+    {"NVIDIA H200", 989.4, 494.7, 66.9, 4800},
+    /* NVIDIA A100 Tensor Core GPU data sheet: the same for SXM and PCIe, but for the memory. */
+    {"NVIDIA A100", 312, 156, 19.5, NAN},
 };
+
+static const struct peak *peak_of(const char *gpu)
+{
+    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++)
+        if (strncmp(gpu, peaks[i].gpu, strlen(peaks[i].gpu)) == 0)
+            return &peaks[i];
+    return NULL;
+}
 
 double peak_tflops(const char *gpu, const char *dtype)
 {
-    for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++) {
-        const struct peak *p = &peaks[i];
-        if (strncmp(gpu, p->gpu, strlen(p->gpu)) != 0)
-            continue;
-        if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0)
-            return p->half;
-        if (strcmp(dtype, "fp16x3") == 0 || strcmp(dtype, "bf16x3") == 0)
-            return p->half / 3;
-        if (strcmp(dtype, "bf16x6") == 0)
-            return p->half / 6;
-        return strcmp(dtype, "tf32") == 0 ? p->tf32 : strcmp(dtype, "fp32") == 0 ? p->fp32 : NAN;
-    }
-    return NAN;
+    const struct peak *p = peak_of(gpu);
+    if (!p)
+        return NAN;
+    if (strcmp(dtype, "bf16") == 0 || strcmp(dtype, "fp16") == 0)
+        return p->half;
+    if (strcmp(dtype, "fp16x3") == 0 || strcmp(dtype, "bf16x3") == 0)
+        return p->half / 3;
+    if (strcmp(dtype, "bf16x6") == 0)
+        return p->half / 6;
+    return strcmp(dtype, "tf32") == 0 ? p->tf32 : strcmp(dtype, "fp32") == 0 ? p->fp32 : NAN;
+}
+
+double peak_gb_s(const char *gpu)
+{
+    const struct peak *p = peak_of(gpu);
+    return p ? p->gb_s : NAN;
 }
 
 double transformer_peak_tflops(const transformer_shape *s, double products, double attention)

@@ -42,6 +42,8 @@ double adamw_bytes(int64_t parameters, int param_bytes, int master_bytes, int gr
  * products: "bf16", "fp16", "tf32", "fp32" (without tensor cores), or a third or sixth of 16 bits for fp32 products that are three
  * ("fp16x3", "bf16x3") or six ("bf16x6") of 16-bit parts. NAN where it is not known: never a guess. */
 double peak_tflops(const char *gpu, const char *dtype);
+/* Bandwidth of its memory by the data sheet, in GB/s, reads and writes together; NAN where it is not known. */
+double peak_gb_s(const char *gpu);
 /* Of a step whose matrix products and whose attention have different peaks: its operations over the time that they take at
  * these, the mask's half of attention left out. */
 double transformer_peak_tflops(const transformer_shape *s, double products, double attention);

@@ -114,6 +114,8 @@ static void peaks_of_known_gpus_alone(void **state)
     assert_true(peak_tflops("NVIDIA H100 80GB HBM3", "fp16") == 989.4);
     assert_true(peak_tflops("NVIDIA H200", "tf32") == 494.7);
     assert_true(peak_tflops("NVIDIA H200", "fp32") == 66.9);
+    assert_true(peak_gb_s("NVIDIA H200") == 4800 && peak_gb_s("NVIDIA H100 PCIe") == 2000);
+    assert_true(isnan(peak_gb_s("NVIDIA A100-SXM4-80GB")) && isnan(peak_gb_s("some CPU")));
     assert_true(peak_tflops("NVIDIA H200", "fp16x3") == 989.4 / 3);
     assert_true(peak_tflops("NVIDIA H200", "bf16x3") == 989.4 / 3);
     assert_true(peak_tflops("NVIDIA H200", "bf16x6") == 989.4 / 6);

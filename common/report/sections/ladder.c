@@ -238,8 +238,10 @@ static void say_what_does_not_fit(document *doc, const table *t, const ladder *l
 static char *name_of(const table *t, size_t row)
 {
     const char *ranks = table_text(t, row, "ranks");
-    return xasprintf("%s, S %s, batch %s%s%s%s", table_text(t, row, "size"), table_text(t, row, "seq"),
-                     table_text(t, row, "batch"), *ranks ? " on each of " : "", ranks, *ranks ? " ranks" : "");
+    const bool cpu = strcmp(table_text(t, row, "device"), "cpu") == 0;
+    return xasprintf("%s, S %s, batch %s%s%s%s%s", table_text(t, row, "size"), table_text(t, row, "seq"),
+                     table_text(t, row, "batch"), *ranks ? " on each of " : "", ranks, *ranks ? " ranks" : "",
+                     cpu ? " on the CPU" : "");
 }
 
 enum { FEWEST = 4 }; /* lines: fewer are no ladder */

@@ -59,9 +59,14 @@ static void ceilings(document *doc, const char *dir)
         add_share(doc, 100 * rate / peak);
     }
     if (most != NO_ROW) {
+        const double rate = table_real(copy, most, "gb_s"), peak = peak_gb_s(table_text(copy, most, "gpu"));
         begin_row(doc, "memory", "");
-        doc_cell(doc, "%s GB/s copied (read + written)", number(table_real(copy, most, "gb_s")));
-        doc_cell(doc, "not known");
+        doc_cell(doc, "%s GB/s copied (read + written)", number(rate));
+        if (isfinite(peak))
+            doc_cell(doc, "%s GB/s by the data sheet", number(peak));
+        else
+            doc_cell(doc, "not known");
+        add_share(doc, 100 * rate / peak);
     }
     table_free(copy);
     table_free(gemm);

@@ -96,7 +96,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_DEFAULT, 1, 5, "--size xl --seq 512 --precision bf16-pure"},
-    {RUN_DEFAULT, 1, 6, "--size xl --seq 512 --precision bf16 --offload block"},
+    {RUN_FULL, 1, 8, "--size xl --seq 512 --precision bf16 --offload block"},
     /* One dimension at a time. */
     {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 24, "--size small --layers 4 --d-model 512,768,1024,2048,4096 --seq 512 --precision bf16"},

@@ -266,8 +266,8 @@ static void sums_of_another_dtype(void **state)
         "--ranks 2,3 --precision bf16 --grad-dtype fp32 --reduce-dtype bf16 --variant ddp,zero1,zero2,fsdp",
         "--ranks 2,3 --precision fp32 --grad-dtype policy --reduce-dtype bf16 --variant ddp,zero1,zero2,fsdp",
         "--ranks 2,3 --precision fp16 --grad-dtype policy --reduce-dtype fp32 --update after --variant ddp,zero2,fsdp",
-        "--ranks 2 --precision bf16 --grad-dtype policy --reduce-dtype fp32 --update after --micro-batches 2 "
-        "--clip 0.1 --overlap gradients --variant ddp,zero1,zero2,fsdp",
+        ("--ranks 2 --precision bf16 --grad-dtype policy --reduce-dtype fp32 --update after --micro-batches 2 "
+         "--clip 0.1 --overlap gradients --variant ddp,zero1,zero2,fsdp"),
         "--ranks 4 --precision bf16 --grad-dtype policy --reduce-dtype fp32 --micro-batches 2 --variant hsdp"};
     static const size_t rows[] = {8, 8, 8, 6, 4, 1};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {

@@ -89,7 +89,7 @@ static const bench_run run_table[] = {
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
     {RUN_FULL, 1, 25, "--size small,xl --seq 512,1024 --precision bf16 --moments bf16"},
     {RUN_FULL, 1, 45, "--size small,xl --seq 512 --precision bf16 --sustain 10"},
-    {RUN_DEFAULT, 1, 38, "--size small,medium,xl --seq 512 --mode forward,forward-backward"},
+    {RUN_DEFAULT, 1, 62, "--seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 32, "--seq 512 --precision bf16 --variant none,kernels"},
     {RUN_DEFAULT, 1, 50, "--seq 128 --precision bf16 --cold 1 --warmup 0,1,2,5"},
     /* Feature by feature: the rows that the runs above do not have. */

@@ -22,7 +22,7 @@ typedef enum case_values {
 } case_values;
 
 typedef struct test_case {
-    char name[112];
+    char name[160];
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;
     bool causal, windowed;

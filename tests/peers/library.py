@@ -26,6 +26,7 @@ class Attention(ctypes.Structure):
         ("lse", ctypes.c_void_p),
         *((name, Tensor) for name in ("d_o", "dq", "dk", "dv")),
         ("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t),
+        ("windowed", ctypes.c_bool), ("window_left", ctypes.c_int), ("window_right", ctypes.c_int),
     ]
 
 

@@ -52,7 +52,7 @@ static void offloaded_schedules(void **state)
         o.schedule = &s;
         for (int behind = 0; behind <= 8; behind++)
             for (int ahead = 0; ahead <= 8; ahead++) {
-                char name[64];
+                char name[80];
                 s.away[0] = OFFLOAD_BLOCK, s.away[1] = OFFLOAD_ATTN, s.away[5] = OFFLOAD_BLOCK, s.away[6] = OFFLOAD_MLP;
                 s.behind = behind, s.ahead = ahead;
                 snprintf(name, sizeof name, "%d micro-batches, %d behind, %d ahead", micro, behind, ahead);

@@ -237,7 +237,7 @@ static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
 }
 #endif
 
-/* NULL, or why there is none to reach, as all ranks know. */
+/* Whether no other rank's memory can be reached, and why; all ranks find the same. */
 static bool nothing_to_reach(launch *l, device *d, int ranks, char *why, size_t why_bytes)
 {
     const bool gpu = device_kind_of(d) == DEVICE_CUDA, several = ranks >= 2 && ranks <= SB_PEER_RANKS_MAX;

@@ -3,11 +3,6 @@
  * ranks that did not update them; see internal.h. */
 #include "common/parallel/internal.h"
 
-static void *at(void *arena, comm_dtype t, int64_t element)
-{
-    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
-}
-
 static bool is_whole(const parallel *p, int bucket)
 {
     return bucket >= p->plan->b.n - p->plan->whole;
@@ -18,7 +13,7 @@ static bool is_whole(const parallel *p, int bucket)
 /* This rank's slice of a unit, with those who have the same slice of another replica. */
 static void sum_replicas(parallel *p, int unit, owned_range own)
 {
-    void *slice = at(p->m.grad, p->m.grad_dtype, own.state_first);
+    void *slice = parallel_at(p->m.grad, p->m.grad_dtype, own.state_first);
     parallel_follow(p, p->third_stream, p->stream, &p->edges[unit].scattered);
     comm_all_reduce(p->third, slice, slice, (size_t)own.count, p->m.grad_dtype, COMM_SUM, p->third_stream);
 }
@@ -38,10 +33,10 @@ static void reduce_bucket(parallel *p, int i)
 {
     const bucket b = p->plan->b.b[i];
     const comm_dtype t = p->m.grad_dtype;
-    void *arena = p->s->packed ? p->copy : p->m.grad, *grads = at(arena, t, b.first);
+    void *arena = p->s->packed ? p->copy : p->m.grad, *grads = parallel_at(arena, t, b.first);
     const owned_range own = strategy_slices(p->s) ? p->plan->own.r[i] : (owned_range){0}; /* this rank's slice of it */
     if (p->s->gradients == GRADIENTS_SLICED) {
-        void *sums = at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
+        void *sums = parallel_at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
         if (is_whole(p, i))
             comm_all_reduce(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
         else
@@ -51,7 +46,8 @@ static void reduce_bucket(parallel *p, int i)
         if (p->third && p->last_batch)
             sum_replicas(p, i, own);
     } else if (p->s->reduce == REDUCE_SCATTER) {
-        comm_reduce_scatter(p->comm, grads, at(arena, t, own.first), (size_t)own.count, t, COMM_SUM, p->stream);
+        comm_reduce_scatter(p->comm, grads, parallel_at(arena, t, own.first), (size_t)own.count, t, COMM_SUM,
+                            p->stream);
     } else {
         comm_all_reduce(p->comm, grads, grads, (size_t)b.count, t, COMM_SUM, p->stream);
     }
@@ -78,7 +74,7 @@ static void copy_tensor(parallel *p, void *to, void *from, int i)
 {
     const comm_dtype dtype = p->m.grad_dtype;
     const int64_t first = p->plan->starts[i], count = p->plan->starts[i + 1] - first;
-    dist_stream_copy(p->m.d, p->m.main, at(to, dtype, first), at(from, dtype, first),
+    dist_stream_copy(p->m.d, p->m.main, parallel_at(to, dtype, first), parallel_at(from, dtype, first),
                      (size_t)count * comm_dtype_bytes(dtype));
 }
 
@@ -134,7 +130,7 @@ static void broadcast(parallel *p)
     const parallel_plan *plan = p->plan;
     parallel_follow(p, p->stream, p->m.main, &p->to_share);
     for (int i = 0; i < plan->tensors && p->communicating; i++) {
-        void *tensor = at(p->m.param, p->m.param_dtype, plan->starts[i]);
+        void *tensor = parallel_at(p->m.param, p->m.param_dtype, plan->starts[i]);
         comm_broadcast(p->comm, tensor, tensor, (size_t)(plan->starts[i + 1] - plan->starts[i]), p->m.param_dtype,
                        plan->own.owner[i], p->stream);
     }
@@ -151,8 +147,8 @@ static void gather(parallel *p)
         const owned_range own = p->plan->own.r[i];
         const comm_dtype t = p->m.param_dtype;
         if (p->communicating && !is_whole(p, i))
-            comm_all_gather(p->second, at(p->m.param, t, own.first), at(p->m.param, t, p->plan->b.b[i].first),
-                            (size_t)own.count, t, p->second_stream);
+            comm_all_gather(p->second, parallel_at(p->m.param, t, own.first),
+                            parallel_at(p->m.param, t, p->plan->b.b[i].first), (size_t)own.count, t, p->second_stream);
         parallel_record(p, p->second_stream, &p->edges[i].gathered);
         p->edges[i].awaited = false;
     }
@@ -174,14 +170,14 @@ static void read_slices(parallel *p, int unit, void *to)
         comm_barrier(p->second, p->second_stream);
     p->met = true;
     for (int r = 0; r < plan->slices; r++)
-        slices[r] = at(p->peers[first + r], t, own.state_first);
+        slices[r] = parallel_at(p->peers[first + r], t, own.state_first);
     if (plan->o.gather == GATHER_KERNEL) {
         peer_all_gather(p->l, plan->slice, plan->slices, slices, to, bytes, plan->o.max_ctas, p->second_stream);
         return;
     }
     for (int k = 0; k < plan->slices; k++) { /* no two ranks begin with the same one */
         const int r = (plan->slice + k) % plan->slices;
-        dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slices[r], bytes);
+        dist_stream_copy(p->m.d, p->second_stream, parallel_at(to, t, r * own.count), slices[r], bytes);
     }
 }
 
@@ -192,7 +188,7 @@ void parallel_gather(parallel *p, int unit, void *to)
     const owned_range own = p->plan->own.r[unit];
     const comm_dtype t = p->m.param_dtype;
     bucket_edges *e = &p->edges[unit];
-    const void *slice = at(p->m.param, t, own.state_first);
+    const void *slice = parallel_at(p->m.param, t, own.state_first);
     parallel_follow(p, p->second_stream, p->m.main, &e->to_gather);
     const bool sent = p->communicating && !is_whole(p, unit);
     if (sent && p->peers)
@@ -200,7 +196,7 @@ void parallel_gather(parallel *p, int unit, void *to)
     else if (sent)
         comm_all_gather(p->second, slice, to, (size_t)own.count, t, p->second_stream);
     for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
-        dist_stream_copy(p->m.d, p->second_stream, at(to, t, r * own.count), slice,
+        dist_stream_copy(p->m.d, p->second_stream, parallel_at(to, t, r * own.count), slice,
                          (size_t)own.count * comm_dtype_bytes(t));
     parallel_record(p, p->second_stream, &e->gathered);
     e->gathers++;

@@ -157,17 +157,10 @@ static void close_peers(parallel *p)
 {
     const bool ran = p->second_stream && p->peers; /* as on all members */
     if (ran)
-        comm_barrier(p->second, p->second_stream);
-    for (int i = 0; ran && i < 2; i++) {
-        parallel_record(p, p->second_stream, &p->apart);
-        dist_event_sync(p->m.d, p->apart);
-        if (i == 0) {
-            peer_memory_close(p->memory);
-            comm_barrier(p->second, p->second_stream);
-        }
-    }
-    if (!ran)
-        peer_memory_close(p->memory);
+        parallel_meet(p, p->second, p->second_stream);
+    peer_memory_close(p->memory);
+    if (ran)
+        parallel_meet(p, p->second, p->second_stream);
 }
 
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)

@@ -22,6 +22,13 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge)
     dist_event_wait(p->m.d, *edge, to);
 }
 
+void parallel_meet(parallel *p, comm *c, void *stream)
+{
+    comm_barrier(c, stream);
+    parallel_record(p, stream, &p->apart);
+    dist_event_sync(p->m.d, p->apart);
+}
+
 static wait_times *new_wait(parallel *p, wait_kind kind)
 {
     if (p->wait_count == p->wait_room) {

@@ -40,25 +40,18 @@ bool parallel_fused_open(parallel *p, char *why, size_t why_bytes)
     return false;
 }
 
-static void meet(parallel *p)
-{
-    comm_barrier(p->comm, p->stream);
-    parallel_record(p, p->stream, &p->apart);
-    dist_event_sync(p->m.d, p->apart);
-}
-
 void parallel_fused_close(parallel *p)
 {
     const bool member = p->plan->rank < p->plan->o.ranks;
     if (!p->gates)
         return;
     if (member)
-        meet(p); /* none may still be at work where another unmaps */
+        parallel_meet(p, p->comm, p->stream); /* none may still be at work where another unmaps */
     peer_memory_close(p->all_params);
     peer_memory_close(p->all_grads);
     peers_unmap(p->gates);
     if (member)
-        meet(p); /* nor have mapped what another frees */
+        parallel_meet(p, p->comm, p->stream); /* nor have mapped what another frees */
     peers_free(p->gates);
     p->gates = NULL;
 }
@@ -67,11 +60,6 @@ void parallel_fused_gate(parallel *p)
 {
     if (p->gates && p->communicating)
         peers_gate(p->gates, p->stream);
-}
-
-static void *at(void *arena, comm_dtype t, int64_t element)
-{
-    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
 }
 
 /* What a reduce-scatter and an all-gather of the whole bucket would have. */
@@ -94,8 +82,8 @@ static void pass_on_gpu(parallel *p, int bucket, bool sums_only, int max_blocks,
                        .ranks = together ? p->plan->o.ranks : 1,
                        .sums_only = sums_only};
     for (int r = 0; r < x.ranks; r++) {
-        x.grads[r] = at(grads[r], p->m.grad_dtype, own.first);
-        x.params[r] = at(params[r], p->m.param_dtype, own.first);
+        x.grads[r] = parallel_at(grads[r], p->m.grad_dtype, own.first);
+        x.params[r] = parallel_at(params[r], p->m.param_dtype, own.first);
     }
     const record_work work = {.op = "fused_pass", .bytes = bytes_of(p, &p->plan->b.b[bucket]), .elsewhere = true};
     op_push(work.op, &work);
@@ -109,12 +97,13 @@ static void pass_on_cpu(parallel *p, int bucket, bool sums_only, int max_blocks,
     const int64_t first = p->plan->b.b[bucket].first;
     const comm_dtype g = p->m.grad_dtype, t = p->m.param_dtype;
     if (p->communicating)
-        comm_reduce_scatter(p->comm, at(p->m.grad, g, first), at(p->m.grad, g, own.first), (size_t)own.count, g,
-                            COMM_SUM, stream);
+        comm_reduce_scatter(p->comm, parallel_at(p->m.grad, g, first), parallel_at(p->m.grad, g, own.first),
+                            (size_t)own.count, g, COMM_SUM, stream);
     if (!sums_only)
         p->m.update(p->m.user, own.first, own.count, own.state_first, max_blocks, stream);
     if (p->communicating)
-        comm_all_gather(p->comm, at(p->m.param, t, own.first), at(p->m.param, t, first), (size_t)own.count, t, stream);
+        comm_all_gather(p->comm, parallel_at(p->m.param, t, own.first), parallel_at(p->m.param, t, first),
+                        (size_t)own.count, t, stream);
 }
 
 void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)

@@ -98,9 +98,16 @@ static inline void *parallel_sums_stream(const parallel *p)
     return p->third_stream ? p->third_stream : p->stream;
 }
 
+static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
+{
+    return (char *)arena + (size_t)element * comm_dtype_bytes(t);
+}
+
 /* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
 void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
+/* The host waits until all ranks of c are over with what this stream of each has by now. */
+void parallel_meet(parallel *p, comm *c, void *stream);
 /* Main waits for e; those of WAIT_TAIL count within parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 

@@ -69,29 +69,34 @@ run() { # TITLE COMMAND...
 
 count() { find "$logs" -name "*.log.$1" | wc -l; }
 
-# The longest first: the sanitizers, then the model, then the shards.
-for program; do
-    name=$(basename "$program")
-    "$program" --shards | sed 's/.*--dtype //' | sort -u >"$logs/dtypes"
-    for tool in racecheck memcheck; do
-        while read -r dtype; do
-            if [ -n "$sanitizer" ]; then
-                # shellcheck disable=SC2086 # flags are meant to be split
-                run "$name --small --dtype $dtype under $tool" "$sanitizer" --tool $tool --error-exitcode 9 \
-                    ${SANITIZER_FLAGS:-} "$program" --small --dtype "$dtype"
-            else
-                echo "== $name --small --dtype $dtype under $tool"
-                echo "-- skipped: compute-sanitizer is neither on PATH nor in $CUDA_HOME"
-                touch "$logs/$name.$tool.$dtype.log.skipped"
-            fi
-        done <"$logs/dtypes"
-    done
-done
+# The shards of a program: --op and --dtype of all cases that it lists.
+shards() { # PROGRAM [--small]
+    "$@" --list | awk '{ print "--op " $1 " --dtype " $2 }' | sort -u
+}
+
+# The longest first: the model, then the sanitizers, then the shards.
 for program in ${MODEL_TESTS:-}; do
     run "$(basename "$program") on the GPU" env STEPBENCH_TEST_DEVICE=cuda "$program"
 done
+for tool in racecheck memcheck; do
+    for program; do
+        name=$(basename "$program")
+        if [ -z "$sanitizer" ]; then
+            echo "== $name --small under $tool"
+            echo "-- skipped: compute-sanitizer is neither on PATH nor in $CUDA_HOME"
+            touch "$logs/$name.$tool.log.skipped"
+            continue
+        fi
+        shards "$program" --small >"$logs/shards"
+        while read -r shard; do
+            # shellcheck disable=SC2086 # flags and options are meant to be split
+            run "$name --small $shard under $tool" "$sanitizer" --tool $tool --error-exitcode 9 ${SANITIZER_FLAGS:-} \
+                "$program" --small $shard
+        done <"$logs/shards"
+    done
+done
 for program; do
-    "$program" --shards >"$logs/shards"
+    shards "$program" >"$logs/shards"
     while read -r shard; do
         # shellcheck disable=SC2086 # options are meant to be split
         run "$(basename "$program") $shard" "$program" $shard

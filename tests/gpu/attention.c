@@ -248,7 +248,7 @@ static void run_op(runner *r, problem *p, const sb_attention_op *op, const char 
     const bool is_baseline = strcmp(op->name, "unfused") == 0;
     const bool rule_applies = judge_is_flash(op->name) && unfused->known && sb_dtype_bytes(p->a.dtype) == 2;
     double errors[T_COUNT] = {0};
-    if (!is_wanted(wanted, op->name) && !(is_baseline && wanted && judge_is_flash(wanted)))
+    if (!is_wanted(wanted, op->name) && !(is_baseline && wanted && judge_is_flash(wanted) && !r->small))
         return;
     phase_set("%s %s %s", op->name, case_dtype_names[p->a.dtype], p->c->name);
     if (!is_supported(r, p, op)) {
@@ -269,7 +269,7 @@ static void run_op(runner *r, problem *p, const sb_attention_op *op, const char 
 void run_attention(runner *r, problem *p, const char *wanted)
 {
     baseline unfused = {0};
-    if (problem_cpu_affordable(p)) {
+    if (p->by_cpu) {
         problem_finish(p);
         if (is_wanted(wanted, "reference") && r->kernels != sb_kernels_cpu())
             count(r, p, "reference", test_reference(r, p), NULL);

@@ -160,11 +160,6 @@ static bool test_copy(const runner *r, const char *name, size_t bytes)
     return ok;
 }
 
-static bool wanted(const char *pattern, const char *what, bool whole)
-{
-    return !pattern || (whole ? strcmp(pattern, what) == 0 : strstr(what, pattern) != NULL);
-}
-
 static void count(runner *r, const char *op, const char *dtype, bool ok)
 {
     tally *t = runner_tally(r, op, dtype);
@@ -172,39 +167,51 @@ static void count(runner *r, const char *op, const char *dtype, bool ok)
     t->failed += !ok;
 }
 
-void run_basic(runner *r, const char *wanted_op, const char *wanted_dtype, const char *wanted_name, bool small)
+/* Is it wanted, and to be run? Prints its name where the list is asked for. */
+static bool due(const arguments *x, const char *op, const char *dtype, const char *name, bool small)
+{
+    if (!arguments_want(x, op, dtype, name, small))
+        return false;
+    if (x->list)
+        printf("%s %s %s\n", op, dtype, name);
+    return !x->list;
+}
+
+static void test_nothing(runner *r)
+{
+    const bool ok = r->kernels->nothing(r->ctx, device_stream(r->dev)) == SB_OK;
+    if (!ok)
+        runner_fail(r, "nothing", "bytes", "nothing", "%s", sb_last_message());
+    device_sync(r->dev);
+    count(r, "nothing", "bytes", ok);
+}
+
+void run_basic(runner *r, const arguments *x)
 {
     static const int gemms[][3] = {{1, 8, 16}, {64, 64, 64}, {129, 65, 200}, {1, 300, 24}, {256, 384, 1024}};
     static const size_t fills[] = {1, 2, 3, 5, 1023, 1000003}, copies[] = {0, 1, 15, 16, 17, 4099, 10485765};
+    enum { GEMMS = sizeof gemms / sizeof *gemms, FILLS = sizeof fills / sizeof *fills };
+    enum { COPIES = sizeof copies / sizeof *copies }; /* the last of each is large */
     char name[64];
     for (int dtype = SB_BF16; dtype <= SB_FP32; dtype++) {
         const char *dtype_name = case_dtype_names[dtype];
-        if (!wanted(wanted_dtype, dtype_name, true))
-            continue;
-        for (size_t i = 0; i < sizeof gemms / sizeof *gemms - small; i++) {
+        for (int i = 0; i < GEMMS; i++) {
             snprintf(name, sizeof name, "gemm-%dx%dx%d", gemms[i][0], gemms[i][1], gemms[i][2]);
-            if (wanted(wanted_op, "gemm", true) && wanted(wanted_name, name, false))
+            if (due(x, "gemm", dtype_name, name, i < GEMMS - 1))
                 count(r, "gemm", dtype_name,
                       test_gemm(r, (sb_dtype)dtype, name, gemms[i][0], gemms[i][1], gemms[i][2]));
         }
-        for (size_t i = 0; i < sizeof fills / sizeof *fills - small; i++) {
+        for (int i = 0; i < FILLS; i++) {
             snprintf(name, sizeof name, "fill-%zu", fills[i]);
-            if (wanted(wanted_op, "fill_normal", true) && wanted(wanted_name, name, false))
+            if (due(x, "fill_normal", dtype_name, name, i < FILLS - 1))
                 count(r, "fill_normal", dtype_name, test_fill(r, (sb_dtype)dtype, name, fills[i]));
         }
     }
-    if (!wanted(wanted_dtype, "bytes", true))
-        return;
-    for (size_t i = 0; i < sizeof copies / sizeof *copies - small; i++) {
+    for (int i = 0; i < COPIES; i++) {
         snprintf(name, sizeof name, "copy-%zu", copies[i]);
-        if (wanted(wanted_op, "copy", true) && wanted(wanted_name, name, false))
+        if (due(x, "copy", "bytes", name, i < COPIES - 1))
             count(r, "copy", "bytes", test_copy(r, name, copies[i]));
     }
-    if (wanted(wanted_op, "nothing", true) && wanted(wanted_name, "nothing", false)) {
-        bool ok = r->kernels->nothing(r->ctx, device_stream(r->dev)) == SB_OK;
-        if (!ok)
-            runner_fail(r, "nothing", "bytes", "nothing", "%s", sb_last_message());
-        device_sync(r->dev);
-        count(r, "nothing", "bytes", ok);
-    }
+    if (due(x, "nothing", "bytes", "nothing", true))
+        test_nothing(r);
 }

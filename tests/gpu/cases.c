@@ -122,8 +122,12 @@ static void add_paired_tiles(list *l)
         c.heads = c.heads_kv * shapes[i].group;
         c.layout = (case_layout)(i % 3);
         c.repeats = i != 4; /* more pairs than run at once, in order with one sum and with two */
-        c.small = shapes[i].head_dim == 104;
         add_to(l, c, SB_FP16);
+        if (shapes[i].head_dim == 104) { /* flash_pair takes few heads, too */
+            c.heads_kv = 2, c.heads = 2 * shapes[i].group;
+            c.repeats = false, c.small = true;
+            add_to(l, c, SB_FP16);
+        }
     }
 }
 

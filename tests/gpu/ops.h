@@ -4,11 +4,11 @@
 #define STEPBENCH_TESTS_GPU_OPS_H
 
 #include "tests/gpu/problem.h"
-#include "tests/gpu/program/runner.h"
+#include "tests/gpu/program/program.h"
 
 /* Every op of the table that passes `wanted` (NULL: all) on one problem, the reference among them. */
 void run_attention(runner *r, problem *p, const char *wanted);
 /* gemm, fill_normal, copy, nothing. */
-void run_basic(runner *r, const char *wanted_op, const char *wanted_dtype, const char *wanted_name, bool small);
+void run_basic(runner *r, const arguments *x);
 
 #endif

@@ -18,6 +18,7 @@ extern const char *const tensor_names[T_COUNT];
 
 typedef struct problem {
     const test_case *c;
+    bool by_cpu;    /* are the expected values the CPU's? */
     sb_attention a; /* shapes and strides; no pointers. forward_only: as the op under test has it */
     struct problem_tensor {
         size_t offset;       /* of the sb_tensor in sb_attention */

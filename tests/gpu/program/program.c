@@ -53,8 +53,7 @@ static void usage(FILE *to, const char *program, const char *const *ops, const c
     print_names(to, INDENT, dtypes);
     fputs("  --case TEXT      only cases whose name contains TEXT\n"
           "  --repeats N      calls that must agree in every bit, where a case asks for repeats (default: 20)\n"
-          "  --list           print the names of the cases and stop\n"
-          "  --shards         print the options of runs that together are this one, a line each, and stop\n"
+          "  --list           print the op, dtype and name of each case and stop\n"
           "  --device NAME    cuda (default), or cpu: the CPU backend through the same checks\n",
           to);
 }
@@ -86,11 +85,6 @@ arguments arguments_parse(int argc, char **argv, const char *const *ops, const c
         } else if (strcmp(option, "--list") == 0) {
             x.list = true;
             continue;
-        } else if (strcmp(option, "--shards") == 0) {
-            for (int op = 0; ops[op]; op++)
-                for (int dtype = 0; dtypes[dtype]; dtype++)
-                    printf("--op %s --dtype %s\n", ops[op], dtypes[dtype]);
-            exit(EXIT_CODE_OK);
         } else if (strcmp(option, "--op") == 0) {
             x.op = one_of(option, value, ops);
         } else if (strcmp(option, "--dtype") == 0) {
@@ -131,10 +125,12 @@ runner runner_open(const arguments *x, const char *program)
     runner r = {.dev = device_open(x->kind, 0),
                 .kernels = x->kind == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu(),
                 .program = program,
+                .small = x->small,
                 .zone_bytes = x->small ? 0 : ZONE_BYTES,
-                .repeats = x->repeats                          ? x->repeats
-                           : x->small || x->kind == DEVICE_CPU ? FEW_REPEATS
-                                                               : REPEATS,
+                .repeats = x->repeats              ? x->repeats
+                           : x->small              ? 1
+                           : x->kind == DEVICE_CPU ? FEW_REPEATS
+                                                   : REPEATS,
                 .extra_options = x->kind == DEVICE_CUDA ? x->small ? " --small" : ""
                                  : x->small             ? " --small --device cpu"
                                                         : " --device cpu"};

@@ -19,6 +19,7 @@ typedef struct runner {
     const sb_kernels *kernels;
     sb_context *ctx;
     size_t zone_bytes; /* NaN before and after every buffer; 0 leaves overruns to compute-sanitizer */
+    bool small;        /* for compute-sanitizer: right results of each kernel once are enough */
     int repeats;
     const char *program;
     const char *extra_options; /* for the repro command */

@@ -5,7 +5,7 @@
 #                                         under compute-sanitizer's memcheck and racecheck; several side by side, on all
 #                                         GPUs; ends with the plain line "N passed, N failed"
 # From the environment: HAVE_CUDA CUDA_HOME SANITIZER_FLAGS, MODEL_TESTS (programs of make test that run on a GPU, too),
-# GPU_TEST_JOBS (tests side by side; default: as many as cores, at most 24)
+# GPU_TEST_JOBS (tests side by side; default: 6 a GPU, and no more than cores)
 set -u
 
 unsupported() {
@@ -25,8 +25,8 @@ done
 
 # The GPUs to use, one after the other, and how many tests run side by side: they check results and time nothing.
 IFS=, read -ra gpus <<<"${CUDA_VISIBLE_DEVICES:-$(nvidia-smi -L | sed -n 's/^GPU \([0-9]*\):.*/\1/p' | paste -sd,)}"
-most=${GPU_TEST_JOBS:-$(nproc)}
-[ "$most" -le 24 ] || most=24
+most=${GPU_TEST_JOBS:-$((6 * ${#gpus[@]}))} # more processes only wait for their turn on the GPU
+[ -n "${GPU_TEST_JOBS:-}" ] || [ "$most" -le "$(nproc)" ] || most=$(nproc)
 # The references are the CPU's products: a BLAS with a thread for each core in each test only waits for itself.
 export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 

@@ -42,7 +42,8 @@ static buffers buffers_create(const runner *r, const problem *p, const sb_attent
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         b.tensor[tensor] = guarded_create(r, p->tensor[tensor].bytes);
         problem_view(p, &b.a, tensor)->data = b.tensor[tensor].data;
-        device_upload(r->dev, b.tensor[tensor].data, p->tensor[tensor].host, p->tensor[tensor].bytes);
+        if (!is_output(tensor)) /* those are NaN already */
+            device_upload(r->dev, b.tensor[tensor].data, p->tensor[tensor].host, p->tensor[tensor].bytes);
     }
     b.lse = guarded_create(r, p->lse_count * sizeof(float));
     b.a.lse = (float *)b.lse.data;
@@ -81,13 +82,14 @@ static const char *pass(const runner *r, buffers *b, size_t workspace_bytes,
 static const char *surroundings(const runner *r, const problem *p, const buffers *b, result *x)
 {
     const size_t row_bytes = (size_t)p->a.head_dim * (size_t)sb_dtype_bytes(p->a.dtype);
+    snapshot now = snapshot_take(r);
     const char *wrong = NULL;
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         const struct problem_tensor *t = &p->tensor[tensor];
         unsigned char *after = xmalloc(t->bytes);
-        if (!guarded_intact(r, &b->tensor[tensor]))
+        if (!snapshot_intact(&now, &b->tensor[tensor]))
             wrong = "bytes around a tensor were written";
-        device_download(r->dev, after, b->tensor[tensor].data, t->bytes);
+        snapshot_read(&now, &b->tensor[tensor], after);
         if (is_output(tensor))
             memcpy(x->bytes[tensor], after, t->bytes);
         for (size_t row = 0; is_written(p, tensor) && row < t->rows; row++)
@@ -98,9 +100,10 @@ static const char *surroundings(const runner *r, const problem *p, const buffers
                                           : "an input was written";
         free(after);
     }
-    if (!guarded_intact(r, &b->lse) || (b->saved.bytes > 0 && !guarded_intact(r, &b->saved)))
+    if (!snapshot_intact(&now, &b->lse) || (b->saved.bytes > 0 && !snapshot_intact(&now, &b->saved)))
         wrong = "bytes around lse or `saved` were written";
-    device_download(r->dev, x->lse, b->lse.data, p->lse_count * sizeof(float));
+    snapshot_read(&now, &b->lse, x->lse);
+    snapshot_free(&now);
     return wrong;
 }
 
@@ -271,7 +274,7 @@ void run_attention(runner *r, problem *p, const char *wanted)
     baseline unfused = {0};
     if (p->by_cpu) {
         problem_finish(p);
-        if (is_wanted(wanted, "reference") && r->kernels != sb_kernels_cpu())
+        if (is_wanted(wanted, "reference") && r->kernels != sb_kernels_cpu() && !(r->small && p->a.seq_k > 65))
             count(r, p, "reference", test_reference(r, p), NULL);
     } else { /* the device's own, which smaller cases compare with the CPU's */
         double *out[T_COUNT];

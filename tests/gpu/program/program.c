@@ -126,6 +126,7 @@ runner runner_open(const arguments *x, const char *program)
                 .kernels = x->kind == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu(),
                 .program = program,
                 .small = x->small,
+                .slab = slab_create(),
                 .zone_bytes = x->small ? 0 : ZONE_BYTES,
                 .repeats = x->repeats              ? x->repeats
                            : x->small              ? 1
@@ -158,6 +159,7 @@ int runner_close(runner *r, const char *worst)
         skipped += t->skipped;
     }
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    slab_free(r);
     r->kernels->destroy(r->ctx);
     device_close(r->dev);
     free(r->tallies);

@@ -23,6 +23,7 @@ typedef struct runner {
     int repeats;
     const char *program;
     const char *extra_options; /* for the repro command */
+    struct slab *slab;         /* guarded buffers lie in it: an allocation for each would take most of the time */
     tally *tallies;
     int n_tallies;
 } runner;
@@ -33,9 +34,23 @@ typedef struct guarded {
     size_t bytes;
 } guarded;
 
-guarded guarded_create(const runner *r, size_t bytes); /* all bytes 0xff: NaN in every dtype */
+/* All bytes 0xff, NaN in every dtype, once the device's stream gets there. */
+guarded guarded_create(const runner *r, size_t bytes);
 void guarded_free(const runner *r, guarded *g);
 bool guarded_intact(const runner *r, const guarded *g); /* are both zones as they were? */
+
+/* What lies in all guarded buffers now, by one download; waits for the device's stream. */
+typedef struct snapshot {
+    const runner *r;
+    unsigned char *host; /* NULL: buffers of their own, which are asked one by one */
+} snapshot;
+snapshot snapshot_take(const runner *r);
+void snapshot_free(snapshot *s);
+bool snapshot_intact(const snapshot *s, const guarded *g);
+void snapshot_read(const snapshot *s, const guarded *g, void *out);
+
+struct slab *slab_create(void);
+void slab_free(const runner *r); /* when no guarded buffer is left */
 
 tally *runner_tally(runner *r, const char *op, const char *dtype);
 /* Prints "FAIL op dtype case: what" with a repro command, and returns false. */

@@ -15,7 +15,7 @@ name=$(nvidia-smi --id=0 --query-gpu=name --format=csv,noheader) || {
 if [ $# -gt 0 ]; then
     runs=("$@")
 else
-    mapfile -t runs < <("$program" --list-runs | sed -n 's/^run\t//p')
+    mapfile -t runs < <("$program" --list-runs | awk -F'\t' '$1 == "run" && $3 == 1 { print $5 }')
 fi
 slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name#NVIDIA }")
 shipped=common/train/choices/$slug.csv

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* choices.sh with a made-up GPU and program: it runs what needs one GPU, and the last choice of a shape counts. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+static void executable(const char *folder, const char *name, const char *text)
+{
+    char *path = folder_path(folder, name);
+    file_write(path, text);
+    assert_int_equal(chmod(path, 0755), 0);
+    free(path);
+}
+
+static void runs_of_one_gpu(void **state)
+{
+    const char *folder = *state;
+    char here[4096];
+    assert_non_null(getcwd(here, sizeof here));
+    executable(folder, "nvidia-smi", "#!/bin/sh\necho 'NVIDIA X1 Fast'\n");
+    executable(folder, "bench",
+               "#!/bin/sh\n"
+               "[ \"$1\" = --list-runs ] && {\n"
+               "    printf 'name\\tbench\\nrun\\tdefault\\t1\\t9\\t--seq 1\\nrun\\tfull\\t1\\t9\\t\\n'\n"
+               "    printf 'run\\tdefault\\t2\\t9\\t--ranks 2\\nrun\\tcpu\\t0\\t9\\t--seq 3\\n'; exit; }\n"
+               "echo \"asked $*\" >>asked.txt\n"
+               "for file in results/choices-*; do file=$file/gemm_choices.csv; done\n"
+               "[ -s \"$file\" ] || echo head >\"$file\"\n"
+               "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2\" >>\"$file\"\n");
+    char *command = xasprintf("cd '%s' && mkdir -p common/train/choices && touch common/train/choices_shipped.c && "
+                              "PATH=\"$PWD:$PATH\" bash '%s/common/build/choices.sh' \"$PWD/bench\" >out.txt 2>&1",
+                              folder, here);
+    assert_int_equal(system(command), 0);
+    free(command);
+    char *path = folder_path(folder, "asked.txt"), *asked = file_text(path);
+    assert_non_null(strstr(asked, "asked --seq 1 --warmup 0 --retune "));
+    assert_non_null(strstr(asked, "asked --warmup 0 --retune "));
+    assert_null(strstr(asked, "--ranks"));
+    assert_null(strstr(asked, "--seq 3"));
+    free(asked);
+    free(path);
+    path = folder_path(folder, "common/train/choices/x1-fast.csv");
+    char *kept = file_text(path);
+    assert_string_equal(kept, "head\nx,1,2,3,0,0,0,0,0,0,0,0,0,0,0,9,chosen by 0\n");
+    free(kept);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(runs_of_one_gpu, folder_create, folder_remove)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -146,13 +146,15 @@ static bool check_repeats(const runner *r, const problem *p, const sb_attention_
     return ok;
 }
 
-static bool test_op(const runner *r, const problem *p, const sb_attention_op *op, const double *unfused,
+/* `once`: only what it is wrong by is asked for. */
+static bool test_op(const runner *r, const problem *p, const sb_attention_op *op, const double *unfused, bool once,
                     double errors[T_COUNT])
 {
     const char *dtype = case_dtype_names[p->a.dtype];
     bool ok = true;
+    const bool repeats = p->c->repeats && !once;
     result x = result_create(p);
-    for (int deterministic = 0; deterministic < (p->c->repeats ? 2 : 1) && ok; deterministic++) {
+    for (int deterministic = 0; deterministic < (repeats ? 2 : 1) && ok; deterministic++) {
         const char *mode = deterministic ? " (deterministic)" : "";
         const char *wrong = run_once(r, p, op, deterministic, &x);
         if (wrong) {
@@ -162,7 +164,7 @@ static bool test_op(const runner *r, const problem *p, const sb_attention_op *op
         ok = judge_result(r, p, op->name, &x, mode, errors);
         if (ok && unfused)
             ok = judge_against_unfused(r, p, op->name, errors, unfused);
-        if (ok && p->c->repeats)
+        if (ok && repeats)
             ok = check_repeats(r, p, op, deterministic, &x);
     }
     result_free(&x);
@@ -240,6 +242,25 @@ static bool is_supported(const runner *r, problem *p, const sb_attention_op *op)
     return op->supported(r->ctx, &p->a) == SB_OK;
 }
 
+static void count_skipped(runner *r, const problem *p, const char *op)
+{
+    tally *t = runner_tally(r, op, case_dtype_names[p->a.dtype]);
+    t->skipped++;
+    snprintf(t->skip_reason, sizeof t->skip_reason, "%.200s", sb_last_message());
+}
+
+/* The op that is the only one wanted; NULL: all are, or the reference. */
+static const sb_attention_op *only_op(const runner *r, const char *wanted)
+{
+    const sb_attention_op *const lists[] = {r->kernels->attention, forced_kernels()};
+    const int n = r->kernels == sb_kernels_cpu() ? 1 : 2;
+    for (int list = 0; wanted && list < n; list++)
+        for (const sb_attention_op *op = lists[list]; op->name; op++)
+            if (strcmp(op->name, wanted) == 0)
+                return op;
+    return NULL;
+}
+
 /* What the unfused op was wrong by, if it was right. */
 typedef struct baseline {
     bool known;
@@ -255,12 +276,10 @@ static void run_op(runner *r, problem *p, const sb_attention_op *op, const char 
         return;
     phase_set("%s %s %s", op->name, case_dtype_names[p->a.dtype], p->c->name);
     if (!is_supported(r, p, op)) {
-        tally *t = runner_tally(r, op->name, case_dtype_names[p->a.dtype]);
-        t->skipped++;
-        snprintf(t->skip_reason, sizeof t->skip_reason, "%.200s", sb_last_message());
+        count_skipped(r, p, op->name);
         return;
     }
-    const bool ok = test_op(r, p, op, rule_applies ? unfused->errors : NULL, errors);
+    const bool ok = test_op(r, p, op, rule_applies ? unfused->errors : NULL, !is_wanted(wanted, op->name), errors);
     if (is_baseline) {
         memcpy(unfused->errors, errors, sizeof errors);
         unfused->known = ok;
@@ -272,6 +291,12 @@ static void run_op(runner *r, problem *p, const sb_attention_op *op, const char 
 void run_attention(runner *r, problem *p, const char *wanted)
 {
     baseline unfused = {0};
+    const sb_attention_op *only = only_op(r, wanted);
+    if (only && !is_supported(r, p, only)) { /* before anything is computed for nobody */
+        count_skipped(r, p, only->name);
+        return;
+    }
+    p->a.forward_only = false; /* the reference has both passes */
     if (p->by_cpu) {
         problem_finish(p);
         if (is_wanted(wanted, "reference") && r->kernels != sb_kernels_cpu() && !(r->small && p->a.seq_k > 65))

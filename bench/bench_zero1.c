@@ -38,6 +38,8 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --variant unsharded,zero1-broadcast --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype policy"},
     {RUN_DEFAULT, 2, 18, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
+    {RUN_DEFAULT, 2, 25,
+     "--ranks {gpus} --variant zero1,fused --size small,xl --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 45, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
     {RUN_FULL, 4, 20, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_CPU, 0, 5, ""},

@@ -14,7 +14,10 @@
 static void on_terminal(void (*fn)(void), char *out, size_t out_bytes)
 {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
+        print_message("no pseudo-terminal is to be had here\n");
+        skip(); /* a bare root without /dev/pts */
+    }
     const int slave = open(ptsname(terminal), O_RDWR | O_NOCTTY), kept = dup(STDERR_FILENO);
     assert_true(slave >= 0 && kept >= 0);
     assert_int_equal(dup2(slave, STDERR_FILENO), STDERR_FILENO);

@@ -7,30 +7,29 @@
 #include "common/core/error.h"
 #include "common/report/section.h"
 
-static bool is_shown(const table *t, size_t row, const readme_bench *b)
+/* How near a row is to the one that is meant: none to all of the values in `only`, counted from the first on; -1: it did
+ * not go well. */
+static int nearness(const table *t, size_t row, const readme_bench *b)
 {
-    bool is = strcmp(table_text(t, row, "status"), "ok") == 0;
-    for (size_t i = 0; b && i < sizeof b->only / sizeof *b->only && b->only[i][0]; i++)
-        is = is && strcmp(table_text(t, row, b->only[i][0]), b->only[i][1]) == 0;
-    return is;
-}
-
-/* Of those that is_shown; without a bench: of all that are ok. */
-static size_t newest_ok(const table *t, const readme_bench *b)
-{
-    size_t newest = NO_ROW;
-    for (size_t i = 0; i < t->n; i++)
-        if (is_shown(t, i, b) &&
-            (newest == NO_ROW || strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) > 0 ||
-             (strcmp(table_text(t, i, "utc"), table_text(t, newest, "utc")) == 0 && t->rows[i] > t->rows[newest])))
-            newest = i;
-    return newest;
+    int pairs = 0;
+    if (strcmp(table_text(t, row, "status"), "ok") != 0)
+        return -1;
+    while (pairs < README_ONLY && b->only[pairs][0] &&
+           strcmp(table_text(t, row, b->only[pairs][0]), b->only[pairs][1]) == 0)
+        pairs++;
+    return pairs;
 }
 
 size_t readme_row(const table *t, const readme_bench *b)
 {
-    const size_t row = newest_ok(t, b);
-    return row == NO_ROW ? newest_ok(t, NULL) : row;
+    size_t best = NO_ROW;
+    for (size_t i = 0; i < t->n; i++) {
+        const int near = nearness(t, i, b), than = best == NO_ROW ? -1 : nearness(t, best, b);
+        const int newer = near < 0 || near != than ? 0 : strcmp(table_text(t, i, "utc"), table_text(t, best, "utc"));
+        if (near > than || newer > 0 || (near >= 0 && near == than && newer == 0 && t->rows[i] > t->rows[best]))
+            best = i;
+    }
+    return best;
 }
 
 /* Makes *list "a, b" of what it has not got yet. */
@@ -63,14 +62,14 @@ static void add_row(document *doc, const readme_bench *b, const table *t, size_t
     free(what);
 }
 
-/* Of the first folder that has a row; not all benches run on every machine, nor again for each commit. */
-static bool add_bench(document *doc, char *const *dirs, size_t count, const readme_bench *b, char **machines,
-                      char **commits)
+/* Of the first folder that has a row on this device; not all benches run on every machine, nor again for each commit. */
+static bool add_bench(document *doc, char *const *dirs, size_t count, const char *device, const readme_bench *b,
+                      char **machines, char **commits)
 {
     bool added = false;
     char *name = xasprintf("%s.csv", b->name);
     for (size_t d = 0; d < count && !added; d++) {
-        table *t = open_result(dirs[d], name);
+        table *all = open_result(dirs[d], name), *t = all ? table_where(all, "device", device, NULL) : NULL;
         const size_t row = t ? readme_row(t, b) : NO_ROW;
         if (row != NO_ROW) {
             table *one = table_where(t, "run_id", table_text(t, row, "run_id"), "utc", table_text(t, row, "utc"), NULL);
@@ -83,6 +82,7 @@ static bool add_bench(document *doc, char *const *dirs, size_t count, const read
             added = true;
         }
         table_free(t);
+        table_free(all);
     }
     free(name);
     return added;
@@ -121,14 +121,17 @@ static char *text_of(const document *doc)
 
 static char *make_table(char *const *dirs, size_t count)
 {
+    /* Rows of the CPU lie beside those of GPUs for lack of GPUs. */
+    static const char *const devices[] = {"cuda", "cpu"};
     char *machines = NULL, *commits = NULL, *text = NULL;
     size_t benches, added = 0;
     const readme_bench **all = readme_benches(&benches);
     document *doc = doc_create("");
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "bench", "question", "one row", NULL);
-    for (size_t i = 0; i < benches; i++)
-        added += add_bench(doc, dirs, count, all[i], &machines, &commits);
+    for (int d = 0; d < 2 && !added; d++)
+        for (size_t i = 0; i < benches; i++)
+            added += add_bench(doc, dirs, count, devices[d], all[i], &machines, &commits);
     if (added) {
         doc_paragraph(doc, "Newest rows, measured on %s, commit %s.", machines, commits);
         text = text_of(doc);

@@ -10,6 +10,8 @@
 #define MIB 1048576.0
 #define GIB 1073741824.0
 
+enum { README_ONLY = 8 };
+
 /* A bench in the README's table: the question it answers, and what is shown of its newest row. */
 typedef struct readme_bench {
     const char *name;
@@ -18,7 +20,7 @@ typedef struct readme_bench {
     struct readme_column {
         const char *column, *what, *unit; /* unit "bytes" becomes MiB or GiB */
     } columns[6];                         /* those without a number in the row are left out */
-    const char *only[5][2];               /* column and value of the row that is shown, where rows differ in kind */
+    const char *only[README_ONLY][2];     /* columns and values of the row that is shown, the most important first */
 } readme_bench;
 
 /* `dir` is the machine's folder of results. A section whose CSV is not there adds nothing. */
@@ -49,7 +51,8 @@ void figures(document *doc, const char *dir, const char *prefix);
 
 /* The benches of all sections in their order; caller frees the list. */
 const readme_bench **readme_benches(size_t *n);
-/* The row of a bench that the README shows: the newest that went well, of those meant by `only` if there is one. */
+/* The row of a bench that the README shows: of those that went well and have the most of `only`, the newest. NO_ROW: none
+ * went well. */
 size_t readme_row(const table *t, const readme_bench *b);
 
 /* Rewrites the lines between the two table markers of `readme`, each bench by the first folder that has a row of it;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* report.md, and report.html where it is there, of every committed folder of results is what the report program writes from its CSV files, to the byte. */
+/* report.md, and report.html where it is there, of every committed folder of results, and the README's table are what the
+ * report program writes from the CSV files, to the byte. */
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -45,7 +46,7 @@ static char *linked_copy(const char *folder, const char *committed)
 }
 
 /* The report program lies beside the folder of the tests. */
-static void report(const char *dir)
+static void report(const char *arguments)
 {
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -53,13 +54,13 @@ static void report(const char *dir)
     self[length] = '\0';
     for (int up = 0; up < 3; up++)
         *strrchr(self, '/') = '\0';
-    char *command = xasprintf("'%s/report' '%s' >/dev/null", self, dir);
+    char *command = xasprintf("'%s/report' %s >/dev/null", self, arguments);
     const int status = system(command);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
     free(command);
 }
 
-static void expect_same(const char *committed, const char *name, const char *wanted, const char *got)
+static void expect_same(const char *committed, const char *name, const char *with, const char *wanted, const char *got)
 {
     size_t line = 1, begin = 0;
     for (size_t i = 0; wanted[i] == got[i]; i++) {
@@ -70,8 +71,8 @@ static void expect_same(const char *committed, const char *name, const char *wan
             begin = i + 1;
         }
     }
-    fail_msg("line %zu of %s/%s is not what the report program writes now (make report):\n%.*s\n%.*s", line, committed,
-             name, (int)strcspn(wanted + begin, "\n"), wanted + begin, (int)strcspn(got + begin, "\n"), got + begin);
+    fail_msg("line %zu of %s/%s is not what the report program writes now (%s):\n%.*s\n%.*s", line, committed, name,
+             with, (int)strcspn(wanted + begin, "\n"), wanted + begin, (int)strcspn(got + begin, "\n"), got + begin);
 }
 
 /* Where a folder has the file. */
@@ -80,7 +81,7 @@ static void expect_file(const char *committed, const char *now, const char *name
     char *old_path = folder_path(committed, name), *new_path = folder_path(now, name);
     if (access(old_path, F_OK) == 0) {
         char *wanted = file_text(old_path), *got = file_text(new_path);
-        expect_same(committed, name, wanted, got);
+        expect_same(committed, name, "make report", wanted, got);
         free(got);
         free(wanted);
     }
@@ -97,7 +98,9 @@ static void committed_reports_are_current(void **state)
         const char *committed = found.gl_pathv[i];
         if (strcmp(committed, "results/small") != 0) { /* trial runs, which are not committed */
             char *dir = linked_copy(*state, committed);
-            report(dir);
+            char *quoted = xasprintf("'%s'", dir);
+            report(quoted);
+            free(quoted);
             expect_file(committed, dir, "report.md");
             expect_file(committed, dir, "report.html");
             free(dir);
@@ -107,9 +110,25 @@ static void committed_reports_are_current(void **state)
     globfree(&found);
 }
 
+static void the_readme_is_current(void **state)
+{
+    char *copy = folder_path(*state, "README.md"), *committed = file_text("README.md");
+    file_write(copy, committed);
+    char *arguments = xasprintf("--readme results/h200-x1 results/h200-x2 results/h200-x4 '%s'", copy);
+    report(arguments);
+    char *now = file_text(copy);
+    expect_same(".", "README.md", "build/report --readme results/h200-x1 results/h200-x2 results/h200-x4 README.md",
+                committed, now);
+    free(now);
+    free(arguments);
+    free(committed);
+    free(copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_readme_is_current, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(committed_reports_are_current, folder_create, folder_remove)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,8 @@ static const readme_bench benches[] = {
     {.name = "bench_attention",
      .order = 20,
      .question = "What does attention cost in time and memory?",
-     .columns = {{"fwd_ms", "forward", "ms"}, {"bwd_ms", "backward", "ms"}, {"peak_bytes", "peak", "bytes"}}},
+     .columns = {{"fwd_ms", "forward", "ms"}, {"bwd_ms", "backward", "ms"}, {"peak_bytes", "peak", "bytes"}},
+     .only = {{"variant", "flash"}, {"head_dim", "128"}, {"seq", "16384"}}},
     {.name = NULL}};
 
 const report_section section_attention = {

@@ -228,7 +228,12 @@ static const readme_bench benches[] = {{.name = "bench_flash",
                                                     {"bwd_ms", "backward", "ms"},
                                                     {"bwd_tflops", "=", "TFLOP/s"},
                                                     {"peak_bytes", "peak", "bytes"}},
-                                        .only = {{"deterministic", "0"}, {"dtype", "bf16"}}},
+                                        .only = {{"variant", "flash"},
+                                                 {"deterministic", "0"},
+                                                 {"dtype", "bf16"},
+                                                 {"heads", "1"},
+                                                 {"head_dim", "128"},
+                                                 {"seq", "65536"}}},
                                        {.name = NULL}};
 
 const report_section section_flash = {.order = 40, .findings = findings, .write = write_section, .benches = benches};

@@ -31,7 +31,7 @@ static const readme_bench benches[] = {
      140,
      "What does it cost that no rank holds the whole model?",
      {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}, {"peak_bytes", "peak", "bytes"}},
-     {{"variant", "fsdp"}}},
+     {{"variant", "fsdp"}, {"size", "xl"}}},
     {.name = NULL}};
 
 const report_section section_fsdp = {.order = 113, .write = write_section, .benches = benches};

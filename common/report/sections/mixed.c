@@ -285,7 +285,8 @@ static const readme_bench benches[] = {{.name = "bench_mixed_precision",
                                         .question = "What does low precision cost and give?",
                                         .columns = {{"step_ms", "step", "ms"},
                                                     {"speedup_fwd", "forward", "times as fast as fp32"},
-                                                    {"speedup_bwd", "backward", "times"}}},
+                                                    {"speedup_bwd", "backward", "times"}},
+                                        .only = {{"variant", "timing"}, {"precision", "bf16"}, {"size", "xl"}}},
                                        {.name = NULL}};
 
 const report_section section_mixed = {.order = 70, .findings = findings, .write = write_section, .benches = benches};

@@ -128,4 +128,15 @@ static void write_section(document *doc, const char *dir)
     table_free(t);
 }
 
-const report_section section_recompute = {.order = 85, .findings = findings, .write = write_section};
+static const readme_bench benches[] = {{.name = "bench_recompute",
+                                        .order = 65,
+                                        .question = "What does it save, and cost, to compute activations again?",
+                                        .columns = {{"step_ms", "step", "ms"},
+                                                    {"peak_bytes", "peak", "bytes"},
+                                                    {"saved_bytes", "saved", "bytes"},
+                                                    {"extra_pct", "more time", "%"}},
+                                        .only = {{"variant", "block"}, {"size", "xl-2026"}}},
+                                       {.name = NULL}};
+
+const report_section section_recompute = {
+    .order = 85, .findings = findings, .write = write_section, .benches = benches};

@@ -139,7 +139,7 @@ static const readme_bench benches[] = {{.name = "bench_roofline",
                                         .order = 10,
                                         .question = "What is the most this machine can do?",
                                         .columns = {{"tflops", "", "TFLOP/s"}, {"gb_s", "", "GB/s"}},
-                                        .only = {{"variant", "gemm"}, {"dtype", "bf16"}}},
+                                        .only = {{"variant", "gemm"}, {"dtype", "bf16"}, {"size", "4096"}}},
                                        {.name = NULL}};
 
 const report_section section_roofline = {.order = 30, .findings = findings, .write = write_section, .benches = benches};

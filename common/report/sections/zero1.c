@@ -263,7 +263,7 @@ static const readme_bench benches[] = {
      .order = 130,
      .question = "What does it save to divide AdamW's state?",
      .columns = {{"step_ms", "step", "ms"}, {"after_step_bytes", "held by a rank", "bytes"}},
-     .only = {{"variant", "zero1"}, {"grad_dtype", "fp32"}}},
+     .only = {{"variant", "zero1"}, {"grad_dtype", "fp32"}, {"size", "xl"}}},
     {.name = NULL}};
 
 const report_section section_zero1 = {.order = 112, .findings = findings, .write = write_section, .benches = benches};

@@ -4,7 +4,8 @@
 
 #include "common/report/sections/course/course.h"
 
-static const course_problem *const themes[] = {course_step};
+static const course_problem *const themes[] = {course_step, course_profile, course_precision, course_memory,
+                                               course_attention};
 enum { THEMES = sizeof themes / sizeof *themes };
 
 static void write_section(document *doc, const char *dir)

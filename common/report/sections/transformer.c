@@ -5,36 +5,13 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/model/config.h"
 #include "common/report/model_peers.h"
 #include "common/report/section.h"
+#include "common/report/sections/course/rows.h"
 #include "common/report/steady.h"
 #include "common/report/sentences.h"
 
 static const char *const axes[] = {"size", "seq", "precision", NULL};
-
-/* The level of fusion that stands for the rest: the CPU has no graphs, and a GPU's kernels alone may be all there is. */
-static const char *main_level(const table *t)
-{
-    const bool graph = table_find(t, "variant", "graph", "status", "ok", NULL) != NO_ROW;
-    const bool kernels = table_find(t, "variant", "kernels", "status", "ok", NULL) != NO_ROW;
-    return kernels && !graph ? "kernels" : "graph";
-}
-
-/* The sizes in the order of the models, not of the alphabet. */
-static values sizes_in_order(const table *t)
-{
-    values sizes = table_values(t, "size");
-    size_t n = 0;
-    for (const model_config *c = model_sizes; c->name; c++)
-        for (size_t i = n; i < sizes.n; i++)
-            if (strcmp(sizes.v[i], c->name) == 0) {
-                const char *swap = sizes.v[n];
-                sizes.v[n++] = sizes.v[i];
-                sizes.v[i] = swap;
-            }
-    return sizes;
-}
 
 /* The rows that say how long a step takes: those with the usual warm-up where there are any, none of a cold process. */
 static table *warm_rows(const table *all)

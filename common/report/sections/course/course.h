@@ -15,6 +15,6 @@ typedef struct course_problem {
 } course_problem;
 
 /* In the order of the handouts; each ends with one without a name. */
-extern const course_problem course_step[];
+extern const course_problem course_step[], course_profile[], course_precision[], course_memory[], course_attention[];
 
 #endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* The report by the names of the course's problems: every name of docs/course.md is there, and planted rows give exactly
+ * the sentences that they mean. */
+#include "tests/support/test.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+/* ---- names ---- */
+
+/* Problems whose answers are still to be written; with an empty list every name of the document must be there. */
+static const char *const open_problems[] = {"distributed_communication_single_node",
+                                            "naive_ddp",
+                                            "naive_ddp_benchmarking",
+                                            "minimal_ddp_flat_benchmarking",
+                                            "ddp_overlap_individual_parameters",
+                                            "ddp_overlap_individual_parameters_benchmarking",
+                                            "optimizer_state_sharding",
+                                            "optimizer_state_sharding_accounting",
+                                            "ddp_overlap_bucketed",
+                                            "ddp_bucketed_benchmarking",
+                                            "communication_accounting",
+                                            "alternate_ring_all_reduce",
+                                            "data_parallel_calcs",
+                                            "fsdp_calcs",
+                                            "tp_calcs",
+                                            "fsdp_tp_calcs",
+                                            "fsdp",
+                                            "fsdp_accounting",
+                                            NULL};
+
+static bool is_open(const char *name)
+{
+    for (const char *const *open = open_problems; *open; open++)
+        if (strcmp(name, *open) == 0)
+            return true;
+    return false;
+}
+
+/* Whether the report answers a problem or names it among those without rows, with or without its part. */
+static bool is_named(const char *report, const char *name)
+{
+    static const char *const forms[] = {"\n### %s (", "`%s`", "`%s ("};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted, forms[i], name);
+        if (strstr(report, wanted))
+            return true;
+    }
+    return false;
+}
+
+/* The section on the course alone: its problems are named elsewhere, too. Caller frees. */
+static char *course_of(char *report)
+{
+    char *begin = strstr(report, "\n## The problems of CS336's second assignment\n"), *end;
+    assert_non_null(begin);
+    end = strstr(begin + 1, "\n## ");
+    char *text = xasprintf("%.*s", end ? (int)(end - begin) : (int)strlen(begin), begin);
+    free(report);
+    return text;
+}
+
+static void every_problem_is_named(void **state)
+{
+    (void)state;
+    char *course = course_of(file_text("results/h200-x1/report.md")), *problems = file_text("docs/course.md");
+    size_t names = 0;
+    for (char *line = strtok(problems, "\n"); line; line = strtok(NULL, "\n")) {
+        if (strncmp(line, "| `", 3) != 0)
+            continue;
+        char *cell_end = strstr(line, " | ");
+        assert_non_null(cell_end);
+        *cell_end = '\0';
+        for (char *at = strchr(line, '`'); at; at = strchr(at, '`')) { /* a cell may have several */
+            char *name = at + 1, *name_end = strchr(name, '`');
+            assert_non_null(name_end);
+            *name_end = '\0';
+            at = name_end + 1;
+            names++;
+            if (!is_open(name) && !is_named(course, name))
+                fail_msg("%s of docs/course.md is not in the report", name);
+        }
+    }
+    assert_true(names > 30);
+    free(problems);
+    free(course);
+}
+
+/* ---- sentences ---- */
+
+static char *built(void)
+{
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    self[length] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    return xstrdup(self);
+}
+
+/* The section of a folder whose only file has these rows. Caller frees. */
+static char *course_with(const char *folder, const char *file, const char *rows)
+{
+    char *dir = folder_path(folder, "box"), *csv = folder_path(dir, file), *report = folder_path(dir, "report.md");
+    char *build = built(), *command = xasprintf("'%s/report' '%s' >/dev/null", build, dir);
+    mkdir(dir, 0777);
+    file_write(csv, rows);
+    const int status = system(command);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
+    char *text = course_of(file_text(report));
+    free(command);
+    free(build);
+    free(report);
+    free(csv);
+    free(dir);
+    return text;
+}
+
+static void expect(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted))
+        fail_msg("no '%s' in:\n%s", wanted, text);
+}
+
+static void expect_none(const char *text, const char *unwanted)
+{
+    if (strstr(text, unwanted))
+        fail_msg("'%s' in:\n%s", unwanted, text);
+}
+
+#define STEP_HEADER                                                                                                    \
+    "bench,variant,status,reason,size,batch,seq,precision,mode,recompute,fp32_products,layers,warmup,cold,"            \
+    "fwd_mean_ms,fwd_std_ms,bwd_mean_ms,bwd_std_ms,step_mean_ms,step_std_ms,host_step_ms,host_step_mean_ms,"           \
+    "host_step_std_ms,n_steps,first_step_ms,device,check,utc\n"
+#define STEP "bench_transformer,graph,ok,,"
+#define TAIL "cuda,1,2026-11-21T10:00:00Z\n"
+
+/* Batches, products, depths and precisions of other sweeps stand beside the rows that are meant. */
+static void steps_in_order_and_no_others(void **state)
+{
+    char *text = course_with(*state, "bench_transformer.csv",
+                             STEP_HEADER STEP
+                             "2.7b,4,512,bf16,train-step,none,fma,0,5,0,10,0.2,20,1,40,1,0,0,0,10,50," TAIL STEP
+                             "large,4,512,bf16,train-step,none,fma,0,5,0,4,0.1,9,0.1,20,2,0,0,0,10,50," TAIL STEP
+                             "large,2,512,bf16,train-step,none,fma,0,5,0,777,1,1,1,1,1,0,0,0,10,50," TAIL STEP
+                             "large,4,512,bf16,train-step,none,fma,2,5,0,777,1,1,1,1,1,0,0,0,10,50," TAIL STEP
+                             "large,4,512,bf16,train-step,block,fma,0,5,0,777,1,1,1,1,1,0,0,0,10,50," TAIL STEP
+                             "large,4,512,fp32,train-step,none,fp16x3,0,5,0,777,1,1,1,1,1,0,0,0,10,50," TAIL STEP
+                             "small,4,512,bf16,train-step,none,fma,0,5,0,1,0.01,2,0.02,4,0.02,0,0,0,10,50," TAIL);
+    expect(text, "| small | bf16 | 1.00 ± 1.0 % | 2.00 ± 1.0 % | 4.00 ± 0.5 % |\n"
+                 "| large | bf16 | 4.00 ± 2.5 % | 9.00 ± 1.1 % | 20.0 ± 10.0 % |\n"
+                 "| 2.7b | bf16 | 10.0 ± 2.0 % | 20.0 ± 5.0 % | 40.0 ± 2.5 % |\n\n");
+    expect(text,
+           "The backward takes 2.00 to 2.25 times as long as the forward. The deviation of a step is not small: at "
+           "most 10.0 % of its mean (large, bf16).\n");
+    expect_none(text, "777");
+    expect_none(text, "Without warm-up");
+    free(text);
+}
+
+/* A first step of 90 ms, the others of 10, leaves 8 of the 10 ms that the mean of 10 steps is too large by. */
+static void warm_up(void **state)
+{
+    char *text = course_with(*state, "bench_transformer.csv",
+                             STEP_HEADER STEP
+                             "small,4,128,bf16,train-step,none,fma,0,0,1,1,0,1,0,1,0,10,20,30,10,90," TAIL STEP
+                             "small,4,128,bf16,train-step,none,fma,0,1,1,1,0,1,0,1,0,10,12,6,10,110," TAIL STEP
+                             "small,4,128,bf16,train-step,none,fma,0,2,1,1,0,1,0,1,0,10,10.1,0.1,10,110," TAIL STEP
+                             "small,4,128,bf16,train-step,none,fma,0,5,1,1,0,1,0,1,0,10,10,0.1,10,110," TAIL);
+    expect(text,
+           " Without warm-up the mean step takes 2.00 times as long as after the most; the first step alone explains "
+           "80 % of that or more. After 1 step the mean step takes 1.20 times as long as after the most. After 2 "
+           "steps the mean step takes 1.01 times as long as after the most: no difference.\n");
+    free(text);
+}
+
+#define SUM_HEADER "bench,variant,status,reason,sum,pair,fwd_ms,value,err_abs,device,check,utc\n"
+#define SUM "bench_mixed_precision,accumulation,ok,,1000x0.01,"
+
+static void sums(void **state)
+{
+    char *text =
+        course_with(*state, "bench_mixed_precision.csv",
+                    SUM_HEADER SUM "fp32+fp32,nan,10.001,0.001," TAIL SUM "fp16+fp16,nan,9.5,0.5," TAIL SUM
+                                   "fp32+fp16,nan,10.004,0.004," TAIL SUM "fp32+fp16-cast,nan,10.004,0.004," TAIL);
+    expect(
+        text,
+        "The fp16 sum is off most: it rounds at every addition. An fp32 sum of fp16 numbers is off 4.00 times as far "
+        "as one of fp32 numbers, because each number was rounded when it was stored. Casting them to fp32 first "
+        "changes nothing: the addition does that by itself.\n");
+    free(text);
+    text = course_with(*state, "bench_mixed_precision.csv",
+                       SUM_HEADER SUM "fp32+fp32,nan,10.6,0.6," TAIL SUM "fp16+fp16,nan,9.5,0.5," TAIL SUM
+                                      "fp32+fp16,nan,10.004,0.004," TAIL SUM "fp32+fp16-cast,nan,10.003,0.003," TAIL);
+    expect(text, "Here the fp16 sum is not the one that is off most. Casting them to fp32 first gives another sum.\n");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_problem_is_named),
+        cmocka_unit_test_setup_teardown(steps_in_order_and_no_others, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(warm_up, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(sums, folder_create, folder_remove)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

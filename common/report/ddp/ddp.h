@@ -52,6 +52,7 @@ const ddp_entry *ddp_best(const ddp_rows *r, size_t first, size_t end, const cha
 bool ddp_beside(const ddp_entry *a, const ddp_entry *b);
 /* Two exposed times can be told apart: their intervals don't meet. */
 bool ddp_apart(const ddp_entry *a, const ddp_entry *b);
+bool ddp_steps_apart(const ddp_entry *a, const ddp_entry *b); /* so can two steps: 5th to 95th percentiles don't meet */
 
 /* A number of PyTorch's row of the same strategy, model and ranks (the fastest, if there are several), else NAN. */
 double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column);

@@ -261,3 +261,9 @@ bool ddp_apart(const ddp_entry *a, const ddp_entry *b)
 {
     return a->high < b->low || b->high < a->low; /* false of an interval that is not there */
 }
+
+bool ddp_steps_apart(const ddp_entry *a, const ddp_entry *b)
+{
+    return ddp_real(a, "step_p5_ms") > ddp_real(b, "step_p95_ms") ||
+           ddp_real(b, "step_p5_ms") > ddp_real(a, "step_p95_ms");
+}

@@ -151,12 +151,6 @@ static void add_steps(document *doc, const links *l)
     doc_more(doc, "%s.\n", wrong ? "" : "each takes no longer than the one before");
 }
 
-static bool steps_apart(const ddp_entry *a, const ddp_entry *b)
-{
-    return ddp_real(a, "step_p5_ms") > ddp_real(b, "step_p95_ms") ||
-           ddp_real(b, "step_p5_ms") > ddp_real(a, "step_p95_ms");
-}
-
 /* Variants of a strategy against it, by their steps: the compute-only step of flat-copy copies as well, so that its
  * exposed time does not have the copies. */
 static void add_variant(document *doc, const ddp_rows *r, size_t first, size_t end, const char *variant,
@@ -168,7 +162,7 @@ static void add_variant(document *doc, const ddp_rows *r, size_t first, size_t e
     const double more = step_of(b) - step_of(a);
     doc_more(doc, "%s (%s) makes a step %s ms %s than %s does (5th to 95th percentiles %s).\n", what,
              code("%s", variant), precise(fabs(more)), more > 0 ? "longer" : "shorter", code("%s", base),
-             steps_apart(a, b) ? "don't meet" : "meet");
+             ddp_steps_apart(a, b) ? "don't meet" : "meet");
 }
 
 static void add_verdict(document *doc, const ddp_rows *r, size_t first, size_t end)

@@ -36,13 +36,6 @@ static const char *unit_name(double unit)
     return unit == GIB ? "GiB" : "MiB";
 }
 
-/* Whether 5th to 95th percentiles of two steps meet. */
-static bool steps_meet(const ddp_entry *a, const ddp_entry *b)
-{
-    return !(ddp_real(a, "step_p5_ms") > ddp_real(b, "step_p95_ms") ||
-             ddp_real(b, "step_p5_ms") > ddp_real(a, "step_p95_ms"));
-}
-
 /* ---- what sharding gave ---- */
 
 static void add_memory_gain(document *doc, const ddp_entry *whole, const ddp_entry *parts)
@@ -63,7 +56,7 @@ static void add_step_gain(document *doc, const ddp_entry *whole, const ddp_entry
     }
     doc_more(doc, "a step takes %s ms, unsharded %s: %s %% %s (5th to 95th percentiles %s)", precise(b), precise(a),
              number(100 * fabs(b / a - 1)), b > a ? "longer" : "shorter",
-             steps_meet(whole, parts) ? "meet" : "don't meet");
+             ddp_steps_apart(whole, parts) ? "don't meet" : "meet");
 }
 
 static void findings(document *doc, const char *dir)

@@ -307,26 +307,6 @@ static void flash_benchmarking(document *doc, const char *dir)
     table_free(all);
 }
 
-/* ---- leaderboard ---- */
-
-static void flash_leaderboard(document *doc, const char *dir)
-{
-    table *t = open_result(dir, "bench_flash.csv");
-    if (!t)
-        return;
-    table_drop_windows(t);
-    const size_t r = table_find(t, "variant", "flash", "status", "ok", "batch", "1", "heads", "16", "head_dim", "64",
-                                "seq", "16384", "dtype", "bf16", "causal", "1", "deterministic", "0", NULL);
-    if (r != NO_ROW)
-        doc_paragraph(doc,
-                      "16 heads, D 64, S 16384, bf16, causal: forward and backward take %s ms, %s forward alone (%s "
-                      "TFLOP/s) and %s backward (%s TFLOP/s).",
-                      number(table_real(t, r, "fwd_bwd_ms")), number(table_real(t, r, "fwd_ms")),
-                      number(table_real(t, r, "fwd_tflops")), number(table_real(t, r, "bwd_ms")),
-                      number(table_real(t, r, "bwd_tflops")));
-    table_free(t);
-}
-
 const course_problem course_attention[] = {
     {"pytorch_attention", "2025, 2026", "bench_attention: what unfused attention costs", pytorch_attention},
     {"torch_compile (a)", "2025, 2026", "bench_attention: what unfused attention costs", fused_attention},
@@ -334,5 +314,4 @@ const course_problem course_attention[] = {
     {"flash_forward", "2025, 2026", "bench_flash: FlashAttention against unfused attention", flash_forward},
     {"flash_backward", "2025, 2026", "bench_flash: FlashAttention against unfused attention", flash_backward},
     {"flash_benchmarking", "2025, 2026", "bench_flash: FlashAttention against unfused attention", flash_benchmarking},
-    {"leaderboard", "2025", "bench_flash: FlashAttention against unfused attention, Other shapes", flash_leaderboard},
     {.name = NULL}};

@@ -25,23 +25,19 @@ static void peaks(document *doc, const table *t, const values *sizes)
     doc_columns(doc, DOC_TEXT, "size", NULL);
     doc_columns(doc, DOC_NUMBER, "context", "forward, fp32", "full step, fp32", "forward, bf16", "full step, bf16",
                 NULL);
-    doc_columns(doc, DOC_TEXT, "a full step peaks in", NULL);
     for (size_t i = 0; i < sizes->n; i++) {
         table *of = table_where(t, "size", sizes->v[i], NULL);
         values lengths = table_values(of, "seq");
         for (size_t s = 0; s < lengths.n; s++) {
             double peak[2][2], moments[2];
-            const char *phase = "";
             doc_row(doc, sizes->v[i], lengths.v[s], NULL);
             for (size_t p = 0; p < 2; p++)
                 for (size_t m = 0; m < 2; m++) {
                     const size_t r = memory_row(of, sizes->v[i], lengths.v[s], precisions[p], modes[m]);
                     peak[p][m] = table_real(of, r, "peak_bytes");
                     moments[p] = table_real(of, r, "moment1_bytes") + table_real(of, r, "moment2_bytes");
-                    phase = r == NO_ROW ? phase : table_text(of, r, "peak_phase");
                     doc_cells(doc, number(peak[p][m] / GIB), NULL);
                 }
-            doc_cells(doc, phase, NULL);
             moments_stay = moments_stay && moments[0] == moments[1];
             for (size_t m = 0; m < 2; m++) {
                 low[m] = fmin(low[m], 100 * peak[1][m] / peak[0][m]);
@@ -101,6 +97,32 @@ static void tensors(document *doc, const table *t, const values *sizes)
     }
 }
 
+/* The peaks of the stages of a full step, at each size's longest context. */
+static void stages(document *doc, const table *t, const values *sizes)
+{
+    static const char *const columns[] = {"forward_peak_bytes", "backward_peak_bytes", "optimizer_peak_bytes"};
+    doc_paragraph(doc, "Most held in the stages of a full step at the longest context, GiB");
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "size", NULL);
+    doc_columns(doc, DOC_NUMBER, "context", NULL);
+    doc_columns(doc, DOC_TEXT, "precision", NULL);
+    doc_columns(doc, DOC_NUMBER, "forward", "backward", "AdamW", "activations at the peak", NULL);
+    for (size_t i = 0; i < sizes->n; i++) {
+        table *of = table_where(t, "size", sizes->v[i], "mode", "train-step", NULL);
+        const char *seq = value_or_last(of, "seq", "");
+        for (size_t p = 0; p < 2; p++) {
+            const size_t r = memory_row(of, sizes->v[i], seq, precisions[p], "train-step");
+            if (r == NO_ROW)
+                continue;
+            doc_row(doc, sizes->v[i], seq, precisions[p], NULL);
+            for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
+                doc_cells(doc, number(table_real(of, r, columns[c]) / GIB), NULL);
+            doc_cells(doc, number(table_real(of, r, "activation_bytes") / GIB), NULL);
+        }
+        table_free(of);
+    }
+}
+
 static void memory_profiling(document *doc, const char *dir)
 {
     table *all = open_result(dir, "bench_memory.csv");
@@ -110,6 +132,7 @@ static void memory_profiling(document *doc, const char *dir)
     if (t->n) {
         values sizes = sizes_in_order(t);
         peaks(doc, t, &sizes);
+        stages(doc, t, &sizes);
         tensors(doc, t, &sizes);
         figures(doc, dir, "memory_timeline_");
         values_free(&sizes);

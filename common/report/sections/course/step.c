@@ -138,7 +138,10 @@ static void warmup(document *doc, const table *all)
             warmup_rows(doc, of);
             table_free(of);
         }
-        doc_paragraph(doc, "The first step of a process also loads kernels and builds what later steps use again.");
+        doc_paragraph(doc, "The first step of a process also loads kernels%s.",
+                      strcmp(table_text(t, 0, "variant"), "graph") == 0
+                          ? ", the second one captures the graph that later ones launch"
+                          : "");
         say_less(doc, t, &sizes, "0", "Without warm-up");
         say_less(doc, t, &sizes, "1", "After 1 step");
         say_less(doc, t, &sizes, "2", "After 2 steps");

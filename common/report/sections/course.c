@@ -5,8 +5,8 @@
 #include "common/report/sections/course/course.h"
 
 static const course_problem *const themes[] = {
-    course_step,          course_profile, course_precision, course_memory,     course_attention,
-    course_communication, course_ddp,     course_sharding,  course_accounting, course_leaderboard};
+    course_step, course_profile, course_precision, course_memory,     course_attention,  course_communication,
+    course_ddp,  course_buckets, course_sharding,  course_accounting, course_leaderboard};
 enum { THEMES = sizeof themes / sizeof *themes };
 
 static void write_section(document *doc, const char *dir)

@@ -16,7 +16,7 @@ typedef struct course_problem {
 
 /* In the order of the handouts; each ends with one without a name. */
 extern const course_problem course_step[], course_profile[], course_precision[], course_memory[], course_attention[];
-extern const course_problem course_communication[], course_ddp[], course_sharding[], course_accounting[],
-    course_leaderboard[];
+extern const course_problem course_communication[], course_ddp[], course_buckets[], course_sharding[];
+extern const course_problem course_accounting[], course_leaderboard[];
 
 #endif

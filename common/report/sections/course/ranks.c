@@ -3,6 +3,7 @@
 #include "common/report/sections/course/ranks.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/report/section.h"
@@ -141,11 +142,37 @@ bool course_group(const ddp_rows *r, const char *const *variants, size_t *first,
     return found;
 }
 
-/* ---- a step against another ---- */
+/* ---- steps ---- */
+
+double course_step_ms(const ddp_entry *e)
+{
+    return ddp_real(e, "step_ms");
+}
+
+double course_share_pct(const ddp_entry *e)
+{
+    return 100 * e->exposed / course_step_ms(e);
+}
+
+void begin_strategies(document *doc, const ddp_entry *e)
+{
+    char *title = ddp_group_title(e);
+    doc_paragraph(doc, "%s:", title);
+    doc_table(doc);
+    doc_columns(doc, DOC_TEXT, "strategy", NULL);
+    doc_columns(doc, DOC_NUMBER, "calls", "step ms", "communication ms [95 %]", "of the step %", "alone ms", NULL);
+    free(title);
+}
+
+void add_strategy(document *doc, const ddp_entry *e)
+{
+    doc_row(doc, e->label, ddp_text(e, "buckets"), precise(course_step_ms(e)), with_interval(e),
+            number(course_share_pct(e)), precise(ddp_real(e, "comm_alone_ms")), NULL);
+}
 
 void add_step_against(document *doc, const ddp_entry *e, const ddp_entry *base)
 {
-    const double step = ddp_real(e, "step_ms"), of = ddp_real(base, "step_ms"), more = step - of;
+    const double step = course_step_ms(e), of = course_step_ms(base), more = step - of;
     if (!ddp_beside(e, base))
         doc_more(doc, " %s and %s are of different runs and are not compared.", code("%s", e->label),
                  code("%s", base->label));

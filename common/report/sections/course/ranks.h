@@ -13,6 +13,13 @@ void say_verified(document *doc, const char *dir, const char *file, const char *
 /* Of the groups that have all these variants, the one that stands for the folder; false where none has. */
 bool course_group(const ddp_rows *r, const char *const *variants, size_t *first, size_t *end);
 
+double course_step_ms(const ddp_entry *e);
+double course_share_pct(const ddp_entry *e); /* of exposed communication in the step */
+
+/* A table of strategies under the title of their group, and its rows. */
+void begin_strategies(document *doc, const ddp_entry *e);
+void add_strategy(document *doc, const ddp_entry *e);
+
 /* Adds the sentence " The step of flat is 12.27 ms (16.1 %) shorter than that of naive (...)." where both are of one run on
  * the same GPUs, else that they are not compared. */
 void add_step_against(document *doc, const ddp_entry *e, const ddp_entry *base);

@@ -53,7 +53,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 2, 6, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype policy --variant fsdp"},
     {RUN_DEFAULT, 2, 6,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --recompute block"},
-    {RUN_DEFAULT, 2, 15,
+    {RUN_FULL, 2, 14,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy,own"},
     {RUN_FULL, 2, 12,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --reduce-dtype bf16"},

@@ -130,7 +130,7 @@ static const char *const stages[] = {[ZERO_DDP] = "ddp",
                                      [ZERO_3] = "zero3"};
 
 static const char *const wires[] = {[ZERO_DDP] = "all-reduce of gradients: 2 P (n - 1)/n",
-                                    [ZERO_1_BROADCAST] = "all-reduce, then each owner broadcasts: 2 P (n - 1)/n + P",
+                                    [ZERO_1_BROADCAST] = "all-reduce, then each owner broadcasts: 3 P (n - 1)/n",
                                     [ZERO_1] = "reduce-scatter and all-gather: 2 P (n - 1)/n",
                                     [ZERO_2] = "reduce-scatter and all-gather: 2 P (n - 1)/n",
                                     [ZERO_3] = "two all-gathers and a reduce-scatter: 3 P (n - 1)/n"};

@@ -278,7 +278,7 @@ zero_wire zero_wire_elements(zero_stage stage, double parameters, double ranks)
     double once = parameters * (ranks - 1) / ranks; /* a reduce-scatter or an all-gather */
     switch (stage) {
     case ZERO_DDP: return (zero_wire){2 * once, 0};
-    case ZERO_1_BROADCAST: return (zero_wire){2 * once, ranks > 1 ? parameters : 0};
+    case ZERO_1_BROADCAST: return (zero_wire){2 * once, once};
     case ZERO_3: return (zero_wire){once, 2 * once};
     default: return (zero_wire){once, once};
     }

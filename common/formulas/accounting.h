@@ -160,8 +160,8 @@ zero_bytes zero_memory(zero_stage stage, zero_recipe r, double parameters, doubl
 typedef struct zero_wire { /* elements that a rank sends in a step */
     double grads, params;
 } zero_wire;
-/* DDP and ZeRO-1, -2: 2 P (n - 1)/n; ZeRO-3 gathers twice: 3 P (n - 1)/n; all-reduce and then broadcast: P more than
- * DDP. */
+/* DDP and ZeRO-1, -2: 2 P (n - 1)/n; ZeRO-3 gathers twice: 3 P (n - 1)/n; so does all-reduce and then broadcast, in
+ * which every rank but the last of the ring passes each parameter on. */
 zero_wire zero_wire_elements(zero_stage stage, double parameters, double ranks);
 
 #endif

@@ -182,8 +182,8 @@ void parallel_communicate(parallel *p, bool on);
 /* The collectives of a step back to back, with no compute beside them; main waits for them. They work in place on what
  * the arenas hold (gradients are summed again, parameters stay), also when it is off. */
 void parallel_collectives_alone(parallel *p);
-/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and
- * broadcast 1 where it is the root. */
+/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and so
+ * do broadcasts by all ranks in turn, on average. */
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
 /* Time that main stood still for communication in the last step: from the end of backward to the end of

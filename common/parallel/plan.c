@@ -130,9 +130,7 @@ double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_byt
         bytes += 2 * ring_part((int)replicas) * grads / p->slices;
     if (p->s->share == SHARE_ON_USE)
         bytes += part * (double)p->gathered_elements * param_bytes;
-    if (p->s->share == SHARE_GATHER || p->s->share == SHARE_FUSED)
+    if (p->s->share == SHARE_GATHER || p->s->share == SHARE_FUSED || p->s->share == SHARE_BROADCAST)
         bytes += part * params;
-    if (p->s->share == SHARE_BROADCAST && p->o.ranks > 1)
-        bytes += (double)p->own.state_elements * param_bytes;
     return bytes;
 }

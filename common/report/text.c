@@ -29,11 +29,12 @@ const char *number(double value)
         snprintf(text, 64, "%.1e", value);
     else
         snprintf(text, 64, "%.*f",
-                 size >= 99.95     ? 0
-                 : size >= 9.995   ? 1
-                 : size >= 0.9995  ? 2
-                 : size >= 0.09995 ? 3
-                                   : 4,
+                 size >= 99.95      ? 0
+                 : size >= 9.995    ? 1
+                 : size >= 0.9995   ? 2
+                 : size >= 0.09995  ? 3
+                 : size >= 0.009995 ? 4
+                                    : 5,
                  value);
     return text;
 }

@@ -241,11 +241,10 @@ FORMULA(init_bytes, zero(c, row) * xl * (p(c, row) / param_share(c, row) + maste
 FORMULA(before_step, init_bytes(c, row) + xl * g(c, row) / grad_share(c, row))
 FORMULA(after_step, before_step(c, row) + xl * moments(c, row) / state_share(c, row))
 FORMULA(passes_of_grads, IS("strategy", "ddp") || IS("strategy", "zero1-broadcast") ? 2 : 1)
-FORMULA(passes_of_params, IS("strategy", "zero3") ? 2 : IS("strategy", "zero1") || IS("strategy", "zero2") ? 1 : 0)
+FORMULA(passes_of_params, IS("strategy", "zero3") ? 2 : !IS("strategy", "ddp") ? 1 : 0)
 FORMULA(share, (N("ranks") - 1) / N("ranks"))
 FORMULA(sent_grads, zero(c, row) * xl * share(c, row) * passes_of_grads(c, row))
-FORMULA(sent_params,
-        zero(c, row) * xl * (share(c, row) * passes_of_params(c, row) + (IS("strategy", "zero1-broadcast") ? 1 : 0)))
+FORMULA(sent_params, zero(c, row) * xl * share(c, row) * passes_of_params(c, row))
 FORMULA(wire_elements, sent_grads(c, row) + sent_params(c, row))
 FORMULA(wire_bytes, V("data_parallel") ? ring(c, row) * xl *grad_bytes(c, row)
                                        : sent_grads(c, row) * g(c, row) + sent_params(c, row) * p(c, row))

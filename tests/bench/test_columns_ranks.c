@@ -104,15 +104,14 @@ FORMULA(param_bytes, IS("precision", "fp32") ? 4 : 2)
 /* Moments, and beside bf16 the remainder of fp32. */
 FORMULA(state_element, (IS("moments", "bf16") ? 4 : 8) + (IS("precision", "fp32") ? 0 : 2))
 
-/* Bytes that rank 0 sends: two passes over the gradients; or one and one over the parameters; or two and the parameters
- * that it owns, which of two ranks owns more. */
+/* Bytes that a rank sends: two passes over the gradients; or one and one over the parameters; or two and one. */
 static double wire(const csv *c, size_t row)
 {
     const double e = elements(c, row), share = (N("ranks") - 1) / N("ranks");
-    const double owned = N("ranks") == 2 ? N("state_bytes") / state_element(c, row) : NAN;
     if (IS("variant", "zero1") || IS("variant", "fused"))
         return e * share * (grad_bytes(c, row) + param_bytes(c, row));
-    return 2 * e * share * grad_bytes(c, row) + (IS("variant", "zero1-broadcast") ? owned * param_bytes(c, row) : 0);
+    return 2 * e * share * grad_bytes(c, row) +
+           (IS("variant", "zero1-broadcast") ? e * share * param_bytes(c, row) : 0);
 }
 
 FORMULA(wire_gb_s, N("ranks") > 1 ? N("wire_bytes") / N("comm_alone_ms") / 1e6 : NAN)

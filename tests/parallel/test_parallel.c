@@ -596,7 +596,7 @@ static void what_a_plan_says(void **state)
                  {"zero1", 16384, 1, true, 256, 4608},
                  {"fused", 1024, 3, true, 256, 4608},
                  {"fused", 16384, 1, true, 256, 4608},
-                 {"zero1-broadcast", 3072, 2, true, 256, 6144 + 512},
+                 {"zero1-broadcast", 3072, 2, true, 256, 6144 + 1536},
                  {"zero2", 0, 2, true, 256, 4608},
                  {"fsdp", 0, 2, true, 256, 3072 + 3 * 768},
                  {"fsdp-keep", 0, 2, true, 256, 3072 + 3 * 768},

@@ -89,6 +89,15 @@ static void expect_file(const char *committed, const char *now, const char *name
     free(old_path);
 }
 
+/* Folders of this machine's own runs may be of an older version. Where there is no git, all are committed. */
+static bool is_committed(const char *folder)
+{
+    char *command = xasprintf("git ls-files --error-unmatch '%s/report.md' >/dev/null 2>&1", folder);
+    const int status = system(command);
+    free(command);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 1;
+}
+
 static void committed_reports_are_current(void **state)
 {
     glob_t found;
@@ -96,7 +105,7 @@ static void committed_reports_are_current(void **state)
     for (size_t i = 0; i < found.gl_pathc; i++) {
         *strrchr(found.gl_pathv[i], '/') = '\0';
         const char *committed = found.gl_pathv[i];
-        if (strcmp(committed, "results/small") != 0) { /* trial runs, which are not committed */
+        if (is_committed(committed)) {
             char *dir = linked_copy(*state, committed);
             char *quoted = xasprintf("'%s'", dir);
             report(quoted);

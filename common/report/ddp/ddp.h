@@ -35,7 +35,7 @@ const char *ddp_device(const ddp_rows *r, const char *dir);
 size_t ddp_group_end(const ddp_rows *r, size_t first); /* behind the last entry of the group that begins at `first` */
 /* "xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks". Caller frees. */
 char *ddp_group_title(const ddp_entry *e);
-const char *ddp_main_size(const ddp_rows *r); /* the size of model with the most rows */
+const char *ddp_main_size(const ddp_rows *r); /* the size of model with the most rows, GPUs' where there are any */
 bool ddp_same(const ddp_entry *a, const ddp_entry *b, const char *column);
 /* Its strategy ran on as many ranks, with the same size and dtypes, with a longer context, too. */
 bool ddp_has_longer(const ddp_rows *r, const ddp_entry *e);

@@ -196,15 +196,29 @@ size_t ddp_group_end(const ddp_rows *r, size_t first)
     return end;
 }
 
+static bool is_on_gpu(const ddp_entry *e)
+{
+    return strcmp(ddp_text(e, "device"), "cuda") == 0;
+}
+
+static bool any_on_gpu(const ddp_rows *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (is_on_gpu(&r->all[i]))
+            return true;
+    return false;
+}
+
 const char *ddp_main_size(const ddp_rows *r)
 {
+    const bool on_gpus = any_on_gpu(r);
     const char *best = "";
     size_t most = 0;
     for (size_t i = 0; i < r->n; i++) {
         size_t count = 0;
         for (size_t k = 0; k < r->n; k++)
-            count += ddp_same(&r->all[i], &r->all[k], "size");
-        if (count >= most) { /* of equals the largest, which comes last */
+            count += ddp_same(&r->all[i], &r->all[k], "size") && is_on_gpu(&r->all[k]) == on_gpus;
+        if (count > 0 && count >= most) { /* of equals the largest, which comes last */
             most = count;
             best = ddp_text(&r->all[i], "size");
         }
@@ -246,10 +260,7 @@ const ddp_entry *ddp_best(const ddp_rows *r, size_t first, size_t end, const cha
 
 const char *ddp_device(const ddp_rows *r, const char *dir)
 {
-    for (size_t i = 0; r && i < r->n; i++)
-        if (strcmp(ddp_text(&r->all[i], "device"), "cuda") == 0)
-            return "cuda";
-    return main_device(dir);
+    return r && any_on_gpu(r) ? "cuda" : main_device(dir);
 }
 
 bool ddp_beside(const ddp_entry *a, const ddp_entry *b)

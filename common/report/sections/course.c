@@ -26,7 +26,7 @@ static void write_section(document *doc, const char *dir)
             }
             doc_heading(answers, 3, "%s (%s)", p->name, p->editions);
             doc_append(answers, answer);
-            doc_paragraph(answers, "All of it: %s.", p->section);
+            doc_paragraph(answers, "For the rest see \"%s\".", p->section);
         }
     if (doc_empty(answers)) {
         doc_free(answers);

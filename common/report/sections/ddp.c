@@ -142,7 +142,7 @@ static void add_steps(document *doc, const links *l)
     for (size_t i = 1; i < l->n; i++) {
         const ddp_entry *a = l->e[i - 1], *b = l->e[i];
         const double more = step_of(b) - step_of(a);
-        if (!(more > 0))
+        if (!(more > 0) || !ddp_beside(a, b))
             continue;
         doc_more(doc, "%s%s takes %s ms (%s %%) longer than %s, and their 5th to 95th percentiles %s",
                  wrong++ ? "; " : "", b->variant, precise(more), number(100 * more / step_of(a)), a->variant,
@@ -157,7 +157,7 @@ static void add_variant(document *doc, const ddp_rows *r, size_t first, size_t e
                         const char *what, const char *base)
 {
     const ddp_entry *a = ddp_best(r, first, end, base, NULL), *b = ddp_best(r, first, end, variant, NULL);
-    if (!a || !b)
+    if (!a || !b || !ddp_beside(a, b))
         return;
     const double more = step_of(b) - step_of(a);
     doc_more(doc, "%s (%s) makes a step %s ms %s than %s does (5th to 95th percentiles %s).\n", what,

@@ -218,13 +218,12 @@ static void add_timing(document *doc, const table *all, const char *dir)
         return;
     table *t = table_main_slice(all, timing_axes, NULL);
     doc_heading(doc, 3, "Speed-up over fp32");
-    doc_paragraph(
-        doc,
-        "Each cell: time of a step, then how many times faster than fp32 (matrix products by fused "
-        "multiply-adds)\nforward, backward and "
-        "the whole step are. On a GPU, work that is bound by matrix products gains most, so large models\ngain most; "
-        "norms and AdamW move bytes, and gain only as far as those shrink. Batch %s, %s attention.",
-        table_text(t, 0, "batch"), table_text(t, 0, "attention"));
+    doc_paragraph(doc,
+                  "Each cell: time of a step, then how many times faster than fp32 (matrix products by fused "
+                  "multiply-adds)\nforward, backward and "
+                  "the whole step are. On a GPU, work that is bound by matrix products can gain most;\nnorms and "
+                  "AdamW move bytes, and gain only as far as those shrink. Batch %s, %s attention.",
+                  table_text(t, 0, "batch"), table_text(t, 0, "attention"));
     figures(doc, dir, "mixed_speedup");
     timing_table(doc, t);
     table_free(t);

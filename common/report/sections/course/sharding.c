@@ -130,7 +130,7 @@ static bool add_paper(document *doc, const char *dir)
 static void add_sent(document *doc, const ddp_entry *const *e)
 {
     char *title = ddp_group_title(e[WHOLE]);
-    doc_more(doc, " Measured (%s) it sends, broadcasts counted at their root,", title);
+    doc_more(doc, " Measured (%s) it sends", title);
     for (size_t w = 0; w < WAYS; w++)
         if (e[w])
             doc_more(doc, "%s %s by %s", w ? "," : "", number_unit(ddp_real(e[w], "wire_bytes"), "bytes"),
@@ -150,7 +150,8 @@ static void state_against_paper(document *doc, const char *dir)
     document *text = doc_create("");
     doc_paragraph(
         text, "The handout's way sums all gradients on every rank, as data parallelism does with 2 P (n - 1)/n "
-              "elements sent, and then broadcasts all P updated parameters. The paper's ZeRO-1 reduces each gradient "
+              "elements sent, and then broadcasts all P updated parameters, which is P (n - 1)/n more. The paper's "
+              "ZeRO-1 reduces each gradient "
               "to its owner alone and gathers the parameters: 2 P (n - 1)/n together. State is in parts in both, and "
               "both hold whole gradients here; ZeRO-2 would not.");
     const bool on_paper = add_paper(text, dir), measured = ways_of(r, e);

@@ -2,6 +2,7 @@
 /* The blocks of a document in memory, and handing them to a writer; see document.h. */
 #include "common/report/document.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,29 @@ const char *code(const char *format, ...)
     va_start(args, format);
     const char *text = marked("", DOC_CODE, format, args, DOC_CODE_END);
     va_end(args);
+    return text;
+}
+
+char *heading_id(const char *heading)
+{
+    char *id = xmalloc(strlen(heading) + 1);
+    size_t n = 0;
+    for (; *heading && *heading != DOC_LINK_ADDRESS; heading++) {
+        const unsigned char c = (unsigned char)*heading;
+        if (c == ' ')
+            id[n++] = '-';
+        else if (isalnum(c) || c == '-' || c == '_' || c >= 0x80)
+            id[n++] = (char)(c < 0x80 ? tolower(c) : c);
+    }
+    id[n] = '\0';
+    return id;
+}
+
+const char *link_to_heading(const char *heading)
+{
+    char *id = heading_id(heading);
+    const char *text = link_to(heading, "#%s", id);
+    free(id);
     return text;
 }
 

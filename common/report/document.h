@@ -16,6 +16,11 @@ const char *strong(const char *format, ...) DOC_PRINTF(1);
 const char *code(const char *format, ...) DOC_PRINTF(1);
 const char *link_to(const char *shown, const char *address, ...) DOC_PRINTF(2);
 
+/* A link to the first heading of the same document that reads like this. */
+const char *link_to_heading(const char *heading);
+/* The name of a heading in addresses, as GitHub forms it: "bench_flash: time" is bench_flash-time. Caller frees. */
+char *heading_id(const char *heading);
+
 typedef struct document document;
 document *doc_create(const char *title); /* "": a part, or text for another file */
 void doc_free(document *d);

@@ -2,7 +2,6 @@
 /* A document as one HTML page that needs nothing else: style, script and figures are in it, and its policy forbids any
  * fetch. It reads without script and style, too; the script only sorts tables. Figures are gnuplot's SVG: what gnuplot
  * defines in each of them is written once, and colours are turned around in dark mode. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,18 +124,32 @@ static void write_text(FILE *out, const char *text)
 
 _Static_assert(DOC_LINK_END == '\a', "the end of a link is what strcspn looks for");
 
-/* The name of a heading in addresses: "bench_flash: time" becomes bench-flash-time. */
-static void write_id(FILE *out, const char *text)
+/* Headings of sections and of their parts have a name to link to; of several that read alike the first. */
+typedef struct names {
+    char **id;
+    size_t n;
+} names;
+static names given;
+
+static void names_clear(void)
 {
-    bool gap = false, any = false;
-    for (; *text && *text != DOC_LINK_ADDRESS; text++)
-        if (isalnum((unsigned char)*text)) {
-            fputs(gap && any ? "-" : "", out);
-            fputc(tolower((unsigned char)*text), out);
-            any = true;
-            gap = false;
-        } else if ((unsigned char)*text >= ' ')
-            gap = true;
+    for (size_t i = 0; i < given.n; i++)
+        free(given.id[i]);
+    free(given.id);
+    given = (names){0};
+}
+
+static void write_new_id(FILE *out, const char *heading)
+{
+    char *id = heading_id(heading);
+    for (size_t i = 0; i < given.n; i++)
+        if (strcmp(given.id[i], id) == 0) {
+            free(id);
+            return;
+        }
+    fprintf(out, " id=\"%s\"", id);
+    given.id = xrealloc(given.id, (given.n + 1) * sizeof *given.id);
+    given.id[given.n++] = id;
 }
 
 /* ---- figures ---- */
@@ -261,9 +274,9 @@ static void contents(const doc_output *to, const document *d)
     int level;
     for (const char *text; (text = doc_next_heading(d, &at, &level));)
         if (level == 2) {
-            fputs("<li><a href=\"#", to->file);
-            write_id(to->file, text);
-            fputs("\">", to->file);
+            char *id = heading_id(text);
+            fprintf(to->file, "<li><a href=\"#%s\">", id);
+            free(id);
             write_text(to->file, text);
             fputs("</a></li>\n", to->file);
         }
@@ -272,6 +285,7 @@ static void contents(const doc_output *to, const document *d)
 
 static void begin(const doc_output *to, const document *d, const char *title)
 {
+    names_clear();
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
           "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
@@ -293,11 +307,8 @@ static void heading(const doc_output *to, int level, const char *text)
 {
     level = level < 1 ? 1 : level > 6 ? 6 : level;
     fprintf(to->file, "<h%d", level);
-    if (level == 2) {
-        fputs(" id=\"", to->file);
-        write_id(to->file, text);
-        fputc('"', to->file);
-    }
+    if (level == 2 || level == 3)
+        write_new_id(to->file, text);
     fputc('>', to->file);
     write_text(to->file, text);
     fprintf(to->file, "</h%d>\n", level);

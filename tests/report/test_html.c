@@ -57,8 +57,8 @@ static void text_is_escaped_and_marked(void **state)
     doc_fold_end(doc);
     char *page = written(doc, *state);
     expect_in(page, "<title>a &lt;b&gt; &amp; c</title>");
-    expect_in(page, "<h2 id=\"bench-x-script\">bench_x: &lt;/script&gt;</h2>");
-    expect_in(page, "<a href=\"#bench-x-script\">");
+    expect_in(page, "<h2 id=\"bench_x-script\">bench_x: &lt;/script&gt;</h2>");
+    expect_in(page, "<a href=\"#bench_x-script\">");
     expect_in(page,
               "<strong>a &lt; b</strong> and <code>x &quot;y&quot;</code>; <a href=\"a&amp;b.csv\">file</a>, bad");
     expect_in(page, "<td class=\"n\" data-v=\"65536\">64 KiB</td><td>&lt;i&gt;</td>");

@@ -13,7 +13,7 @@
 
 #include "common/core/error.h"
 
-/* ---- names ---- */
+/* ---- names and links ---- */
 
 /* Whether the section answers a problem or names it among those without rows, with or without its part. */
 static bool is_named(const char *course, const char *name)
@@ -174,10 +174,27 @@ static void sums(void **state)
     free(text);
 }
 
+/* Every link inside the committed page leads somewhere, those behind each answer among them. */
+static void links_lead_somewhere(void **state)
+{
+    (void)state;
+    char *page = file_text("results/h200-x1/report.html");
+    int links = 0;
+    for (const char *at = page; (at = strstr(at, " href=\"#")) != NULL; links++) {
+        at += strlen(" href=\"#");
+        char *target = xasprintf(" id=\"%.*s\"", (int)strcspn(at, "\""), at);
+        if (!strstr(page, target))
+            fail_msg("a link leads to%s, which is nowhere", target);
+        free(target);
+    }
+    assert_true(links > 50);
+    free(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_problem_is_named),
+        cmocka_unit_test(every_problem_is_named), cmocka_unit_test(links_lead_somewhere),
         cmocka_unit_test_setup_teardown(steps_in_order_and_no_others, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(warm_up, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(sums, folder_create, folder_remove)};

@@ -1,13 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /* The report by the names of the course's problems: what this folder's rows answer to each, and where the rest is. */
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/sections/course/course.h"
 
 static const course_problem *const themes[] = {
     course_step, course_profile, course_precision, course_memory,     course_attention,  course_communication,
     course_ddp,  course_buckets, course_sharding,  course_accounting, course_leaderboard};
 enum { THEMES = sizeof themes / sizeof *themes };
+
+static void add_links(document *doc, const char *headings)
+{
+    char *text = xstrdup(headings);
+    const char *separator = "For the rest see ";
+    doc_paragraph(doc, "%s", "");
+    for (char *heading = text, *next; heading; heading = next) {
+        next = strstr(heading, "; ");
+        if (next) {
+            *next = '\0';
+            next += 2;
+        }
+        doc_more(doc, "%s%s", separator, link_to_heading(heading));
+        separator = "; ";
+    }
+    doc_more(doc, ".");
+    free(text);
+}
 
 static void write_section(document *doc, const char *dir)
 {
@@ -26,7 +46,7 @@ static void write_section(document *doc, const char *dir)
             }
             doc_heading(answers, 3, "%s (%s)", p->name, p->editions);
             doc_append(answers, answer);
-            doc_paragraph(answers, "For the rest see \"%s\".", p->section);
+            add_links(answers, p->section);
         }
     if (doc_empty(answers)) {
         doc_free(answers);

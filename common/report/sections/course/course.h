@@ -10,7 +10,7 @@
 typedef struct course_problem {
     const char *name;     /* the handout's, with its part: "benchmarking_mixed_precision (a)" */
     const char *editions; /* "2025, 2026" */
-    const char *section;  /* the heading under which the report has all of it */
+    const char *section;  /* the heading under which the report has all of it; "; " between several */
     void (*answer)(document *doc, const char *dir); /* adds nothing where the folder has no rows for it */
 } course_problem;
 

@@ -52,7 +52,7 @@ static void leaderboard(document *doc, const char *dir)
 
 const course_problem course_leaderboard[] = {
     {"leaderboard", "2025, 2026",
-     "Other shapes of bench_flash; bench_transformer: a whole training step; Sharded training: nothing is whole on any "
+     "Other shapes; bench_transformer: a whole training step; Sharded training: nothing is whole on any "
      "rank",
      leaderboard},
     {.name = NULL}};

@@ -164,6 +164,6 @@ static void benchmarking_script(document *doc, const char *dir)
     table_free(all);
 }
 
-const course_problem course_step[] = {{"benchmarking_script", "2025, 2026",
-                                       "bench_transformer: a whole training step, with Warm-up", benchmarking_script},
-                                      {.name = NULL}};
+const course_problem course_step[] = {
+    {"benchmarking_script", "2025, 2026", "bench_transformer: a whole training step; Warm-up", benchmarking_script},
+    {.name = NULL}};

@@ -154,8 +154,8 @@ static void attention_stands_in_turn(void **state)
     char *text = report_of(dir);
     has(text, "## Attention in turn with its peers");
     has(text, "PyTorch 2.11.0, CUDA 13.0, cuDNN 9.19.0, driver 580, GPU.");
-    has(text, "| fa4 | bf16 | 1 | 4 / 2 | 1024 | 64 | causal | 1.25, 1.00 | 1.25 [1.20, 1.30] | 0.0020, 0.0020 | "
-              "4.00, 2.00 | 2.00 [1.90, 2.10] | 0.0030, 0.0030 |\n| sdpa_cudnn |");
+    has(text, "| fa4 | bf16 | 1 | 4 / 2 | 1024 | 64 | causal | 1.25, 1.00 | 1.25 [1.20, 1.30] | 0.00200, 0.00200 | "
+              "4.00, 2.00 | 2.00 [1.90, 2.10] | 0.00300, 0.00300 |\n| sdpa_cudnn |");
     lacks(text, "sdpa_fa2"); /* of another GPU than ours */
     has(text, "forward, the strongest peer takes at least 1.25 times as long as ours (`fa4`; 1 shape); backward 1.50 "
               "(`sdpa_cudnn`).");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/peer.h. What is here opens the mailboxes of
- * the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job ends. */
+/* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/peer.h. What is here
+ * opens the mailboxes of the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job
+ * ends. */
 #ifndef STEPBENCH_COMM_PEER_H
 #define STEPBENCH_COMM_PEER_H
 

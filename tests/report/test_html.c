@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* report.html: marks and figures as HTML, and a committed report in a headless Chromium, where one is installed: at the
  * width of a phone and of a desktop, light and dark, nothing overflows and nothing is said on the console. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/core/error.h"
 #include "common/report/document.h"
@@ -147,18 +146,14 @@ static void a_browser_shows_it_without_a_word(void **state)
 {
     if (!browser())
         skip();
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
+    char *self = build_folder();
     const char *folder = *state;
     char *copy = xasprintf("mkdir -p '%s/results' && cp -r results/h200-x4 results/published '%s/results' && "
                            "cp -r plots '%s' && '%s/report' '%s/results/h200-x4' >/dev/null && "
                            "mv '%s/results/h200-x4/report.html' '%s'",
                            folder, folder, folder, self, folder, folder, folder);
     assert_int_equal(system(copy), 0);
+    free(self);
     char *page = folder_path(folder, "frames.html"), *log = folder_path(folder, "stderr");
     file_write(page, frames);
     static const char *const backgrounds[] = {"rgb(20, 23, 26)", "rgb(255, 255, 255)"}; /* 0 is dark */

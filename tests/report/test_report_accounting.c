@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_accounting in the report: figures of its tables against numbers worked out here, with the units that their text
  * names. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/core/error.h"
 #include "tests/support/bench_run.h"
 
-/* The report of the folder that bench_rows fills, by the program beside the folder of the tests. Caller frees. */
+/* The report of the folder that bench_rows fills. Caller frees. */
 static char *report_of(const char *folder)
 {
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    char *command = xasprintf("cd '%s' && '%s/report' results/test-x1 >out.txt 2>&1", folder, self);
-    char *path = folder_path(folder, "results/test-x1/report.md");
-    assert_int_equal(system(command), 0);
-    char *text = file_text(path);
-    free(command);
-    free(path);
+    char *dir = folder_path(folder, "results/test-x1"), *text = report_text(dir);
+    free(dir);
     return text;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The page over machines and commits: which rows stand side by side, what its sentences say of planted numbers from both
  * sides, and the history of a figure. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
@@ -44,16 +44,9 @@ static void plant(const char *folder, const char *machine, char *const *rows)
 /* report.md over machines a and b; caller frees. The report program lies beside the folder of the tests. */
 static char *page(const char *folder)
 {
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    char *command = xasprintf("'%s/report' --all '%s' '%s/a' '%s/b' >/dev/null", self, folder, folder, folder);
-    const int status = system(command);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
-    free(command);
+    char *arguments = xasprintf("--all '%s' '%s/a' '%s/b'", folder, folder, folder);
+    report_run(arguments);
+    free(arguments);
     char *html = folder_path(folder, "report-all.html"), *path = folder_path(folder, "report-all.md");
     assert_int_equal(access(html, R_OK), 0);
     char *text = file_text(path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* report.md, and report.html where it is there, of every committed folder of results, and the README's table are what the
  * report program writes from the CSV files, to the byte. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -43,21 +44,6 @@ static char *linked_copy(const char *folder, const char *committed)
     closedir(entries);
     free(results);
     return dir;
-}
-
-/* The report program lies beside the folder of the tests. */
-static void report(const char *arguments)
-{
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    char *command = xasprintf("'%s/report' %s >/dev/null", self, arguments);
-    const int status = system(command);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
-    free(command);
 }
 
 static void expect_same(const char *committed, const char *name, const char *with, const char *wanted, const char *got)
@@ -108,7 +94,7 @@ static void committed_reports_are_current(void **state)
         if (is_committed(committed)) {
             char *dir = linked_copy(*state, committed);
             char *quoted = xasprintf("'%s'", dir);
-            report(quoted);
+            report_run(quoted);
             free(quoted);
             expect_file(committed, dir, "report.md");
             expect_file(committed, dir, "report.html");
@@ -124,7 +110,7 @@ static void the_readme_is_current(void **state)
     char *copy = folder_path(*state, "README.md"), *committed = file_text("README.md");
     file_write(copy, committed);
     char *arguments = xasprintf("--readme results/h200-x1 results/h200-x2 results/h200-x4 '%s'", copy);
-    report(arguments);
+    report_run(arguments);
     char *now = file_text(copy);
     expect_same(".", "README.md", "build/report --readme results/h200-x1 results/h200-x2 results/h200-x4 README.md",
                 committed, now);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Data parallelism in the report: strategies from five files in one table, what is said of their order and of bucket
  * sizes, ZeRO-1's memory, PyTorch beside them, and the file that the figures are drawn from. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/csv.h"
@@ -118,31 +118,6 @@ static char *machine_folder(const char *folder)
     return dir;
 }
 
-/* The report program lies beside the folder of the tests. */
-static void run(const char *arguments)
-{
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    char *command = xasprintf("'%s/report' %s >/dev/null", self, arguments);
-    const int status = system(command);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
-    free(command);
-}
-
-/* The report of the folder; caller frees. */
-static char *report_of(const char *dir)
-{
-    char *path = folder_path(dir, "report.md");
-    run(dir);
-    char *text = file_text(path);
-    free(path);
-    return text;
-}
-
 static void has(const char *text, const char *wanted)
 {
     if (!strstr(text, wanted))
@@ -170,7 +145,7 @@ static void strategies_stand_in_one_table(void **state)
                       "ddp,naive,2,xl,512,2,bf16,0,240,30\n"
                       "ddp,naive,4,xl,512,2,bf16,0,1,1\n"
                       "ddp,ddp,2,xl,512,2,bf16,10,201,0.01\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "### xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks");
     has(text, "| naive | 120.0 (- ± -) | 21.00 [20.00, 22.00] | 20.00 |");
     has(text, "| 435 | 240.0, 30.00 | 2.00 |\n");
@@ -201,7 +176,7 @@ static void copies_are_counted_in_steps(void **state)
 {
     char *dir = machine_folder(*state);
     WRITE(dir, "bench_ddp_flat.csv", timed("flat", 63.8, 22.8, 0.5), timed("flat-copy", 74.1, 23.5, 0.5));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "Copying gradients together and back (`flat-copy`) makes a step 10.30 ms longer than `flat` does (5th to "
               "95th percentiles don't meet).");
     assert_null(strstr(text, "0.700 ms"));
@@ -216,7 +191,7 @@ static void overlapped_stands_beside_hidden(void **state)
     file_write(path, "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,wire_dtype,step_ms,"
                      "exposed_ms,comm_alone_ms,hidden_pct,tail_ms,contention_ms,recorded_hidden_pct,utc\n"
                      "1,1,bench_ddp_overlap,overlap,ok,,2,xl,2,512,bf16,fp32,50,8,20,60,1,7,98,2026-11-21T10:00:00Z\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| hidden % | overlapped % | tail ms | contention ms |");
     has(text, "| 20.00 | 60.0 | 98.0 | 1.000 | 7.000 |");
     free(text);
@@ -229,12 +204,12 @@ static void an_order_that_does_not_hold_is_said(void **state)
     char *dir = machine_folder(*state);
     WRITE(dir, "bench_ddp_naive.csv", naive());
     WRITE(dir, "bench_ddp_flat.csv", timed("flat", 121, 21.5, 1));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "naive ≥ flat in exposed time **holds only within the intervals** (0 of 1 neighbours");
     has(text, "flat takes 1.000 ms (0.833 %) longer than naive, and their 5th to 95th percentiles don't meet.");
     free(text);
     WRITE(dir, "bench_ddp_flat.csv", timed("flat", 125, 26, 1));
-    text = report_of(dir);
+    text = report_text(dir);
     has(text, "naive ≥ flat in exposed time **does not hold** in this run (1 of 1 neighbours told apart by their "
               "intervals): flat 5.000 ms more than naive (intervals separate).");
     free(text);
@@ -246,7 +221,7 @@ static void a_newer_failure_replaces_a_row(void **state)
     char *dir = machine_folder(*state);
     WRITE(dir, "bench_ddp_naive.csv", naive(), failed("naive", "fail", "11:00:00"));
     WRITE(dir, "bench_ddp_flat.csv", timed("flat", 115, 16, 0.5));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| naive | fail | |");
     assert_null(strstr(text, "| naive | 120"));
     assert_null(strstr(text, "naive ≥ flat"));
@@ -259,7 +234,7 @@ static void bucket_sizes_that_tie_are_named(void **state)
     char *dir = machine_folder(*state);
     WRITE(dir, "bench_ddp_bucketed.csv", bucket("bucketed", 1, 108, 9, 1), bucket("bucketed", 10, 101, 2, 0.2),
           bucket("bucketed", 100, 101, 2.1, 0.2), bucket("bucketed", 1000, 104, 5, 1));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| **10** | 100 | - | 101.0 | **2.000 [1.800, 2.200]** | - | - | 10.00 | 2.000 | - | - |");
     has(text, "o 20.0 us and w 330 GB/s");
     has(text, "sqrt(s o w), is 50.0 MB; with contention kappa = 0.250 of the 1 MB row, sqrt(kappa s o w) is 25.0 MB.");
@@ -281,7 +256,7 @@ static void another_size_is_predicted(void **state)
                "wire_dtype,buckets,step_ms,compute_ms,exposed_ms,comm_alone_ms,tail_ms,fwd_ms,opt_alone_ms,utc\n"
                "1,1,b,bucketed,ok,,2,xl,2,512,bf16,buckets,1,fp32,400,70,44,26,40,22,10,14,2026-11-21T10:00:00Z\n"
                "1,1,b,bucketed,ok,,2,xl,2,512,bf16,buckets,10,fp32,300,60,44,16,36,9,10,14,2026-11-21T10:00:00Z\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| predicted exposed ms | off by % |");
     has(text, "| 20.00 | 25.0 |");
     has(text, "The contention of the 1 MB row predicts the exposed time of 1 other size within 25.0 % (10 MB: 20.00 ms "
@@ -295,7 +270,7 @@ static void sharding_is_compared_with_the_whole_state(void **state)
 {
     char *dir = machine_folder(*state);
     WRITE(dir, "bench_zero1.csv", sharded("unsharded", 20, 100), sharded("zero1", 10, 95));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text,
         "| xl | 2 | bf16 | bf16 | zero1 | GiB | 3.50 | 3.50 | 10.0 | 3.50 / 3.50 | 7.00 / 7.00 | 17.0 / 17.0 | 0 |");
     has(text,
@@ -316,7 +291,7 @@ static void memory_of_the_driver_stands_beside_the_plan(void **state)
                      "comm_bytes,measured_after_step_bytes,err_measured_pct,utc\n"
                      "1,1,b,zero1,ok,,2,xl,2,512,bf16,fp32,50,8,21474836480,1e9,2e9,4e9,1e9,3e9,7e9,1e9,3e9,7e9,0,"
                      "1073741824,21689584844.8,1,2026-11-21T10:00:00Z\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| driver / planned | off by % | communicators |");
     has(text, "| 0 | 20.2 / 20.0 | 1.00 | 1.00 |");
     free(text);
@@ -328,12 +303,12 @@ static void figures_are_drawn_from_one_file(void **state)
 {
     char *dir = machine_folder(*state), *out = folder_path(*state, "ddp.csv");
     char *arguments = xasprintf("--ddp %s %s", dir, out);
-    run(arguments);
+    report_run(arguments);
     assert_int_equal(access(out, F_OK), -1);
     WRITE(dir, "bench_ddp_naive.csv", naive(), on_ranks(timed("naive", 130, 30, 1), 4));
     WRITE(dir, "bench_ddp_overlap.csv", overlap(), with_ctas(timed("overlap", 100, 1, 0.1), 8),
           on_ranks(failed("overlap", "oom", "10:00:00"), 4));
-    run(arguments);
+    report_run(arguments);
     csv *c = csv_read(out);
     assert_non_null(c);
     assert_int_equal(c->rows, 4); /* the one without memory is left out */
@@ -348,7 +323,7 @@ static void figures_are_drawn_from_one_file(void **state)
     assert_string_equal(csv_cell(c, 0, "gradients"), "bf16");
     assert_string_equal(csv_cell(c, 0, "compute_ms"), "99"); /* from a CSV whose column had the old name */
     csv_free(c);
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| 512 | bf16 | bf16 | naive | 17067 | 31508 (92.3 %) |");
     free(text);
     free(arguments);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* plots/draw.sh holds no list: it draws what benches name, by what stands at the top of a figure's script or in its .sh. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -49,18 +50,14 @@ static void make_project(const char *folder, const char *figures)
 /* Runs the folder's draw.sh; the report program lies beside the folder of the tests. Gives what it says; caller frees. */
 static char *draw(const char *folder, int *status)
 {
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
+    char *self = build_folder();
     char *said = folder_path(folder, "said");
     char *command = xasprintf("BENCHES='%s/bin' REPORT='%s/report' sh '%s/plots/draw.sh' '%s/results/box' >'%s' 2>&1",
                               folder, self, folder, folder, said);
     const int result = system(command);
     *status = WIFEXITED(result) ? WEXITSTATUS(result) : -1;
     char *text = file_text(said);
+    free(self);
     free(command);
     free(said);
     return text;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The report program from outside: newest rows and selections, report.md, and the README's table. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -54,12 +55,8 @@ static char *results_create(const char *folder)
 /* Runs the report program, which lies beside the folder of the tests; gives what it printed and its exit status. */
 static char *run(int *status, const char *arguments)
 {
-    char self[4096], printed[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
+    char printed[4096];
+    char *self = build_folder();
     char *command = xasprintf("'%s/report' %s 2>&1", self, arguments);
     FILE *out = popen(command, "r");
     assert_non_null(out);
@@ -67,6 +64,7 @@ static char *run(int *status, const char *arguments)
     printed[bytes] = '\0';
     int state = pclose(out);
     *status = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    free(self);
     free(command);
     return xstrdup(printed);
 }

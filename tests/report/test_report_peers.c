@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The report beside peer_*.csv: the newest row of a case counts, the strongest mode leads, and no ratio is formed across
  * GPUs. Files of the time before run_all.sh --peers are the subject of the other tests of the report. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/core/error.h"
 
@@ -32,22 +31,6 @@ static char *machine_folder(const char *folder)
     mkdir(dir, 0777);
     free(results);
     return dir;
-}
-
-static char *report_of(const char *dir)
-{
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    char *command = xasprintf("'%s/report' '%s' >/dev/null", self, dir);
-    assert_int_equal(system(command), 0);
-    free(command);
-    char *path = folder_path(dir, "report.md"), *text = file_text(path);
-    free(path);
-    return text;
 }
 
 static void has(const char *text, const char *wanted)
@@ -86,7 +69,7 @@ static void the_strongest_mode_leads(void **state)
         "model,small,128,4,bf16,sdpa,step-graph,autocast,5,,1.5" PEER_OF("GPU-a")        /* newest */
         "model,small,128,4,bf16master,sdpa,block-graph,by hand,4,,1.25" PEER_OF("GPU-a") /* the strongest */
         "model,small,128,4,bf16pure,sdpa,step-graph,all bf16,1,,0.5" PEER_OF("GPU-a"));  /* not our bf16 */
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "PyTorch (in one CUDA graph, SDPA, bf16 weights with fp32 master) takes at least 2.00 times as long");
     has(text, "PyTorch in one CUDA graph, SDPA, bf16 weights with fp32 master | PyTorch in one CUDA graph, SDPA | "
               "PyTorch eager, SDPA |");
@@ -103,7 +86,7 @@ static void no_ratio_across_gpus(void **state)
     char *dir = machine_folder(*state);
     our_step(dir);
     put(dir, "peer_model.csv", MODEL "model,small,128,4,bf16,sdpa,step-graph,autocast,5,,1.5" PEER_OF("GPU-b"));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     lacks(text, "PyTorch in one CUDA graph");
     lacks(text, "2.50");
     free(text);
@@ -126,7 +109,7 @@ static void no_ratio_across_runs(void **state)
         put(dir, "peer_gemm.csv",
             "bench,dtype,size,mode,policy,median_ms,tflops,gb_s" PEER_ORIGIN
             "gemm,bf16,1024,graph,x,0.004,500," PEER_OF("GPU-a"));
-        text = report_of(dir);
+        text = report_text(dir);
         (i == 0 ? has : lacks)(text, "| bf16 | 1024 | 500 | 400 | 1.25 |");
         free(text);
         free(dir);
@@ -151,7 +134,7 @@ static void attention_stands_in_turn(void **state)
                                   "1.25,4,1.25,1.2,1.3,2,1.9,2.1,fp64,0.002,0.003" PEER_OF(
                                       "GPU-a") "flash_interleaved,sdpa_fa2," SHAPE
                                                "0.5,1,0.5,0.5,0.5,0.5,0.5,0.5,fp64,0,0" PEER_OF("GPU-b"));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "## Attention in turn with its peers");
     has(text, "PyTorch 2.11.0, CUDA 13.0, cuDNN 9.19.0, driver 580, GPU.");
     has(text, "| fa4 | bf16 | 1 | 4 / 2 | 1024 | 64 | causal | 1.25, 1.00 | 1.25 [1.20, 1.30] | 0.00200, 0.00200 | "
@@ -178,7 +161,7 @@ static void windows_stand_apart(void **state)
         "1,1,bench_flash,flash,ok,,1,4,0,1,-1,-1,bhsd,0,bf16,64,2048,0,9,18,27,310,210" OF_GPU_A);
     put(dir, "pytorch_flash.csv",
         "impl,dtype,batch,heads,seq,head_dim,fwd_ms,bwd_ms,fwd_bwd_ms\nsdpa_flash,bf16,1,4,1024,64,8,24,32\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "310 TFLOP/s (S 2048, D 64)");
     lacks(text, "900 TFLOP/s (S");
     lacks(text, "window -1");
@@ -210,7 +193,7 @@ static void collectives_are_compared_in_each_mode(void **state)
                                                                                                        "graph,1,x,6,1,"
                                                                                                        "1,0" PEER_OF(
                                                                                                            "GPU-a"));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| eager 2.00, graph 3.00 | eager 1.50, graph 1.20 |");
     free(text);
     free(dir);
@@ -228,7 +211,7 @@ static void products_stand_beside_ours(void **state)
     put(dir, "peer_gemm.csv",
         "bench,dtype,size,mode,policy,median_ms,tflops,gb_s" PEER_ORIGIN
         "gemm,bf16,1024,graph,x,0.004,500," PEER_OF("GPU-a") "gemm,fp32,1024,graph,x,0.05,41," PEER_OF("GPU-b"));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "| bf16 | 1024 | 500 | 400 | 1.25 |");
     lacks(text, "| fp32 | 1024 | 41");
     free(text);
@@ -257,7 +240,7 @@ static void the_fastest_replica_is_named(void **state)
                                                                      "x,25,"
                                                                      "11"
                                                                      "0" PEER_OF("GPU-a"));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     has(text, "PyTorch's fastest step (ddp25, compile) takes 1.50 times as long");
     free(text);
     free(dir);

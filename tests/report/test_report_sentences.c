@@ -1,33 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Sentences of the report that compare: they follow the numbers, lead with the least factor, and say where a side was not
  * at its strength. Each from both sides. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
-
-static char *report_of(const char *dir)
-{
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    char *command = xasprintf("'%s/report' '%s' >/dev/null", self, dir), *path = folder_path(dir, "report.md");
-    const int status = system(command);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
-    char *text = file_text(path);
-    free(path);
-    free(command);
-    return text;
-}
 
 static void expect(const char *text, const char *wanted, bool there)
 {
@@ -60,7 +43,7 @@ static void a_handicapped_baseline_gives_no_ratio(void **state)
     mkdir(dir, 0777);
     put(dir, "bench_allreduce.csv", collectives);
     put(dir, "machine.csv", "run_id,key,value\nrun-1,bench,bench_allreduce\nrun-1,NCCL_LAUNCH_ORDER_IMPLICIT,1\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     expect(text,
            "in 2 of 2 cases: the library takes 1.50 times as long at least (one-shot, 4096B, bf16) and 2.00 at most",
            true);
@@ -68,7 +51,7 @@ static void a_handicapped_baseline_gives_no_ratio(void **state)
     expect(text, "8.00", false);
     free(text);
     put(dir, "machine.csv", "run_id,key,value\nrun-1,bench,bench_allreduce\n");
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "replayed from a graph, the better of them takes less time by the median in 1 of 1 cases", true);
     expect(text, "8.00", true);
     expect(text, "LAUNCH_ORDER", false);
@@ -90,7 +73,7 @@ static void the_steady_state_stands_beside_the_burst(void **state)
         "sustained_us,sustained_sm_mhz,sustained_power_w,sustained_j,sustained_tflop_per_j,run_id,machine,gpu,device,"
         "sm_mhz,throttle,commit,dirty,utc\n" GEMM("8192", "1000,800,nan,nan,10,1250,1425,690,0.5,2.2")
             GEMM("4096", "200,800,0.25,4,0,nan,nan,nan,nan,nan") GEMM("1024", "9,300,nan,nan,0,nan,nan,nan,nan,nan"));
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     expect(text, "Burst and steady state", true);
     expect(text, "gemm size=8192 | 1000 | 1250 | 1.25 | 1425 | 690 | 0.500 | 2.20 |", true);
     expect(text, "gemm size=4096 | 200 | 0.250 | 4.00 |", true);
@@ -99,7 +82,7 @@ static void the_steady_state_stands_beside_the_burst(void **state)
     put(dir, "bench_roofline.csv", /* as rows were before */
         "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,run_id,machine,gpu,device,"
         "sm_mhz,throttle,commit,dirty,utc\n" GEMM("8192", "1000,800"));
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "steady", false);
     expect(text, "Energy", false);
     free(text);
@@ -127,7 +110,7 @@ static void rows_of_several_runs_or_gpus_give_no_ratio(void **state)
     mkdir(dir, 0777);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         put(dir, "bench_transformer.csv", table[i].rows);
-        char *text = report_of(dir);
+        char *text = report_text(dir);
         expect(text, table[i].cells, true);
         free(text);
     }
@@ -142,7 +125,7 @@ static void rows_of_several_runs_or_gpus_give_no_ratio(void **state)
         put(dir, "machine.csv",
             same ? "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nrun-2,gpu_uuid,GPU-1\n"
                  : "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nrun-2,gpu_uuid,GPU-2\n");
-        char *text = report_of(dir);
+        char *text = report_text(dir);
         expect(text, same ? "| xl | 512 | 60.0 |  | 20.0 | 3.00 |" : "| xl | 512 | 60.0 |  | 20.0 | |", true);
         free(text);
     }
@@ -162,13 +145,13 @@ static void modes_stand_side_by_side(void **state)
     char *dir = folder_path(*state, "box-x5"), *rows = xasprintf("%s%s", header, MODE("train-step", "58"));
     mkdir(dir, 0777);
     put(dir, "bench_transformer.csv", rows);
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     expect(text, "### Forward, backward and update", false);
     free(text);
     free(rows);
     rows = xasprintf("%s%s", header, MODE("train-step", "58") MODE("forward", "15"));
     put(dir, "bench_transformer.csv", rows);
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "| bf16 | xl | 512 | 15.0 ± 0.500 | | 58.0 ± 0.500 |", true);
     free(text);
     free(rows);
@@ -191,7 +174,7 @@ static void libraries_have_tables_of_their_own(void **state)
                            ALL_REDUCE("cpu", "gloo", "2", "70") ALL_REDUCE("cpu", "gloo", "6", "90")
                                ALL_REDUCE("cuda", "nccl 2.28.3", "2", "0.5"));
     put(dir, "bench_allreduce.csv", rows);
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     const char *nccl = strstr(text, "### all-reduce, fp32\n"),
                *gloo = strstr(text, "### all-reduce, fp32, between CPUs\n");
     assert_true(nccl && gloo && nccl < gloo);
@@ -204,11 +187,11 @@ static void libraries_have_tables_of_their_own(void **state)
     free(rows);
     rows = xasprintf("%s%s", header, ALL_REDUCE("cpu", "gloo", "6", "90"));
     put(dir, "bench_allreduce.csv", rows);
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "| all-reduce on 6 ranks |", true);
     free(text);
     put(dir, "machine.csv", "run_id,key,value\nrun-9,gpu_name,G\n"); /* then the CPU does not stand for the machine */
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "| all-reduce on 6 ranks |", false);
     expect(text, "| 6 | 1 MB | 90.0 ", true);
     free(text);
@@ -236,7 +219,7 @@ static void an_eager_peer_is_called_eager(void **state)
     put(dir, "bench_transformer.csv", steps);
     put(dir, "pytorch_model.csv", PEERS PEER("128", "eager", "100") PEER("512", "eager", "30"));
     put(dir, "machine.csv", "run_id,key,value\nrun-1,gpu_memory_bytes,150323855360\nrun-1,gpu_uuid,GPU-1\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     expect(text, "PyTorch (eager, SDPA) takes at least 1.50 and at most 10.0 times as long; its bf16 is autocast",
            true);
     expect(text, "PyTorch ran in eager mode alone", true);
@@ -245,7 +228,7 @@ static void an_eager_peer_is_called_eager(void **state)
     expect(text, "| 70.0 GiB (xl, S 128, batch 4) | 140 GiB on the GPU | 50 % |", true);
     free(text);
     put(dir, "pytorch_model.csv", PEERS PEER("128", "eager", "100") PEER("128", "compile", "12"));
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "PyTorch (compiled, SDPA) takes 1.20 times as long", true);
     expect(text, "| PyTorch (compiled, SDPA) takes at least 1.20 times as long |", true);
     expect(text, "eager mode alone", false);
@@ -260,12 +243,12 @@ static void rows_of_several_gpus_are_counted(void **state)
     *strstr(strstr(both, ",1024,"), "run-1") = 'R';
     put(dir, "bench_transformer.csv", both);
     put(dir, "machine.csv", "run_id,key,value\nrun-1,gpu_uuid,GPU-1\nRun-1,gpu_uuid,GPU-2\n");
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     expect(text, "| [bench_transformer.csv](bench_transformer.csv) | 3 | 0 | 0 | 0 | 0 | 2 |", true);
     expect(text, "Ratios of two rows are formed within one run", true);
     free(text);
     put(dir, "bench_transformer.csv", steps);
-    text = report_of(dir);
+    text = report_text(dir);
     expect(text, "| [bench_transformer.csv](bench_transformer.csv) | 2 | 0 | 0 | 0 | 0 | 1 |", true);
     expect(text, "Ratios of two rows are formed within one run", false);
     free(text);
@@ -283,7 +266,7 @@ static char *report_with(const char *folder, const char *name, const char *rows)
     char *dir = folder_path(folder, "box-x9");
     mkdir(dir, 0777);
     put(dir, name, rows);
-    char *text = report_of(dir);
+    char *text = report_text(dir);
     free(dir);
     return text;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Feature by feature, one dimension at a time, shares of the peak, and numbers of ranks: which rows stand in these tables
  * and figures, and what is said of planted numbers, from both sides. */
+#include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
 #include <stdarg.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
@@ -30,32 +30,14 @@ static void add(const char *format, ...)
     va_end(args);
 }
 
-/* The folder build/ of this program: 3 steps above it. */
-static char *built(void)
-{
-    char self[4096];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(length > 0);
-    self[length] = '\0';
-    for (int up = 0; up < 3; up++)
-        *strrchr(self, '/') = '\0';
-    return xstrdup(self);
-}
-
 /* report.md of the folder `box` with the rows as its only file; caller frees. */
 static char *report_of(const char *folder, const char *file)
 {
-    char *dir = folder_path(folder, "box"), *csv = folder_path(dir, file), *build = built();
+    char *dir = folder_path(folder, "box"), *csv = folder_path(dir, file);
     mkdir(dir, 0777);
     file_write(csv, rows);
-    char *command = xasprintf("'%s/report' '%s' >/dev/null", build, dir), *path = folder_path(dir, "report.md");
-    const int status = system(command);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_OK);
-    char *text = file_text(path);
+    char *text = report_text(dir);
     assert_int_equal(unlink(csv), 0);
-    free(path);
-    free(command);
-    free(build);
     free(csv);
     free(dir);
     return text;
@@ -396,7 +378,7 @@ static void slices_are_lines(void **state)
 /* Whether plots/draw.sh, of a bench that names one figure, makes a file of this name. */
 static bool drawn(const char *folder, const char *file, const char *figure, const char *name)
 {
-    char *bench = folder_path(folder, "bench_x"), *out = folder_path(folder, "out"), *build = built();
+    char *bench = folder_path(folder, "bench_x"), *out = folder_path(folder, "out"), *build = build_folder();
     char *dir = folder_path(folder, "box"), *csv = folder_path(dir, file);
     char *script = xasprintf("#!/bin/sh\n[ \"$1\" = --list-runs ] && printf 'order\\t1\\nfigure\\t%s\\n'\n", figure);
     mkdir(dir, 0777);

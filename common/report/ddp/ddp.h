@@ -43,6 +43,8 @@ bool ddp_has_longer(const ddp_rows *r, const ddp_entry *e);
 const char *ddp_text(const ddp_entry *e, const char *column);
 double ddp_real(const ddp_entry *e, const char *column);
 bool ddp_is(const ddp_entry *e, const char *variant);
+bool ddp_on_gpu(const ddp_entry *e);
+double ddp_step_ms(const ddp_entry *e);
 
 /* The row of a group that stands for a strategy: of those that went well, of these with default options where there are
  * any, the one with the least exposed time. NULL when there is none. `of` (may be NULL) becomes how many it was chosen

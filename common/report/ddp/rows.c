@@ -196,15 +196,20 @@ size_t ddp_group_end(const ddp_rows *r, size_t first)
     return end;
 }
 
-static bool is_on_gpu(const ddp_entry *e)
+bool ddp_on_gpu(const ddp_entry *e)
 {
     return strcmp(ddp_text(e, "device"), "cuda") == 0;
+}
+
+double ddp_step_ms(const ddp_entry *e)
+{
+    return ddp_real(e, "step_ms");
 }
 
 static bool any_on_gpu(const ddp_rows *r)
 {
     for (size_t i = 0; i < r->n; i++)
-        if (is_on_gpu(&r->all[i]))
+        if (ddp_on_gpu(&r->all[i]))
             return true;
     return false;
 }
@@ -217,7 +222,7 @@ const char *ddp_main_size(const ddp_rows *r)
     for (size_t i = 0; i < r->n; i++) {
         size_t count = 0;
         for (size_t k = 0; k < r->n; k++)
-            count += ddp_same(&r->all[i], &r->all[k], "size") && is_on_gpu(&r->all[k]) == on_gpus;
+            count += ddp_same(&r->all[i], &r->all[k], "size") && ddp_on_gpu(&r->all[k]) == on_gpus;
         if (count > 0 && count >= most) { /* of equals the largest, which comes last */
             most = count;
             best = ddp_text(&r->all[i], "size");

@@ -30,11 +30,6 @@ static links links_of(const ddp_rows *r, size_t first, size_t end)
     return l;
 }
 
-static double step_of(const ddp_entry *e)
-{
-    return ddp_real(e, "step_ms");
-}
-
 /* ---- in short ---- */
 
 static void add_finding(document *doc, const ddp_rows *r, const links *l)
@@ -42,13 +37,13 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
     const ddp_entry *best = l->e[0];
     double theirs = INFINITY;
     for (size_t i = 0; i < l->n; i++) {
-        best = step_of(l->e[i]) < step_of(best) ? l->e[i] : best;
+        best = ddp_step_ms(l->e[i]) < ddp_step_ms(best) ? l->e[i] : best;
         theirs = fmin(theirs, ddp_pytorch(r, l->e[i], "step_ms"));
     }
     char *title = ddp_group_title(best);
     const double mfu = ddp_real(best, "mfu_causal_pct");
-    doc_bullet(doc, "%s (%s): a step of %s ms = %s tokens/s", strong("Data parallelism"), title, precise(step_of(best)),
-               number(ddp_real(best, "tokens_per_s")));
+    doc_bullet(doc, "%s (%s): a step of %s ms = %s tokens/s", strong("Data parallelism"), title,
+               precise(ddp_step_ms(best)), number(ddp_real(best, "tokens_per_s")));
     if (isfinite(mfu))
         doc_more(doc, ", MFU %s %%", number(mfu));
     doc_more(doc, " (%s). Communication alone takes %s ms; exposed are", best->label,
@@ -59,7 +54,7 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
     if (isfinite(theirs))
         doc_more(doc, ". PyTorch's fastest step of this model%s takes %s times as long%s",
                  strcmp(ddp_text(best, "precision"), "bf16") ? "" : " (autocast, fp32 weights and gradients)",
-                 number(theirs / step_of(best)),
+                 number(theirs / ddp_step_ms(best)),
                  csv_column(r->pytorch, "mode") < 0 ? "; its rows do not say in which mode it ran (eager, compiled)"
                                                     : "");
     doc_more(doc, ".");
@@ -137,15 +132,15 @@ static void add_steps(document *doc, const links *l)
     size_t wrong = 0;
     doc_more(doc, "Whole steps (");
     for (size_t i = 0; i < l->n; i++)
-        doc_more(doc, "%s%s", i ? ", " : "", precise(step_of(l->e[i])));
+        doc_more(doc, "%s%s", i ? ", " : "", precise(ddp_step_ms(l->e[i])));
     doc_more(doc, " ms): ");
     for (size_t i = 1; i < l->n; i++) {
         const ddp_entry *a = l->e[i - 1], *b = l->e[i];
-        const double more = step_of(b) - step_of(a);
+        const double more = ddp_step_ms(b) - ddp_step_ms(a);
         if (!(more > 0) || !ddp_beside(a, b))
             continue;
         doc_more(doc, "%s%s takes %s ms (%s %%) longer than %s, and their 5th to 95th percentiles %s",
-                 wrong++ ? "; " : "", b->variant, precise(more), number(100 * more / step_of(a)), a->variant,
+                 wrong++ ? "; " : "", b->variant, precise(more), number(100 * more / ddp_step_ms(a)), a->variant,
                  ddp_real(b, "step_p5_ms") > ddp_real(a, "step_p95_ms") ? "don't meet" : "meet");
     }
     doc_more(doc, "%s.\n", wrong ? "" : "each takes no longer than the one before");
@@ -159,7 +154,7 @@ static void add_variant(document *doc, const ddp_rows *r, size_t first, size_t e
     const ddp_entry *a = ddp_best(r, first, end, base, NULL), *b = ddp_best(r, first, end, variant, NULL);
     if (!a || !b || !ddp_beside(a, b))
         return;
-    const double more = step_of(b) - step_of(a);
+    const double more = ddp_step_ms(b) - ddp_step_ms(a);
     doc_more(doc, "%s (%s) makes a step %s ms %s than %s does (5th to 95th percentiles %s).\n", what,
              code("%s", variant), precise(fabs(more)), more > 0 ? "longer" : "shorter", code("%s", base),
              ddp_steps_apart(a, b) ? "don't meet" : "meet");
@@ -201,7 +196,7 @@ static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, c
         return;
     }
     doc_row(doc, e->label, NULL);
-    doc_cell(doc, "%s (%s ± %s)", precise(step_of(e)), precise(ddp_real(e, "step_mean_ms")),
+    doc_cell(doc, "%s (%s ± %s)", precise(ddp_step_ms(e)), precise(ddp_real(e, "step_mean_ms")),
              number(ddp_real(e, "step_std_ms")));
     doc_cells(doc, with_interval(e), precise(ddp_real(e, "comm_alone_ms")), number(ddp_real(e, "hidden_pct")), NULL);
     if (x->recorded)
@@ -214,7 +209,7 @@ static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, c
     doc_cells(doc, ddp_text(e, "buckets"), NULL);
     if (x->peer && isfinite(theirs)) {
         doc_cell(doc, "%s, %s", precise(theirs), precise(ddp_pytorch(r, e, "comm_exposed_ms")));
-        doc_cells(doc, number(theirs / step_of(e)), NULL);
+        doc_cells(doc, number(theirs / ddp_step_ms(e)), NULL);
     }
 }
 

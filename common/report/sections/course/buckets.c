@@ -30,7 +30,7 @@ static sweep sweep_of(const ddp_rows *r)
         return s;
     s.overlap = ddp_best(r, first, end, "overlap", NULL);
     for (size_t i = first; i < end && s.n < MAX_SIZES; i++)
-        if (ddp_is(&r->all[i], "bucketed") && !*r->all[i].how && isfinite(course_step_ms(&r->all[i])))
+        if (ddp_is(&r->all[i], "bucketed") && !*r->all[i].how && isfinite(ddp_step_ms(&r->all[i])))
             s.e[s.n++] = &r->all[i];
     return s;
 }
@@ -39,7 +39,7 @@ static const ddp_entry *quickest(const sweep *s)
 {
     const ddp_entry *best = s->e[0];
     for (size_t i = 1; i < s->n; i++)
-        best = course_step_ms(s->e[i]) < course_step_ms(best) ? s->e[i] : best;
+        best = ddp_step_ms(s->e[i]) < ddp_step_ms(best) ? s->e[i] : best;
     return best;
 }
 
@@ -47,7 +47,7 @@ static const ddp_entry *slowest(const sweep *s)
 {
     const ddp_entry *worst = s->e[0];
     for (size_t i = 1; i < s->n; i++)
-        worst = course_step_ms(s->e[i]) > course_step_ms(worst) ? s->e[i] : worst;
+        worst = ddp_step_ms(s->e[i]) > ddp_step_ms(worst) ? s->e[i] : worst;
     return worst;
 }
 
@@ -57,7 +57,7 @@ static const char *trend_of(const sweep *s)
     const ddp_entry *best = quickest(s);
     bool falls = true;
     for (size_t i = 1; i < s->n; i++)
-        falls = falls && course_step_ms(s->e[i]) <= course_step_ms(s->e[i - 1]);
+        falls = falls && ddp_step_ms(s->e[i]) <= ddp_step_ms(s->e[i - 1]);
     return falls                    ? "Each larger size makes the step shorter"
            : best == s->e[0]        ? "The smallest size is best"
            : best == s->e[s->n - 1] ? "The largest size is best, but not every larger size makes the step shorter"

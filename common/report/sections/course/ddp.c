@@ -57,14 +57,14 @@ static void naive_benchmarking(document *doc, const char *dir)
             const ddp_entry *one = ddp_best(r, at, behind, "naive", NULL);
             if (one && ddp_same(one, e, "device") && ddp_same(one, e, "size"))
                 doc_row(doc, ddp_text(one, "size"), ddp_text(one, "precision"), one->wire, ddp_text(one, "ranks"),
-                        ddp_text(one, "batch"), ddp_text(one, "seq"), precise(course_step_ms(one)), with_interval(one),
+                        ddp_text(one, "batch"), ddp_text(one, "seq"), precise(ddp_step_ms(one)), with_interval(one),
                         number(course_share_pct(one)), NULL);
         }
         char *title = ddp_group_title(e);
         doc_paragraph(doc,
                       "%s: of a step of %s ms, %s ms (%s %%) are communication. Its %s all-reduces follow the backward "
                       "and take %s ms by themselves.",
-                      title, precise(course_step_ms(e)), precise(e->exposed), number(course_share_pct(e)),
+                      title, precise(ddp_step_ms(e)), precise(e->exposed), number(course_share_pct(e)),
                       ddp_text(e, "buckets"), precise(ddp_real(e, "comm_alone_ms")));
         free(title);
     }

@@ -117,7 +117,7 @@ static bool stands_before(const ddp_rows *r, size_t a, size_t b)
     size_t score[2][4];
     for (size_t i = 0; i < 2; i++) {
         const ddp_entry *e = &r->all[at[i]];
-        score[i][0] = strcmp(ddp_text(e, "device"), "cuda") == 0;
+        score[i][0] = ddp_on_gpu(e);
         score[i][1] = strcmp(ddp_text(e, "size"), ddp_main_size(r)) == 0;
         score[i][2] = ddp_group_end(r, at[i]) - at[i];
         score[i][3] = strcmp(ddp_text(e, "precision"), "bf16") == 0;
@@ -144,14 +144,9 @@ bool course_group(const ddp_rows *r, const char *const *variants, size_t *first,
 
 /* ---- steps ---- */
 
-double course_step_ms(const ddp_entry *e)
-{
-    return ddp_real(e, "step_ms");
-}
-
 double course_share_pct(const ddp_entry *e)
 {
-    return 100 * e->exposed / course_step_ms(e);
+    return 100 * e->exposed / ddp_step_ms(e);
 }
 
 void begin_strategies(document *doc, const ddp_entry *e)
@@ -166,13 +161,13 @@ void begin_strategies(document *doc, const ddp_entry *e)
 
 void add_strategy(document *doc, const ddp_entry *e)
 {
-    doc_row(doc, e->label, ddp_text(e, "buckets"), precise(course_step_ms(e)), with_interval(e),
+    doc_row(doc, e->label, ddp_text(e, "buckets"), precise(ddp_step_ms(e)), with_interval(e),
             number(course_share_pct(e)), precise(ddp_real(e, "comm_alone_ms")), NULL);
 }
 
 void add_step_against(document *doc, const ddp_entry *e, const ddp_entry *base)
 {
-    const double step = course_step_ms(e), of = course_step_ms(base), more = step - of;
+    const double step = ddp_step_ms(e), of = ddp_step_ms(base), more = step - of;
     if (!ddp_beside(e, base))
         doc_more(doc, " %s and %s are of different runs and are not compared.", code("%s", e->label),
                  code("%s", base->label));

@@ -13,7 +13,6 @@ void say_verified(document *doc, const char *dir, const char *file, const char *
 /* Of the groups that have all these variants, the one that stands for the folder; false where none has. */
 bool course_group(const ddp_rows *r, const char *const *variants, size_t *first, size_t *end);
 
-double course_step_ms(const ddp_entry *e);
 double course_share_pct(const ddp_entry *e); /* of exposed communication in the step */
 
 /* A table of strategies under the title of their group, and its rows. */

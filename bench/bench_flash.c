@@ -2,11 +2,11 @@
 /* bench_flash: how fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?
  *
  * The `flash_benchmarking` problem of Stanford's CS336, assignment 2 (batch 1, causal, S 128..65536, D 16..128), and
- * any other shape by options: heads, grouped-query heads, Sq != Sk, both layouts, sliding windows, the deterministic
- * backward.
+ * any other shape by options: heads, grouped-query heads, Sq != Sk, both layouts, sliding windows, packed documents, the
+ * deterministic backward.
  *
  * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal; in a window
- * 4 B H D for each pair that is not masked) / time, backward 2.5 times that. ceiling_tflops is the best GEMM that
+ * 4 B H D for each pair that is not masked, of documents the sum) / time, backward 2.5 times that. ceiling_tflops is the best GEMM that
  * bench_roofline measured, a third of the bf16 one where three products of 16 bits make one of fp32. speedup_* = time of
  * unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same case, run and GPU, else nan. Where flash
  * has a forward alone (16-bit head_dim above 128 on Hopper), the row is ok and says so.
@@ -31,6 +31,10 @@ static const option_spec option_table[] = {
      "keys before its own position that a query sees; -1: all"},
     {"window-right", OPTION_INT, OPTION_LIST, "-1", NULL, -1, 1048576, NULL, "tokens",
      "keys after it, none when causal; -1: all that there are"},
+    {"documents", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",
+     "documents of different lengths that share the batch's tokens, packed without padding; 0: none"},
+    {"lengths", OPTION_CHOICE, OPTION_LIST, "equal", NULL, 0, -1, "equal|random", "",
+     "their lengths: equal, or between random borders"},
     {"layout", OPTION_CHOICE, OPTION_LIST, "bhsd", NULL, 0, -1, "bhsd|bshd", "", "order of the tensors in memory"},
     {"deterministic", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0", NULL, 0, 1, NULL, "",
      "the backward gives the same bits on every run"},
@@ -59,7 +63,9 @@ static const column_spec column_table[] = {
     ATTENTION_TIME_COLUMNS("bwd", "backward"),
     ATTENTION_TIME_COLUMNS("fwd_bwd", "forward then backward, timed together"),
     {"fwd_tflops", COLUMN_REAL, true,
-     "4 B H Sq Sk D, halved when causal, in a window 4 B H D a pair that is not masked, over the median time"},
+     "4 B H Sq Sk D, halved when causal, in a window 4 B H D a pair that is not masked, the sum over documents, over "
+     "the "
+     "median time"},
     {"bwd_tflops", COLUMN_REAL, true, "2.5 times the forward's operations over the median time"},
     {"ceiling_tflops", COLUMN_REAL, false,
      "best GEMM that bench_roofline measured in the same run, of the products that the variant makes"},
@@ -93,6 +99,18 @@ static const column_spec column_table[] = {
     {"err_ratio", COLUMN_REAL, false, "err_fwd / err_fwd of unfused"},
     {0}};
 
+/* Packed tokens are counted in int. */
+static bool tokens_fit(const options *o, const char *seq, char *msg, size_t msg_bytes)
+{
+    for (size_t i = 0; i < option_count(o, "batch"); i++)
+        for (size_t j = 0; j < option_count(o, seq); j++)
+            if (option_int_at(o, "batch", i) * option_int_at(o, seq, j) > 1 << 30) {
+                snprintf(msg, msg_bytes, "--documents takes at most 2^30 tokens, --batch times --%s", seq);
+                return false;
+            }
+    return true;
+}
+
 static bool validate(const options *o, char *msg, size_t msg_bytes)
 {
     for (size_t i = 0; i < option_count(o, "heads"); i++)
@@ -110,6 +128,16 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
                          (int)option_int_at(o, "window-right", j));
                 return false;
             }
+    for (size_t i = 0; i < option_count(o, "documents"); i++)
+        if (option_int_at(o, "documents", i) > 0 &&
+            !(tokens_fit(o, "seq", msg, msg_bytes) && tokens_fit(o, "seq-k", msg, msg_bytes)))
+            return false;
+    for (size_t i = 0; i < option_count(o, "documents"); i++)
+        for (size_t j = 0; j < option_count(o, "lengths"); j++)
+            if (option_int_at(o, "documents", i) == 0 && strcmp(option_text_at(o, "lengths", j), "random") == 0) {
+                snprintf(msg, msg_bytes, "--lengths random needs --documents of at least 1");
+                return false;
+            }
     return true;
 }
 
@@ -122,6 +150,8 @@ static const bench_run run_table[] = {
      "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
     {RUN_FULL, 1, 5, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --window 1024,4096"},
+    {RUN_FULL, 1, 8,
+     "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --documents 8 --lengths equal,random"},
     {RUN_FULL, 1, 20, "--heads 16 --head-dim 128 --seq 16384 --dtype bf16 --variant flash --sustain 6"},
     {RUN_CPU, 0, 5, ""},
     {0}};
@@ -129,17 +159,20 @@ static const bench_run run_table[] = {
 static const bench_info info = {
     .name = "bench_flash",
     .summary = "How fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?",
-    .notes = "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
-             "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case.\n"
-             "They and the ceiling of bench_roofline are of the same run (or ./run_all.sh) on the same GPU, else nan.\n"
-             "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
-             "counted pair by pair. On CUDA unfused and fused have none.\n"
-             "head_dim is a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the "
-             "forward only:\n"
-             "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
+    .notes =
+        "One row is one shape, dtype and variant. Inputs are N(0,1) from --seed; outputs are compared with an\n"
+        "fp64 oracle before anything is timed. speedup_* are relative to the unfused row of the same case.\n"
+        "They and the ceiling of bench_roofline are of the same run (or ./run_all.sh) on the same GPU, else nan.\n"
+        "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
+        "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
+        "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
+        "head_dim is a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the "
+        "forward only:\n"
+        "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --window -1,1024,4096\n"
+                "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --documents 8 --lengths random\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",
     .options = option_table,
     .variants = variant_table,
@@ -207,7 +240,11 @@ static attention_problem problem_of(const bench_case *c)
     s.window_left = case_int(c, "window");
     s.window_right = case_int(c, "window-right");
     s.windowed = s.window_left >= 0 || s.window_right >= 0;
+    s.documents = case_int(c, "documents");
+    if (s.documents > 0) /* one sequence of all tokens */
+        s.seq_q *= s.batch, s.seq_k *= s.batch, s.batch = 1;
     return (attention_problem){.shape = s,
+                               .random_lengths = strcmp(case_text(c, "lengths"), "random") == 0,
                                .dtype = case_text(c, "dtype"),
                                .seq_first = strcmp(case_text(c, "layout"), "bshd") == 0,
                                .deterministic = case_int(c, "deterministic") != 0};
@@ -252,8 +289,8 @@ static void run(session *s, const bench_case *c, row *w)
         return;
     if (unfused)
         baseline_set(ac.key, fwd_ms, bwd_ms, fwd_bwd_ms, ac.err_o);
-    double fwd_tflops = attention_forward_flops(&p.shape) / (fwd_ms * 1e9);
-    double bwd_tflops = attention_backward_flops(&p.shape) / (bwd_ms * 1e9);
+    double fwd_tflops = attention_forward_flops(&ac.problem.shape) / (fwd_ms * 1e9);
+    double bwd_tflops = attention_backward_flops(&ac.problem.shape) / (bwd_ms * 1e9);
     double ceiling = ceiling_tflops(s, s->results_dir, products_of(s, c));
     row_real(w, "fwd_tflops", fwd_tflops);
     row_real(w, "bwd_tflops", bwd_tflops);

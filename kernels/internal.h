@@ -22,9 +22,13 @@ sb_status sb_attention_check_whole(const sb_attention *a);
 /* SB_NO_MEMORY unless the caller's workspace holds at least `need` bytes. */
 sb_status sb_workspace_check(const sb_attention *a, size_t need);
 
+/* SB_OK unless a->packed and its arrays, in this thread's reach, are not what kernels.h asks for. */
+sb_status sb_documents_check(const sb_attention *a);
+
 /* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
 float sb_attention_scale(const sb_attention *a);
-/* Query row i sees keys sb_first_key .. sb_visible_keys - 1: none if both are 0, and from 0 on without a window. */
+/* Query row i sees keys sb_first_key .. sb_visible_keys - 1: none if both are equal, and from 0, or its document's first, on
+ * without a window. Documents are looked up in a->cu_seqlens_*. */
 int sb_visible_keys(const sb_attention *a, int query);
 int sb_first_key(const sb_attention *a, int query);
 /* Keys before and after a query's own position that it sees, as kernels take them: "all" is Sk before and Sq after. */

@@ -41,6 +41,16 @@ typedef struct sb_attention {
      * so window_right is then 0 or -1. The unfused and fused ops of CUDA take no window. */
     bool windowed;
     int window_left, window_right;
+    /* Only if `packed`: documents of different lengths lie behind each other, without padding, as flash-attn's cu_seqlens
+     * interface has them. batch is 1, and seq_q and seq_k are the tokens of all documents together; lse is (H,Sq). Document i
+     * has the queries cu_seqlens_q[i] to before cu_seqlens_q[i + 1] and the keys cu_seqlens_k[i] to before cu_seqlens_k[i + 1],
+     * either of which may be none. A query sees keys of its own document alone, and masks are aligned at the bottom right of
+     * each. The arrays (documents + 1) are in the device's memory. The caller guarantees that they begin with 0, never fall, and
+     * end with seq_q and seq_k: CUDA cannot look at them, the CPU's ops do. On the GPU what is not finite in a document may spread
+     * to its neighbours. The unfused and fused ops of CUDA take no documents. */
+    bool packed;
+    int documents;
+    const int *cu_seqlens_q, *cu_seqlens_k;
 } sb_attention;
 
 typedef struct sb_attention_op {

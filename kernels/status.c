@@ -69,7 +69,30 @@ sb_status sb_attention_check(const sb_attention *a)
                         "a window has -1 (all keys) or more on each side, and none on the right of a causal mask, not "
                         "%d and %d",
                         a->window_left, a->window_right);
+    if (a->packed && (a->batch != 1 || a->documents < 1))
+        return sb_error(SB_INVALID, "packed attention has one batch entry of at least one document, not %d of %d",
+                        a->batch, a->documents);
     return SB_OK;
+}
+
+static sb_status check_documents(const char *name, const int *begin, int documents, int end)
+{
+    if (!begin)
+        return sb_error(SB_INVALID, "%s is NULL", name);
+    for (int i = 0; i < documents; i++)
+        if (begin[i + 1] < begin[i])
+            return sb_error(SB_INVALID, "%s falls from %d to %d behind document %d", name, begin[i], begin[i + 1], i);
+    if (begin[0] != 0 || begin[documents] != end)
+        return sb_error(SB_INVALID, "%s goes from %d to %d, not from 0 to %d", name, begin[0], begin[documents], end);
+    return SB_OK;
+}
+
+sb_status sb_documents_check(const sb_attention *a)
+{
+    if (!a->packed)
+        return SB_OK;
+    const sb_status queries = check_documents("cu_seqlens_q", a->cu_seqlens_q, a->documents, a->seq_q);
+    return queries != SB_OK ? queries : check_documents("cu_seqlens_k", a->cu_seqlens_k, a->documents, a->seq_k);
 }
 
 sb_status sb_attention_check_whole(const sb_attention *a)
@@ -108,14 +131,42 @@ int sb_window_right(const sb_attention *a)
     return a->causal ? 0 : a->windowed && a->window_right >= 0 ? least(a->window_right, a->seq_q) : a->seq_q;
 }
 
+/* Keys of a query's document, or of the whole sequence, from `first` on, and the key of the query's own position. */
+typedef struct own_keys {
+    int first, count, position;
+} own_keys;
+
+static own_keys keys_of(const sb_attention *a, int query)
+{
+    if (!a->packed)
+        return (own_keys){0, a->seq_k, query + a->seq_k - a->seq_q};
+    int i = 0, end = a->documents; /* the last document that begins at the query or before it */
+    while (end - i > 1) {
+        const int middle = i + (end - i) / 2;
+        if (a->cu_seqlens_q[middle] <= query)
+            i = middle;
+        else
+            end = middle;
+    }
+    const int first = a->cu_seqlens_k[i], keys = a->cu_seqlens_k[i + 1] - first;
+    return (own_keys){first, keys, query - a->cu_seqlens_q[i + 1] + keys};
+}
+
+static int visible(const sb_attention *a, own_keys own)
+{
+    const int n = own.position + 1 + sb_window_right(a);
+    return n < 0 ? 0 : least(n, own.count);
+}
+
 int sb_visible_keys(const sb_attention *a, int query)
 {
-    const int n = query + 1 + a->seq_k - a->seq_q + sb_window_right(a);
-    return n < 0 ? 0 : least(n, a->seq_k);
+    const own_keys own = keys_of(a, query);
+    return own.first + visible(a, own);
 }
 
 int sb_first_key(const sb_attention *a, int query)
 {
-    const int n = query + a->seq_k - a->seq_q - sb_window_left(a);
-    return n < 0 ? 0 : least(n, sb_visible_keys(a, query));
+    const own_keys own = keys_of(a, query);
+    const int n = own.position - sb_window_left(a);
+    return own.first + (n < 0 ? 0 : least(n, visible(a, own)));
 }

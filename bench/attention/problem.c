@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "bench/attention/documents.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/profile/nvtx.h"
@@ -131,6 +133,44 @@ static bool step_backward(attention_case *ac)
     return true;
 }
 
+/* Borders of a case's documents, kept until the next case has some. */
+typedef struct borders {
+    int *q, *k;
+} borders;
+
+static void borders_clear(void *data)
+{
+    borders *b = data;
+    free(b->q);
+    free(b->k);
+    *b = (borders){0};
+}
+
+/* Its documents' borders, into host memory. Keys are divided as queries are where there are as many. */
+static void documents_of_case(attention_case *ac)
+{
+    attention_shape *sh = &ac->problem.shape;
+    if (sh->documents == 0)
+        return;
+    borders *kept = session_cache(ac->s, "borders of documents", sizeof *kept, borders_clear);
+    borders_clear(kept);
+    const bool random = ac->problem.random_lengths;
+    const uint64_t seed = rng_hash((uint64_t)option_int(ac->s->opt, "seed"), "lengths"); /* one for all cases */
+    kept->q = documents_draw((int)sh->documents, (int)sh->seq_q, random, seed, 0);
+    kept->k = documents_draw((int)sh->documents, (int)sh->seq_k, random, seed, sh->seq_k == sh->seq_q ? 0 : 1);
+    sh->cu_seqlens_q = kept->q, sh->cu_seqlens_k = kept->k;
+}
+
+/* ... and from there onto the device. */
+static const int *borders_upload(attention_case *ac, const int *from)
+{
+    const size_t bytes = sizeof *from * ((size_t)ac->a.documents + 1);
+    int *to = memory_alloc(ac->s->mem, bytes, "cu_seqlens");
+    if (to)
+        device_upload(ac->s->dev, to, from, bytes);
+    return to;
+}
+
 bool attention_step(attention_case *ac)
 {
     session *s = ac->s;
@@ -140,6 +180,9 @@ bool attention_step(attention_case *ac)
     uint64_t seed = ac->seed;
 
     memory_peak_reset(s->mem);
+    if (a->packed && (!(a->cu_seqlens_q = borders_upload(ac, ac->problem.shape.cu_seqlens_q)) ||
+                      !(a->cu_seqlens_k = borders_upload(ac, ac->problem.shape.cu_seqlens_k))))
+        return false;
     if (!tensor_alloc(ac, &a->q, false, "q") || !tensor_alloc(ac, &a->k, true, "k") ||
         !tensor_alloc(ac, &a->v, true, "v") || !tensor_alloc(ac, &a->o, false, "o") ||
         !(a->lse = memory_alloc(s->mem, lse_bytes, "lse")))
@@ -196,9 +239,12 @@ bool attention_describe(attention_case *ac, session *s, const bench_case *c, row
                            .windowed = sh->windowed,
                            .window_left = (int)sh->window_left,
                            .window_right = (int)sh->window_right,
-                           .deterministic = problem->deterministic};
+                           .deterministic = problem->deterministic,
+                           .packed = sh->documents > 0,
+                           .documents = (int)sh->documents};
     key_of_case(c, ac->key, sizeof ac->key);
     ac->seed = rng_hash((uint64_t)option_int(s->opt, "seed"), ac->key);
+    documents_of_case(ac);
     attention_context *b = attention_context_of(ac);
     ac->op = sb_attention_find(b->kernels, case_variant(c));
     if (!ac->op) {

@@ -17,6 +17,7 @@ typedef struct attention_problem {
     const char *dtype;
     bool seq_first; /* layout (B, S, H, D) instead of (B, H, S, D) */
     bool deterministic;
+    bool random_lengths; /* of shape.documents; else equal ones */
 } attention_problem;
 
 typedef struct attention_case {

@@ -42,6 +42,23 @@ static const sb_attention_rows *rows_of(const attention_case *ac)
     return &oracle_of(ac)->rows;
 }
 
+/* The first row of a random document, or the one before it; -1 where it has none. */
+static int border_row(const attention_case *ac, uint32_t stream, int i, bool keys)
+{
+    const attention_shape *s = &ac->problem.shape;
+    const int *begin = keys ? s->cu_seqlens_k : s->cu_seqlens_q;
+    const int document = (int)(rng_uniform(ac->seed, stream, (uint64_t)i) * (double)s->documents);
+    const int row = begin[document] - i / 3 % 2;
+    return row < begin[s->documents] ? row : -1;
+}
+
+/* A third of the sample are rows at the borders of documents, if there are any. */
+static int packed_row(const attention_case *ac, uint32_t stream, int i, bool keys, int otherwise)
+{
+    const int row = ac->a.packed && i % 3 == 0 ? border_row(ac, stream + 8, i, keys) : -1;
+    return row >= 0 ? row : otherwise;
+}
+
 /* Row i of the sample: first the ends and the edges of 64- and 128-row tiles, then random ones. */
 static int sample_row(uint64_t seed, uint32_t stream, int i, int extent)
 {
@@ -64,9 +81,11 @@ static void oracle_choose(const attention_case *ac, oracle *o)
 
     for (int i = 0; i < n; i++) {
         index[i] = whole ? (int)(i % queries) / a->seq_q : sample_row(ac->seed, 16, i, a->batch * a->heads);
-        index[n + i] = whole ? (int)(i % queries) % a->seq_q : sample_row(ac->seed, 17, i, a->seq_q);
+        index[n + i] =
+            whole ? (int)(i % queries) % a->seq_q : packed_row(ac, 17, i, false, sample_row(ac->seed, 17, i, a->seq_q));
         index[2 * n + i] = whole ? (int)(i % keys) / a->seq_k : sample_row(ac->seed, 18, i, a->batch * a->heads_kv);
-        index[3 * n + i] = whole ? (int)(i % keys) % a->seq_k : sample_row(ac->seed, 19, i, a->seq_k);
+        index[3 * n + i] =
+            whole ? (int)(i % keys) % a->seq_k : packed_row(ac, 19, i, true, sample_row(ac->seed, 19, i, a->seq_k));
     }
     o->rows = (sb_attention_rows){.n = n,
                                   .bh = index,

@@ -7,8 +7,24 @@ double gemm_flops(int64_t m, int64_t n, int64_t k)
     return 2.0 * (double)m * (double)n * (double)k;
 }
 
+/* The sum of what `of` counts in each document. */
+static double sum_of_documents(const attention_shape *s, double (*of)(const attention_shape *))
+{
+    double sum = 0;
+    for (int64_t i = 0; i < s->documents; i++) {
+        attention_shape one = *s;
+        one.documents = 0;
+        one.seq_q = s->cu_seqlens_q[i + 1] - s->cu_seqlens_q[i];
+        one.seq_k = s->cu_seqlens_k[i + 1] - s->cu_seqlens_k[i];
+        sum += of(&one);
+    }
+    return sum;
+}
+
 double attention_forward_flops(const attention_shape *s)
 {
+    if (s->documents > 0)
+        return sum_of_documents(s, attention_forward_flops);
     /* Two products, Q K^T and P V, in each head. */
     double heads = (double)s->batch * (double)s->heads;
     if (s->windowed)
@@ -40,6 +56,8 @@ static double pairs_in_window(const attention_shape *s)
 double attention_pairs(const attention_shape *s)
 {
     double sq = (double)s->seq_q, sk = (double)s->seq_k;
+    if (s->documents > 0)
+        return sum_of_documents(s, attention_pairs);
     if (s->windowed)
         return pairs_in_window(s);
     if (!s->causal)

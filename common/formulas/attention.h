@@ -12,10 +12,14 @@ typedef struct attention_shape {
     /* Only if `windowed`: keys before and after its own position that a query sees; -1: all */
     bool windowed;
     int64_t window_left, window_right;
+    /* Packed documents, if not 0: batch is 1, seq_q and seq_k are totals, and document i has the queries cu_seqlens_q[i] to
+     * before cu_seqlens_q[i + 1] and the keys alike (host memory). */
+    int64_t documents;
+    const int *cu_seqlens_q, *cu_seqlens_k;
 } attention_shape;
 
 /* Convention of the field (FlashAttention, cuDNN): 4 B H Sq Sk D forward, halved when causal; backward 2.5 times
- * forward. In a window 4 B H D for each pair that is not masked, whatever the tiles compute. */
+ * forward. In a window 4 B H D for each pair that is not masked, whatever the tiles compute. Of documents their sum. */
 double attention_forward_flops(const attention_shape *s);
 double attention_backward_flops(const attention_shape *s);
 /* Exact count of unmasked (query, key) pairs of one head. */

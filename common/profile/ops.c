@@ -43,10 +43,19 @@ static const char *dtype_name(sb_dtype t)
 static _Thread_local const sb_attention *running; /* the one that parts are told of */
 static _Thread_local bool running_backward;
 
+/* Of packed documents, which no step has, one sequence of all: their lengths are on the device. */
 static attention_shape shape_of(const sb_attention *a)
 {
-    return (attention_shape){a->batch,    a->heads,  a->heads_kv, a->seq_q,       a->seq_k,
-                             a->head_dim, a->causal, a->windowed, a->window_left, a->window_right};
+    return (attention_shape){.batch = a->batch,
+                             .heads = a->heads,
+                             .heads_kv = a->heads_kv,
+                             .seq_q = a->seq_q,
+                             .seq_k = a->seq_k,
+                             .head_dim = a->head_dim,
+                             .causal = a->causal,
+                             .windowed = a->windowed,
+                             .window_left = a->window_left,
+                             .window_right = a->window_right};
 }
 
 /* Parts work on the whole S x S matrix whatever the mask: each product is 2 B H Sq Sk D, and softmax some five

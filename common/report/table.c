@@ -284,14 +284,14 @@ static bool same_slice(const table *t, size_t a, size_t b, const char *const *ax
     return same_cell(t->file, a, b, csv_column(t->file, "device"));
 }
 
-void table_drop_windows(table *t)
+void table_keep_plain_attention(table *t)
 {
-    static const char *const sides[] = {"window", "window_right"};
+    static const char *const plain_values[][2] = {{"window", "-1"}, {"window_right", "-1"}, {"documents", "0"}};
     size_t kept = 0;
     for (size_t i = 0; t && i < t->n; i++) {
         bool plain = true; /* files of the time before have no such column */
-        for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
-            plain &= !*table_text(t, i, sides[k]) || has(t, i, sides[k], "-1");
+        for (size_t k = 0; k < sizeof plain_values / sizeof *plain_values; k++)
+            plain &= !*table_text(t, i, plain_values[k][0]) || has(t, i, plain_values[k][0], plain_values[k][1]);
         if (plain)
             t->rows[kept++] = t->rows[i];
     }

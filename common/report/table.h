@@ -36,8 +36,9 @@ table *table_where(const table *t, ...) __attribute__((sentinel));
 table *table_where_pairs(const table *t, size_t pairs, const char *const *columns, const char *const *values);
 size_t table_find(const table *t, ...) __attribute__((sentinel)); /* the first such row of t, else NO_ROW */
 
-/* Leaves out the rows of attention with a sliding window; what compares plain shapes does not want them. t may be NULL. */
-void table_drop_windows(table *t);
+/* Leaves out the rows of attention with a sliding window or packed documents; what compares plain shapes does not want them. t may be
+ * NULL. */
+void table_keep_plain_attention(table *t);
 /* The largest group of rows that differ in nothing but the axes (names ended by NULL) and the variant, and with
  * `rest` given, what is left. */
 table *table_main_slice(const table *t, const char *const *axes, table **rest);

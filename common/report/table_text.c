@@ -47,7 +47,8 @@ static bool is_plain(const char *name, const char *value)
         {"fp32_products", "fma"}, {"grad_dtype", "policy"}, {"overlap", "auto"},    {"warmup", "5"},
         {"share_grads", "1"},     {"loss_chunk", "0"},      {"cold", "0"},          {"reduce_dtype", "grad"},
         {"small", "sharded"},     {"gather", "nccl"},       {"moments", "policy"},  {"offload", "none"},
-        {"offload_every", "1"},   {"window", "-1"},         {"window_right", "-1"},
+        {"offload_every", "1"},   {"window", "-1"},         {"window_right", "-1"}, {"documents", "0"},
+        {"lengths", "equal"},
     };
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strcmp(name, plain[i][0]) == 0 && strcmp(value, plain[i][1]) == 0)

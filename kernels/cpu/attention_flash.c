@@ -85,6 +85,8 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
     (void)stream;
     sb_status status = sb_attention_check_whole(a);
     if (status == SB_OK)
+        status = sb_documents_check(a);
+    if (status == SB_OK)
         status = sb_workspace_check(a, cpu_flash_forward_workspace(ctx, a));
     if (status != SB_OK)
         return status;
@@ -121,7 +123,7 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
                     cpu_gemm(false, false, m, d, n, 1, s, n, v + (size_t)k0 * d, d, 1, o, d);
                 }
                 for (int i = 0; i < m; i++) {
-                    bool blind = sb_visible_keys(a, q0 + i) == 0;
+                    bool blind = sb_visible_keys(a, q0 + i) == sb_first_key(a, q0 + i);
                     float inverse = blind ? 0 : 1 / sum[i];
                     for (int j = 0; j < d; j++)
                         o[(size_t)i * d + j] *= inverse;
@@ -148,6 +150,8 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
 {
     (void)stream;
     sb_status status = sb_attention_check_whole(a);
+    if (status == SB_OK)
+        status = sb_documents_check(a);
     if (status == SB_OK)
         status = sb_workspace_check(a, cpu_flash_backward_workspace(ctx, a));
     if (status != SB_OK)

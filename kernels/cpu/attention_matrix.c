@@ -62,7 +62,8 @@ static void unfused_forward(const sb_attention *a, float *s, float *lse)
     scale_pass(a, s);
     mask_pass(a, s, -INFINITY);
     for (int i = 0; i < a->seq_q; i++) /* exp(-inf) makes the masked zeros, except in a row that has nothing else */
-        lse[i] = softmax_row(s + (size_t)i * a->seq_k, sb_visible_keys(a, i) > 0 ? a->seq_k : 0, a->seq_k);
+        lse[i] =
+            softmax_row(s + (size_t)i * a->seq_k, sb_visible_keys(a, i) > sb_first_key(a, i) ? a->seq_k : 0, a->seq_k);
 }
 
 static void unfused_backward(const sb_attention *a, const float *p, float *dp)
@@ -124,6 +125,8 @@ size_t cpu_matrix_backward_workspace(sb_context *ctx, const sb_attention *a)
 static sb_status check(const sb_attention *a, size_t workspace_bytes)
 {
     sb_status status = sb_attention_check_whole(a);
+    if (status == SB_OK)
+        status = sb_documents_check(a);
     if (status == SB_OK && !a->saved)
         status = sb_error(SB_INVALID, "unfused and fused attention need the buffer `saved`");
     return status == SB_OK ? sb_workspace_check(a, workspace_bytes) : status;

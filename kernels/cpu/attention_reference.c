@@ -194,6 +194,8 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
     bool queries = rows->o || rows->lse || rows->dq, keys = rows->dk || rows->dv, backward = rows->dq || keys;
     sb_status status = sb_attention_check(a);
     if (status == SB_OK)
+        status = sb_documents_check(a);
+    if (status == SB_OK)
         status = sb_workspace_check(a, cpu_reference_workspace(ctx, a, backward));
     if (status != SB_OK)
         return status;

@@ -100,21 +100,32 @@ static double keys_of(const csv *c, size_t row)
     return csv_column(c, "seq_k") < 0 || N("seq_k") == 0 ? N("seq") : N("seq_k");
 }
 
-/* Pairs of a head that count: half of them for a causal mask, and in a window those that are there. */
-static double pairs_of(const csv *c, size_t row)
+/* Pairs of a head that count, in a sequence: half of them for a causal mask, and in a window those that are there. */
+static double pairs_in(const csv *c, size_t row, double queries, double keys)
 {
     const bool windows = csv_column(c, "window") >= 0, causal = N("causal") == 1;
     const double left = windows ? N("window") : -1, right = windows ? N("window_right") : -1;
     double pairs = 0;
     if (left < 0 && right < 0)
-        return N("seq") * keys_of(c, row) / (causal ? 2 : 1);
-    for (double i = keys_of(c, row) - N("seq"); i < keys_of(c, row); i++) /* positions of queries */
-        for (double j = 0; j < keys_of(c, row); j++)
+        return queries * keys / (causal ? 2 : 1);
+    for (double i = keys - queries; i < keys; i++) /* positions of queries */
+        for (double j = 0; j < keys; j++)
             pairs += (left < 0 || j >= i - left) && (right < 0 || j <= i + right) && (!causal || j <= i);
     return pairs;
 }
 
-FORMULA(operations, 4 * N("batch") * attention_heads(c, row) * pairs_of(c, row) * N("head_dim"))
+/* ... in the batch, or in equal documents of its tokens. */
+static double pairs_of(const csv *c, size_t row)
+{
+    const int n = csv_column(c, "documents") < 0 ? 0 : (int)N("documents");
+    const int queries = (int)(N("batch") * N("seq")), keys = (int)(N("batch") * keys_of(c, row));
+    double pairs = 0;
+    for (int i = 0; i < n; i++)
+        pairs += pairs_in(c, row, queries * (i + 1) / n - queries * i / n, keys * (i + 1) / n - keys * i / n);
+    return n > 0 ? pairs : N("batch") * pairs_in(c, row, N("seq"), keys_of(c, row));
+}
+
+FORMULA(operations, 4 * attention_heads(c, row) * pairs_of(c, row) * N("head_dim"))
 FORMULA(fwd_tflops, operations(c, row) / N("fwd_ms") / 1e9)
 FORMULA(bwd_tflops, 2.5 * operations(c, row) / N("bwd_ms") / 1e9)
 FORMULA(fwd_tflop_per_j, operations(c, row) / N("fwd_j") / 1e12)
@@ -130,6 +141,7 @@ static double unfused_over(const csv *c, size_t row, const char *column)
     for (size_t i = 0; i < c->rows; i++)
         if (is_unfused(c, i) == 1 && strcmp(csv_cell(c, i, "seq"), T("seq")) == 0 &&
             strcmp(csv_cell(c, i, "causal"), T("causal")) == 0 &&
+            (csv_column(c, "documents") < 0 || strcmp(csv_cell(c, i, "documents"), T("documents")) == 0) &&
             (csv_column(c, "window") < 0 || strcmp(csv_cell(c, i, "window"), T("window")) == 0) &&
             strcmp(csv_cell(c, i, "dtype"), T("dtype")) == 0)
             return csv_real(c, i, column) / N(column);
@@ -202,6 +214,11 @@ static void flash(void **state)
     columns_hold(bench_rows(*state, "bench_flash", clocked,
                             "--heads 2 --seq 40 --seq-k 64 --head-dim 16 --dtype fp32 --causal 0 --window -1,9 "
                             "--window-right 3 --variant unfused,flash --iters 10 --sustain 1",
+                            EXIT_CODE_OK),
+                 "bench_flash", flash_rules);
+    columns_hold(bench_rows(*state, "bench_flash", clocked,
+                            "--batch 3 --heads 2 --seq 30 --seq-k 40 --head-dim 16 --dtype fp32 --causal 0,1 "
+                            "--window -1,9 --documents 4,7 --variant unfused,flash --iters 10 --sustain 1",
                             EXIT_CODE_OK),
                  "bench_flash", flash_rules);
     columns_were_seen("bench_flash", flash_rules);

@@ -86,9 +86,38 @@ static void bytes(void **state)
     assert_true(attention_matrix_bytes(&s, 4) == 0x1p34);
 }
 
+/* Packed documents, some of which have no queries or no keys: their sum, by the rule of each. */
+static void documents(void **state)
+{
+    static const int q[] = {0, 3, 3, 10, 30}, k[] = {0, 3, 8, 8, 41};
+    (void)state;
+    for (int causal = 0; causal < 2; causal++) {
+        attention_shape s = {.batch = 1,
+                             .heads = 2,
+                             .heads_kv = 1,
+                             .seq_q = 30,
+                             .seq_k = 41,
+                             .head_dim = 8,
+                             .causal = causal,
+                             .documents = 4,
+                             .cu_seqlens_q = q,
+                             .cu_seqlens_k = k};
+        assert_true(attention_forward_flops(&s) == 4 * 2 * 8 * (3 * 3 + 20 * 33) / (causal ? 2.0 : 1));
+        assert_true(attention_pairs(&s) == (causal ? 6 + 20 * 33 - 20 * 19 / 2 : 3 * 3 + 20 * 33));
+        s.windowed = true, s.window_left = 2, s.window_right = -1;
+        double pairs = 0;
+        for (int i = 0; i < 4; i++) {
+            attention_shape one = s;
+            one.seq_q = q[i + 1] - q[i], one.seq_k = k[i + 1] - k[i];
+            pairs += counted_in_window(&one);
+        }
+        assert_true(attention_backward_flops(&s) == 10 * 2 * 8 * pairs);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(pairs_in_windows),
-                                       cmocka_unit_test(flops), cmocka_unit_test(bytes)};
+                                       cmocka_unit_test(documents), cmocka_unit_test(flops), cmocka_unit_test(bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

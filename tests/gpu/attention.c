@@ -32,7 +32,7 @@ static void result_free(result *x)
 
 typedef struct buffers {
     sb_attention a;
-    guarded tensor[T_COUNT], lse, saved;
+    guarded tensor[T_COUNT], lse, saved, cu_seqlens[2];
 } buffers;
 
 static buffers buffers_create(const runner *r, const problem *p, const sb_attention_op *op, bool deterministic)
@@ -44,6 +44,13 @@ static buffers buffers_create(const runner *r, const problem *p, const sb_attent
         problem_view(p, &b.a, tensor)->data = b.tensor[tensor].data;
         if (!is_output(tensor)) /* those are NaN already */
             device_upload(r->dev, b.tensor[tensor].data, p->tensor[tensor].host, p->tensor[tensor].bytes);
+    }
+    for (int keys = 0; p->a.packed && keys < 2; keys++) {
+        const size_t bytes = ((size_t)p->a.documents + 1) * sizeof(int);
+        const int **view = keys ? &b.a.cu_seqlens_k : &b.a.cu_seqlens_q;
+        b.cu_seqlens[keys] = guarded_create(r, bytes);
+        device_upload(r->dev, b.cu_seqlens[keys].data, *view, bytes);
+        *view = (const int *)b.cu_seqlens[keys].data;
     }
     b.lse = guarded_create(r, p->lse_count * sizeof(float));
     b.a.lse = (float *)b.lse.data;
@@ -59,6 +66,8 @@ static void buffers_free(const runner *r, buffers *b)
     for (int tensor = 0; tensor < T_COUNT; tensor++)
         guarded_free(r, &b->tensor[tensor]);
     guarded_free(r, &b->lse);
+    guarded_free(r, &b->cu_seqlens[0]);
+    guarded_free(r, &b->cu_seqlens[1]);
     guarded_free(r, &b->saved);
 }
 

@@ -18,7 +18,7 @@ typedef struct list {
 /* Of every dtype up to `last`. */
 static void add_to(list *l, test_case c, sb_dtype last)
 {
-    char seq[32], scale[32] = "", window[32] = "";
+    char seq[32], scale[32] = "", window[32] = "", documents[32] = "";
     if (c.seq_q == c.seq_k)
         snprintf(seq, sizeof seq, "%d", c.seq_q);
     else
@@ -27,8 +27,10 @@ static void add_to(list *l, test_case c, sb_dtype last)
         snprintf(scale, sizeof scale, "-scale%g", c.scale);
     if (c.windowed)
         snprintf(window, sizeof window, "-window%d,%d", c.window_left, c.window_right);
-    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s-d%d-%s%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, c.head_dim,
-             c.causal ? "causal" : "full", window, layout_names[c.layout], value_names[c.values], scale);
+    if (c.documents)
+        snprintf(documents, sizeof documents, "-documents%d", c.documents);
+    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s%s-d%d-%s%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, documents,
+             c.head_dim, c.causal ? "causal" : "full", window, layout_names[c.layout], value_names[c.values], scale);
     l->items = xrealloc(l->items, sizeof *l->items * (unsigned long)(l->n + 5));
     for (int dtype = SB_BF16; dtype <= (int)last; dtype++) {
         c.dtype = (sb_dtype)dtype;
@@ -302,6 +304,52 @@ static void add_windows(list *l)
         }
 }
 
+/* Packed documents: lengths on both sides of the edges of tiles of 64, 128 and 192, none of which begins where one does; without
+ * queries, without keys, without both, at the ends and in between; more queries than keys, one token alone; with every mask, the
+ * head groups, layouts and widths. */
+static void add_documents(list *l)
+{
+    static const struct {
+        int n, q[CASE_DOCUMENTS], k[CASE_DOCUMENTS]; /* lengths */
+    } sets[] = {{5, {70, 1, 129, 63, 40}, {70, 1, 129, 63, 40}},
+                {7, {0, 100, 0, 30, 64, 200, 0}, {0, 150, 20, 0, 64, 77, 9}},
+                {4, {193, 128, 300, 65}, {193, 128, 300, 65}},
+                {3, {1, 1, 700}, {257, 1, 700}},
+                {1, {257}, {257}},
+                {8, {16, 17, 15, 300, 3, 5, 1, 90}, {300, 17, 31, 129, 3, 6, 400, 90}}};
+    static const int dims[] = {64, 128, 16, 80, 40, 120};
+    static const int masks[][3] = {{1, -1, -1}, {0, -1, -1}, {1, 40, -1}, {0, 33, 9}}; /* causal, left, right */
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        for (size_t mask = 0; mask < sizeof masks / sizeof *masks; mask++)
+            for (size_t wide = 0; wide < 2; wide++) {
+                test_case c = one_head(0, 0, dims[(i + mask) % 3 * 2 % 6 + wide], masks[mask][0]);
+                c.documents = sets[i].n;
+                for (int k = 0; k < c.documents; k++) {
+                    c.cu_seqlens_q[k + 1] = c.seq_q += sets[i].q[k];
+                    c.cu_seqlens_k[k + 1] = c.seq_k += sets[i].k[k];
+                }
+                c.windowed = masks[mask][1] >= 0;
+                c.window_left = masks[mask][1], c.window_right = masks[mask][2];
+                c.heads_kv = 1 + (i + mask) % 2;
+                c.heads = c.heads_kv * (1 + (int)(i + wide) % 3);
+                c.layout = (case_layout)((i + mask + wide) % 3);
+                c.repeats = i % 2 == mask % 2;
+                c.small = i == 1 && mask < 3;
+                add(l, c);
+            }
+    for (int d = 64; d <= 128; d += 64) { /* more tiles than multiprocessors */
+        test_case c = one_head(700, 700, d, true);
+        static const int ends[] = {0, 300, 301, 556, 700};
+        c.documents = 4;
+        for (int k = 1; k <= c.documents; k++)
+            c.cu_seqlens_q[k] = c.cu_seqlens_k[k] = ends[k];
+        c.heads = 80;
+        c.heads_kv = 40;
+        c.repeats = true;
+        add_to(l, c, SB_FP16);
+    }
+}
+
 test_case *cases_create(int *n)
 {
     list l = {0};
@@ -313,6 +361,7 @@ test_case *cases_create(int *n)
     add_unequal_lengths(&l);
     add_wide_heads(&l);
     add_windows(&l);
+    add_documents(&l);
     add_long_rows(&l);
     add_heads_and_layouts(&l);
     add_values(&l);

@@ -21,13 +21,17 @@ typedef enum case_values {
     VALUES_IDENTICAL /* all keys score the same */
 } case_values;
 
+enum { CASE_DOCUMENTS = 8 }; /* at most */
+
 typedef struct test_case {
     char name[160];
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;
     bool causal, windowed;
     int window_left, window_right; /* of sb_attention */
-    float scale;                   /* 0: 1/sqrt(head_dim) */
+    int documents;                 /* packed ones; 0: none. Their begins, and the end: */
+    int cu_seqlens_q[CASE_DOCUMENTS + 1], cu_seqlens_k[CASE_DOCUMENTS + 1];
+    float scale; /* 0: 1/sqrt(head_dim) */
     case_layout layout;
     case_values values;
     bool repeats; /* also run many times, in the default and the deterministic mode, and compared bit by bit */

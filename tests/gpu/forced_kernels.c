@@ -14,8 +14,8 @@ static sb_status supported(sb_context *ctx, const sb_attention *a, flash_backwar
         return sb_error(SB_UNSUPPORTED, "this kernel needs compute capability 9.0");
     if (a->forward_only || a->dtype == SB_TF32)
         return sb_error(SB_UNSUPPORTED, "a backward kernel of bf16, fp16 and fp32");
-    if (a->windowed)
-        return sb_error(SB_UNSUPPORTED, "flash does not choose where there is a window");
+    if (a->windowed || a->packed)
+        return sb_error(SB_UNSUPPORTED, "flash does not choose where there is a window, or documents");
     const sb_status status = flash_hopper_backward_takes(a, kernel);
     return status != SB_OK ? status : sb_flash_op.supported(ctx, a);
 }

@@ -67,8 +67,15 @@ static check_bound bound_of(const problem *p, const char *op, int tensor)
 static bool sees_nothing(const problem *p, size_t row)
 {
     const bool ends = p->a.causal || (p->a.windowed && p->a.window_right >= 0);
-    const int right = p->a.causal ? 0 : p->a.window_right;
-    return ends && (int)(row % (size_t)p->a.seq_q) + 1 + p->a.seq_k - p->a.seq_q + right <= 0;
+    const int right = p->a.causal ? 0 : p->a.window_right, query = (int)(row % (size_t)p->a.seq_q);
+    if (!p->a.packed)
+        return ends && query + 1 + p->a.seq_k - p->a.seq_q + right <= 0;
+    const test_case *c = p->c;
+    int i = 0;
+    while (c->cu_seqlens_q[i + 1] <= query)
+        i++;
+    const int keys = c->cu_seqlens_k[i + 1] - c->cu_seqlens_k[i];
+    return keys == 0 || (ends && query - c->cu_seqlens_q[i + 1] + 1 + keys + right <= 0);
 }
 
 static bool check_lse(const runner *r, const problem *p, const char *op, const char *name, const float *lse)

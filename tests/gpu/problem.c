@@ -139,7 +139,11 @@ problem *problem_create(const test_case *c)
                           .scale = c->scale,
                           .windowed = c->windowed,
                           .window_left = c->window_left,
-                          .window_right = c->window_right};
+                          .window_right = c->window_right,
+                          .packed = c->documents > 0,
+                          .documents = c->documents,
+                          .cu_seqlens_q = c->cu_seqlens_q,
+                          .cu_seqlens_k = c->cu_seqlens_k};
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         create_tensor(p, tensor, offsets[tensor]);
         if (!is_output(tensor))

@@ -18,8 +18,9 @@ extern const char *const tensor_names[T_COUNT];
 
 typedef struct problem {
     const test_case *c;
-    bool by_cpu;    /* are the expected values the CPU's? */
-    sb_attention a; /* shapes and strides; no pointers. forward_only: as the op under test has it */
+    bool by_cpu; /* are the expected values the CPU's? */
+    sb_attention
+        a; /* shapes and strides; no pointers but those of documents. forward_only: as the op under test has it */
     struct problem_tensor {
         size_t offset;       /* of the sb_tensor in sb_attention */
         size_t rows;         /* B * heads * seq, each of head_dim elements */

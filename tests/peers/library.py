@@ -27,6 +27,8 @@ class Attention(ctypes.Structure):
         *((name, Tensor) for name in ("d_o", "dq", "dk", "dv")),
         ("saved", ctypes.c_void_p), ("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t),
         ("windowed", ctypes.c_bool), ("window_left", ctypes.c_int), ("window_right", ctypes.c_int),
+        ("packed", ctypes.c_bool), ("documents", ctypes.c_int),
+        ("cu_seqlens_q", ctypes.c_void_p), ("cu_seqlens_k", ctypes.c_void_p),
     ]
 
 

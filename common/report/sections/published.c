@@ -80,7 +80,7 @@ static void published_flash(document *doc, const char *dir)
 {
     csv *c = open_published(dir, "flash.csv");
     table *ours = open_result(dir, "bench_flash.csv");
-    table_drop_windows(ours);
+    table_keep_plain_attention(ours);
     if (c && ours) {
         values dtypes = table_values(ours, "dtype");
         for (size_t i = 0; i < dtypes.n; i++)

@@ -136,8 +136,8 @@ static void write_section(document *doc, const char *dir)
     table *theirs = open_result(dir, "pytorch_flash.csv"), *ours = open_result(dir, "bench_flash.csv");
     /* made by bench_flash --timer event --csv, for short calls are replayed from a graph otherwise */
     table *calls = open_result(dir, "bench_flash_calls.csv");
-    table_drop_windows(ours);
-    table_drop_windows(calls);
+    table_keep_plain_attention(ours);
+    table_keep_plain_attention(calls);
     if (theirs && ours) {
         doc_heading(doc, 2, "Next to PyTorch on this machine");
         doc_paragraph(doc,

@@ -142,7 +142,7 @@ static void attention(document *doc, const char *dir)
     table *t = open_result(dir, "bench_flash.csv");
     if (!t)
         return;
-    table_drop_windows(t);
+    table_keep_plain_attention(t);
     const char *dtype = main_dtype(t, "flash", "dtype");
     table *flash = table_where(t, "variant", "flash", "status", "ok", "dtype", dtype, "causal", "1", "heads_kv", "0",
                                "seq_k", "0", "layout", "bhsd", "deterministic", "0", NULL);

@@ -6,10 +6,11 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
-/* Windows have Hopper kernels of 16 bits. */
+/* Windows have Hopper kernels of 16 bits, documents none. */
 static bool hopper(const sb_context *ctx, const sb_attention *a)
 {
-    return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 && !(a->windowed && flash_in_parts(a));
+    return !a->packed && ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
+           !(a->windowed && flash_in_parts(a));
 }
 
 /* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window, beyond what everything else takes. */
@@ -56,6 +57,10 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int widest, int t
     const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
     if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");
+    if (a->packed && (int64_t)a->heads * a->documents > most_rows)
+        return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 documents of all heads (heads * documents)");
+    if (a->packed && pointers && (!a->cu_seqlens_q || !a->cu_seqlens_k))
+        return sb_error(SB_INVALID, "%s is NULL", a->cu_seqlens_q ? "cu_seqlens_k" : "cu_seqlens_q");
     return check_tensors(a, tensors, pointers);
 }
 

@@ -3,6 +3,7 @@
  * keys. A key row needs the log-sum-exp and delta = dO . O of every query row, which a tiled kernel computes first. */
 #include "kernels/cuda/runtime/backend.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/primitives/documents.cuh"
 #include "kernels/cuda/primitives/vector.cuh"
 #include "kernels/internal.h"
 
@@ -72,14 +73,30 @@ __device__ __forceinline__ const T *row_of(const sb_tensor &t, int b, int h, int
     return (const T *)t.data + b * t.stride_b + h * t.stride_h + s * t.stride_s;
 }
 
+/* Queries and keys that see each other: the whole sequence, or a document. */
+struct extent {
+    int q_begin, q_end, k_begin, k_end;
+};
+
+/* Of a query, or of a key. */
+__device__ __forceinline__ extent extent_of(const sb_attention &a, int row, bool key = false)
+{
+    if (!a.packed)
+        return {0, a.seq_q, 0, a.seq_k};
+    const int i = documents::find(key ? a.cu_seqlens_k : a.cu_seqlens_q, a.documents, 0, row);
+    return {a.cu_seqlens_q[i], a.cu_seqlens_q[i + 1], a.cu_seqlens_k[i], a.cu_seqlens_k[i + 1]};
+}
+
 /* A query sees keys first_visible .. visible - 1. The sides of the window have been resolved, with or without one. */
 __device__ __forceinline__ int visible(const sb_attention &a, int query)
 {
-    return max(0, min(a.seq_k, query + 1 + a.seq_k - a.seq_q + a.window_right));
+    const extent e = extent_of(a, query);
+    return max(e.k_begin, min(e.k_end, query + 1 + e.k_end - e.q_end + a.window_right));
 }
 __device__ __forceinline__ int first_visible(const sb_attention &a, int query)
 {
-    return max(0, query + a.seq_k - a.seq_q - a.window_left);
+    const extent e = extent_of(a, query);
+    return max(e.k_begin, query + e.k_end - e.q_end - a.window_left);
 }
 
 /* The base of the exponents of a row whose maximum so far is m: 0 instead of -inf, so that -inf - -inf never occurs. */
@@ -322,8 +339,10 @@ __global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, do
     const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim, group = a.heads / a.heads_kv;
     const int bh_kv = to.bh_kv[sample], key = to.k_row[sample];
     const int b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
-    const int same = key + a.seq_q - a.seq_k; /* the query of its position */
-    const int first = max(0, same - a.window_right), end = min(a.seq_q, same + a.window_left + 1); /* that see it */
+    const extent e = extent_of(a, key, true);
+    const int same = key + e.q_end - e.k_end; /* the query of its position */
+    const int first = max(e.q_begin, same - a.window_right),
+              end = min(e.q_end, same + a.window_left + 1); /* that see it */
     const lane_row k = load_row(row_of<T>(a.k, b, h_kv, key), d), v = load_row(row_of<T>(a.v, b, h_kv, key), d);
 
     lane_row dk = {}, dv = {};

@@ -25,6 +25,8 @@ sb_status sb_scores_supported(sb_context *ctx, const sb_attention *a)
     sb_status status = sb_attention_check_whole(a);
     if (status == SB_OK && a->windowed)
         return sb_error(SB_UNSUPPORTED, "unfused and fused attention take no window on CUDA");
+    if (status == SB_OK && a->packed)
+        return sb_error(SB_UNSUPPORTED, "unfused and fused attention take no packed documents on CUDA");
     if (status == SB_OK && (int64_t)a->batch * a->heads * a->seq_q > INT_MAX)
         return sb_error(SB_UNSUPPORTED, "batch * heads * seq_q is above %d, the most rows of scores one launch covers",
                         INT_MAX);

@@ -10,7 +10,7 @@ static void attention(document *doc, const char *dir)
     table *t = open_result(dir, "bench_flash.csv");
     if (!t)
         return;
-    table_drop_windows(t);
+    table_keep_plain_attention(t);
     const size_t r = table_find(t, "variant", "flash", "status", "ok", "batch", "1", "heads", "16", "head_dim", "64",
                                 "seq", "16384", "dtype", "bf16", "causal", "1", "deterministic", "0", NULL);
     if (r != NO_ROW)

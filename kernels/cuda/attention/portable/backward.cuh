@@ -62,9 +62,9 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
     }
 }
 
-/* WINDOW: as in forward.cuh. */
-template <class P, int D, int MT, int WARPS, int BQ, bool WINDOW>
-__global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention a)
+/* WINDOW, PACKED: as in forward.cuh. */
+template <class P, int D, int MT, int WARPS, int BQ, bool WINDOW, bool PACKED = false>
+__global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention whole)
 {
     using E = typename P::element;
     using shape = backward_shape<P, D, MT, WARPS, BQ>;
@@ -73,9 +73,14 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     E *const k_tile = (E *)shared, *const v_tile = k_tile + shape::owned * stride;
     E *const stages = v_tile + shape::owned * stride; /* 2 x (Q, dO); the padding of a Q row holds its query_stats */
 
-    const int k_blocks = (a.seq_k + shape::owned - 1) / shape::owned;
-    const int k0 = (int)blockIdx.x % k_blocks * shape::owned; /* the first keys are seen most when causal */
-    const int bh_kv = blockIdx.x / k_blocks, b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
+    const tile_place at = place_of<PACKED, true>(whole, blockIdx.x, shape::owned);
+    const sb_attention &a = problem_of<PACKED, E>(whole, at.document);
+    const int k0 = at.tile * shape::owned; /* the first keys are seen most when causal */
+    if (PACKED && k0 >= a.seq_k)
+        return;
+    const int bh_kv = at.bh, b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
+    const query_stats *const all_stats =
+        (const query_stats *)whole.workspace + (PACKED ? whole.cu_seqlens_q[at.document] : 0); /* of the first head */
     const int group = a.heads / a.heads_kv;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
@@ -88,6 +93,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     if (WINDOW) {
         const int last_query = min(k0 + shape::owned, a.seq_k) - 1 - past + a.window_left;
         end_block = min(end_block, max(max(0, last_query) / BQ, first_block) + 1);
+        if (PACKED) /* a document without queries: one step of zeros */
+            end_block = max(end_block, first_block + 1);
     }
     const int q_blocks = end_block - first_block; /* of each query head; at least 1 */
     const int steps = group * q_blocks;
@@ -99,7 +106,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
         load_tile<E, D, BQ, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q, a.head_dim);
         load_tile<E, D, BQ, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
                                             a.head_dim);
-        const query_stats *const stats = (const query_stats *)a.workspace + (int64_t)(b * a.heads + h) * a.seq_q;
+        const query_stats *const stats = all_stats + (int64_t)(b * a.heads + h) * whole.seq_q;
         if ((int)threadIdx.x < BQ) {
             const bool valid = q0 + (int)threadIdx.x < a.seq_q;
             mma::copy_async_8(q_tile + threadIdx.x * stride + D, valid ? stats + q0 + threadIdx.x : stats, valid);
@@ -165,8 +172,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     store_rows<E, D, MT>(v_box, dv, head_rows<E>(a.dv, b, h_kv), a.dv.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
 }
 
-template <class P, int D, int MT, int WARPS, int BK, bool WINDOW>
-__global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constant__ sb_attention a)
+template <class P, int D, int MT, int WARPS, int BK, bool WINDOW, bool PACKED = false>
+__global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constant__ sb_attention whole)
 {
     using E = typename P::element;
     using shape = backward_shape<P, D, MT, WARPS, BK>;
@@ -175,9 +182,15 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
     E *const q_tile = (E *)shared, *const do_tile = q_tile + shape::owned * stride;
     E *const stages = do_tile + shape::owned * stride; /* 2 x (K, V) */
 
+    const tile_place at = place_of<PACKED, false>(whole, blockIdx.x, shape::owned);
+    const sb_attention &a = problem_of<PACKED, E>(whole, at.document);
     const int q_blocks = (a.seq_q + shape::owned - 1) / shape::owned;
-    const int q0 = (q_blocks - 1 - (int)blockIdx.x % q_blocks) * shape::owned; /* the longest first, as in forward */
-    const int bh = blockIdx.x / q_blocks, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    if (PACKED && at.tile >= q_blocks)
+        return;
+    const int q0 = (q_blocks - 1 - at.tile) * shape::owned; /* the longest first, as in forward */
+    const int bh = at.bh, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    const query_stats *const all_stats =
+        (const query_stats *)whole.workspace + (PACKED ? whole.cu_seqlens_q[at.document] : 0);
     const int lane = threadIdx.x % 32;
     const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
     E *const q_box = q_tile + warp_row * stride, *const do_box = do_tile + warp_row * stride;
@@ -202,8 +215,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = q0 + warp_row + mt * 16 + half * 8 + lane / 4;
-            stats[mt][half] = row < a.seq_q ? ((const query_stats *)a.workspace)[(int64_t)bh * a.seq_q + row]
-                                            : query_stats{0.0f, 0.0f};
+            stats[mt][half] = row < a.seq_q ? all_stats[(int64_t)bh * whole.seq_q + row] : query_stats{0.0f, 0.0f};
         }
     if (k_end > k_begin) {
         load_tile<E, D, shape::owned, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q,

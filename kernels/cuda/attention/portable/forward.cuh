@@ -68,10 +68,12 @@ __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float 
         }
 }
 
-/* WINDOW: of the keys that a query sees, those of its window; a.window_left and a.window_right are no more than Sk and Sq. */
-template <class P, int D, int MT, int WARPS, int BK, bool WINDOW>
-__global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__ sb_attention a)
+/* WINDOW: of the keys that a query sees, those of its window; window_left and window_right are no more than Sk and Sq. PACKED
+ * comes with WINDOW: a block's tile is one of a document. */
+template <class P, int D, int MT, int WARPS, int BK, bool WINDOW, bool PACKED = false>
+__global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__ sb_attention whole)
 {
+    static_assert(!PACKED || WINDOW, "documents have the masks of windows");
     using E = typename P::element;
     using shape = forward_shape<P, D, MT, WARPS, BK>;
     constexpr int stride = tile_stride<E, D>;
@@ -80,9 +82,13 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
     E *const v_tile = k_tile + BK * stride;
 
     /* The last queries see the most keys when causal: they go first. */
+    const tile_place at = place_of<PACKED, false>(whole, blockIdx.x, shape::queries);
+    const sb_attention &a = problem_of<PACKED, E>(whole, at.document);
     const int q_blocks = (a.seq_q + shape::queries - 1) / shape::queries;
-    const int q0 = (q_blocks - 1 - (int)blockIdx.x % q_blocks) * shape::queries;
-    const int bh = blockIdx.x / q_blocks, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    if (PACKED && at.tile >= q_blocks)
+        return;
+    const int q0 = (q_blocks - 1 - at.tile) * shape::queries;
+    const int bh = at.bh, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
     const E *const k_rows = head_rows<E>(a.k, b, h_kv), *const v_rows = head_rows<E>(a.v, b, h_kv);
 
@@ -142,7 +148,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
             }
             const int row = q0 + warp_row + mt * 16 + half * 8 + lane / 4;
             if (lane % 4 == 0 && row < a.seq_q)
-                a.lse[(int64_t)bh * a.seq_q + row] = sum == 0.0f ? -INFINITY : row_max[mt][half] * a.scale + logf(sum);
+                a.lse[(int64_t)bh * whole.seq_q + row] =
+                    sum == 0.0f ? -INFINITY : row_max[mt][half] * a.scale + logf(sum);
         }
     __syncwarp(); /* the warp's rows of the Q tile are only its own */
     store_rows<E, D, MT>(q_tile + warp_row * stride, out, head_rows<E>(a.o, b, h), a.o.stride_s, q0 + warp_row, a.seq_q,

@@ -53,19 +53,26 @@ inline int64_t blocks_of(int64_t heads, int seq, int rows)
     return heads * ((seq + rows - 1) / rows);
 }
 
-template <class P, int D, bool WINDOW = false>
+/* The same in the tiles of documents, if there are any. */
+template <bool PACKED>
+int64_t tiles_of(const sb_attention &a, int64_t heads, int seq, int rows)
+{
+    return PACKED ? heads * documents::tile_numbers(seq, a.documents, rows) : blocks_of(heads, seq, rows);
+}
+
+template <class P, int D, bool WINDOW = false, bool PACKED = false>
 cudaError_t launch_forward(const sb_attention &a, cudaStream_t stream)
 {
     using tile = tiling<P, D>;
     using shape = forward_shape<P, D, tile::forward_mt, tile::warps, tile::forward_keys>;
     static_assert(shape::shared_bytes <= 99 * 1024, "must fit sm_86 to sm_120");
     static std::atomic<uint64_t> allowed_devices;
-    return launch(forward<P, D, tile::forward_mt, tile::warps, tile::forward_keys, WINDOW>,
-                  blocks_of((int64_t)a.batch * a.heads, a.seq_q, shape::queries), shape::threads, shape::shared_bytes,
-                  allowed_devices, a, stream);
+    return launch(forward<P, D, tile::forward_mt, tile::warps, tile::forward_keys, WINDOW, PACKED>,
+                  tiles_of<PACKED>(a, (int64_t)a.batch * a.heads, a.seq_q, shape::queries), shape::threads,
+                  shape::shared_bytes, allowed_devices, a, stream);
 }
 
-template <class P, int D, bool WINDOW = false>
+template <class P, int D, bool WINDOW = false, bool PACKED = false>
 cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
 {
     using tile = tiling<P, D>;
@@ -77,20 +84,23 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
         <<<(unsigned)blocks_of(1, a.batch * a.heads * a.seq_q, queries), stats_threads, 0, stream>>>(a);
     cudaError_t e = cudaGetLastError();
     if (e == cudaSuccess)
-        e = launch(backward_kv<P, D, tile::backward_mt, tile::warps, tile::backward_walk, WINDOW>,
-                   blocks_of((int64_t)a.batch * a.heads_kv, a.seq_k, shape::owned), shape::threads, shape::shared_bytes,
-                   allowed_devices_kv, a, stream);
+        e = launch(backward_kv<P, D, tile::backward_mt, tile::warps, tile::backward_walk, WINDOW, PACKED>,
+                   tiles_of<PACKED>(a, (int64_t)a.batch * a.heads_kv, a.seq_k, shape::owned), shape::threads,
+                   shape::shared_bytes, allowed_devices_kv, a, stream);
     if (e == cudaSuccess)
-        e = launch(backward_q<P, D, tile::backward_mt, tile::warps, tile::backward_walk, WINDOW>,
-                   blocks_of((int64_t)a.batch * a.heads, a.seq_q, shape::owned), shape::threads, shape::shared_bytes,
-                   allowed_devices_q, a, stream);
+        e = launch(backward_q<P, D, tile::backward_mt, tile::warps, tile::backward_walk, WINDOW, PACKED>,
+                   tiles_of<PACKED>(a, (int64_t)a.batch * a.heads, a.seq_q, shape::owned), shape::threads,
+                   shape::shared_bytes, allowed_devices_q, a, stream);
     return e;
 }
 
 template <class P>
 cudaError_t forward_any(const sb_attention &a, cudaStream_t stream)
 {
-    if (a.windowed) /* fewer instances */
+    if (a.packed) /* fewer instances */
+        return a.head_dim <= 64 ? launch_forward<P, 64, true, true>(a, stream)
+                                : launch_forward<P, 128, true, true>(a, stream);
+    if (a.windowed)
         return a.head_dim <= 64 ? launch_forward<P, 64, true>(a, stream) : launch_forward<P, 128, true>(a, stream);
     return a.head_dim <= 16   ? launch_forward<P, 16>(a, stream)
            : a.head_dim <= 32 ? launch_forward<P, 32>(a, stream)
@@ -102,6 +112,9 @@ cudaError_t forward_any(const sb_attention &a, cudaStream_t stream)
 template <class P>
 cudaError_t backward_any(const sb_attention &a, cudaStream_t stream)
 {
+    if (a.packed)
+        return a.head_dim <= 64 ? launch_backward<P, 64, true, true>(a, stream)
+                                : launch_backward<P, 128, true, true>(a, stream);
     if (a.windowed)
         return a.head_dim <= 64 ? launch_backward<P, 64, true>(a, stream) : launch_backward<P, 128, true>(a, stream);
     return a.head_dim <= 16   ? launch_backward<P, 16>(a, stream)

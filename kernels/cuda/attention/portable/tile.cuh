@@ -7,6 +7,7 @@
 #define STEPBENCH_CUDA_ATTENTION_PORTABLE_TILE_CUH
 
 #include "kernels/cuda/attention/portable/policy.cuh"
+#include "kernels/cuda/primitives/documents.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_portable
@@ -25,6 +26,52 @@ template <class E>
 __device__ __forceinline__ E *head_rows(const sb_tensor &t, int b, int h)
 { /* (S, D), rows t.stride_s apart */
     return (E *)t.data + b * t.stride_b + h * t.stride_h;
+}
+
+/* A block's tile of queries (KEYS: of keys): number `tile` of head bh, of (B, H) or (B, Hkv); in a packed problem of `document`. */
+struct tile_place {
+    int bh, tile, document;
+};
+
+template <bool PACKED, bool KEYS>
+__device__ __forceinline__ tile_place place_of(const sb_attention &a, int block, int rows)
+{
+    const int seq = KEYS ? a.seq_k : a.seq_q;
+    if constexpr (PACKED) {
+        const int *const begin = KEYS ? a.cu_seqlens_k : a.cu_seqlens_q;
+        const int tiles = documents::tile_numbers(seq, a.documents, rows), number = block % tiles;
+        const int document = documents::find(begin, a.documents, rows, number);
+        return {block / tiles, number - begin[document] / rows - document, document};
+    } else {
+        const int tiles = (seq + rows - 1) / rows;
+        return {block / tiles, block % tiles, 0};
+    }
+}
+
+/* The document as a problem of its own, but for `workspace`: rows of the tensors and of lse, where heads remain as far apart as
+ * they are in `a`. */
+template <class E>
+__device__ __forceinline__ sb_attention document_of(const sb_attention &a, int document)
+{
+    sb_attention one = a;
+    const int q = a.cu_seqlens_q[document], k = a.cu_seqlens_k[document];
+    one.seq_q = a.cu_seqlens_q[document + 1] - q, one.seq_k = a.cu_seqlens_k[document + 1] - k;
+    one.q.data = (E *)a.q.data + q * a.q.stride_s, one.o.data = (E *)a.o.data + q * a.o.stride_s;
+    one.d_o.data = (E *)a.d_o.data + q * a.d_o.stride_s, one.dq.data = (E *)a.dq.data + q * a.dq.stride_s;
+    one.k.data = (E *)a.k.data + k * a.k.stride_s, one.v.data = (E *)a.v.data + k * a.v.stride_s;
+    one.dk.data = (E *)a.dk.data + k * a.dk.stride_s, one.dv.data = (E *)a.dv.data + k * a.dv.stride_s;
+    one.lse = a.lse + q;
+    return one;
+}
+
+/* What a block works on: the problem itself, or a document of it. */
+template <bool PACKED, class E>
+__device__ __forceinline__ decltype(auto) problem_of(const sb_attention &a, int document)
+{
+    if constexpr (PACKED)
+        return document_of<E>(a, document);
+    else
+        return (a);
 }
 
 /* Starts copying rows row0 .. row0+ROWS-1 of `rows` (S = n_rows, head_dim columns) into a tile of D columns; what is

@@ -13,4 +13,6 @@ for file in "$results"/timeline/*.csv; do
     esac
     [ ! -s "$file" ] || set -- "$@" "$file"
 done
-draw_timeline ddp_timeline "Recorded training steps" '"%.1f ms, communication %.1f, exposed %.1f", $1, $7, $12' "$@"
+title="Recorded training steps"
+[ ! -s "$results/timeline/zero1.csv" ] || title="$title (two of zero1, whose gathers run beside the next forward)"
+draw_timeline ddp_timeline "$title" '"%.1f ms, communication %.1f, exposed %.1f", $1, $7, $12' "$@"

@@ -38,24 +38,32 @@ usual(x) = (sum [i = 1:words(columns)] (usual_cell(i) ? 0 : 1)) == 0
 line(x) = !usual(0) ? NaN : several ? line_ranks(x) : line_alone(x)
 stats data using "peak_bytes" name "peak" nooutput
 unit = peak_max > 0.5 * GIB ? GIB : MIB
-set yrange [lines + 0.6 : 0.4]
 set xrange [0 : *]
 set offsets graph 0, graph 0.12, 0, 0
 set multiplot
 set tmargin at screen from_top(90)
 set bmargin at screen 0.12
 shown(k) = k == 1 ? column("step_ms") : column("peak_bytes") / unit
+# Lines that nothing was measured for take no place.
+array place[lines]
+do for [i = 1:lines] { place[i] = 0 }
+stats data using (found = line(0), found == found ? (place[int(found)] = 1) : 0) nooutput
+drawn = 0
+do for [i = 1:lines] { if (place[i]) { drawn = drawn + 1; place[i] = drawn } }
+set yrange [drawn + 0.6 : 0.4]
+at(x) = (found = line(0), found == found ? place[int(found)] : NaN)
+among(filled) = (found = line(0), found == found && (found <= 5) == filled ? at(0) : NaN)
 do for [k = 1:2] {
     set ytics ()
-    do for [i = 1:lines] { set ytics add ((k == 1 ? text_of(i) : "") i) }
+    do for [i = 1:lines] { if (place[i]) { set ytics add ((k == 1 ? text_of(i) : "") place[i]) } }
     set xlabel k == 1 ? "ms a step" : (unit == GIB ? "peak, GiB" : "peak, MiB")
     set lmargin at screen (k == 1 ? 0.26 : 0.66)
     set rmargin at screen (k == 1 ? 0.61 : 0.985)
     set style fill solid 0.85 noborder
-    plot data using (0.5 * shown(k)):(line(0) <= 5 ? line(0) : NaN):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k, \
-         data using (0.5 * shown(k)):(line(0) > 5 ? line(0) : NaN):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k \
+    plot data using (0.5 * shown(k)):(among(1)):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k, \
+         data using (0.5 * shown(k)):(among(0)):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k \
              fillstyle solid 0.35, \
-         data using (shown(k)):(line(0)):(sprintf("%.3g", shown(k))) with labels left offset 0.5,0 font font_of(11)
+         data using (shown(k)):(at(0)):(sprintf("%.3g", shown(k))) with labels left offset 0.5,0 font font_of(11)
     @first_panel_done
 }
 unset multiplot

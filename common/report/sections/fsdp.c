@@ -31,7 +31,7 @@ static const readme_bench benches[] = {
      140,
      "What does it cost that no rank holds the whole model?",
      {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}, {"peak_bytes", "peak", "bytes"}},
-     {{"variant", "fsdp"}, {"size", "xl"}}},
+     {{"variant", "fsdp"}, {"size", "xl"}, {"precision", "bf16"}, {"recompute", "none"}, {"grad_dtype", "fp32"}}},
     {.name = NULL}};
 
 const report_section section_fsdp = {.order = 113, .write = write_section, .benches = benches};

@@ -6,18 +6,24 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
-/* Windows have Hopper kernels of 16 bits, documents none. */
-static bool hopper(const sb_context *ctx, const sb_attention *a)
+/* Windows have Hopper kernels of 16 bits, and documents a forward of them. */
+static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 {
-    return !a->packed && ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
-           !(a->windowed && flash_in_parts(a));
+    return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
+           !((a->windowed || a->packed) && flash_in_parts(a));
+}
+static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
+{
+    return hopper_forward(ctx, a) && !a->packed;
 }
 
-/* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window, beyond what everything else takes. */
+/* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window or documents, beyond what everything else takes. */
 enum { WIDEST = 128, WIDEST_FORWARD = 256 };
 static int widest_forward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) && (a->dtype == SB_BF16 || a->dtype == SB_FP16) && !a->windowed ? WIDEST_FORWARD : WIDEST;
+    return hopper_forward(ctx, a) && (a->dtype == SB_BF16 || a->dtype == SB_FP16) && !a->windowed && !a->packed
+               ? WIDEST_FORWARD
+               : WIDEST;
 }
 
 enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };
@@ -102,12 +108,14 @@ static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
 
 static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) ? flash_hopper_forward_workspace(ctx, a) : sb_flash_portable_op.forward_workspace(ctx, a);
+    return hopper_forward(ctx, a) ? flash_hopper_forward_workspace(ctx, a)
+                                  : sb_flash_portable_op.forward_workspace(ctx, a);
 }
 
 static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 {
-    return hopper(ctx, a) ? flash_hopper_backward_workspace(ctx, a) : sb_flash_portable_op.backward_workspace(ctx, a);
+    return hopper_backward(ctx, a) ? flash_hopper_backward_workspace(ctx, a)
+                                   : sb_flash_portable_op.backward_workspace(ctx, a);
 }
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -115,7 +123,7 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
     const sb_status st = check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, true);
     if (st)
         return st;
-    return hopper(ctx, a) ? flash_hopper_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
+    return hopper_forward(ctx, a) ? flash_hopper_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
 }
 
 static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -123,7 +131,8 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
     const sb_status st = check_backward(ctx, a, true);
     if (st)
         return st;
-    return hopper(ctx, a) ? flash_hopper_backward(ctx, a, stream) : sb_flash_portable_op.backward(ctx, a, stream);
+    return hopper_backward(ctx, a) ? flash_hopper_backward(ctx, a, stream)
+                                   : sb_flash_portable_op.backward(ctx, a, stream);
 }
 
 const sb_attention_op sb_flash_op = {

@@ -62,6 +62,16 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
     }
 }
 
+/* Of the first query of the first head, in the document if there are any. */
+template <bool PACKED>
+__device__ __forceinline__ const query_stats *stats_of(const sb_attention &whole, int document)
+{
+    if constexpr (PACKED)
+        return (const query_stats *)whole.workspace + whole.cu_seqlens_q[document];
+    else
+        return (const query_stats *)whole.workspace;
+}
+
 /* WINDOW, PACKED: as in forward.cuh. */
 template <class P, int D, int MT, int WARPS, int BQ, bool WINDOW, bool PACKED = false>
 __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention whole)
@@ -79,8 +89,6 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     if (PACKED && k0 >= a.seq_k)
         return;
     const int bh_kv = at.bh, b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
-    const query_stats *const all_stats =
-        (const query_stats *)whole.workspace + (PACKED ? whole.cu_seqlens_q[at.document] : 0); /* of the first head */
     const int group = a.heads / a.heads_kv;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
     const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
@@ -106,7 +114,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
         load_tile<E, D, BQ, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q, a.head_dim);
         load_tile<E, D, BQ, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
                                             a.head_dim);
-        const query_stats *const stats = all_stats + (int64_t)(b * a.heads + h) * whole.seq_q;
+        const query_stats *const stats =
+            stats_of<PACKED>(whole, at.document) + (int64_t)(b * a.heads + h) * whole.seq_q;
         if ((int)threadIdx.x < BQ) {
             const bool valid = q0 + (int)threadIdx.x < a.seq_q;
             mma::copy_async_8(q_tile + threadIdx.x * stride + D, valid ? stats + q0 + threadIdx.x : stats, valid);
@@ -189,8 +198,6 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
         return;
     const int q0 = (q_blocks - 1 - at.tile) * shape::owned; /* the longest first, as in forward */
     const int bh = at.bh, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
-    const query_stats *const all_stats =
-        (const query_stats *)whole.workspace + (PACKED ? whole.cu_seqlens_q[at.document] : 0);
     const int lane = threadIdx.x % 32;
     const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
     E *const q_box = q_tile + warp_row * stride, *const do_box = do_tile + warp_row * stride;
@@ -215,7 +222,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = q0 + warp_row + mt * 16 + half * 8 + lane / 4;
-            stats[mt][half] = row < a.seq_q ? all_stats[(int64_t)bh * whole.seq_q + row] : query_stats{0.0f, 0.0f};
+            stats[mt][half] = row < a.seq_q ? stats_of<PACKED>(whole, at.document)[(int64_t)bh * whole.seq_q + row]
+                                            : query_stats{0.0f, 0.0f};
         }
     if (k_end > k_begin) {
         load_tile<E, D, shape::owned, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q,

@@ -34,17 +34,18 @@ struct tile_place {
 };
 
 template <bool PACKED, bool KEYS>
-__device__ __forceinline__ tile_place place_of(const sb_attention &a, int block, int rows)
+__device__ __forceinline__ tile_place place_of(const sb_attention &a, unsigned block, int rows)
 {
     const int seq = KEYS ? a.seq_k : a.seq_q;
     if constexpr (PACKED) {
         const int *const begin = KEYS ? a.cu_seqlens_k : a.cu_seqlens_q;
-        const int tiles = documents::tile_numbers(seq, a.documents, rows), number = block % tiles;
+        const int tiles = documents::tile_numbers(seq, a.documents, rows), number = (int)block % tiles;
         const int document = documents::find(begin, a.documents, rows, number);
-        return {block / tiles, number - begin[document] / rows - document, document};
+        return {(int)(block / tiles), number - begin[document] / rows - document, document};
     } else {
         const int tiles = (seq + rows - 1) / rows;
-        return {block / tiles, block % tiles, 0};
+        const int tile = (int)block % tiles;
+        return {(int)(block / tiles), tile, 0};
     }
 }
 

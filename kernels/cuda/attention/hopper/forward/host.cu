@@ -15,10 +15,15 @@
 namespace flash_hopper
 {
 
+/* Of a tile in the instances for packed documents: more tiles than these have none. */
+enum { PACKED_LEAST_ROWS = 128 };
+
 static const forward_list &list_for(const sb_attention *a)
 {
     if (flash_in_parts(a))
         return a->dtype == SB_FP32 ? forward_fp32 : forward_bf16x3;
+    if (a->packed)
+        return a->dtype == SB_BF16 ? forward_bf16_packed : forward_fp16_packed;
     if (a->windowed)
         return a->dtype == SB_BF16 ? forward_bf16_window : forward_fp16_window;
     if (a->dtype == SB_BF16)
@@ -104,6 +109,13 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
     p.scale_log2 = p.scale * LOG2E;
     p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
     p.tiles = (a->seq_q + rows - 1) / rows;
+    if (a->packed) {
+        document_tiles *const list = (document_tiles *)a->workspace;
+        if ((st = document_tiles_list(a, rows, x->keys, list, stream)))
+            return st;
+        p.tiles = document_tiles_most(a, rows);
+        p.list = list;
+    }
 
     /* heads whose K and V fit in about half of L2 are walked together */
     const int64_t kv_bytes = (int64_t)2 * a->seq_k * a->head_dim * (flash_in_parts(a) ? 4 : 2);
@@ -133,6 +145,8 @@ using namespace flash_hopper;
 extern "C" size_t flash_hopper_forward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
+    if (a->packed)
+        return document_tiles_bytes(a, PACKED_LEAST_ROWS);
     if (!flash_in_parts(a))
         return 0;
     return fp32_parts_bytes(a->batch, a->heads, a->seq_q, a->head_dim, FP32_PARTS_QUERY_ROWS) +
@@ -143,13 +157,13 @@ extern "C" sb_status flash_hopper_forward(sb_context *ctx, const sb_attention *a
 {
     const cudaStream_t s = (cudaStream_t)stream;
     forward_params p = {};
+    const sb_status room = sb_workspace_check(a, flash_hopper_forward_workspace(ctx, a));
+    if (room)
+        return room;
     if (!flash_in_parts(a)) {
         const sb_tensor in[3] = {a->q, a->k, a->v};
         return run(ctx, a, in, p, s);
     }
-    const sb_status room = sb_workspace_check(a, flash_hopper_forward_workspace(ctx, a));
-    if (room)
-        return room;
     char *const w = (char *)a->workspace;
     const size_t q = fp32_parts_bytes(a->batch, a->heads, a->seq_q, a->head_dim, FP32_PARTS_QUERY_ROWS),
                  k = fp32_parts_bytes(a->batch, a->heads_kv, a->seq_k, a->head_dim, FP32_PARTS_KEY_ROWS);

@@ -45,20 +45,46 @@ __device__ __forceinline__ void forward_init(const forward_params &p, const forw
     mbarrier_init_fence();
 }
 
-/* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
-template <class MEM, int BN, bool CAUSAL, bool WINDOW>
-__device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
-                                                volatile forward_job *slots, int split, int rank)
+template <class JOB>
+constexpr bool is_packed = false;
+template <>
+constexpr bool is_packed<packed_job> = true;
+
+__device__ __forceinline__ document_lengths lengths_of(const forward_params &p, const packed_job &job)
 {
+    return {job.seq_q, job.seq_k, p.window_left, p.window_right};
+}
+
+/* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
+template <class MEM, int BN, bool CAUSAL, bool WINDOW, class JOB>
+__device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
+                                                volatile JOB *slots, int split, int rank)
+{
+    constexpr bool PACKED = is_packed<JOB>;
     using tile_q = typename MEM::tile_q;
     using tile_kv = typename MEM::tile_kv;
     ring<MEM::Q_STAGES> q;
     ring<MEM::STAGES> k, v;
     ring<2> jobs;
+    int tiles = 0;
+    if constexpr (PACKED) {
+        wait_for_previous_kernel(); /* it made the list */
+        tiles = p.list->count;
+    }
     for (int number = blockIdx.x / split;; jobs.next()) {
-        const forward_job job = forward_decode<MEM::ROWS, BN, CAUSAL, WINDOW>(p, number, split, rank);
+        const JOB job = [&] {
+            if constexpr (PACKED)
+                return packed_decode<MEM::ROWS, BN>(p, number, tiles);
+            else
+                return forward_decode<MEM::ROWS, BN, CAUSAL, WINDOW>(p, number, split, rank);
+        }();
+        int q_begin = 0, k_begin = 0; /* rows of the tensors before the job's document */
         mbarrier_wait(bar.job_empty(jobs.slot), jobs.parity ^ 1);
-        volatile forward_job &slot = slots[jobs.slot];
+        volatile JOB &slot = slots[jobs.slot];
+        if constexpr (PACKED) {
+            q_begin = job.q_begin, k_begin = job.k_begin;
+            slot.seq_q = job.seq_q, slot.seq_k = job.seq_k, slot.q_begin = job.q_begin;
+        }
         slot.bh = job.bh, slot.b = job.b, slot.h = job.h, slot.row_first = job.row_first;
         slot.block_begin = job.block_begin, slot.block_end = job.block_end;
         mbarrier_arrive(bar.job_full(jobs.slot));
@@ -68,23 +94,23 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
         if (job.block_begin < job.block_end) {
             mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
             mbarrier_expect(bar.q_full(q.slot), tile_q::BYTES);
-            load_tile<tile_q>(base + MEM::Q + q.slot * tile_q::BYTES, &p.q_map, bar.q_full(q.slot), job.row_first,
-                              job.h, job.b, p.batch);
+            load_tile<tile_q>(base + MEM::Q + q.slot * tile_q::BYTES, &p.q_map, bar.q_full(q.slot),
+                              q_begin + job.row_first, job.h, job.b, p.batch);
             q.next();
         }
         for (int j = job.block_end - 1; j >= job.block_begin - 1; j--) {
             if (j >= job.block_begin) {
                 mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
                 mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
-                load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot), j * BN,
-                                   job.h_kv, job.b, p.batch);
+                load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot),
+                                   k_begin + j * BN, job.h_kv, job.b, p.batch);
                 k.next();
             }
             if (j < job.block_end - 1) {
                 mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
                 mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
-                load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot), (j + 1) * BN,
-                                   job.h_kv, job.b, p.batch);
+                load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot),
+                                   k_begin + (j + 1) * BN, job.h_kv, job.b, p.batch);
                 v.next();
             }
         }
@@ -208,13 +234,36 @@ __device__ __forceinline__ void mask_block_before(float (&s)[BN / 2], const int 
                 s[4 * j + e] = -INFINITY;
 }
 
+/* Both, of a block of a document's keys from `first_key` on, for the rows of a group from `first_row` on; `row` and row + 8 are this
+ * thread's, `column` its first key of the block. (The kernel without documents has the same in line: as a function ptxas would
+ * order its instructions anew.) */
+template <int BN>
+__device__ __forceinline__ void mask_document(float (&s)[BN / 2], const document_lengths &of, int first_row, int row,
+                                              int first_key, int column)
+{
+    const int past = of.seq_k - of.seq_q, begin = first_key + column;
+    if (first_key + BN > min(of.seq_k, first_row + past + of.window_right + 1)) {
+        const int end[2] = {min(of.seq_k, row + past + of.window_right + 1) - begin,
+                            min(of.seq_k, row + 8 + past + of.window_right + 1) - begin};
+        mask_block<BN>(s, end);
+    }
+    if (first_key < first_row + 63 + past - of.window_left) {
+        const int first[2] = {row + past - of.window_left - begin, row + 8 + past - of.window_left - begin};
+        mask_block_before<BN>(s, first);
+    }
+}
+
 /* ---- the kernel ---- */
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. */
-template <class T, int PARTS, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false>
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. PACKED:
+ * a tile is of a document, and comes with WINDOW. What a box holds of the next document's keys is masked as keys past the end are,
+ * and of its queries not stored. */
+template <class T, int PARTS, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false,
+          bool PACKED = false>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
 {
-    using mem = forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>;
+    using job_of = typename job_type<PACKED>::type;
+    using mem = forward_memory<PARTS, D, BN, GROUPS, CLUSTERS, job_of>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
     constexpr bool Q_REGISTERS = PARTS == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
@@ -226,13 +275,14 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     constexpr bool TWO_SETS = PARTS == 1 && D <= 64 && GROUPS < 3;
     constexpr int PRODUCER_REGISTERS = GROUPS == 1 ? 64 : GROUPS == 2 ? 40 : 32;
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
+    static_assert(!PACKED || WINDOW, "documents have the masks of windows");
     static_assert(!WINDOW || (CAUSAL && !CLUSTERS && PARTS == 1), "what a window goes with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const uint32_t base = smem_u32(smem);
     const forward_barriers bar = {base + mem::BARRIERS};
     const int warpgroup = uniform(threadIdx.x / 128);
     const int split = CLUSTERS ? cluster_size() : 1, rank = CLUSTERS ? cluster_rank() : 0;
-    volatile forward_job *const job_slots = (volatile forward_job *)(smem + mem::JOBS);
+    volatile job_of *const job_slots = (volatile job_of *)(smem + mem::JOBS);
 
     if (threadIdx.x == 0)
         forward_init<mem, GROUPS>(p, bar);
@@ -268,11 +318,14 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     ring<2> jobs;
     auto next_job = [&] {
         mbarrier_wait(bar.job_full(jobs.slot), jobs.parity);
-        const volatile forward_job &slot = job_slots[jobs.slot];
-        forward_job job = {};
+        const volatile job_of &slot = job_slots[jobs.slot];
+        job_of job = {};
         job.bh = read_uniform(slot.bh), job.b = read_uniform(slot.b), job.h = read_uniform(slot.h);
         job.row_first = read_uniform(slot.row_first);
         job.block_begin = read_uniform(slot.block_begin), job.block_end = read_uniform(slot.block_end);
+        if constexpr (PACKED)
+            job.seq_q = read_uniform(slot.seq_q), job.seq_k = read_uniform(slot.seq_k),
+            job.q_begin = read_uniform(slot.q_begin);
         __syncwarp();
         if (leader)
             mbarrier_arrive(bar.job_empty(jobs.slot));
@@ -319,16 +372,32 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     bool leaving = false; /* if TILE_STORES: O of the tile before leaves from the other slot of Q */
 
     /* End of the blocks that a row of this group sees. */
-    auto own_end = [&](const forward_job &job) {
+    auto own_end = [&](const job_of &job) {
         const int row = job.row_first + wg * 64;
-        return row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL, WINDOW>(p, row)) : job.block_begin;
+        if constexpr (PACKED)
+            return row < job.seq_q ? min(job.block_end, forward_blocks<64, BN, true, true>(lengths_of(p, job), row))
+                                   : job.block_begin;
+        else
+            return row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL, WINDOW>(p, row)) : job.block_begin;
     };
     /* And the first of them. */
-    auto own_begin = [&](const forward_job &job, int end) {
-        return WINDOW ? max(job.block_begin, forward_first_block<BN>(p, job.row_first + wg * 64, end))
-                      : job.block_begin;
+    auto own_begin = [&](const job_of &job, int end) {
+        if constexpr (PACKED)
+            return max(job.block_begin, forward_first_block<BN>(lengths_of(p, job), job.row_first + wg * 64, end));
+        else
+            return WINDOW ? max(job.block_begin, forward_first_block<BN>(p, job.row_first + wg * 64, end))
+                          : job.block_begin;
     };
-    auto target_of = [&](const forward_job &job) {
+    auto target_of = [&](const job_of &job) {
+        if constexpr (PACKED)
+            return merge_target{(out *)p.o + job.h * p.o_stride_h + job.q_begin * p.o_stride_s,
+                                p.o_stride_s,
+                                p.lse + (int64_t)job.bh * p.seq_q + job.q_begin,
+                                job.row_first,
+                                job.seq_q,
+                                p.head_dim,
+                                p.scale,
+                                p.scale_log2};
         return merge_target{(out *)p.o + job.b * p.o_stride_b + job.h * p.o_stride_h,
                             p.o_stride_s,
                             p.lse + (int64_t)job.bh * p.seq_q,
@@ -367,22 +436,26 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         if constexpr (SCALED)
             x = of[kv_place + j * BN / FP32_PARTS_KEY_ROWS];
     };
-    auto scores_to_probabilities = [&](const forward_job &job, int j) {
+    auto scores_to_probabilities = [&](const job_of &job, int j) {
         const int row = job.row_first + row_local;
-        const bool tail = (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > job.row_first + wg * 64 + offset + 1);
-        if (tail) {
-            int limit[2];
+        if constexpr (PACKED) {
+            mask_document<BN>(s, lengths_of(p, job), job.row_first + wg * 64, row, j * BN, column);
+        } else {
+            const bool tail = (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > job.row_first + wg * 64 + offset + 1);
+            if (tail) {
+                int limit[2];
 #pragma unroll
-            for (int r = 0; r < 2; r++)
-                limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
-            mask_block<BN>(s, limit);
-        }
-        if (WINDOW && j * BN < job.row_first + wg * 64 + 63 + p.seq_k - p.seq_q - p.window_left) {
-            int limit[2];
+                for (int r = 0; r < 2; r++)
+                    limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
+                mask_block<BN>(s, limit);
+            }
+            if (WINDOW && j * BN < job.row_first + wg * 64 + 63 + p.seq_k - p.seq_q - p.window_left) {
+                int limit[2];
 #pragma unroll
-            for (int r = 0; r < 2; r++)
-                limit[r] = row + 8 * r + p.seq_k - p.seq_q - p.window_left - j * BN - column;
-            mask_block_before<BN>(s, limit);
+                for (int r = 0; r < 2; r++)
+                    limit[r] = row + 8 * r + p.seq_k - p.seq_q - p.window_left - j * BN - column;
+                mask_block_before<BN>(s, limit);
+            }
         }
         if constexpr (SCALED) {
             softmax_scaled<BN>(s, rows, factor, c, fmaxf(q_inverse * k_inverse, FLT_MIN)); /* -inf 0 is not -inf */
@@ -416,7 +489,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         }
     };
 
-    for (forward_job job = next_job(); job.bh >= 0; job = next_job()) {
+    for (job_of job = next_job(); job.bh >= 0; job = next_job()) {
         const int last = own_end(job), first_block = own_begin(job, last), row = job.row_first + row_local;
         start_rows();
         if constexpr (SCALED) {
@@ -549,10 +622,19 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         }
         finish_rows(target_of(job), rows, row, inverse);
         if constexpr (TILE_STORES) {
+            if constexpr (PACKED) /* a box must not reach into the next document; its slot of Q is used up even so */
+                if (job.block_begin < job.block_end && uniform(job.row_first + wg * 64 + warp * 16 + 16 > job.seq_q)) {
+                    store_rows<out, D>(target_of(job), o, inverse, row);
+                    q.next();
+                    continue;
+                }
             if (job.block_begin < job.block_end) {
                 const int first = uniform(wg * 64 + warp * 16);
+                int o_row = 0;
+                if constexpr (PACKED)
+                    o_row = job.q_begin;
                 store_tile_rows<T, tile_q, D>(base + mem::Q + q.slot * tile_q::BYTES + first * ROW_BYTES, &p.o_map, o,
-                                              inverse, job.row_first + first, job.h, job.b);
+                                              inverse, o_row + job.row_first + first, job.h, job.b);
                 q.next();
                 continue;
             }
@@ -576,6 +658,15 @@ forward_instance make_forward_instance()
             CLUSTERS,
             flash_forward<T, PARTS, D, BN, GROUPS, false, CLUSTERS>,
             flash_forward<T, PARTS, D, BN, GROUPS, true, CLUSTERS>};
+}
+
+/* Of packed documents, whatever the mask. */
+template <class T, int D, int BN, int GROUPS>
+forward_instance make_packed_instance()
+{
+    using mem = forward_memory<1, D, BN, GROUPS, false, packed_job>;
+    const auto kernel = flash_forward<T, 1, D, BN, GROUPS, true, false, true, true>;
+    return {D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
 }
 
 /* Of windows, causal or not. */

@@ -4,6 +4,7 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_LAYOUT_CUH
 
+#include "kernels/cuda/attention/hopper/documents.h"
 #include "kernels/cuda/hopper/tile.cuh"
 
 namespace flash_hopper
@@ -26,6 +27,8 @@ struct forward_params {
     const float *q_inverse, *k_inverse, *v_inverse;
     int q_groups, kv_groups;
     int window_left, window_right; /* keys before and after its own position that a query sees; WINDOW only */
+    /* PACKED only: tensors and lse hold all documents, seq_q and seq_k are of all */
+    const document_tiles *list; /* row tiles of all documents; `tiles` is what it has room for */
 };
 
 /* One row tile of one head, and the key blocks this block walks for it; bh < 0: there are no more. */
@@ -33,9 +36,22 @@ struct forward_job {
     int bh, b, h, h_kv, row_first, block_begin, block_end;
 };
 
+/* A job of packed documents: one row tile of one head, and its document; rows and key blocks are counted in it. */
+struct packed_job : forward_job {
+    int seq_q, seq_k, q_begin, k_begin;
+};
+template <bool PACKED>
+struct job_type {
+    using type = forward_job;
+};
+template <>
+struct job_type<true> {
+    using type = packed_job;
+};
+
 /* D: columns that are computed; a tile keeps whole panels. GROUPS: consumer warpgroups, each 64 query rows of the
  * block. */
-template <int PARTS, int D, int BN, int GROUPS, bool CLUSTERS>
+template <int PARTS, int D, int BN, int GROUPS, bool CLUSTERS, class JOB = forward_job>
 struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
     /* three groups at D 80 and 96: panels of 32 columns leave room for a third stage */
@@ -50,7 +66,7 @@ struct forward_memory {
     static constexpr int V = K + STAGES * tile_kv::BYTES;
     static constexpr int BARRIERS = V + STAGES * tile_kv::BYTES;
     static constexpr int JOBS = BARRIERS + 160; /* this one and the next */
-    static constexpr int BYTES = JOBS + 2 * (int)sizeof(forward_job);
+    static constexpr int BYTES = JOBS + 2 * (int)sizeof(JOB);
     /* merge of a cluster, over K and V: partial O with padded rows, then max and sum */
     static constexpr int MERGE_PITCH = D + 8; /* floats */
     static constexpr int MERGE_MAX = K + ROWS * MERGE_PITCH * 4;
@@ -71,9 +87,10 @@ struct forward_barriers {
     __device__ uint32_t v_empty(int s) const { return base + 136 + 8 * s; }
 };
 
-/* End of the key blocks that the ROWS rows from row on see. WINDOW comes with CAUSAL: the diagonal is then that far to the right. */
-template <int ROWS, int BN, bool CAUSAL, bool WINDOW>
-__device__ __forceinline__ int forward_blocks(const forward_params &p, int row)
+/* End of the key blocks that the ROWS rows from row on see. WINDOW comes with CAUSAL: the diagonal is then that far to the right. p:
+ * forward_params, or what else has the lengths and sides. */
+template <int ROWS, int BN, bool CAUSAL, bool WINDOW, class LENGTHS>
+__device__ __forceinline__ int forward_blocks(const LENGTHS &p, int row)
 {
     const int keys =
         CAUSAL ? min(p.seq_k, max(0, row + ROWS + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0))) : p.seq_k;
@@ -81,8 +98,8 @@ __device__ __forceinline__ int forward_blocks(const forward_params &p, int row)
 }
 
 /* The first of them, which the window of the first row begins in; not behind `end`. */
-template <int BN>
-__device__ __forceinline__ int forward_first_block(const forward_params &p, int row, int end)
+template <int BN, class LENGTHS>
+__device__ __forceinline__ int forward_first_block(const LENGTHS &p, int row, int end)
 {
     return min(max(0, row + p.seq_k - p.seq_q - p.window_left) / BN, end);
 }
@@ -111,6 +128,34 @@ __device__ __forceinline__ forward_job forward_decode(const forward_params &p, i
     return job;
 }
 
+/* The lengths of a job's document, and the sides of the window. */
+struct document_lengths {
+    int seq_q, seq_k, window_left, window_right;
+};
+
+/* A packed job. The list has the longest tiles of all documents first; heads are walked in sections as above. tiles: of the list. */
+template <int ROWS, int BN>
+__device__ __forceinline__ packed_job packed_decode(const forward_params &p, int number, int tiles)
+{
+    packed_job job = {};
+    job.bh = -1;
+    if (number >= p.heads * tiles)
+        return job;
+    const int first_head = number / (p.section * tiles) * p.section;
+    const int section_heads = min(p.section, p.heads - first_head);
+    const int in_section = number - first_head * tiles;
+    const int tile_index = in_section / section_heads;
+    job.bh = job.h = first_head + in_section - tile_index * section_heads;
+    job.h_kv = job.h / p.group;
+    const document_tile tile = p.list->items[tile_index];
+    job.q_begin = tile.q_begin, job.seq_q = tile.seq_q, job.k_begin = tile.k_begin, job.seq_k = tile.seq_k;
+    job.row_first = tile.first;
+    const document_lengths of = {job.seq_q, job.seq_k, p.window_left, p.window_right};
+    job.block_end = forward_blocks<ROWS, BN, true, true>(of, job.row_first);
+    job.block_begin = forward_first_block<BN>(of, job.row_first, job.block_end);
+    return job;
+}
+
 /* An instance of the kernel as the host sees it. */
 struct forward_instance {
     int columns, groups, keys; /* D, GROUPS and BN */
@@ -128,6 +173,7 @@ struct forward_list {
 extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32,
     forward_bf16x3;
 extern const forward_list forward_bf16_window, forward_fp16_window;
+extern const forward_list forward_bf16_packed, forward_fp16_packed;
 
 } // namespace flash_hopper
 #endif

@@ -45,7 +45,8 @@ static const option_spec option_table[] = {
     {"seq-k", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens", "keys per sequence; 0: as many as --seq"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",
      "what to measure; speed-ups are against unfused"},
-    {"iters", OPTION_INT, 0, "20", "5", 1, 1000000, NULL, "samples", "timed calls of each kind, at most"},
+    {"iters", OPTION_INT, 0, "20", "5", 1, 1000000, NULL, "samples",
+     "timed calls of each kind, or more, as --settle asks"},
     {"warmup", OPTION_INT, 0, "3", "1", 0, 1000000, NULL, "calls", "warm-up calls before them"},
     {"max-time", OPTION_REAL, 0, "1", NULL, 0, 86400, NULL, "s", "end a measurement early after this time; 0: never"},
     SESSION_SUSTAIN,
@@ -142,10 +143,10 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK, 1, 8, "--head-dim 128 --seq 1024,4096,16384"},
-    {RUN_DEFAULT, 1, 60, ""},
+    {RUN_QUICK, 1, 10, "--head-dim 128 --seq 1024,4096,16384"},
+    {RUN_DEFAULT, 1, 180, ""},
     {RUN_DEFAULT, 1, 8, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --deterministic 0,1"},
-    {RUN_DEFAULT, 1, 6, "--head-dim 64,128 --seq 1024:65536:*4 --dtype bf16x3 --variant flash"},
+    {RUN_DEFAULT, 1, 8, "--head-dim 64,128 --seq 1024:65536:*4 --dtype bf16x3 --variant flash"},
     {RUN_DEFAULT, 1, 6,
      "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},

@@ -36,6 +36,7 @@ void qualify_gemm_together(qualify *q, const bench_case *c, qualify_set *set)
     double ms = NAN;
     how.timing.kind = device_kind_of(q->s->dev) == DEVICE_CPU ? TIMER_HOST : TIMER_EVENT;
     how.timing.max_s = gemm_share * option_real(q->s->opt, "sustain");
+    how.timing.settle_s = 0; /* it is sustained */
     how.timing.iters = how.timing.max_s > 0 ? 1000000 : STEPS_MIN;
     q->r.w = scratch;
     const bool ready = roofline_gemm_make(&q->r, dtype, (int)n, seed, &g);

@@ -12,6 +12,8 @@ const option_spec common_options[] = {
     {"variant", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, NULL, "", "which variants to measure"},
     {"warmup", OPTION_INT, 0, "3", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
     {"iters", OPTION_INT, 0, "20", NULL, 1, 1000000, NULL, "samples", "samples of each measurement"},
+    {"settle", OPTION_REAL, 0, "0.15", "0", 0, 3600, NULL, "s",
+     "run a call for so long before its samples, and sample at least as long: clocks settle; not of steps"},
     {"max-time", OPTION_REAL, 0, "2", NULL, 0, 86400, NULL, "s",
      "end a measurement early after this time, but not before 3 samples; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",

@@ -110,6 +110,7 @@ static char *row_line(const row *w)
     put_text(&l, option_text(r->o, "timer"));
     put_text(&l, case_text(w->c, "warmup"));
     put_text(&l, option_text(r->o, "iters"));
+    put_text(&l, option_text(r->o, "settle"));
     put_text(&l, option_text(r->o, "max-time"));
     put_text(&l, option_text(r->o, "seed"));
     put_conditions(&l, &w->conditions);

@@ -2,7 +2,7 @@
 /* Rows: a table on stdout and tidy CSV, appended with one write(2) per row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
- * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,warmup_asked,iters_asked,max_time_s,seed,sm_mhz,
+ * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,warmup_asked,iters_asked,settle_s,max_time_s,seed,sm_mhz,
  * sm_min_mhz,sm_median_mhz,power_w,idle_w,readings,throttle,commit,dirty,utc.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
@@ -15,7 +15,7 @@
 
 #include "common/options/options.h"
 
-enum { ROWS_SCHEMA = 2, ROWS_METHOD = 2 };
+enum { ROWS_SCHEMA = 2, ROWS_METHOD = 3 };
 
 typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
 

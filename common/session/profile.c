@@ -100,6 +100,7 @@ void profile_pass_begin(session *s)
     s->after_measure = after_measure;
     s->timing.iters = 1;
     s->timing.warmup = 1;
+    s->timing.settle_s = 0;
 }
 
 void profile_pass_end(session *s)

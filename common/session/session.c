@@ -32,6 +32,7 @@ static timing timing_of(const options *o)
     return (timing){.kind = timer_of(option_text(o, "timer")),
                     .warmup = (int)option_int_at(o, "warmup", 0),
                     .iters = (int)option_int(o, "iters"),
+                    .settle_s = option_real(o, "settle"),
                     .max_s = option_real(o, "max-time"),
                     .cold_l2 = strcmp(option_text(o, "l2"), "cold") == 0};
 }

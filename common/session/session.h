@@ -13,11 +13,12 @@
 
 typedef enum timer_kind { TIMER_AUTO, TIMER_EVENT, TIMER_GRAPH, TIMER_HOST } timer_kind;
 
-typedef struct timing { /* --timer --warmup --iters --max-time --l2 */
-    timer_kind kind;    /* AUTO: graph when a call takes under 50 us, else event; host on the CPU */
+typedef struct timing { /* --timer --warmup --iters --settle --max-time --l2 */
+    timer_kind kind;    /* AUTO: graph when a call takes under 1 ms, else event; host on the CPU */
     int warmup, iters;
-    double max_s; /* stop early after so many seconds of samples (3 at least), or of warm-up; 0: no cap */
-    bool cold_l2; /* flush L2 before every sample (events or host; no graph) */
+    double settle_s; /* of calls before the samples, which take at least as long; 0: neither */
+    double max_s;    /* stop early after so many seconds of samples (3 at least), or of warm-up; 0: no cap */
+    bool cold_l2;    /* flush L2 before every sample (events or host; no graph) */
 } timing;
 
 /* --sustain, in the table of a bench that calls measure_sustained and has a column sustain_s. */

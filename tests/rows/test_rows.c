@@ -28,11 +28,12 @@ static void columns_and_values(void **state)
     assert_int_equal(rows_close(r), 0);
 
     char *text = file_text(path);
-    const char *header = "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
-                         "peak_bytes,timer,err_fwd,run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,"
-                         "warmup_asked,iters_asked,max_time_s,seed,sm_mhz,sm_min_mhz,sm_median_mhz,power_w,idle_w,"
-                         "readings,throttle,commit,dirty,utc\n"
-                         "2,2,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
+    const char *header =
+        "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
+        "peak_bytes,timer,err_fwd,run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,"
+        "warmup_asked,iters_asked,settle_s,max_time_s,seed,sm_mhz,sm_min_mhz,sm_median_mhz,power_w,idle_w,"
+        "readings,throttle,commit,dirty,utc\n"
+        "2,3,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
     assert_int_equal(strncmp(text, header, strlen(header)), 0);
     assert_int_equal(text[strlen(text) - 1], '\n');
     free(text);

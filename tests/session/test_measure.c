@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/session/measure.h"
@@ -44,6 +45,28 @@ static void timer_counts_and_stops(void **state)
     assert_true(measure_samples(d, &t, count, &c, &x, &used));
     assert_int_equal(x.n, 3);
 
+    /* 60 ms of calls that give no sample, and as long with samples, more than were asked for. */
+    c = (counter){0};
+    samples_clear(&x);
+    t = (timing){.warmup = 1, .iters = 2, .settle_s = 0.06};
+    const double start = host_seconds();
+    assert_true(measure_samples(d, &t, count, &c, &x, &used));
+    assert_true(host_seconds() - start >= 0.12);
+    assert_true(x.n > 2 && c.calls > (int)x.n + 2 && c.calls <= 1 + 2 * 60);
+
+    /* A warm-up that takes as long has settled the device, and --max-time is the most. */
+    c = (counter){0};
+    samples_clear(&x);
+    t = (timing){.warmup = 70, .iters = 5, .settle_s = 0.06, .max_s = 1e-6};
+    assert_true(measure_samples(d, &t, count, &c, &x, &used));
+    assert_true(c.calls >= 3 && x.n == 3);
+    t.max_s = 0;
+    c = (counter){0};
+    samples_clear(&x);
+    assert_true(measure_samples(d, &t, count, &c, &x, &used));
+    assert_int_equal(c.calls, 70 + (int)x.n);
+
+    samples_clear(&x);
     c = (counter){.fail_at = 4};
     t = (timing){.warmup = 1, .iters = 10};
     assert_false(measure_samples(d, &t, count, &c, &x, &used));

@@ -87,11 +87,11 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --bytes 64K,1MB,100MB,1GB --dtype fp32"},
-    {RUN_DEFAULT, 2, 40, ""},
-    {RUN_DEFAULT, 2, 12, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
-    {RUN_QUICK | RUN_DEFAULT, 2, 8, "--variant all-to-all --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
+    {RUN_DEFAULT, 2, 34, ""},
+    {RUN_DEFAULT, 2, 11, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
+    {RUN_QUICK | RUN_DEFAULT, 2, 6, "--variant all-to-all --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
     {RUN_QUICK, 0, 8, "--ranks 2,6 --bytes 1MB,10MB --variant all-reduce"},
-    {RUN_DEFAULT, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB,1GB --variant all-reduce --max-time 1"},
+    {RUN_DEFAULT, 0, 32, "--ranks 2,4,6 --bytes 1MB,10MB,100MB,1GB --variant all-reduce --max-time 0.5"},
     {RUN_CPU, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB --max-time 1"},
     {0}};
 

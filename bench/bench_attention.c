@@ -48,7 +48,7 @@ static const column_spec column_table[] = {
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 1, 8, "--head-dim 64 --seq 1024,8192"},
-    {RUN_DEFAULT, 1, 80, ""},
+    {RUN_DEFAULT, 1, 100, ""},
     {RUN_DEFAULT, 1, 8, "--variant unfused --dtype bf16 --head-dim 64 --seq 1024,4096 --profile"},
     {RUN_FULL, 1, 60, "--dtype bf16"},
     {RUN_CPU, 0, 5, ""},

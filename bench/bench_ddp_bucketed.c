@@ -25,15 +25,16 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MODEL_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20,
      "--ranks {gpus} --size small --bucket-mb 1,25,1000 --seq 512 --precision bf16 --grad-dtype fp32"},
-    {RUN_DEFAULT, 2, 32, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype fp32"},
-    {RUN_DEFAULT, 2, 50, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_DEFAULT, 2, 43, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 26, "--ranks {gpus} --bucket-mb 0.25,25,250 --seq 512 --precision bf16 --grad-dtype fp32"},
-    {RUN_DEFAULT, 2, 22,
-     "--ranks {gpus} --bucket-mb 25,100 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
+    {RUN_DEFAULT, 2, 18,
+     "--ranks {gpus} --bucket-mb 100 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
     {RUN_FULL, 4, 15, "--ranks 2 --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 50, "--ranks {gpus} --bucket-mb 2,5,50,200,500 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --bucket-mb 10,100 --seq 1024 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 18, "--ranks {gpus} --bucket-mb 100 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
+    {RUN_FULL, 2, 61, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_FULL, 2, 18, "--ranks {gpus} --bucket-mb 25 --update backward --seq 512 --precision bf16 --grad-dtype policy"},
     {RUN_CPU, 0, 10, ""},
     {0}};
 

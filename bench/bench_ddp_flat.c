@@ -24,7 +24,7 @@ static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 18, "--ranks {gpus} --variant flat --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
-    {RUN_DEFAULT, 2, 15, "--ranks {gpus} --variant flat-copy --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 17, "--ranks {gpus} --variant flat-copy --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 20, "--ranks {gpus} --variant flat --seq 128 --precision fp32 --grad-dtype policy"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --variant flat --seq 128,512,1024"},
     {RUN_FULL, 4, 15, "--ranks 2 --variant flat --seq 512 --precision bf16 --grad-dtype fp32"},

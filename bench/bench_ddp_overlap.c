@@ -24,9 +24,9 @@ static const column_spec column_table[] = {DDP_COLUMNS, {0}};
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 18, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
-    {RUN_DEFAULT, 2, 22,
+    {RUN_DEFAULT, 2, 32,
      "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype policy --update after,buckets,backward"},
-    {RUN_DEFAULT, 2, 20, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_DEFAULT, 2, 22, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
     {RUN_FULL, 4, 15, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 30, "--ranks {gpus} --size small,xl --seq 512 --precision bf16 --grad-dtype fp32 --profile"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --seq 128,512,1024"},

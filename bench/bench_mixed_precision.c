@@ -130,7 +130,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     return model_options_validate(o, msg, msg_bytes);
 }
 
-static const bench_run run_table[] = {{RUN_QUICK, 1, 15, "--size small"},
+static const bench_run run_table[] = {{RUN_QUICK, 1, 11, "--size small"},
                                       {RUN_DEFAULT, 1, 50, ""},
                                       {RUN_FULL, 1, 60, "--variant timing --size large --seq 128,512,1024"},
                                       {RUN_CPU, 0, 5, ""},

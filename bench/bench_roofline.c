@@ -94,7 +94,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 }
 
 static const bench_run run_table[] = {
-    {RUN_QUICK | RUN_DEFAULT, 1, 8, ""},
+    {RUN_QUICK | RUN_DEFAULT, 1, 16, ""},
     {RUN_FULL, 1, 20, "--variant gemm,copy --dtype bf16 --size 8192 --bytes 1G --sustain 6"},
     {RUN_CPU, 0, 8, ""},
     {0}};

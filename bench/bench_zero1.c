@@ -34,12 +34,11 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, {0}}
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
-    {RUN_DEFAULT, 2, 25,
-     "--ranks {gpus} --variant unsharded,zero1-broadcast --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 38,
+     "--ranks {gpus} --variant unsharded,zero1-broadcast,fused --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype policy"},
-    {RUN_DEFAULT, 2, 18, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
-    {RUN_DEFAULT, 2, 9, "--ranks {gpus} --variant fused --seq 512 --precision bf16 --grad-dtype fp32"},
-    {RUN_DEFAULT, 2, 45, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
+    {RUN_DEFAULT, 2, 21, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
+    {RUN_FULL, 2, 48, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},
     {RUN_FULL, 4, 20, "--ranks 2 --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_CPU, 0, 5, ""},
     {0}};

@@ -78,11 +78,34 @@ static void failures_count(void **state)
     free(text);
 }
 
+/* What a person keeps of it: a line for each test, and the closing one. A log that was cut off is refused. */
+static void a_log_becomes_short(void **state)
+{
+    int code;
+    assert_int_equal(run(*state, "B_ENDS=3"), 1);
+    char *command = xasprintf("bash common/build/gpu_test_summary.sh '%s/out.txt'", (char *)*state);
+    char *text = command_text(command, &code);
+    assert_int_equal(code, 0);
+    assert_int_equal(times(text, "\n"), 6);
+    assert_int_equal(times(text, "FAILED     -          -  ops --op b --dtype x\n"), 1);
+    assert_int_equal(times(text, "  ops --small --op a --dtype x under racecheck\n"), 1);
+    assert_non_null(strstr(text, "\n4 passed, 1 failed\n"));
+    free(text);
+    free(command);
+    command = xasprintf("head -n 3 '%s/out.txt' >'%s/cut.txt'; bash common/build/gpu_test_summary.sh '%s/cut.txt' 2>&1",
+                        (char *)*state, (char *)*state, (char *)*state);
+    text = command_text(command, &code);
+    assert_int_equal(code, EXIT_CODE_USAGE);
+    free(text);
+    free(command);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(shards_run_once, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(failures_count, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_log_becomes_short, folder_create, folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

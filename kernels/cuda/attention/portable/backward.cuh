@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
 template <bool PACKED>
 __device__ __forceinline__ const query_stats *stats_of(const sb_attention &whole, int document)
 {
-    if constexpr (PACKED)
-        return (const query_stats *)whole.workspace + whole.cu_seqlens_q[document];
+    if constexpr (PACKED) /* where there is no query, of any */
+        return (const query_stats *)whole.workspace + min(whole.cu_seqlens_q[document], whole.seq_q - 1);
     else
         return (const query_stats *)whole.workspace;
 }
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     E *const stages = v_tile + shape::owned * stride; /* 2 x (Q, dO); the padding of a Q row holds its query_stats */
 
     const tile_place at = place_of<PACKED, true>(whole, blockIdx.x, shape::owned);
-    const sb_attention &a = problem_of<PACKED, E>(whole, at.document);
+    const sb_attention &a = problem_of<PACKED, E, true>(whole, at.document);
     const int k0 = at.tile * shape::owned; /* the first keys are seen most when causal */
     if (PACKED && k0 >= a.seq_k)
         return;
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
     E *const stages = do_tile + shape::owned * stride; /* 2 x (K, V) */
 
     const tile_place at = place_of<PACKED, false>(whole, blockIdx.x, shape::owned);
-    const sb_attention &a = problem_of<PACKED, E>(whole, at.document);
+    const sb_attention &a = problem_of<PACKED, E, false>(whole, at.document);
     const int q_blocks = (a.seq_q + shape::owned - 1) / shape::owned;
     if (PACKED && at.tile >= q_blocks)
         return;

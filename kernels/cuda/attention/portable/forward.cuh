@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
 
     /* The last queries see the most keys when causal: they go first. */
     const tile_place at = place_of<PACKED, false>(whole, blockIdx.x, shape::queries);
-    const sb_attention &a = problem_of<PACKED, E>(whole, at.document);
+    const sb_attention &a = problem_of<PACKED, E, false>(whole, at.document);
     const int q_blocks = (a.seq_q + shape::queries - 1) / shape::queries;
     if (PACKED && at.tile >= q_blocks)
         return;

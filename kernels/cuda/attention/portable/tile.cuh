@@ -50,13 +50,16 @@ __device__ __forceinline__ tile_place place_of(const sb_attention &a, unsigned b
 }
 
 /* The document as a problem of its own, but for `workspace`: rows of the tensors and of lse, where heads remain as far apart as
- * they are in `a`. */
-template <class E>
+ * they are in `a`. KEYS: for a tile of keys. */
+template <class E, bool KEYS>
 __device__ __forceinline__ sb_attention document_of(const sb_attention &a, int document)
 {
     sb_attention one = a;
-    const int q = a.cu_seqlens_q[document], k = a.cu_seqlens_k[document];
+    const int k = a.cu_seqlens_k[document];
+    int q = a.cu_seqlens_q[document];
     one.seq_q = a.cu_seqlens_q[document + 1] - q, one.seq_k = a.cu_seqlens_k[document + 1] - k;
+    if (KEYS) /* without queries: no address behind the tensor, not even for copies of nothing */
+        q = one.seq_q > 0 ? q : 0;
     one.q.data = (E *)a.q.data + q * a.q.stride_s, one.o.data = (E *)a.o.data + q * a.o.stride_s;
     one.d_o.data = (E *)a.d_o.data + q * a.d_o.stride_s, one.dq.data = (E *)a.dq.data + q * a.dq.stride_s;
     one.k.data = (E *)a.k.data + k * a.k.stride_s, one.v.data = (E *)a.v.data + k * a.v.stride_s;
@@ -66,11 +69,11 @@ __device__ __forceinline__ sb_attention document_of(const sb_attention &a, int d
 }
 
 /* What a block works on: the problem itself, or a document of it. */
-template <bool PACKED, class E>
+template <bool PACKED, class E, bool KEYS>
 __device__ __forceinline__ decltype(auto) problem_of(const sb_attention &a, int document)
 {
     if constexpr (PACKED)
-        return document_of<E>(a, document);
+        return document_of<E, KEYS>(a, document);
     else
         return (a);
 }

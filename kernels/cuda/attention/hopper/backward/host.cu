@@ -36,7 +36,7 @@ layout plan(const sb_attention *a, int sums)
     const int bm = flash_backward_step_rows(a);
     const size_t heads = (size_t)a->batch * a->heads;
     layout l = {};
-    l.blocks = (a->seq_q + bm - 1) / bm;
+    l.blocks = a->packed ? documents::tile_numbers(a->seq_q, a->documents, bm) : (a->seq_q + bm - 1) / bm;
     l.rows = l.blocks * bm;
     l.padded_dim = flash_backward_padded_dim(a);
     l.delta = aligned(heads * l.rows * 4);
@@ -89,6 +89,7 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
         p.dq = a->dq;
     p.batch = a->batch, p.heads = a->heads, p.seq_q = a->seq_q;
     p.rows = l.rows, p.head_dim = a->head_dim;
+    p.cu_seqlens_q = a->cu_seqlens_q, p.documents = a->documents;
     const int64_t rows = (int64_t)a->batch * a->heads * l.rows;
     auto blocks_for = [&](int chunk) { return (rows / chunk + 7) / 8; };
     /* Few rows: one a lane, and no more than one float4 of zeros a thread, so that nothing waits twice. (fp32, where twice as
@@ -96,13 +97,18 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     const int64_t shallow = blocks_for(prepare_shape<M, DP, 1>::CHUNK),
                   deep = blocks_for(prepare_shape<M, DP, 4>::CHUNK);
     if constexpr (sizeof(M) == 2) {
-        if (shallow <= ctx->sm_count) {
+        if (!a->packed && shallow <= ctx->sm_count) {
             const int64_t for_zeros = (p.zero_count + 255) / 256;
             return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 1>,
                                  (unsigned)(for_zeros > shallow ? for_zeros : shallow), 256, 0, 1, stream, p);
         }
     }
     const int64_t most = (int64_t)ctx->sm_count * 16;
+    if constexpr (sizeof(M) == 2 && DP == 128) {
+        if (a->packed)
+            return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 4, true>,
+                                 (unsigned)(deep < most ? deep : most), 256, 0, 1, stream, p);
+    }
     return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 4>,
                          (unsigned)(deep < most ? deep : most), 256, 0, 1, stream, p);
 }
@@ -120,7 +126,11 @@ sb_status finish(const sb_attention *a, const layout &l, const flash_backward_ch
     p.pairs = c.kernel == FLASH_BACKWARD_PAIR;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
-    return launch_hopper("flash backward, finish", flash_backward_finish<M, MEM, AT_ONCE>,
+    p.cu_seqlens_q = a->cu_seqlens_q, p.documents = a->documents;
+    auto kernel = flash_backward_finish<M, MEM, AT_ONCE>;
+    if constexpr (sizeof(M) == 2 && MEM::COLUMNS == 128 && AT_ONCE == 1)
+        kernel = a->packed ? flash_backward_finish<M, MEM, 1, true> : kernel;
+    return launch_hopper("flash backward, finish", kernel,
                          (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, AT_ONCE>::PIECES), 256,
                          0, 1, stream, p);
 }
@@ -164,6 +174,7 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     p.section = flash_backward_wide_section(a, ctx->sm_count);
     p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
+    p.cu_seqlens_q = a->cu_seqlens_q, p.cu_seqlens_k = a->cu_seqlens_k, p.documents = a->documents;
     if (scaled_parts<T, PARTS>) {
         fp32_parts_tensor t[4];
         parts_of(a, l, t);
@@ -228,6 +239,9 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
+    if (a->packed && (a->head_dim <= 64 || a->deterministic || flash_in_parts(a) ||
+                      (kernel != FLASH_BACKWARD_PAIR && kernel != FLASH_BACKWARD_CHOSEN)))
+        return sb_error(SB_UNSUPPORTED, "packed documents have the pair backward in any order");
     if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits");
     if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || flash_in_parts(a)))

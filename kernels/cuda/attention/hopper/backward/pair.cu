@@ -35,6 +35,13 @@ static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaS
 template <class T>
 static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
+    if (a->packed) { /* in any order; with the masks of windows */
+        const unsigned pairs =
+            (unsigned)(a->heads_kv * documents::tile_numbers(a->seq_k, a->documents, 2 * BACKWARD_KEYS));
+        return launch_hopper("flash backward (Hopper, pairs of documents)",
+                             flash_backward_pair<T, 128, true, false, true, true>, 2 * pairs, BACKWARD_THREADS,
+                             pair_memory<128>::PACKED_BYTES, 2, stream, p);
+    }
     if (a->windowed) /* narrower heads as 128 columns: see flash_backward_padded_dim */
         return launch_kernel<128>(p, a,
                                   a->deterministic ? flash_backward_pair<T, 128, true, true, true>

@@ -28,7 +28,8 @@ struct pair_memory : backward_memory<1, D, PAIR_ROWS> {
     static constexpr int PEER_DS = PEER_K + tile_half::BYTES; /* what the other block sends */
     static constexpr int PAIR_BARRIERS = PEER_DS + BACKWARD_STAGES * block_memory::tile_ds::BYTES;
     static constexpr int BYTES = PAIR_BARRIERS + 3 * BACKWARD_STAGES * 8;
-    static_assert(BYTES <= 227 << 10, "what a block may have");
+    static constexpr int DOCUMENT = BYTES, PACKED_BYTES = DOCUMENT + (int)sizeof(backward_document); /* if PACKED */
+    static_assert(PACKED_BYTES <= 227 << 10, "what a block may have");
 };
 
 template <int D>
@@ -69,7 +70,7 @@ struct pair_block : backward_block<backward_memory<1, D, PAIR_ROWS>> {
 /* ---- a key group: 64 keys, their dK and dV, and every second step's dQ ---- */
 
 /* ORDERED: deterministic; adds in order, or stores to a sum that the pair has for itself. */
-template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW>
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW, bool PACKED>
 struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
     using keys = backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW>;
     using mem = typename keys::mem;
@@ -143,7 +144,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
         const int first = back ? end : begin, last = back ? begin : end, by = back ? -1 : 1;
         int u = first, place_before = 0;
         int place = uniform(this->job().b * p.heads + this->job().h_kv * p.group) * p.query_blocks + first +
-                    (ORDERED ? uniform(this->job().sum_begin) : 0);
+                    (ORDERED || PACKED ? uniform(this->job().sum_begin) : 0);
         int first_seen = 0,
             last_seen = 0; /* if PASSES: query blocks that see a key of this group; the last in a window */
         if constexpr (PASSES)
@@ -227,13 +228,14 @@ template <int D>
 struct pair_more {
     using mem = pair_memory<D>;
     static constexpr int BYTES = mem::tile_half::BYTES * (mem::HAS_K2 ? 2 : 1);
+    int k_begin = 0; /* of a document */
     __device__ __forceinline__ void operator()(const backward_params &p, pair_block<D> block, uint32_t bar) const
     {
         const volatile backward_job &job = block.job();
         const int rank = cluster_rank(), d = rank * (D / 2), tile = job.key_tile;
         if (mem::HAS_K2)
-            tma_load_4d(block.base + mem::K2, &p.k_map, bar, d, tile * BACKWARD_KEYS, job.h_kv, job.b);
-        tma_load_4d(block.base + mem::PEER_K, &p.k_map, bar, d, (tile ^ 1) * BACKWARD_KEYS, job.h_kv, job.b);
+            tma_load_4d(block.base + mem::K2, &p.k_map, bar, d, k_begin + tile * BACKWARD_KEYS, job.h_kv, job.b);
+        tma_load_4d(block.base + mem::PEER_K, &p.k_map, bar, d, k_begin + (tile ^ 1) * BACKWARD_KEYS, job.h_kv, job.b);
     }
 };
 
@@ -269,11 +271,30 @@ __device__ __forceinline__ void pair_keep_order(const backward_params &p, backwa
         backward_pass_on<2, 1, WINDOW>(p, block, order, 0);
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. */
-template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW = false>
-__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const __grid_constant__ backward_params p)
+/* What a block works on: the whole problem, or a document, whose tensor maps nobody asks for. */
+template <class T, bool PACKED>
+__device__ __forceinline__ decltype(auto) pair_problem(const backward_params &whole, const backward_document &document)
+{
+    if constexpr (PACKED) {
+        backward_params one = whole;
+        one.seq_q = document.seq_q, one.seq_k = document.seq_k;
+        one.dk = (T *)whole.dk + document.begin.k * whole.dk_stride_s;
+        one.dv = (T *)whole.dv + document.begin.k * whole.dv_stride_s;
+        return one;
+    } else {
+        return (whole);
+    }
+}
+
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: a pair is of a
+ * document, and comes with WINDOW, in any order. Boxes at its end hold rows of the next one: its queries have lse2 = inf, so
+ * that P and dS are 0 as past the end, and its keys are masked and their rows not stored. */
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW = false, bool PACKED = false>
+__global__ void __launch_bounds__(BACKWARD_THREADS, 1)
+    flash_backward_pair(const __grid_constant__ backward_params whole)
 {
     static_assert(!WINDOW || CAUSAL, "what a window goes with");
+    static_assert(!PACKED || (WINDOW && !ORDERED), "what documents go with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const typename pair_block<D>::wide wide = {smem_u32(smem), smem};
     const pair_block<D> block = wide;
@@ -281,26 +302,36 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_pair(const
 
     if (threadIdx.x == 0) {
         block.init_pair_barriers();
-        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL, WINDOW>(p, wide);
+        backward_begin<2, typename pair_memory<D>::block_memory, CAUSAL, WINDOW>(
+            whole, wide, PACKED ? (volatile backward_document *)(smem + pair_memory<D>::DOCUMENT) : nullptr);
     }
     cluster_sync_shared();
     let_next_kernel_start();
+    backward_document document = {};
+    if constexpr (PACKED) {
+        if (uniform(wide.job().steps) == 0)
+            return; /* both blocks of the pair do */
+        const volatile backward_document &of = *(volatile backward_document *)(smem + pair_memory<D>::DOCUMENT);
+        document.begin = {uniform(of.begin.q), uniform(of.begin.k), uniform(of.begin.block)};
+        document.seq_q = uniform(of.seq_q), document.seq_k = uniform(of.seq_k);
+    }
+    const backward_params &p = pair_problem<T, PACKED>(whole, document);
 
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0)
-            backward_load<2, WINDOW>(p, wide, pair_more<D>());
+            backward_load<2, WINDOW>(whole, wide, pair_more<D>{document.begin.k}, document.begin);
         else if (threadIdx.x == 32)
             pair_send(block);
         else if (ORDERED && p.order && threadIdx.x % 32 == 0)
-            pair_keep_order<WINDOW>(p, wide);
+            pair_keep_order<WINDOW>(whole, wide);
         __syncwarp();
         cluster_wait();
         return;
     }
 
     registers_raise<240>();
-    pair_keys<T, D, CAUSAL, ORDERED, WINDOW> keys(p, block, warpgroup - 1);
+    pair_keys<T, D, CAUSAL, ORDERED, WINDOW, PACKED> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* sums, zeroed or free */
     keys.run();
     store_own_rows<T>(p, keys);

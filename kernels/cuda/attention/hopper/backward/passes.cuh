@@ -24,7 +24,22 @@ struct prepare_params {
     int64_t zero_count; /* float4 to clear: dQ sums, if they are added to, and counters */
     sb_tensor dq;       /* data NULL, or where rows that see no key get zeros, for no key tile comes to them */
     int batch, heads, seq_q, rows, head_dim;
+    const int *cu_seqlens_q; /* PACKED only: rows of a head are those of query blocks as backward_params numbers them */
+    int documents;
 };
+
+/* Of a query block of packed documents, BM rows: the tensor's row of its first query, and how many of its document are left
+ * from there on, which is negative where the number has no block. */
+struct packed_rows {
+    int first, left;
+};
+template <int BM>
+__device__ __forceinline__ packed_rows find_packed_rows(const int *cu_seqlens_q, int documents, int block)
+{
+    const int i = documents::find(cu_seqlens_q, documents, BM, block), begin = cu_seqlens_q[i];
+    const int first = begin + (block - begin / BM - i) * BM;
+    return {first, cu_seqlens_q[i + 1] - first};
+}
 
 /* Sum of the products of 16 bytes of M. */
 template <class M>
@@ -44,8 +59,8 @@ struct prepare_shape {
     static constexpr int LANES = DP * (int)sizeof(M) / 16, ROWS = 32 / LANES, CHUNK = ROWS * DEPTH;
 };
 
-/* M: type in memory. Rows of a head are a multiple of CHUNK. */
-template <class M, int DP, int DEPTH>
+/* M: type in memory. Rows of a head are a multiple of CHUNK. BLOCK: query rows of a block if PACKED. */
+template <class M, int DP, int DEPTH, bool PACKED = false, int BLOCK = 64>
 __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_params p)
 {
     using shape = prepare_shape<M, DP, DEPTH>;
@@ -63,11 +78,18 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
         const M *const d_o = (const M *)p.d_o.data + b * p.d_o.stride_b + h * p.d_o.stride_h + d;
         uint4 x[DEPTH] = {}, y[DEPTH] = {};
         float lse[DEPTH];
+        int past = 0, end = p.seq_q; /* the tensor has row i at i - past, if that is before `end` */
+        if constexpr (PACKED) {
+            static_assert(BLOCK % shape::CHUNK == 0, "a chunk lies in a block");
+            const int block = (int)(first - bh * p.rows) / BLOCK;
+            const packed_rows rows = find_packed_rows<BLOCK>(p.cu_seqlens_q, p.documents, block);
+            past = block * BLOCK - rows.first, end = rows.first + max(rows.left, 0);
+        }
 #pragma unroll
         for (int u = 0; u < DEPTH; u++) {
-            const int i = i0 + u * shape::ROWS;
-            lse[u] = i < p.seq_q ? p.lse[(int64_t)bh * p.seq_q + i] : -INFINITY;
-            if (i < p.seq_q && d < p.head_dim) {
+            const int i = i0 + u * shape::ROWS - past;
+            lse[u] = i < end ? p.lse[(int64_t)bh * p.seq_q + i] : -INFINITY;
+            if (i < end && d < p.head_dim) {
                 x[u] = *(const uint4 *)(o + i * p.o.stride_s);
                 y[u] = *(const uint4 *)(d_o + i * p.d_o.stride_s);
             }
@@ -102,6 +124,8 @@ struct finish_params {
     int pairs;                   /* 1: two key tiles are one adder; else 0 */
     int heads, seq_q, head_dim, query_blocks;
     float scale;
+    const int *cu_seqlens_q; /* PACKED only */
+    int documents;
 };
 
 /* One sum: a block for each query block. Problems with several sums have few query blocks, so each has a block for every
@@ -155,7 +179,7 @@ __device__ __forceinline__ int finish_sums(const finish_params &p, int block)
     return min(adders, p.early_sums) + min(max(adders - p.early, 0), p.sums - p.early_sums);
 }
 
-template <class M, class MEM, int AT_ONCE>
+template <class M, class MEM, int AT_ONCE, bool PACKED = false>
 __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_params p)
 {
     using shape = finish_shape<MEM, AT_ONCE>;
@@ -188,11 +212,16 @@ __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_par
     for (int j = 0; j < shape::OWN; j++)
         shape::gather(rows, sum[j], wg, thread / 32, thread % 32, j);
     __syncthreads();
+    int first_row = block * shape::QUERIES, end = p.seq_q;
+    if constexpr (PACKED) {
+        const packed_rows of = find_packed_rows<shape::QUERIES>(p.cu_seqlens_q, p.documents, block);
+        first_row = of.first, end = of.first + max(of.left, 0);
+    }
     M *const head = (M *)p.dq + bh / p.heads * p.dq_stride_b + bh % p.heads * p.dq_stride_h;
     for (int unit = threadIdx.x; unit < shape::ROWS * (shape::COLUMNS / 4); unit += 256) {
         const int row = unit / (shape::COLUMNS / 4), column = unit % (shape::COLUMNS / 4) * 4;
-        const int i = block * shape::QUERIES + shape::query(row, piece), d = shape::d(column, piece);
-        if (i >= p.seq_q || d >= p.head_dim)
+        const int i = first_row + shape::query(row, piece), d = shape::d(column, piece);
+        if (i >= end || d >= p.head_dim)
             continue;
         const float4 x = *(const float4 *)(rows + row * shape::PITCH + column);
         store_pair(head + i * p.dq_stride_s + d, x.x * p.scale, x.y * p.scale);

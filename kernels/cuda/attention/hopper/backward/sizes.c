@@ -26,7 +26,7 @@ bool flash_backward_is_staged(const sb_attention *a)
 int flash_backward_padded_dim(const sb_attention *a)
 {
     const int d = a->head_dim;
-    return d <= 64 ? 64 : flash_in_parts(a) || a->windowed || d > 96 ? 128 : d > 80 ? 96 : 80;
+    return d <= 64 ? 64 : flash_in_parts(a) || a->windowed || a->packed || d > 96 ? 128 : d > 80 ? 96 : 80;
 }
 
 int64_t flash_backward_query_bytes(const sb_attention *a, int sums)

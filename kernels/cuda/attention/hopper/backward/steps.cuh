@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/hopper/store.cuh"
 #include "kernels/cuda/hopper/tile.cuh"
+#include "kernels/cuda/primitives/documents.cuh"
 #include "kernels/kernels.h"
 
 namespace flash_hopper
@@ -33,6 +34,20 @@ struct backward_params {
     const float *q_inverse, *k_inverse, *v_inverse, *do_inverse;
     int q_groups, k_groups;
     int window_left, window_right; /* keys before and after its own position that a query sees; WINDOW only */
+    /* PACKED only (the pair backward): tensors hold all documents, and query blocks and pairs of key tiles are numbered as
+     * primitives/documents.cuh has it; query_blocks is how many numbers there are. */
+    const int *cu_seqlens_q, *cu_seqlens_k;
+    int documents;
+};
+
+/* Where a block's document begins: rows of the tensors, and the number of its first query block. Zeros without documents. */
+struct backward_begins {
+    int q, k, block;
+};
+/* A document: that, and its length. */
+struct backward_document {
+    backward_begins begin;
+    int seq_q, seq_k;
 };
 
 /* A block's work: a key tile against the query blocks query_begin and later of every query head of its group, one head
@@ -210,6 +225,34 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
+/* The same of packed documents, in any order, for a pair of key tiles of one; steps is 0 where the number has no pair. A document
+ * without queries has one step, in which all is hidden. */
+template <int BM>
+__device__ __forceinline__ void find_packed_job(const backward_params &p, volatile backward_job &job,
+                                                volatile backward_document &document)
+{
+    constexpr int KEYS = 2 * BACKWARD_KEYS;
+    const int number = blockIdx.x / 2, rank = cluster_rank();
+    const int of_head = documents::tile_numbers(p.seq_k, p.documents, KEYS);
+    const int first_head = number / (p.section * of_head) * p.section;
+    const int section_heads = min(p.section, p.heads_kv - first_head);
+    const int in_section = number - first_head * of_head, nth = in_section / section_heads;
+    const int i = documents::find(p.cu_seqlens_k, p.documents, KEYS, nth);
+    const int q = p.cu_seqlens_q[i], k = p.cu_seqlens_k[i];
+    const int seq_q = p.cu_seqlens_q[i + 1] - q, seq_k = p.cu_seqlens_k[i + 1] - k;
+    document.begin.q = q, document.begin.k = k, document.begin.block = q / BM + i;
+    document.seq_q = seq_q, document.seq_k = seq_k;
+    const int pair = nth - k / KEYS - i, query_blocks = max((seq_q + BM - 1) / BM, 1);
+    const int query_begin = min(max(pair * KEYS - seq_k + seq_q - p.window_right, 0) / BM, query_blocks - 1);
+    const int last_key = min((pair + 1) * KEYS, seq_k) - 1;
+    const int seen = max(last_key - seq_k + seq_q + p.window_left, 0) / BM + 1;
+    job.b = 0, job.h_kv = first_head + in_section - nth * section_heads, job.key_tile = 2 * pair + rank;
+    job.query_begin = query_begin, job.query_end = min(max(seen, query_begin + 1), query_blocks);
+    job.adder = pair, job.sum_begin = document.begin.block, job.stores_before = 0, job.position = 0;
+    job.first = 0, job.stride = 1;
+    job.steps = pair * KEYS < seq_k ? (job.query_end - query_begin) * p.group : 0;
+}
+
 /* The first query block of which some query sees `key`, when causal. */
 template <int BM, bool WINDOW = false>
 __device__ __forceinline__ int first_to_see(const backward_params &p, int key)
@@ -280,7 +323,8 @@ struct backward_walk {
 
 /* One thread, first of all: barriers, and what the block does. TILES: see find_job; of pairs one group alone adds a step. */
 template <int TILES, class MEM, bool CAUSAL, bool WINDOW = false>
-__device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block)
+__device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block,
+                                               volatile backward_document *document = nullptr)
 {
     tma_prefetch(&p.k_map);
     tma_prefetch(&p.q_map);
@@ -288,7 +332,10 @@ __device__ __forceinline__ void backward_begin(const backward_params &p, backwar
     tma_prefetch(&p.do_map);
     block.init_barriers(TILES == 1 ? 8 : 4);
     mbarrier_init_fence();
-    find_job<TILES, MEM::tile_q::ROWS, CAUSAL, WINDOW>(p, block.job());
+    if (document)
+        find_packed_job<MEM::tile_q::ROWS>(p, block.job(), *document);
+    else
+        find_job<TILES, MEM::tile_q::ROWS, CAUSAL, WINDOW>(p, block.job());
 }
 
 /* What else the first step needs: K from half of d on, for the second group's dQ. */
@@ -307,7 +354,8 @@ struct backward_second_k {
 /* One thread: Q, dO, lse2 and delta of each step; K comes with the first Q, V and what `more` loads with the first dO. Q, K, V
  * and dO are older than the kernel ahead, which waited for them before this one could start. */
 template <int TILES, bool WINDOW = false, class MEM, class MORE>
-__device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more)
+__device__ __forceinline__ void backward_load(const backward_params &p, backward_block<MEM> block, MORE more,
+                                              backward_begins begin = {})
 {
     using tile_kv = typename MEM::tile_kv;
     using tile_q = typename MEM::tile_q;
@@ -324,17 +372,18 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
             block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
         mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
-            load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
-                               job.b, p.batch);
-        load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, job.b, p.batch);
+            load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), begin.k + job.key_tile * BACKWARD_KEYS,
+                               job.h_kv, job.b, p.batch);
+        load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), begin.q + row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta */
-        tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), row, walk.head);
+        tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), begin.block * BM + row, walk.head);
         mbarrier_expect(block.do_full(step), BYTES + (step == 0 ? tile_kv::BYTES + MORE::BYTES : 0));
         if (step == 0)
-            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), job.key_tile * BACKWARD_KEYS, job.h_kv,
-                               job.b, p.batch);
-        load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), row, h, job.b, p.batch);
-        tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), row, walk.head);
+            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), begin.k + job.key_tile * BACKWARD_KEYS,
+                               job.h_kv, job.b, p.batch);
+        load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), begin.q + row, h, job.b, p.batch);
+        tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), begin.block * BM + row,
+                    walk.head);
         if (step == 0)
             more(p, block, block.do_full(0));
         walk.next(p, job);

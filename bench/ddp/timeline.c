@@ -62,8 +62,10 @@ static void write_files(const ddp_case *k, stream_timeline *t)
     const session *s = k->s;
     char folder[256] = "", label[128];
     double origin_s = t ? t->origin_s : 0;
-    if (launch_rank(k->l) == 0 && s->csv_path)
-        snprintf(folder, sizeof folder, "%s/timeline", s->results_dir);
+    if (launch_rank(k->l) == 0 && s->csv_path) { /* beside the rows */
+        const char *slash = strrchr(s->csv_path, '/');
+        snprintf(folder, sizeof folder, "%.*stimeline", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
+    }
     launch_share(k->l, "folder of timelines", folder, sizeof folder, 0);
     launch_share(k->l, "start of the recording", &origin_s, sizeof origin_s, 0);
     if (!*folder)

@@ -199,6 +199,42 @@ static void overlapped_stands_beside_hidden(void **state)
     free(dir);
 }
 
+/* A small model's step is shorter, but says less of a machine. */
+static void the_largest_model_stands_for_the_machine(void **state)
+{
+    char *dir = machine_folder(*state), *path = folder_path(dir, "bench_ddp_overlap.csv");
+    file_write(path, "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,wire_dtype,step_ms,"
+                     "exposed_ms,params,device,utc\n"
+                     "1,1,bench_ddp_overlap,overlap,ok,,2,small,2,512,bf16,fp32,5,2,100,cuda,2026-11-21T12:00:00Z\n"
+                     "1,1,bench_ddp_overlap,overlap,ok,,2,xl,2,256,bf16,fp32,30,9,2000,cuda,2026-11-21T11:00:00Z\n"
+                     "1,1,bench_ddp_overlap,overlap,ok,,2,xl,2,512,bf16,fp32,50,8,2000,cuda,2026-11-21T10:00:00Z\n");
+    char *text = report_text(dir);
+    has(text, "of a step of 50.00 ms (2 ranks, xl, S 512, overlap) | 0; share is that of the step | 16 % |");
+    free(text);
+    free(path);
+    free(dir);
+}
+
+/* ddp is no sharded step, however short it is. */
+static void sharded_steps_in_short(void **state)
+{
+    char *dir = machine_folder(*state), *path = folder_path(dir, "bench_fsdp.csv");
+    file_write(path,
+               "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,recompute,wire_dtype,step_ms,"
+               "peak_bytes,params,device,utc\n"
+               "1,1,bench_fsdp,fsdp,ok,,2,small,2,512,bf16,none,fp32,5,1e9,100,cpu,2026-11-21T10:00:00Z\n"
+               "1,1,bench_fsdp,ddp,ok,,2,xl,2,512,bf16,none,fp32,40,1e9,2000,cpu,2026-11-21T10:00:00Z\n"
+               "1,1,bench_fsdp,zero2,ok,,2,xl,2,512,bf16,none,fp32,45,21474836480,2000,cpu,2026-11-21T10:00:00Z\n"
+               "1,1,bench_fsdp,fsdp,ok,,2,xl,2,512,bf16,block,bf16,50,16106127360,2000,cpu,2026-11-21T10:00:00Z\n");
+    char *text = report_text(dir);
+    has(text, "**Sharded training** (xl, batch 2 per rank, S 512, bf16, 2 ranks): the shortest step takes 45.00 ms and "
+              "20.0 GiB at its peak (zero2, sums in fp32); the one of least memory 50.00 ms and 15.0 GiB at its peak "
+              "(fsdp, sums in bf16, recompute block).");
+    free(text);
+    free(path);
+    free(dir);
+}
+
 static void an_order_that_does_not_hold_is_said(void **state)
 {
     char *dir = machine_folder(*state);
@@ -338,6 +374,8 @@ int main(void)
     const struct CMUnitTest tests[] = {in_folder(strategies_stand_in_one_table),
                                        in_folder(copies_are_counted_in_steps),
                                        in_folder(overlapped_stands_beside_hidden),
+                                       in_folder(the_largest_model_stands_for_the_machine),
+                                       in_folder(sharded_steps_in_short),
                                        in_folder(an_order_that_does_not_hold_is_said),
                                        in_folder(a_newer_failure_replaces_a_row),
                                        in_folder(bucket_sizes_that_tie_are_named),

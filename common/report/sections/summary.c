@@ -245,7 +245,30 @@ static void published_step(document *doc, const char *dir, const ddp_entry *e)
     csv_free(c);
 }
 
-/* For each number of ranks, the shortest bf16 step among those of the longest context. */
+/* What decides which step stands for a machine, the most important first: the most is meant. */
+enum { MEANT = 4 };
+
+static void meant(const ddp_entry *e, double of[MEANT])
+{
+    const double params = ddp_real(e, "params");
+    of[0] = ddp_real(e, "ranks");
+    of[1] = isfinite(params) ? params : 0;
+    of[2] = ddp_real(e, "seq");
+    of[3] = -ddp_real(e, "step_ms");
+}
+
+static bool meant_more(const ddp_entry *e, const ddp_entry *than)
+{
+    double a[MEANT], b[MEANT];
+    meant(e, a);
+    meant(than, b);
+    for (size_t k = 0; k < MEANT; k++)
+        if (a[k] != b[k])
+            return a[k] > b[k];
+    return false;
+}
+
+/* The shortest bf16 step of the largest model on the most ranks, at its longest context. */
 static void data_parallelism(document *doc, const char *dir)
 {
     ddp_rows *r = ddp_rows_open(dir);
@@ -256,16 +279,7 @@ static void data_parallelism(document *doc, const char *dir)
         if (!e->ok || strcmp(ddp_text(e, "precision"), "bf16") != 0 || !isfinite(e->exposed) ||
             strcmp(ddp_text(e, "device"), device) != 0)
             continue;
-        const double newer[] = {ddp_real(e, "ranks"), ddp_real(e, "seq"), -ddp_real(e, "step_ms")};
-        bool better = !best;
-        for (size_t k = 0; best && k < 3; k++) {
-            const double kept[] = {ddp_real(best, "ranks"), ddp_real(best, "seq"), -ddp_real(best, "step_ms")};
-            if (newer[k] != kept[k]) {
-                better = newer[k] > kept[k];
-                break;
-            }
-        }
-        best = better ? e : best;
+        best = !best || meant_more(e, best) ? e : best;
     }
     if (best) {
         const double ms = ddp_real(best, "step_ms"), theirs = ddp_pytorch(r, best, "step_ms");
@@ -329,8 +343,8 @@ static void write_section(document *doc, const char *dir)
     doc_heading(doc, 2, "How good is this machine for training?");
     doc_append(doc, rows);
     doc_paragraph(
-        doc, "Rates are the best of this folder; exposed communication is that of the shortest step at the longest "
-             "context on the\nmost ranks. Limits of the data sheet are dense rates at full clock. Peers ran on "
+        doc, "Rates are the best of this folder; exposed communication is that of the shortest step of the largest "
+             "model on\nthe most ranks. Limits of the data sheet are dense rates at full clock. Peers ran on "
              "this machine, not always on the same\nGPU; published numbers are of other machines. \"not known\": "
              "no file of this folder has it.");
 }

@@ -74,6 +74,9 @@ static void findings(document *doc, const char *dir)
         add_memory_gain(doc, t.of[WHOLE], t.of[ZERO1]);
         doc_more(doc, "; ");
         add_step_gain(doc, t.of[WHOLE], t.of[ZERO1]);
+        if (t.of[FUSED] && ddp_beside(t.of[ZERO1], t.of[FUSED]))
+            doc_more(doc, "; with sum, update and gather in one kernel (fused) %s ms",
+                     precise(ddp_real(t.of[FUSED], "step_ms")));
         doc_more(doc, ".");
         free(title);
     }

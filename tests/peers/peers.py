@@ -81,6 +81,22 @@ def run_one(name, options):
         getattr(kernels, name)(rows, options.small)
 
 
+def run_limited(command, seconds):
+    """The exit code. After so many seconds the peer is asked to end, so that a launcher of ranks ends those, too: one that is
+    killed leaves them on the GPUs, where they disturb whatever is measured next."""
+    peer = subprocess.Popen(command)
+    try:
+        return peer.wait(seconds)
+    except subprocess.TimeoutExpired:
+        peer.terminate()
+        try:
+            peer.wait(60)
+        except subprocess.TimeoutExpired:
+            peer.kill()
+            peer.wait()
+        raise
+
+
 def run_all(names, options):
     record.run_id()
     ran, failed = 0, []
@@ -92,7 +108,7 @@ def run_all(names, options):
         print(f"{name}: {PEERS[name][0]}", flush=True)
         start = time.monotonic()
         try:
-            code = subprocess.run(command_of(name, options), timeout=options.timeout, check=False).returncode
+            code = run_limited(command_of(name, options), options.timeout)
         except subprocess.TimeoutExpired:
             code = f"no end within {options.timeout} s"
         ran += 1
@@ -195,9 +211,29 @@ def test_rows():
     return wrong
 
 
+def test_run_limited():
+    """A launcher with a rank in a session of its own, as torch.distributed.run starts them."""
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        rank = f"{folder}/rank"
+        launcher = f"setsid sleep 300 & echo $! >{rank}; trap 'kill $!; exit 1' TERM; wait"
+        try:
+            return [f"the launcher ended with {run_limited(['bash', '-c', launcher], 1)}"]
+        except subprocess.TimeoutExpired:
+            pass
+        with open(rank) as file:
+            pid = int(file.read())
+        time.sleep(0.2)
+        state = record.output_of("ps", "-o", "stat=", "-p", str(pid)).strip()
+        if state and not state.startswith("Z"):
+            os.kill(pid, 9)
+            return ["a rank outlives its launcher"]
+    return []
+
+
 def self_test(options):
     print("rows of a folder:")
-    wrong = test_rows() + test_nccl_tests()
+    wrong = test_rows() + test_nccl_tests() + test_run_limited()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))

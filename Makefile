@@ -318,6 +318,12 @@ $(BUILD)/tests/bench/test_collective_graph: $(BUILD)/tests/bench/bench_main.o $(
 $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     comm_all_reduce comm_all_gather comm_reduce_scatter comm_broadcast \
     device_has_graphs device_graph_begin device_graph_end device_graph_launch device_graph_destroy)
+# And this one bench_transformer, with a GPU's sensors on the CPU.
+$(BUILD)/tests/bench/transformer_main.o: bench/bench_transformer.c $(BUILD)/bench/bench_transformer.c.o
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE_C) -Dmain=bench_main -c $< -o $@
+$(BUILD)/tests/bench/test_energy: $(BUILD)/tests/bench/transformer_main.o $(BENCH_O)
+$(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 

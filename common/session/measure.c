@@ -48,7 +48,7 @@ static bool enough(const measurement *m, size_t started)
 {
     const double settle_s = m->t->settle_s, max_s = m->t->max_s;
     const double least_s = max_s > 0 && max_s < settle_s ? max_s : settle_s;
-    const bool long_enough = !(least_s > 0) || host_seconds() - m->since_s >= least_s;
+    const bool long_enough = host_seconds() - m->since_s >= least_s;
     if (m->settling)
         return long_enough;
     return (started >= (size_t)m->t->iters && long_enough) ||

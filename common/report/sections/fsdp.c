@@ -69,10 +69,10 @@ static void findings(document *doc, const char *dir)
                    table_text(of, most, "size"), table_text(of, most, "batch"), table_text(of, most, "seq"),
                    table_text(of, most, "ranks"));
         add_step(doc, of, fastest, "the shortest step takes");
-        if (least != fastest)
+        if (least != fastest) {
             doc_more(doc, ";");
-        if (least != fastest)
             add_step(doc, of, least, "the one of least memory");
+        }
         doc_more(doc, ".");
     }
     table_free(of);

@@ -22,8 +22,10 @@ sb_status sb_attention_check_whole(const sb_attention *a);
 /* SB_NO_MEMORY unless the caller's workspace holds at least `need` bytes. */
 sb_status sb_workspace_check(const sb_attention *a, size_t need);
 
-/* SB_OK unless a->packed and its arrays, in this thread's reach, are not what kernels.h asks for. */
+/* For ops that can read the arrays of packed documents: SB_OK unless they are not what kernels.h asks for. */
 sb_status sb_documents_check(const sb_attention *a);
+/* All of the above: what each attention op of the CPU asks for before it begins. */
+sb_status sb_attention_check_host(const sb_attention *a, size_t workspace_bytes);
 
 /* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
 float sb_attention_scale(const sb_attention *a);

@@ -111,6 +111,14 @@ sb_status sb_workspace_check(const sb_attention *a, size_t need)
     return SB_OK;
 }
 
+sb_status sb_attention_check_host(const sb_attention *a, size_t workspace_bytes)
+{
+    sb_status status = sb_attention_check_whole(a);
+    if (status == SB_OK)
+        status = sb_documents_check(a);
+    return status == SB_OK ? sb_workspace_check(a, workspace_bytes) : status;
+}
+
 float sb_attention_scale(const sb_attention *a)
 {
     return a->scale != 0 ? a->scale : 1.0f / sqrtf((float)a->head_dim);

@@ -83,11 +83,7 @@ static void online_softmax_row(float *s, range seen, int n, float *max, float *s
 sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     (void)stream;
-    sb_status status = sb_attention_check_whole(a);
-    if (status == SB_OK)
-        status = sb_documents_check(a);
-    if (status == SB_OK)
-        status = sb_workspace_check(a, cpu_flash_forward_workspace(ctx, a));
+    const sb_status status = sb_attention_check_host(a, cpu_flash_forward_workspace(ctx, a));
     if (status != SB_OK)
         return status;
     int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
@@ -149,11 +145,7 @@ static void delta_rows(const float *o, const float *d_o, int m, int d, float *de
 sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
     (void)stream;
-    sb_status status = sb_attention_check_whole(a);
-    if (status == SB_OK)
-        status = sb_documents_check(a);
-    if (status == SB_OK)
-        status = sb_workspace_check(a, cpu_flash_backward_workspace(ctx, a));
+    const sb_status status = sb_attention_check_host(a, cpu_flash_backward_workspace(ctx, a));
     if (status != SB_OK)
         return status;
     int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;

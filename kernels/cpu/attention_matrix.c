@@ -124,12 +124,10 @@ size_t cpu_matrix_backward_workspace(sb_context *ctx, const sb_attention *a)
 
 static sb_status check(const sb_attention *a, size_t workspace_bytes)
 {
-    sb_status status = sb_attention_check_whole(a);
-    if (status == SB_OK)
-        status = sb_documents_check(a);
+    const sb_status status = sb_attention_check_host(a, workspace_bytes);
     if (status == SB_OK && !a->saved)
-        status = sb_error(SB_INVALID, "unfused and fused attention need the buffer `saved`");
-    return status == SB_OK ? sb_workspace_check(a, workspace_bytes) : status;
+        return sb_error(SB_INVALID, "unfused and fused attention need the buffer `saved`");
+    return status;
 }
 
 static sb_status matrix_forward(const sb_attention *a, const middle *mid)

@@ -81,7 +81,8 @@ static kernel_row *row_of(profile_tables *t, const recording *r, const record_sp
 
 static void place(kernel_row *k, const record_work *w, const profile_ceilings *c)
 {
-    const double flop_us = w->flops > 0 && w->dtype ? w->flops / (c->tflops(c->user, w->dtype) * 1e6) : 0;
+    const bool product = w->dtype && w->flops != 0; /* of how many FLOPs can be unknown */
+    const double flop_us = product ? w->flops / (c->tflops(c->user, w->dtype) * 1e6) : 0;
     const double byte_us = w->bytes > 0 ? w->bytes / (c->copy_gb_s * 1e3) : 0;
     k->flops += w->flops;
     k->bytes += w->bytes;

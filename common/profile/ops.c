@@ -8,6 +8,7 @@
 #include "common/profile/record.h"
 #include "kernels/parts.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { ATTENTION_OPS = 8 };
@@ -43,7 +44,7 @@ static const char *dtype_name(sb_dtype t)
 static _Thread_local const sb_attention *running; /* the one that parts are told of */
 static _Thread_local bool running_backward;
 
-/* Of packed documents, which no step has, one sequence of all: their lengths are on the device. */
+/* Of packed documents one sequence of all: their lengths are on the device. */
 static attention_shape shape_of(const sb_attention *a)
 {
     return (attention_shape){.batch = a->batch,
@@ -56,6 +57,12 @@ static attention_shape shape_of(const sb_attention *a)
                              .windowed = a->windowed,
                              .window_left = a->window_left,
                              .window_right = a->window_right};
+}
+
+/* So the bytes are right, and the FLOPs unknown. */
+static double known_flops(const sb_attention *a, double flops)
+{
+    return a->packed ? NAN : flops;
 }
 
 /* Parts work on the whole S x S matrix whatever the mask: each product is 2 B H Sq Sk D, and softmax some five
@@ -99,7 +106,7 @@ static sb_status attention_forward(const sb_attention_op *op, sb_context *ctx, c
     const attention_shape s = shape_of(a);
     const record_work work = {.op = "attention forward",
                               .dtype = dtype_name(a->dtype),
-                              .flops = attention_forward_flops(&s),
+                              .flops = known_flops(a, attention_forward_flops(&s)),
                               .bytes = attention_forward_bytes(&s, sb_dtype_bytes(a->dtype))};
     running = a, running_backward = false;
     op_push(work.op, &work);
@@ -114,7 +121,7 @@ static sb_status attention_backward(const sb_attention_op *op, sb_context *ctx, 
     const attention_shape s = shape_of(a);
     const record_work work = {.op = "attention backward",
                               .dtype = dtype_name(a->dtype),
-                              .flops = attention_backward_flops(&s),
+                              .flops = known_flops(a, attention_backward_flops(&s)),
                               .bytes = attention_backward_bytes(&s, sb_dtype_bytes(a->dtype))};
     running = a, running_backward = true;
     op_push(work.op, &work);

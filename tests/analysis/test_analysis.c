@@ -429,6 +429,24 @@ static void work_by_kernel(void **state)
     profile_tables_free(t);
 }
 
+/* Packed documents: their bytes are known, their FLOPs are not, so nothing is said of what they attain. */
+static void unknown_work(void **state)
+{
+    (void)state;
+    record_range range = op(-1, "forward", "attention forward", 1, 8e6, false);
+    range.work.flops = NAN;
+    record_span s = in(span(0, 40, LANE_COMPUTE), 0, 0);
+    const recording r = {.spans = &s, .span_count = 1, .ranges = &range, .range_count = 1};
+    const profile_ceilings c = {.copy_gb_s = 1000, .tflops = thousand};
+    profile_tables *t = profile_tables_of(&r, (record_window){0, 40}, &c);
+    assert_int_equal(t->kernel_count, 1);
+    assert_true(isnan(t->kernels[0].flops));
+    assert_near(t->kernels[0].bytes, 8e6);
+    assert_true(isnan(kernel_attained_pct(&t->kernels[0])));
+    assert_string_equal(kernel_bound(&t->kernels[0]), "");
+    profile_tables_free(t);
+}
+
 /* ---- the checker of traces ---- */
 
 static void the_checker_checks(void **state)
@@ -486,7 +504,7 @@ int main(void)
         cmocka_unit_test(windows_of_steps),    cmocka_unit_test(times_of_another_host),
         cmocka_unit_test(each_class_of_gap),   cmocka_unit_test(parts_add_up),
         cmocka_unit_test(waits_and_transfers), cmocka_unit_test(work_by_kernel),
-        cmocka_unit_test(the_checker_checks),
+        cmocka_unit_test(unknown_work),        cmocka_unit_test(the_checker_checks),
     };
     return cmocka_run_group_tests_name("analysis", tests, NULL, NULL);
 }

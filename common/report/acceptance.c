@@ -33,6 +33,7 @@ typedef struct verdict {
     FILE *out;
     size_t complaints, rows, files;
     names commits, gpus;
+    double headroom;
 } verdict;
 
 static void complain(verdict *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -94,13 +95,31 @@ static double peak_of(const table *t, size_t row)
     return peak_tflops(table_text(t, row, "gpu"), plain ? table_text(t, row, "dtype") : "bf16");
 }
 
+/* The data sheet's rate of 16-bit products over the best measured one, 1 where either is unknown. Products run at the power
+ * limit; attention that draws less power at a time runs at a higher clock, and its share of their rate may pass 100 %. */
+static double headroom_of(const char *dir)
+{
+    table *t = open_result(dir, "bench_roofline.csv");
+    double most = 1;
+    for (size_t r = 0; t && r < t->n; r++)
+        if (strcmp(table_text(t, r, "variant"), "gemm") == 0 && strcmp(table_text(t, r, "dtype"), "bf16") == 0) {
+            const double share = peak_of(t, r) / table_real(t, r, "tflops");
+            most = most == 1 || share < most ? fmax(share, 1) : most;
+        }
+    if (t)
+        table_free(t);
+    return most;
+}
+
 /* One sentence for each column that cannot be: the first row's. */
 static void check_columns(verdict *v, const table *t, const char *name)
 {
     enum { SLACK = 2 /* %: boost clocks above those of the data sheet */ };
     for (size_t c = 0; c < t->file->columns; c++) {
         const char *column = t->file->header[c];
-        const bool rate = ends(column, "tflops"), share = ends(column, "mfu_causal_pct") || ends(column, "ceiling_pct");
+        const bool rate = ends(column, "tflops"), of_measured = ends(column, "ceiling_pct");
+        const bool share = of_measured || ends(column, "mfu_causal_pct");
+        const double whole = of_measured ? 100 * v->headroom : 100;
         const bool time =
             strcmp(column, "step_ms") == 0 || strcmp(column, "fwd_ms") == 0 || strcmp(column, "time_us") == 0;
         for (size_t r = 0; (rate || share || time) && r < t->n; r++) {
@@ -109,7 +128,7 @@ static void check_columns(verdict *v, const table *t, const char *name)
                 continue;
             if (rate && x > peak * (1 + SLACK / 100.0))
                 complain(v, "%s: %s is %.4g where the data sheet has %.4g", name, column, x, peak);
-            else if (share && x > 100 + SLACK)
+            else if (share && x > whole + SLACK)
                 complain(v, "%s: %s is %.4g", name, column, x);
             else if (time && !(x > 0))
                 complain(v, "%s: %s is %.4g", name, column, x);
@@ -178,7 +197,7 @@ static void list(verdict *v, const char *what, const names *s)
 
 size_t results_accept(const char *dir, const char *const *benches, size_t count, FILE *out)
 {
-    verdict v = {.out = out};
+    verdict v = {.out = out, .headroom = headroom_of(dir)};
     struct dirent **entries;
     const int found = scandir(dir, &entries, is_bench, alphasort);
     check_whole(&v, dir, benches, count);

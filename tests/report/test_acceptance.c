@@ -67,6 +67,32 @@ static void reasons(void **state)
     found(*state, "2,1,bench_roofline,gemm,ok,,bf16", "1 torn rows");
 }
 
+/* 700 TFLOP/s were measured, so a share of them is at most 989 / 700. */
+static void shares_of_the_measured_product(void **state)
+{
+    static const char row[] =
+        "schema,method,bench,variant,status,reason,dtype,fwd_ceiling_pct,mfu_causal_pct,gpu,device,"
+        "commit,dirty,check,utc\n2,1,bench_flash,flash,ok,,bf16x3,%s,%s,NVIDIA H200,cuda,"
+        "aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n";
+    static const struct {
+        const char *ceiling, *mfu, *words;
+    } cases[] = {{"109", "53", "verified"},
+                 {"140", "53", "verified"},
+                 {"150", "53", "fwd_ceiling_pct is 150"},
+                 {"90", "109", "mfu_causal_pct is 109"}};
+    char *path = folder_path(*state, "bench_flash.csv");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *said, *text = xasprintf(row, cases[i].ceiling, cases[i].mfu);
+        file_write(path, text);
+        complaints(*state, "", &said);
+        if (!strstr(said, cases[i].words))
+            fail_msg("want \"%s\": %s", cases[i].words, said);
+        free(said);
+        free(text);
+    }
+    free(path);
+}
+
 static void what_is_missing(void **state)
 {
     char *machine = folder_path(*state, "machine.csv"), *said;
@@ -93,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_sound_folder, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(reasons, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(shares_of_the_measured_product, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(what_is_missing, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(an_empty_folder, folder_create, folder_remove),
     };

@@ -25,7 +25,7 @@ static void add_rate(document *doc, const table *flash, const char *what, const 
     const double share = table_real(flash, best, pct);
     if (isfinite(share))
         doc_more(doc, "%.0f %% of the measured GEMM ceiling%s; ", share,
-                 share > 100 ? ", which uses no tensor cores and is no bound here" : "");
+                 share > 100 ? ", which products reach at the power limit and attention passes at a higher clock" : "");
     add_where(doc, flash, best);
     doc_more(doc, ")");
 }

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Times on a GPU: CUDA events around calls, and replays of CUDA graphs, which leave the host's launches out."""
 import statistics
+import time
 
 import torch
+
+SETTLE_S = 0.15  # as the benches' --settle: for products, copies and attention; steps have their warm-up
+SETTLED = f"samples after {SETTLE_S} s"
 
 
 def event_ms(call):
@@ -14,11 +18,18 @@ def event_ms(call):
     return start.elapsed_time(end)
 
 
-def median_ms(call, warmup=3, iters=10):
+def median_ms(call, warmup=3, iters=10, settle_s=0):
+    """After the warm-up, `settle_s` seconds without samples, in which a GPU comes to its power limit, then samples for as long."""
     for _ in range(warmup):
         call()
     torch.cuda.synchronize()
-    return statistics.median(event_ms(call) for _ in range(iters))
+    start, samples = time.monotonic(), []
+    while time.monotonic() < start + settle_s:
+        event_ms(call)
+    start = time.monotonic()
+    while len(samples) < iters or time.monotonic() < start + settle_s:
+        samples.append(event_ms(call))
+    return statistics.median(samples)
 
 
 def capture(call, stream, fill_ms=6.0):
@@ -41,11 +52,14 @@ def capture(call, stream, fill_ms=6.0):
 def in_turn(graphs, rounds):
     """Replays every graph once per round, A B C A B C, so that all of them meet the same clocks and temperature.
 
-    `graphs` maps a name to (graph, calls); returns a list of ms per call for each name. The first round is warm-up."""
-    times = {name: [] for name in graphs}
-    for turn in range(rounds + 1):
+    `graphs` maps a name to (graph, calls); returns a list of ms per call for each name. Rounds begin to count when the GPU
+    has settled."""
+    times, start = {name: [] for name in graphs}, time.monotonic()
+    while graphs and rounds > 0:
+        settled = time.monotonic() >= start + SETTLE_S
         for name, (graph, calls) in graphs.items():
             ms = event_ms(graph.replay) / calls
-            if turn:
+            if settled:
                 times[name].append(ms)
+        rounds -= settled
     return times

@@ -14,15 +14,15 @@ def gemm(rows, small):
             a, b = (torch.randn(size, size, device="cuda", dtype=kind) for _ in range(2))
             c = torch.empty(size, size, device="cuda", dtype=kind)
             graph, calls = clock.capture(lambda: torch.mm(a, b.t(), out=c), torch.cuda.Stream())
-            ms = clock.median_ms(graph.replay, 2, 10) / calls
-            rows.add(bench="gemm", dtype=dtype, size=size, mode="graph", policy="torch.mm, A B^T, warm", median_ms=ms,
+            ms = clock.median_ms(graph.replay, 2, 10, clock.SETTLE_S) / calls
+            rows.add(bench="gemm", dtype=dtype, size=size, mode="graph", policy=f"torch.mm, A B^T, warm; {clock.SETTLED}", median_ms=ms,
                      tflops=2 * size**3 / ms / 1e9)
     torch.backends.cuda.matmul.allow_tf32 = False
     for size in (1 << 26,) if small else (1 << 26, 1 << 28, 1 << 30):
         a = torch.randn(size // 4, device="cuda")
         b = torch.empty_like(a)
-        ms = clock.median_ms(lambda: b.copy_(a), 3, 20)
-        rows.add(bench="copy", dtype="fp32", size=size, mode="event", policy="Tensor.copy_, bytes read and written",
+        ms = clock.median_ms(lambda: b.copy_(a), 3, 20, clock.SETTLE_S)
+        rows.add(bench="copy", dtype="fp32", size=size, mode="event", policy=f"Tensor.copy_, bytes read and written; {clock.SETTLED}",
                  median_ms=ms, gb_s=2 * size / ms / 1e6)
 
 
@@ -32,6 +32,6 @@ def adamw(rows, small):
     weight = torch.nn.Parameter(torch.randn(count, device="cuda"))
     weight.grad = torch.randn(count, device="cuda")
     optimizer = torch.optim.AdamW([weight], lr=1e-4, fused=True)
-    ms = clock.median_ms(optimizer.step, 3, 10)
-    rows.add(bench="adamw", impl="fused", params=count, mode="event", policy="torch.optim.AdamW, all fp32", median_ms=ms,
+    ms = clock.median_ms(optimizer.step, 3, 10, clock.SETTLE_S)
+    rows.add(bench="adamw", impl="fused", params=count, mode="event", policy=f"torch.optim.AdamW, all fp32; {clock.SETTLED}", median_ms=ms,
              gb_s=28 * count / ms / 1e6)

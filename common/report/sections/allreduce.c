@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/report/allreduce_peers.h"
 #include "common/report/section.h"
 #include "common/report/sentences.h"
 #include "common/report/sections/allreduce/own.h"
@@ -20,57 +21,6 @@ static size_t row_of(const table *t, const char *ranks, const char *bytes, size_
 {
     return table_find(t, "ranks", ranks, "bytes", bytes, "mode", ways[way].mode, "in_place", ways[way].in_place, NULL);
 }
-
-/* ---- those of others ---- */
-
-/* Files in the folder of results; a time that is not there is NAN. */
-typedef struct peers {
-    csv *pytorch, *nccl_tests;
-} peers;
-
-/* The library that did it, or that an op of our own stands in for. */
-static const char *library_of(const table *t, size_t row)
-{
-    return strncmp(table_text(t, row, "backend"), "gloo", 4) == 0 ? "gloo" : "nccl";
-}
-
-/* A peer's row of the same case: old files have neither its mode, which was eager, nor whether it was in place. */
-static size_t peer_row(const csv *c, const table *t, size_t row)
-{
-    static const char *const same[] = {"ranks", "bytes", "mode", "in_place"};
-    for (size_t i = 0; c && row != NO_ROW && i < c->rows; i++) {
-        bool found = peer_beside(c, i, t, row);
-        for (size_t k = 0; found && k < sizeof same / sizeof *same; k++)
-            found = csv_column(c, same[k]) < 0 || cell_is(c, i, same[k], table_text(t, row, same[k]));
-        if (found && (csv_column(c, "backend") < 0 || cell_is(c, i, "backend", library_of(t, row))))
-            return i;
-    }
-    return NO_ROW;
-}
-
-/* PyTorch reduces in place. */
-static double pytorch_ms(const peers *p, const table *t, size_t row)
-{
-    const size_t theirs = peer_row(p->pytorch, t, row);
-    if (theirs == NO_ROW || (csv_column(p->pytorch, "mode") < 0 && strcmp(table_text(t, row, "mode"), "eager") != 0))
-        return NAN;
-    return csv_real(p->pytorch, theirs, csv_column(p->pytorch, "median_ms") < 0 ? "ms" : "median_ms");
-}
-
-static double nccl_tests_ms(const peers *p, const table *t, size_t row)
-{
-    const size_t theirs = peer_row(p->nccl_tests, t, row);
-    if (theirs == NO_ROW || strcmp(library_of(t, row), "nccl") != 0)
-        return NAN;
-    return 1e-3 * csv_real(p->nccl_tests, theirs, csv_column(p->nccl_tests, "median_us") < 0 ? "us" : "median_us");
-}
-
-typedef double peer_time(const peers *p, const table *t, size_t row);
-static const struct {
-    peer_time *ms;
-    const char *who;
-} peer_list[] = {{pytorch_ms, "PyTorch"}, {nccl_tests_ms, "nccl-tests"}};
-enum { PEERS = sizeof peer_list / sizeof *peer_list };
 
 /* ---- in short ---- */
 
@@ -140,11 +90,11 @@ static void add_cell(document *doc, const table *t, size_t row)
 }
 
 /* The peer's time over ours, for each mode in which both have the case. */
-static void add_ratios(document *doc, const peers *p, const table *t, const size_t *rows, peer_time *ms)
+static void add_ratios(document *doc, const allreduce_peers *p, const table *t, const size_t *rows, size_t which)
 {
     const char *separator = "";
     for (size_t w = 0; w < WAYS; w++) {
-        const double ratio = rows[w] == NO_ROW ? NAN : ms(p, t, rows[w]) / table_real(t, rows[w], "median_ms");
+        const double ratio = allreduce_peer_ratio(p, which, t, rows[w]);
         if (!isfinite(ratio) || (w % 2 && rows[w - 1] != NO_ROW)) /* in place stands for both */
             continue;
         if (!*separator)
@@ -157,10 +107,10 @@ static void add_ratios(document *doc, const peers *p, const table *t, const size
         doc_blank(doc);
 }
 
-static bool has_peer(const peers *p, const table *t, peer_time *ms)
+static bool has_peer(const allreduce_peers *p, const table *t, size_t which)
 {
     for (size_t i = 0; i < t->n; i++)
-        if (isfinite(ms(p, t, i)))
+        if (isfinite(allreduce_peer_ratio(p, which, t, i)))
             return true;
     return false;
 }
@@ -173,9 +123,9 @@ static const char *size_of(const table *t, const char *bytes)
     return bytes;
 }
 
-static void op_table(document *doc, const table *t, const peers *p)
+static void op_table(document *doc, const table *t, const allreduce_peers *p)
 {
-    bool with_way[WAYS] = {false}, with_peer[PEERS] = {false};
+    bool with_way[WAYS] = {false}, with_peer[ALLREDUCE_PEERS] = {false};
     values ranks = table_values(t, "ranks"), sizes = table_values(t, "bytes");
     doc_table(doc);
     doc_columns(doc, DOC_NUMBER, "ranks", "size", NULL);
@@ -185,9 +135,9 @@ static void op_table(document *doc, const table *t, const peers *p)
             doc_column(doc, DOC_NUMBER, "%s: ms (mean ± std), GB/s, on the bus", ways[w].what);
         table_free(of);
     }
-    for (size_t i = 0; i < PEERS; i++)
-        if ((with_peer[i] = p && has_peer(p, t, peer_list[i].ms)))
-            doc_column(doc, DOC_NUMBER, "%s / ours", peer_list[i].who);
+    for (size_t i = 0; i < ALLREDUCE_PEERS; i++)
+        if ((with_peer[i] = p && has_peer(p, t, i)))
+            doc_column(doc, DOC_NUMBER, "%s / ours", allreduce_peer_name(i));
     for (size_t r = 0; r < ranks.n; r++)
         for (size_t b = 0; b < sizes.n; b++) {
             size_t rows[WAYS], found = 0;
@@ -199,16 +149,17 @@ static void op_table(document *doc, const table *t, const peers *p)
             for (size_t w = 0; w < WAYS; w++)
                 if (with_way[w])
                     add_cell(doc, t, rows[w]);
-            for (size_t i = 0; i < PEERS; i++)
+            for (size_t i = 0; i < ALLREDUCE_PEERS; i++)
                 if (with_peer[i])
-                    add_ratios(doc, p, t, rows, peer_list[i].ms);
+                    add_ratios(doc, p, t, rows, i);
         }
     values_free(&ranks);
     values_free(&sizes);
 }
 
 /* The tables of one device; `between` is behind their names where there is another device. */
-static void device_tables(document *doc, const table *t, const peers *p, const csv *machine, const char *between)
+static void device_tables(document *doc, const table *t, const allreduce_peers *p, const csv *machine,
+                          const char *between)
 {
     values ops = table_values(t, "variant"), dtypes = table_values(t, "dtype");
     for (size_t o = 0; o < ops.n; o++)
@@ -240,8 +191,7 @@ static void write_section(document *doc, const char *dir)
     if (!t)
         return;
     csv *machine = open_peer(dir, "machine.csv");
-    const peers p = {open_peer_rows(dir, "allreduce", "pytorch_allreduce.csv"),
-                     open_peer_rows(dir, "nccl_tests", "nccl_tests.csv")};
+    const allreduce_peers p = allreduce_peers_open(dir);
     values devices = devices_of(t);
     doc_heading(doc, 2, "bench_allreduce: collectives");
     doc_paragraph(
@@ -255,8 +205,7 @@ static void write_section(document *doc, const char *dir)
         table_free(on);
     }
     values_free(&devices);
-    csv_free(p.pytorch);
-    csv_free(p.nccl_tests);
+    allreduce_peers_free(&p);
     csv_free(machine);
     table_free(t);
 }

@@ -2,6 +2,7 @@
 /* bench_roofline in the report: the ceilings of the machine. */
 #include <string.h>
 
+#include "common/report/roofline_peers.h"
 #include "common/report/section.h"
 #include "common/report/steady.h"
 
@@ -75,20 +76,13 @@ static void other_table(document *doc, const table *t)
     values_free(&variants);
 }
 
-static bool find_ours(const table *t, const csv *c, size_t *mine, size_t peer)
-{
-    *mine = table_find(t, "variant", "gemm", "status", "ok", "dtype", csv_cell(c, peer, "dtype"), "size",
-                       csv_cell(c, peer, "size"), NULL);
-    return *mine != NO_ROW && cell_is(c, peer, "bench", "gemm") && peer_beside(c, peer, t, *mine);
-}
-
 /* The same library behind both: a ratio far from 1 says that one of them is not at its strength. */
 static void peer_table(document *doc, const table *t, const csv *c)
 {
     bool begun = false;
-    size_t mine;
     for (size_t i = 0; c && i < c->rows; i++) {
-        if (!find_ours(t, c, &mine, i))
+        const size_t mine = cell_is(c, i, "bench", "gemm") ? roofline_peers_ours(t, c, i) : NO_ROW;
+        if (mine == NO_ROW)
             continue;
         if (!begun) {
             doc_paragraph(doc, "GEMM beside PyTorch's, TFLOP/s. The ratio is theirs over ours.");
@@ -126,7 +120,7 @@ static void write_section(document *doc, const char *dir)
     figures(doc, dir, "roofline");
     if (gemm->n)
         gemm_table(doc, gemm);
-    csv *theirs = open_peer_rows(dir, "gemm", "peer_gemm.csv");
+    csv *theirs = roofline_peers_open(dir);
     peer_table(doc, t, theirs);
     csv_free(theirs);
     other_table(doc, t);

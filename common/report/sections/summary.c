@@ -7,8 +7,10 @@
 
 #include "common/formulas/model.h"
 #include "common/report/ddp/ddp.h"
+#include "common/report/allreduce_peers.h"
 #include "common/report/flash_peers.h"
 #include "common/report/model_peers.h"
+#include "common/report/roofline_peers.h"
 #include "common/report/section.h"
 
 /* bf16 where a row went well in it, else fp32, which is all that a CPU has. */
@@ -39,11 +41,24 @@ static void add_share(document *doc, double percent)
         doc_blank(doc);
 }
 
+/* PyTorch's least time over ours. */
+static void roofline_peer(document *doc, const table *t, const csv *c, const char *kind, const char *dtype)
+{
+    size_t cases;
+    const double least = roofline_peers_lead(t, c, kind, dtype, &cases);
+    if (cases)
+        doc_cell(doc, "PyTorch takes at least %s times as long (%zu size%s)", number(least), cases,
+                 cases == 1 ? "" : "s");
+    else
+        doc_blank(doc);
+}
+
 static void ceilings(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
     if (!t)
         return;
+    csv *theirs = roofline_peers_open(dir);
     const char *dtype = main_dtype(t, "gemm", "dtype");
     table *gemm = table_where(t, "variant", "gemm", "status", "ok", "dtype", dtype, NULL);
     table *copy = table_where(t, "variant", "copy_kernel", "status", "ok", NULL);
@@ -57,6 +72,7 @@ static void ceilings(document *doc, const char *dir)
         else
             doc_cell(doc, "not known");
         add_share(doc, 100 * rate / peak);
+        roofline_peer(doc, t, theirs, "gemm", dtype);
     }
     if (most != NO_ROW) {
         const double rate = table_real(copy, most, "gb_s"), peak = peak_gb_s(table_text(copy, most, "gpu"));
@@ -67,7 +83,9 @@ static void ceilings(document *doc, const char *dir)
         else
             doc_cell(doc, "not known");
         add_share(doc, 100 * rate / peak);
+        roofline_peer(doc, t, theirs, "copy", NULL);
     }
+    csv_free(theirs);
     table_free(copy);
     table_free(gemm);
     table_free(t);
@@ -102,15 +120,20 @@ static void published_attention(document *doc, const char *dir, const table *fla
 }
 
 /* Over the shapes of both: PyTorch's fastest time of a shape over ours, the least of them. */
-static void attention_peer(document *doc, const char *dir, const table *flash)
+static bool attention_peer_in_turn(document *doc, const char *dir, const char *ratio)
 {
     csv *in_turn = flash_peers_open(dir);
-    const flash_lead lead = flash_peers_lead(in_turn, "bf16", "fwd_ratio");
+    const flash_lead lead = flash_peers_lead(in_turn, "bf16", ratio);
     if (lead.shapes)
         doc_cell(doc, "the strongest peer (%s, in turn with ours) takes at least %s times as long (%zu shape%s)",
                  lead.who, number(lead.least), lead.shapes, lead.shapes == 1 ? "" : "s");
     csv_free(in_turn);
-    if (lead.shapes)
+    return lead.shapes > 0;
+}
+
+static void attention_peer(document *doc, const char *dir, const table *flash)
+{
+    if (attention_peer_in_turn(doc, dir, "fwd_ratio"))
         return;
     csv *c = open_peer(dir, "pytorch_flash.csv");
     double least = INFINITY;
@@ -137,6 +160,26 @@ static void attention_peer(document *doc, const char *dir, const table *flash)
     csv_free(c);
 }
 
+/* A pass's best rate, up to its share; false without one. */
+static bool attention_row(document *doc, const table *flash, const char *pass, const char *dtype, const char *tflops,
+                          const char *pct)
+{
+    const size_t best = largest(flash, tflops);
+    if (best == NO_ROW)
+        return false;
+    const double ceiling = table_real(flash, best, "ceiling_tflops");
+    begin_row(doc, "causal attention", "");
+    doc_more(doc, ", %s, %s", pass, dtype);
+    doc_cell(doc, "%s TFLOP/s (S %s, D %s)", number(table_real(flash, best, tflops)), table_text(flash, best, "seq"),
+             table_text(flash, best, "head_dim"));
+    if (isfinite(ceiling))
+        doc_cell(doc, "%s TFLOP/s, the measured matrix product", number(ceiling));
+    else
+        doc_cell(doc, "not known");
+    add_share(doc, table_real(flash, best, pct));
+    return true;
+}
+
 static void attention(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_flash.csv");
@@ -146,20 +189,13 @@ static void attention(document *doc, const char *dir)
     const char *dtype = main_dtype(t, "flash", "dtype");
     table *flash = table_where(t, "variant", "flash", "status", "ok", "dtype", dtype, "causal", "1", "heads_kv", "0",
                                "seq_k", "0", "layout", "bhsd", "deterministic", "0", NULL);
-    const size_t best = largest(flash, "fwd_tflops");
-    if (best != NO_ROW) {
-        const double ceiling = table_real(flash, best, "ceiling_tflops");
-        begin_row(doc, "causal attention, forward", dtype);
-        doc_cell(doc, "%s TFLOP/s (S %s, D %s)", number(table_real(flash, best, "fwd_tflops")),
-                 table_text(flash, best, "seq"), table_text(flash, best, "head_dim"));
-        if (isfinite(ceiling))
-            doc_cell(doc, "%s TFLOP/s, the measured matrix product", number(ceiling));
-        else
-            doc_cell(doc, "not known");
-        add_share(doc, table_real(flash, best, "fwd_ceiling_pct"));
+    if (attention_row(doc, flash, "forward", dtype, "fwd_tflops", "fwd_ceiling_pct")) {
         attention_peer(doc, dir, flash);
         published_attention(doc, dir, flash);
     }
+    if (attention_row(doc, flash, "backward", dtype, "bwd_tflops", "bwd_ceiling_pct") &&
+        !attention_peer_in_turn(doc, dir, "bwd_ratio"))
+        doc_blank(doc);
     table_free(flash);
     table_free(t);
 }
@@ -311,6 +347,7 @@ static void collective(document *doc, const char *dir)
     table *on =
         table_where(t, "device", gpus ? "cuda" : main_device(dir), "variant", "all-reduce", "status", "ok", NULL);
     values ranks = table_values(on, "ranks");
+    const allreduce_peers peers = allreduce_peers_open(dir);
     for (size_t i = 0; i < ranks.n; i++) {
         table *of = table_where(on, "ranks", ranks.v[i], NULL);
         const size_t best = largest(of, "busbw_gb_s");
@@ -320,9 +357,17 @@ static void collective(document *doc, const char *dir)
             doc_cell(doc, "%s GB/s on the bus (%s, %s)", number(table_real(of, best, "busbw_gb_s")),
                      table_text(of, best, "size"), table_text(of, best, "backend"));
             doc_cell(doc, "not known");
+            doc_blank(doc);
+            const allreduce_lead lead = allreduce_peers_lead(&peers, of);
+            if (lead.cases)
+                doc_cell(doc, "%s takes at least %s times as long (%zu case%s)", lead.who, number(lead.least),
+                         lead.cases, lead.cases == 1 ? "" : "s");
+            else
+                doc_blank(doc);
         }
         table_free(of);
     }
+    allreduce_peers_free(&peers);
     values_free(&ranks);
     table_free(on);
     table_free(t);

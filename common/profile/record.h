@@ -24,11 +24,11 @@
 #include "common/profile/spans.h"
 
 typedef struct record_work {
-    const char *op;    /* "matmul"; NULL: the range is no op. A literal */
-    const char *dtype; /* of its products: "bf16"; NULL: none */
+    const char *op;      /* "matmul"; NULL: the range is no op. A literal */
+    const char *dtype;   /* of its products: "bf16"; NULL: none */
     double flops, bytes; /* NAN: unknown */
-    bool part;      /* of an op that people want to see apart, such as the softmax of an attention */
-    bool elsewhere; /* a collective: on the CPU another thread runs it, and says so itself */
+    bool part;           /* of an op that people want to see apart, such as the softmax of an attention */
+    bool elsewhere;      /* a collective: on the CPU another thread runs it, and says so itself */
 } record_work;
 
 typedef struct record_range {

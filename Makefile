@@ -313,14 +313,14 @@ $(BUILD)/tests/report/test_acceptance: $(filter-out $(call object,plots/report.c
 # Tests that are a bench, too: its main under another name.
 $(BUILD)/tests/bench/%_main.o: bench/bench_%.c $(BUILD)/bench/bench_%.c.o
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE_C) -Dmain=bench_main -c $< -o $@
+	$(Q)$(COMPILE_C) -Dmain=bench_main_$* -c $< -o $@
 # bench_allreduce with graphs and calls of its own.
 $(BUILD)/tests/bench/test_collective_graph: $(BUILD)/tests/bench/allreduce_main.o $(filter $(BUILD)/bench/collective/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     comm_all_reduce comm_all_gather comm_reduce_scatter comm_broadcast \
     device_has_graphs device_graph_begin device_graph_end device_graph_launch device_graph_destroy)
 # bench_transformer with a GPU's sensors on the CPU.
-$(BUILD)/tests/bench/test_energy: $(BUILD)/tests/bench/transformer_main.o $(BENCH_O)
+$(BUILD)/tests/bench/test_energy: $(patsubst %,$(BUILD)/tests/bench/%_main.o,transformer flash roofline) $(BENCH_O)
 $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program)

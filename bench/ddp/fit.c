@@ -14,9 +14,9 @@
 
 enum { SIZES_MAX = 13, CALLS_MAX = 20 };
 
-typedef struct bucket_fit {                /* t = o + bytes / w of an all-reduce */
-    double overhead_s, rate, residual_pct; /* NAN where it could not be measured */
-    int sizes;                             /* measured; 0: none */
+typedef struct bucket_fit {
+    call_cost cost; /* NAN where it could not be measured */
+    int sizes;      /* measured; 0: none */
     double bytes[SIZES_MAX], seconds[SIZES_MAX];
 } bucket_fit;
 
@@ -31,26 +31,6 @@ static const sweep gpu_sweep = {0x1p18, 2, SIZES_MAX, 10, 0x1p26}, cpu_sweep = {
 static double size_at(const sweep *s, int i)
 {
     return s->first * pow(s->factor, i);
-}
-
-/* Least squares of t = o + bytes / w with weights 1/t^2: relative errors count, not those of the largest size alone. */
-static void fit(const double *bytes, const double *t, int n, bucket_fit *out)
-{
-    double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0, worst = 0;
-    for (int i = 0; i < n; i++) {
-        const double weight = 1 / (t[i] * t[i]);
-        s += weight;
-        sx += weight * bytes[i];
-        sxx += weight * bytes[i] * bytes[i];
-        sy += weight * t[i];
-        sxy += weight * bytes[i] * t[i];
-    }
-    const double determinant = s * sxx - sx * sx, slope = (s * sxy - sx * sy) / determinant;
-    out->overhead_s = (sy - slope * sx) / s;
-    out->rate = 1 / slope;
-    for (int i = 0; i < n; i++)
-        worst = fmax(worst, fabs(out->overhead_s + slope * bytes[i] - t[i]) / t[i]);
-    out->residual_pct = 100 * worst;
 }
 
 /* Milliseconds of a call: each sample is the mean of `calls` back to back, after a barrier. */
@@ -118,7 +98,7 @@ static void measure(ddp_case *k, comm *c, comm_dtype t, bucket_fit *out)
     if (buffer)
         device_memset(k->s->dev, buffer, 0, (size_t)out->bytes[sizes - 1]); /* zeros: sums of sums stay finite */
     time_sizes(k, c, buffer, s, sizes, t, out->seconds);
-    fit(out->bytes, out->seconds, sizes, out);
+    out->cost = call_cost_fit(out->bytes, out->seconds, sizes);
     out->sizes = sizes;
 }
 
@@ -136,7 +116,7 @@ static char *fit_key(const ddp_case *k)
 static void make(ddp_case *k, bucket_fit *out)
 {
     char why[400] = "";
-    *out = (bucket_fit){.overhead_s = NAN, .rate = NAN, .residual_pct = NAN};
+    *out = (bucket_fit){.cost = {.overhead_s = NAN, .rate = NAN, .residual_pct = NAN}};
     phase_set("all-reduces for the model of buckets");
     comm *c = comm_create(k->l, k->s->dev, &(comm_options){.name = "fit", .ranks = k->ranks, .max_ctas = k->p.max_ctas},
                           why, sizeof why);
@@ -214,16 +194,17 @@ void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
     if (!f)
         return;
     const double bytes = (double)r->plan->elements * (double)comm_dtype_bytes(wire_of(k));
-    const bucket_model model = {.bytes = bytes, .rate = f->rate, .overhead_s = f->overhead_s, .kappa = sweep->kappa};
+    const bucket_model model = {
+        .bytes = bytes, .rate = f->cost.rate, .overhead_s = f->cost.overhead_s, .kappa = sweep->kappa};
     const double bucket = bytes / r->plan->b.n, exposed = stats_of(&m->step).median - stats_of(&m->compute).median;
     const double kappa = (exposed - m->tail) / m->comm_alone;
     key = sweep_key(k);
     const bool goes_on = sweep->key && strcmp(sweep->key, key) == 0;
-    row_real(k->w, "o_us", f->overhead_s * 1e6);
-    row_real(k->w, "w_gb_s", f->rate * 1e-9);
-    row_real(k->w, "fit_residual_pct", f->residual_pct);
+    row_real(k->w, "o_us", f->cost.overhead_s * 1e6);
+    row_real(k->w, "w_gb_s", f->cost.rate * 1e-9);
+    row_real(k->w, "fit_residual_pct", f->cost.residual_pct);
     row_real(k->w, "predicted_ms", bucket_overhead(&model, bucket) * 1e3);
-    row_real(k->w, "predicted_best_mb", f->overhead_s > 0 ? bucket_best(&model) / 0x1p20 : NAN);
+    row_real(k->w, "predicted_best_mb", f->cost.overhead_s > 0 ? bucket_best(&model) / 0x1p20 : NAN);
     row_real(k->w, "kappa", kappa);
     if (goes_on)
         row_real(k->w, "predicted_contention_ms", bucket_overhead_contention(&model, bucket) * 1e3);

@@ -35,6 +35,24 @@ double bucket_last_exposed(double last, double update, double n)
     return fmax(0, last - update * (n - 1) / n);
 }
 
+call_cost call_cost_fit(const double *bytes, const double *seconds, int n)
+{
+    double s = 0, sx = 0, sxx = 0, sy = 0, sxy = 0, worst = 0;
+    for (int i = 0; i < n; i++) {
+        const double weight = 1 / (seconds[i] * seconds[i]);
+        s += weight;
+        sx += weight * bytes[i];
+        sxx += weight * bytes[i] * bytes[i];
+        sy += weight * seconds[i];
+        sxy += weight * bytes[i] * seconds[i];
+    }
+    const double determinant = s * sxx - sx * sx, slope = (s * sxy - sx * sy) / determinant;
+    const double overhead = (sy - slope * sx) / s;
+    for (int i = 0; i < n; i++)
+        worst = fmax(worst, fabs(overhead + slope * bytes[i] - seconds[i]) / seconds[i]);
+    return (call_cost){.overhead_s = overhead, .rate = 1 / slope, .residual_pct = 100 * worst};
+}
+
 double interpolate_log(const double *x, const double *y, int n, double at)
 {
     int i = 1;

@@ -29,6 +29,14 @@ double bucket_exposed(const bucket_load *l, const bucket_contention *c);
 /* The part of a collective of `last` ms behind n - 1 others that AdamW of theirs (all of it: update ms) does not hide. */
 double bucket_last_exposed(double last, double update, double n);
 
+typedef struct call_cost {   /* t = o + bytes / w */
+    double overhead_s, rate; /* o; w in bytes a second */
+    double residual_pct;     /* the largest |t by the fit - t| / t */
+} call_cost;
+
+/* Least squares with weights 1/t^2: relative errors count, not those of the largest size alone. n >= 2 sizes. */
+call_cost call_cost_fit(const double *bytes, const double *seconds, int n);
+
 /* y at x between n >= 1 points in ascending order of x, by lines of the logarithms; constant below the first, in
  * proportion to x above the last. */
 double interpolate_log(const double *x, const double *y, int n, double at);

@@ -15,7 +15,7 @@
 #include "common/device/device.h"
 #include "tests/support/ranks.h"
 
-int bench_main(int argc, char **argv); /* of bench_allreduce.c */
+int bench_main_allreduce(int argc, char **argv); /* of bench_allreduce.c */
 
 /* ---- graphs that note calls ---- */
 
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 {
     const char *name = strrchr(argv[0], '/');
     if (strcmp(name ? name + 1 : argv[0], "bench_allreduce") == 0)
-        return bench_main(argc, argv);
+        return bench_main_allreduce(argc, argv);
     const struct CMUnitTest tests[] = {
         IN_FOLDER(right_graphs_pass),
         IN_FOLDER(wrong_graphs_fail),

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* bench_transformer's columns of energy, without a GPU: the linker gives the CPU backend a GPU's sensors, whose counter
- * grows by a known power. Run as bench_transformer, this program is the bench. */
+/* Columns of energy, without a GPU: the linker gives the CPU backend a GPU's sensors, whose counter grows by a known power.
+ * Run as bench_transformer, bench_flash or bench_roofline, this program is that bench. */
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/core/csv.h"
@@ -12,9 +13,11 @@
 #include "tests/support/fake_nvml.h"
 #include "tests/support/ranks.h"
 
-enum { POWER_W = 500, BATCH = 2, SEQ = 16 };
+enum { POWER_W = 500 };
 
-int bench_main(int argc, char **argv); /* of bench_transformer.c */
+int bench_main_transformer(int argc, char **argv); /* of bench_transformer.c, and so on */
+int bench_main_flash(int argc, char **argv);
+int bench_main_roofline(int argc, char **argv);
 
 device *__real_device_cpu_open(void);
 device *__wrap_device_cpu_open(void);
@@ -27,38 +30,89 @@ device *__wrap_device_cpu_open(void)
     return d;
 }
 
-/* Exact, however long the steps take on a busy machine; and their energy is the counter's. */
-static void joules_of_a_step(void **state)
+/* The only row. Enough of each measurement for the counter: it is asked for at least 0.6 s. */
+static csv *rows_of(const char *bench, const char *options)
 {
-    (void)state;
-    const int code = ranks_run("bench_transformer",
-                               "--device cpu --machine test-x1 --csv rows.csv --quiet --size tiny --batch 2 --seq 16 "
-                               "--precision fp32 --mode train-step --variant none --check 0 --warmup 1 --iters "
-                               "100000 --max-time 1 --sustain 2 --sensors 5");
+    char *all = xasprintf("--device cpu --machine test-x1 --csv rows.csv --quiet --check 0 --warmup 1 --iters 1000000 "
+                          "--max-time 0.8 --sustain 1.6 --sensors 5 %s",
+                          options);
+    const int code = ranks_run(bench, all);
+    free(all);
     if (code != EXIT_CODE_OK)
         fail_msg("exit code %d: %s", code, ranks_text("err.txt"));
     csv *c = csv_read("rows.csv");
     assert_non_null(c);
     assert_int_equal(c->rows, 1);
-    const double step_j = csv_real(c, 0, "step_j"), tokens = BATCH * SEQ;
-    assert_true(step_j > 0);
-    assert_true(fabs(csv_real(c, 0, "tokens_per_j") * step_j / tokens - 1) < 1e-5);
-    const double sustained_j = csv_real(c, 0, "sustained_step_j");
-    assert_true(sustained_j > 0);
-    assert_true(fabs(csv_real(c, 0, "sustained_tokens_per_j") * sustained_j / tokens - 1) < 1e-5);
-    const double host_ms = csv_real(c, 0, "host_step_mean_ms");
-    if (host_ms > 0)
-        assert_true(fabs(step_j / (POWER_W * host_ms * 1e-3) - 1) < 0.2);
+    return c;
+}
+
+/* Exact, however long the work takes on a busy machine. */
+static void per_joule(const csv *c, const char *joules, const char *per, double work)
+{
+    const double j = csv_real(c, 0, joules);
+    if (!(j > 0) || !(fabs(csv_real(c, 0, per) * j / work - 1) < 1e-5))
+        fail_msg("%s %g, %s %g: want %g together", joules, j, per, csv_real(c, 0, per), work);
+}
+
+/* That the energy is the counter's: the time is a median, so not to the digit. */
+static void by_the_counter(const csv *c, const char *joules, const char *time, double seconds)
+{
+    const double j = csv_real(c, 0, joules), s = csv_real(c, 0, time) * seconds;
+    if (!(j > 0.5 * POWER_W * s && j < 2 * POWER_W * s))
+        fail_msg("%s %g: %s is %g s, at %d W", joules, j, time, s, POWER_W);
+}
+
+static void joules_of_a_step(void **state)
+{
+    (void)state;
+    csv *c = rows_of("bench_transformer",
+                     "--size tiny --batch 2 --seq 16 --precision fp32 --mode train-step --variant none");
+    per_joule(c, "step_j", "tokens_per_j", 2 * 16);
+    per_joule(c, "sustained_step_j", "sustained_tokens_per_j", 2 * 16);
+    by_the_counter(c, "step_j", "host_step_mean_ms", 1e-3);
     csv_free(c);
 }
 
+/* 4 B H S^2 D forward, 2.5 times that backward. */
+static void joules_of_attention(void **state)
+{
+    (void)state;
+    csv *c =
+        rows_of("bench_flash", "--variant flash --dtype fp32 --batch 1 --heads 2 --seq 64 --head-dim 16 --causal 0");
+    const double tflop = 4.0 * 2 * 64 * 64 * 16 * 1e-12;
+    per_joule(c, "fwd_j", "fwd_tflop_per_j", tflop);
+    per_joule(c, "bwd_j", "bwd_tflop_per_j", 2.5 * tflop);
+    per_joule(c, "fwd_bwd_j", "fwd_bwd_tflop_per_j", 3.5 * tflop);
+    per_joule(c, "sustained_fwd_j", "sustained_fwd_tflop_per_j", tflop);
+    per_joule(c, "sustained_bwd_j", "sustained_bwd_tflop_per_j", 2.5 * tflop);
+    by_the_counter(c, "fwd_j", "fwd_ms", 1e-3);
+    by_the_counter(c, "sustained_bwd_j", "sustained_bwd_ms", 1e-3);
+    csv_free(c);
+}
+
+static void joules_of_a_product(void **state)
+{
+    (void)state;
+    csv *c = rows_of("bench_roofline", "--variant gemm --dtype fp32 --size 96");
+    const double tflop = 2.0 * 96 * 96 * 96 * 1e-12;
+    per_joule(c, "energy_j", "tflop_per_j", tflop);
+    per_joule(c, "sustained_j", "sustained_tflop_per_j", tflop);
+    by_the_counter(c, "energy_j", "time_us", 1e-6);
+    csv_free(c);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, ranks_enter_folder, ranks_leave_folder)
+
 int main(int argc, char **argv)
 {
-    const char *name = strrchr(argv[0], '/');
-    if (strcmp(name ? name + 1 : argv[0], "bench_transformer") == 0)
-        return bench_main(argc, argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(joules_of_a_step, ranks_enter_folder, ranks_leave_folder),
-    };
+    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
+    if (strcmp(name, "bench_transformer") == 0)
+        return bench_main_transformer(argc, argv);
+    if (strcmp(name, "bench_flash") == 0)
+        return bench_main_flash(argc, argv);
+    if (strcmp(name, "bench_roofline") == 0)
+        return bench_main_roofline(argc, argv);
+    const struct CMUnitTest tests[] = {IN_FOLDER(joules_of_a_step), IN_FOLDER(joules_of_attention),
+                                       IN_FOLDER(joules_of_a_product)};
     return cmocka_run_group_tests_name("columns of energy", tests, NULL, NULL);
 }

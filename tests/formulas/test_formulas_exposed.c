@@ -57,6 +57,35 @@ static void sizes_between(void **state)
     near(interpolate_log(bytes, ms, 3, 2e8), 0.72);
 }
 
+static double squares(const double *bytes, const double *t, int n, double overhead, double rate)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += pow((overhead + bytes[i] / rate) / t[i] - 1, 2);
+    return sum;
+}
+
+/* Points of a line give that line. Of others no line near the fit has smaller squares of relative errors, and the residual is
+ * the largest of those. */
+static void cost_of_calls(void **state)
+{
+    (void)state;
+    const double bytes[] = {1e5, 1e6, 1e7, 1e8}, line[] = {1.1e-5, 2e-5, 1.1e-4, 1.01e-3},
+                 t[] = {1.3e-5, 1.8e-5, 1.2e-4, 1e-3};
+    const call_cost exact = call_cost_fit(bytes, line, 4), c = call_cost_fit(bytes, t, 4);
+    near(exact.overhead_s * 1e6, 10);
+    near(exact.rate * 1e-9, 100);
+    assert_true(exact.residual_pct < 1e-9);
+    const double least = squares(bytes, t, 4, c.overhead_s, c.rate);
+    for (int o = -1; o <= 1; o++)
+        for (int w = -1; w <= 1; w++)
+            assert_true(squares(bytes, t, 4, c.overhead_s * (1 + 0.01 * o), c.rate * (1 + 0.01 * w)) >= least);
+    double worst = 0;
+    for (int i = 0; i < 4; i++)
+        worst = fmax(worst, fabs((c.overhead_s + bytes[i] / c.rate) / t[i] - 1));
+    near(c.residual_pct, 100 * worst);
+}
+
 /* ---- the committed rows ---- */
 
 typedef struct tally {
@@ -123,7 +152,7 @@ static void the_committed_rows_are_predicted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_measured_size_predicts_itself), cmocka_unit_test(limits),
-                                       cmocka_unit_test(sizes_between),
+                                       cmocka_unit_test(sizes_between), cmocka_unit_test(cost_of_calls),
                                        cmocka_unit_test(the_committed_rows_are_predicted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -319,7 +319,10 @@ $(BUILD)/tests/bench/test_collective_graph: $(BUILD)/tests/bench/allreduce_main.
 $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     comm_all_reduce comm_all_gather comm_reduce_scatter comm_broadcast \
     device_has_graphs device_graph_begin device_graph_end device_graph_launch device_graph_destroy)
-# bench_transformer with a GPU's sensors on the CPU.
+# bench_roofline with a device that never closes.
+$(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
+$(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
+# Three benches with a GPU's sensors on the CPU.
 $(BUILD)/tests/bench/test_energy: $(patsubst %,$(BUILD)/tests/bench/%_main.o,transformer flash roofline) $(BENCH_O)
 $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
 $(GPU_TESTS): %: %.c.o $(GPU_TEST_O) $(PROGRAM_NEEDS)

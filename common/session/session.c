@@ -314,9 +314,10 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     if (csv)
         printf("results: %s\n", csv);
     row_output_end(&output);
-    watchdog_stop();
+    phase_set("closing the device"); /* a driver may hang here, too */
     memory_destroy(s.mem);
     device_close(s.dev);
+    watchdog_stop();
     free(results);
     free(csv);
     options_free(o);

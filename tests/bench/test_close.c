@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* --timeout holds to the end: a device that does not close ends the bench with exit code 5, and its rows stay. Run as
+ * bench_roofline, this program is the bench, with a device that never closes. */
+#include "tests/support/test.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+#include "common/device/device.h"
+#include "tests/support/ranks.h"
+
+int bench_main_roofline(int argc, char **argv); /* of bench_roofline.c */
+void __wrap_device_close(device *d);
+
+void __wrap_device_close(device *d)
+{
+    (void)d;
+    for (;;)
+        pause();
+}
+
+static void a_device_that_does_not_close(void **state)
+{
+    (void)state;
+    const int code = ranks_run("bench_roofline", "--device cpu --machine test-x1 --csv rows.csv --quiet --variant gemm "
+                                                 "--dtype fp32 --size 64 --iters 1 --settle 0 --timeout 1");
+    assert_int_equal(code, EXIT_CODE_TIMEOUT);
+    if (!strstr(ranks_text("err.txt"), "no progress for --timeout 1 s, while: closing the device"))
+        fail_msg("%s", ranks_text("err.txt"));
+    assert_int_equal(ranks_lines("rows.csv"), 2);
+}
+
+int main(int argc, char **argv)
+{
+    const char *slash = strrchr(argv[0], '/');
+    if (strcmp(slash ? slash + 1 : argv[0], "bench_roofline") == 0)
+        return bench_main_roofline(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_device_that_does_not_close, ranks_enter_folder, ranks_leave_folder)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

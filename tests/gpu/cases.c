@@ -337,6 +337,14 @@ static void add_documents(list *l)
                 c.small = i == 1 && mask < 3;
                 add(l, c);
             }
+    for (int causal = 0; causal < 2; causal++) { /* long ones: the narrow backward adds in any order */
+        test_case c = one_head(4730, 4730, 64, causal);
+        c.documents = 2;
+        c.cu_seqlens_q[1] = c.cu_seqlens_k[1] = 2301;
+        c.cu_seqlens_q[2] = c.cu_seqlens_k[2] = 4730;
+        c.repeats = true;
+        add_to(l, c, causal ? SB_FP16 : SB_BF16);
+    }
     for (int d = 64; d <= 128; d += 64) { /* more tiles than multiprocessors */
         test_case c = one_head(700, 700, d, true);
         static const int ends[] = {0, 300, 301, 556, 700};

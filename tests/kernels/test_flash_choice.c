@@ -3,6 +3,7 @@
  * test_gpu meet every one of them. */
 #include "tests/support/test.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -142,6 +143,25 @@ static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
     return flash_backward_wide_section(&a, sms);
 }
 
+/* Documents of equal length are walked as sequences of a batch are: the narrow kernel and the one for pairs, whatever order. */
+static void documents_are_walked_as_sequences(void **state)
+{
+    (void)state;
+    for (int dim = 64; dim <= 128; dim += 64) {
+        sb_attention a = problem(1, 16, 16, 8 * 2048, dim, true, SB_BF16);
+        a.packed = true, a.documents = 8;
+        assert_int_equal(flash_backward_choose(&a, FLASH_BACKWARD_CHOSEN, sms, clusters).kernel,
+                         dim == 64 ? FLASH_BACKWARD_NARROW : FLASH_BACKWARD_PAIR);
+        assert_int_equal(flash_backward_wide_section(&a, sms), 16); /* of one long document 2 */
+        assert_int_equal(flash_backward_narrow_section(&a, sms, true), 16);
+        a.documents = 1;
+        assert_int_equal(flash_backward_wide_section(&a, sms), dim == 64 ? 4 : 2);
+        assert_int_equal(flash_backward_narrow_section(&a, sms, true), 8);
+        a.documents = INT_MAX / 16;
+        assert_int_equal(flash_backward_wide_section(&a, sms), 16);
+    }
+}
+
 /* The first jobs of a section fill the chip, sections are equal, and what they walk stays in L2 where both can be had. */
 static void sections_fill_the_chip(void **state)
 {
@@ -220,6 +240,7 @@ int main(void)
                                        cmocka_unit_test(one_long_head),
                                        cmocka_unit_test(early_adders),
                                        cmocka_unit_test(asked_for),
+                                       cmocka_unit_test(documents_are_walked_as_sequences),
                                        cmocka_unit_test(sections_fill_the_chip),
                                        cmocka_unit_test(rounds_become_an_average),
                                        cmocka_unit_test(cases_meet_every_kernel)};

@@ -6,7 +6,7 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
-/* Windows have Hopper kernels of 16 bits, and documents some of them. */
+/* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward of wide heads. */
 static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
@@ -14,7 +14,7 @@ static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 }
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper_forward(ctx, a) && !(a->packed && (a->deterministic || a->head_dim <= 64));
+    return hopper_forward(ctx, a) && !(a->packed && a->deterministic && a->head_dim > 64);
 }
 
 /* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window or documents, beyond what everything else takes. */

@@ -92,9 +92,7 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
 {
     flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0};
     const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0};
-    if (a->packed)
-        return pair;
-    if (a->windowed) /* there are no others */
+    if (a->windowed || a->packed) /* there are no others */
         return a->head_dim <= 64 ? narrow : pair;
     const work w = measure(a);
     const double wide_steps = wide_time(a, &w, sms, clusters, &wide),

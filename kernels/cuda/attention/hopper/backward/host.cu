@@ -104,9 +104,10 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
         }
     }
     const int64_t most = (int64_t)ctx->sm_count * 16;
-    if constexpr (sizeof(M) == 2 && DP == 128) {
+    if constexpr (sizeof(M) == 2) {
+        constexpr int BLOCK = DP == 64 ? 128 : 64; /* flash_backward_step_rows */
         if (a->packed)
-            return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 4, true>,
+            return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 4, true, BLOCK>,
                                  (unsigned)(deep < most ? deep : most), 256, 0, 1, stream, p);
     }
     return launch_hopper("flash backward, prepare", flash_backward_prepare<M, DP, 4>,
@@ -128,7 +129,7 @@ sb_status finish(const sb_attention *a, const layout &l, const flash_backward_ch
     p.query_blocks = l.blocks, p.scale = sb_attention_scale(a);
     p.cu_seqlens_q = a->cu_seqlens_q, p.documents = a->documents;
     auto kernel = flash_backward_finish<M, MEM, AT_ONCE>;
-    if constexpr (sizeof(M) == 2 && MEM::COLUMNS == 128 && AT_ONCE == 1)
+    if constexpr (sizeof(M) == 2 && MEM::COLUMNS % 64 == 0 && AT_ONCE == 1)
         kernel = a->packed ? flash_backward_finish<M, MEM, 1, true> : kernel;
     return launch_hopper("flash backward, finish", kernel,
                          (unsigned)((int64_t)a->batch * a->heads * l.blocks * finish_shape<MEM, AT_ONCE>::PIECES), 256,
@@ -239,9 +240,8 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
-    if (a->packed && (a->head_dim <= 64 || a->deterministic || flash_in_parts(a) ||
-                      (kernel != FLASH_BACKWARD_PAIR && kernel != FLASH_BACKWARD_CHOSEN)))
-        return sb_error(SB_UNSUPPORTED, "packed documents have the pair backward in any order");
+    if (a->packed && ((a->deterministic && a->head_dim > 64) || flash_in_parts(a) || kernel == FLASH_BACKWARD_WIDE))
+        return sb_error(SB_UNSUPPORTED, "packed documents have the narrow backward, and the pair one in any order");
     if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))
         return sb_error(SB_UNSUPPORTED, "a window has the narrow and the pair backward, of 16 bits");
     if (kernel == FLASH_BACKWARD_NARROW && (a->head_dim > 64 || flash_in_parts(a)))

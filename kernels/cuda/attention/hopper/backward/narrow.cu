@@ -42,7 +42,8 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
     p.next_job = (unsigned *)(w + l.next_job);
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k;
-    p.key_tiles = (a->seq_k + NARROW_KEYS - 1) / NARROW_KEYS;
+    p.key_tiles = a->packed ? documents::tile_numbers(a->seq_k, a->documents, NARROW_KEYS)
+                            : (a->seq_k + NARROW_KEYS - 1) / NARROW_KEYS;
     p.query_blocks = (a->seq_q + NARROW_ROWS - 1) / NARROW_ROWS, p.block_stride = l.rows / NARROW_ROWS;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
 
@@ -53,6 +54,14 @@ sb_status flash_backward_narrow_launch(sb_context *ctx, const sb_attention *a, c
 
     const unsigned blocks = p.jobs < ctx->sm_count ? p.jobs : ctx->sm_count;
     p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
+    if (a->packed) { /* with the masks of windows */
+        p.cu_seqlens_q = a->cu_seqlens_q, p.cu_seqlens_k = a->cu_seqlens_k, p.documents = a->documents;
+        p.dq = a->dq, p.dk = a->dk, p.dv = a->dv, p.head_dim = a->head_dim;
+        return launch_hopper("flash backward (Hopper, narrow, documents)",
+                             a->dtype == SB_BF16 ? flash_backward_narrow<__nv_bfloat16, true, true, true>
+                                                 : flash_backward_narrow<__half, true, true, true>,
+                             blocks, NARROW_THREADS, narrow_memory::PACKED_BYTES, 1, stream, p);
+    }
     auto kernel = a->dtype == SB_BF16 ? a->causal ? flash_backward_narrow<__nv_bfloat16, true>
                                                   : flash_backward_narrow<__nv_bfloat16, false>
                   : a->causal ? flash_backward_narrow<__half, true>

@@ -7,12 +7,16 @@
  * Adders of a query block come in any order or, to be deterministic, in the order of the key tiles; then the first stores
  * and the last writes dQ itself, so there are no passes before and after. Jobs are given out in that order: none waits for one
  * that nobody has taken.
+ * Packed documents (PACKED): a job is of one document, whose lengths and begins come with it; rows leave by ordinary stores, for
+ * a box at its end holds rows of the next one.
  * A step on an SM: products 5 x 64 x 128 x 64 at 4096 FLOP a clock = 1280 clocks; shared memory 160 KB = 1280. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
 
 #include "kernels/cuda/attention/hopper/backward/pointwise.cuh"
 #include "kernels/cuda/hopper/store.cuh"
+#include "kernels/cuda/primitives/documents.cuh"
+#include "kernels/kernels.h"
 
 namespace flash_hopper
 {
@@ -35,15 +39,40 @@ struct narrow_params {
     int section, sections; /* heads walked together, and how many times; the last time takes the remainder, too */
     float scale, scale_log2;
     int window_left, window_right; /* keys before and after its own position that a query sees; WINDOW only */
+    /* PACKED only. Tensors hold all documents, and tiles of NARROW_KEYS keys and pairs of query blocks are numbered as
+     * primitives/documents.cuh has it; key_tiles is how many numbers there are. */
+    const int *cu_seqlens_q, *cu_seqlens_k;
+    sb_tensor dq, dk, dv;
+    int documents, head_dim;
 };
+
+/* PACKED: the document of a job: where it begins in the tensors, its lengths, and the number of its first query block. */
+struct narrow_document {
+    int q_begin, seq_q, k_begin, seq_k, block;
+};
+/* What a job counts with if PACKED, in the place of narrow_params. */
+struct narrow_lengths {
+    int seq_q, seq_k, query_blocks, key_tiles, window_left, window_right;
+};
+/* A document without queries has a block, too, in which all is hidden: its dK and dV are zeros. */
+__device__ __forceinline__ narrow_lengths narrow_lengths_of(const narrow_params &p, int seq_q, int seq_k)
+{
+    return {seq_q,
+            seq_k,
+            max((seq_q + NARROW_ROWS - 1) / NARROW_ROWS, 1),
+            (seq_k + NARROW_KEYS - 1) / NARROW_KEYS,
+            p.window_left,
+            p.window_right};
+}
 
 /* One key tile against the query blocks query_begin and later of every query head of its group. */
 struct narrow_job {
     int b, h_kv, key_first, query_begin; /* b < 0: there are no more jobs */
 };
-/* The last query block of a job; in a window at least the first one, in which all may be hidden. */
-template <bool WINDOW>
-__device__ __forceinline__ int narrow_last(const narrow_params &p, int key_first, int query_begin)
+/* The last query block of a job; in a window at least the first one, in which all may be hidden. P: narrow_params, or
+ * narrow_lengths. */
+template <bool WINDOW, class P>
+__device__ __forceinline__ int narrow_last(const P &p, int key_first, int query_begin)
 {
     if (!WINDOW)
         return p.query_blocks - 1;
@@ -51,8 +80,8 @@ __device__ __forceinline__ int narrow_last(const narrow_params &p, int key_first
     return min(max((last_key - p.seq_k + p.seq_q + p.window_left) / NARROW_ROWS, query_begin), p.query_blocks - 1);
 }
 /* The first key tile of which a query of block i sees a key, if any does. */
-template <bool WINDOW>
-__device__ __forceinline__ int narrow_first_tile(const narrow_params &p, int i)
+template <bool WINDOW, class P>
+__device__ __forceinline__ int narrow_first_tile(const P &p, int i)
 {
     return WINDOW ? max(i * NARROW_ROWS + p.seq_k - p.seq_q - p.window_left, 0) / NARROW_KEYS : 0;
 }
@@ -79,8 +108,9 @@ struct narrow_memory {
     static constexpr int KV_BARRIERS = REPORTS + NARROW_STAGES * (int)sizeof(narrow_report);
     static constexpr int STEP_BARRIERS = KV_BARRIERS + 2 * 2 * 8;
     static constexpr int BYTES = STEP_BARRIERS + 9 * NARROW_STAGES * 8;
+    static constexpr int DOCUMENTS = BYTES, PACKED_BYTES = DOCUMENTS + 2 * (int)sizeof(narrow_document); /* if PACKED */
 };
-static_assert(narrow_memory::BYTES <= 227 << 10, "what a block may have");
+static_assert(narrow_memory::PACKED_BYTES <= 227 << 10, "what a block may have");
 
 /* Where a block's jobs and steps have their slots and barriers. Both are counted over the life of the block: the n-th use
  * of a slot is the n-th phase of its barriers. */
@@ -97,6 +127,11 @@ struct narrow_block {
     __device__ volatile narrow_job *job_slot(unsigned job) const
     {
         return (volatile narrow_job *)(smem + mem::JOBS) + job % 2;
+    }
+    /* Comes and goes with the job. */
+    __device__ volatile narrow_document *document_slot(unsigned job) const
+    {
+        return (volatile narrow_document *)(smem + mem::DOCUMENTS) + job % 2;
     }
 
     __device__ static unsigned slot(unsigned step) { return step % NARROW_STAGES; }
@@ -145,13 +180,49 @@ struct narrow_block {
     }
 };
 
+/* The lengths that job n counts with, for whole warps. */
+template <bool PACKED>
+__device__ __forceinline__ decltype(auto) narrow_job_lengths(const narrow_params &p, narrow_block block, unsigned n)
+{
+    if constexpr (PACKED) {
+        volatile narrow_document *const document = block.document_slot(n);
+        return narrow_lengths_of(p, read_uniform(document->seq_q), read_uniform(document->seq_k));
+    } else {
+        return (p);
+    }
+}
+
+/* The same for one thread. */
+template <bool PACKED>
+__device__ __forceinline__ decltype(auto) narrow_thread_lengths(const narrow_params &p, narrow_block block, unsigned n)
+{
+    if constexpr (PACKED)
+        return narrow_lengths_of(p, block.document_slot(n)->seq_q, block.document_slot(n)->seq_k);
+    else
+        return (p);
+}
+
+/* PACKED: this lane's part of COUNT rows of a swizzled panel, to the rows of a tensor that are before `left`. */
+template <class T, int COUNT, int LANES>
+__device__ __forceinline__ void narrow_store_rows(const unsigned char *panel, T *to, int64_t stride_s, int left,
+                                                  int head_dim, int lane)
+{
+    const int d = lane % 8 * 8;
+#pragma unroll
+    for (int r = 0; r < COUNT; r += LANES / 8) {
+        const int row = r + lane / 8;
+        if (row < left && d < head_dim)
+            *(uint4 *)(to + row * stride_s + d) = *(const uint4 *)(panel + row * ROW_BYTES + (lane % 8 ^ row % 8) * 16);
+    }
+}
+
 /* ---- keys ---- */
 
 /* A key group: 64 keys, their dK and dV. Between dS(j) and dS(j+1), with the products that are under way while it waits or
  * computes:
  *   issue dV(j), S(j+1) | store dS(j) | issue dK(j), dP(j+1) | wait dV(j), S(j+1), then dK(j), dP(j+1) | P(j+1)
  * Registers of a thread, of 208: S^T 32, dP^T 32, dK 32, dV 32, P and dS as operands 16 each, V 16. */
-template <class T, bool CAUSAL, bool WINDOW>
+template <class T, bool CAUSAL, bool WINDOW, bool PACKED>
 struct narrow_keys {
     using mem = narrow_memory;
     const narrow_params &p;
@@ -207,19 +278,20 @@ struct narrow_keys {
     __device__ __forceinline__ void begin_job()
     {
         volatile narrow_job *const job = block.job_slot(n);
+        const auto &of = narrow_job_lengths<PACKED>(p, block, n);
         const int first_key = read_uniform(job->key_first) + group * 64,
-                  offset = p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0);
+                  offset = of.seq_k - of.seq_q + (WINDOW ? p.window_right : 0);
         begin = read_uniform(job->query_begin);
         if constexpr (WINDOW) {
-            last = narrow_last<true>(p, first_key - group * 64, begin);
-            mask_from = first_key - p.seq_k + p.seq_q + p.window_left + 1;
+            last = narrow_last<true>(of, first_key - group * 64, begin);
+            mask_from = first_key - of.seq_k + of.seq_q + p.window_left + 1;
         }
         passes = CAUSAL && group == 1 && (WINDOW ? begin < last : begin + 1 < p.query_blocks) &&
                  first_key > begin * NARROW_ROWS + NARROW_ROWS - 1 + offset;
         begin += passes;
         i = WINDOW ? last : p.query_blocks - 1;
         left = (WINDOW ? last + 1 - begin : p.query_blocks - begin) * p.group;
-        mask_below = first_key + 64 > p.seq_k ? INT_MAX : CAUSAL ? first_key + 63 - offset : INT_MIN;
+        mask_below = first_key + 64 > of.seq_k ? INT_MAX : CAUSAL ? first_key + 63 - offset : INT_MIN;
         const int l = lane_asked();
 #pragma unroll
         for (int k = 0; k < 4; k++)
@@ -238,12 +310,13 @@ struct narrow_keys {
         if (i * NARROW_ROWS >= mask_below && !left_edge)
             return;
         const int first_key = read_uniform(block.job_slot(n)->key_first);
+        const auto &of = narrow_job_lengths<PACKED>(p, block, n);
         int limit[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int key = first_key + group * 64 + warp() * 16 + lane() / 4 + 8 * r;
-            limit[r] = key >= p.seq_k ? NARROW_ROWS
-                       : CAUSAL ? key - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0) - i * NARROW_ROWS - column()
+            limit[r] = key >= of.seq_k ? NARROW_ROWS
+                       : CAUSAL ? key - of.seq_k + of.seq_q - (WINDOW ? p.window_right : 0) - i * NARROW_ROWS - column()
                                 : 0;
         }
         mask_queries(s, limit, hidden_score(p.scale_log2));
@@ -319,8 +392,34 @@ struct narrow_keys {
         __syncwarp();
         tma_store_4d_by_warp(corner, map, 0, key, h_kv, b);
     }
+    /* The same of a document, of which `left` keys are left from this warp's first on. */
+    __device__ __forceinline__ void store_document_rows(const float (&x)[32], float scale, int corner,
+                                                        const sb_tensor &t, int row, int h_kv, int left)
+    {
+        const int l = lane_asked();
+        store_warp_rows16<T, 64, mem::tile_kv::PANEL_BYTES>(block.base + corner, x, scale, scale, l);
+        __syncwarp();
+        narrow_store_rows<T, 16, 32>(block.smem + corner, (T *)t.data + h_kv * t.stride_h + row * t.stride_s,
+                                     t.stride_s, left, p.head_dim, l);
+        __syncwarp(); /* the next job's rows come here */
+    }
+    __device__ __forceinline__ void end_document_job(unsigned n)
+    {
+        volatile narrow_job *const job = block.job_slot(n);
+        volatile narrow_document *const document = block.document_slot(n);
+        const int first = group * 64 + uniform(warp()) * 16, key = read_uniform(job->key_first) + first;
+        const int h_kv = read_uniform(job->h_kv), row = read_uniform(document->k_begin) + key;
+        const int left = read_uniform(document->seq_k) - key, corner = mem::OUT + first * ROW_BYTES;
+        arrive(block.kv_empty(n));
+        store_document_rows(dv, 1, corner + mem::tile_kv::BYTES, p.dv, row, h_kv, left);
+        store_document_rows(dk, p.scale, corner, p.dk, row, h_kv, left);
+    }
     __device__ __forceinline__ void end_job(unsigned n)
     {
+        if constexpr (PACKED) {
+            end_document_job(n);
+            return;
+        }
         volatile narrow_job *const job = block.job_slot(n);
         const int w = uniform(warp()), key = read_uniform(job->key_first) + group * 64 + w * 16;
         const int h_kv = read_uniform(job->h_kv), b = read_uniform(job->b);
@@ -419,10 +518,10 @@ __device__ __forceinline__ void narrow_tell(narrow_block block, unsigned step, i
 }
 
 /* dQ of a query block whose other key tiles have been added before: with their sum, if there are others, to the tensor,
- * by way of the slot of dS, which is free for it. */
-template <class T>
-__device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (&dq)[32], const float *others,
-                                                 uint32_t slot, int query, int h, int b)
+ * by way of the slot of dS, which is free for it. `query`: row of the tensor; `end`: where those of the document end, if PACKED. */
+template <class T, bool PACKED>
+__device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, narrow_block block, float (&dq)[32],
+                                                 const float *others, uint32_t slot, int query, int h, int b, int end)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     if (others) {
@@ -449,6 +548,14 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (
             x[e] = pack(T(), dq[8 * k + 2 * e] * p.scale, dq[8 * k + 2 * e + 1] * p.scale);
         store_matrix4_transposed(place + k * 16 * ROW_BYTES, x[0], x[1], x[2], x[3]);
     }
+    if constexpr (PACKED) {
+        named_sync(QUERY_BARRIER, 128);
+        narrow_store_rows<T, NARROW_ROWS, 128>(block.smem + (slot - block.base),
+                                               (T *)p.dq.data + h * p.dq.stride_h + query * p.dq.stride_s,
+                                               p.dq.stride_s, end - query, p.head_dim, threadIdx.x % 128);
+        __syncwarp();
+        return;
+    }
     fence_async_proxy();
     named_sync(QUERY_BARRIER, 128);
     if (uniform(warp) == 0) {
@@ -459,15 +566,16 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, float (
     __syncwarp();
 }
 
-/* Of one step. `place` is its query block's number among all. */
-template <class T, bool CAUSAL, bool WINDOW>
-__device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block block, unsigned step, float (&dq)[32],
-                                           int64_t place, int key_tile, int i, int h, int b)
+/* Of one step of job n. `place` is its query block's number among all. */
+template <class T, bool CAUSAL, bool WINDOW, bool PACKED>
+__device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block block, unsigned n, unsigned step,
+                                           float (&dq)[32], int64_t place, int key_tile, int i, int h, int b)
 {
+    const auto &of = narrow_job_lengths<PACKED>(p, block, n);
     const int thread = threadIdx.x % 128,
-              last_query = i * NARROW_ROWS + NARROW_ROWS - 1 + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0);
-    const int last_tile = CAUSAL ? min(last_query / NARROW_KEYS, p.key_tiles - 1) : p.key_tiles - 1;
-    const int first_tile = narrow_first_tile<WINDOW>(p, i);
+              last_query = i * NARROW_ROWS + NARROW_ROWS - 1 + of.seq_k - of.seq_q + (WINDOW ? p.window_right : 0);
+    const int last_tile = CAUSAL ? min(last_query / NARROW_KEYS, of.key_tiles - 1) : of.key_tiles - 1;
+    const int first_tile = narrow_first_tile<WINDOW>(of, i);
     const bool last = p.order && key_tile == last_tile;
     const bool unseen = WINDOW && p.order && key_tile < first_tile; /* a tile that takes a step for nothing */
     float *const sum = p.dq_sum + place * (NARROW_ROWS * 64) + thread * 4;
@@ -475,7 +583,9 @@ __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block 
         mbarrier_wait(block.may_add(step), block.step_parity(step));
     if (last) {
         named_sync(QUERY_BARRIER, 128); /* the products of every warp have read dS */
-        narrow_finish_dq<T>(p, dq, key_tile > first_tile ? sum : nullptr, block.ds_tile(step), i * NARROW_ROWS, h, b);
+        const int q_begin = PACKED ? read_uniform(block.document_slot(n)->q_begin) : 0;
+        narrow_finish_dq<T, PACKED>(p, block, dq, key_tile > first_tile ? sum : nullptr, block.ds_tile(step),
+                                    q_begin + i * NARROW_ROWS, h, b, q_begin + of.seq_q);
     }
     if (thread % 32 == 0)
         mbarrier_arrive(block.ds_empty(step));
@@ -492,7 +602,7 @@ __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block 
         narrow_tell(block, step, last || unseen ? -1 : place, key_tile + 1);
 }
 
-template <class T, bool CAUSAL, bool WINDOW>
+template <class T, bool CAUSAL, bool WINDOW, bool PACKED>
 __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_block block)
 {
     const int thread = threadIdx.x % 128;
@@ -503,8 +613,9 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
         if (read_uniform(job->b) < 0)
             break;
         const int begin = read_uniform(job->query_begin);
-        const int b = read_uniform(job->b), key_tile = read_uniform(job->key_first) / NARROW_KEYS;
-        const int last = WINDOW ? narrow_last<true>(p, key_tile * NARROW_KEYS, begin) : 0;
+        const int b = PACKED ? 0 : read_uniform(job->b), key_tile = read_uniform(job->key_first) / NARROW_KEYS;
+        const int last =
+            WINDOW ? narrow_last<true>(narrow_job_lengths<PACKED>(p, block, n), key_tile * NARROW_KEYS, begin) : 0;
         int h = read_uniform(job->h_kv) * p.group, i = WINDOW ? last : p.query_blocks - 1;
         for (int left = (WINDOW ? last + 1 - begin : p.query_blocks - begin) * p.group; left > 0; left--, step++) {
             float dq[32];
@@ -512,10 +623,11 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
             wgmma_fence();
             narrow_mma_dq<T>(dq, block.k_tile(n), block.ds_tile(step));
             wgmma_commit();
-            const int64_t place = ((int64_t)b * p.heads + h) * p.block_stride + i;
+            const int64_t place = ((int64_t)b * p.heads + h) * p.block_stride + i +
+                                  (PACKED ? read_uniform(block.document_slot(n)->block) : 0);
             wgmma_wait<0>();
             pin(dq);
-            narrow_add<T, CAUSAL, WINDOW>(p, block, step, dq, place, key_tile, i, h, b);
+            narrow_add<T, CAUSAL, WINDOW, PACKED>(p, block, n, step, dq, place, key_tile, i, h, b);
             if (--i < begin)
                 i = WINDOW ? last : p.query_blocks - 1, h++;
         }
@@ -532,8 +644,9 @@ __device__ __forceinline__ void narrow_queries(const narrow_params &p, narrow_bl
 
 /* ---- the order of additions: waiting and passing on take as long as a step, so each has a thread of its own ---- */
 
-/* Tells the query group when each of its steps may add. */
-template <bool WINDOW>
+/* Tells the query group when each of its steps may add. What it needs of the job it reads before it allows the first step: the
+ * loader may not write there before all are done. */
+template <bool WINDOW, bool PACKED>
 __device__ __forceinline__ void narrow_await(const narrow_params &p, narrow_block block)
 {
     unsigned step = 0;
@@ -543,12 +656,14 @@ __device__ __forceinline__ void narrow_await(const narrow_params &p, narrow_bloc
         if (job->b < 0)
             return;
         const int begin = job->query_begin, key_tile = job->key_first / NARROW_KEYS, h = job->h_kv * p.group;
-        const uint32_t *const first = p.order + ((int64_t)job->b * p.heads + h) * p.block_stride;
+        const auto &of = narrow_thread_lengths<PACKED>(p, block, n);
+        const uint32_t *const first =
+            p.order + ((int64_t)job->b * p.heads + h) * p.block_stride + (PACKED ? block.document_slot(n)->block : 0);
         for (int g = 0; g < p.group; g++)
 #pragma unroll 1
-            for (int i = narrow_last<WINDOW>(p, key_tile * NARROW_KEYS, begin); i >= begin; i--, step++) {
+            for (int i = narrow_last<WINDOW>(of, key_tile * NARROW_KEYS, begin); i >= begin; i--, step++) {
                 mbarrier_wait(block.ds_empty(step), block.step_parity(step) ^ 1); /* the slot's last step has added */
-                while ((!WINDOW || key_tile > narrow_first_tile<WINDOW>(p, i)) &&
+                while ((!WINDOW || key_tile > narrow_first_tile<WINDOW>(of, i)) &&
                        load_acquire(first + (int64_t)g * p.block_stride + i) != key_tile)
                     __nanosleep(20);
                 mbarrier_arrive(block.may_add(step));
@@ -590,7 +705,24 @@ __device__ __forceinline__ narrow_job narrow_decode(const narrow_params &p, int 
             CAUSAL ? max(key_first + p.seq_q - p.seq_k - (WINDOW ? p.window_right : 0), 0) / NARROW_ROWS : 0};
 }
 
-template <bool CAUSAL, bool WINDOW>
+/* The same of packed documents: tiles of a document are numbered in order, so none waits for a later one. h_kv < 0: the number has
+ * no tile. */
+__device__ __forceinline__ narrow_job narrow_decode_packed(const narrow_params &p, int number, narrow_document &of)
+{
+    if (number >= p.jobs)
+        return {-1, 0, 0, 0};
+    const int section = min(number / (p.section * p.key_tiles), p.sections - 1), first_head = section * p.section;
+    const int section_heads = section == p.sections - 1 ? p.heads_kv - first_head : p.section;
+    const int in_section = number - first_head * p.key_tiles, nth = in_section / section_heads;
+    const int i = documents::find(p.cu_seqlens_k, p.documents, NARROW_KEYS, nth);
+    const int q = p.cu_seqlens_q[i], k = p.cu_seqlens_k[i];
+    of = {q, p.cu_seqlens_q[i + 1] - q, k, p.cu_seqlens_k[i + 1] - k, (q / (2 * NARROW_ROWS) + i) * 2};
+    const int key_first = (nth - k / NARROW_KEYS - i) * NARROW_KEYS;
+    return {0, key_first < of.seq_k ? first_head + in_section - nth * section_heads : -1, key_first,
+            max(key_first + of.seq_q - of.seq_k - p.window_right, 0) / NARROW_ROWS};
+}
+
+template <bool CAUSAL, bool WINDOW, bool PACKED>
 __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block block)
 {
     using mem = narrow_memory;
@@ -602,7 +734,16 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
     int number = p.order ? (int)atomicAdd(p.next_job, 1) : blockIdx.x;
     unsigned step = 0;
     for (unsigned n = 0;; n++) {
-        const narrow_job job = narrow_decode<CAUSAL, WINDOW>(p, number);
+        narrow_document of = {};
+        narrow_job job;
+        if constexpr (PACKED) {
+            while ((job = narrow_decode_packed(p, number, of)).h_kv < 0) {
+                wait_for_previous_kernel(); /* it zeroes the counter */
+                number = given + (int)atomicAdd(p.next_job, 1);
+            }
+        } else {
+            job = narrow_decode<CAUSAL, WINDOW>(p, number);
+        }
         mbarrier_wait(block.kv_empty(n), block.job_parity(n) ^ 1);
         volatile narrow_job *const slot = block.job_slot(n);
         slot->b = job.b, slot->h_kv = job.h_kv, slot->key_first = job.key_first, slot->query_begin = job.query_begin;
@@ -610,36 +751,51 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
             mbarrier_arrive(block.kv_full(n));
             return;
         }
+        if constexpr (PACKED) {
+            volatile narrow_document *const to = block.document_slot(n);
+            to->q_begin = of.q_begin, to->seq_q = of.seq_q, to->k_begin = of.k_begin, to->seq_k = of.seq_k;
+            to->block = of.block;
+        }
+        const int key = of.k_begin + job.key_first;
         /* Q, K, V and dO are older than the kernel ahead, which waited for them before this one could start */
         mbarrier_expect(block.kv_full(n), 2 * mem::tile_kv::BYTES);
-        load_tile<mem::tile_kv>(block.k_tile(n), &p.k_map, block.kv_full(n), job.key_first, job.h_kv, job.b, p.batch);
-        load_tile<mem::tile_kv>(block.v_tile(n), &p.v_map, block.kv_full(n), job.key_first, job.h_kv, job.b, p.batch);
-        for (int h = job.h_kv * p.group; h < (job.h_kv + 1) * p.group; h++)
+        load_tile<mem::tile_kv>(block.k_tile(n), &p.k_map, block.kv_full(n), key, job.h_kv, job.b, p.batch);
+        load_tile<mem::tile_kv>(block.v_tile(n), &p.v_map, block.kv_full(n), key, job.h_kv, job.b, p.batch);
+        /* of a document read anew at each step: the loader has no registers for it */
+        for (int h = job.h_kv * p.group; h < ((PACKED ? (int)slot->h_kv : job.h_kv) + 1) * p.group; h++)
 #pragma unroll 1 /* four steps in a row would need more registers than the loader has */
-            for (int i = narrow_last<WINDOW>(p, job.key_first, job.query_begin); i >= job.query_begin; i--, step++) {
+            for (int i = narrow_last<WINDOW>(narrow_thread_lengths<PACKED>(p, block, n),
+                                             PACKED ? (int)slot->key_first : job.key_first,
+                                             PACKED ? (int)slot->query_begin : job.query_begin);
+                 i >= (PACKED ? (int)slot->query_begin : job.query_begin); i--, step++) {
+                const int row = (PACKED ? block.document_slot(n)->q_begin : 0) + i * NARROW_ROWS,
+                          number_row = ((PACKED ? block.document_slot(n)->block : 0) + i) * NARROW_ROWS;
                 const uint32_t parity = block.step_parity(step) ^ 1;
                 mbarrier_wait(block.q_empty(step), parity);
                 mbarrier_expect(block.q_full(step), mem::tile_q::BYTES + NARROW_ROWS * 4);
-                load_tile<mem::tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), i * NARROW_ROWS, h, job.b,
+                load_tile<mem::tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), row, h, PACKED ? 0 : job.b,
                                        p.batch);
                 wait_for_previous_kernel(); /* lse2, delta, zeroed sums and counters */
-                tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), i * NARROW_ROWS,
-                            job.b * p.heads + h);
+                tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), number_row,
+                            (PACKED ? 0 : job.b * p.heads) + h);
                 mbarrier_wait(block.do_empty(step), parity);
                 mbarrier_expect(block.do_full(step), mem::tile_q::BYTES + NARROW_ROWS * 4);
-                load_tile<mem::tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), i * NARROW_ROWS, h, job.b,
+                load_tile<mem::tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), row, h, PACKED ? 0 : job.b,
                                        p.batch);
-                tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), i * NARROW_ROWS,
-                            job.b * p.heads + h);
+                tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), number_row,
+                            (PACKED ? 0 : job.b * p.heads) + h);
             }
         number = given + (int)atomicAdd(p.next_job, 1); /* late: whoever is done first takes the next */
     }
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. */
-template <class T, bool CAUSAL, bool WINDOW = false>
+/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: jobs are of
+ * documents; comes with WINDOW. Rows of the next one in a box of queries have lse2 = inf, so that P and dS are 0 as past the end;
+ * its keys are masked. */
+template <class T, bool CAUSAL, bool WINDOW = false, bool PACKED = false>
 __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const __grid_constant__ narrow_params p)
 {
+    static_assert((!WINDOW || CAUSAL) && (!PACKED || WINDOW), "what windows and documents go with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const narrow_block block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
@@ -663,22 +819,22 @@ __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const
     if (warpgroup == 0) {
         registers_lower<24>();
         if (threadIdx.x == 0) {
-            narrow_load<CAUSAL, WINDOW>(p, block);
+            narrow_load<CAUSAL, WINDOW, PACKED>(p, block);
         } else if (p.order && threadIdx.x % 32 == 0) {
             wait_for_previous_kernel(); /* counts start at zero */
             if (threadIdx.x == 32)
-                narrow_await<WINDOW>(p, block);
+                narrow_await<WINDOW, PACKED>(p, block);
             else
                 narrow_pass_on(p, block, threadIdx.x / 32 - 2);
         }
     } else if (warpgroup == 3) {
         registers_lower<72>();
         wait_for_previous_kernel(); /* zeroed sums */
-        narrow_queries<T, CAUSAL, WINDOW>(p, block);
+        narrow_queries<T, CAUSAL, WINDOW, PACKED>(p, block);
     } else {
         registers_raise<208>();
         wait_for_previous_kernel();
-        narrow_keys<T, CAUSAL, WINDOW>(p, block, warpgroup - 1).run();
+        narrow_keys<T, CAUSAL, WINDOW, PACKED>(p, block, warpgroup - 1).run();
     }
 }
 

@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(256) flash_backward_prepare(const prepare_para
                 p.lse2[row] = lse[u] > -INFINITY ? lse[u] * p.lse_factor : INFINITY; /* no keys, or no row */
                 p.delta[row] = sum;
             }
-            const int i = i0 + u * shape::ROWS;
-            if (p.dq.data && lse[u] == -INFINITY && i < p.seq_q && d < p.head_dim)
+            const int i = i0 + u * shape::ROWS - (PACKED ? past : 0);
+            if (p.dq.data && lse[u] == -INFINITY && i < (PACKED ? end : p.seq_q) && d < p.head_dim)
                 *(uint4 *)((M *)p.dq.data + b * p.dq.stride_b + h * p.dq.stride_h + i * p.dq.stride_s + d) =
                     make_uint4(0, 0, 0, 0);
         }

@@ -35,6 +35,12 @@ int64_t flash_backward_query_bytes(const sb_attention *a, int sums)
     return row * a->seq_q * (a->heads / a->heads_kv);
 }
 
+/* Key tiles of a sequence, or of a document of average length: the host does not know the lengths. */
+static int sequence_key_tiles(const sb_attention *a)
+{
+    return a->packed ? (flash_backward_key_tiles(a) + a->documents - 1) / a->documents : flash_backward_key_tiles(a);
+}
+
 /* The largest divisor of n from `least` to `most`; 0 if there is none. */
 static int divisor(int n, int least, int most)
 {
@@ -45,11 +51,15 @@ static int divisor(int n, int least, int most)
 }
 
 /* As many as have their Q, dO and dQ sums in about two thirds of L2, but at least so many that the longest jobs of a section fill
- * the chip: what starts last should not be long. Sections are equal, rather up to 1.6 times as large than with a remainder. */
+ * the chip: what starts last should not be long. Sections are equal, rather up to 1.6 times as large than with a remainder. Of
+ * packed documents about one is walked at a time, as one sequence is: with few heads at a time, the longest jobs of the last
+ * documents would start when the chip runs out of others. */
 int flash_backward_wide_section(const sb_attention *a, int sms)
 {
-    const int key_tiles = flash_backward_key_tiles(a), fill = (sms + key_tiles - 1) / key_tiles;
-    const int all = a->batch * a->heads_kv, fit = (int)((40 << 20) / flash_backward_query_bytes(a, 1));
+    const int key_tiles = sequence_key_tiles(a), fill = (sms + key_tiles - 1) / key_tiles;
+    const int all = a->batch * a->heads_kv, documents = a->packed ? a->documents : 1;
+    const int64_t bytes = flash_backward_query_bytes(a, 1) / documents;
+    const int fit = (int)((40 << 20) / (bytes > 0 ? bytes : 1));
     const int size = fit > fill ? fit : fill;
     if (size >= all)
         return all;
@@ -65,7 +75,7 @@ int flash_backward_wide_section(const sb_attention *a, int sms)
  * in order get four, so that a tile and the next one of its head begin farther apart. */
 int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order)
 {
-    const int key_tiles = flash_backward_key_tiles(a), all = a->batch * a->heads_kv;
+    const int key_tiles = sequence_key_tiles(a), all = a->batch * a->heads_kv;
     const int section = (in_order && key_tiles > 8 ? 4 : 2) * ((sms + key_tiles - 1) / key_tiles);
     return section < all ? section : all;
 }

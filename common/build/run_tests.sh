@@ -11,6 +11,8 @@ logs=$1
 shift
 mkdir -p "$logs"
 most=${TEST_JOBS:-$(nproc)}
+# Programs run side by side and may start ranks: threads of OpenBLAS would spin while they wait for each other's cores.
+export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 counts=$(mktemp -d)
 trap 'rm -rf "$counts"' EXIT
 

@@ -73,10 +73,10 @@ test: setup
 
 # CUDA=0: no CUDA code runs in these tests, and compiling it twice would cost minutes.
 test-asan: setup
-	@$(MAKE) $(jobs) --no-print-directory run-tests BUILD=$(BUILD)/asan SANITIZE=1 CUDA=0 OPT='-O1 -g'
+	@$(MAKE) $(jobs) --no-print-directory run-tests BUILD=$(BUILD)/asan SANITIZE=1 CUDA=0 OPT='-O1 -g1'
 
 test-tsan: setup
-	@$(MAKE) $(jobs) --no-print-directory tsan-tests BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 OPT='-O1 -g'
+	@$(MAKE) $(jobs) --no-print-directory tsan-tests BUILD=$(BUILD)/tsan SANITIZE=thread CUDA=0 OPT='-O1 -g1'
 
 test-mutants: setup
 	@CC='$(CC)' CXX='$(CXX)' bash tests/mutants/run.sh $(BUILD)/mutants $(MUTANTS)

@@ -54,11 +54,12 @@ static void per_joule(const csv *c, const char *joules, const char *per, double 
         fail_msg("%s %g, %s %g: want %g together", joules, j, per, csv_real(c, 0, per), work);
 }
 
-/* That the energy is the counter's: the time is a median, so not to the digit. */
+/* That the energy is the counter's. The time is a median; the mean, which counts, is no less than half of that, but on a busy
+ * machine far more. */
 static void by_the_counter(const csv *c, const char *joules, const char *time, double seconds)
 {
     const double j = csv_real(c, 0, joules), s = csv_real(c, 0, time) * seconds;
-    if (!(j > 0.5 * POWER_W * s && j < 2 * POWER_W * s))
+    if (!(j > 0.45 * POWER_W * s))
         fail_msg("%s %g: %s is %g s, at %d W", joules, j, time, s, POWER_W);
 }
 

@@ -8,8 +8,7 @@
  * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal; in a window
  * 4 B H D for each pair that is not masked, of documents the sum) / time, backward 2.5 times that. ceiling_tflops is the best GEMM that
  * bench_roofline measured, a third of the bf16 one where three products of 16 bits make one of fp32. speedup_* = time of
- * unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same case, run and GPU, else nan. Where flash
- * has a forward alone (16-bit head_dim above 128 on Hopper), the row is ok and says so.
+ * unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same case, run and GPU, else nan.
  * Run: ./bench_flash                                the default grid
  *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
  * Expect: a floor set by launches at short S, then a share of the ceiling that grows with S and levels off. */
@@ -167,9 +166,8 @@ static const bench_info info = {
         "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
         "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
-        "head_dim is a multiple of 8 from 16 to 256. Where flash has no backward (above 128), the row is of the "
-        "forward only:\n"
-        "its status is ok, its reason says 'forward only', and what belongs to the backward is nan.",
+        "head_dim is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and fp16, and its backward\n"
+        "is the portable one.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --window -1,1024,4096\n"

@@ -23,7 +23,7 @@ extern "C" {
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
  * O = 0, lse = -inf, and no gradient. A sliding window (Beltagy et al., 2020) leaves of those keys the ones from
  * i + (Sk - Sq) - window_left to i + (Sk - Sq) + window_right. head_dim is a multiple of 8 from 16 to 256; an op may take fewer, or have a
- * forward alone for the widest: `supported` says. */
+ * forward alone: `supported` says. */
 typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     sb_dtype dtype;

@@ -169,11 +169,12 @@ static void add_unequal_lengths(list *l)
         }
 }
 
-/* head_dim above 128, where some ops have a forward alone: lengths at the edges of tiles of 128 queries and 64 keys. */
+/* head_dim above 128: lengths at the edges of tiles of 128 queries and 64 keys forward, and of 64, 32 and 16 backward. */
 static void add_wide_heads(list *l)
 {
     static const int dims[] = {136, 192, 256};
-    static const int pairs[][2] = {{1, 1}, {63, 63}, {65, 65}, {129, 129}, {257, 191}, {65, 257}, {1, 300}, {300, 1}};
+    static const int pairs[][2] = {{1, 1},    {63, 63},   {65, 65}, {129, 129}, {257, 191},
+                                   {65, 257}, {113, 177}, {1, 300}, {300, 1},   {31, 15}};
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
             for (int causal = 0; causal < 2; causal++) {
@@ -181,7 +182,7 @@ static void add_wide_heads(list *l)
                 c.heads = k % 2 ? 6 : 2;
                 c.heads_kv = 2;
                 c.layout = (case_layout)((i + k) % 3);
-                c.repeats = k == 4 && causal;
+                c.repeats = (k == 4 || k == 5) && causal;
                 c.small = k == 3 && causal;
                 add(l, c);
             }
@@ -273,7 +274,9 @@ static void add_windows(list *l)
                   {2049, 2049, 128, 500, -1, true}, {2049, 2049, 64, 500, -1, true}, {129, 129, 16, 33, 9, false},
                   {129, 129, 40, 33, -1, true},     {193, 193, 72, 33, -1, true},    {257, 257, 80, 65, 1, false},
                   {385, 385, 96, 100, -1, true},    {385, 385, 120, 100, 40, false}, {2500, 2500, 64, 2100, -1, true},
-                  {2300, 2300, 64, -1, 30, false}};
+                  {2300, 2300, 64, -1, 30, false},  {129, 129, 136, 33, 9, false},   {257, 257, 192, 64, -1, true},
+                  {500, 500, 256, 100, 40, false},  {1023, 1023, 256, 65, -1, true}, {129, 700, 256, 200, -1, true},
+                  {700, 130, 192, 50, 20, false},   {500, 17, 256, 3, 3, false},     {300, 1, 256, 0, 100, false}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, shapes[i].causal);
         c.windowed = true, c.window_left = shapes[i].left, c.window_right = shapes[i].right;
@@ -281,7 +284,7 @@ static void add_windows(list *l)
         c.heads = c.heads_kv * (1 + (int)i / 2 % 3);
         c.layout = (case_layout)(i % 3);
         c.repeats = i % 4 == 0 || i == 5 || (i >= 17 && i < 20); /* the deterministic mode, too */
-        c.small = i == 7 || i == 29;
+        c.small = i == 7 || i == 29 || shapes[i].head_dim == 136;
         add(l, c);
     }
     for (int d = 64; d <= 128; d += 64) { /* more jobs than multiprocessors */
@@ -317,12 +320,13 @@ static void add_documents(list *l)
                 {3, {1, 1, 700}, {257, 1, 700}},
                 {1, {257}, {257}},
                 {8, {16, 17, 15, 300, 3, 5, 1, 90}, {300, 17, 31, 129, 3, 6, 400, 90}}};
-    static const int dims[] = {64, 128, 16, 80, 40, 120};
+    static const int dims[] = {64, 128, 16, 80, 40, 120}, widest[] = {136, 192, 256};
     static const int masks[][3] = {{1, -1, -1}, {0, -1, -1}, {1, 40, -1}, {0, 33, 9}}; /* causal, left, right */
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         for (size_t mask = 0; mask < sizeof masks / sizeof *masks; mask++)
-            for (size_t wide = 0; wide < 2; wide++) {
-                test_case c = one_head(0, 0, dims[(i + mask) % 3 * 2 % 6 + wide], masks[mask][0]);
+            for (size_t wide = 0; wide < 3; wide++) {
+                const int d = wide < 2 ? dims[(i + mask) % 3 * 2 % 6 + wide] : widest[(i + mask) % 3];
+                test_case c = one_head(0, 0, d, masks[mask][0]);
                 c.documents = sets[i].n;
                 for (int k = 0; k < c.documents; k++) {
                     c.cu_seqlens_q[k + 1] = c.seq_q += sets[i].q[k];
@@ -335,7 +339,7 @@ static void add_documents(list *l)
                 c.layout = (case_layout)((i + mask + wide) % 3);
                 c.repeats = i % 2 == mask % 2;
                 c.small = i == 1 && mask < 3;
-                add(l, c);
+                add_to(l, c, wide < 2 ? SB_BF16X3 : SB_FP16); /* no flash takes the widest of fp32 */
             }
     for (int causal = 0; causal < 2; causal++) { /* long ones: the narrow backward adds in any order */
         test_case c = one_head(4730, 4730, 64, causal);

@@ -7,6 +7,8 @@
 #include "kernels/kernels.h"
 
 #ifdef HAVE_CUDA
+#include "kernels/cuda/attention/flash.h"
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/runtime/context.h"
 
 static sb_attention of_width(int head_dim, sb_dtype dtype, bool forward_only)
@@ -40,46 +42,76 @@ static void test_narrow_heads(void **state)
                 }
 }
 
-static void test_forward_alone(void **state)
+/* 16 bits, both ways, with every mask and on every device. */
+static void test_wide_heads(void **state)
 {
+    static const char *const ops[] = {"flash", "flash_portable"};
+    static const int devices[][2] = {{8, 0}, {8, 6}, {8, 9}, {9, 0}, {10, 0}, {12, 0}};
+    static const int borders[] = {0, 4, 9}; /* not looked at */
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof devices / sizeof *devices; k++)
+            for (int d = 136; d <= 256; d += 8)
+                for (int dtype = SB_BF16; dtype <= SB_FP16; dtype++)
+                    for (int kind = 0; kind < 8; kind++) {
+                        sb_attention a = of_width(d, dtype, kind & 1);
+                        a.windowed = kind & 2, a.window_left = 3, a.window_right = -1;
+                        a.packed = kind & 4, a.documents = 2, a.cu_seqlens_q = a.cu_seqlens_k = borders;
+                        assert_int_equal(answer(ops[i], devices[k][0], devices[k][1], a), SB_OK);
+                    }
+}
+
+/* The fast backward ends at 128 columns: beyond it the workspace is that of the portable kernels. */
+static void test_wide_backward_is_portable(void **state)
+{
+    sb_context ctx = {.cc_major = 9};
     (void)state;
     for (int d = 136; d <= 256; d += 8)
-        for (int dtype = SB_BF16; dtype <= SB_FP16; dtype++) {
-            assert_int_equal(answer("flash", 9, 0, of_width(d, dtype, true)), SB_OK);
-            assert_int_equal(answer("flash", 9, 0, of_width(d, dtype, false)), SB_UNSUPPORTED);
-            assert_non_null(strstr(sb_last_message(), "has a forward here, but no backward"));
+        for (int deterministic = 0; deterministic < 2; deterministic++) {
+            sb_attention a = of_width(d, SB_BF16, false);
+            a.deterministic = deterministic;
+            assert_int_equal(sb_flash_op.backward_workspace(&ctx, &a),
+                             sb_flash_portable_op.backward_workspace(&ctx, &a));
+            assert_int_equal(flash_hopper_backward_takes(&a, FLASH_BACKWARD_WIDE), SB_UNSUPPORTED);
+            assert_int_equal(flash_hopper_backward_takes(&a, FLASH_BACKWARD_PAIR), SB_UNSUPPORTED);
         }
 }
 
-/* Backward itself refuses too, before it looks at the device. */
-static void test_backward_refused(void **state)
+/* Both passes refuse, too, before they look at the device. */
+static void test_calls_refuse(void **state)
 {
-    const sb_attention_op *flash = sb_attention_find(sb_kernels_cuda(), "flash");
+    static const char *const ops[] = {"flash", "flash_portable"};
     sb_context ctx = {.cc_major = 9};
-    const sb_attention a = of_width(256, SB_BF16, true);
     (void)state;
-    assert_int_equal(flash->backward(&ctx, &a, NULL), SB_UNSUPPORTED);
-    assert_string_equal(sb_last_message(), "head_dim 256 has a forward here, but no backward");
-    assert_int_equal(flash->forward(&ctx, &a, NULL), SB_INVALID); /* the width is right, and q is NULL */
-    assert_string_equal(sb_last_message(), "q is NULL");
+    for (int i = 0; i < 2; i++) {
+        const sb_attention_op *flash = sb_attention_find(sb_kernels_cuda(), ops[i]);
+        const sb_attention fp32 = of_width(136, SB_FP32, false), bf16 = of_width(136, SB_BF16, false);
+        assert_int_equal(flash->forward(&ctx, &fp32, NULL), SB_UNSUPPORTED);
+        assert_int_equal(flash->backward(&ctx, &fp32, NULL), SB_UNSUPPORTED);
+        assert_string_equal(sb_last_message(),
+                            "head_dim 136 is above 128, the most that flash takes of 32-bit elements");
+        assert_int_equal(flash->forward(&ctx, &bf16, NULL), SB_INVALID); /* the width is right, and q is NULL */
+        assert_int_equal(flash->backward(&ctx, &bf16, NULL), SB_INVALID);
+        assert_string_equal(sb_last_message(), "q is NULL");
+    }
 }
 
-static void test_no_forward(void **state)
+static void test_too_wide(void **state)
 {
     static const struct {
         const char *op;
         int major, minor, head_dim;
         sb_dtype dtype;
-    } none[] = {{"flash", 9, 0, 256, SB_FP32}, {"flash", 9, 0, 256, SB_TF32},          {"flash", 8, 0, 256, SB_BF16},
-                {"flash", 8, 9, 136, SB_FP16}, {"flash_portable", 9, 0, 256, SB_BF16}, {"flash", 9, 0, 264, SB_BF16},
-                {"flash", 9, 0, 140, SB_BF16}, {"unfused", 9, 0, 264, SB_BF16}};
+    } none[] = {{"flash", 9, 0, 256, SB_FP32},          {"flash", 9, 0, 256, SB_TF32},
+                {"flash", 8, 0, 136, SB_BF16X3},        {"flash_portable", 9, 0, 136, SB_TF32},
+                {"flash_portable", 8, 9, 136, SB_FP32}, {"flash", 9, 0, 264, SB_BF16},
+                {"flash", 9, 0, 140, SB_BF16},          {"unfused", 9, 0, 264, SB_BF16}};
     (void)state;
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         for (int alone = 0; alone < 2; alone++) {
             const sb_attention a = of_width(none[i].head_dim, none[i].dtype, alone);
             assert_int_equal(answer(none[i].op, none[i].major, none[i].minor, a), SB_UNSUPPORTED);
             assert_non_null(strstr(sb_last_message(), "head_dim"));
-            assert_null(strstr(sb_last_message(), "no backward"));
         }
 }
 
@@ -97,8 +129,11 @@ static void test_matrices(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_heads), cmocka_unit_test(test_forward_alone),
-                                       cmocka_unit_test(test_backward_refused), cmocka_unit_test(test_no_forward),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_heads),
+                                       cmocka_unit_test(test_wide_heads),
+                                       cmocka_unit_test(test_wide_backward_is_portable),
+                                       cmocka_unit_test(test_calls_refuse),
+                                       cmocka_unit_test(test_too_wide),
                                        cmocka_unit_test(test_matrices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

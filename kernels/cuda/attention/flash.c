@@ -6,24 +6,19 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
+/* The most columns: of 16-bit elements, and of 32-bit ones, whose tiles would not fit in shared memory. The Hopper kernels with
+ * a backward, windows or documents end there, too. */
+enum { WIDEST = 256, WIDEST_FP32 = 128 };
+
 /* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward of wide heads. */
 static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
-           !((a->windowed || a->packed) && flash_in_parts(a));
+           !((a->windowed || a->packed) && (flash_in_parts(a) || a->head_dim > WIDEST_FP32));
 }
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper_forward(ctx, a) && !(a->packed && a->deterministic && a->head_dim > 64);
-}
-
-/* The most columns; the forward of the 16-bit Hopper kernels goes on alone, without a window or documents, beyond what everything else takes. */
-enum { WIDEST = 128, WIDEST_FORWARD = 256 };
-static int widest_forward(const sb_context *ctx, const sb_attention *a)
-{
-    return hopper_forward(ctx, a) && (a->dtype == SB_BF16 || a->dtype == SB_FP16) && !a->windowed && !a->packed
-               ? WIDEST_FORWARD
-               : WIDEST;
+    return hopper_forward(ctx, a) && a->head_dim <= WIDEST_FP32 && !(a->packed && a->deterministic && a->head_dim > 64);
 }
 
 enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };
@@ -50,7 +45,7 @@ static sb_status check_tensors(const sb_attention *a, int count, bool pointers)
     return pointers && !a->lse ? sb_error(SB_INVALID, "lse is NULL") : SB_OK;
 }
 
-static sb_status check(sb_context *ctx, const sb_attention *a, int widest, int tensors, bool pointers)
+static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool pointers)
 {
     sb_status s = sb_attention_check(a);
     if (s != SB_OK)
@@ -58,8 +53,10 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int widest, int t
     if (ctx->cc_major < 8)
         return sb_error(SB_UNSUPPORTED, "flash needs compute capability 8.0 or later, this device has %d.%d",
                         ctx->cc_major, ctx->cc_minor);
+    const int widest = sb_dtype_bytes(a->dtype) == 2 ? WIDEST : WIDEST_FP32;
     if (a->head_dim > widest)
-        return sb_error(SB_UNSUPPORTED, "head_dim %d is above %d, the most that this flash takes", a->head_dim, widest);
+        return sb_error(SB_UNSUPPORTED, "head_dim %d is above %d, the most that flash takes of 32-bit elements",
+                        a->head_dim, widest);
     const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
     if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");
@@ -72,32 +69,17 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int widest, int t
 
 sb_status flash_supported(sb_context *ctx, const sb_attention *a)
 {
-    return check(ctx, a, WIDEST, a->forward_only ? FORWARD_TENSORS : ALL_TENSORS, false);
+    return check(ctx, a, a->forward_only ? FORWARD_TENSORS : ALL_TENSORS, false);
 }
 
 sb_status flash_check_forward(sb_context *ctx, const sb_attention *a)
 {
-    return check(ctx, a, WIDEST, FORWARD_TENSORS, true);
+    return check(ctx, a, FORWARD_TENSORS, true);
 }
 
 sb_status flash_check_backward(sb_context *ctx, const sb_attention *a)
 {
-    return check(ctx, a, WIDEST, ALL_TENSORS, true);
-}
-
-/* What is wrong with a width that has a forward is that it has no backward. */
-static sb_status check_backward(sb_context *ctx, const sb_attention *a, bool pointers)
-{
-    if (a->head_dim > WIDEST && check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, false) == SB_OK)
-        return sb_error(SB_UNSUPPORTED, "head_dim %d has a forward here, but no backward", a->head_dim);
-    return check(ctx, a, WIDEST, ALL_TENSORS, pointers);
-}
-
-static sb_status supported(sb_context *ctx, const sb_attention *a)
-{
-    if (a->forward_only)
-        return check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, false);
-    return check_backward(ctx, a, false);
+    return check(ctx, a, ALL_TENSORS, true);
 }
 
 static size_t saved_bytes(sb_context *ctx, const sb_attention *a)
@@ -120,7 +102,7 @@ static size_t backward_workspace(sb_context *ctx, const sb_attention *a)
 
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status st = check(ctx, a, widest_forward(ctx, a), FORWARD_TENSORS, true);
+    const sb_status st = flash_check_forward(ctx, a);
     if (st)
         return st;
     return hopper_forward(ctx, a) ? flash_hopper_forward(ctx, a, stream) : sb_flash_portable_op.forward(ctx, a, stream);
@@ -128,7 +110,7 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 
 static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status st = check_backward(ctx, a, true);
+    const sb_status st = flash_check_backward(ctx, a);
     if (st)
         return st;
     return hopper_backward(ctx, a) ? flash_hopper_backward(ctx, a, stream)
@@ -138,7 +120,7 @@ static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 const sb_attention_op sb_flash_op = {
     .name = "flash",
     .summary = "FlashAttention: tiles, online softmax, no S x S matrix; wgmma and TMA on Hopper, mma.sync elsewhere",
-    .supported = supported,
+    .supported = flash_supported,
     .saved_bytes = saved_bytes,
     .forward_workspace = forward_workspace,
     .backward_workspace = backward_workspace,

@@ -12,7 +12,7 @@ extern "C" {
 extern const sb_attention_op sb_flash_op;          /* "flash" */
 extern const sb_attention_op sb_flash_portable_op; /* "flash_portable": mma.sync, sm_80 and up, every dtype */
 
-/* What flash_portable asks of its arguments, and flash where its forward is no wider. `flash_supported` looks at shapes
+/* What flash and flash_portable ask of their arguments. `flash_supported` looks at shapes
  * and strides, the others at pointers too: 16-byte copies, by the copy engine or by threads, need 16-byte aligned
  * rows. */
 sb_status flash_supported(sb_context *ctx, const sb_attention *a);

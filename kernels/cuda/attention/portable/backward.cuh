@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* FlashAttention-2 backward on mma.sync, without atomics: every gradient has one owner and one order of sums.
  *   row_stats   per query, lse and delta = rowsum(dO * O), into the workspace
- *   backward_kv a block owns keys and walks over the queries, of every query head that reads them, for dK and dV
+ *   backward_kv a block owns keys and walks over the queries, of every query head that reads them, for dK and dV; where their
+ *               sums do not fit in registers together, it runs once for each
  *   backward_q  a block owns queries and walks over the keys, for dQ
  * backward_kv computes S^T = K Q^T and dP^T = V dO^T: their accumulators are then the A operands of dV and dK.
  * The walked tiles have two stages: the next one arrives while this one is used. */
@@ -26,14 +27,21 @@ __device__ __forceinline__ float probability(float x, float scale, float scale_l
     return mma::exp2_fast(P::fp32_level ? fmaf(x, scale, -lse) * log2_e : fmaf(x, scale_log2, -lse));
 }
 
-template <class P, int D, int MT, int WARPS, int WALK>
+/* TILES: of owned rows, beside the two stages of two walked tiles. */
+template <class P, int D, int MT, int WARPS, int WALK, int TILES = 2>
 struct backward_shape {
     static constexpr int threads = WARPS * 32, owned = MT * 16 * WARPS;
     static constexpr int shared_bytes =
-        (2 * owned + 4 * WALK) * tile_stride<typename P::element, D> * (int)sizeof(typename P::element);
+        (TILES * owned + 4 * WALK) * tile_stride<typename P::element, D> * (int)sizeof(typename P::element);
 };
 
-constexpr int stats_threads = 256, stats_lanes = 16; /* lanes of one query: 16 pieces of 16 bytes, twice in fp32 */
+/* What a run of backward_kv makes. dV alone needs no V. */
+enum { MAKE_DK = 1, MAKE_DV = 2, MAKE_BOTH = MAKE_DK | MAKE_DV };
+template <class P, int D, int MT, int WARPS, int BQ, int MAKE>
+using backward_kv_shape = backward_shape<P, D, MT, WARPS, BQ, MAKE & MAKE_DK ? 2 : 1>;
+
+constexpr int stats_threads = 256,
+              stats_lanes = 16; /* lanes of one query: 16 pieces of 16 bytes, again beyond 256 bytes */
 
 template <class E, bool FP32_LEVEL>
 __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant__ sb_attention a)
@@ -73,15 +81,17 @@ __device__ __forceinline__ const query_stats *stats_of(const sb_attention &whole
 }
 
 /* WINDOW, PACKED: as in forward.cuh. */
-template <class P, int D, int MT, int WARPS, int BQ, bool WINDOW, bool PACKED = false>
+template <class P, int D, int MT, int WARPS, int BQ, bool WINDOW, bool PACKED = false, int MAKE = MAKE_BOTH>
 __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_constant__ sb_attention whole)
 {
     using E = typename P::element;
-    using shape = backward_shape<P, D, MT, WARPS, BQ>;
+    using shape = backward_kv_shape<P, D, MT, WARPS, BQ, MAKE>;
+    constexpr bool makes_dk = MAKE & MAKE_DK, makes_dv = MAKE & MAKE_DV;
     constexpr int stride = tile_stride<E, D>;
     extern __shared__ __align__(16) unsigned char shared[];
     E *const k_tile = (E *)shared, *const v_tile = k_tile + shape::owned * stride;
-    E *const stages = v_tile + shape::owned * stride; /* 2 x (Q, dO); the padding of a Q row holds its query_stats */
+    /* 2 x (Q, dO); the padding of a Q row holds its query_stats */
+    E *const stages = makes_dk ? v_tile + shape::owned * stride : v_tile;
 
     const tile_place at = place_of<PACKED, true>(whole, blockIdx.x, shape::owned);
     const sb_attention &a = problem_of<PACKED, E, true>(whole, at.document);
@@ -125,11 +135,12 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
 
     load_tile<E, D, shape::owned, shape::threads>(k_tile, head_rows<E>(a.k, b, h_kv), a.k.stride_s, k0, a.seq_k,
                                                   a.head_dim);
-    load_tile<E, D, shape::owned, shape::threads>(v_tile, head_rows<E>(a.v, b, h_kv), a.v.stride_s, k0, a.seq_k,
-                                                  a.head_dim);
+    if constexpr (makes_dk)
+        load_tile<E, D, shape::owned, shape::threads>(v_tile, head_rows<E>(a.v, b, h_kv), a.v.stride_s, k0, a.seq_k,
+                                                      a.head_dim);
     load_step(0);
 
-    float dk[MT][D / 8][4] = {}, dv[MT][D / 8][4] = {};
+    float dk[MT][D / 8][4] = {}, dv[MT][D / 8][4] = {}; /* none of registers where it is not made */
     for (int step = 0; step < steps; step++) {
         mma::copy_async_wait();
         __syncthreads(); /* this step's tiles are there, and everyone is done with the other stage */
@@ -142,7 +153,8 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
          * Keys past the end give rows that are not stored. */
         float p[MT][BQ / 8][4] = {}, ds[MT][BQ / 8][4] = {};
         product_nk<P, MT, BQ, D>(p, k_box, q_tile);
-        product_nk<P, MT, BQ, D>(ds, v_box, do_tile);
+        if constexpr (makes_dk)
+            product_nk<P, MT, BQ, D>(ds, v_box, do_tile);
         const bool masked = (WINDOW || a.causal) && k0 + warp_row + MT * 16 - 1 > q0 + ahead;
         const bool left_edge = WINDOW && k0 + warp_row < q0 + BQ - 1 + past - a.window_left;
 #pragma unroll
@@ -165,8 +177,10 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
                         y = x * (y - stats.delta);
                     }
             }
-        product_kn<P, MT, D, BQ>(dv, p, do_tile);
-        product_kn<P, MT, D, BQ>(dk, ds, q_tile);
+        if constexpr (makes_dv)
+            product_kn<P, MT, D, BQ>(dv, p, do_tile);
+        if constexpr (makes_dk)
+            product_kn<P, MT, D, BQ>(dk, ds, q_tile);
     }
 
 #pragma unroll
@@ -177,8 +191,11 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
             for (int i = 0; i < 4; i++)
                 dk[mt][j][i] *= a.scale;
     __syncwarp(); /* the warp's rows of the K and V tiles are only its own */
-    store_rows<E, D, MT>(k_box, dk, head_rows<E>(a.dk, b, h_kv), a.dk.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
-    store_rows<E, D, MT>(v_box, dv, head_rows<E>(a.dv, b, h_kv), a.dv.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
+    if constexpr (makes_dk)
+        store_rows<E, D, MT>(k_box, dk, head_rows<E>(a.dk, b, h_kv), a.dk.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
+    if constexpr (makes_dv)
+        store_rows<E, D, MT>(makes_dk ? v_box : k_box, dv, head_rows<E>(a.dv, b, h_kv), a.dv.stride_s, k0 + warp_row,
+                             a.seq_k, a.head_dim);
 }
 
 template <class P, int D, int MT, int WARPS, int BK, bool WINDOW, bool PACKED = false>

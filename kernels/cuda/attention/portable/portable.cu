@@ -11,11 +11,12 @@ namespace
 
 using flash_portable::launchers;
 
-const launchers &launchers_of(sb_dtype t)
+const launchers &launchers_of(const sb_attention *a)
 {
-    switch (t) {
-    case SB_BF16: return flash_portable::bf16_launchers;
-    case SB_FP16: return flash_portable::fp16_launchers;
+    const bool wide = a->head_dim > 128;
+    switch (a->dtype) {
+    case SB_BF16: return wide ? flash_portable::bf16_wide_launchers : flash_portable::bf16_launchers;
+    case SB_FP16: return wide ? flash_portable::fp16_wide_launchers : flash_portable::fp16_launchers;
     case SB_TF32: return flash_portable::tf32_launchers;
     case SB_BF16X3: return flash_portable::bf16x3_launchers;
     default: return flash_portable::fp32_launchers;
@@ -46,7 +47,7 @@ sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
     sb_status s = flash_check_forward(ctx, a);
     if (s != SB_OK)
         return s;
-    return sb_cuda_status(launchers_of(a->dtype).forward(resolve(a), (cudaStream_t)stream), "flash_portable forward");
+    return sb_cuda_status(launchers_of(a).forward(resolve(a), (cudaStream_t)stream), "flash_portable forward");
 }
 
 sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
@@ -56,7 +57,7 @@ sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
         s = sb_workspace_check(a, backward_workspace(ctx, a));
     if (s != SB_OK)
         return s;
-    return sb_cuda_status(launchers_of(a->dtype).backward(resolve(a), (cudaStream_t)stream), "flash_portable backward");
+    return sb_cuda_status(launchers_of(a).backward(resolve(a), (cudaStream_t)stream), "flash_portable backward");
 }
 
 } // namespace

@@ -240,6 +240,8 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
+    if (a->head_dim > 128)
+        return sb_error(SB_UNSUPPORTED, "the Hopper backward takes head_dim up to 128");
     if (a->packed && ((a->deterministic && a->head_dim > 64) || flash_in_parts(a) || kernel == FLASH_BACKWARD_WIDE))
         return sb_error(SB_UNSUPPORTED, "packed documents have the narrow backward, and the pair one in any order");
     if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))

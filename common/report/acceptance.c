@@ -10,7 +10,7 @@
 
 #include "common/core/error.h"
 #include "common/formulas/model.h"
-#include "common/report/results.h"
+#include "common/report/section.h"
 
 enum { NAMES = 16 };
 
@@ -100,15 +100,14 @@ static double peak_of(const table *t, size_t row)
 static double headroom_of(const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
-    double most = 1;
-    for (size_t r = 0; t && r < t->n; r++)
-        if (strcmp(table_text(t, r, "variant"), "gemm") == 0 && strcmp(table_text(t, r, "dtype"), "bf16") == 0) {
-            const double share = peak_of(t, r) / table_real(t, r, "tflops");
-            most = most == 1 || share < most ? fmax(share, 1) : most;
-        }
-    if (t)
-        table_free(t);
-    return most;
+    if (!t)
+        return 1;
+    table *gemm = table_where(t, "variant", "gemm", "dtype", "bf16", "status", "ok", NULL);
+    const size_t best = largest(gemm, "tflops");
+    const double headroom = best == NO_ROW ? 1 : fmax(1, peak_of(gemm, best) / table_real(gemm, best, "tflops"));
+    table_free(gemm);
+    table_free(t);
+    return headroom;
 }
 
 /* One sentence for each column that cannot be: the first row's. */

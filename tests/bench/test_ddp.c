@@ -320,7 +320,7 @@ static void small_parameters_replicated(void **state)
         "--ranks 4 --variant hsdp",
         "--ranks 2 --variant zero2,fsdp --overlap gradients --micro-batches 3 --recompute block",
         "--ranks 4 --variant fsdp,hsdp --micro-batches 2 --reduce-dtype bf16",
-        "--ranks " RANKS_2_3 " --variant zero2,fsdp --update after --clip 0.01 --micro-batches 2"};
+        ("--ranks " RANKS_2_3 " --variant zero2,fsdp --update after --clip 0.01 --micro-batches 2")};
     static const size_t rows[] = {6, 4, 2, 4, 4, 4 * TWO_COUNTS};
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
         char *arguments =

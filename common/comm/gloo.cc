@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <sched.h>
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -172,11 +175,24 @@ struct gloo_link {
 namespace
 {
 
+// Gloo's thread polls without a pause while the thread that it has just preempted holds a connection's lock. It inherits
+// the policy of the thread that creates the device, and under SCHED_BATCH it does not preempt.
+std::shared_ptr<gloo::transport::Device> create_device(const gloo::transport::tcp::attr &where)
+{
+    return std::async(std::launch::async,
+                      [&] {
+                          const sched_param no_priority = {};
+                          sched_setscheduler(0, SCHED_BATCH, &no_priority); // slower where it is refused
+                          return gloo::transport::tcp::CreateDevice(where);
+                      })
+        .get();
+}
+
 void connect(gloo_link *g, launch *l, exchange_store &store, int rank, int size)
 {
     gloo::transport::tcp::attr where;
     where.hostname = launch_address(l);
-    auto device = gloo::transport::tcp::CreateDevice(where);
+    auto device = create_device(where);
     g->context = std::make_shared<gloo::rendezvous::Context>(rank, size);
     // The coordinator knows better than Gloo who is to blame, so it must be the first to lose patience.
     const double patience_s = launch_timeout_s(l) > 0 ? 60 + 2 * launch_timeout_s(l) : 86400;

@@ -73,9 +73,10 @@ static candidate candidate_of(const plan *p, int id, rule r)
 
 static void insert(plan *p, const arena_tensor *t)
 {
-    int at = p->placed_count++;
-    for (; at > 0 && p->placed[at - 1].first > t->offset; at--)
-        p->placed[at] = p->placed[at - 1];
+    int at = p->placed_count;
+    while (at > 0 && p->placed[at - 1].first > t->offset)
+        at--;
+    memmove(&p->placed[at + 1], &p->placed[at], (size_t)(p->placed_count++ - at) * sizeof *p->placed);
     p->placed[at] = (span){t->offset, align_up(t->offset + t->bytes), t->taken, t->dropped};
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Warpgroup MMAs of Hopper of widths that wgmma.cuh has not: D[64][N] (+)= A[64][16] B[16][N] with N = 40, 48, 96, 160,
- * 192, 200 or 256, both operands from shared memory, and with N = 16, 80, 96 or 256, A from registers. Fragments and descriptors are
- * as that header says. */
+ * 192, 200 or 256, both operands from shared memory, and with N = 16, 80, 96, 192 or 256, A from registers. Fragments and
+ * descriptors are as that header says. */
 #ifndef STEPBENCH_CUDA_HOPPER_WGMMA_WIDE_CUH
 #define STEPBENCH_CUDA_HOPPER_WGMMA_WIDE_CUH
 
@@ -69,6 +69,7 @@ namespace hopper
 #define WGMMA_WIDE_RS_16(TYPE) WGMMA_WIDE_RS(TYPE, 16, 8, 8, 9, 10, 11, 12, 13, 14)
 #define WGMMA_WIDE_RS_80(TYPE) WGMMA_WIDE_RS(TYPE, 80, 40, 40, 41, 42, 43, 44, 45, 46)
 #define WGMMA_WIDE_RS_96(TYPE) WGMMA_WIDE_RS(TYPE, 96, 48, 48, 49, 50, 51, 52, 53, 54)
+#define WGMMA_WIDE_RS_192(TYPE) WGMMA_WIDE_RS(TYPE, 192, 96, 96, 97, 98, 99, 100, 101, 102)
 #define WGMMA_WIDE_RS_256(TYPE) WGMMA_WIDE_RS(TYPE, 256, 128, 128, 129, 130, 131, 132, 133, 134)
 /* clang-format on */
 
@@ -108,6 +109,8 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], const uint32_t *a, 
         WGMMA_TYPED(WGMMA_WIDE_RS_80);
     } else if constexpr (N == 96) {
         WGMMA_TYPED(WGMMA_WIDE_RS_96);
+    } else if constexpr (N == 192) {
+        WGMMA_TYPED(WGMMA_WIDE_RS_192);
     } else {
         static_assert(N == 256, "no such wgmma here");
         WGMMA_TYPED(WGMMA_WIDE_RS_256);

@@ -120,6 +120,20 @@ static void early_adders(void **state)
     assert_int_equal(choice(problem(1, 16, 16, 4096, 128, true, SB_BF16), true).early, 0);
 }
 
+/* Above head_dim 128 there is one, with tiles of 64 keys that nobody shares. */
+static void large_heads(void **state)
+{
+    (void)state;
+    for (int dim = 136; dim <= 256; dim += 8) {
+        const sb_attention a = problem(1, 4, 2, 1000, dim, true, SB_BF16);
+        const flash_backward_choice c = choice(a, false);
+        assert_true(c.kernel == FLASH_BACKWARD_LARGE && c.split == 1 && c.sums == 1);
+        assert_int_equal(flash_backward_key_tiles(&a), 16);
+        assert_int_equal(flash_backward_step_rows(&a), 64);
+        assert_int_equal(flash_backward_padded_dim(&a), dim > 192 ? 256 : 192);
+    }
+}
+
 /* A kernel that is asked for runs as suits it best, and has no more sums than adders. */
 static void asked_for(void **state)
 {
@@ -236,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(long_rows_of_many_heads),
                                        cmocka_unit_test(short_rows_of_many_heads),
+                                       cmocka_unit_test(large_heads),
                                        cmocka_unit_test(one_head),
                                        cmocka_unit_test(one_long_head),
                                        cmocka_unit_test(early_adders),

@@ -61,20 +61,29 @@ static void test_wide_heads(void **state)
                     }
 }
 
-/* The fast backward ends at 128 columns: beyond it the workspace is that of the portable kernels. */
-static void test_wide_backward_is_portable(void **state)
+/* Above 128 columns the fast backward is the large one, with sums of 192 or 256 columns; what it does not have is portable. */
+static void test_wide_backward(void **state)
 {
     sb_context ctx = {.cc_major = 9};
     (void)state;
     for (int d = 136; d <= 256; d += 8)
-        for (int deterministic = 0; deterministic < 2; deterministic++) {
-            sb_attention a = of_width(d, SB_BF16, false);
-            a.deterministic = deterministic;
-            assert_int_equal(sb_flash_op.backward_workspace(&ctx, &a),
-                             sb_flash_portable_op.backward_workspace(&ctx, &a));
+        for (int kind = 0; kind < 8; kind++) {
+            sb_attention a = of_width(d, kind % 2 ? SB_BF16 : SB_FP16, false);
+            const bool fast = kind < 2;
+            a.deterministic = kind / 2 == 1, a.windowed = kind / 2 == 2, a.packed = kind / 2 == 3;
+            a.documents = a.packed ? 1 : 0;
+            const size_t bytes = sb_flash_op.backward_workspace(&ctx, &a),
+                         portable = sb_flash_portable_op.backward_workspace(&ctx, &a);
+            if (fast)
+                assert_true(bytes >= (size_t)2 * 64 * (d > 192 ? 256 : 192) * 4 && bytes < (size_t)2 * 64 * 320 * 4);
+            else
+                assert_int_equal(bytes, portable);
             assert_int_equal(flash_hopper_backward_takes(&a, FLASH_BACKWARD_WIDE), SB_UNSUPPORTED);
             assert_int_equal(flash_hopper_backward_takes(&a, FLASH_BACKWARD_PAIR), SB_UNSUPPORTED);
+            assert_int_equal(flash_hopper_backward_takes(&a, FLASH_BACKWARD_LARGE), fast ? SB_OK : SB_UNSUPPORTED);
         }
+    const sb_attention narrower = of_width(128, SB_BF16, false);
+    assert_int_equal(flash_hopper_backward_takes(&narrower, FLASH_BACKWARD_LARGE), SB_UNSUPPORTED);
 }
 
 /* Both passes refuse, too, before they look at the device. */
@@ -129,12 +138,9 @@ static void test_matrices(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_heads),
-                                       cmocka_unit_test(test_wide_heads),
-                                       cmocka_unit_test(test_wide_backward_is_portable),
-                                       cmocka_unit_test(test_calls_refuse),
-                                       cmocka_unit_test(test_too_wide),
-                                       cmocka_unit_test(test_matrices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_heads),  cmocka_unit_test(test_wide_heads),
+                                       cmocka_unit_test(test_wide_backward), cmocka_unit_test(test_calls_refuse),
+                                       cmocka_unit_test(test_too_wide),      cmocka_unit_test(test_matrices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

@@ -7,10 +7,10 @@
 #include "kernels/internal.h"
 
 /* The most columns: of 16-bit elements, and of 32-bit ones, whose tiles would not fit in shared memory. The Hopper kernels with
- * a backward, windows or documents end there, too. */
+ * windows, documents or a deterministic backward end there, too. */
 enum { WIDEST = 256, WIDEST_FP32 = 128 };
 
-/* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward of wide heads. */
+/* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward above head_dim 64. */
 static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
@@ -18,7 +18,7 @@ static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 }
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper_forward(ctx, a) && a->head_dim <= WIDEST_FP32 && !(a->packed && a->deterministic && a->head_dim > 64);
+    return hopper_forward(ctx, a) && !(a->deterministic && a->head_dim > (a->packed ? 64 : WIDEST_FP32));
 }
 
 enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };

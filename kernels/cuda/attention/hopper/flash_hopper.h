@@ -28,9 +28,10 @@ sb_status flash_hopper_backward(sb_context *ctx, const sb_attention *a, void *st
 /* The backward's main kernels. */
 typedef enum flash_backward_kernel {
     FLASH_BACKWARD_CHOSEN = 0, /* by shape */
-    FLASH_BACKWARD_WIDE,       /* backward/wide.cuh, which takes every shape */
+    FLASH_BACKWARD_WIDE,       /* backward/wide.cuh, which takes every shape up to head_dim 128 */
     FLASH_BACKWARD_NARROW,     /* backward/narrow.cuh: head_dim <= 64, 16-bit */
-    FLASH_BACKWARD_PAIR        /* backward/pair.cuh: above that, 16-bit */
+    FLASH_BACKWARD_PAIR,       /* backward/pair.cuh: above that, 16-bit */
+    FLASH_BACKWARD_LARGE       /* backward/large.cuh: above head_dim 128 and up to 256, 16-bit */
 } flash_backward_kernel;
 /* SB_OK, or SB_UNSUPPORTED where `kernel` does not take this dtype and head_dim. */
 sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel);

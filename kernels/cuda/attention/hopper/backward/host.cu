@@ -8,6 +8,7 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
+#include "kernels/cuda/attention/hopper/backward/large.cuh"
 #include "kernels/cuda/attention/hopper/backward/layout.h"
 #include "kernels/cuda/attention/hopper/backward/passes.cuh"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
@@ -18,7 +19,8 @@
 
 using namespace flash_hopper;
 
-static_assert(FLASH_BACKWARD_KEYS == BACKWARD_KEYS, "key tiles are counted alike");
+static_assert(FLASH_BACKWARD_KEYS == BACKWARD_KEYS && FLASH_BACKWARD_LARGE_KEYS == LARGE_KEYS,
+              "key tiles are counted alike");
 
 namespace
 {
@@ -142,25 +144,27 @@ bool in_order(const sb_attention *a, const flash_backward_choice &c)
     return a->deterministic && c.sums < flash_backward_most_sums(a, c.kernel);
 }
 
-/* The wide kernel, or the one for pairs, which has the same parameters. */
-template <class T, int PARTS, int D, int BM>
-sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
-                      const flash_backward_choice &c, cudaStream_t stream)
+/* What the main kernels are told, all but the narrow one. */
+template <class T, int PARTS, class MEM>
+sb_status set_params(backward_params *to, sb_context *ctx, const sb_attention *a, const layout &l,
+                     const sb_tensor (&in)[4], const flash_backward_choice &c)
 {
-    using mem = backward_memory<PARTS, D, BM>;
     char *const w = (char *)a->workspace;
-    backward_params p = {};
+    backward_params &p = *to;
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
     const int64_t rows = (int64_t)a->batch * a->heads;
+    constexpr int QUERIES = MEM::tile_q::ROWS, KEYS = MEM::tile_kv::ROWS, PANEL = MEM::tile_kv::PANEL;
     sb_status st;
-    if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, BM)) ||
-        (st = tma_map_tensor(&p.k_map, type, &in[1], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim,
-                             BACKWARD_KEYS)) ||
-        (st = tma_map_tensor(&p.v_map, type, &in[2], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim,
-                             BACKWARD_KEYS)) ||
-        (st = tma_map_tensor(&p.do_map, type, &in[3], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, BM)) ||
-        (st = tma_map_rows(&p.lse_map, (float *)(w + l.lse2), rows, l.rows, BM)) ||
-        (st = tma_map_rows(&p.delta_map, (float *)(w + l.delta), rows, l.rows, BM)))
+    if ((st = tma_map_panels(&p.q_map, type, &in[0], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, QUERIES,
+                             PANEL)) ||
+        (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim, KEYS,
+                             PANEL)) ||
+        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim, KEYS,
+                             PANEL)) ||
+        (st = tma_map_panels(&p.do_map, type, &in[3], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, QUERIES,
+                             PANEL)) ||
+        (st = tma_map_rows(&p.lse_map, (float *)(w + l.lse2), rows, l.rows, QUERIES)) ||
+        (st = tma_map_rows(&p.delta_map, (float *)(w + l.delta), rows, l.rows, QUERIES)))
         return st;
     p.dk = a->dk.data, p.dv = a->dv.data;
     p.dk_stride_b = a->dk.stride_b, p.dk_stride_h = a->dk.stride_h, p.dk_stride_s = a->dk.stride_s;
@@ -182,6 +186,19 @@ sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, c
         p.q_inverse = t[0].inverse, p.k_inverse = t[1].inverse, p.v_inverse = t[2].inverse, p.do_inverse = t[3].inverse;
         p.q_groups = fp32_parts_groups(t[0].seq, t[0].rows), p.k_groups = fp32_parts_groups(t[1].seq, t[1].rows);
     }
+    return SB_OK;
+}
+
+/* The wide kernel, or the one for pairs, which has the same parameters. */
+template <class T, int PARTS, int D, int BM>
+sb_status launch_wide(sb_context *ctx, const sb_attention *a, const layout &l, const sb_tensor (&in)[4],
+                      const flash_backward_choice &c, cudaStream_t stream)
+{
+    using mem = backward_memory<PARTS, D, BM>;
+    backward_params p = {};
+    const sb_status st = set_params<T, PARTS, mem>(&p, ctx, a, l, in, c);
+    if (st)
+        return st;
     if (c.kernel == FLASH_BACKWARD_PAIR)
         return flash_backward_pair_launch(p, a, stream);
 
@@ -220,6 +237,20 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
                          : finish<M, mem, 8>(a, l, c, stream);
 }
 
+/* Above head_dim 128. */
+template <class T, int D>
+sb_status run_large(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
+                    const sb_tensor (&in)[4], cudaStream_t stream)
+{
+    backward_params p = {};
+    sb_status st;
+    if ((st = prepare<T, large_memory<D>::DP>(ctx, a, l, true, false, false, stream)) ||
+        (st = set_params<T, 1, large_memory<D>>(&p, ctx, a, l, in, c)) ||
+        (st = flash_backward_large_launch(p, a, stream)))
+        return st;
+    return finish<T, large_memory<D>, 1>(a, l, c, stream);
+}
+
 template <class T, int PARTS>
 sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
                    const sb_tensor (&in)[4], cudaStream_t stream)
@@ -228,6 +259,10 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
         return run<T, PARTS, 64, 128 / PARTS>(ctx, a, c, l, in, stream);
     if constexpr (PARTS == 1) {
         const int columns = flash_backward_padded_dim(a);
+        if (columns == 192)
+            return run_large<T, 192>(ctx, a, c, l, in, stream);
+        if (columns == 256)
+            return run_large<T, 256>(ctx, a, c, l, in, stream);
         if (columns == 80)
             return run<T, PARTS, 80, 64>(ctx, a, c, l, in, stream);
         if (columns == 96)
@@ -240,8 +275,12 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
-    if (a->head_dim > 128)
-        return sb_error(SB_UNSUPPORTED, "the Hopper backward takes head_dim up to 128");
+    const bool above = a->head_dim > 128;
+    if (above ? kernel != FLASH_BACKWARD_CHOSEN && kernel != FLASH_BACKWARD_LARGE : kernel == FLASH_BACKWARD_LARGE)
+        return sb_error(SB_UNSUPPORTED, "the large backward is the one of head_dim above 128, and of no other");
+    if (above && (a->head_dim > 256 || flash_in_parts(a) || a->deterministic || a->windowed || a->packed))
+        return sb_error(SB_UNSUPPORTED, "the Hopper backward above head_dim 128 takes 16-bit tensors up to 256, in any "
+                                        "order, without windows and documents");
     if (a->packed && ((a->deterministic && a->head_dim > 64) || flash_in_parts(a) || kernel == FLASH_BACKWARD_WIDE))
         return sb_error(SB_UNSUPPORTED, "packed documents have the narrow backward, and the pair one in any order");
     if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))

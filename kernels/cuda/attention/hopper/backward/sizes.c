@@ -4,7 +4,8 @@
 
 int flash_backward_key_tiles(const sb_attention *a)
 {
-    return (a->seq_k + FLASH_BACKWARD_KEYS - 1) / FLASH_BACKWARD_KEYS;
+    const int keys = a->head_dim > 128 ? FLASH_BACKWARD_LARGE_KEYS : FLASH_BACKWARD_KEYS;
+    return (a->seq_k + keys - 1) / keys;
 }
 
 int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel)
@@ -26,6 +27,8 @@ bool flash_backward_is_staged(const sb_attention *a)
 int flash_backward_padded_dim(const sb_attention *a)
 {
     const int d = a->head_dim;
+    if (d > 128)
+        return d > 192 ? 256 : 192;
     return d <= 64 ? 64 : flash_in_parts(a) || a->windowed || a->packed || d > 96 ? 128 : d > 80 ? 96 : 80;
 }
 

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { FLASH_BACKWARD_KEYS = 128 }; /* keys of a tile in every kernel */
+enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64 }; /* keys of a tile; the large kernel's */
 
 typedef struct flash_backward_choice {
     flash_backward_kernel kernel;

@@ -177,9 +177,9 @@ __device__ __forceinline__ int tiles_seen(int block, int keys_ahead, int key_til
     return min(max(keys + BACKWARD_KEYS - 1, 0) / BACKWARD_KEYS, key_tiles);
 }
 
-/* TILES: key tiles of a job, one that a cluster shares or one for each block of it. WINDOW comes with CAUSAL, whose diagonal is
- * then window_right further; a job has at least one query block, in which all may be hidden. */
-template <int TILES, int BM, bool CAUSAL, bool WINDOW>
+/* TILES: key tiles of a job, one that a cluster shares or one for each block of it; KEYS: of a tile. WINDOW comes with CAUSAL, whose
+ * diagonal is then window_right further; a job has at least one query block, in which all may be hidden. */
+template <int TILES, int BM, bool CAUSAL, bool WINDOW, int KEYS>
 __device__ __forceinline__ void find_job(const backward_params &p, volatile backward_job &job)
 {
     const int number = blockIdx.x / cluster_size(), rank = cluster_rank(), split = TILES == 1 ? cluster_size() : 1;
@@ -190,15 +190,14 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
     const int adder = nth < p.early ? p.early - 1 - nth : nth; /* causal: the first is the longest */
     /* causal: query i sees keys j <= i + Sk - Sq */
     auto begin_of = [&](int adder) {
-        return CAUSAL
-                   ? min(max(adder * TILES * BACKWARD_KEYS - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0), 0) / BM,
-                         p.query_blocks)
-                   : 0;
+        return CAUSAL ? min(max(adder * TILES * KEYS - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0), 0) / BM,
+                            p.query_blocks)
+                      : 0;
     };
     const int query_begin = begin_of(adder);
     int query_end = p.query_blocks;
     if (WINDOW) {
-        const int last_key = min((adder + 1) * TILES * BACKWARD_KEYS, p.seq_k) - 1;
+        const int last_key = min((adder + 1) * TILES * KEYS, p.seq_k) - 1;
         const int seen = max(last_key - p.seq_k + p.seq_q + p.window_left, 0) / BM + 1;
         job.query_end = query_end = min(max(seen, query_begin + 1), p.query_blocks);
     }
@@ -335,7 +334,7 @@ __device__ __forceinline__ void backward_begin(const backward_params &p, backwar
     if (document)
         find_packed_job<MEM::tile_q::ROWS>(p, block.job(), *document);
     else
-        find_job<TILES, MEM::tile_q::ROWS, CAUSAL, WINDOW>(p, block.job());
+        find_job<TILES, MEM::tile_q::ROWS, CAUSAL, WINDOW, MEM::tile_kv::ROWS>(p, block.job());
 }
 
 /* What else the first step needs: K from half of d on, for the second group's dQ. */
@@ -372,14 +371,14 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
             block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
         mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
-            load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), begin.k + job.key_tile * BACKWARD_KEYS,
+            load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), begin.k + job.key_tile * tile_kv::ROWS,
                                job.h_kv, job.b, p.batch);
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), begin.q + row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), begin.block * BM + row, walk.head);
         mbarrier_expect(block.do_full(step), BYTES + (step == 0 ? tile_kv::BYTES + MORE::BYTES : 0));
         if (step == 0)
-            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), begin.k + job.key_tile * BACKWARD_KEYS,
+            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), begin.k + job.key_tile * tile_kv::ROWS,
                                job.h_kv, job.b, p.batch);
         load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), begin.q + row, h, job.b, p.batch);
         tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), begin.block * BM + row,
@@ -466,8 +465,10 @@ __device__ __forceinline__ void backward_pass_on(const backward_params &p, backw
 
 } // namespace flash_hopper
 
-/* The main kernel of pair.cuh, with the wide kernel's parameters. */
+/* The main kernels of pair.cuh and large.cuh, with the wide kernel's parameters. */
 sb_status flash_backward_pair_launch(const flash_hopper::backward_params &p, const sb_attention *a,
                                      cudaStream_t stream);
+sb_status flash_backward_large_launch(const flash_hopper::backward_params &p, const sb_attention *a,
+                                      cudaStream_t stream);
 
 #endif

@@ -47,6 +47,36 @@ __device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr
                            accumulate | k);
 }
 
+/* ---- what a query sees ---- */
+
+/* What a query of the block from first_query on must not see of s, scores of a tile of KEYS keys that ends before key_end, becomes
+ * `hidden`. A thread has queries first_query + column + 8 j and the next one, of key() and the 8th after it. */
+template <int BM, int KEYS, bool CAUSAL, bool WINDOW, class KEY>
+__device__ __forceinline__ void mask_block(const backward_params &p, float (&s)[BM / 2], int key_end, int first_query,
+                                           int column, KEY key, float hidden)
+{
+    const bool left_edge = WINDOW && key_end - KEYS < first_query + BM - 1 + p.seq_k - p.seq_q - p.window_left;
+    if (key_end <= p.seq_k && !left_edge &&
+        (!CAUSAL || key_end - 1 <= first_query + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0)))
+        return;
+    int limit[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        const int k = key() + 8 * r;
+        limit[r] = k >= p.seq_k ? BM
+                   : CAUSAL     ? k - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0) - first_query - column
+                                : 0;
+    }
+    mask_queries(s, limit, hidden);
+    if constexpr (WINDOW) {
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            limit[r] = key() + 8 * r - p.seq_k + p.seq_q + p.window_left + 1 - first_query - column;
+        if (left_edge)
+            mask_queries_from(s, limit, hidden);
+    }
+}
+
 /* ---- a key group: 64 keys, their dK and dV, and its half of dQ. The pair backward's is made of its parts ---- */
 
 enum { DS_BARRIER = 1, LARGEST_BARRIER = 4 };
@@ -170,27 +200,8 @@ struct backward_keys {
     /* What a query must not see of s becomes `hidden`. */
     __device__ __forceinline__ void mask(int first_query, float hidden)
     {
-        const bool left_edge =
-            WINDOW && key_end - BACKWARD_KEYS < first_query + BM - 1 + p.seq_k - p.seq_q - p.window_left;
-        if (key_end <= p.seq_k && !left_edge &&
-            (!CAUSAL || key_end - 1 <= first_query + p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0)))
-            return;
-        int limit[2];
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const int k = key() + 8 * r;
-            limit[r] = k >= p.seq_k ? BM
-                       : CAUSAL     ? k - p.seq_k + p.seq_q - (WINDOW ? p.window_right : 0) - first_query - column()
-                                    : 0;
-        }
-        mask_queries(s, limit, hidden);
-        if constexpr (WINDOW) {
-#pragma unroll
-            for (int r = 0; r < 2; r++)
-                limit[r] = key() + 8 * r - p.seq_k + p.seq_q + p.window_left + 1 - first_query - column();
-            if (left_edge)
-                mask_queries_from(s, limit, hidden);
-        }
+        mask_block<BM, BACKWARD_KEYS, CAUSAL, WINDOW>(
+            p, s, key_end, first_query, column(), [&] { return key(); }, hidden);
     }
     /* dp: to dS. */
     __device__ __forceinline__ void gradient(int step)
@@ -467,29 +478,39 @@ __device__ __forceinline__ float merge_key_rows(uint32_t part_addr, int rank, OU
     return read;
 }
 
-/* Accumulators of a warp, 16 keys, to rows of a 16-bit tensor: by way of the warp's rows of V, so that whole lines leave.
- * Fragments alone would write 16 bytes of each of eight rows at a time. */
+/* Accumulators of a warp, 16 keys from first_key on, to rows of a 16-bit tensor, of which `columns` are left from `head` on: by
+ * way of shared memory, panels of 64 columns, so that whole lines leave. Fragments alone would write 16 bytes of each of eight
+ * rows at a time. corner: where the panels' first row lies, behind smem, whose address is base. */
+template <class T, int COLUMNS, int PANEL_BYTES>
+__device__ __forceinline__ void store_rows_by_way_of(unsigned char *smem, uint32_t base, int corner,
+                                                     const float (&x)[COLUMNS / 2], float scale, T *head,
+                                                     int64_t stride_s, int first_key, int seq_k, int columns)
+{
+    const int lane = lane_asked();
+    store_warp_rows16<T, COLUMNS, PANEL_BYTES>(base + corner, x, scale, scale, lane);
+    __syncwarp();
+#pragma unroll
+    for (int panel = 0; panel < (COLUMNS + 63) / 64; panel++)
+#pragma unroll
+        for (int r = 0; r < 16; r += 4) {
+            const int row = r + lane / 8, d = panel * 64 + lane % 8 * 8;
+            if (first_key + row < seq_k && d < columns)
+                *(uint4 *)(head + (int64_t)(first_key + row) * stride_s + d) =
+                    *(const uint4 *)(smem + corner + panel * PANEL_BYTES + row * ROW_BYTES + (lane % 8 ^ row % 8) * 16);
+        }
+    __syncwarp();
+}
+
 template <class KEYS, class T>
 __device__ __forceinline__ void store_warp_rows(const backward_params &p, const KEYS &keys,
                                                 const float (&x)[KEYS::mem::COLUMNS / 2], float scale, T *head,
                                                 int64_t stride_s)
 {
     using mem = typename KEYS::mem;
-    const int lane = lane_asked(), corner = mem::V + (keys.wg * 64 + keys.warp * 16) * ROW_BYTES;
-    store_warp_rows16<T, mem::COLUMNS, mem::tile_kv::PANEL_BYTES>(keys.block.base + corner, x, scale, scale, lane);
-    __syncwarp();
-    const int first = keys.block.job().key_tile * BACKWARD_KEYS + keys.wg * 64 + keys.warp * 16;
-#pragma unroll
-    for (int panel = 0; panel < mem::DP / 64; panel++)
-#pragma unroll
-        for (int r = 0; r < 16; r += 4) {
-            const int row = r + lane / 8, d = panel * 64 + lane % 8 * 8;
-            if (first + row < p.seq_k && d < p.head_dim)
-                *(uint4 *)(head + (int64_t)(first + row) * stride_s + d) =
-                    *(const uint4 *)(keys.block.smem + corner + panel * mem::tile_kv::PANEL_BYTES + row * ROW_BYTES +
-                                     (lane % 8 ^ row % 8) * 16);
-        }
-    __syncwarp();
+    const int row = keys.wg * 64 + keys.warp * 16; /* of the warp's V */
+    store_rows_by_way_of<T, mem::COLUMNS, mem::tile_kv::PANEL_BYTES>(
+        keys.block.smem, keys.block.base, mem::V + row * ROW_BYTES, x, scale, head, stride_s,
+        keys.job().key_tile * BACKWARD_KEYS + row, p.seq_k, p.head_dim);
 }
 
 /* Accumulators of a thread to rows of an fp32 tensor. */

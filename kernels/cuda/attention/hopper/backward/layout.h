@@ -19,13 +19,12 @@ struct flash_backward_layout {
 
 /* Whether the adders of a query block of dQ add in a fixed order in the narrow kernel. That saves the zeros before and the pass
  * after, three trips of the fp32 sums through memory; but along many key tiles, those that a window spans, one that is late makes
- * all others late. Of documents the average length is known. */
+ * all others late. Of documents the average length is known; in order the last adder writes rows of dQ one by one, so that it gains
+ * less. */
 static inline bool flash_backward_narrow_in_order(const sb_attention *a)
 {
-    const int length = a->packed ? a->seq_k / a->documents : a->seq_k,
-              window = a->windowed ? sb_window_left(a) + sb_window_right(a) : length;
-    const int span = a->packed && length < window ? length : window;
-    return a->deterministic || span <= 2048 || a->seq_k <= 2048;
+    const int window = a->windowed ? sb_window_left(a) + sb_window_right(a) : a->seq_k;
+    return a->deterministic || window <= 2048 || a->seq_k <= 2048 || (a->packed && a->seq_k / a->documents <= 1024);
 }
 
 /* The main kernel of narrow.cuh, after the pass before it: bf16 or fp16, head_dim <= 64. */

@@ -149,9 +149,12 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 6,
      "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
-    {RUN_FULL, 1, 5, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --window 1024,4096"},
-    {RUN_FULL, 1, 8,
-     "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --documents 8 --lengths equal,random"},
+    {RUN_DEFAULT, 1, 6, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --window 1024,4096"},
+    {RUN_DEFAULT, 1, 6,
+     "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 0,8"},
+    {RUN_DEFAULT, 1, 4,
+     "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 8 --lengths random"},
+    {RUN_DEFAULT, 1, 6, "--heads 16 --head-dim 192,256 --seq 8192 --dtype bf16 --variant flash --causal 0,1"},
     {RUN_FULL, 1, 20, "--heads 16 --head-dim 128 --seq 16384 --dtype bf16 --variant flash --sustain 6"},
     {RUN_CPU, 0, 5, ""},
     {0}};
@@ -166,8 +169,8 @@ static const bench_info info = {
         "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
         "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
-        "head_dim is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and fp16, and its backward\n"
-        "is the portable one.",
+        "head_dim is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and fp16, and a window,\n"
+        "documents and the deterministic backward run the portable kernels.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --window -1,1024,4096\n"

@@ -23,6 +23,11 @@ SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim, causal
     ("bf16", 8, 16, 16, 2048, 128, 1), ("bf16", 1, 16, 16, 16384, 128, 1), ("bf16", 1, 32, 32, 16384, 64, 1),
     ("bf16", 4, 25, 25, 1024, 64, 1), ("bf16", 1, 16, 16, 16384, 128, 0), ("bf16", 1, 32, 8, 8192, 128, 1),
     ("bf16", 8, 32, 32, 2048, 64, 1), ("bf16", 1, 16, 16, 16384, 64, 1), ("bf16", 1, 16, 16, 32768, 128, 1),
+    # what nobody names: narrow and wide heads, no mask, many keys, many short sequences
+    *(("bf16", 8, 16, 16, 2048, head_dim, 1) for head_dim in (80, 96)), ("bf16", 8, 16, 16, 2048, 128, 0),
+    *(("bf16", 1, 16, 16, 8192, head_dim, causal) for head_dim in (192, 256) for causal in (1, 0)),
+    ("bf16", 1, 16, 16, 16384, 64, 0), ("bf16", 1, 8, 8, 131072, 128, 1),
+    *(("bf16", 16, 16, 16, 512, head_dim, 1) for head_dim in (64, 128)),
     *(("fp32", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
 ]
 SMALL = [("bf16", 1, 4, 4, 1024, 64, 1), ("bf16", 1, 4, 2, 1024, 128, 0), ("fp32", 1, 4, 4, 1024, 64, 1)]

@@ -128,6 +128,13 @@ struct large_group {
         return tile_addr + (wg * HALF + chunk * CHUNK) / TILE::PANEL * TILE::PANEL_BYTES;
     }
 
+    /* x: K or V times a tile of queries, transposed. */
+    __device__ __forceinline__ void start_transposed(int keys, uint32_t queries)
+    {
+        wgmma_fence();
+        mma_abt<T, tile_kv, tile_q, LARGE_ROWS, D>(x, anew(block.base + keys), queries);
+        wgmma_commit();
+    }
     __device__ __forceinline__ void start_dv(int step)
     {
         mbarrier_wait(block.do_full(step), block.parity(step)); /* which the other group alone has seen */
@@ -170,6 +177,19 @@ struct large_group {
     {
         add_dq(dq, place, CHUNKS - 1);
     }
+    /* dQ and dK of the last step; dV may be under way. */
+    __device__ __forceinline__ void last_step(float (&dq)[CHUNK / 2])
+    {
+        start_dq(dq, steps - 1, 0);
+        start_dk(steps - 1);
+        wgmma_wait<1>();
+        pin(dv), pin(dq);
+        const int last = place(steps - 1);
+        go_on(dq, steps - 1, last);
+        wgmma_wait<0>();
+        pin(dq), pin(dk);
+        add_last(dq, last);
+    }
     __device__ __forceinline__ static void zero(float (&dq)[CHUNK / 2])
     {
 #pragma unroll
@@ -197,10 +217,7 @@ struct large_scores : large_group<T, D, CAUSAL> {
     __device__ __forceinline__ void start_scores(int step)
     {
         mbarrier_wait(block.q_full(step), block.parity(step));
-        wgmma_fence();
-        mma_abt<T, typename mem::tile_kv, typename mem::tile_q, LARGE_ROWS, D>(x, anew(block.base + mem::K),
-                                                                               block.q_tile(step));
-        wgmma_commit();
+        this->start_transposed(mem::K, block.q_tile(step));
     }
     /* x: scores to P, for both groups. */
     __device__ __forceinline__ void probabilities(int step, const query_numbers<LARGE_ROWS / 2> &lse2)
@@ -256,16 +273,8 @@ struct large_scores : large_group<T, D, CAUSAL> {
             mbarrier_arrive_by_warp(block.empty(step));
         }
         this->add_last(dq, place);
-        place = this->place(steps - 1);
         named_sync(DS_BARRIER, 256);
-        this->start_dq(dq, steps - 1, 0);
-        this->start_dk(steps - 1);
-        wgmma_wait<1>();
-        pin(dv), pin(dq);
-        this->go_on(dq, steps - 1, place);
-        wgmma_wait<0>();
-        pin(dq), pin(dk);
-        this->add_last(dq, place);
+        this->last_step(dq);
     }
 };
 
@@ -280,10 +289,7 @@ struct large_gradients : large_group<T, D, CAUSAL> {
     __device__ __forceinline__ void start_dp(int step)
     {
         mbarrier_wait(block.do_full(step), block.parity(step));
-        wgmma_fence();
-        mma_abt<T, typename mem::tile_kv, typename mem::tile_q, LARGE_ROWS, D>(x, anew(block.base + mem::V),
-                                                                               block.do_tile(step));
-        wgmma_commit();
+        this->start_transposed(mem::V, block.do_tile(step));
     }
     /* x: to dS; operand: P^T. */
     __device__ __forceinline__ void gradient(const query_numbers<LARGE_ROWS / 2> &delta)
@@ -344,15 +350,7 @@ struct large_gradients : large_group<T, D, CAUSAL> {
                 this->add_last(dq, place);
             mbarrier_arrive_by_warp(block.empty(step));
         }
-        this->start_dq(dq, steps - 1, 0);
-        this->start_dk(steps - 1);
-        wgmma_wait<1>();
-        pin(dv), pin(dq);
-        const int place = this->place(steps - 1);
-        this->go_on(dq, steps - 1, place);
-        wgmma_wait<0>();
-        pin(dq), pin(dk);
-        this->add_last(dq, place);
+        this->last_step(dq);
     }
 };
 

@@ -29,12 +29,16 @@ FILE *text_stream(char **text, size_t *bytes)
     return out;
 }
 
-/* Dimensions whose 0 means: as the others say. */
+/* Dimensions whose 0 means: as the others say; and attention without a window or documents. */
 static bool is_unset(const char *name, const char *value)
 {
-    static const char *const names[] = {"heads_kv", "seq_k", "heads", "d_model", "d_ff", "layers", "vocab"};
-    for (size_t i = 0; strcmp(value, "0") == 0 && i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
+    static const char *const unset[][2] = {
+        {"heads_kv", "0"},      {"seq_k", "0"},     {"heads", "0"},       {"d_model", "0"},
+        {"d_ff", "0"},          {"layers", "0"},    {"vocab", "0"},       {"window", "-1"},
+        {"window_right", "-1"}, {"documents", "0"}, {"lengths", "equal"},
+    };
+    for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
+        if (strcmp(name, unset[i][0]) == 0 && strcmp(value, unset[i][1]) == 0)
             return true;
     return false;
 }
@@ -43,12 +47,11 @@ static bool is_unset(const char *name, const char *value)
 static bool is_plain(const char *name, const char *value)
 {
     static const char *const plain[][2] = {
-        {"mode", "train-step"},   {"attention", "flash"},   {"recompute", "none"},  {"recompute_every", "1"},
-        {"fp32_products", "fma"}, {"grad_dtype", "policy"}, {"overlap", "auto"},    {"warmup", "5"},
-        {"share_grads", "1"},     {"loss_chunk", "0"},      {"cold", "0"},          {"reduce_dtype", "grad"},
-        {"small", "sharded"},     {"gather", "nccl"},       {"moments", "policy"},  {"offload", "none"},
-        {"offload_every", "1"},   {"window", "-1"},         {"window_right", "-1"}, {"documents", "0"},
-        {"lengths", "equal"},
+        {"mode", "train-step"},   {"attention", "flash"},   {"recompute", "none"}, {"recompute_every", "1"},
+        {"fp32_products", "fma"}, {"grad_dtype", "policy"}, {"overlap", "auto"},   {"warmup", "5"},
+        {"share_grads", "1"},     {"loss_chunk", "0"},      {"cold", "0"},         {"reduce_dtype", "grad"},
+        {"small", "sharded"},     {"gather", "nccl"},       {"moments", "policy"}, {"offload", "none"},
+        {"offload_every", "1"},
     };
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         if (strcmp(name, plain[i][0]) == 0 && strcmp(value, plain[i][1]) == 0)

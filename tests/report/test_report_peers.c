@@ -169,6 +169,9 @@ static void windows_stand_apart(void **state)
     lacks(text, "901 TFLOP/s (S");
     lacks(text, "window -1");
     lacks(text, "lengths equal");
+    has(text, "window=512"); /* among the others */
+    lacks(text, "window=-1");
+    lacks(text, "documents=0");
     has(text, "takes at least 2.00 times as long");
     free(text);
     free(dir);

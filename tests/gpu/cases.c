@@ -169,7 +169,7 @@ static void add_unequal_lengths(list *l)
         }
 }
 
-/* head_dim above 128: lengths at the edges of tiles of 128 queries and of 64 or 96 keys forward, and of 64, 32 and 16 backward. */
+/* head_dim above 128: lengths at the edges of tiles of 128 queries and 64 keys forward, and of 64, 32 and 16 backward. */
 static void add_wide_heads(list *l)
 {
     static const int dims[] = {136, 192, 256};

@@ -98,7 +98,6 @@ struct large_group {
     using mem = large_memory<D>;
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
-    using tile_ds = typename mem::tile_ds;
     static constexpr int N = LARGE_ROWS, HALF = mem::HALF, CHUNKS = HALF > 96 ? 2 : 1, CHUNK = HALF / CHUNKS;
     const backward_params &p;
     const backward_block<mem> block;

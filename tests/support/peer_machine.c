@@ -279,9 +279,10 @@ peer_outcome peer_machine_run(int ranks, int calls, int slow, bool one_half, uin
             blocks[r][i] = (block){m, r, i};
             assert_int_equal(pthread_create(&threads[r][i], NULL, run_block, &blocks[r][i]), 0);
         }
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < ranks; r++)
         for (int i = 0; i < BLOCKS; i++)
             pthread_join(threads[r][i], NULL);
+    for (int r = 0; r < ranks; r++) { /* only now: a rank writes to the mailboxes of those that have ended */
         pthread_barrier_destroy(&m->over[r]);
         for (int i = 0; i < LOCKS; i++)
             pthread_mutex_destroy(&m->box[r].locks[i]);

@@ -2,13 +2,13 @@
 /* bench_flash: how fast is FlashAttention here, against unfused attention and against this machine's GEMM ceiling?
  *
  * The `flash_benchmarking` problem of Stanford's CS336, assignment 2 (batch 1, causal, S 128..65536, D 16..128), and
- * any other shape by options: heads, grouped-query heads, Sq != Sk, both layouts, sliding windows, packed documents, the
- * deterministic backward.
+ * any other shape by options: heads, grouped-query heads, Sq != Sk, values of another width, both layouts, sliding windows,
+ * packed documents, the deterministic backward.
  *
- * One row is one shape, dtype and variant; times are medians. fwd_tflops = 4 B H Sq Sk D (halved when causal; in a window
- * 4 B H D for each pair that is not masked, of documents the sum) / time, backward 2.5 times that. ceiling_tflops is the best GEMM that
- * bench_roofline measured, a third of the bf16 one where three products of 16 bits make one of fp32. speedup_* = time of
- * unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same case, run and GPU, else nan.
+ * One row is one shape, dtype and variant; times are medians. *_tflops are operations (common/formulas/attention.h) / time.
+ * ceiling_tflops is the best GEMM that bench_roofline measured, a third of the bf16 one where three products of 16 bits
+ * make one of fp32. speedup_* = time of unfused / time of this row, err_ratio = err_fwd / err_fwd of unfused: of the same
+ * case, run and GPU, else nan.
  * Run: ./bench_flash                                the default grid
  *      ./bench_flash --seq 65536 --dtype bf16       every D at one length
  * Expect: a floor set by launches at short S, then a share of the ceiling that grows with S and levels off. */
@@ -39,7 +39,9 @@ static const option_spec option_table[] = {
      "the backward gives the same bits on every run"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32|bf16x3", "",
      "precision; bf16x3: fp32 with products of bf16 parts, of flash alone"},
-    {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", "16,64", 1, 1024, NULL, "", "columns of q, k and v"},
+    {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", "16,64", 1, 1024, NULL, "", "columns of q and k"},
+    {"head-dim-v", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "",
+     "columns of v and o; 0: as many as --head-dim"},
     {"seq", OPTION_INT, OPTION_LIST, "128:65536:*2", "128:512:*2", 1, 1048576, NULL, "tokens", "queries per sequence"},
     {"seq-k", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens", "keys per sequence; 0: as many as --seq"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "unfused,flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",
@@ -63,10 +65,10 @@ static const column_spec column_table[] = {
     ATTENTION_TIME_COLUMNS("bwd", "backward"),
     ATTENTION_TIME_COLUMNS("fwd_bwd", "forward then backward, timed together"),
     {"fwd_tflops", COLUMN_REAL, true,
-     "4 B H Sq Sk D, halved when causal, in a window 4 B H D a pair that is not masked, the sum over documents, over "
-     "the "
-     "median time"},
-    {"bwd_tflops", COLUMN_REAL, true, "2.5 times the forward's operations over the median time"},
+     "2 (D + Dv) B H Sq Sk, halved when causal, in a window 2 (D + Dv) B H a pair that is not masked, the sum over "
+     "documents, over the median time; Dv is D, or --head-dim-v"},
+    {"bwd_tflops", COLUMN_REAL, true,
+     "the same with 3 D + 2 Dv in place of D + Dv, so 2.5 times as many where Dv is D, over the median time"},
     {"ceiling_tflops", COLUMN_REAL, false,
      "best GEMM that bench_roofline measured in the same run, of the products that the variant makes"},
     {"fwd_ceiling_pct", COLUMN_REAL, true, "fwd_tflops as a share of ceiling_tflops"},
@@ -154,6 +156,8 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 4,
      "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 8 --lengths random"},
     {RUN_DEFAULT, 1, 6, "--heads 16 --head-dim 192,256 --seq 8192 --dtype bf16 --variant flash --causal 0,1"},
+    {RUN_DEFAULT, 1, 4,
+     "--heads 16 --head-dim 192 --head-dim-v 128 --seq 8192 --dtype bf16 --variant flash --causal 0,1"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
     {RUN_FULL, 1, 20, "--heads 16 --head-dim 128 --seq 16384 --dtype bf16 --variant flash --sustain 6"},
     {RUN_CPU, 0, 5, ""},
@@ -169,12 +173,15 @@ static const bench_info info = {
         "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
         "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
-        "head_dim is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and fp16, and a window,\n"
-        "documents and the deterministic backward run the portable kernels.",
+        "head_dim, of queries or values, is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and\n"
+        "fp16, and a window, documents and the deterministic backward run the portable kernels.\n"
+        "Values of another width (--head-dim-v) have a Hopper forward in bf16 and fp16, and a Hopper backward where\n"
+        "either width is above 128; else they run the portable kernels.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"
                 "./bench_flash --batch 1 --heads 16 --seq 16384 --head-dim 128 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --window -1,1024,4096\n"
                 "./bench_flash --heads 16 --seq 16384 --dtype bf16 --variant flash --documents 8 --lengths random\n"
+                "./bench_flash --heads 16 --head-dim 192 --head-dim-v 128 --seq 8192 --dtype bf16 --variant flash\n"
                 "./bench_flash --heads 32 --heads-kv 8 --seq 4096 --layout bshd --causal 0,1",
     .options = option_table,
     .variants = variant_table,
@@ -232,7 +239,8 @@ static void baseline_load(const session *s, const bench_case *c, const char *key
 
 static attention_problem problem_of(const bench_case *c)
 {
-    attention_shape s = {.batch = case_int(c, "batch"), .head_dim = case_int(c, "head-dim")};
+    attention_shape s = {
+        .batch = case_int(c, "batch"), .head_dim = case_int(c, "head-dim"), .head_dim_v = case_int(c, "head-dim-v")};
     int64_t heads_kv = case_int(c, "heads-kv"), seq_k = case_int(c, "seq-k");
     s.heads = case_int(c, "heads");
     s.heads_kv = heads_kv ? heads_kv : s.heads;
@@ -241,6 +249,8 @@ static attention_problem problem_of(const bench_case *c)
     s.causal = case_int(c, "causal") != 0;
     s.window_left = case_int(c, "window");
     s.window_right = case_int(c, "window-right");
+    if (s.causal && s.window_right == 0)
+        s.window_right = -1; /* the same mask, whose operations are counted as those of a causal one */
     s.windowed = s.window_left >= 0 || s.window_right >= 0;
     s.documents = case_int(c, "documents");
     if (s.documents > 0) /* one sequence of all tokens */

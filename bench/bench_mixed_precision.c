@@ -139,14 +139,13 @@ static const bench_run run_table[] = {{RUN_QUICK, 1, 11, "--size small"},
 static const bench_info info = {
     .name = "bench_mixed_precision",
     .summary = "What does low precision cost in accuracy and gain in speed, and where does autocast stay in fp32?",
-    .notes =
-        "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave\n"
-        "it empty.\n"
-        "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
-        "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor.\n"
-        "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"
-        "timing: --overlap is none here, so that forward, backward and AdamW are separate. speedup_* are relative\n"
-        "to the fp32 row of the same shape, from this run or else the newest stored one.",
+    .notes = "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave\n"
+             "it empty.\n"
+             "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
+             "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor.\n"
+             "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"
+             "timing: --overlap is none by default, so that forward, backward and AdamW are separate. speedup_* are\n"
+             "relative to the fp32 row of the same shape, GPU and run, or ./run_all.sh; without one they are nan.",
     .examples = "./bench_mixed_precision\n"
                 "./bench_mixed_precision --variant accumulation --sum 1000000x0.1 --pair fp32+fp32,bf16-kahan\n"
                 "./bench_mixed_precision --variant norm --dtype fp16 --magnitude 1:256:*2 --eps 1e-5,1e-8\n"

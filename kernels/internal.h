@@ -27,6 +27,10 @@ sb_status sb_documents_check(const sb_attention *a);
 /* All of the above: what each attention op of the CPU asks for before it begins. */
 sb_status sb_attention_check_host(const sb_attention *a, size_t workspace_bytes);
 
+/* Columns of v, o, d_o and dv. */
+int sb_head_dim_v(const sb_attention *a);
+/* Those of q or of v, whichever are more: what kernels that have one width for both compute. */
+int sb_head_dim_most(const sb_attention *a);
 /* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
 float sb_attention_scale(const sb_attention *a);
 /* Query row i sees keys sb_first_key .. sb_visible_keys - 1: none if both are equal, and from 0, or its document's first, on

@@ -4,7 +4,7 @@
  * Plain C, no CUDA header needed. Every op takes a context and a stream, returns a status, never exits and never
  * allocates: workspaces are the caller's. Ops are asynchronous on CUDA unless said otherwise.
  * Shapes: batch B, query heads H, key/value heads Hkv (H a multiple of Hkv; query head h reads head h / (H/Hkv)),
- * seq_q Sq, seq_k Sk, head_dim D. */
+ * seq_q Sq, seq_k Sk, head_dim D, head_dim_v Dv. */
 #ifndef STEPBENCH_KERNELS_KERNELS_H
 #define STEPBENCH_KERNELS_KERNELS_H
 
@@ -22,16 +22,17 @@ extern "C" {
 /* Scaled dot-product attention, O = softmax(scale Q K^T + mask) V (Vaswani et al. 2017).
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
  * O = 0, lse = -inf, and no gradient. A sliding window (Beltagy et al., 2020) leaves of those keys the ones from
- * i + (Sk - Sq) - window_left to i + (Sk - Sq) + window_right. head_dim is a multiple of 8 from 16 to 256; an op may take fewer, or have a
- * forward alone: `supported` says. */
+ * i + (Sk - Sq) - window_left to i + (Sk - Sq) + window_right. head_dim and head_dim_v are multiples of 8 from 16 to 256; an op may
+ * take fewer, or have a forward alone: `supported` says. */
 typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
+    int head_dim_v; /* columns of v, o, d_o and dv; 0: as many as q and k have, head_dim */
     sb_dtype dtype;
     bool causal;
     bool deterministic;   /* backward: bitwise the same on every run */
     bool forward_only;    /* `supported` asks for forward alone; the calls themselves do not look at it */
     float scale;          /* positive; 0: 1/sqrt(head_dim) */
-    sb_tensor q, k, v, o; /* (B,H,Sq,D) (B,Hkv,Sk,D) (B,Hkv,Sk,D) (B,H,Sq,D) */
+    sb_tensor q, k, v, o; /* (B,H,Sq,D) (B,Hkv,Sk,D) (B,Hkv,Sk,Dv) (B,H,Sq,Dv) */
     float *lse;           /* (B,H,Sq) natural log of the sum of exponentials; written forward, read backward */
     sb_tensor d_o, dq, dk, dv;
     void *saved;     /* what forward keeps for backward, saved_bytes of it (the S x S matrix of unfused) */
@@ -73,7 +74,7 @@ typedef struct sb_attention_op {
 typedef struct sb_attention_rows {
     int n;
     const int *bh, *q_row, *bh_kv, *k_row;
-    double *o, *dq, *dk, *dv; /* (n, D) */
+    double *o, *dq, *dk, *dv; /* (n, Dv) (n, D) (n, D) (n, Dv) */
     double *lse;              /* (n) */
 } sb_attention_rows;
 

@@ -48,6 +48,24 @@ const sb_attention_op *sb_attention_find(const sb_kernels *k, const char *name)
     return NULL;
 }
 
+int sb_head_dim_v(const sb_attention *a)
+{
+    return a->head_dim_v ? a->head_dim_v : a->head_dim;
+}
+
+int sb_head_dim_most(const sb_attention *a)
+{
+    return a->head_dim_v > a->head_dim ? a->head_dim_v : a->head_dim;
+}
+
+static sb_status check_head_dim(const char *name, int head_dim)
+{
+    if (head_dim < SB_HEAD_DIM_MIN || head_dim > SB_HEAD_DIM_MAX || head_dim % SB_HEAD_DIM_STEP != 0)
+        return sb_error(SB_UNSUPPORTED, "%s %d is not a multiple of %d from %d to %d", name, head_dim, SB_HEAD_DIM_STEP,
+                        SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
+    return SB_OK;
+}
+
 sb_status sb_attention_check(const sb_attention *a)
 {
     if (a->batch < 1 || a->heads < 1 || a->heads_kv < 1 || a->seq_q < 1 || a->seq_k < 1 || a->head_dim < 1)
@@ -61,9 +79,11 @@ sb_status sb_attention_check(const sb_attention *a)
                         (int)a->dtype);
     if (!isfinite(a->scale) || a->scale < 0)
         return sb_error(SB_INVALID, "scale must be positive and finite, or 0 for 1/sqrt(head_dim), not %g", a->scale);
-    if (a->head_dim < SB_HEAD_DIM_MIN || a->head_dim > SB_HEAD_DIM_MAX || a->head_dim % SB_HEAD_DIM_STEP != 0)
-        return sb_error(SB_UNSUPPORTED, "head_dim %d is not a multiple of %d from %d to %d", a->head_dim,
-                        SB_HEAD_DIM_STEP, SB_HEAD_DIM_MIN, SB_HEAD_DIM_MAX);
+    sb_status status = check_head_dim("head_dim", a->head_dim);
+    if (status == SB_OK)
+        status = check_head_dim("head_dim_v", sb_head_dim_v(a));
+    if (status != SB_OK)
+        return status;
     if (a->windowed && (a->window_left < -1 || a->window_right < -1 || (a->causal && a->window_right > 0)))
         return sb_error(SB_INVALID,
                         "a window has -1 (all keys) or more on each side, and none on the right of a causal mask, not "

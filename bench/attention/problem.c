@@ -40,7 +40,8 @@ double attention_estimate_bytes(const attention_problem *problem, const char *va
     int elem = sb_dtype_bytes(dtype_of(problem->dtype));
     double query = (double)s->batch * (double)s->heads * (double)s->seq_q;
     double key = (double)s->batch * (double)s->heads_kv * (double)s->seq_k;
-    double tensors = 4 * (query + key) * (double)s->head_dim * elem + 4 * query; /* q o dO dq, k v dk dv; lse */
+    double columns = 2 * (double)(s->head_dim + attention_head_dim_v(s)); /* q o dO dq, k v dk dv */
+    double tensors = (query + key) * columns * elem + 4 * query;          /* and lse */
     /* P, and beside it in backward dP turned to dS in place (fused) or not (unfused) */
     int matrices = strcmp(variant, "unfused") == 0 ? 3 : strcmp(variant, "fused") == 0 ? 2 : 0;
     return tensors + matrices * attention_matrix_bytes(s, elem);
@@ -56,27 +57,34 @@ bool attention_status_ok(attention_case *ac, sb_status status, const char *what)
     return false;
 }
 
-static int64_t elements(const attention_case *ac, bool keys)
+int attention_columns(const attention_case *ac, const sb_tensor *t)
 {
-    const attention_shape *s = &ac->problem.shape;
-    return s->batch * (keys ? s->heads_kv * s->seq_k : s->heads * s->seq_q) * s->head_dim;
+    const sb_attention *a = &ac->a;
+    const bool of_values = t == &a->v || t == &a->o || t == &a->d_o || t == &a->dv;
+    return (int)(of_values ? attention_head_dim_v(&ac->problem.shape) : ac->problem.shape.head_dim);
 }
 
-/* Allocates a (B, H, S, D) tensor in the problem's layout; false when there is no memory. */
+static int64_t elements(const attention_case *ac, const sb_tensor *t, bool keys)
+{
+    const attention_shape *s = &ac->problem.shape;
+    return s->batch * (keys ? s->heads_kv * s->seq_k : s->heads * s->seq_q) * attention_columns(ac, t);
+}
+
+/* Allocates a (B, H, S, D) or (B, H, S, Dv) tensor in the problem's layout; false when there is no memory. */
 static bool tensor_alloc(attention_case *ac, sb_tensor *t, bool keys, const char *tag)
 {
     const attention_shape *s = &ac->problem.shape;
-    int64_t heads = keys ? s->heads_kv : s->heads, seq = keys ? s->seq_k : s->seq_q, d = s->head_dim;
+    int64_t heads = keys ? s->heads_kv : s->heads, seq = keys ? s->seq_k : s->seq_q, d = attention_columns(ac, t);
     *t = ac->problem.seq_first ? (sb_tensor){NULL, seq * heads * d, d, heads * d}
                                : (sb_tensor){NULL, seq * heads * d, seq * d, d};
-    t->data = memory_alloc(ac->s->mem, (size_t)elements(ac, keys) * (size_t)sb_dtype_bytes(ac->a.dtype), tag);
+    t->data = memory_alloc(ac->s->mem, (size_t)elements(ac, t, keys) * (size_t)sb_dtype_bytes(ac->a.dtype), tag);
     return t->data != NULL;
 }
 
 static bool tensor_fill(attention_case *ac, const sb_tensor *t, bool keys, uint32_t stream_id, uint64_t seed)
 {
     attention_context *b = attention_context_of(ac);
-    sb_status status = b->kernels->fill_normal(b->ctx, ac->a.dtype, t->data, (size_t)elements(ac, keys), seed,
+    sb_status status = b->kernels->fill_normal(b->ctx, ac->a.dtype, t->data, (size_t)elements(ac, t, keys), seed,
                                                stream_id, 1.0f, device_stream(ac->s->dev));
     return attention_status_ok(ac, status, "fill");
 }
@@ -84,7 +92,7 @@ static bool tensor_fill(attention_case *ac, const sb_tensor *t, bool keys, uint3
 /* All-ones bytes are NaN in every dtype: what a kernel fails to write can't pass the check. */
 static void tensor_poison(attention_case *ac, const sb_tensor *t, bool keys)
 {
-    device_memset(ac->s->dev, t->data, 0xff, (size_t)elements(ac, keys) * (size_t)sb_dtype_bytes(ac->a.dtype));
+    device_memset(ac->s->dev, t->data, 0xff, (size_t)elements(ac, t, keys) * (size_t)sb_dtype_bytes(ac->a.dtype));
 }
 
 bool attention_workspace(attention_case *ac, size_t bytes)
@@ -234,6 +242,7 @@ bool attention_describe(attention_case *ac, session *s, const bench_case *c, row
                            .seq_q = (int)sh->seq_q,
                            .seq_k = (int)sh->seq_k,
                            .head_dim = (int)sh->head_dim,
+                           .head_dim_v = (int)sh->head_dim_v,
                            .dtype = dtype_of(problem->dtype),
                            .causal = sh->causal,
                            .windowed = sh->windowed,

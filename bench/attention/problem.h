@@ -36,6 +36,8 @@ typedef struct attention_case {
 } attention_case;
 
 attention_context *attention_context_of(const attention_case *ac);
+/* Columns of one of the case's tensors: those of v have their own number, and so have o, d_o and dv. */
+int attention_columns(const attention_case *ac, const sb_tensor *t);
 /* Describes the problem to the library; an op that has no backward for it gets a.forward_only, and the row's reason
  * says why. False after setting the row's status: the backend lacks the variant, or refuses the problem. */
 bool attention_describe(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem);

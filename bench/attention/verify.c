@@ -76,8 +76,8 @@ static void oracle_choose(const attention_case *ac, oracle *o)
     bool whole = most <= ALL_ROWS_MAX;
     int n = whole ? (int)most : SAMPLED_ROWS;
     int *index = xcalloc((unsigned long)n * 4, sizeof *index);
-    double *result = xcalloc((unsigned long)n * (4 * (unsigned long)a->head_dim + 1), sizeof *result);
-    size_t block = (size_t)n * (size_t)a->head_dim;
+    const size_t block = (size_t)n * (size_t)a->head_dim, block_v = (size_t)n * (size_t)attention_columns(ac, &a->v);
+    double *result = xcalloc(2 * block + 2 * block_v + (size_t)n, sizeof *result);
 
     for (int i = 0; i < n; i++) {
         index[i] = whole ? (int)(i % queries) / a->seq_q : sample_row(ac->seed, 16, i, a->batch * a->heads);
@@ -93,10 +93,10 @@ static void oracle_choose(const attention_case *ac, oracle *o)
                                   .bh_kv = index + 2 * n,
                                   .k_row = index + 3 * n,
                                   .o = result,
-                                  .dq = o->backward ? result + block : NULL,
-                                  .dk = o->backward ? result + 2 * block : NULL,
-                                  .dv = o->backward ? result + 3 * block : NULL,
-                                  .lse = result + 4 * block};
+                                  .dq = o->backward ? result + block_v : NULL,
+                                  .dk = o->backward ? result + block_v + block : NULL,
+                                  .dv = o->backward ? result + block_v + 2 * block : NULL,
+                                  .lse = result + 2 * block_v + 2 * block};
 }
 
 /* Makes the oracle hold the answer for this case. */
@@ -145,7 +145,7 @@ static bool compare(attention_case *ac, const char *name, const sb_tensor *t, bo
 {
     const sb_attention *a = &ac->a;
     const sb_attention_rows *r = rows_of(ac);
-    int heads = keys ? a->heads_kv : a->heads, d = a->head_dim;
+    int heads = keys ? a->heads_kv : a->heads, d = attention_columns(ac, t);
     size_t elem = (size_t)sb_dtype_bytes(a->dtype);
     double *got = xcalloc((unsigned long)r->n * (unsigned long)d, sizeof *got);
     void *raw = xmalloc((unsigned long)d * elem);

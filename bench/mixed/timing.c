@@ -11,6 +11,7 @@
 #include "bench/model/context.h"
 #include "bench/model/timing.h"
 #include "bench/model/verify.h"
+#include "common/core/cache.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/session/ceiling.h"
@@ -21,8 +22,7 @@ enum { PHASES = MODEL_PARTS };
 /* ---- fp32 of the same shape ---- */
 
 /* What speed-ups refer to; a case that failed in this run is not replaced by an older one. */
-static struct baseline {
-    char *shape;
+typedef struct baseline {
     double ms[PHASES];
 } baseline;
 
@@ -44,13 +44,30 @@ static char *shape_of(const options *o, const bench_case *c)
     return key;
 }
 
-/* Takes over `shape`. */
-static void baseline_set(char *shape, const double ms[PHASES])
+static void forget(baseline *b)
 {
-    free(baseline.shape);
-    baseline.shape = shape;
     for (int i = 0; i < PHASES; i++)
-        baseline.ms[i] = ms ? ms[i] : NAN;
+        b->ms[i] = NAN;
+}
+
+/* That of a case's shape; added with NAN where there is none, and *added says so. */
+static baseline *baseline_of(const session *s, const bench_case *c, bool *added)
+{
+    char *shape = shape_of(s->opt, c);
+    baseline *b = cache_find(s->kept, "fp32 steps", shape);
+    *added = !b;
+    if (!b) {
+        b = cache_add(s->kept, "fp32 steps", shape, sizeof *b, NULL);
+        forget(b);
+    }
+    free(shape);
+    return b;
+}
+
+static void baseline_forget(const session *s, const bench_case *c)
+{
+    bool added;
+    forget(baseline_of(s, c, &added));
 }
 
 static bool cell_is(const csv *t, size_t r, const char *column, const char *want)
@@ -69,22 +86,16 @@ static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench
     return is;
 }
 
-/* When fp32 was measured by another program of the same ./run_all.sh, its newest row of the shape serves. Takes over
- * `shape`. */
-static void baseline_load(const session *s, const bench_case *c, char *shape)
+/* When fp32 was measured by another program of the same ./run_all.sh, its newest row of the shape serves. */
+static void baseline_load(const session *s, const bench_case *c, baseline *b)
 {
-    if (baseline.shape && strcmp(baseline.shape, shape) == 0) {
-        free(shape);
-        return;
-    }
-    baseline_set(shape, NULL);
     csv *t = s->csv_path ? csv_read(s->csv_path) : NULL;
     size_t r = t ? t->rows : 0;
     while (r > 0 && !is_baseline_of(t, r - 1, s, c))
         r--;
     for (int i = 0; r > 0 && i < PHASES; i++) {
         char *column = xasprintf("%s_ms", phases[i]);
-        baseline.ms[i] = csv_real(t, r - 1, column);
+        b->ms[i] = csv_real(t, r - 1, column);
         free(column);
     }
     csv_free(t);
@@ -95,14 +106,15 @@ static void baseline_load(const session *s, const bench_case *c, char *shape)
 static void fill_speedups(mixed *m, const trainer_options *o, const double ms[PHASES])
 {
     const bool is_fp32 = strcmp(o->precision->name, "fp32") == 0 && !o->split;
-    char *shape = shape_of(m->s->opt, m->c);
+    bool added;
+    baseline *b = baseline_of(m->s, m->c, &added);
     if (is_fp32)
-        baseline_set(shape, ms);
-    else
-        baseline_load(m->s, m->c, shape);
+        memcpy(b->ms, ms, sizeof b->ms);
+    else if (added)
+        baseline_load(m->s, m->c, b);
     for (int i = 0; i < PHASES; i++) {
         char *column = xasprintf("speedup_%s", phases[i]);
-        row_real(m->w, column, baseline.ms[i] / ms[i]);
+        row_real(m->w, column, b->ms[i] / ms[i]);
         free(column);
     }
 }
@@ -127,7 +139,7 @@ void mixed_run_timing(mixed *m)
     }
     o.fusion = device_kind_of(s->dev) == DEVICE_CPU ? FUSION_KERNELS : FUSION_GRAPH;
     if (strcmp(o.precision->name, "fp32") == 0 && !o.split)
-        baseline_set(shape_of(s->opt, m->c), NULL); /* until it has been measured */
+        baseline_forget(s, m->c); /* until it has been measured */
     if (!model_verify(s, &o, m->w))
         return;
     phase_set("setup of %s", case_key(m->c));

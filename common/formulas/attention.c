@@ -21,22 +21,36 @@ static double sum_of_documents(const attention_shape *s, double (*of)(const atte
     return sum;
 }
 
-double attention_forward_flops(const attention_shape *s)
+int64_t attention_head_dim_v(const attention_shape *s)
+{
+    return s->head_dim_v ? s->head_dim_v : s->head_dim;
+}
+
+/* Pairs of one head as FLOPs count them: half of all for a causal mask, but in a window those that are there. */
+static double counted_pairs(const attention_shape *s)
 {
     if (s->documents > 0)
-        return sum_of_documents(s, attention_forward_flops);
-    /* Two products, Q K^T and P V, in each head. */
-    double heads = (double)s->batch * (double)s->heads;
+        return sum_of_documents(s, counted_pairs);
     if (s->windowed)
-        return 4.0 * heads * (double)s->head_dim * attention_pairs(s);
-    double full = 2.0 * heads * gemm_flops(s->seq_q, s->seq_k, s->head_dim);
-    return s->causal ? full / 2 : full;
+        return attention_pairs(s);
+    const double all = (double)s->seq_q * (double)s->seq_k;
+    return s->causal ? all / 2 : all;
+}
+
+/* Of products in each head that have so many columns together. */
+static double product_flops(const attention_shape *s, int64_t columns)
+{
+    return 2.0 * (double)s->batch * (double)s->heads * (double)columns * counted_pairs(s);
+}
+
+double attention_forward_flops(const attention_shape *s)
+{
+    return product_flops(s, s->head_dim + attention_head_dim_v(s)); /* Q K^T, P V */
 }
 
 double attention_backward_flops(const attention_shape *s)
 {
-    /* Five products instead of two: Q K^T again, dO V^T, and those of dQ, dK, dV. */
-    return 2.5 * attention_forward_flops(s);
+    return product_flops(s, 3 * s->head_dim + 2 * attention_head_dim_v(s)); /* Q K^T again, dQ, dK; dO V^T, dV */
 }
 
 static double pairs_in_window(const attention_shape *s)
@@ -67,10 +81,11 @@ double attention_pairs(const attention_shape *s)
     return sk * (sk + 1) / 2; /* the first sq - sk queries see no key */
 }
 
-/* Bytes of a (B, heads, seq, D) tensor. */
-static double tensor_bytes(const attention_shape *s, int64_t heads, int64_t seq, int elem_bytes)
+/* Bytes of a (B, heads, seq, D) tensor and a (B, heads, seq, Dv) one together. */
+static double pair_bytes(const attention_shape *s, int64_t heads, int64_t seq, int elem_bytes)
 {
-    return (double)s->batch * (double)heads * (double)seq * (double)s->head_dim * elem_bytes;
+    const int64_t columns = s->head_dim + attention_head_dim_v(s);
+    return (double)s->batch * (double)heads * (double)seq * (double)columns * elem_bytes;
 }
 
 static double lse_bytes(const attention_shape *s)
@@ -80,16 +95,16 @@ static double lse_bytes(const attention_shape *s)
 
 double attention_forward_bytes(const attention_shape *s, int elem_bytes)
 {
-    double q = tensor_bytes(s, s->heads, s->seq_q, elem_bytes);
-    double k = tensor_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
-    return 2 * q + 2 * k + lse_bytes(s); /* q, o and k, v */
+    const double qo = pair_bytes(s, s->heads, s->seq_q, elem_bytes);
+    const double kv = pair_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
+    return qo + kv + lse_bytes(s);
 }
 
 double attention_backward_bytes(const attention_shape *s, int elem_bytes)
 {
-    double q = tensor_bytes(s, s->heads, s->seq_q, elem_bytes);
-    double k = tensor_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
-    return 4 * q + 4 * k + lse_bytes(s); /* q, o, dO, dq and k, v, dk, dv */
+    const double qo = pair_bytes(s, s->heads, s->seq_q, elem_bytes);
+    const double kv = pair_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
+    return 2 * qo + 2 * kv + lse_bytes(s); /* dq, dO beside q, o, and dk, dv beside k, v */
 }
 
 double attention_matrix_bytes(const attention_shape *s, int elem_bytes)

@@ -8,7 +8,8 @@
 
 typedef struct attention_shape {
     int64_t batch, heads, heads_kv, seq_q, seq_k, head_dim;
-    bool causal; /* bottom-right aligned: query i sees keys j <= i + seq_k - seq_q */
+    int64_t head_dim_v; /* columns of v, o, dO and dV; 0: head_dim, as q and k have */
+    bool causal;        /* bottom-right aligned: query i sees keys j <= i + seq_k - seq_q */
     /* Only if `windowed`: keys before and after its own position that a query sees; -1: all */
     bool windowed;
     int64_t window_left, window_right;
@@ -18,8 +19,10 @@ typedef struct attention_shape {
     const int *cu_seqlens_q, *cu_seqlens_k;
 } attention_shape;
 
-/* Convention of the field (FlashAttention, cuDNN): 4 B H Sq Sk D forward, halved when causal; backward 2.5 times
- * forward. In a window 4 B H D for each pair that is not masked, whatever the tiles compute. Of documents their sum. */
+int64_t attention_head_dim_v(const attention_shape *s); /* never 0 */
+/* Convention of the field (FlashAttention, cuDNN): forward 2 (D + Dv) B H Sq Sk, backward 2 (3 D + 2 Dv) B H Sq Sk, both halved
+ * when causal: if Dv is D, 4 B H Sq Sk D and 2.5 times that. In a window the pairs that are not masked count in place of Sq Sk,
+ * whatever the tiles compute. Of documents their sum. */
 double attention_forward_flops(const attention_shape *s);
 double attention_backward_flops(const attention_shape *s);
 /* Exact count of unmasked (query, key) pairs of one head. */

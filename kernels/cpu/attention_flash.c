@@ -14,16 +14,22 @@ size_t cpu_flash_saved_bytes(sb_context *ctx, const sb_attention *a)
     return 0;
 }
 
+/* Columns of q or k, and of o or v. */
+static size_t both_widths(const sb_attention *a)
+{
+    return (size_t)a->head_dim + sb_head_dim_v(a);
+}
+
 size_t cpu_flash_forward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    return (2 * ((size_t)a->seq_k + TILE_Q) * a->head_dim + TILE_Q * TILE_K) * sizeof(float);
+    return (((size_t)a->seq_k + TILE_Q) * both_widths(a) + TILE_Q * TILE_K) * sizeof(float);
 }
 
 size_t cpu_flash_backward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    return (4 * ((size_t)a->seq_k + TILE_Q) * a->head_dim + 2 * TILE_Q * TILE_K) * sizeof(float);
+    return (2 * ((size_t)a->seq_k + TILE_Q) * both_widths(a) + 2 * TILE_Q * TILE_K) * sizeof(float);
 }
 
 static int least(int x, int y)
@@ -86,24 +92,24 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
     const sb_status status = sb_attention_check_host(a, cpu_flash_forward_workspace(ctx, a));
     if (status != SB_OK)
         return status;
-    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
+    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     float scale = sb_attention_scale(a), max[TILE_Q], sum[TILE_Q];
     float *w = a->workspace;
-    float *k = cpu_take(&w, (size_t)seq_k * d), *v = cpu_take(&w, (size_t)seq_k * d);
-    float *q = cpu_take(&w, (size_t)TILE_Q * d), *o = cpu_take(&w, (size_t)TILE_Q * d);
+    float *k = cpu_take(&w, (size_t)seq_k * d), *v = cpu_take(&w, (size_t)seq_k * d_v);
+    float *q = cpu_take(&w, (size_t)TILE_Q * d), *o = cpu_take(&w, (size_t)TILE_Q * d_v);
     float *s = cpu_take(&w, TILE_Q * TILE_K); /* (tile of q, tile of k) */
 
     for (int b = 0; b < a->batch; b++)
         for (int h = 0; h < a->heads; h++) {
             float *lse = a->lse + ((size_t)b * a->heads + h) * seq_q;
             if (h % group == 0) {
-                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, k);
-                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
+                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, d, k);
+                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, d_v, v);
             }
             for (int q0 = 0; q0 < seq_q; q0 += TILE_Q) {
                 int m = least(TILE_Q, seq_q - q0), keys = sb_visible_keys(a, q0 + m - 1);
-                cpu_load_rows(a, &a->q, b, h, q0, m, q);
-                memset(o, 0, (size_t)m * d * sizeof *o);
+                cpu_load_rows(a, &a->q, b, h, q0, m, d, q);
+                memset(o, 0, (size_t)m * d_v * sizeof *o);
                 for (int i = 0; i < m; i++) {
                     max[i] = -INFINITY;
                     sum[i] = 0;
@@ -113,19 +119,19 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
                     cpu_gemm(false, true, m, n, d, scale, q, d, k + (size_t)k0 * d, d, 0, s, n);
                     for (int i = 0; i < m; i++) {
                         range seen = visible_in_tile(a, q0 + i, k0, n);
-                        online_softmax_row(s + i * n, seen, n, &max[i], &sum[i], o + (size_t)i * d, d);
+                        online_softmax_row(s + i * n, seen, n, &max[i], &sum[i], o + (size_t)i * d_v, d_v);
                     }
                     cpu_round_operand(a->dtype, s, (size_t)m * n);
-                    cpu_gemm(false, false, m, d, n, 1, s, n, v + (size_t)k0 * d, d, 1, o, d);
+                    cpu_gemm(false, false, m, d_v, n, 1, s, n, v + (size_t)k0 * d_v, d_v, 1, o, d_v);
                 }
                 for (int i = 0; i < m; i++) {
                     bool blind = sb_visible_keys(a, q0 + i) == sb_first_key(a, q0 + i);
                     float inverse = blind ? 0 : 1 / sum[i];
-                    for (int j = 0; j < d; j++)
-                        o[(size_t)i * d + j] *= inverse;
+                    for (int j = 0; j < d_v; j++)
+                        o[(size_t)i * d_v + j] *= inverse;
                     lse[q0 + i] = blind ? -INFINITY : max[i] + logf(sum[i]);
                 }
-                cpu_store_rows(a, &a->o, b, h, q0, m, o);
+                cpu_store_rows(a, &a->o, b, h, q0, m, d_v, o);
             }
         }
     return SB_OK;
@@ -148,37 +154,37 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
     const sb_status status = sb_attention_check_host(a, cpu_flash_backward_workspace(ctx, a));
     if (status != SB_OK)
         return status;
-    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
-    size_t key_floats = (size_t)seq_k * d;
+    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
+    const size_t key_floats = (size_t)seq_k * d, value_floats = (size_t)seq_k * d_v;
     float scale = sb_attention_scale(a), delta[TILE_Q];
     float *w = a->workspace;
-    float *k = cpu_take(&w, key_floats), *v = cpu_take(&w, key_floats);
-    float *dk = cpu_take(&w, key_floats), *dv = cpu_take(&w, key_floats);
-    float *q = cpu_take(&w, (size_t)TILE_Q * d), *o = cpu_take(&w, (size_t)TILE_Q * d);
-    float *d_o = cpu_take(&w, (size_t)TILE_Q * d), *dq = cpu_take(&w, (size_t)TILE_Q * d);
+    float *k = cpu_take(&w, key_floats), *v = cpu_take(&w, value_floats);
+    float *dk = cpu_take(&w, key_floats), *dv = cpu_take(&w, value_floats);
+    float *q = cpu_take(&w, (size_t)TILE_Q * d), *o = cpu_take(&w, (size_t)TILE_Q * d_v);
+    float *d_o = cpu_take(&w, (size_t)TILE_Q * d_v), *dq = cpu_take(&w, (size_t)TILE_Q * d);
     float *p = cpu_take(&w, TILE_Q * TILE_K), *ds = cpu_take(&w, TILE_Q * TILE_K); /* (tile of q, tile of k) */
 
     for (int b = 0; b < a->batch; b++)
         for (int h = 0; h < a->heads; h++) {
             const float *lse = a->lse + ((size_t)b * a->heads + h) * seq_q;
             if (h % group == 0) { /* the heads of a group add up in one dK, dV */
-                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, k);
-                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
+                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, d, k);
+                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, d_v, v);
                 memset(dk, 0, key_floats * sizeof *dk);
-                memset(dv, 0, key_floats * sizeof *dv);
+                memset(dv, 0, value_floats * sizeof *dv);
             }
             for (int q0 = 0; q0 < seq_q; q0 += TILE_Q) {
                 int m = least(TILE_Q, seq_q - q0), keys = sb_visible_keys(a, q0 + m - 1);
-                cpu_load_rows(a, &a->q, b, h, q0, m, q);
-                cpu_load_rows(a, &a->o, b, h, q0, m, o);
-                cpu_load_rows(a, &a->d_o, b, h, q0, m, d_o);
-                delta_rows(o, d_o, m, d, delta);
+                cpu_load_rows(a, &a->q, b, h, q0, m, d, q);
+                cpu_load_rows(a, &a->o, b, h, q0, m, d_v, o);
+                cpu_load_rows(a, &a->d_o, b, h, q0, m, d_v, d_o);
+                delta_rows(o, d_o, m, d_v, delta);
                 memset(dq, 0, (size_t)m * d * sizeof *dq);
                 for (int k0 = first_tile(a, q0); k0 < keys; k0 += TILE_K) {
                     int n = least(TILE_K, keys - k0);
-                    size_t at = (size_t)k0 * d;
+                    const size_t at = (size_t)k0 * d, at_v = (size_t)k0 * d_v;
                     cpu_gemm(false, true, m, n, d, scale, q, d, k + at, d, 0, p, n);
-                    cpu_gemm(false, true, m, n, d, 1, d_o, d, v + at, d, 0, ds, n);
+                    cpu_gemm(false, true, m, n, d_v, 1, d_o, d_v, v + at_v, d_v, 0, ds, n);
                     for (int i = 0; i < m; i++) {
                         range seen = visible_in_tile(a, q0 + i, k0, n);
                         float *p_row = p + i * n, *ds_row = ds + i * n;
@@ -191,15 +197,15 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
                     }
                     cpu_round_operand(a->dtype, p, (size_t)m * n);
                     cpu_round_operand(a->dtype, ds, (size_t)m * n);
-                    cpu_gemm(true, false, n, d, m, 1, p, n, d_o, d, 1, dv + at, d);
+                    cpu_gemm(true, false, n, d_v, m, 1, p, n, d_o, d_v, 1, dv + at_v, d_v);
                     cpu_gemm(true, false, n, d, m, 1, ds, n, q, d, 1, dk + at, d);
                     cpu_gemm(false, false, m, d, n, 1, ds, n, k + at, d, 1, dq, d);
                 }
-                cpu_store_rows(a, &a->dq, b, h, q0, m, dq);
+                cpu_store_rows(a, &a->dq, b, h, q0, m, d, dq);
             }
             if (h % group == group - 1) {
-                cpu_store_rows(a, &a->dk, b, h / group, 0, seq_k, dk);
-                cpu_store_rows(a, &a->dv, b, h / group, 0, seq_k, dv);
+                cpu_store_rows(a, &a->dk, b, h / group, 0, seq_k, d, dk);
+                cpu_store_rows(a, &a->dv, b, h / group, 0, seq_k, d_v, dv);
             }
         }
     return SB_OK;

@@ -112,14 +112,14 @@ size_t cpu_matrix_saved_bytes(sb_context *ctx, const sb_attention *a)
 size_t cpu_matrix_forward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    return (2 * (size_t)a->seq_q * a->head_dim + 2 * (size_t)a->seq_k * a->head_dim + matrix_size(a)) * sizeof(float);
+    return (((size_t)a->seq_q + a->seq_k) * (a->head_dim + sb_head_dim_v(a)) + matrix_size(a)) * sizeof(float);
 }
 
 size_t cpu_matrix_backward_workspace(sb_context *ctx, const sb_attention *a)
 {
     (void)ctx;
-    return (3 * (size_t)a->seq_q * a->head_dim + 4 * (size_t)a->seq_k * a->head_dim + 2 * matrix_size(a)) *
-           sizeof(float);
+    const size_t d = a->head_dim, d_v = sb_head_dim_v(a); /* q, dq, dO; k, dk, v, dv; P, dS */
+    return ((2 * d + d_v) * a->seq_q + 2 * (d + d_v) * a->seq_k + 2 * matrix_size(a)) * sizeof(float);
 }
 
 static sb_status check(const sb_attention *a, size_t workspace_bytes)
@@ -135,19 +135,19 @@ static sb_status matrix_forward(const sb_attention *a, const middle *mid)
     sb_status status = check(a, cpu_matrix_forward_workspace(NULL, a));
     if (status != SB_OK)
         return status;
-    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
+    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     float *w = a->workspace;
     float *q = cpu_take(&w, (size_t)seq_q * d), *k = cpu_take(&w, (size_t)seq_k * d);
-    float *v = cpu_take(&w, (size_t)seq_k * d), *o = cpu_take(&w, (size_t)seq_q * d);
+    float *v = cpu_take(&w, (size_t)seq_k * d_v), *o = cpu_take(&w, (size_t)seq_q * d_v);
     float *p = cpu_take(&w, matrix_size(a)); /* (Sq, Sk) */
 
     for (int b = 0; b < a->batch; b++)
         for (int h = 0; h < a->heads; h++) {
             if (h % group == 0) {
-                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, k);
-                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
+                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, d, k);
+                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, d_v, v);
             }
-            cpu_load_rows(a, &a->q, b, h, 0, seq_q, q);
+            cpu_load_rows(a, &a->q, b, h, 0, seq_q, d, q);
             sb_part_begin("scores");
             cpu_gemm(false, true, seq_q, seq_k, d, 1, q, d, k, d, 0, p, seq_k);
             sb_part_end();
@@ -158,9 +158,9 @@ static sb_status matrix_forward(const sb_attention *a, const middle *mid)
             cpu_load(a->dtype, p, saved_matrix(a, b, h), matrix_size(a));
             sb_part_end();
             sb_part_begin("value");
-            cpu_gemm(false, false, seq_q, d, seq_k, 1, p, seq_k, v, d, 0, o, d);
+            cpu_gemm(false, false, seq_q, d_v, seq_k, 1, p, seq_k, v, d_v, 0, o, d_v);
             sb_part_end();
-            cpu_store_rows(a, &a->o, b, h, 0, seq_q, o);
+            cpu_store_rows(a, &a->o, b, h, 0, seq_q, d_v, o);
         }
     return SB_OK;
 }
@@ -170,27 +170,27 @@ static sb_status matrix_backward(const sb_attention *a, const middle *mid)
     sb_status status = check(a, cpu_matrix_backward_workspace(NULL, a));
     if (status != SB_OK)
         return status;
-    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, group = a->heads / a->heads_kv;
+    int seq_q = a->seq_q, seq_k = a->seq_k, d = a->head_dim, d_v = sb_head_dim_v(a), group = a->heads / a->heads_kv;
     float *w = a->workspace;
-    float *q = cpu_take(&w, (size_t)seq_q * d), *d_o = cpu_take(&w, (size_t)seq_q * d);
+    float *q = cpu_take(&w, (size_t)seq_q * d), *d_o = cpu_take(&w, (size_t)seq_q * d_v);
     float *dq = cpu_take(&w, (size_t)seq_q * d);
-    float *k = cpu_take(&w, (size_t)seq_k * d), *v = cpu_take(&w, (size_t)seq_k * d);
-    float *dk = cpu_take(&w, (size_t)seq_k * d), *dv = cpu_take(&w, (size_t)seq_k * d);
+    float *k = cpu_take(&w, (size_t)seq_k * d), *v = cpu_take(&w, (size_t)seq_k * d_v);
+    float *dk = cpu_take(&w, (size_t)seq_k * d), *dv = cpu_take(&w, (size_t)seq_k * d_v);
     float *p = cpu_take(&w, matrix_size(a)), *ds = cpu_take(&w, matrix_size(a)); /* (Sq, Sk) */
 
     for (int b = 0; b < a->batch; b++)
         for (int h = 0; h < a->heads; h++) {
             float add = h % group == 0 ? 0 : 1; /* the heads of a group add up in one dK, dV */
             if (h % group == 0) {
-                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, k);
-                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, v);
+                cpu_load_rows(a, &a->k, b, h / group, 0, seq_k, d, k);
+                cpu_load_rows(a, &a->v, b, h / group, 0, seq_k, d_v, v);
             }
-            cpu_load_rows(a, &a->q, b, h, 0, seq_q, q);
-            cpu_load_rows(a, &a->d_o, b, h, 0, seq_q, d_o);
+            cpu_load_rows(a, &a->q, b, h, 0, seq_q, d, q);
+            cpu_load_rows(a, &a->d_o, b, h, 0, seq_q, d_v, d_o);
             cpu_load(a->dtype, p, saved_matrix(a, b, h), matrix_size(a));
             sb_part_begin("value");
-            cpu_gemm(true, false, seq_k, d, seq_q, 1, p, seq_k, d_o, d, add, dv, d);
-            cpu_gemm(false, true, seq_q, seq_k, d, 1, d_o, d, v, d, 0, ds, seq_k);
+            cpu_gemm(true, false, seq_k, d_v, seq_q, 1, p, seq_k, d_o, d_v, add, dv, d_v);
+            cpu_gemm(false, true, seq_q, seq_k, d_v, 1, d_o, d_v, v, d_v, 0, ds, seq_k);
             sb_part_end();
             sb_part_begin("softmax");
             mid->backward(a, p, ds);
@@ -200,10 +200,10 @@ static sb_status matrix_backward(const sb_attention *a, const middle *mid)
             cpu_gemm(false, false, seq_q, d, seq_k, 1, ds, seq_k, k, d, 0, dq, d);
             cpu_gemm(true, false, seq_k, d, seq_q, 1, ds, seq_k, q, d, add, dk, d);
             sb_part_end();
-            cpu_store_rows(a, &a->dq, b, h, 0, seq_q, dq);
+            cpu_store_rows(a, &a->dq, b, h, 0, seq_q, d, dq);
             if (h % group == group - 1) {
-                cpu_store_rows(a, &a->dk, b, h / group, 0, seq_k, dk);
-                cpu_store_rows(a, &a->dv, b, h / group, 0, seq_k, dv);
+                cpu_store_rows(a, &a->dk, b, h / group, 0, seq_k, d, dk);
+                cpu_store_rows(a, &a->dv, b, h / group, 0, seq_k, d_v, dv);
             }
         }
     return SB_OK;

@@ -12,21 +12,11 @@ typedef struct oracle {
     const sb_attention *a;
     double scale;
     int bh, bh_kv;       /* which head is loaded below; -1: none */
-    double *q, *d_o;     /* (Sq, D) */
-    double *k, *v;       /* (Sk, D) */
+    double *q, *d_o;     /* (Sq, D) (Sq, Dv) */
+    double *k, *v;       /* (Sk, D) (Sk, Dv) */
     double *p, *dp;      /* (Sk): one query row's probabilities, and the gradient of its scores */
     double *lse, *delta; /* (B*H, Sq): of every query row; a head's are NAN until some key row needs them */
 } oracle;
-
-static size_t query_doubles(const sb_attention *a)
-{
-    return (size_t)a->seq_q * a->head_dim;
-}
-
-static size_t key_doubles(const sb_attention *a)
-{
-    return (size_t)a->seq_k * a->head_dim;
-}
 
 static size_t row_count(const sb_attention *a)
 {
@@ -36,9 +26,10 @@ static size_t row_count(const sb_attention *a)
 size_t cpu_reference_workspace(sb_context *ctx, const sb_attention *a, bool backward)
 {
     (void)ctx;
-    size_t doubles = query_doubles(a) + 2 * key_doubles(a) + a->seq_k;
+    const size_t d = a->head_dim, d_v = sb_head_dim_v(a);
+    size_t doubles = d * a->seq_q + (d + d_v) * a->seq_k + a->seq_k;
     if (backward)
-        doubles += query_doubles(a) + a->seq_k + 2 * row_count(a);
+        doubles += d_v * a->seq_q + a->seq_k + 2 * row_count(a);
     return doubles * sizeof(double);
 }
 
@@ -49,14 +40,14 @@ static double *take(double **workspace, size_t n)
     return p;
 }
 
-static void load_head(const sb_attention *a, const sb_tensor *x, int b, int h, int n, double *out)
+static void load_head(const sb_attention *a, const sb_tensor *x, int b, int h, int n, int d, double *out)
 {
     for (int s = 0; s < n; s++) {
         int64_t at = b * x->stride_b + h * x->stride_h + s * x->stride_s;
         const uint16_t *half = (const uint16_t *)x->data + at;
         const float *single = (const float *)x->data + at;
-        double *row = out + (size_t)s * a->head_dim;
-        for (int i = 0; i < a->head_dim; i++)
+        double *row = out + (size_t)s * d;
+        for (int i = 0; i < d; i++)
             row[i] = a->dtype == SB_BF16   ? bf16_to_float(half[i])
                      : a->dtype == SB_FP16 ? fp16_to_float(half[i])
                                            : single[i];
@@ -69,12 +60,13 @@ static void load_heads(oracle *r, int bh)
     int b = bh / a->heads, h = bh % a->heads, h_kv = h / (a->heads / a->heads_kv);
     if (bh == r->bh)
         return;
-    load_head(a, &a->q, b, h, a->seq_q, r->q);
+    const int d = a->head_dim, d_v = sb_head_dim_v(a);
+    load_head(a, &a->q, b, h, a->seq_q, d, r->q);
     if (r->d_o)
-        load_head(a, &a->d_o, b, h, a->seq_q, r->d_o);
+        load_head(a, &a->d_o, b, h, a->seq_q, d_v, r->d_o);
     if (b * a->heads_kv + h_kv != r->bh_kv) {
-        load_head(a, &a->k, b, h_kv, a->seq_k, r->k);
-        load_head(a, &a->v, b, h_kv, a->seq_k, r->v);
+        load_head(a, &a->k, b, h_kv, a->seq_k, d, r->k);
+        load_head(a, &a->v, b, h_kv, a->seq_k, d_v, r->v);
     }
     r->bh = bh;
     r->bh_kv = b * a->heads_kv + h_kv;
@@ -100,11 +92,11 @@ static void add_rows(const double *weight, const double *x, int n, int d, double
             out[i] += weight[j] * x[(size_t)j * d + i];
 }
 
-/* p of one query row of the loaded head, its output o (D), and the log-sum-exp as the result. */
+/* p of one query row of the loaded head, its output o (Dv), and the log-sum-exp as the result. */
 static double forward_row(oracle *r, int query, double *o)
 {
     const sb_attention *a = r->a;
-    int d = a->head_dim, first = sb_first_key(a, query), n = sb_visible_keys(a, query);
+    int d = a->head_dim, d_v = sb_head_dim_v(a), first = sb_first_key(a, query), n = sb_visible_keys(a, query);
     double max = -INFINITY, sum = 0;
 
     for (int j = first; j < n; j++) {
@@ -116,29 +108,29 @@ static double forward_row(oracle *r, int query, double *o)
     double lse = n > first ? max + log(sum) : -INFINITY;
     for (int j = first; j < n; j++)
         r->p[j] = exp(r->p[j] - max) / sum;
-    for (int i = 0; i < d; i++)
+    for (int i = 0; i < d_v; i++)
         o[i] = 0;
-    add_rows(r->p + first, r->v + (size_t)first * d, n - first, d, o);
+    add_rows(r->p + first, r->v + (size_t)first * d_v, n - first, d_v, o);
     return lse;
 }
 
 static void query_row(oracle *r, int query, double *o_out, double *lse_out, double *dq_out)
 {
     const sb_attention *a = r->a;
-    int d = a->head_dim, first = sb_first_key(a, query), n = sb_visible_keys(a, query);
+    int d = a->head_dim, d_v = sb_head_dim_v(a), first = sb_first_key(a, query), n = sb_visible_keys(a, query);
     double o[SB_HEAD_DIM_MAX];
 
     double lse = forward_row(r, query, o);
     if (lse_out)
         *lse_out = lse;
-    for (int i = 0; o_out && i < d; i++)
+    for (int i = 0; o_out && i < d_v; i++)
         o_out[i] = o[i];
     if (!dq_out)
         return;
-    const double *d_o = r->d_o + (size_t)query * d;
-    double delta = dot(o, d_o, d);
+    const double *d_o = r->d_o + (size_t)query * d_v;
+    double delta = dot(o, d_o, d_v);
     for (int j = first; j < n; j++)
-        r->dp[j] = r->scale * r->p[j] * (dot(d_o, r->v + (size_t)j * d, d) - delta);
+        r->dp[j] = r->scale * r->p[j] * (dot(d_o, r->v + (size_t)j * d_v, d_v) - delta);
     for (int i = 0; i < d; i++)
         dq_out[i] = 0;
     add_rows(r->dp + first, r->k + (size_t)first * d, n - first, d, dq_out);
@@ -149,33 +141,34 @@ static void row_statistics(oracle *r)
 {
     const sb_attention *a = r->a;
     double *lse = r->lse + (size_t)r->bh * a->seq_q, *delta = r->delta + (size_t)r->bh * a->seq_q, o[SB_HEAD_DIM_MAX];
+    const int d_v = sb_head_dim_v(a);
     if (!isnan(lse[0]))
         return;
     for (int i = 0; i < a->seq_q; i++) {
         lse[i] = forward_row(r, i, o);
-        delta[i] = dot(o, r->d_o + (size_t)i * a->head_dim, a->head_dim);
+        delta[i] = dot(o, r->d_o + (size_t)i * d_v, d_v);
     }
 }
 
-/* Adds what the loaded query head gives to dk (D) and dv (D) of one key. */
+/* Adds what the loaded query head gives to dk (D) and dv (Dv) of one key. */
 static void key_row(oracle *r, int key, double *dk, double *dv)
 {
     const sb_attention *a = r->a;
-    int d = a->head_dim;
+    int d = a->head_dim, d_v = sb_head_dim_v(a);
     const double *lse = r->lse + (size_t)r->bh * a->seq_q, *delta = r->delta + (size_t)r->bh * a->seq_q;
-    const double *k = r->k + (size_t)key * d, *v = r->v + (size_t)key * d;
+    const double *k = r->k + (size_t)key * d, *v = r->v + (size_t)key * d_v;
 
     row_statistics(r);
     for (int i = 0; i < a->seq_q; i++) {
         if (key < sb_first_key(a, i) || key >= sb_visible_keys(a, i))
             continue;
-        const double *q = r->q + (size_t)i * d, *d_o = r->d_o + (size_t)i * d;
+        const double *q = r->q + (size_t)i * d, *d_o = r->d_o + (size_t)i * d_v;
         double p = exp(r->scale * dot(q, k, d) - lse[i]);
-        double ds = r->scale * p * (dot(d_o, v, d) - delta[i]);
+        double ds = r->scale * p * (dot(d_o, v, d_v) - delta[i]);
         if (dk)
             add_rows(&ds, q, 1, d, dk);
         if (dv)
-            add_rows(&p, d_o, 1, d, dv);
+            add_rows(&p, d_o, 1, d_v, dv);
     }
 }
 
@@ -190,7 +183,7 @@ static bool in_range(const int *x, int n, int limit)
 sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attention_rows *rows, void *stream)
 {
     (void)stream;
-    int d = a->head_dim;
+    const size_t d = a->head_dim, d_v = sb_head_dim_v(a);
     bool queries = rows->o || rows->lse || rows->dq, keys = rows->dk || rows->dv, backward = rows->dq || keys;
     sb_status status = sb_attention_check(a);
     if (status == SB_OK)
@@ -206,13 +199,13 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
 
     double *w = a->workspace;
     oracle r = {.a = a, .bh = -1, .bh_kv = -1};
-    r.scale = a->scale != 0 ? a->scale : 1 / sqrt(d);
-    r.q = take(&w, query_doubles(a));
-    r.k = take(&w, key_doubles(a));
-    r.v = take(&w, key_doubles(a));
+    r.scale = a->scale != 0 ? a->scale : 1 / sqrt((double)d);
+    r.q = take(&w, d * a->seq_q);
+    r.k = take(&w, d * a->seq_k);
+    r.v = take(&w, d_v * a->seq_k);
     r.p = take(&w, a->seq_k);
     if (backward) {
-        r.d_o = take(&w, query_doubles(a));
+        r.d_o = take(&w, d_v * a->seq_q);
         r.dp = take(&w, a->seq_k);
         r.lse = take(&w, row_count(a));
         r.delta = take(&w, row_count(a));
@@ -220,20 +213,17 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
             r.lse[i] = NAN;
     }
     for (int s = 0; queries && s < rows->n; s++) {
-        size_t at = (size_t)s * d;
         load_heads(&r, rows->bh[s]);
-        query_row(&r, rows->q_row[s], rows->o ? rows->o + at : NULL, rows->lse ? rows->lse + s : NULL,
-                  rows->dq ? rows->dq + at : NULL);
+        query_row(&r, rows->q_row[s], rows->o ? rows->o + s * d_v : NULL, rows->lse ? rows->lse + s : NULL,
+                  rows->dq ? rows->dq + s * d : NULL);
     }
     int group = a->heads / a->heads_kv;
     for (int s = 0; keys && s < rows->n; s++) {
-        double *dk = rows->dk ? rows->dk + (size_t)s * d : NULL, *dv = rows->dv ? rows->dv + (size_t)s * d : NULL;
-        for (int i = 0; i < d; i++) {
-            if (dk)
-                dk[i] = 0;
-            if (dv)
-                dv[i] = 0;
-        }
+        double *dk = rows->dk ? rows->dk + s * d : NULL, *dv = rows->dv ? rows->dv + s * d_v : NULL;
+        for (size_t i = 0; dk && i < d; i++)
+            dk[i] = 0;
+        for (size_t i = 0; dv && i < d_v; i++)
+            dv[i] = 0;
         for (int g = 0; g < group; g++) { /* heads of a batch entry are numbered on, so this holds across entries too */
             load_heads(&r, rows->bh_kv[s] * group + g);
             key_row(&r, rows->k_row[s], dk, dv);

@@ -56,14 +56,15 @@ static char *row_address(const sb_attention *a, const sb_tensor *x, int b, int h
     return (char *)x->data + element * sb_dtype_bytes(a->dtype);
 }
 
-void cpu_load_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, float *out)
+void cpu_load_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, int columns, float *out)
 {
     for (int i = 0; i < n; i++)
-        cpu_load(a->dtype, out + (size_t)i * a->head_dim, row_address(a, x, b, h, first + i), a->head_dim);
+        cpu_load(a->dtype, out + (size_t)i * columns, row_address(a, x, b, h, first + i), columns);
 }
 
-void cpu_store_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, const float *in)
+void cpu_store_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, int columns,
+                    const float *in)
 {
     for (int i = 0; i < n; i++)
-        cpu_store(a->dtype, row_address(a, x, b, h, first + i), in + (size_t)i * a->head_dim, a->head_dim);
+        cpu_store(a->dtype, row_address(a, x, b, h, first + i), in + (size_t)i * columns, columns);
 }

@@ -29,9 +29,10 @@ static inline int cpu_block(size_t first, size_t end)
     return end - first < CPU_BLOCK ? (int)(end - first) : CPU_BLOCK;
 }
 
-/* Rows [first, first+n) of head h, batch entry b as contiguous fp32 (n, D). */
-void cpu_load_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, float *out);
-void cpu_store_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, const float *in);
+/* Rows [first, first+n) of head h, batch entry b as contiguous fp32 (n, columns). */
+void cpu_load_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, int columns, float *out);
+void cpu_store_rows(const sb_attention *a, const sb_tensor *x, int b, int h, int first, int n, int columns,
+                    const float *in);
 
 /* Row-major C (m,n) = alpha op(A) op(B) + beta C, op transposing where asked; with beta 0 C is not read. */
 void cpu_gemm(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float *a, int lda,

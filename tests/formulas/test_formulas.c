@@ -74,6 +74,33 @@ static void flops(void **state)
     assert_true(gemm_flops(1 << 20, 1 << 20, 1 << 20) == 0x1p61); /* no 32-bit products on the way */
 }
 
+/* Values of another width, product by product: each is some rows times columns, over a length of its own. */
+static void flops_of_wide_values(void **state)
+{
+    static const int widths[][2] = {{192, 128}, {24, 16}, {64, 256}, {128, 128}};
+    (void)state;
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        const int d = widths[i][0], dv = widths[i][1], heads = 3 * 5, sq = 48, sk = 80;
+        attention_shape s = {
+            .batch = 3, .heads = 5, .heads_kv = 1, .seq_q = sq, .seq_k = sk, .head_dim = d, .head_dim_v = dv};
+        const double scores = gemm_flops(sq, sk, d), o = gemm_flops(sq, dv, sk);
+        const double dp = gemm_flops(sq, sk, dv), dq = gemm_flops(sq, d, sk), dk = gemm_flops(sk, d, sq);
+        const double d_v = gemm_flops(sk, dv, sq);
+        assert_int_equal(attention_head_dim_v(&s), dv);
+        assert_true(attention_forward_flops(&s) == heads * (scores + o));
+        assert_true(attention_backward_flops(&s) == heads * (scores + dp + dq + dk + d_v));
+        s.windowed = true, s.window_left = 7, s.window_right = 3;
+        assert_true(attention_forward_flops(&s) == heads * counted_in_window(&s) * 2 * (d + dv));
+        s.windowed = false, s.causal = true;
+        assert_true(attention_backward_flops(&s) == heads * (scores + dp + dq + dk + d_v) / 2);
+        const double q = 3 * 5 * sq, k = 3 * sk, lse = 4 * q;
+        assert_true(attention_forward_bytes(&s, 2) == 2 * (q * d + q * dv + k * d + k * dv) + lse);
+        assert_true(attention_backward_bytes(&s, 4) == 4 * (2 * q * d + 2 * q * dv + 2 * k * d + 2 * k * dv) + lse);
+    }
+    attention_shape same = {.batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 8, .seq_k = 8, .head_dim = 72};
+    assert_int_equal(attention_head_dim_v(&same), 72);
+}
+
 static void bytes(void **state)
 {
     (void)state;
@@ -117,7 +144,8 @@ static void documents(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(pairs_in_windows),
-                                       cmocka_unit_test(documents), cmocka_unit_test(flops), cmocka_unit_test(bytes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pairs), cmocka_unit_test(pairs_in_windows),     cmocka_unit_test(documents),
+        cmocka_unit_test(flops), cmocka_unit_test(flops_of_wide_values), cmocka_unit_test(bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

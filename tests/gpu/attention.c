@@ -90,11 +90,11 @@ static const char *pass(const runner *r, buffers *b, size_t workspace_bytes,
 /* Inputs and everything around the outputs must be as before. */
 static const char *surroundings(const runner *r, const problem *p, const buffers *b, result *x)
 {
-    const size_t row_bytes = (size_t)p->a.head_dim * (size_t)sb_dtype_bytes(p->a.dtype);
     snapshot now = snapshot_take(r);
     const char *wrong = NULL;
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         const struct problem_tensor *t = &p->tensor[tensor];
+        const size_t row_bytes = t->columns * (size_t)sb_dtype_bytes(p->a.dtype);
         unsigned char *after = xmalloc(t->bytes);
         if (!snapshot_intact(&now, &b->tensor[tensor]))
             wrong = "bytes around a tensor were written";
@@ -199,16 +199,16 @@ static void ask_reference(const runner *r, const problem *p, double *const out[T
 /* Two fp64 computations of the same: their difference is rounding in another order. */
 static bool test_reference(const runner *r, const problem *p)
 {
-    const size_t d = (size_t)p->a.head_dim;
     const double wider = judge_widening(p, "flash", T_DK, 1) * fmax(1, p->largest_score);
     const check_bound bound = {1e-11 * wider, 1e-9 * wider, 1e-9 * wider, 1};
     double *out[T_COUNT] = {0}, *lse = xcalloc(p->lse_count, sizeof *lse);
     bool ok = true;
     for (int tensor = T_O; tensor < T_COUNT; tensor++)
-        out[tensor] = xcalloc(p->tensor[tensor].rows * d, sizeof(double));
+        out[tensor] = xcalloc(p->tensor[tensor].rows * p->tensor[tensor].columns, sizeof(double));
     ask_reference(r, p, out, lse);
     for (int tensor = T_O; tensor <= T_COUNT; tensor++) {
         const bool is_lse = tensor == T_COUNT;
+        const size_t d = is_lse ? 1 : p->tensor[tensor].columns;
         const size_t n = is_lse ? p->lse_count : p->tensor[tensor].rows * d;
         const check_result c = check_compare(is_lse ? p->lse : p->tensor[tensor].values, is_lse ? lse : out[tensor], n,
                                              is_lse ? n : d, bound);

@@ -18,19 +18,23 @@ typedef struct list {
 /* Of every dtype up to `last`. */
 static void add_to(list *l, test_case c, sb_dtype last)
 {
-    char seq[32], scale[32] = "", window[32] = "", documents[32] = "";
+    char seq[32], width[32], scale[32] = "", window[32] = "", documents[32] = "";
     if (c.seq_q == c.seq_k)
         snprintf(seq, sizeof seq, "%d", c.seq_q);
     else
         snprintf(seq, sizeof seq, "%dx%d", c.seq_q, c.seq_k);
+    if (c.head_dim_v)
+        snprintf(width, sizeof width, "%d/%d", c.head_dim, c.head_dim_v);
+    else
+        snprintf(width, sizeof width, "%d", c.head_dim);
     if (c.scale != 0)
         snprintf(scale, sizeof scale, "-scale%g", c.scale);
     if (c.windowed)
         snprintf(window, sizeof window, "-window%d,%d", c.window_left, c.window_right);
     if (c.documents)
         snprintf(documents, sizeof documents, "-documents%d", c.documents);
-    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s%s-d%d-%s%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, documents,
-             c.head_dim, c.causal ? "causal" : "full", window, layout_names[c.layout], value_names[c.values], scale);
+    snprintf(c.name, sizeof c.name, "b%d-h%d/%d-s%s%s-d%s-%s%s-%s-%s%s", c.batch, c.heads, c.heads_kv, seq, documents,
+             width, c.causal ? "causal" : "full", window, layout_names[c.layout], value_names[c.values], scale);
     l->items = xrealloc(l->items, sizeof *l->items * (unsigned long)(l->n + 5));
     for (int dtype = SB_BF16; dtype <= (int)last; dtype++) {
         c.dtype = (sb_dtype)dtype;
@@ -200,6 +204,61 @@ static void add_wide_heads(list *l)
         add(l, c);
     }
     add(l, one_head(1023, 1023, 256, true));
+}
+
+/* Values of another width: those of multi-head latent attention at the edges of tiles, and pairs in which either is the wider, which
+ * the large backward takes above 128 columns and the portable one below; windows and documents of both kinds. */
+static void add_value_widths(list *l)
+{
+    static const int pairs[][2] = {{1, 1},     {63, 64}, {65, 65}, {127, 129}, {129, 129}, {257, 191},
+                                   {113, 177}, {1, 300}, {300, 1}, {31, 15},   {513, 513}};
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
+        for (int causal = 0; causal < 2; causal++) {
+            test_case c = one_head(pairs[k][0], pairs[k][1], 192, causal);
+            c.head_dim_v = 128;
+            c.heads = k % 2 ? 8 : 2;
+            c.heads_kv = 2;
+            c.layout = (case_layout)(k % 3);
+            c.repeats = (k == 4 || k == 5) && causal;
+            c.small = k == 4 && causal;
+            add(l, c);
+        }
+    test_case many = one_head(257, 257, 192, true); /* more tiles than multiprocessors */
+    many.head_dim_v = 128, many.batch = 2, many.heads = 40, many.heads_kv = 20, many.repeats = true;
+    add(l, many);
+    for (int causal = 0; causal < 2; causal++) { /* many steps; a cluster may share a tile */
+        test_case c = one_head(1500, 2300, 192, causal);
+        c.head_dim_v = 128;
+        add(l, c);
+    }
+    static const int widths[][2] = {{192, 64}, {136, 128}, {160, 104}, {128, 64},  {64, 128}, {96, 64}, {72, 16},
+                                    {16, 72},  {256, 128}, {128, 256}, {256, 192}, {40, 96},  {80, 88}, {144, 192}};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            test_case c = one_head(causal ? 129 : 200, causal ? 191 : 200, widths[i][0], causal);
+            c.head_dim_v = widths[i][1];
+            c.heads = 4;
+            c.heads_kv = i % 2 ? 2 : 4;
+            c.layout = (case_layout)(i % 3);
+            c.small = i == 4 && causal;
+            add(l, c);
+        }
+    static const int marked[][2] = {{192, 128}, {64, 32}, {96, 128}};
+    for (size_t i = 0; i < sizeof marked / sizeof *marked; i++) {
+        test_case c = one_head(300, 300, marked[i][0], true);
+        c.head_dim_v = marked[i][1];
+        c.heads = 4;
+        c.heads_kv = 2;
+        test_case window = c, documents = c;
+        window.windowed = true, window.window_left = 70, window.window_right = -1;
+        add(l, window);
+        static const int ends[] = {0, 64, 65, 200, 300};
+        documents.documents = 4;
+        for (int k = 1; k <= documents.documents; k++)
+            documents.cu_seqlens_q[k] = documents.cu_seqlens_k[k] = ends[k];
+        documents.small = i == 0;
+        add(l, documents);
+    }
 }
 
 /* Rows of scores that unfused's softmax holds in ever more registers, and at last not at all. Increasing values keep the
@@ -373,6 +432,7 @@ test_case *cases_create(int *n)
     add_early_adders(&l);
     add_unequal_lengths(&l);
     add_wide_heads(&l);
+    add_value_widths(&l);
     add_windows(&l);
     add_documents(&l);
     add_long_rows(&l);

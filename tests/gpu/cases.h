@@ -24,8 +24,9 @@ typedef enum case_values {
 enum { CASE_DOCUMENTS = 8 }; /* at most */
 
 typedef struct test_case {
-    char name[160];
+    char name[192];
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
+    int head_dim_v; /* 0: head_dim */
     sb_dtype dtype;
     bool causal, windowed;
     int window_left, window_right; /* of sb_attention */

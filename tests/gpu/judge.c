@@ -29,7 +29,7 @@ static double uncancelled(const problem *p, int tensor)
 {
     const sb_attention *a = &p->a;
     const double scale = a->scale != 0 ? fabs(a->scale) : 1 / sqrt(a->head_dim);
-    const double dp = sqrt(a->head_dim) * p->rms[T_D_O] * p->rms[T_V];
+    const double dp = sqrt((double)p->tensor[T_V].columns) * p->rms[T_D_O] * p->rms[T_V];
     if (tensor == T_DQ)
         return scale * dp * p->rms[T_K];
     if (tensor == T_DK)
@@ -95,11 +95,10 @@ static bool check_lse(const runner *r, const problem *p, const char *op, const c
 bool judge_result(const runner *r, const problem *p, const char *op, const result *x, const char *mode,
                   double errors[T_COUNT])
 {
-    const size_t d = (size_t)p->a.head_dim;
     const char *dtype = case_dtype_names[p->a.dtype], *name = p->c->name;
     bool ok = check_lse(r, p, op, name, x->lse);
     for (int tensor = T_O; tensor < T_COUNT; tensor++) {
-        const size_t rows = p->tensor[tensor].rows;
+        const size_t rows = p->tensor[tensor].rows, d = p->tensor[tensor].columns;
         if (!is_written(p, tensor))
             continue;
         double *got = xcalloc(rows * d, sizeof *got);

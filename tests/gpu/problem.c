@@ -5,6 +5,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
+#include "kernels/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static int seq_of(const problem *p, int tensor)
 
 static size_t elements_of(const problem *p, int tensor)
 {
-    return p->tensor[tensor].rows * (size_t)p->a.head_dim;
+    return p->tensor[tensor].rows * p->tensor[tensor].columns;
 }
 
 size_t problem_row_at(const problem *p, int tensor, size_t row)
@@ -44,7 +45,7 @@ size_t problem_row_at(const problem *p, int tensor, size_t row)
 void problem_read_row(const problem *p, int tensor, const unsigned char *buffer, size_t row, double *out)
 {
     const unsigned char *at = buffer + problem_row_at(p, tensor, row);
-    for (int i = 0; i < p->a.head_dim; i++)
+    for (size_t i = 0; i < p->tensor[tensor].columns; i++)
         out[i] = p->a.dtype == SB_BF16   ? bf16_to_float(((const uint16_t *)at)[i])
                  : p->a.dtype == SB_FP16 ? fp16_to_float(((const uint16_t *)at)[i])
                                          : ((const float *)at)[i];
@@ -53,7 +54,8 @@ void problem_read_row(const problem *p, int tensor, const unsigned char *buffer,
 static void create_tensor(problem *p, int tensor, size_t offset)
 {
     static const int row_pad = 8, head_pad = 16, batch_pad = 24; /* elements: multiples of 16 bytes in every dtype */
-    const int64_t d = p->a.head_dim, heads = heads_of(p, tensor), seq = seq_of(p, tensor);
+    const int64_t d = is_value_tensor(tensor) ? sb_head_dim_v(&p->a) : p->a.head_dim, heads = heads_of(p, tensor),
+                  seq = seq_of(p, tensor);
     const bool padded = p->c->layout == CASE_PADDED;
     struct problem_tensor *t = &p->tensor[tensor];
     t->offset = offset;
@@ -65,7 +67,7 @@ static void create_tensor(problem *p, int tensor, size_t offset)
         view->stride_h = seq * view->stride_s + (padded ? head_pad : 0);
         view->stride_b = heads * view->stride_h + (padded ? batch_pad : 0);
     }
-    t->rows = (size_t)(p->a.batch * heads * seq);
+    t->rows = (size_t)(p->a.batch * heads * seq), t->columns = (size_t)d;
     t->bytes = (size_t)(p->a.batch * view->stride_b) * (size_t)sb_dtype_bytes(p->a.dtype);
     t->host = xmalloc(t->bytes);
     memset(t->host, 0xff, t->bytes); /* NaN in every dtype */
@@ -100,7 +102,7 @@ static void shape_values(const problem *p, int tensor, float *x)
 
 static void fill_input(problem *p, int tensor)
 {
-    const size_t n = elements_of(p, tensor), d = (size_t)p->a.head_dim;
+    const size_t n = elements_of(p, tensor), d = p->tensor[tensor].columns;
     struct problem_tensor *t = &p->tensor[tensor];
     float *x = xmalloc(n * sizeof *x);
     rng_normal(x, n, rng_hash(1, p->c->name), (uint32_t)tensor, 0, 1);
@@ -134,6 +136,7 @@ problem *problem_create(const test_case *c)
                           .seq_q = c->seq_q,
                           .seq_k = c->seq_k,
                           .head_dim = c->head_dim,
+                          .head_dim_v = c->head_dim_v,
                           .dtype = c->dtype,
                           .causal = c->causal,
                           .scale = c->scale,

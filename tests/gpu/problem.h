@@ -14,6 +14,10 @@ static inline bool is_key_tensor(int tensor)
 {
     return tensor == T_K || tensor == T_V || tensor == T_DK || tensor == T_DV;
 }
+static inline bool is_value_tensor(int tensor)
+{
+    return tensor == T_V || tensor == T_O || tensor == T_D_O || tensor == T_DV;
+}
 extern const char *const tensor_names[T_COUNT];
 
 typedef struct problem {
@@ -22,11 +26,11 @@ typedef struct problem {
     sb_attention
         a; /* shapes and strides; no pointers but those of documents. forward_only: as the op under test has it */
     struct problem_tensor {
-        size_t offset;       /* of the sb_tensor in sb_attention */
-        size_t rows;         /* B * heads * seq, each of head_dim elements */
-        size_t bytes;        /* of the buffer, gaps of the layout included */
-        unsigned char *host; /* the buffer before a run: gaps and outputs are NaN */
-        double *values;      /* (B, heads, seq, D): inputs as stored, outputs as expected */
+        size_t offset;        /* of the sb_tensor in sb_attention */
+        size_t rows, columns; /* B * heads * seq, each of D or Dv elements */
+        size_t bytes;         /* of the buffer, gaps of the layout included */
+        unsigned char *host;  /* the buffer before a run: gaps and outputs are NaN */
+        double *values;       /* (B, heads, seq, columns): inputs as stored, outputs as expected */
     } tensor[T_COUNT];
     size_t lse_count;
     double *lse;          /* (B, H, Sq) as expected */

@@ -54,7 +54,7 @@ static void test_odd_shapes(void **state)
 static void window_reference(problem *p)
 {
     const sb_attention *a = &p->a;
-    const int d = a->head_dim;
+    const int d = a->head_dim, d_v = sb_head_dim_v(a);
     const double scale = 1 / sqrt(d);
     double *weight = xcalloc((size_t)a->seq_k, sizeof *weight);
     for (int b = 0; b < a->batch; b++)
@@ -72,12 +72,12 @@ static void window_reference(problem *p)
                         score += p->tensor[INPUT_Q].values[row * d + c] * p->tensor[INPUT_K].values[(keys + j) * d + c];
                     weight[j] = seen ? exp(scale * score) : 0;
                     sum += weight[j];
-                    for (int c = 0; c < d; c++)
-                        o[c] += weight[j] * p->tensor[INPUT_V].values[(keys + j) * d + c];
+                    for (int c = 0; c < d_v; c++)
+                        o[c] += weight[j] * p->tensor[INPUT_V].values[(keys + j) * d_v + c];
                 }
                 assert_true(sum > 0 ? fabs(p->expected_lse[row] - log(sum)) < 1e-9 : p->expected_lse[row] == -INFINITY);
-                for (int c = 0; c < d; c++)
-                    assert_true(fabs(p->expected[OUTPUT_O][row * d + c] - (sum > 0 ? o[c] / sum : 0)) < 1e-9);
+                for (int c = 0; c < d_v; c++)
+                    assert_true(fabs(p->expected[OUTPUT_O][row * d_v + c] - (sum > 0 ? o[c] / sum : 0)) < 1e-9);
             }
     free(weight);
 }
@@ -125,6 +125,43 @@ static void test_wide_heads(void **state)
                               .dtype = i / 3,
                               .causal = i % 4 < 2};
         every_op(&shape, i % LAYOUT_COUNT, 100 + (uint64_t)i);
+    }
+}
+
+/* Values narrower and wider than queries and keys, against the reference, which is held against the definition. */
+static void test_value_widths(void **state)
+{
+    static const int widths[][2] = {{192, 128}, {64, 128}, {24, 16}, {16, 72}, {96, 64}, {40, 256}};
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        const int seq_k = i % 2 ? 65 : 131;
+        const int ends[] = {0, 20, 20, 65}, ends_k[] = {0, 30, 40, seq_k};
+        sb_attention shape = {.batch = i / 6 == 3 ? 1 : 1 + i % 2,
+                              .heads = 4,
+                              .heads_kv = i % 3 ? 2 : 4,
+                              .seq_q = 65,
+                              .seq_k = seq_k,
+                              .head_dim = widths[i % 6][0],
+                              .head_dim_v = widths[i % 6][1],
+                              .dtype = i % 4,
+                              .causal = i % 4 < 2,
+                              .windowed = i / 6 == 2,
+                              .window_left = 17,
+                              .window_right = -1,
+                              .packed = i / 6 == 3,
+                              .documents = 3,
+                              .cu_seqlens_q = ends,
+                              .cu_seqlens_k = ends_k};
+        if (!shape.packed) {
+            shape.windowed = true; /* of all keys, where no other is meant */
+            if (i / 6 != 2)
+                shape.window_left = -1;
+            problem *p = problem_create(&shape, i % LAYOUT_COUNT, 200 + (uint64_t)i);
+            problem_reference(p);
+            window_reference(p);
+            problem_free(p);
+        }
+        every_op(&shape, i % LAYOUT_COUNT, 200 + (uint64_t)i);
     }
 }
 
@@ -241,6 +278,7 @@ static void test_finite_differences(void **state)
                               .seq_q = shapes[s].seq_q,
                               .seq_k = shapes[s].seq_k,
                               .head_dim = 16,
+                              .head_dim_v = s % 2 ? 24 : 0,
                               .dtype = SB_FP32,
                               .causal = shapes[s].causal,
                               .windowed = shapes[s].windowed,
@@ -267,10 +305,10 @@ static void test_finite_differences(void **state)
 /* Rows asked for one by one, in any order and more than once, are the rows of the whole. */
 static void test_reference_rows(void **state)
 {
-    enum { D = 24, SEQ_Q = 9, SEQ_K = 14, N = 5 };
+    enum { D = 24, DV = 16, SEQ_Q = 9, SEQ_K = 14, N = 5 };
     static const int bh[N] = {5, 0, 5, 11, 0}, q_row[N] = {8, 0, 0, 3, 0};
     static const int bh_kv[N] = {3, 0, 1, 0, 3}, k_row[N] = {0, 13, 6, 13, 0};
-    double o[N * D], dq[N * D], dk[N * D], dv[N * D], lse[N];
+    double o[N * DV], dq[N * D], dk[N * D], dv[N * DV], lse[N];
     const sb_kernels *cpu = sb_kernels_cpu();
     sb_context *ctx;
     (void)state;
@@ -280,6 +318,7 @@ static void test_reference_rows(void **state)
                           .seq_q = SEQ_Q,
                           .seq_k = SEQ_K,
                           .head_dim = D,
+                          .head_dim_v = DV,
                           .dtype = SB_FP16,
                           .causal = true};
     problem *p = problem_create(&shape, LAYOUT_PADDED, 31);
@@ -293,10 +332,10 @@ static void test_reference_rows(void **state)
     for (int i = 0; i < N; i++) {
         int query = bh[i] * SEQ_Q + q_row[i], key = bh_kv[i] * SEQ_K + k_row[i];
         assert_true(lse[i] == p->expected_lse[query]);
-        assert_memory_equal(o + i * D, p->expected[OUTPUT_O] + query * D, D * sizeof(double));
+        assert_memory_equal(o + i * DV, p->expected[OUTPUT_O] + query * DV, DV * sizeof(double));
         assert_memory_equal(dq + i * D, p->expected[OUTPUT_DQ] + query * D, D * sizeof(double));
         assert_memory_equal(dk + i * D, p->expected[OUTPUT_DK] + key * D, D * sizeof(double));
-        assert_memory_equal(dv + i * D, p->expected[OUTPUT_DV] + key * D, D * sizeof(double));
+        assert_memory_equal(dv + i * DV, p->expected[OUTPUT_DV] + key * DV, DV * sizeof(double));
     }
     p->a.workspace_bytes--;
     assert_int_equal(cpu->reference(ctx, &p->a, &rows, NULL), SB_NO_MEMORY);
@@ -339,6 +378,13 @@ static void test_refusals(void **state)
             assert_int_not_equal(strlen(sb_last_message()), 0);
             assert_int_equal(op->forward(NULL, &a, NULL), bad[i].status);
             assert_int_equal(op->backward(NULL, &a, NULL), bad[i].status);
+        }
+        static const int widths[] = {8, 12, 264, -16};
+        for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+            sb_attention a = good;
+            a.head_dim_v = widths[i];
+            assert_int_equal(op->supported(NULL, &a), SB_UNSUPPORTED);
+            assert_non_null(strstr(sb_last_message(), "head_dim_v"));
         }
         static const int windows[][3] = {{-2, 0, 0}, {0, -2, 0}, {4, 1, 1}}; /* left, right, causal */
         for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
@@ -417,11 +463,12 @@ static void test_fill_and_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),     cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_wide_heads),     cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_blind_rows),     cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_reference_rows), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_gemm),           cmocka_unit_test(test_fill_and_copy),
+        cmocka_unit_test(test_odd_shapes),         cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_wide_heads),         cmocka_unit_test(test_value_widths),
+        cmocka_unit_test(test_large_scores),       cmocka_unit_test(test_blind_rows),
+        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_reference_rows),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_fill_and_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ static void cases_meet_every_kernel(void **state)
 {
     (void)state;
     enum { ONE_BLOCK, SHARED, SUMS, EARLY, NARROW, PAIR, PAIR_ORDERED, PAIR_EARLY, KINDS };
-    int met[KINDS][SB_FP32 + 1] = {0}, n;
+    int met[KINDS][SB_BF16X3 + 1] = {0}, n;
     test_case *const cases = cases_create(&n);
     for (int i = 0; i < n; i++)
         for (int deterministic = 0; deterministic < 2; deterministic++) {

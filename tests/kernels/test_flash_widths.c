@@ -86,6 +86,41 @@ static void test_wide_backward(void **state)
     assert_int_equal(flash_hopper_backward_takes(&narrower, FLASH_BACKWARD_LARGE), SB_UNSUPPORTED);
 }
 
+/* Values of another width: the large backward of 16 bits takes them where either width is above 128, and computes as many columns of
+ * each; all else is portable, but the forward of 16 bits. */
+static void test_value_widths(void **state)
+{
+    static const struct {
+        int head_dim, head_dim_v;
+        bool fast_backward;
+        int columns; /* of the sums of dQ */
+    } cases[] = {{192, 128, true, 192}, {192, 64, true, 192}, {136, 192, true, 192}, {128, 256, true, 256},
+                 {256, 128, true, 256}, {128, 64, false, 0},  {64, 128, false, 0},   {96, 64, false, 0}};
+    sb_context ctx = {.cc_major = 9};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int kind = 0; kind < 5; kind++) {
+            sb_attention a = of_width(cases[i].head_dim, SB_BF16, false);
+            a.head_dim_v = cases[i].head_dim_v;
+            a.deterministic = kind == 1, a.windowed = kind == 2, a.packed = kind == 3;
+            a.documents = a.packed ? 1 : 0;
+            if (kind == 4)
+                a.dtype = SB_FP32;
+            const bool above = cases[i].head_dim > 128 || cases[i].head_dim_v > 128;
+            assert_int_equal(answer("flash", 9, 0, a), kind == 4 && above ? SB_UNSUPPORTED : SB_OK);
+            assert_int_equal(answer("flash_portable", 8, 0, a), kind == 4 && above ? SB_UNSUPPORTED : SB_OK);
+            const size_t bytes = sb_flash_op.backward_workspace(&ctx, &a);
+            if (kind == 0 && cases[i].fast_backward) /* lse2, delta, sums, a counter, orders */
+                assert_int_equal(bytes, 512 * 2 + (size_t)2 * 64 * cases[i].columns * 4 + 256 + 256);
+            else
+                assert_int_equal(bytes, sb_flash_portable_op.backward_workspace(&ctx, &a));
+        }
+    sb_attention a = of_width(64, SB_FP32, false);
+    a.head_dim_v = 136;
+    assert_int_equal(answer("flash", 9, 0, a), SB_UNSUPPORTED);
+    assert_string_equal(sb_last_message(), "head_dim_v 136 is above 128, the most that flash takes of 32-bit elements");
+}
+
 /* Both passes refuse, too, before they look at the device. */
 static void test_calls_refuse(void **state)
 {
@@ -139,8 +174,9 @@ static void test_matrices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_heads),  cmocka_unit_test(test_wide_heads),
-                                       cmocka_unit_test(test_wide_backward), cmocka_unit_test(test_calls_refuse),
-                                       cmocka_unit_test(test_too_wide),      cmocka_unit_test(test_matrices)};
+                                       cmocka_unit_test(test_wide_backward), cmocka_unit_test(test_value_widths),
+                                       cmocka_unit_test(test_calls_refuse),  cmocka_unit_test(test_too_wide),
+                                       cmocka_unit_test(test_matrices)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #else

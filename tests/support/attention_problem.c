@@ -5,6 +5,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
+#include "kernels/internal.h"
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -22,13 +23,20 @@ static bool is_output(int tensor)
     return tensor >= OUTPUT_O;
 }
 
+static bool has_value_columns(int tensor)
+{
+    return tensor == INPUT_V || tensor == INPUT_D_O || tensor == OUTPUT_O || tensor == OUTPUT_DV;
+}
+
 static void create_tensor(problem *p, int id, sb_tensor *view, int heads, int rows, problem_layout layout)
 {
     problem_tensor *t = &p->tensor[id];
-    const int64_t d = p->a.head_dim, pad = layout == LAYOUT_PADDED ? 8 : 0;
+    const int64_t d = has_value_columns(id) ? sb_head_dim_v(&p->a) : p->a.head_dim,
+                  pad = layout == LAYOUT_PADDED ? 8 : 0;
     t->view = view;
     t->heads = heads;
     t->rows = rows;
+    t->columns = (int)d;
     t->count = (size_t)p->a.batch * heads * rows * d;
     t->values = xcalloc(t->count, sizeof(double));
     if (is_output(id))
@@ -57,31 +65,31 @@ static void *row_in(const problem *p, const problem_tensor *t, unsigned char *bu
     return buffer + GUARD_BYTES + element * sb_dtype_bytes(p->a.dtype);
 }
 
-static size_t row_count(const problem *p, const problem_tensor *t)
+static size_t row_count(const problem_tensor *t)
 {
-    return t->count / p->a.head_dim;
+    return t->count / t->columns;
 }
 
 static void read_values(const problem *p, problem_tensor *t)
 {
-    for (size_t row = 0; row < row_count(p, t); row++) {
+    for (size_t row = 0; row < row_count(t); row++) {
         const uint16_t *half = row_in(p, t, t->bytes, row);
         const float *single = (const float *)half;
-        for (int i = 0; i < p->a.head_dim; i++)
-            t->values[row * p->a.head_dim + i] = p->a.dtype == SB_BF16   ? bf16_to_float(half[i])
-                                                 : p->a.dtype == SB_FP16 ? fp16_to_float(half[i])
-                                                                         : single[i];
+        for (int i = 0; i < t->columns; i++)
+            t->values[row * t->columns + i] = p->a.dtype == SB_BF16   ? bf16_to_float(half[i])
+                                              : p->a.dtype == SB_FP16 ? fp16_to_float(half[i])
+                                                                      : single[i];
     }
 }
 
 void problem_set(problem *p, int tensor, const float *values)
 {
     problem_tensor *t = &p->tensor[tensor];
-    for (size_t row = 0; row < row_count(p, t); row++) {
+    for (size_t row = 0; row < row_count(t); row++) {
         uint16_t *half = row_in(p, t, t->bytes, row);
         float *single = (float *)half;
-        for (int i = 0; i < p->a.head_dim; i++) {
-            float x = values[row * p->a.head_dim + i];
+        for (int i = 0; i < t->columns; i++) {
+            float x = values[row * t->columns + i];
             if (p->a.dtype == SB_BF16)
                 half[i] = bf16_from_float(x);
             else if (p->a.dtype == SB_FP16)
@@ -99,10 +107,10 @@ problem *problem_create(const sb_attention *shape, problem_layout layout, uint64
     sb_attention *a = &p->a;
     *a = *shape;
     snprintf(p->name, sizeof p->name,
-             "B=%d H=%d Hkv=%d Sq=%d Sk=%d D=%d %s %s window=%d,%d scale=%g layout=%d seed=%llu", a->batch, a->heads,
-             a->heads_kv, a->seq_q, a->seq_k, a->head_dim, dtype_names[a->dtype], a->causal ? "causal" : "full",
-             a->windowed ? a->window_left : -1, a->windowed ? a->window_right : -1, a->scale, layout,
-             (unsigned long long)seed);
+             "B=%d H=%d Hkv=%d Sq=%d Sk=%d D=%d/%d %s %s window=%d,%d scale=%g layout=%d seed=%llu", a->batch, a->heads,
+             a->heads_kv, a->seq_q, a->seq_k, a->head_dim, sb_head_dim_v(a), dtype_names[a->dtype],
+             a->causal ? "causal" : "full", a->windowed ? a->window_left : -1, a->windowed ? a->window_right : -1,
+             a->scale, layout, (unsigned long long)seed);
     create_tensor(p, INPUT_Q, &a->q, a->heads, a->seq_q, layout);
     create_tensor(p, INPUT_K, &a->k, a->heads_kv, a->seq_k, layout);
     create_tensor(p, INPUT_V, &a->v, a->heads_kv, a->seq_k, layout);
@@ -222,8 +230,8 @@ static void check_surroundings(problem *p, const char *op)
         problem_tensor *t = &p->tensor[id];
         if (is_output(id)) {
             read_values(p, t);
-            size_t row_bytes = (size_t)p->a.head_dim * sb_dtype_bytes(p->a.dtype);
-            for (size_t row = 0; row < row_count(p, t); row++) {
+            size_t row_bytes = (size_t)t->columns * sb_dtype_bytes(p->a.dtype);
+            for (size_t row = 0; row < row_count(t); row++) {
                 memset(row_in(p, t, t->bytes, row), 0, row_bytes);
                 memset(row_in(p, t, t->before, row), 0, row_bytes);
             }
@@ -239,8 +247,8 @@ void problem_run(problem *p, const sb_attention_op *op)
     sb_context *ctx = new_context();
     for (int id = 0; id < TENSOR_COUNT; id++) {
         problem_tensor *t = &p->tensor[id];
-        for (size_t row = 0; is_output(id) && row < row_count(p, t); row++)
-            memset(row_in(p, t, t->bytes, row), POISON, (size_t)p->a.head_dim * sb_dtype_bytes(p->a.dtype));
+        for (size_t row = 0; is_output(id) && row < row_count(t); row++)
+            memset(row_in(p, t, t->bytes, row), POISON, (size_t)t->columns * sb_dtype_bytes(p->a.dtype));
         memcpy(t->before, t->bytes, t->buffer_bytes);
     }
     size_t saved_bytes = op->saved_bytes(ctx, &p->a), lse_bytes = p->lse_count * sizeof(float);
@@ -284,6 +292,6 @@ void problem_check(const problem *p, const char *op_name)
             fail_msg("lse of %s: [%zu] got %.9g want %.9g", where, i, got, want);
     }
     for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
-        expect_close(p->expected[id], p->tensor[id].values, p->tensor[id].count, p->a.head_dim,
+        expect_close(p->expected[id], p->tensor[id].values, p->tensor[id].count, p->tensor[id].columns,
                      check_attention_bound(dtype, id != OUTPUT_O), tensor_names[id], where);
 }

@@ -18,7 +18,7 @@ enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_D_O, OUTPUT_O, OUTPUT_DQ, OUTPUT_DK, OUT
 
 typedef struct problem_tensor {
     sb_tensor *view; /* in problem.a */
-    int heads, rows;
+    int heads, rows, columns;
     unsigned char *bytes, *before; /* the whole buffer with guards, and a copy of it made before a run */
     size_t buffer_bytes;
     double *values; /* (B, heads, rows, D): inputs as stored, outputs of the last run */

@@ -10,15 +10,19 @@
  * windows, documents or a deterministic backward end there, too. */
 enum { WIDEST = 256, WIDEST_FP32 = 128 };
 
-/* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward above head_dim 64. */
+/* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward above head_dim 64. Values
+ * of another width have a Hopper forward of 16 bits, and a backward above 128. */
 static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
-           !((a->windowed || a->packed) && (flash_in_parts(a) || a->head_dim > WIDEST_FP32));
+           !((a->windowed || a->packed) && (flash_in_parts(a) || sb_head_dim_most(a) > WIDEST_FP32)) &&
+           !(flash_in_parts(a) && sb_head_dim_v(a) != a->head_dim);
 }
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
-    return hopper_forward(ctx, a) && !(a->deterministic && a->head_dim > (a->packed ? 64 : WIDEST_FP32));
+    const int most = sb_head_dim_most(a);
+    return hopper_forward(ctx, a) && !(a->deterministic && most > (a->packed ? 64 : WIDEST_FP32)) &&
+           !(most <= WIDEST_FP32 && sb_head_dim_v(a) != a->head_dim);
 }
 
 enum { FORWARD_TENSORS = 4, ALL_TENSORS = 8 };
@@ -54,9 +58,9 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool
         return sb_error(SB_UNSUPPORTED, "flash needs compute capability 8.0 or later, this device has %d.%d",
                         ctx->cc_major, ctx->cc_minor);
     const int widest = sb_dtype_bytes(a->dtype) == 2 ? WIDEST : WIDEST_FP32;
-    if (a->head_dim > widest)
-        return sb_error(SB_UNSUPPORTED, "head_dim %d is above %d, the most that flash takes of 32-bit elements",
-                        a->head_dim, widest);
+    if (sb_head_dim_most(a) > widest)
+        return sb_error(SB_UNSUPPORTED, "head_dim%s %d is above %d, the most that flash takes of 32-bit elements",
+                        a->head_dim > widest ? "" : "_v", a->head_dim > widest ? a->head_dim : a->head_dim_v, widest);
     const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
     if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");

@@ -21,7 +21,7 @@ static_assert(MAX_D >= SB_HEAD_DIM_MAX, "a row does not fit in the lanes");
 /* Workspace of one call. */
 struct scratch {
     double *lse, *delta;             /* (B*H, Sq), with key rows only */
-    double *o, *dq, *dk, *dv;        /* (ROWS_AT_ONCE, D) */
+    double *o, *dq, *dk, *dv;        /* (ROWS_AT_ONCE, Dv), (ROWS_AT_ONCE, D) of dq and dk */
     double *row_lse;                 /* (ROWS_AT_ONCE) */
     int *bh, *q_row, *bh_kv, *k_row; /* (ROWS_AT_ONCE) */
     size_t bytes;
@@ -31,7 +31,7 @@ scratch scratch_of(const sb_attention *a, bool backward)
 {
     scratch s = {};
     const size_t rows = backward ? (size_t)a->batch * a->heads * a->seq_q : 0;
-    const size_t row_doubles = (size_t)ROWS_AT_ONCE * a->head_dim;
+    const size_t row_doubles = (size_t)ROWS_AT_ONCE * sb_head_dim_most(a);
     double *doubles = (double *)a->workspace;
     const auto take = [&](size_t n) {
         double *p = doubles;
@@ -87,7 +87,8 @@ __device__ __forceinline__ extent extent_of(const sb_attention &a, int row, bool
     return {a.cu_seqlens_q[i], a.cu_seqlens_q[i + 1], a.cu_seqlens_k[i], a.cu_seqlens_k[i + 1]};
 }
 
-/* A query sees keys first_visible .. visible - 1. The sides of the window have been resolved, with or without one. */
+/* A query sees keys first_visible .. visible - 1. The sides of the window have been resolved, with or without one, and so has
+ * head_dim_v. */
 __device__ __forceinline__ int visible(const sb_attention &a, int query)
 {
     const extent e = extent_of(a, query);
@@ -162,12 +163,12 @@ __global__ void __launch_bounds__(SIDE *SIDE)
 
     for (int k0 = first_key; k0 < keys; k0 += TILE) {
         double s[OWN][OWN] = {}, dp[OWN][OWN] = {};
-        for (int d0 = 0; d0 < a.head_dim; d0 += CHUNK) {
+        for (int d0 = 0; d0 < max(a.head_dim, a.head_dim_v); d0 += CHUNK) {
             __syncthreads();
             load_tile<T>(q, a.q, b, h, q0, a.seq_q, d0, a.head_dim);
-            load_tile<T>(d_o, a.d_o, b, h, q0, a.seq_q, d0, a.head_dim);
+            load_tile<T>(d_o, a.d_o, b, h, q0, a.seq_q, d0, a.head_dim_v);
             load_tile<T>(k, a.k, b, h_kv, k0, a.seq_k, d0, a.head_dim);
-            load_tile<T>(v, a.v, b, h_kv, k0, a.seq_k, d0, a.head_dim);
+            load_tile<T>(v, a.v, b, h_kv, k0, a.seq_k, d0, a.head_dim_v);
             __syncthreads();
             multiply_tile(q, k, ty, tx, s);
             multiply_tile(d_o, v, ty, tx, dp);
@@ -282,7 +283,7 @@ template <typename T>
 __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, double scale, scratch to, bool backward)
 {
     __shared__ double shared[WARPS][MAX_D], shared_m[WARPS], shared_l[WARPS];
-    const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim;
+    const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim, d_v = a.head_dim_v;
     const int bh = to.bh[sample], query = to.q_row[sample];
     const int b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int first = first_visible(a, query), keys = visible(a, query);
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
 #pragma unroll
         for (int i = 0; i < LANE_ELEMENTS; i++)
             o.x[i] *= shrink;
-        add(o, p, load_row(row_of<T>(a.v, b, h_kv, j), d));
+        add(o, p, load_row(row_of<T>(a.v, b, h_kv, j), d_v));
         m = larger;
     }
     if (threadIdx.x % 32 == 0) {
@@ -315,19 +316,19 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     for (int i = 0; i < LANE_ELEMENTS; i++)
         o.x[i] *= share;
     o = add_warps(o, shared);
-    store_row(to.o + (int64_t)sample * d, o, d);
+    store_row(to.o + (int64_t)sample * d_v, o, d_v);
     if (threadIdx.x == 0)
         to.row_lse[sample] = lse;
     if (!backward)
         return;
 
-    const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d);
+    const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d_v);
     const double delta = dot(d_o, o);
     lane_row dq = {};
     for (int j = first + warp; j < keys; j += WARPS) {
         const lane_row k = load_row(row_of<T>(a.k, b, h_kv, j), d);
         const double p = exp(scale * dot(q, k) - lse);
-        add(dq, scale * p * (dot(d_o, load_row(row_of<T>(a.v, b, h_kv, j), d)) - delta), k);
+        add(dq, scale * p * (dot(d_o, load_row(row_of<T>(a.v, b, h_kv, j), d_v)) - delta), k);
     }
     store_row(to.dq + (int64_t)sample * d, add_warps(dq, shared), d);
 }
@@ -336,26 +337,27 @@ template <typename T>
 __global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, double scale, scratch to)
 {
     __shared__ double shared[WARPS][MAX_D];
-    const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim, group = a.heads / a.heads_kv;
+    const int sample = blockIdx.x, warp = threadIdx.x / 32, d = a.head_dim, d_v = a.head_dim_v;
+    const int group = a.heads / a.heads_kv;
     const int bh_kv = to.bh_kv[sample], key = to.k_row[sample];
     const int b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
     const extent e = extent_of(a, key, true);
     const int same = key + e.q_end - e.k_end; /* the query of its position */
     const int first = max(e.q_begin, same - a.window_right),
               end = min(e.q_end, same + a.window_left + 1); /* that see it */
-    const lane_row k = load_row(row_of<T>(a.k, b, h_kv, key), d), v = load_row(row_of<T>(a.v, b, h_kv, key), d);
+    const lane_row k = load_row(row_of<T>(a.k, b, h_kv, key), d), v = load_row(row_of<T>(a.v, b, h_kv, key), d_v);
 
     lane_row dk = {}, dv = {};
     for (int h = h_kv * group; h < (h_kv + 1) * group; h++)
         for (int i = first + warp; i < end; i += WARPS) {
             const int64_t at = (int64_t)(b * a.heads + h) * a.seq_q + i;
-            const lane_row q = load_row(row_of<T>(a.q, b, h, i), d), d_o = load_row(row_of<T>(a.d_o, b, h, i), d);
+            const lane_row q = load_row(row_of<T>(a.q, b, h, i), d), d_o = load_row(row_of<T>(a.d_o, b, h, i), d_v);
             const double p = exp(scale * dot(q, k) - to.lse[at]);
             add(dv, p, d_o);
             add(dk, scale * p * (dot(d_o, v) - to.delta[at]), q);
         }
     store_row(to.dk + (int64_t)sample * d, add_warps(dk, shared), d);
-    store_row(to.dv + (int64_t)sample * d, add_warps(dv, shared), d);
+    store_row(to.dv + (int64_t)sample * d_v, add_warps(dv, shared), d_v);
 }
 
 /* ---- host ---- */
@@ -394,14 +396,17 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
     }
     for (int first = 0; first < r->n && status == SB_OK; first += ROWS_AT_ONCE) {
         const int n = r->n - first < ROWS_AT_ONCE ? r->n - first : ROWS_AT_ONCE;
-        const size_t at = (size_t)first * a->head_dim, bytes = (size_t)n * a->head_dim * sizeof(double);
+        const auto copy_rows = [&](double *to, const double *from, int columns) {
+            copy(to ? to + (size_t)first * columns : NULL, from, (size_t)n * columns * sizeof(double),
+                 cudaMemcpyDeviceToHost);
+        };
         if (queries) {
             copy(s.bh, r->bh + first, n * sizeof(int), cudaMemcpyHostToDevice);
             copy(s.q_row, r->q_row + first, n * sizeof(int), cudaMemcpyHostToDevice);
             query_rows_kernel<T><<<n, 32 * WARPS, 0, stream>>>(*a, scale, s, r->dq != NULL);
             status = sb_cuda_launched("reference: query rows");
-            copy(r->o ? r->o + at : NULL, s.o, bytes, cudaMemcpyDeviceToHost);
-            copy(r->dq ? r->dq + at : NULL, s.dq, bytes, cudaMemcpyDeviceToHost);
+            copy_rows(r->o, s.o, a->head_dim_v);
+            copy_rows(r->dq, s.dq, a->head_dim);
             copy(r->lse ? r->lse + first : NULL, s.row_lse, n * sizeof(double), cudaMemcpyDeviceToHost);
         }
         if (keys && status == SB_OK) {
@@ -409,8 +414,8 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
             copy(s.k_row, r->k_row + first, n * sizeof(int), cudaMemcpyHostToDevice);
             key_rows_kernel<T><<<n, 32 * WARPS, 0, stream>>>(*a, scale, s);
             status = sb_cuda_launched("reference: key rows");
-            copy(r->dk ? r->dk + at : NULL, s.dk, bytes, cudaMemcpyDeviceToHost);
-            copy(r->dv ? r->dv + at : NULL, s.dv, bytes, cudaMemcpyDeviceToHost);
+            copy_rows(r->dk, s.dk, a->head_dim);
+            copy_rows(r->dv, s.dv, a->head_dim_v);
         }
     }
     const cudaError_t finished = cudaStreamSynchronize(stream);
@@ -446,6 +451,7 @@ extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, c
         return sb_error(SB_INVALID, "a key row of the reference lies outside of the tensor");
     const scratch s = scratch_of(a, backward);
     sb_attention resolved = *a;
+    resolved.head_dim_v = sb_head_dim_v(a);
     resolved.window_left = sb_window_left(a), resolved.window_right = sb_window_right(a);
     a = &resolved;
     return with_element_type(

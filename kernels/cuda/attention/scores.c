@@ -2,6 +2,8 @@
 /* Layout of the score matrix and the cuBLAS products around it. */
 #include "kernels/cuda/attention/scores.h"
 
+#include "kernels/internal.h"
+
 #include <limits.h>
 
 static size_t round_up(size_t x, size_t to)
@@ -133,19 +135,19 @@ sb_status sb_scores_from_qk(sb_context *ctx, const sb_attention *a, void *matrix
 sb_status sb_scores_to_o(sb_context *ctx, const sb_attention *a, const void *matrix)
 {
     return multiply(ctx, a, matrix_operand(a, matrix, false), tensor_operand(&a->v, false, false),
-                    tensor_operand(&a->o, true, false), a->seq_q, a->head_dim, a->seq_k);
+                    tensor_operand(&a->o, true, false), a->seq_q, sb_head_dim_v(a), a->seq_k);
 }
 
 sb_status sb_scores_to_dv(sb_context *ctx, const sb_attention *a, const void *matrix)
 {
     return multiply(ctx, a, matrix_operand(a, matrix, true), tensor_operand(&a->d_o, true, false),
-                    tensor_operand(&a->dv, false, false), a->seq_k, a->head_dim, a->seq_q);
+                    tensor_operand(&a->dv, false, false), a->seq_k, sb_head_dim_v(a), a->seq_q);
 }
 
 sb_status sb_scores_from_do_v(sb_context *ctx, const sb_attention *a, void *matrix)
 {
     return multiply(ctx, a, tensor_operand(&a->d_o, true, false), tensor_operand(&a->v, false, true),
-                    matrix_operand(a, matrix, false), a->seq_q, a->seq_k, a->head_dim);
+                    matrix_operand(a, matrix, false), a->seq_q, a->seq_k, sb_head_dim_v(a));
 }
 
 sb_status sb_scores_to_dq_dk(sb_context *ctx, const sb_attention *a, const void *matrix)

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
         const int bh = query / a.seq_q, row = query % a.seq_q;
         const E *const o = head_rows<E>(a.o, bh / a.heads, bh % a.heads) + row * a.o.stride_s;
         const E *const d_o = head_rows<E>(a.d_o, bh / a.heads, bh % a.heads) + row * a.d_o.stride_s;
-        for (int c = lane * piece<E>::size; c < a.head_dim; c += stats_lanes * piece<E>::size) {
+        for (int c = lane * piece<E>::size; c < a.head_dim_v; c += stats_lanes * piece<E>::size) {
             const piece<E> some_o = *(const piece<E> *)(o + c), some_d_o = *(const piece<E> *)(d_o + c);
 #pragma unroll
             for (int i = 0; i < piece<E>::size; i++)
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
         E *const q_tile = stages + step % 2 * 2 * BQ * stride, *const do_tile = q_tile + BQ * stride;
         load_tile<E, D, BQ, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q, a.head_dim);
         load_tile<E, D, BQ, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
-                                            a.head_dim);
+                                            a.head_dim_v);
         const query_stats *const stats =
             stats_of<PACKED>(whole, at.document) + (int64_t)(b * a.heads + h) * whole.seq_q;
         if ((int)threadIdx.x < BQ) {
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
                                                   a.head_dim);
     if constexpr (makes_dk)
         load_tile<E, D, shape::owned, shape::threads>(v_tile, head_rows<E>(a.v, b, h_kv), a.v.stride_s, k0, a.seq_k,
-                                                      a.head_dim);
+                                                      a.head_dim_v);
     load_step(0);
 
     float dk[MT][D / 8][4] = {}, dv[MT][D / 8][4] = {}; /* none of registers where it is not made */
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
         store_rows<E, D, MT>(k_box, dk, head_rows<E>(a.dk, b, h_kv), a.dk.stride_s, k0 + warp_row, a.seq_k, a.head_dim);
     if constexpr (makes_dv)
         store_rows<E, D, MT>(makes_dk ? v_box : k_box, dv, head_rows<E>(a.dv, b, h_kv), a.dv.stride_s, k0 + warp_row,
-                             a.seq_k, a.head_dim);
+                             a.seq_k, a.head_dim_v);
 }
 
 template <class P, int D, int MT, int WARPS, int BK, bool WINDOW, bool PACKED = false>
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
     auto load_step = [&](int k0) {
         E *const k_tile = stages + k0 / BK % 2 * 2 * BK * stride, *const v_tile = k_tile + BK * stride;
         load_tile<E, D, BK, shape::threads>(k_tile, k_rows, a.k.stride_s, k0, a.seq_k, a.head_dim);
-        load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim);
+        load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim_v);
     };
 
     query_stats stats[MT][2];
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
         load_tile<E, D, shape::owned, shape::threads>(q_tile, head_rows<E>(a.q, b, h), a.q.stride_s, q0, a.seq_q,
                                                       a.head_dim);
         load_tile<E, D, shape::owned, shape::threads>(do_tile, head_rows<E>(a.d_o, b, h), a.d_o.stride_s, q0, a.seq_q,
-                                                      a.head_dim);
+                                                      a.head_dim_v);
         load_step(k_begin);
     }
 

@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
     for (int k0 = k_begin; k0 < k_end; k0 += BK) {
         mma::copy_async_wait();
         __syncthreads(); /* the K tile is there, and everyone is done with the V tile */
-        load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim);
+        load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim_v);
 
         float s[MT][BK / 8][4] = {};
         product_nk<P, MT, BK, D>(s, q_tile + warp_row * stride, k_tile);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
         }
     __syncwarp(); /* the warp's rows of the Q tile are only its own */
     store_rows<E, D, MT>(q_tile + warp_row * stride, out, head_rows<E>(a.o, b, h), a.o.stride_s, q0 + warp_row, a.seq_q,
-                         a.head_dim);
+                         a.head_dim_v);
 }
 
 } // namespace flash_portable

@@ -111,18 +111,24 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
     return e;
 }
 
+/* Of the tiles, which are as wide for values as for queries and keys. */
+inline int columns(const sb_attention &a)
+{
+    return a.head_dim_v > a.head_dim ? a.head_dim_v : a.head_dim;
+}
+
 template <class P>
 cudaError_t forward_any(const sb_attention &a, cudaStream_t stream)
 {
     if (a.packed) /* fewer instances */
-        return a.head_dim <= 64 ? launch_forward<P, 64, true, true>(a, stream)
+        return columns(a) <= 64 ? launch_forward<P, 64, true, true>(a, stream)
                                 : launch_forward<P, 128, true, true>(a, stream);
     if (a.windowed)
-        return a.head_dim <= 64 ? launch_forward<P, 64, true>(a, stream) : launch_forward<P, 128, true>(a, stream);
-    return a.head_dim <= 16   ? launch_forward<P, 16>(a, stream)
-           : a.head_dim <= 32 ? launch_forward<P, 32>(a, stream)
-           : a.head_dim <= 64 ? launch_forward<P, 64>(a, stream)
-           : a.head_dim <= 96 ? launch_forward<P, 96>(a, stream)
+        return columns(a) <= 64 ? launch_forward<P, 64, true>(a, stream) : launch_forward<P, 128, true>(a, stream);
+    return columns(a) <= 16   ? launch_forward<P, 16>(a, stream)
+           : columns(a) <= 32 ? launch_forward<P, 32>(a, stream)
+           : columns(a) <= 64 ? launch_forward<P, 64>(a, stream)
+           : columns(a) <= 96 ? launch_forward<P, 96>(a, stream)
                               : launch_forward<P, 128>(a, stream);
 }
 
@@ -130,14 +136,14 @@ template <class P>
 cudaError_t backward_any(const sb_attention &a, cudaStream_t stream)
 {
     if (a.packed)
-        return a.head_dim <= 64 ? launch_backward<P, 64, true, true>(a, stream)
+        return columns(a) <= 64 ? launch_backward<P, 64, true, true>(a, stream)
                                 : launch_backward<P, 128, true, true>(a, stream);
     if (a.windowed)
-        return a.head_dim <= 64 ? launch_backward<P, 64, true>(a, stream) : launch_backward<P, 128, true>(a, stream);
-    return a.head_dim <= 16   ? launch_backward<P, 16>(a, stream)
-           : a.head_dim <= 32 ? launch_backward<P, 32>(a, stream)
-           : a.head_dim <= 64 ? launch_backward<P, 64>(a, stream)
-           : a.head_dim <= 96 ? launch_backward<P, 96>(a, stream)
+        return columns(a) <= 64 ? launch_backward<P, 64, true>(a, stream) : launch_backward<P, 128, true>(a, stream);
+    return columns(a) <= 16   ? launch_backward<P, 16>(a, stream)
+           : columns(a) <= 32 ? launch_backward<P, 32>(a, stream)
+           : columns(a) <= 64 ? launch_backward<P, 64>(a, stream)
+           : columns(a) <= 96 ? launch_backward<P, 96>(a, stream)
                               : launch_backward<P, 128>(a, stream);
 }
 
@@ -147,7 +153,7 @@ cudaError_t forward_wide(const sb_attention &a, cudaStream_t stream)
 {
     return a.packed            ? launch_forward<P, 256, true, true>(a, stream)
            : a.windowed        ? launch_forward<P, 256, true>(a, stream)
-           : a.head_dim <= 192 ? launch_forward<P, 192>(a, stream)
+           : columns(a) <= 192 ? launch_forward<P, 192>(a, stream)
                                : launch_forward<P, 256>(a, stream);
 }
 
@@ -156,7 +162,7 @@ cudaError_t backward_wide(const sb_attention &a, cudaStream_t stream)
 {
     return a.packed            ? launch_backward<P, 256, true, true>(a, stream)
            : a.windowed        ? launch_backward<P, 256, true>(a, stream)
-           : a.head_dim <= 192 ? launch_backward<P, 192>(a, stream)
+           : columns(a) <= 192 ? launch_backward<P, 192>(a, stream)
                                : launch_backward<P, 256>(a, stream);
 }
 

@@ -13,7 +13,7 @@ using flash_portable::launchers;
 
 const launchers &launchers_of(const sb_attention *a)
 {
-    const bool wide = a->head_dim > 128;
+    const bool wide = sb_head_dim_most(a) > 128;
     switch (a->dtype) {
     case SB_BF16: return wide ? flash_portable::bf16_wide_launchers : flash_portable::bf16_launchers;
     case SB_FP16: return wide ? flash_portable::fp16_wide_launchers : flash_portable::fp16_launchers;
@@ -23,11 +23,12 @@ const launchers &launchers_of(const sb_attention *a)
     }
 }
 
-/* With the scale and the sides of the window that are meant. */
+/* With the scale, the width of values and the sides of the window that are meant. */
 sb_attention resolve(const sb_attention *a)
 {
     sb_attention resolved = *a;
     resolved.scale = sb_attention_scale(a);
+    resolved.head_dim_v = sb_head_dim_v(a);
     resolved.window_left = sb_window_left(a), resolved.window_right = sb_window_right(a);
     return resolved;
 }

@@ -78,10 +78,10 @@ __device__ __forceinline__ decltype(auto) problem_of(const sb_attention &a, int 
         return (a);
 }
 
-/* Starts copying rows row0 .. row0+ROWS-1 of `rows` (S = n_rows, head_dim columns) into a tile of D columns; what is
+/* Starts copying rows row0 .. row0+ROWS-1 of `rows` (S = n_rows, n_columns) into a tile of D columns; what is
  * outside becomes zero. */
 template <class E, int D, int ROWS, int THREADS>
-__device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride_s, int row0, int n_rows, int head_dim)
+__device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride_s, int row0, int n_rows, int n_columns)
 {
     constexpr int pieces = D / piece<E>::size, stride = tile_stride<E, D>;
     constexpr int rows_at_once = THREADS / pieces; /* with D = 96 some threads have nothing to do */
@@ -91,7 +91,7 @@ __device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride
 #pragma unroll
     for (int r = 0; r < ROWS; r += rows_at_once, source += rows_at_once * stride_s)
         if ((THREADS % pieces == 0 || r0 < rows_at_once) && (ROWS % rows_at_once == 0 || r + r0 < ROWS)) {
-            const bool valid = row0 + r0 + r < n_rows && c < head_dim;
+            const bool valid = row0 + r0 + r < n_rows && c < n_columns;
             mma::copy_async_16(target + r * stride, valid ? source : rows, valid);
         }
 }
@@ -100,7 +100,7 @@ __device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride
  * more, so that every store is 16 bytes. */
 template <class E, int D, int MT>
 __device__ __forceinline__ void store_rows(E *box, const float (&acc)[MT][D / 8][4], E *rows, int64_t stride_s,
-                                           int row0, int n_rows, int head_dim)
+                                           int row0, int n_rows, int n_columns)
 {
     constexpr int pieces = D / piece<E>::size, stride = tile_stride<E, D>;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
@@ -115,7 +115,7 @@ __device__ __forceinline__ void store_rows(E *box, const float (&acc)[MT][D / 8]
 #pragma unroll
     for (int i = 0; i < MT * 16 * pieces / 32; i++) {
         const int index = lane + i * 32, r = index / pieces, c = index % pieces * piece<E>::size;
-        if (row0 + r < n_rows && c < head_dim)
+        if (row0 + r < n_rows && c < n_columns)
             *(piece<E> *)(rows + (row0 + r) * stride_s + c) = *(const piece<E> *)(box + r * stride + c);
     }
 }

@@ -93,7 +93,7 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
     flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0};
     const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0},
                                 large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0};
-    if (a->head_dim > 128)
+    if (sb_head_dim_most(a) > 128)
         return large;
     if (a->windowed || a->packed) /* there are no others */
         return a->head_dim <= 64 ? narrow : pair;

@@ -90,7 +90,7 @@ sb_status prepare(sb_context *ctx, const sb_attention *a, const layout &l, bool 
     if (zero_rows)
         p.dq = a->dq;
     p.batch = a->batch, p.heads = a->heads, p.seq_q = a->seq_q;
-    p.rows = l.rows, p.head_dim = a->head_dim;
+    p.rows = l.rows, p.head_dim = sb_head_dim_v(a);
     p.cu_seqlens_q = a->cu_seqlens_q, p.documents = a->documents;
     const int64_t rows = (int64_t)a->batch * a->heads * l.rows;
     auto blocks_for = [&](int chunk) { return (rows / chunk + 7) / 8; };
@@ -153,16 +153,18 @@ sb_status set_params(backward_params *to, sb_context *ctx, const sb_attention *a
     backward_params &p = *to;
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
     const int64_t rows = (int64_t)a->batch * a->heads;
-    constexpr int QUERIES = MEM::tile_q::ROWS, KEYS = MEM::tile_kv::ROWS, PANEL = MEM::tile_kv::PANEL;
+    constexpr int QUERIES = MEM::tile_q::ROWS, KEYS = MEM::tile_kv::ROWS, PANEL = MEM::tile_kv::PANEL,
+                  PANEL_V = MEM::tile_v::PANEL;
+    const int head_dim_v = sb_head_dim_v(a);
     sb_status st;
     if ((st = tma_map_panels(&p.q_map, type, &in[0], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, QUERIES,
                              PANEL)) ||
         (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim, KEYS,
                              PANEL)) ||
-        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim, KEYS,
-                             PANEL)) ||
-        (st = tma_map_panels(&p.do_map, type, &in[3], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, QUERIES,
-                             PANEL)) ||
+        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * PARTS, a->heads_kv, a->seq_k, head_dim_v, KEYS,
+                             PANEL_V)) ||
+        (st = tma_map_panels(&p.do_map, type, &in[3], a->batch * PARTS, a->heads, a->seq_q, head_dim_v, QUERIES,
+                             PANEL_V)) ||
         (st = tma_map_rows(&p.lse_map, (float *)(w + l.lse2), rows, l.rows, QUERIES)) ||
         (st = tma_map_rows(&p.delta_map, (float *)(w + l.delta), rows, l.rows, QUERIES)))
         return st;
@@ -174,7 +176,7 @@ sb_status set_params(backward_params *to, sb_context *ctx, const sb_attention *a
     p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
     p.order = in_order(a, c) ? (uint32_t *)(w + l.order) : nullptr;
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
-    p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
+    p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim, p.head_dim_v = head_dim_v;
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
     p.section = flash_backward_wide_section(a, ctx->sm_count);
@@ -237,32 +239,33 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
                          : finish<M, mem, 8>(a, l, c, stream);
 }
 
-/* Above head_dim 128. */
-template <class T, int D>
+/* Above head_dim or head_dim_v 128. */
+template <class T, int D, int DV>
 sb_status run_large(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
                     const sb_tensor (&in)[4], cudaStream_t stream)
 {
+    using mem = large_memory<D, DV>;
     backward_params p = {};
     sb_status st;
-    if ((st = prepare<T, large_memory<D>::DP>(ctx, a, l, true, false, false, stream)) ||
-        (st = set_params<T, 1, large_memory<D>>(&p, ctx, a, l, in, c)) ||
-        (st = flash_backward_large_launch(p, a, stream)))
+    if ((st = prepare<T, mem::DP>(ctx, a, l, true, false, false, stream)) ||
+        (st = set_params<T, 1, mem>(&p, ctx, a, l, in, c)) || (st = flash_backward_large_launch(p, a, stream)))
         return st;
-    return finish<T, large_memory<D>, 1>(a, l, c, stream);
+    return finish<T, mem, 1>(a, l, c, stream);
 }
 
 template <class T, int PARTS>
 sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
                    const sb_tensor (&in)[4], cudaStream_t stream)
 {
-    if (a->head_dim <= 64)
+    if (sb_head_dim_most(a) <= 64)
         return run<T, PARTS, 64, 128 / PARTS>(ctx, a, c, l, in, stream);
     if constexpr (PARTS == 1) {
         const int columns = flash_backward_padded_dim(a);
         if (columns == 192)
-            return run_large<T, 192>(ctx, a, c, l, in, stream);
+            return flash_backward_large_columns(a).v == 128 ? run_large<T, 192, 128>(ctx, a, c, l, in, stream)
+                                                            : run_large<T, 192, 192>(ctx, a, c, l, in, stream);
         if (columns == 256)
-            return run_large<T, 256>(ctx, a, c, l, in, stream);
+            return run_large<T, 256, 256>(ctx, a, c, l, in, stream);
         if (columns == 80)
             return run<T, PARTS, 80, 64>(ctx, a, c, l, in, stream);
         if (columns == 96)
@@ -275,10 +278,14 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
 
 extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel)
 {
-    const bool above = a->head_dim > 128;
+    const int most = sb_head_dim_most(a);
+    const bool above = most > 128;
+    if (!above && sb_head_dim_v(a) != a->head_dim)
+        return sb_error(SB_UNSUPPORTED, "the Hopper backward takes values of another width above head_dim 128 alone");
     if (above ? kernel != FLASH_BACKWARD_CHOSEN && kernel != FLASH_BACKWARD_LARGE : kernel == FLASH_BACKWARD_LARGE)
-        return sb_error(SB_UNSUPPORTED, "the large backward is the one of head_dim above 128, and of no other");
-    if (above && (a->head_dim > 256 || flash_in_parts(a) || a->deterministic || a->windowed || a->packed))
+        return sb_error(SB_UNSUPPORTED,
+                        "the large backward is the one of head_dim or head_dim_v above 128, and of no other");
+    if (above && (most > 256 || flash_in_parts(a) || a->deterministic || a->windowed || a->packed))
         return sb_error(SB_UNSUPPORTED, "the Hopper backward above head_dim 128 takes 16-bit tensors up to 256, in any "
                                         "order, without windows and documents");
     if (a->packed && ((a->deterministic && a->head_dim > 64) || flash_in_parts(a) || kernel == FLASH_BACKWARD_WIDE))

@@ -19,20 +19,27 @@ namespace flash_hopper
 
 constexpr int LARGE_KEYS = 64, LARGE_ROWS = 64; /* of a block, and of a step */
 
-/* What steps.cuh asks of a memory, as backward_memory has it. D: 192 or 256. Half of 192 is whole panels only of 32 columns. */
-template <int D>
+/* Half of 192 columns is whole panels only of 32. */
+template <int ROWS, int COLUMNS>
+using large_tile = tile<1, ROWS, COLUMNS, COLUMNS % 128 ? 32 : 64>;
+
+/* What steps.cuh asks of a memory, as backward_memory has it. D: 192 or 256 columns of Q and K; DV: as many of V and dO, or 128. */
+template <int D, int DV>
 struct large_memory {
-    static constexpr int COLUMNS = D, DP = 256, PANEL = D % 128 ? 32 : 64; /* DP: for the pass before */
-    using tile_kv = tile<1, LARGE_KEYS, D, PANEL>;
-    using tile_q = tile<1, LARGE_ROWS, D, PANEL>;
+    static constexpr int COLUMNS = D, DP = DV > 128 ? 256 : 128; /* DP: for the pass before, of dO */
+    using tile_kv = large_tile<LARGE_KEYS, D>;
+    using tile_q = large_tile<LARGE_ROWS, D>;
+    using tile_v = large_tile<LARGE_KEYS, DV>;
+    using tile_do = large_tile<LARGE_ROWS, DV>;
     using tile_ds = tile<1, LARGE_ROWS, LARGE_KEYS>;
     static constexpr bool DQ_BY_D = true, DQ_ROWS = true, HAS_K2 = false;
-    static constexpr int HALF = D / 2, DQ = HALF / 2; /* columns of a group; a thread's accumulators of its dQ */
+    static constexpr int HALF = D / 2, HALF_V = DV / 2,
+                         DQ = HALF / 2; /* columns of a group; a thread's accumulators of its dQ */
     static constexpr int K = 0;
     static constexpr int Q = K + tile_kv::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
-    static constexpr int V = DO + BACKWARD_STAGES * tile_q::BYTES;
-    static constexpr int P = V + tile_kv::BYTES; /* in fp32, and behind V, over both of which dV and dK leave */
+    static constexpr int V = DO + BACKWARD_STAGES * tile_do::BYTES;
+    static constexpr int P = V + tile_v::BYTES; /* in fp32, and behind V, over both of which dV and dK leave */
     static constexpr int DS = P + LARGE_ROWS * LARGE_KEYS * 4;
     static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
     static constexpr int DELTA = LSE + BACKWARD_STAGES * LARGE_ROWS * 4;
@@ -93,17 +100,20 @@ struct nothing_more {
 enum { P_BARRIER = LARGEST_BARRIER, GRADIENTS_BARRIER = 2 };
 
 /* What both consumer warpgroups do. */
-template <class T, int D, bool CAUSAL>
+template <class T, int D, int DV, bool CAUSAL>
 struct large_group {
-    using mem = large_memory<D>;
+    using mem = large_memory<D, DV>;
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
-    static constexpr int N = LARGE_ROWS, HALF = mem::HALF, CHUNKS = HALF > 96 ? 2 : 1, CHUNK = HALF / CHUNKS;
+    using tile_v = typename mem::tile_v;
+    using tile_do = typename mem::tile_do;
+    static constexpr int N = LARGE_ROWS, HALF = mem::HALF, HALF_V = mem::HALF_V, CHUNKS = HALF > 96 ? 2 : 1,
+                         CHUNK = HALF / CHUNKS;
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps, key_end; /* keys of the tile end before key_end */
     float x[N / 2];                     /* S^T, then P; or dP^T, then dS */
-    float dk[HALF / 2], dv[HALF / 2];
+    float dk[HALF / 2], dv[HALF_V / 2];
     uint32_t operand[1][N / 4]; /* P^T */
 
     __device__ __forceinline__ large_group(const backward_params &params, backward_block<mem> shared, int group)
@@ -112,7 +122,10 @@ struct large_group {
     {
 #pragma unroll
         for (int i = 0; i < HALF / 2; i++)
-            dk[i] = dv[i] = 0;
+            dk[i] = 0;
+#pragma unroll
+        for (int i = 0; i < HALF_V / 2; i++)
+            dv[i] = 0;
     }
 
     /* First query of each pair that this thread holds. */
@@ -124,14 +137,15 @@ struct large_group {
     template <class TILE>
     __device__ __forceinline__ uint32_t half(uint32_t tile_addr, int chunk = 0) const
     {
-        return tile_addr + (wg * HALF + chunk * CHUNK) / TILE::PANEL * TILE::PANEL_BYTES;
+        return tile_addr + (wg * (TILE::COLS / 2) + chunk * CHUNK) / TILE::PANEL * TILE::PANEL_BYTES;
     }
 
-    /* x: K or V times a tile of queries, transposed. */
+    /* x: K or V times a tile of Q or dO, transposed. */
+    template <class KEYS, class QUERIES>
     __device__ __forceinline__ void start_transposed(int keys, uint32_t queries)
     {
         wgmma_fence();
-        mma_abt<T, tile_kv, tile_q, LARGE_ROWS, D>(x, anew(block.base + keys), queries);
+        mma_abt<T, KEYS, QUERIES, LARGE_ROWS, KEYS::COLS>(x, anew(block.base + keys), queries);
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dv(int step)
@@ -139,7 +153,7 @@ struct large_group {
         mbarrier_wait(block.do_full(step), block.parity(step)); /* which the other group alone has seen */
         pin(operand[0]);
         wgmma_fence();
-        mma_rs<T, tile_q, HALF>(dv, operand, half<tile_q>(block.do_tile(step)), 1);
+        mma_rs<T, tile_do, HALF_V>(dv, operand, half<tile_do>(block.do_tile(step)), 1);
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dk(int step)
@@ -206,9 +220,9 @@ struct large_group {
 };
 
 /* The first group: P. */
-template <class T, int D, bool CAUSAL>
-struct large_scores : large_group<T, D, CAUSAL> {
-    using group = large_group<T, D, CAUSAL>;
+template <class T, int D, int DV, bool CAUSAL>
+struct large_scores : large_group<T, D, DV, CAUSAL> {
+    using group = large_group<T, D, DV, CAUSAL>;
     using mem = typename group::mem;
     using group::block, group::dk, group::dv, group::operand, group::p, group::steps, group::warp, group::x;
     using group::group;
@@ -216,7 +230,7 @@ struct large_scores : large_group<T, D, CAUSAL> {
     __device__ __forceinline__ void start_scores(int step)
     {
         mbarrier_wait(block.q_full(step), block.parity(step));
-        this->start_transposed(mem::K, block.q_tile(step));
+        this->template start_transposed<typename mem::tile_kv, typename mem::tile_q>(mem::K, block.q_tile(step));
     }
     /* x: scores to P, for both groups. */
     __device__ __forceinline__ void probabilities(int step, const query_numbers<LARGE_ROWS / 2> &lse2)
@@ -278,9 +292,9 @@ struct large_scores : large_group<T, D, CAUSAL> {
 };
 
 /* The second group: dS. */
-template <class T, int D, bool CAUSAL>
-struct large_gradients : large_group<T, D, CAUSAL> {
-    using group = large_group<T, D, CAUSAL>;
+template <class T, int D, int DV, bool CAUSAL>
+struct large_gradients : large_group<T, D, DV, CAUSAL> {
+    using group = large_group<T, D, DV, CAUSAL>;
     using mem = typename group::mem;
     using group::block, group::dk, group::dv, group::operand, group::p, group::steps, group::warp, group::x;
     using group::group;
@@ -288,7 +302,7 @@ struct large_gradients : large_group<T, D, CAUSAL> {
     __device__ __forceinline__ void start_dp(int step)
     {
         mbarrier_wait(block.do_full(step), block.parity(step));
-        this->start_transposed(mem::V, block.do_tile(step));
+        this->template start_transposed<typename mem::tile_v, typename mem::tile_do>(mem::V, block.do_tile(step));
     }
     /* x: to dS; operand: P^T. */
     __device__ __forceinline__ void gradient(const query_numbers<LARGE_ROWS / 2> &delta)
@@ -359,20 +373,22 @@ __device__ __forceinline__ void large_store_rows(const backward_params &p, const
 {
     using mem = typename GROUP::mem;
     const volatile backward_job &job = keys.block.job();
-    const int corner = mem::V + keys.wg * mem::OUT + keys.warp * 16 * ROW_BYTES, d = keys.wg * mem::HALF;
-    const int first = job.key_tile * LARGE_KEYS + keys.warp * 16, columns = min(p.head_dim - d, mem::HALF);
-    T *const dv = (T *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h + d;
+    const int corner = mem::V + keys.wg * mem::OUT + keys.warp * 16 * ROW_BYTES;
+    const int first = job.key_tile * LARGE_KEYS + keys.warp * 16;
+    const int d = keys.wg * mem::HALF, d_v = keys.wg * mem::HALF_V;
+    T *const dv = (T *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h + d_v;
     T *const dk = (T *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h + d;
-    store_rows_by_way_of<T, mem::HALF, mem::OUT_PANEL>(keys.block.smem, keys.block.base, corner, keys.dv, 1, dv,
-                                                       p.dv_stride_s, first, p.seq_k, columns);
+    store_rows_by_way_of<T, mem::HALF_V, mem::OUT_PANEL>(keys.block.smem, keys.block.base, corner, keys.dv, 1, dv,
+                                                         p.dv_stride_s, first, p.seq_k,
+                                                         min(p.head_dim_v - d_v, mem::HALF_V));
     store_rows_by_way_of<T, mem::HALF, mem::OUT_PANEL>(keys.block.smem, keys.block.base, corner, keys.dk, p.scale, dk,
-                                                       p.dk_stride_s, first, p.seq_k, columns);
+                                                       p.dk_stride_s, first, p.seq_k, min(p.head_dim - d, mem::HALF));
 }
 
-template <class T, int D, bool CAUSAL>
+template <class T, int D, int DV, bool CAUSAL>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_large(const __grid_constant__ backward_params p)
 {
-    using mem = large_memory<D>;
+    using mem = large_memory<D, DV>;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
@@ -391,11 +407,11 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_large(cons
     registers_raise<240>();
     wait_for_previous_kernel(); /* sums, zeroed */
     if (warpgroup == 1) {
-        large_scores<T, D, CAUSAL> keys(p, block, 0);
+        large_scores<T, D, DV, CAUSAL> keys(p, block, 0);
         keys.run();
         large_store_rows<T>(p, keys);
     } else {
-        large_gradients<T, D, CAUSAL> keys(p, block, 1);
+        large_gradients<T, D, DV, CAUSAL> keys(p, block, 1);
         keys.run();
         large_store_rows<T>(p, keys);
     }

@@ -2,9 +2,11 @@
 /* The cut of a problem by the Hopper backward: tiles of keys, steps of queries, sections of heads that fit in L2. */
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
 
+#include "kernels/internal.h"
+
 int flash_backward_key_tiles(const sb_attention *a)
 {
-    const int keys = a->head_dim > 128 ? FLASH_BACKWARD_LARGE_KEYS : FLASH_BACKWARD_KEYS;
+    const int keys = sb_head_dim_most(a) > 128 ? FLASH_BACKWARD_LARGE_KEYS : FLASH_BACKWARD_KEYS;
     return (a->seq_k + keys - 1) / keys;
 }
 
@@ -16,7 +18,7 @@ int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel
 
 int flash_backward_step_rows(const sb_attention *a)
 {
-    return (a->head_dim <= 64 ? 128 : 64) / (flash_in_parts(a) ? 2 : 1);
+    return (sb_head_dim_most(a) <= 64 ? 128 : 64) / (flash_in_parts(a) ? 2 : 1);
 }
 
 bool flash_backward_is_staged(const sb_attention *a)
@@ -24,17 +26,25 @@ bool flash_backward_is_staged(const sb_attention *a)
     return a->head_dim == 64 && !flash_in_parts(a) && !a->deterministic;
 }
 
+flash_backward_columns flash_backward_large_columns(const sb_attention *a)
+{
+    if (sb_head_dim_most(a) > 192)
+        return (flash_backward_columns){256, 256};
+    return (flash_backward_columns){192, sb_head_dim_v(a) > 128 ? 192 : 128};
+}
+
 int flash_backward_padded_dim(const sb_attention *a)
 {
     const int d = a->head_dim;
-    if (d > 128)
-        return d > 192 ? 256 : 192;
+    if (sb_head_dim_most(a) > 128)
+        return flash_backward_large_columns(a).qk;
     return d <= 64 ? 64 : flash_in_parts(a) || a->windowed || a->packed || d > 96 ? 128 : d > 80 ? 96 : 80;
 }
 
 int64_t flash_backward_query_bytes(const sb_attention *a, int sums)
 {
-    const int64_t row = 2 * a->head_dim * (flash_in_parts(a) ? 4 : 2) + sums * flash_backward_padded_dim(a) * 4;
+    const int64_t row =
+        (a->head_dim + sb_head_dim_v(a)) * (flash_in_parts(a) ? 4 : 2) + sums * flash_backward_padded_dim(a) * 4;
     return row * a->seq_q * (a->heads / a->heads_kv);
 }
 

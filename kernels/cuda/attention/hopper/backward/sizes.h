@@ -29,6 +29,11 @@ int flash_backward_key_tiles(const sb_attention *a);
 int flash_backward_step_rows(const sb_attention *a);
 /* Whether dQ leaves the wide kernel by way of shared memory; see backward_send. Narrower heads would stage columns that nobody needs. */
 bool flash_backward_is_staged(const sb_attention *a);
+/* Above head_dim or head_dim_v 128: columns of Q and K, and of V and dO, that the large kernel computes. */
+typedef struct flash_backward_columns {
+    int qk, v;
+} flash_backward_columns;
+flash_backward_columns flash_backward_large_columns(const sb_attention *a);
 /* Columns that dQ sums have. */
 int flash_backward_padded_dim(const sb_attention *a);
 /* Bytes of Q, dO and `sums` sums of dQ of a key/value head. */

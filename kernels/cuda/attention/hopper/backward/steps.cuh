@@ -38,6 +38,7 @@ struct backward_params {
      * primitives/documents.cuh has it; query_blocks is how many numbers there are. */
     const int *cu_seqlens_q, *cu_seqlens_k;
     int documents;
+    int head_dim_v; /* of large.cuh alone: elsewhere it is head_dim */
 };
 
 /* Where a block's document begins: rows of the tensors, and the number of its first query block. Zeros without documents. */
@@ -71,6 +72,8 @@ struct backward_memory {
     static constexpr int COLUMNS = D, DP = D <= 64 ? 64 : 128;
     using tile_kv = tile<PARTS, BACKWARD_KEYS, DP>;
     using tile_q = tile<PARTS, BM, DP>;
+    using tile_v = tile_kv;
+    using tile_do = tile_q;
     using tile_ds = tile<PARTS, BM, BACKWARD_KEYS>; /* a panel is one group's 64 keys */
     static constexpr int K = 0;
     static constexpr int V = K + tile_kv::BYTES;
@@ -125,7 +128,7 @@ struct backward_block {
     __device__ uint32_t do_full(unsigned step) const { return slot_barrier(step, 1); }
     __device__ uint32_t empty(unsigned step) const { return slot_barrier(step, 2); } /* of both */
     __device__ uint32_t q_tile(unsigned step) const { return base + MEM::Q + slot(step) * MEM::tile_q::BYTES; }
-    __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_q::BYTES; }
+    __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_do::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
     __device__ static int lse(unsigned step) { return MEM::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
     __device__ uint32_t largest(unsigned step) const { return base + MEM::LARGEST + step % 3 * 4; }
@@ -358,7 +361,9 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
 {
     using tile_kv = typename MEM::tile_kv;
     using tile_q = typename MEM::tile_q;
-    constexpr int BM = tile_q::ROWS, BYTES = tile_q::BYTES + BM * 4;
+    using tile_v = typename MEM::tile_v;
+    using tile_do = typename MEM::tile_do;
+    constexpr int BM = tile_q::ROWS, NUMBERS = BM * 4;
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
     backward_walk<TILES, BM, WINDOW> walk;
@@ -369,18 +374,18 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         mbarrier_wait(block.empty(step), block.parity(step) ^ 1);
         if (TILES == 1) /* pairs count for themselves */
             block.step_slot(step) = {row, at < job.stores_before ? ~place : place};
-        mbarrier_expect(block.q_full(step), BYTES + (step == 0 ? tile_kv::BYTES : 0));
+        mbarrier_expect(block.q_full(step), tile_q::BYTES + NUMBERS + (step == 0 ? tile_kv::BYTES : 0));
         if (step == 0)
             load_tile<tile_kv>(block.base + MEM::K, &p.k_map, block.q_full(0), begin.k + job.key_tile * tile_kv::ROWS,
                                job.h_kv, job.b, p.batch);
         load_tile<tile_q>(block.q_tile(step), &p.q_map, block.q_full(step), begin.q + row, h, job.b, p.batch);
         wait_for_previous_kernel(); /* lse2, delta */
         tma_load_2d(block.base + block.lse(step), &p.lse_map, block.q_full(step), begin.block * BM + row, walk.head);
-        mbarrier_expect(block.do_full(step), BYTES + (step == 0 ? tile_kv::BYTES + MORE::BYTES : 0));
+        mbarrier_expect(block.do_full(step), tile_do::BYTES + NUMBERS + (step == 0 ? tile_v::BYTES + MORE::BYTES : 0));
         if (step == 0)
-            load_tile<tile_kv>(block.base + MEM::V, &p.v_map, block.do_full(0), begin.k + job.key_tile * tile_kv::ROWS,
-                               job.h_kv, job.b, p.batch);
-        load_tile<tile_q>(block.do_tile(step), &p.do_map, block.do_full(step), begin.q + row, h, job.b, p.batch);
+            load_tile<tile_v>(block.base + MEM::V, &p.v_map, block.do_full(0), begin.k + job.key_tile * tile_v::ROWS,
+                              job.h_kv, job.b, p.batch);
+        load_tile<tile_do>(block.do_tile(step), &p.do_map, block.do_full(step), begin.q + row, h, job.b, p.batch);
         tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), begin.block * BM + row,
                     walk.head);
         if (step == 0)

@@ -12,6 +12,7 @@ static const forward_instance items[] = {
     make_forward_instance<__nv_bfloat16, 1, 96, 128, 2, false>(),
     make_forward_instance<__nv_bfloat16, 1, 128, 128, 2, true>(),
     make_forward_instance<__nv_bfloat16, 1, 128, 128, 1, true>(),
+    make_forward_instance<__nv_bfloat16, 1, 192, 128, 2, true, 128>(),
     make_forward_instance<__nv_bfloat16, 1, 192, 64, 2, false>(),
     make_forward_instance<__nv_bfloat16, 1, 256, 64, 2, false>(),
 };

@@ -27,8 +27,8 @@ static const forward_list &list_for(const sb_attention *a)
     if (a->windowed)
         return a->dtype == SB_BF16 ? forward_bf16_window : forward_fp16_window;
     if (a->dtype == SB_BF16)
-        return a->head_dim <= 64 ? forward_bf16_small : forward_bf16_large;
-    return a->head_dim <= 64 ? forward_fp16_small : forward_fp16_large;
+        return sb_head_dim_most(a) <= 64 ? forward_bf16_small : forward_bf16_large;
+    return sb_head_dim_most(a) <= 64 ? forward_fp16_small : forward_fp16_large;
 }
 
 static void (*kernel_of(const forward_instance *x, const sb_attention *a))(forward_params)
@@ -47,7 +47,7 @@ static int key_blocks(const sb_attention *a, const forward_instance *x)
 static double step_time(const forward_instance *x)
 {
     static const double rows[] = {0, 0.58, 0.68, 0.85};
-    return rows[x->groups] + x->columns * x->keys / (200.0 * 128);
+    return rows[x->groups] + (x->columns + x->columns_v) / 2.0 * x->keys / (200.0 * 128);
 }
 
 /* In and out of a tile: a cluster merges, and the next one is launched when it has left; a block alone stays, and the loads of
@@ -72,7 +72,7 @@ static forward_choice choose(sb_context *ctx, const sb_attention *a)
     double best_time = INFINITY;
     for (int i = 0; i < list.n; i++) {
         const forward_instance *const x = &list.items[i];
-        if (x->columns < a->head_dim)
+        if (x->columns < a->head_dim || x->columns_v < sb_head_dim_v(a))
             continue;
         const int *const clusters = count_clusters(ctx, (const void *)kernel_of(x, a), 128 * (x->groups + 1), x->bytes);
         const int most = x->clusters ? 4 : 1, blocks = key_blocks(a, x);
@@ -89,22 +89,22 @@ static forward_choice choose(sb_context *ctx, const sb_attention *a)
 static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_instance *x, int split,
                         const sb_tensor (&in)[3], forward_params p, cudaStream_t stream)
 {
-    const int rows = 64 * x->groups, parts = flash_in_parts(a) ? 2 : 1;
+    const int rows = 64 * x->groups, parts = flash_in_parts(a) ? 2 : 1, head_dim_v = sb_head_dim_v(a);
     const sb_dtype type = flash_operand_type(a);
     sb_status st;
     if ((st = tma_map_tensor(&p.q_map, type, &in[0], a->batch * parts, a->heads, a->seq_q, a->head_dim, rows)) ||
         (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * parts, a->heads_kv, a->seq_k, a->head_dim, x->keys,
                              x->panel)) ||
-        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * parts, a->heads_kv, a->seq_k, a->head_dim, x->keys,
+        (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * parts, a->heads_kv, a->seq_k, head_dim_v, x->keys,
                              x->panel)) ||
-        (parts == 1 && (st = tma_map_tensor(&p.o_map, type, &a->o, a->batch, a->heads, a->seq_q, a->head_dim, 16))))
+        (parts == 1 && (st = tma_map_tensor(&p.o_map, type, &a->o, a->batch, a->heads, a->seq_q, head_dim_v, 16))))
         return st;
     p.o = a->o.data;
     p.o_stride_b = a->o.stride_b, p.o_stride_h = a->o.stride_h, p.o_stride_s = a->o.stride_s;
     p.lse = a->lse;
     p.next_job = ctx->zeros;
     p.batch = a->batch, p.heads = a->heads, p.group = a->heads / a->heads_kv;
-    p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim;
+    p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim_v = head_dim_v;
     p.scale = sb_attention_scale(a);
     p.scale_log2 = p.scale * LOG2E;
     p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
@@ -118,7 +118,7 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
     }
 
     /* heads whose K and V fit in about half of L2 are walked together */
-    const int64_t kv_bytes = (int64_t)2 * a->seq_k * a->head_dim * (flash_in_parts(a) ? 4 : 2);
+    const int64_t kv_bytes = (int64_t)a->seq_k * (a->head_dim + head_dim_v) * (flash_in_parts(a) ? 4 : 2);
     const int64_t fit = (int64_t)(32 << 20) / kv_bytes * p.group;
     const int64_t all = (int64_t)a->batch * a->heads, jobs = all * p.tiles;
     p.section = (int)(fit < p.group ? p.group : fit < all ? fit : all);
@@ -134,7 +134,7 @@ static sb_status run(sb_context *ctx, const sb_attention *a, const sb_tensor (&i
 {
     const forward_choice choice = choose(ctx, a);
     if (!choice.instance)
-        return sb_error(SB_UNSUPPORTED, "no forward for head_dim %d", a->head_dim);
+        return sb_error(SB_UNSUPPORTED, "no forward for head_dim %d and head_dim_v %d", a->head_dim, sb_head_dim_v(a));
     return launch(ctx, a, choice.instance, choice.split, in, p, stream);
 }
 

@@ -63,6 +63,7 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
     constexpr bool PACKED = is_packed<JOB>;
     using tile_q = typename MEM::tile_q;
     using tile_kv = typename MEM::tile_kv;
+    using tile_v = typename MEM::tile_v;
     ring<MEM::Q_STAGES> q;
     ring<MEM::STAGES> k, v;
     ring<2> jobs;
@@ -108,9 +109,9 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
             }
             if (j < job.block_end - 1) {
                 mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
-                mbarrier_expect(bar.v_full(v.slot), tile_kv::BYTES);
-                load_tile<tile_kv>(base + MEM::V + v.slot * tile_kv::BYTES, &p.v_map, bar.v_full(v.slot),
-                                   k_begin + (j + 1) * BN, job.h_kv, job.b, p.batch);
+                mbarrier_expect(bar.v_full(v.slot), tile_v::BYTES);
+                load_tile<tile_v>(base + MEM::V + v.slot * tile_v::BYTES, &p.v_map, bar.v_full(v.slot),
+                                  k_begin + (j + 1) * BN, job.h_kv, job.b, p.batch);
                 v.next();
             }
         }
@@ -258,14 +259,15 @@ __device__ __forceinline__ void mask_document(float (&s)[BN / 2], const document
 /* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. PACKED:
  * a tile is of a document, and comes with WINDOW. What a box holds of the next document's keys is masked as keys past the end are,
  * and of its queries not stored. */
-template <class T, int PARTS, int D, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false,
+template <class T, int PARTS, int D, int DV, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false,
           bool PACKED = false>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
 {
     using job_of = typename job_type<PACKED>::type;
-    using mem = forward_memory<PARTS, D, BN, GROUPS, CLUSTERS, job_of>;
+    using mem = forward_memory<PARTS, D, DV, BN, GROUPS, CLUSTERS, job_of>;
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
+    using tile_v = typename mem::tile_v;
     constexpr bool Q_REGISTERS = PARTS == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
     constexpr bool SCALED = scaled_parts<T, PARTS>;
     constexpr bool TILE_STORES = PARTS == 1 && mem::Q_STAGES == 2; /* O leaves by way of Q: see store_tile_rows */
@@ -358,13 +360,13 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     };
 
     using out = typename memory_type<T, PARTS>::type;
-    float s[BN / 2], o[D / 2], factor[2], inverse[2];
+    float s[BN / 2], o[DV / 2], factor[2], inverse[2];
     /* SCALED: probabilities are multiplied by 2^14 to become parts; of this group's queries; of the block of keys whose scores are
      * computed, and of the one before, whose P V is; where those of the head lie */
     constexpr float P_SCALE = 1 << 14;
     float q_inverse = 1, k_inverse = 1, v_inverse = 1 / P_SCALE;
     int64_t kv_place = 0;
-    float fresh[PARTS == 1 ? 1 : D / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
+    float fresh[PARTS == 1 ? 1 : DV / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
     using operands = uint32_t[PARTS][BN / 4];
     operands prob, next_prob; /* next_prob: if TWO_SETS */
     uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
@@ -395,7 +397,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                                 p.lse + (int64_t)job.bh * p.seq_q + job.q_begin,
                                 job.row_first,
                                 job.seq_q,
-                                p.head_dim,
+                                p.head_dim_v,
                                 p.scale,
                                 p.scale_log2};
         return merge_target{(out *)p.o + job.b * p.o_stride_b + job.h * p.o_stride_h,
@@ -403,7 +405,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                             p.lse + (int64_t)job.bh * p.seq_q,
                             job.row_first,
                             p.seq_q,
-                            p.head_dim,
+                            p.head_dim_v,
                             p.scale,
                             c};
     };
@@ -423,7 +425,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     auto issue_values = [&](auto &sum, const operands &from, int accumulate) {
         mbarrier_wait(bar.v_full(v.slot), v.parity);
         wgmma_fence();
-        mma_rs<T, tile_kv, D>(sum, from, base + mem::V + v.slot * tile_kv::BYTES, accumulate);
+        mma_rs<T, tile_v, DV>(sum, from, base + mem::V + v.slot * tile_v::BYTES, accumulate);
         wgmma_commit();
     };
     auto pin_operands = [&](operands &x) {
@@ -469,7 +471,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         for (int r = 0; r < 2; r++)
             rows.max[r] = -INFINITY, rows.sum[r] = 0;
 #pragma unroll
-        for (int i = 0; i < D / 2; i++)
+        for (int i = 0; i < DV / 2; i++)
             o[i] = 0;
     };
     auto wait_for_queries = [&] {
@@ -552,7 +554,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 if (moved) {
                     values_are_there();
 #pragma unroll
-                    for (int i = 0; i < D / 2; i++)
+                    for (int i = 0; i < DV / 2; i++)
                         o[i] = (PARTS == 1 ? o[i]
                                 : SCALED   ? fmaf(fresh[i], v_inverse * (1 / P_SCALE), o[i])
                                            : o[i] + fresh[i]) *
@@ -590,7 +592,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     wgmma_wait<0>();
                     pin(fresh);
 #pragma unroll
-                    for (int i = 0; i < D / 2; i++)
+                    for (int i = 0; i < DV / 2; i++)
                         o[i] = fmaf(fresh[i], v_inverse * (1 / P_SCALE), o[i]);
                 } else {
                     pin(o);
@@ -616,7 +618,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         }
         if constexpr (CLUSTERS) {
             if (split > 1) { /* a cluster has one job */
-                merge_cluster<mem, out, D, GROUPS>(smem, split, rank, target_of(job), o, rows, row_local);
+                merge_cluster<mem, out, DV, GROUPS>(smem, split, rank, target_of(job), o, rows, row_local);
                 break;
             }
         }
@@ -624,7 +626,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         if constexpr (TILE_STORES) {
             if constexpr (PACKED) /* a box must not reach into the next document; its slot of Q is used up even so */
                 if (job.block_begin < job.block_end && uniform(job.row_first + wg * 64 + warp * 16 + 16 > job.seq_q)) {
-                    store_rows<out, D>(target_of(job), o, inverse, row);
+                    store_rows<out, DV>(target_of(job), o, inverse, row);
                     q.next();
                     continue;
                 }
@@ -633,13 +635,13 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 int o_row = 0;
                 if constexpr (PACKED)
                     o_row = job.q_begin;
-                store_tile_rows<T, tile_q, D>(base + mem::Q + q.slot * tile_q::BYTES + first * ROW_BYTES, &p.o_map, o,
-                                              inverse, o_row + job.row_first + first, job.h, job.b);
+                store_tile_rows<T, tile_q, DV>(base + mem::Q + q.slot * tile_q::BYTES + first * ROW_BYTES, &p.o_map, o,
+                                               inverse, o_row + job.row_first + first, job.h, job.b);
                 q.next();
                 continue;
             }
         }
-        store_rows<out, D>(target_of(job), o, inverse, row);
+        store_rows<out, DV>(target_of(job), o, inverse, row);
     }
     if (TILE_STORES)
         tma_store_wait_read(); /* the block's shared memory must outlive them */
@@ -647,35 +649,38 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
 }
 
-template <class T, int PARTS, int D, int BN, int GROUPS, bool CLUSTERS>
+/* DV: columns of V. */
+template <class T, int PARTS, int D, int BN, int GROUPS, bool CLUSTERS, int DV = D>
 forward_instance make_forward_instance()
 {
+    using mem = forward_memory<PARTS, D, DV, BN, GROUPS, CLUSTERS>;
     return {D,
+            DV,
             GROUPS,
             BN,
-            forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>::PANEL,
-            forward_memory<PARTS, D, BN, GROUPS, CLUSTERS>::BYTES,
+            mem::PANEL,
+            mem::BYTES,
             CLUSTERS,
-            flash_forward<T, PARTS, D, BN, GROUPS, false, CLUSTERS>,
-            flash_forward<T, PARTS, D, BN, GROUPS, true, CLUSTERS>};
+            flash_forward<T, PARTS, D, DV, BN, GROUPS, false, CLUSTERS>,
+            flash_forward<T, PARTS, D, DV, BN, GROUPS, true, CLUSTERS>};
 }
 
 /* Of packed documents, whatever the mask. */
 template <class T, int D, int BN, int GROUPS>
 forward_instance make_packed_instance()
 {
-    using mem = forward_memory<1, D, BN, GROUPS, false, packed_job>;
-    const auto kernel = flash_forward<T, 1, D, BN, GROUPS, true, false, true, true>;
-    return {D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
+    using mem = forward_memory<1, D, D, BN, GROUPS, false, packed_job>;
+    const auto kernel = flash_forward<T, 1, D, D, BN, GROUPS, true, false, true, true>;
+    return {D, D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
 }
 
 /* Of windows, causal or not. */
 template <class T, int D, int BN, int GROUPS>
 forward_instance make_window_instance()
 {
-    using mem = forward_memory<1, D, BN, GROUPS, false>;
-    const auto kernel = flash_forward<T, 1, D, BN, GROUPS, true, false, true>;
-    return {D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
+    using mem = forward_memory<1, D, D, BN, GROUPS, false>;
+    const auto kernel = flash_forward<T, 1, D, D, BN, GROUPS, true, false, true>;
+    return {D, D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
 }
 
 } // namespace flash_hopper

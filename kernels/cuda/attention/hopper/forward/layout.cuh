@@ -15,10 +15,10 @@ using namespace hopper;
 struct forward_params {
     CUtensorMap q_map, k_map, v_map;
     CUtensorMap o_map;                          /* boxes of 16 rows; 16-bit only */
-    void *o;                                    /* (B, H, Sq, D) */
+    void *o;                                    /* (B, H, Sq, Dv) */
     int64_t o_stride_b, o_stride_h, o_stride_s; /* elements */
     float *lse;                                 /* (B, H, Sq) */
-    int batch, heads, group, seq_q, seq_k, head_dim;
+    int batch, heads, group, seq_q, seq_k, head_dim_v;
     int tiles;          /* row tiles of one head */
     unsigned *next_job; /* two zeros: jobs given out beyond the first of each block; blocks done */
     int section;        /* heads walked together, so that their K and V stay in L2 */
@@ -49,9 +49,9 @@ struct job_type<true> {
     using type = packed_job;
 };
 
-/* D: columns that are computed; a tile keeps whole panels. GROUPS: consumer warpgroups, each 64 query rows of the
+/* D: columns of Q and K that are computed, DV: of V; a tile keeps whole panels. GROUPS: consumer warpgroups, each 64 query rows of the
  * block. */
-template <int PARTS, int D, int BN, int GROUPS, bool CLUSTERS, class JOB = forward_job>
+template <int PARTS, int D, int DV, int BN, int GROUPS, bool CLUSTERS, class JOB = forward_job>
 struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
     /* three groups at D 80 and 96: panels of 32 columns leave room for a third stage */
@@ -59,16 +59,17 @@ struct forward_memory {
     static constexpr int STAGES = GROUPS == 1 || PANEL == 32 ? 3 : 2; /* of K and V; one group hides less of a load */
     using tile_q = tile<PARTS, ROWS, (D + 63) / 64 * 64>;
     using tile_kv = tile<PARTS, BN, (D + PANEL - 1) / PANEL * PANEL, PANEL>;
+    using tile_v = tile<PARTS, BN, (DV + PANEL - 1) / PANEL * PANEL, PANEL>;
     /* two query tiles where they fit, so that the next tile's is there when this one's ends */
-    static constexpr int Q_STAGES = 2 * tile_q::BYTES + 2 * STAGES * tile_kv::BYTES <= 204 << 10 ? 2 : 1;
+    static constexpr int Q_STAGES = 2 * tile_q::BYTES + STAGES * (tile_kv::BYTES + tile_v::BYTES) <= 204 << 10 ? 2 : 1;
     static constexpr int Q = 0;
     static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
     static constexpr int V = K + STAGES * tile_kv::BYTES;
-    static constexpr int BARRIERS = V + STAGES * tile_kv::BYTES;
+    static constexpr int BARRIERS = V + STAGES * tile_v::BYTES;
     static constexpr int JOBS = BARRIERS + 160; /* this one and the next */
     static constexpr int BYTES = JOBS + 2 * (int)sizeof(JOB);
     /* merge of a cluster, over K and V: partial O with padded rows, then max and sum */
-    static constexpr int MERGE_PITCH = D + 8; /* floats */
+    static constexpr int MERGE_PITCH = DV + 8; /* floats */
     static constexpr int MERGE_MAX = K + ROWS * MERGE_PITCH * 4;
     static constexpr int MERGE_SUM = MERGE_MAX + ROWS * 4;
     static_assert(!CLUSTERS || MERGE_SUM + ROWS * 4 <= BARRIERS, "the merge fits over K and V");
@@ -158,9 +159,9 @@ __device__ __forceinline__ packed_job packed_decode(const forward_params &p, int
 
 /* An instance of the kernel as the host sees it. */
 struct forward_instance {
-    int columns, groups, keys; /* D, GROUPS and BN */
-    int panel;                 /* columns in a panel of K and V */
-    int bytes;                 /* shared memory */
+    int columns, columns_v, groups, keys; /* D, DV, GROUPS and BN */
+    int panel;                            /* columns in a panel of K and V */
+    int bytes;                            /* shared memory */
     bool clusters;
     void (*full)(forward_params), (*causal)(forward_params);
 };

@@ -24,7 +24,7 @@ struct merge_target {
     void *o;
     int64_t stride_s;
     float *lse;
-    int row_first, seq_q, head_dim;
+    int row_first, seq_q, head_dim_v;
     float scale, scale_log2;
 };
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ float merge_rows(uint32_t base, int rank, const merge
             o.x += w * part[u][n].x, o.y += w * part[u][n].y, o.z += w * part[u][n].z, o.w += w * part[u][n].w;
         }
         read += total + (o.x + o.y) + (o.z + o.w);
-        if (i >= t.seq_q || d >= t.head_dim)
+        if (i >= t.seq_q || d >= t.head_dim_v)
             continue;
         const float inverse = total > 0 ? 1 / total : 0;
         OUT *const to = (OUT *)t.o + i * t.stride_s + d;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void store_rows(const merge_target &t, const float (&
             continue;
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
-            if (8 * j < t.head_dim)
+            if (8 * j < t.head_dim_v)
                 store_pair((OUT *)t.o + i * t.stride_s + 8 * j + column, o[4 * j + 2 * r] * inverse[r],
                            o[4 * j + 2 * r + 1] * inverse[r]);
     }

@@ -18,19 +18,24 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 BACKENDS = {"sdpa_cudnn": SDPBackend.CUDNN_ATTENTION, "sdpa_fa2": SDPBackend.FLASH_ATTENTION, "sdpa_efficient": SDPBackend.EFFICIENT_ATTENTION}
 REFERENCE_BYTES = 4 << 30  # of one fp64 score matrix; beyond it differences are to ours
 
-SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim, causal
+SHAPES = [  # dtype, batch, heads, heads_kv, seq, head_dim or (that of q and k, that of v), causal
     *(("bf16", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
     ("bf16", 8, 16, 16, 2048, 128, 1), ("bf16", 1, 16, 16, 16384, 128, 1), ("bf16", 1, 32, 32, 16384, 64, 1),
     ("bf16", 4, 25, 25, 1024, 64, 1), ("bf16", 1, 16, 16, 16384, 128, 0), ("bf16", 1, 32, 8, 8192, 128, 1),
     ("bf16", 8, 32, 32, 2048, 64, 1), ("bf16", 1, 16, 16, 16384, 64, 1), ("bf16", 1, 16, 16, 32768, 128, 1),
     # what nobody names: narrow and wide heads, no mask, many keys, many short sequences
     *(("bf16", 8, 16, 16, 2048, head_dim, 1) for head_dim in (80, 96)), ("bf16", 8, 16, 16, 2048, 128, 0),
-    *(("bf16", 1, 16, 16, 8192, head_dim, causal) for head_dim in (192, 256) for causal in (1, 0)),
+    *(("bf16", 1, 16, 16, 8192, head_dim, causal) for head_dim in (192, 256, (192, 128)) for causal in (1, 0)),
     ("bf16", 1, 16, 16, 16384, 64, 0), ("bf16", 1, 8, 8, 131072, 128, 1),
     *(("bf16", 16, 16, 16, 512, head_dim, 1) for head_dim in (64, 128)),
     *(("fp32", 1, 1, 1, seq, head_dim, 1) for head_dim in (64, 128) for seq in (1024, 4096, 16384, 65536)),
 ]
 SMALL = [("bf16", 1, 4, 4, 1024, 64, 1), ("bf16", 1, 4, 2, 1024, 128, 0), ("fp32", 1, 4, 4, 1024, 64, 1)]
+
+
+def widths(head_dim):
+    """Columns of q and k, and of v."""
+    return head_dim if isinstance(head_dim, tuple) else (head_dim, head_dim)
 
 
 class Ours:
@@ -40,10 +45,12 @@ class Ours:
     def __init__(self, ours, dtype, tensors, causal):
         q, k, v, grad = tensors
         self.ours, self.op = ours, ours.ops["flash"]
-        self.out, self.dq, self.dk, self.dv = (torch.full_like(t, float("nan")) for t in (q, q, k, v))
+        self.out, self.dq, self.dk, self.dv = (torch.full_like(t, float("nan")) for t in (grad, q, k, v))
         batch, heads, seq, head_dim = q.shape
+        head_dim_v = v.shape[3] if v.shape[3] != head_dim else 0
         self.lse = torch.empty(batch, heads, seq, device="cuda")
-        problem = library.Attention(batch, heads, k.shape[1], seq, k.shape[2], head_dim, library.DTYPES[dtype], causal)
+        problem = library.Attention(batch, heads, k.shape[1], seq, k.shape[2], head_dim, head_dim_v,
+                                    library.DTYPES[dtype], causal)
         named = {"q": q, "k": k, "v": v, "o": self.out, "d_o": grad, "dq": self.dq, "dk": self.dk, "dv": self.dv}
         for name, tensor in named.items():
             setattr(problem, name, library.Tensor(tensor.data_ptr(), *tensor.stride()[:3]))
@@ -202,30 +209,33 @@ def ratios(times, name, short):
 
 def measure(rows, shape, ours, fa4, layout, rounds):
     dtype, batch, heads, heads_kv, seq, head_dim, causal = shape
+    of_q, of_v = widths(head_dim)
 
-    def tensor(of_heads):
+    def tensor(of_heads, columns):
         if layout == "bshd":
-            return torch.randn(batch, seq, of_heads, head_dim, device="cuda", dtype=DTYPES[dtype]).transpose(1, 2)
-        return torch.randn(batch, of_heads, seq, head_dim, device="cuda", dtype=DTYPES[dtype])
+            return torch.randn(batch, seq, of_heads, columns, device="cuda", dtype=DTYPES[dtype]).transpose(1, 2)
+        return torch.randn(batch, of_heads, seq, columns, device="cuda", dtype=DTYPES[dtype])
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        tensors = [tensor(heads), tensor(heads_kv), tensor(heads_kv), tensor(heads)]
+        tensors = [tensor(heads, of_q), tensor(heads_kv, of_q), tensor(heads_kv, of_v), tensor(heads, of_v)]
         made = implementations(shape, tensors, ours, fa4)
         reference, differences = compare(made, shape, tensors)
     torch.cuda.synchronize()
     times = {direction: time_pass(made, direction, stream, rounds) for direction in ("forward", "backward")}
-    flops = 4.0 * batch * heads * seq * seq * head_dim * (0.5 if causal else 1)
+    flops_of_column = 2.0 * batch * heads * seq * seq * (0.5 if causal else 1)
+    columns = {"forward": of_q + of_v, "backward": 3 * of_q + 2 * of_v}  # of all products together
     for name, peer in made.items():
         cells = {}
-        for direction, short, factor in (("forward", "fwd", 1.0), ("backward", "bwd", 2.5)):
+        for direction, short in (("forward", "fwd"), ("backward", "bwd")):
             if name in times[direction]:
                 ms = statistics.median(times[direction][name])
-                cells |= {f"{short}_ms": ms, f"{short}_tflops": factor * flops / ms / 1e9, **ratios(times[direction], name, short)}
+                tflops = columns[direction] * flops_of_column / ms / 1e9
+                cells |= {f"{short}_ms": ms, f"{short}_tflops": tflops, **ratios(times[direction], name, short)}
         if name in differences:
             cells |= {"reference": reference, "fwd_diff": differences[name][0], "bwd_diff": differences[name][1]}
         rows.add(bench="flash_interleaved", impl=name, dtype=dtype, batch=batch, heads=heads, heads_kv=heads_kv, seq=seq,
-                 head_dim=head_dim, causal=causal, layout="bshd" if name == "fa4" else layout, mode="graph", policy=peer.policy, **cells)
+                 head_dim=of_q, head_dim_v=of_v if of_v != of_q else 0, causal=causal, layout="bshd" if name == "fa4" else layout, mode="graph", policy=peer.policy, **cells)
 
 
 def flash(rows, small, path=None, layouts=("bhsd",), rounds=7):

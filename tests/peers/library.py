@@ -19,7 +19,7 @@ class Tensor(ctypes.Structure):
 
 class Attention(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int) for name in ("batch", "heads", "heads_kv", "seq_q", "seq_k", "head_dim", "dtype")),
+        *((name, ctypes.c_int) for name in ("batch", "heads", "heads_kv", "seq_q", "seq_k", "head_dim", "head_dim_v", "dtype")),
         *((name, ctypes.c_bool) for name in ("causal", "deterministic", "forward_only")),
         ("scale", ctypes.c_float),
         *((name, Tensor) for name in ("q", "k", "v", "o")),

@@ -108,14 +108,15 @@ class Strategy:
             self.shard()
         elif strategy in ("ddp", "ddp25", "zero1"):
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=bucket_mb,
-                                                    gradient_as_bucket_view=True)
+                                                    gradient_as_bucket_view=True, broadcast_buffers=False)
         elif strategy == "overlap":
             for parameter in model.parameters():
                 parameter.register_post_accumulate_grad_hook(self.send)
         if mode == "compile":
             self.function = torch.compile(self.function, dynamic=False)
         if strategy == "zero1":
-            self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4, fused=True)
+            self.optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, lr=1e-4,
+                                                     fused=True)
         else:
             self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
@@ -155,9 +156,9 @@ def measure(case, size, seq, batch, warmup, iters):
     run = Strategy(strategy, model, mode, bucket_mb)
     inputs, targets = models.batch_of(batch, seq, seed=1 + dist.get_rank())
     autocast = precision == "bf16" and strategy != "fsdp2"
-    samples = []
-    for turn in range(warmup + iters):
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(5)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(5)]
+
+    def step():
         marks[0].record()
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
             loss = models.loss_of(run.function, inputs, targets)
@@ -171,9 +172,26 @@ def measure(case, size, seq, batch, warmup, iters):
         memory["mem_after_step_gib"] = allocated(base)
         run.optimizer.zero_grad(set_to_none=True)
         marks[4].record()
+        return loss
+
+    for _ in range(warmup):
+        step()
+    # As the benches time theirs: one step is launched behind the other, from begin to begin.
+    torch.cuda.synchronize()
+    dist.barrier()
+    begins = [torch.cuda.Event(enable_timing=True) for _ in range(iters + 1)]
+    for begin in begins[:-1]:
+        begin.record()
+        loss = step()
+    begins[-1].record()
+    torch.cuda.synchronize()
+    queued = [a.elapsed_time(b) for a, b in zip(begins, begins[1:])]
+    phases = []  # of further steps, each waited for
+    for _ in range(iters):
+        loss = step()
         torch.cuda.synchronize()
-        if turn >= warmup:
-            samples.append([marks[0].elapsed_time(marks[4]), *(a.elapsed_time(b) for a, b in zip(marks, marks[1:]))])
+        phases.append([a.elapsed_time(b) for a, b in zip(marks, marks[1:])])
+    samples = [[step_ms, *parts] for step_ms, parts in zip(queued, phases)]
     medians = slowest([statistics.median(sample) for sample in zip(*samples)])
     times = dict(zip(("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms"), medians))
     if strategy not in ("naive", "flat", "overlap"):
@@ -191,7 +209,7 @@ def ddp(rows, small, warmup=5, iters=10):
         strategy, precision, mode, bucket_mb = case
         if rows:
             rows.add(bench="ddp", strategy=strategy, ranks=dist.get_world_size(), size=size, seq=seq, batch_per_rank=batch,
-                     precision=precision, attn="sdpa", mode=mode, policy=POLICIES["fsdp" if strategy == "fsdp2" else precision],
+                     precision=precision, attn="sdpa", mode=mode, timing="queued", policy=POLICIES["fsdp" if strategy == "fsdp2" else precision],
                      bucket_mb=bucket_mb, **cells)
         torch._dynamo.reset()
         gc.collect()

@@ -123,38 +123,41 @@ def run_all(names, options):
 
 # ---- the self-test: no GPU, no PyTorch ----
 
-def attention_by_hand(q, k, v, grad, seq, width):
+def attention_by_hand(q, k, v, grad, seq):
     """Causal attention of one head and its gradients on lists of rows."""
+    width, width_v = len(k[0]), len(v[0])
     scale = 1 / math.sqrt(width)
     dot = lambda a, b: sum(x * y for x, y in zip(a, b))
     out, dq = [], []
-    dk, dv = ([[0.0] * width for _ in range(seq)] for _ in range(2))
+    dk, dv = ([[0.0] * columns for _ in range(seq)] for columns in (width, width_v))
     for i in range(seq):
         weights = [math.exp(scale * dot(q[i], k[j])) for j in range(i + 1)]
         p = [w / sum(weights) for w in weights]
-        out.append([sum(p[j] * v[j][c] for j in range(i + 1)) for c in range(width)])
+        out.append([sum(p[j] * v[j][c] for j in range(i + 1)) for c in range(width_v)])
         centre = dot(grad[i], out[i])
         ds = [p[j] * (dot(grad[i], v[j]) - centre) * scale for j in range(i + 1)]
         dq.append([sum(ds[j] * k[j][c] for j in range(i + 1)) for c in range(width)])
         for j in range(i + 1):
             for c in range(width):
                 dk[j][c] += ds[j] * q[i][c]
+            for c in range(width_v):
                 dv[j][c] += p[j] * grad[i][c]
     return {"o": out, "dq": dq, "dk": dk, "dv": dv}
 
 
-def test_library(path):
+def test_library(path, width, width_v):
     """Our attention on the CPU through ctypes, against lists of Python."""
-    seq, width = 5, 16
-    values = {name: [[math.sin(1 + 7 * place + width * i + c) for c in range(width)] for i in range(seq)]
+    seq = 5
+    columns = dict(q=width, k=width, v=width_v, d_o=width_v, o=width_v, dq=width, dk=width, dv=width_v)
+    values = {name: [[math.sin(1 + 7 * place + width * i + c) for c in range(columns[name])] for i in range(seq)]
               for place, name in enumerate(("q", "k", "v", "d_o"))}
-    flat = {name: (ctypes.c_float * (seq * width))(*(x for row in rows for x in row)) for name, rows in values.items()}
-    flat |= {name: (ctypes.c_float * (seq * width))() for name in ("o", "dq", "dk", "dv")}
+    flat = {name: (ctypes.c_float * (seq * columns[name]))(*(x for row in rows for x in row)) for name, rows in values.items()}
+    flat |= {name: (ctypes.c_float * (seq * columns[name]))() for name in ("o", "dq", "dk", "dv")}
     ours = library.Library(path, "cpu")
     op = ours.ops["flash"]
-    problem = library.Attention(1, 1, 1, seq, seq, width, library.DTYPES["fp32"], True)
+    problem = library.Attention(1, 1, 1, seq, seq, width, width_v if width_v != width else 0, library.DTYPES["fp32"], True)
     for name, array in flat.items():
-        setattr(problem, name, library.Tensor(ctypes.addressof(array), seq * width, seq * width, width))
+        setattr(problem, name, library.Tensor(ctypes.addressof(array), seq * columns[name], seq * columns[name], columns[name]))
     lse, address = (ctypes.c_float * seq)(), ctypes.byref(problem)
     problem.lse = ctypes.addressof(lse)
     ours.must(op.supported(ours.context, address))
@@ -164,8 +167,8 @@ def test_library(path):
     ours.must(op.forward(ours.context, address, None))
     ours.must(op.backward(ours.context, address, None))
     ours.close()
-    wanted = attention_by_hand(*(values[name] for name in ("q", "k", "v", "d_o")), seq, width)
-    return [f"{name} differs by {error:.1e}" for name, rows in wanted.items()
+    wanted = attention_by_hand(*(values[name] for name in ("q", "k", "v", "d_o")), seq)
+    return [f"{name} of {width} / {width_v} columns differs by {error:.1e}" for name, rows in wanted.items()
             if not (error := max(abs(a - b) for a, b in zip(flat[name], (x for row in rows for x in row)))) < 1e-5]
 
 
@@ -243,7 +246,7 @@ def self_test(options):
         print(f"layout of kernels/kernels.h: {len(differences)} differences")
         wrong += differences
     if options.lib:
-        wrong += test_library(options.lib)
+        wrong += test_library(options.lib, 16, 16) + test_library(options.lib, 24, 16) + test_library(options.lib, 16, 32)
         print(f"attention of {options.lib} through ctypes: compared")
     else:
         print("attention through ctypes: skipped, there is no libstepbench.so")

@@ -200,6 +200,36 @@ static void planted_differences_are_found(void **state)
     free(b);
 }
 
+/* A file of the time before attention had windows and values of another width: its cases are those without. */
+static void parameters_that_one_side_lacks(void **state)
+{
+    static const char *const extra[] = {"-1,0", "512,0", "-1,128"};
+    char *a = write_rows(*state, "without", before, 1), *dir = folder_path(*state, "with"),
+         *path = folder_path(dir, "bench_flash.csv");
+    mkdir(dir, 0777);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs("schema,method,bench,variant,status,reason,seq,dtype,window,head_dim_v,fwd_ms,fwd_p10_ms,fwd_p90_ms,n_fwd,"
+          "peak_bytes,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n",
+          out);
+    for (int i = 0; i < 3; i++)
+        fprintf(out,
+                "1,1,bench_flash,flash,ok,,128,bf16,%s,%g,%g,%g,20,1024,run-b,box-x1,NVIDIA H200,cuda,1980,,abc,0,"
+                "2026-11-21T10:00:00Z\n",
+                extra[i], 1 + 0.5 * i, 0.999 + 0.5 * i, 1.001 + 0.5 * i);
+    fclose(out);
+    const compare_options o = {.margin = log1p(0.03), .noise = 0.005, .across = ""};
+    comparison *c = compare_paths(a, dir, &o);
+    assert_int_equal(find(c, "seq=128 ", COMPARE_TIME)->judged.verdict, VERDICT_SAME);
+    find(c, "window=512", COMPARE_NEW);
+    find(c, "head_dim_v=128", COMPARE_NEW);
+    assert_int_equal(c->n, 3);
+    comparison_free(c);
+    free(a);
+    free(dir);
+    free(path);
+}
+
 /* Of two runs of one commit the median counts; the noise from run to run is at least what is seen. */
 static void runs_of_one_commit_are_taken_together(void **state)
 {
@@ -215,6 +245,118 @@ static void runs_of_one_commit_are_taken_together(void **state)
     comparison_free(c);
     free(a);
     free(b);
+}
+
+/* A folder with a file of rows, and lines of machine.csv. Caller frees. */
+static char *write_side(const char *folder, const char *name, const char *bench, const char *rows, const char *facts)
+{
+    char *dir = folder_path(folder, name), *file = xasprintf("%s/%s.csv", dir, bench);
+    char *machine = xasprintf("%s/machine.csv", dir), *text = xasprintf("run_id,key,value\n%s", facts);
+    mkdir(dir, 0777);
+    file_write(file, rows);
+    file_write(machine, text);
+    free(file);
+    free(machine);
+    free(text);
+    return dir;
+}
+
+/* Cold, unverified, or timed otherwise: no run of the same case. Each differs from the newest in one column. */
+static void runs_under_other_conditions_are_left_out(void **state)
+{
+    static const char header[] = "schema,method,bench,variant,status,reason,seq,fwd_ms,fwd_p10_ms,fwd_p90_ms,n_fwd,"
+                                 "timer_fwd,hosts,run_id,machine,gpu,device,check,l2,timer_asked,commit,dirty,utc\n";
+    static const char *const others[] = {"graph,1 1,cold,auto", "graph,1 0,warm,auto", "event,1 1,warm,auto",
+                                         "graph,2 1,warm,auto", "graph,1 1,warm,graph"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *how[] = {others[i], "graph,1 1,warm,auto"};
+        char *row[2];
+        for (int k = 0; k < 2; k++) {
+            const int own = (int)strcspn(how[k], " ");
+            row[k] = xasprintf("1,1,bench_flash,flash,ok,,128,%d,%g,%g,20,%.*s,run-%d,box,G,cuda,%s,abc,0,"
+                               "2026-11-21T1%d:00:00Z\n",
+                               2 - k, 1.998 - k, 2.002 - k, own, how[k], k, how[k] + own + 1, k);
+        }
+        char *both = xasprintf("%s%s%s", header, row[0], row[1]), *one = xasprintf("%s%s", header, row[1]);
+        char *a = write_side(*state, "a", "bench_flash", one, ""),
+             *b = write_side(*state, "b", "bench_flash", both, "");
+        comparison *c = compare_paths(a, b, &(compare_options){.margin = 0.03, .noise = 0.005, .across = ""});
+        const compare_entry *e = find(c, "seq=128", COMPARE_TIME);
+        if (e->runs_b != 1 || e->judged.verdict != VERDICT_SAME)
+            fail_msg("%s: %zu runs, %s", others[i], e->runs_b, compare_word(e));
+        comparison_free(c);
+        free(a);
+        free(b);
+        free(both);
+        free(one);
+        free(row[0]);
+        free(row[1]);
+    }
+}
+
+/* A row that is not ok has no timer, backend or hosts: that is no other condition, but a broken case. */
+static void broken_cases_lack_their_timers(void **state)
+{
+    static const char header[] = "schema,method,bench,variant,status,reason,seq,fwd_ms,timer_fwd,backend,hosts,run_id,"
+                                 "machine,gpu,device,l2,commit,dirty,utc\n";
+    static const char rest[] = "box,G,cuda,warm,abc,0,2026-11-21T10:00:00Z\n";
+    char *good = xasprintf("%s1,1,bench_flash,flash,ok,,128,1,graph,gloo,1,a,%s", header, rest);
+    char *bad = xasprintf("%s1,1,bench_flash,flash,fail,wrong,128,nan,,,nan,b,%s", header, rest);
+    char *a = write_side(*state, "a", "bench_flash", good, ""), *b = write_side(*state, "b", "bench_flash", bad, "");
+    const compare_options o = {.margin = 0.03, .noise = 0.005, .across = ""};
+    comparison *there = compare_paths(a, b, &o), *back = compare_paths(b, a, &o);
+    assert_string_equal(find(there, "seq=128", COMPARE_BROKEN)->why, "fail: wrong");
+    find(back, "seq=128", COMPARE_MENDED);
+    comparison_free(there);
+    comparison_free(back);
+    free(a);
+    free(b);
+    free(good);
+    free(bad);
+}
+
+/* Whatever was set for NCCL counts, of rows that used it. */
+static void environment_of_nccl_is_a_condition(void **state)
+{
+    static const struct {
+        const char *backend_a, *backend_b, *a, *b, *across, *why;
+    } table[] = {
+        {"nccl 2.28.3", "nccl 2.28.3", "NCCL_ALGO,Ring", "NCCL_ALGO,Tree", "", "NCCL_ALGO: Ring in A, Tree in B"},
+        {"nccl 2.28.3", "nccl 2.28.3", "cpu,x", "NCCL_PROTO,LL", "", "NCCL_PROTO: none in A, LL in B"},
+        {"nccl 2.28.3", "nccl 2.28.3", "NCCL_PROTO,LL", "cpu,x", "", "NCCL_PROTO: LL in A, none in B"},
+        {"nccl 2.28.3", "nccl 2.28.3", "nccl_library,2.28.3", "nccl_library,2.27.1", "", "nccl_library: 2.28.3 in A"},
+        {"nccl 2.28.3", "nccl 2.28.3", "NCCL_VERSION,2.28.3-1", "cpu,x", "", NULL},
+        {"nccl 2.28.3", "nccl 2.28.3", "NCCL_ALGO,Ring", "NCCL_ALGO,Tree", "gpu,nccl", NULL},
+        {"nccl 2.28.3", "nccl 2.27.1", "nccl_library,2.28.3", "nccl_library,2.27.1", "nccl", NULL},
+        {"nccl 2.28.3", "gloo", "cpu,x", "cpu,x", "nccl", "backend: nccl 2.28.3 in A, gloo in B"},
+        {"nccl 2.28.3", "gloo", "NCCL_ALGO,Ring", "NCCL_ALGO,Tree", "backend", NULL},
+        {"gloo", "gloo", "NCCL_ALGO,Ring", "NCCL_PROTO,LL", "", NULL},
+        {"gloo", "gloo", "driver,580", "driver,570", "nccl", "driver: 580 in A, 570 in B"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *const sides[2][3] = {{"a", table[i].backend_a, table[i].a}, {"b", table[i].backend_b, table[i].b}};
+        char *dirs[2];
+        for (int k = 0; k < 2; k++) {
+            char *rows = xasprintf("schema,method,bench,variant,status,reason,bytes,median_ms,std_ms,n_samples,backend,"
+                                   "run_id,machine,gpu,device,commit,dirty,utc\n"
+                                   "1,1,bench_allreduce,flat,ok,,4194304,1,0.001,20,%s,run-%s,box,G,cuda,abc,0,"
+                                   "2026-11-21T10:00:00Z\n",
+                                   sides[k][1], sides[k][0]);
+            char *facts = xasprintf("run-%s,bench,bench_allreduce\nrun-%s,%s\n", sides[k][0], sides[k][0], sides[k][2]);
+            dirs[k] = write_side(*state, sides[k][0], "bench_allreduce", rows, facts);
+            free(rows);
+            free(facts);
+        }
+        const compare_options o = {.margin = 0.03, .noise = 0.005, .across = table[i].across};
+        comparison *c = compare_paths(dirs[0], dirs[1], &o);
+        assert_int_equal(c->n, 1);
+        const compare_entry *e = find(c, "4194304", table[i].why ? COMPARE_UNMATCHED : COMPARE_TIME);
+        if (table[i].why && !strstr(e->why, table[i].why))
+            fail_msg("'%s' is not in '%s'", table[i].why, e->why);
+        comparison_free(c);
+        free(dirs[0]);
+        free(dirs[1]);
+    }
 }
 
 /* ---- the program ---- */
@@ -284,6 +426,11 @@ static void program_has_its_exit_codes(void **state)
     expect(*state, 2, "can't be read", "a nowhere");
     expect(*state, 2, "two paths", "a");
     expect(*state, 2, "--format is", "--format html a b");
+    expect(*state, 2, "--across takes words of method,device,", "--across gpu,nonsense a b");
+    expect(*state, 2, "not 'timer_fwd'", "--across timer_fwd a b");
+    expect(*state, 2, "not ''", "--across '' a b");
+    expect(*state, 0, "0 not compared", "--across " COMPARE_CONDITIONS " a b");
+    expect(*state, 0, COMPARE_CONDITIONS, "--help");
     expect(*state, 0, "| SLOWER | bench_flash | flash seq=128", "--noise 0.5 --format markdown a b");
     expect(*state, 0, "SLOWER,bench_flash,flash seq=128 dtype=bf16,fwd_ms,1,1.3,30,", "--noise 0.5 --format csv a b");
     char *c = write_rows(*state, "c", after + AFTER - 1, 1);
@@ -326,7 +473,11 @@ int main(void)
         cmocka_unit_test(doubt_has_a_reason),
         cmocka_unit_test(error_of_a_median),
         cmocka_unit_test_setup_teardown(planted_differences_are_found, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(parameters_that_one_side_lacks, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(runs_of_one_commit_are_taken_together, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(runs_under_other_conditions_are_left_out, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(broken_cases_lack_their_timers, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(environment_of_nccl_is_a_condition, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(a_row_beside_its_baseline, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(program_has_its_exit_codes, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(commits_are_operands, folder_create, folder_remove),

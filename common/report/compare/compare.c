@@ -64,66 +64,13 @@ size_t comparison_failures(const comparison *c)
     return n;
 }
 
-/* ---- conditions that must not differ ---- */
+/* ---- one case ---- */
 
 typedef struct pair {
     const side *a, *b;
     const group *of_a, *of_b;
     const compare_options *o;
 } pair;
-
-static bool across(const pair *p, const char *condition)
-{
-    const size_t length = strlen(condition);
-    for (const char *at = p->o->across; *at; at += strcspn(at, ","), at += *at == ',')
-        if (strcspn(at, ",") == length && strncmp(at, condition, length) == 0)
-            return true;
-    return false;
-}
-
-static char *differ(const pair *p, const char *condition, const char *a, const char *b)
-{
-    if (strcmp(a, b) == 0 || across(p, condition))
-        return NULL;
-    return xasprintf("%s: %s in A, %s in B", condition, *a ? a : "none", *b ? b : "none");
-}
-
-/* Columns of the rows. One that a side lacks says nothing. */
-static char *columns_differ(const pair *p)
-{
-    static const char *const columns[] = {"method", "device", "gpu", "backend", "hosts", "l2", "check"};
-    const csv *a = p->a->file, *b = p->b->file;
-    char *why = NULL;
-    for (size_t c = 0; c < a->columns && !why; c++) {
-        const char *name = a->header[c];
-        bool counts = strncmp(name, "timer", 5) == 0;
-        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-            counts = counts || strcmp(name, columns[i]) == 0;
-        if (counts && csv_column(b, name) >= 0)
-            why = differ(p, name, side_cell(p->a, p->of_a->newest, name), side_cell(p->b, p->of_b->newest, name));
-    }
-    return why;
-}
-
-/* Software of the two runs, from machine.csv, where both are known. */
-static char *software_differs(const pair *p)
-{
-    static const char *const always[] = {"driver", "cuda_runtime", "cublas"};
-    static const char *const of_nccl[] = {"nccl_library", "NCCL_LAUNCH_ORDER_IMPLICIT", "NCCL_NVLS_ENABLE"};
-    const size_t row_a = p->of_a->newest, row_b = p->of_b->newest;
-    if (!*side_machine(p->a, row_a, "bench") || !*side_machine(p->b, row_b, "bench"))
-        return NULL;
-    char *why = NULL;
-    for (size_t i = 0; i < sizeof always / sizeof *always && !why; i++)
-        why = differ(p, always[i], side_machine(p->a, row_a, always[i]), side_machine(p->b, row_b, always[i]));
-    if (strncmp(side_cell(p->a, row_a, "backend"), "nccl", 4) != 0)
-        return why;
-    for (size_t i = 0; i < sizeof of_nccl / sizeof *of_nccl && !why; i++)
-        why = differ(p, of_nccl[i], side_machine(p->a, row_a, of_nccl[i]), side_machine(p->b, row_b, of_nccl[i]));
-    return why;
-}
-
-/* ---- one case ---- */
 
 /* From run to run, where nobody has measured it: on the same GPU, on another one of its type, and of what varies more. */
 static double noise_of(const pair *p, const char *column, double time)
@@ -204,9 +151,7 @@ static void compare_counts(comparison *c, const pair *p)
 static void compare_case(comparison *c, const pair *p)
 {
     const char *key = p->of_a->key;
-    char *why = columns_differ(p);
-    if (!why)
-        why = software_differs(p);
+    char *why = conditions_differ(p->a, p->of_a->newest, p->b, p->of_b->newest, p->o->across);
     if (!why && (p->of_a->ambiguous || p->of_b->ambiguous))
         why = xstrdup("cases of one side differ in a parameter that the other side lacks");
     const char *a = side_cell(p->a, p->of_a->newest, "status"), *b = side_cell(p->b, p->of_b->newest, "status");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Two folders of results, or two CSV files, case by case: times get a verdict (verdict.h), bytes and counts are equal or
  * not, and what can't be compared is named. A case is a bench, a variant and the parameters. Of each case the newest row
- * counts, together with the other runs of the same commit. Rows that differ in method, GPU, backend, timer or driver are
- * not compared; nor are cases that only one side has. */
+ * counts, together with the other runs of the same commit under the same conditions. Rows of the two sides under other
+ * conditions are not compared; nor are cases that only one side has. */
 #ifndef STEPBENCH_REPORT_COMPARE_H
 #define STEPBENCH_REPORT_COMPARE_H
 
@@ -39,8 +39,12 @@ typedef struct comparison {
 typedef struct compare_options {
     double margin;      /* ln(1.03) */
     double noise;       /* from run to run, relative; NAN: by device, GPU and time (see compare.c) */
-    const char *across; /* conditions that may differ, "gpu,backend"; "" for none */
+    const char *across; /* those of COMPARE_CONDITIONS that may differ, "gpu,backend"; "" for none */
 } compare_options;
+
+/* timer: every column that begins so. nccl: its version, and what was set in its environment. */
+#define COMPARE_CONDITIONS "method,device,gpu,backend,hosts,l2,check,timer,driver,cuda_runtime,cublas,nccl"
+bool compare_is_condition(const char *word, size_t length);
 
 /* Two CSV files, or two folders: bench_*.csv of each, by name. Dies with exit code 2 when one can't be read. */
 comparison *compare_paths(const char *a, const char *b, const compare_options *o);

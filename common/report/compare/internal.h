@@ -8,7 +8,7 @@
 
 /* Rows of one case: the newest one, and those with numbers of other runs of its commit. */
 typedef struct group {
-    const char *key; /* bench, variant and the parameters that both sides have */
+    const char *key; /* bench, variant, the parameters that both sides have, and those of one side that say something */
     size_t newest;   /* row of the file */
     size_t runs, *rows;
     bool ambiguous; /* differs in a parameter that the other side lacks */
@@ -27,6 +27,10 @@ void side_group(side *s, const csv *other); /* `other`: the file of the other si
 void side_free(side *s);
 const char *side_cell(const side *s, size_t row, const char *column);  /* "" when there is none */
 const char *side_machine(const side *s, size_t row, const char *what); /* of the run of that row; "" when not known */
+
+/* The first condition that two rows do not share, as "l2: warm in A, cold in B"; NULL when there is none. `across`: as in
+ * compare_options. Caller frees. */
+char *conditions_differ(const side *a, size_t row_a, const side *b, size_t row_b, const char *across);
 
 /* The case of b's one row alone; NULL when a has none of it. */
 comparison *compare_one(side *a, side *b, const compare_options *o);

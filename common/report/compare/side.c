@@ -75,6 +75,7 @@ const char *side_machine(const side *s, size_t row, const char *what)
 
 /* ---- cases ---- */
 
+/* A parameter that the other side lacks had its plain value there: with another one a case is not the same. */
 static char *key_of(const side *s, size_t row, const csv *other)
 {
     char *text;
@@ -83,9 +84,11 @@ static char *key_of(const side *s, size_t row, const csv *other)
     fprintf(out, "%s\t%s", side_cell(s, row, "bench"), side_cell(s, row, "variant"));
     int first, end;
     table_params(s->file, &first, &end);
-    for (int c = first; c < end; c++)
-        if (csv_column(other, s->file->header[c]) >= 0)
-            fprintf(out, " %s=%s", s->file->header[c], s->file->cells[row * s->file->columns + (size_t)c]);
+    for (int c = first; c < end; c++) {
+        const char *name = s->file->header[c], *value = s->file->cells[row * s->file->columns + (size_t)c];
+        if (csv_column(other, name) >= 0 || param_departs(name, value))
+            fprintf(out, " %s=%s", name, value);
+    }
     fclose(out);
     return text;
 }
@@ -112,14 +115,16 @@ static bool same_cells(const side *s, size_t a, size_t b, const char *column)
     return strcmp(side_cell(s, a, column), side_cell(s, b, column)) == 0;
 }
 
-/* What runs share that may stand for each other. */
+/* Whether runs may stand for each other. */
 static bool same_build(const side *s, size_t a, size_t b)
 {
-    static const char *const columns[] = {"commit", "dirty", "method", "gpu", "device", "backend", "machine"};
+    static const char *const columns[] = {"commit", "dirty", "machine"};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         if (!same_cells(s, a, b, columns[i]))
             return false;
-    return true;
+    char *why = conditions_differ(s, a, s, b, "");
+    free(why);
+    return !why;
 }
 
 /* rows[0..n) have one key, in the order of the file, in which newer rows are below older ones. */

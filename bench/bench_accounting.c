@@ -197,6 +197,8 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
     static const char *const rates[] = {"flops", "bandwidth", "gpu-flops", "busbw"};
     bool measured = false;
     accounting_model m;
+    if (!options_untimed(o, msg, msg_bytes))
+        return false;
     for (size_t i = 0; i < option_count(o, "measured"); i++)
         measured = measured || option_int_at(o, "measured", i);
     for (size_t i = 0; measured && i < sizeof rates / sizeof *rates; i++)

@@ -27,10 +27,7 @@ static option_spec option_table[] = {
     {"gather", OPTION_CHOICE, OPTION_LIST, "nccl", NULL, 0, -1, GATHER_CHOICES, "",
      "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by our own "
      "kernel that loads from there (--max-ctas thread blocks, else 16)"},
-    {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",
-     "forwards and backwards of a step, each of --batch sequences, before its update"},
-    {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",
-     "scale gradients down to this L2 norm over all of them, with --update after; 0: never"},
+    MODEL_UPDATE_OPTIONS(", with --update after"),
     {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad", NULL, 0, -1, "grad|fp32|bf16", "",
      "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means here, too"},
     {"small", OPTION_CHOICE, OPTION_LIST, "sharded", NULL, 0, -1, "sharded|replicated", "",

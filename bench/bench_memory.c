@@ -105,7 +105,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
                  cases_count(o));
         return false;
     }
-    return model_options_validate(o, msg, msg_bytes);
+    return options_untimed(o, msg, msg_bytes) && model_options_validate(o, msg, msg_bytes);
 }
 
 static const bench_run run_table[] = {

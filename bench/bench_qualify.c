@@ -62,6 +62,7 @@ static const variant_spec variant_table[] = {
 static const column_spec column_table[] = {
     {"behind_pct", COLUMN_REAL, true, "how much worse than the reference; negative: better"},
     {"metric", COLUMN_TEXT, false, "what value is, with its unit"},
+    {"shape", COLUMN_TEXT, false, "of what, in the words of the reference; the past is that of the same shape"},
     {"value", COLUMN_REAL, true, "the better of two measurements where the first one was slow"},
     {"reference", COLUMN_REAL, true,
      "what it should be: of this type of GPU, or the median of its peers or of its past"},
@@ -123,7 +124,7 @@ static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
     csv *t = csv_read(path);
     if (!t)
         return wrong(msg, msg_bytes, "--reference %s can't be read", path);
-    const char *problem = reference_problem(t);
+    const char *problem = t->dropped ? "a line has another number of cells than the header" : reference_problem(t);
     if (problem)
         wrong(msg, msg_bytes, "--reference %s is no table of references: %s", path, problem);
     csv_free(t);
@@ -205,6 +206,9 @@ static gpu_health health_of(const char *uuid)
 
 static void start(session *s)
 {
+    if (launch_hosts(launch_of(s)) > 1)
+        die(EXIT_CODE_USAGE, "a node is qualified by ranks on that host alone, and these are on %d hosts",
+            launch_hosts(launch_of(s)));
     qualify *q = xcalloc(1, sizeof *q);
     const device_info *gpu = device_get_info(s->dev);
     const char *path = option_text(s->opt, "reference");
@@ -236,6 +240,7 @@ static void put_item(const qualify *q, const qualify_set *set, size_t i, row *w)
     char why[512];
     qualify_explain(set, item, why, sizeof why);
     row_text(w, "metric", set->metric->name);
+    row_text(w, "shape", set->shape);
     row_real(w, "value", item->value);
     row_real(w, "reference", item->j.expected);
     row_real(w, "bound", item->j.bound);

@@ -112,6 +112,10 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
         snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
         return false;
     }
+    if (strcmp(option_text(o, "timer"), "auto") != 0) {
+        snprintf(msg, msg_bytes, "--timer has no effect here: steps are timed by device events");
+        return false;
+    }
     return model_peak_validate(o, msg, msg_bytes) && model_shape_validate(o, msg, msg_bytes);
 }
 

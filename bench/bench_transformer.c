@@ -25,6 +25,7 @@
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),
+    MODEL_UPDATE_OPTIONS(", with the update after the backward"),
     {"warmup", OPTION_INT, OPTION_LIST, "5", NULL, 0, 1000000, NULL, "steps",
      "warm-up steps; 0: the very first step is measured, too"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "graph", "kernels", 0, -1, FUSION_CHOICES, "",
@@ -60,7 +61,8 @@ static const column_spec column_table[] = {
     {"peak_bytes", COLUMN_INT, true, "device memory of the step: parameters, gradients, moments, activations, scratch"},
     {"init_bytes", COLUMN_INT, false, "of them, held before the first step: parameters, master weights and moments"},
     {"offloaded_bytes", COLUMN_INT, false, "that go to the host's memory in a step, and come back"},
-    {"offload_exposed_ms", COLUMN_REAL, false, "how long the last step waited for these copies"},
+    {"offload_exposed_ms", COLUMN_REAL, false,
+     "how long the last step, or its last micro-batch, waited for these copies"},
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     {"params", COLUMN_INT, false, "parameters of the model"},
     {"loss_first", COLUMN_REAL, false, "loss of the first step"},
@@ -100,6 +102,7 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 20, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
     {RUN_DEFAULT, 1, 5, "--size xl --seq 512 --precision bf16-pure"},
     {RUN_FULL, 1, 8, "--size xl --seq 512 --precision bf16 --offload block"},
+    {RUN_FULL, 1, 12, "--size xl --batch 2 --seq 512 --precision bf16 --micro-batches 1,2,4 --clip 0,1"},
     /* One dimension at a time. */
     {RUN_DEFAULT, 1, 8, "--size medium --layers 2,4,8,16,32 --seq 512 --precision bf16"},
     {RUN_DEFAULT, 1, 14, "--size small --layers 4 --d-model 512,768,1024,2048,4096 --seq 512 --precision bf16"},
@@ -139,11 +142,13 @@ static const bench_info info = {
         "norms; a forward alone a third. It is nan for a GPU whose peak is not known; --peak-tflops gives it.\n"
         "precision: fp32, tf32 (products with 10 mantissa bits), bf16 (fp32 master weights and moments),\n"
         "bf16-pure (bf16 everywhere), fp16 (fp32 master weights, dynamic loss scale).\n"
-        "moments: bf16 rounds the second one stochastically, so that it can fall where a step takes a thousandth.",
+        "moments: bf16 rounds the second one stochastically, so that it can fall where a step takes a thousandth.\n"
+        "Forwards and backwards of several micro-batches alternate: fwd_ms and bwd_ms are nan then.",
     .examples = "./bench_transformer --size xl --seq 512 --precision bf16\n"
                 "./bench_transformer --size small,2.7b --seq 512 --variant all\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --products\n"
                 "./bench_transformer --size xl --seq 1024 --precision bf16 --moments fp32,bf16\n"
+                "./bench_transformer --size xl --seq 512 --precision bf16 --micro-batches 1,4 --clip 1\n"
                 "./bench_transformer --size small --seq 128 --cold 1 --warmup 0,1,2,5\n"
                 "./bench_transformer --size medium --layers 2,4,8,16,32 --precision bf16\n"
                 "./bench_transformer --size small --d-model 512,1024,2048,4096 --layers 4 --precision bf16\n"
@@ -197,7 +202,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_int(w, "init_bytes", bytes_before_steps(t));
-    row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t));
+    row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t) * trainer_micro_batches(o));
     row_real(w, "offload_exposed_ms", trainer_offload_exposed_ms(t));
     row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
     row_int(w, "params", model_parameters(&o->config));

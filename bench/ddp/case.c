@@ -15,14 +15,6 @@ static bool is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-static bool has_option(const ddp_case *k, const char *name)
-{
-    const option_spec *o = options_bench(k->s->opt)->options;
-    while (o->name && !is(o->name, name))
-        o++;
-    return o->name;
-}
-
 bool ddp_has_column(const ddp_case *k, const char *name)
 {
     const column_spec *c = options_bench(k->s->opt)->columns;
@@ -122,29 +114,54 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
                                 .update_blocks = (int)case_int(c, "update-blocks"),
                                 .max_ctas = (int)case_int(c, "max-ctas"),
                                 .join = out->graph};
-    if (has_option(out, "bucket-mb") && parallel_strategy(out->p.strategy)->grouping == GROUP_BUCKET)
+    if (case_has(c, "bucket-mb") && parallel_strategy(out->p.strategy)->grouping == GROUP_BUCKET)
         out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
-    if (has_option(out, "prefetch"))
+    if (case_has(c, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
-    out->o.shard.free_every = has_option(out, "free-every") ? (int)case_int(c, "free-every") : 1;
-    if (has_option(out, "micro-batches"))
-        out->p.micro_batches = out->o.micro_batches = (int)case_int(c, "micro-batches");
-    if (has_option(out, "gather") && parallel_strategy(out->p.strategy)->share == SHARE_ON_USE)
+    out->o.shard.free_every = case_has(c, "free-every") ? (int)case_int(c, "free-every") : 1;
+    out->p.micro_batches = out->o.micro_batches;
+    if (case_has(c, "gather") && parallel_strategy(out->p.strategy)->share == SHARE_ON_USE)
         out->p.gather = gather_way_parse(case_text(c, "gather"));
-    if (has_option(out, "reduce-dtype"))
+    if (case_has(c, "reduce-dtype"))
         out->o.sums = sums_of(case_text(c, "reduce-dtype"));
-    if (has_option(out, "clip"))
-        out->o.clip_norm = case_real(c, "clip");
-    if (has_option(out, "replicas"))
+    if (case_has(c, "replicas"))
         out->p.replicas = (int)case_int(c, "replicas");
     if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)
         out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
-    if (has_option(out, "small"))
+    if (case_has(c, "small"))
         out->o.shard.small = out->o.shard.ranks && is(case_text(c, "small"), "replicated");
     const char *problem = contradiction(out);
     if (problem)
         row_status_set(w, ROW_SKIP, "%s", problem);
     return !problem;
+}
+
+double ddp_case_estimate(const options *opt, const bench_case *c)
+{
+    (void)opt;
+    enum { GRAD_UNITS = 2 }; /* one is made while the other is reduced */
+    trainer_options o;
+    char why[256];
+    const strategy *s = parallel_strategy(strategy_of(case_variant(c)));
+    if (!s || !model_case_options(c, &o, why, sizeof why))
+        return 0;
+    const int ranks = (int)case_int(c, "ranks");
+    const int replicas = s->reduce == REDUCE_HYBRID && case_int(c, "replicas") > 0 ? (int)case_int(c, "replicas") : 1;
+    const int slices = ranks > replicas ? ranks / replicas : 1;
+    const int every = case_has(c, "free-every") ? (int)case_int(c, "free-every") : 1;
+    model_slices held = {.state = s->share == SHARE_NONE ? 1 : slices, .grads = 1, .params = 1};
+    if (s->gradients == GRADIENTS_SLICED) {
+        held.grads = slices;
+        held.grad_units = GRAD_UNITS;
+    }
+    if (s->parameters != PARAMETERS_RESIDENT) {
+        held.params = slices;
+        held.param_units = 1 + (case_has(c, "prefetch") ? (int)case_int(c, "prefetch") : 0);
+        held.kept = s->parameters == PARAMETERS_KEPT ? 1 : every > 1 ? 1 - 1. / every : 0;
+    }
+    o.fusion = FUSION_KERNELS;
+    o.share_grad_memory = true;
+    return model_estimate(&o, &held);
 }
 
 static const char *wrong_options(const options *o)

@@ -28,7 +28,8 @@
     {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                                \
      "dense peak of a GPU at this precision, for MFU; 0: from the data sheet, if known"},                              \
     {"timeline", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",                                                            \
-     "at the end, record what runs when on which stream: results/<machine>/timeline/<variant>.csv, .json"},            \
+     "at the end, record what runs when on which stream: timeline/<variant>.csv and .json beside the CSV file, of "    \
+     "several cases of a variant those of the last one"},                                                              \
     {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter|half|stale", "",                   \
      "test the check on the last rank: change one gradient before it is summed, or one parameter after an update; "    \
      "from the second update on leave out half of a tensor's gradient, or sum that of the step before"}
@@ -52,6 +53,8 @@ typedef struct ddp_case {
 /* Fills in the case. Returns false after setting the row to `skip`: its options contradict each other, or the same case
  * has another name. */
 bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out);
+/* For session_hooks.estimate_bytes: what a rank holds by its strategy. */
+double ddp_case_estimate(const options *o, const bench_case *c);
 bool ddp_validate(const options *o, char *msg, size_t msg_bytes); /* for bench_info.validate */
 bool ddp_has_column(const ddp_case *k, const char *name);         /* whether this bench fills it in */
 /* Returns true on every rank if `ok` is true on every rank; otherwise the row gets the status and sentence of the first

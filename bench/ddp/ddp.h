@@ -13,10 +13,11 @@
 
 /* clang-format off */
 #define DDP_NOTES                                                                                                      \
-    "batch is that of each rank; global_batch is batch x ranks. Before a case is timed, a slice of its model (at\n"    \
-    "most two blocks, small batches, buckets of the same size or a quarter of its gradients) takes three steps on\n"   \
-    "all its ranks, and on one rank that computes their batches one after another. With two ranks and fp32 gradients\n" \
-    "both must agree in every bit; checksums of the parameters must agree between ranks after each step.\n"            \
+    "batch is that of each rank and micro-batch; global_batch is batch x ranks x micro-batches. Before a case is\n"     \
+    "timed, a slice of its model (at most two blocks, small batches, buckets of the same size or a quarter of its\n"   \
+    "gradients) takes three steps on all its ranks, and on one rank that computes their batches one after another.\n"  \
+    "With two ranks and fp32 gradients both must agree in every bit; checksums of the parameters must agree between\n" \
+    "ranks after each step.\n"                                                                                         \
     "\n"                                                                                                               \
     "What communication costs:\n"                                                                                      \
     "  exposed_ms      step_ms - compute_ms, the same step without its communication; blocks of both alternate\n"      \
@@ -25,8 +26,8 @@
     "  contention_ms   exposed_ms - tail_ms: by how much collectives slow down the compute beside them\n"              \
     "  hidden_pct      100 (1 - exposed_ms / comm_alone_ms): what of its time alone the step does not pay for\n"       \
     "  overlapped_pct  share of the communication in a recorded step beside which compute ran (--timeline 1)\n"        \
-    "Overlapped communication still slows compute down, so hidden_pct is the smaller one. Gradients are summed in\n"   \
-    "grad-dtype.\n"
+    "Overlapped communication still slows compute down, so hidden_pct is the smaller one. Gradients are sent and\n"    \
+    "summed in wire_dtype: --grad-dtype, or what --reduce-dtype says where there is one.\n"
 /* clang-format on */
 
 /* A bench's table of variants has room for all strategies; those for which `mine` is true are added behind what it holds. */

@@ -76,13 +76,13 @@ void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strat
 
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, model_case_estimate};
+    const session_hooks hooks = {model_start, run, model_finish, ddp_case_estimate};
     option_spec *batch = option_of(table, "batch"), *grads = option_of(table, "grad-dtype");
     option_spec *overlap = option_of(table, "overlap"), *mode = option_of(table, "mode");
     batch->def = "2";
     batch->help = "batch size of each rank";
     grads->def = "policy,fp32";
-    grads->help = "dtype of gradients in memory, in their sums and as they are sent";
+    grads->help = "dtype in which gradients are made; wire_dtype is that of their sums";
     overlap->def = "none"; /* --update says what AdamW does, and what is fastest may differ between ranks */
     overlap->choices = "none|gradients";
     overlap->help = "what runs on streams beside the backward: weight gradients, or nothing";

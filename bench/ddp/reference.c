@@ -108,7 +108,7 @@ static bool run_whole(ddp_case *k, trainer *t, float *out)
 /* Of a step on all ranks, in the order of samples. */
 static int batches_of(const ddp_case *k)
 {
-    return k->ranks * (k->o.micro_batches > 1 ? k->o.micro_batches : 1);
+    return k->ranks * trainer_micro_batches(&k->o);
 }
 
 /* One step for the sums of gradients; more steps if parameters are wanted. */

@@ -63,8 +63,9 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
         row_real(k->w, "reduced_wait_ms", m->reduced_wait);
         row_int(k->w, "gathered_bytes", r->plan->gathered_elements * sb_dtype_bytes(trainer_param_dtype(r->t)));
     }
-    row_real(k->w, "fwd_ms", m->forward);
-    row_real(k->w, "bwd_ms", m->backward);
+    const bool alternate = k->o.micro_batches > 1; /* forwards and backwards */
+    row_real(k->w, "fwd_ms", alternate ? NAN : m->forward);
+    row_real(k->w, "bwd_ms", alternate ? NAN : m->backward);
     row_real(k->w, "after_ms", m->after);
     row_real(k->w, "opt_ms", m->after - m->tail);
     row_int(k->w, "phase_rank", m->phase_rank);
@@ -88,15 +89,9 @@ static void fill_ranks(const ddp_case *k, const ddp_times *m)
     row_int(k->w, "slowest_rank", slowest);
 }
 
-static int micro_batches(const ddp_case *k)
-{
-    return k->o.micro_batches > 1 ? k->o.micro_batches : 1;
-}
-
 static void fill_rates(const ddp_case *k, double step_ms)
 {
-    transformer_shape shape = model_shape(&k->o);
-    shape.batch *= micro_batches(k);
+    const transformer_shape shape = model_shape(&k->o);
     const double causal = transformer_step_flops(&shape, FLOPS_CAUSAL),
                  full = transformer_step_flops(&shape, FLOPS_FULL);
     const double given = option_real(k->s->opt, "peak-tflops"), to_tflops = 1 / (step_ms * 1e9);
@@ -142,7 +137,7 @@ static void fill_case(const ddp_case *k, const replica *r, const ddp_times *m)
     char checksum[20] = "";
     if (m->checksum)
         snprintf(checksum, sizeof checksum, "%016llx", (unsigned long long)m->checksum);
-    row_int(k->w, "global_batch", (int64_t)k->o.batch * micro_batches(k) * k->ranks);
+    row_int(k->w, "global_batch", model_shape(&k->o).batch * k->ranks);
     row_int(k->w, "buckets", r->plan->b.n);
     row_real(k->w, "peak_bytes", peak);
     row_real(k->w, "device_used_bytes", m->used_bytes);

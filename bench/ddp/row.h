@@ -9,7 +9,7 @@
 #define DDP_COLUMNS                                                                                                    \
     {"bucket_bytes", COLUMN_INT, false, "bytes of the largest bucket"},                                                \
     {"step_ms", COLUMN_REAL, true, "a step, from its start to the start of the next, of the slowest rank; median"},    \
-    {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks"},                             \
+    {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks, of all its micro-batches"},                             \
     {"wire_dtype", COLUMN_TEXT, true, "dtype of the sums of gradients, in memory and as they are sent"},             \
     {"buckets", COLUMN_INT, true, "collectives for gradients in a step"},                                              \
     {"step_mean_ms", COLUMN_REAL, false, "the same, mean"},                                                            \

@@ -23,6 +23,7 @@ static trainer_options slice_of(const trainer_options *o)
     trainer_options slice = *o;
     slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
     slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
+    slice.loss_chunk = model_slice_chunk(&slice);
     slice.offload_every = 1;
     slice.recompute_every = o->recompute_every < slice.config.layers ? o->recompute_every : slice.config.layers;
     slice.deterministic = true;
@@ -56,11 +57,11 @@ static void slice_key(const ddp_case *k, const trainer_options *o, char *out, si
     snprintf(out, bytes,
              "%d %d %d %d %d %d x %d x %d seed %llu %s attention %s recompute %d/%d split %d grad32 %d/%d moments %d "
              "ranks %d units "
-             "%d/%d clip %g micro %d away %d",
+             "%d/%d clip %g micro %d chunk %d away %d",
              c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq,
              (unsigned long long)o->seed, o->precision->name, o->attention, o->recompute, o->recompute_every, o->split,
              o->grad_fp32, o->sums, o->moments, k->ranks, o->shard.ranks, o->shard.small, o->clip_norm,
-             o->micro_batches, o->offload);
+             o->micro_batches, o->loss_chunk, o->offload);
 }
 
 /* ---- the ranks ---- */

@@ -2,6 +2,7 @@
 /* A case's options as those of a trainer, and what the formulas say about them; see case.h. */
 #include "bench/model/case.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,15 +122,22 @@ bool model_case_options(const bench_case *c, trainer_options *out, char *why, si
     out->recompute_every = (int)case_int(c, "recompute-every");
     out->offload = offload_parse(case_text(c, "offload"));
     out->offload_every = (int)case_int(c, "offload-every");
+    if (case_has(c, "micro-batches")) {
+        out->micro_batches = (int)case_int(c, "micro-batches");
+        out->clip_norm = case_real(c, "clip");
+    }
     const recompute_schedule schedule = trainer_schedule(out);
-    const char *contradiction = out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
-                                    ? "--recompute-every above 1 is for --recompute block"
-                                : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
-                                    ? "--mode forward keeps nothing that could be computed again"
-                                : !out->offload && out->offload_every > 1 ? "--offload-every above 1 is for --offload"
-                                : out->offload && out->mode == STEP_FORWARD
-                                    ? "--mode forward keeps nothing that could be offloaded"
-                                    : offload_problem(&schedule);
+    const char *contradiction =
+        out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
+            ? "--recompute-every above 1 is for --recompute block"
+        : out->recompute != RECOMPUTE_NONE && out->mode == STEP_FORWARD
+            ? "--mode forward keeps nothing that could be computed again"
+        : !out->offload && out->offload_every > 1   ? "--offload-every above 1 is for --offload"
+        : out->offload && out->mode == STEP_FORWARD ? "--mode forward keeps nothing that could be offloaded"
+        : out->micro_batches > 1 && out->mode == STEP_FORWARD
+            ? "--mode forward has no gradients that --micro-batches could add up"
+        : out->clip_norm > 0 && out->mode != STEP_TRAIN ? "--clip is for --mode train-step: the others have no update"
+                                                        : offload_problem(&schedule);
     if (contradiction)
         snprintf(why, why_bytes, "%s", contradiction);
     return !contradiction;
@@ -196,12 +204,19 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
+int model_slice_chunk(const trainer_options *slice)
+{
+    const int tokens = slice->batch * slice->seq, half = (tokens + 1) / 2;
+    return slice->loss_chunk < half ? slice->loss_chunk : half;
+}
+
 /* ---- formulas ---- */
 
 transformer_shape model_shape(const trainer_options *o)
 {
     const model_config *c = &o->config;
-    return (transformer_shape){c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, o->batch, o->seq};
+    const int64_t batch = (int64_t)o->batch * trainer_micro_batches(o);
+    return (transformer_shape){c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, batch, o->seq};
 }
 
 transformer_repeats model_repeats(const trainer_options *o)
@@ -238,19 +253,59 @@ double model_peak_tflops(const trainer_options *o, const char *gpu)
                                    peak_tflops(gpu, model_attention_dtype(o)));
 }
 
-/* --dry-run opens no device: workspaces are those of the CPU's ops, which are small beside the rest on any. */
+/* The elements of the unit that has most. */
+static int64_t largest_unit(const trainer_options *o)
+{
+    params *p = params_create(&o->config);
+    int64_t most = 0;
+    for (int unit = 0; unit < params_units(p); unit++) {
+        int64_t first, count;
+        params_unit_range(p, unit, &first, &count);
+        most = count > most ? count : most;
+    }
+    params_free(p);
+    return most;
+}
+
+/* What slices leave of a kind of memory, and the units of it that are whole beside them. */
+static double sliced(int64_t bytes, int slices, double whole)
+{
+    return slices > 1 ? (double)bytes / slices + whole : (double)bytes;
+}
+
+/* `unit`: the elements of one. */
+static double held_of(const memory_bytes *b, const trainer_options *o, const model_slices *s, double unit)
+{
+    const double element = sb_dtype_bytes(o->precision->param), kept = (double)b->param * s->kept;
+    const int64_t state = b->master + b->moment1 + b->moment2;
+    return (double)(memory_total(b) - state - b->param - b->grad) + sliced(state, s->state, 0) +
+           sliced(b->param, s->params, fmax(kept, s->param_units * unit * element)) +
+           sliced(b->grad, s->grads, s->grad_units * unit * sb_dtype_bytes(trainer_made_dtype(o)));
+}
+
+double model_estimate(const trainer_options *options, const model_slices *s)
+{
+    trainer_options o = *options;
+    if (strncmp(o.attention, "flash", 5) == 0)
+        o.attention = "flash";
+    const bool apart = o.micro_batches > 1 && s->grads == 1; /* made, then added up */
+    o.share_grad_memory = o.share_grad_memory && !apart && s->grads == 1;
+    const memory_step step = memory_step_of(&o, sb_kernels_cpu(), NULL);
+    const memory_peaks peaks = memory_predict(&step);
+    const double unit = apart || s->grads > 1 || s->params > 1 ? (double)largest_unit(&o) : 0;
+    const double forward = held_of(&peaks.forward, &o, s, unit), backward = held_of(&peaks.backward, &o, s, unit);
+    return fmax(forward, fmax(backward, held_of(&peaks.update, &o, s, unit))) +
+           (apart ? unit * sb_dtype_bytes(trainer_made_dtype(&o)) : 0);
+}
+
 double model_case_estimate(const options *opt, const bench_case *c)
 {
     (void)opt;
+    static const model_slices whole = {.state = 1, .grads = 1, .params = 1};
     trainer_options o;
     char why[256];
     if (!model_case_options(c, &o, why, sizeof why))
         return 0;
-    if (strncmp(o.attention, "flash", 5) == 0)
-        o.attention = "flash";
-    const memory_step step = memory_step_of(&o, sb_kernels_cpu(), NULL);
-    const memory_peaks peaks = memory_predict(&step);
-    const double forward = (double)memory_total(&peaks.forward), backward = (double)memory_total(&peaks.backward);
-    const double update = (double)memory_total(&peaks.update), most = forward > backward ? forward : backward;
-    return most > update ? most : update;
+    o.share_grad_memory = !(case_has(c, "share-grads") && !case_int(c, "share-grads"));
+    return model_estimate(&o, &whole);
 }

@@ -16,7 +16,7 @@
     {"batch", OPTION_INT, OPTION_LIST, "4", "2", 1, 65536, NULL, "sequences", "batch size"},                           \
     {"seq", OPTION_INT, OPTION_LIST, seqs, seqs_cpu, 1, 1048576, NULL, "tokens", "context length"},                    \
     {"precision", OPTION_CHOICE, OPTION_LIST, precisions, NULL, 0, -1, PRECISION_CHOICES, "",                          \
-     "precision policy (--help says what each means)"},                                                                \
+     "precision policy (docs/transformer.md says what each means)"},                                                                \
     {"mode", OPTION_CHOICE, OPTION_LIST, modes, NULL, 0, -1, STEP_MODE_CHOICES, "", "what a step does"},                 \
     {"attention", OPTION_CHOICE, OPTION_LIST, "flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",          \
      "attention kernels"}
@@ -51,6 +51,12 @@
 #define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
     MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes), MODEL_RECOMPUTE_OPTIONS,                 \
         MODEL_DETAIL_OPTIONS
+/* Of the benches that take steps of several micro-batches and clip gradients. */
+#define MODEL_UPDATE_OPTIONS(clip_with)                                                                                \
+    {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",                                          \
+     "forwards and backwards of a step, each of --batch sequences, before its update"},                                \
+    {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",                                                    \
+     "scale gradients down to this L2 norm over all of them" clip_with "; 0: never"}
 /* clang-format on */
 
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in
@@ -61,10 +67,20 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes);
 /* Both for a bench without MODEL_RECOMPUTE_OPTIONS: nothing is recomputed. */
 bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size_t why_bytes);
 bool model_shape_validate(const options *o, char *msg, size_t msg_bytes);
-/* For session_hooks.estimate_bytes: the closed-form peak of a case. */
+/* For session_hooks.estimate_bytes: the closed-form peak of a case. --dry-run opens no device: workspaces are those of the
+ * CPU's ops, which are small beside the rest on any. */
 double model_case_estimate(const options *o, const bench_case *c);
+/* Of what is in slices a rank has a part, and units that are whole while they are used; `kept` is the share of the parameters
+ * that stays whole until the backward. 1 slice: all of it is here. */
+typedef struct model_slices {
+    int state, grads, params, grad_units, param_units;
+    double kept;
+} model_slices;
+double model_estimate(const trainer_options *o, const model_slices *s);
 
-/* What the formulas want to know. Of forward alone nothing is repeated. */
+/* --loss-chunk for the check of a slice: so small that it makes two chunks at least. */
+int model_slice_chunk(const trainer_options *slice);
+/* What the formulas want to know: the shape of a whole step, all its micro-batches. Of forward alone nothing is repeated. */
 transformer_shape model_shape(const trainer_options *o);
 transformer_repeats model_repeats(const trainer_options *o);
 /* Of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */

@@ -57,6 +57,9 @@ static trainer_options reference_of(const trainer_options *slice)
     r.mode = slice->mode == STEP_FORWARD ? STEP_FORWARD : STEP_FORWARD_BACKWARD;
     r.precision = precision_find("fp32");
     r.split = SB_FMA;
+    r.batch *= trainer_micro_batches(slice);
+    r.micro_batches = 1;
+    r.clip_norm = 0;
     r.grad_fp32 = r.share_grad_memory = false;
     r.overlap = OVERLAP_NONE;
     r.attention = "unfused";

@@ -15,8 +15,8 @@ typedef struct reference {
 
 void reference_clear(reference *r);
 /* Makes *r that of the slice unless it is already. The same parameters and tokens in fp32 with multiply-adds, unfused
- * attention (flash where its S x S matrices do not fit), nothing recomputed, one stream; and by the other form of the
- * small ops: an eager framework's where the slice has fused kernels, fused ones where it is eager. False after setting
+ * attention (flash where its S x S matrices do not fit), all micro-batches as one, nothing recomputed, one stream; and by
+ * the other form of the small ops: an eager framework's where the slice has fused kernels, fused ones where it is eager. False after setting
  * the row's status. Gives back all of s->mem. */
 bool reference_make(session *s, const trainer_options *slice, reference *r, row *w);
 

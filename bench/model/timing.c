@@ -55,10 +55,12 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
     const trainer_options *o = trainer_options_of(t);
     const transformer_shape shape = model_shape(o);
     const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
-    const char *const names[MODEL_PARTS] = {[MODEL_FORWARD] = "fwd",
-                                            [MODEL_BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
-                                            [MODEL_OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
-                                            [MODEL_STEP] = "step"};
+    const char *names[MODEL_PARTS] = {[MODEL_FORWARD] = "fwd",
+                                      [MODEL_BACKWARD] = o->mode == STEP_FORWARD ? NULL : "bwd",
+                                      [MODEL_OPTIMIZER] = o->mode == STEP_TRAIN ? "opt" : NULL,
+                                      [MODEL_STEP] = "step"};
+    if (o->micro_batches > 1) /* their forwards and backwards alternate */
+        names[MODEL_FORWARD] = names[MODEL_BACKWARD] = NULL;
     const measure_step step = {.names = names,
                                .parts = MODEL_PARTS,
                                .host_name = "host_step",
@@ -130,10 +132,12 @@ void model_fill_rates(session *s, row *w, const trainer_options *o, double step_
 
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes)
 {
-    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1) {
-        snprintf(msg, msg_bytes, "--peak-tflops is the peak of one precision, and --precision has %zu",
-                 option_count(o, "precision"));
-        return false;
-    }
+    static const char *const kinds[] = {"precision", "fp32-products"};
+    for (size_t i = 0; i < 2; i++)
+        if (option_real(o, "peak-tflops") > 0 && option_count(o, kinds[i]) > 1) {
+            snprintf(msg, msg_bytes, "--peak-tflops is the peak of one kind of products, and --%s has %zu", kinds[i],
+                     option_count(o, kinds[i]));
+            return false;
+        }
     return true;
 }

@@ -24,19 +24,19 @@
     {"n_steps", COLUMN_INT, false, "measured steps"},                                                          \
     {"step_j", COLUMN_REAL, false,                                                                             \
      "energy of a step, launch to completion; nan where the measured steps take less than about 0.6 s"},       \
-    {"tokens_per_j", COLUMN_REAL, false, "batch seq / step_j"}
+    {"tokens_per_j", COLUMN_REAL, false, "tokens of a step / step_j"}
 #define MODEL_SUSTAIN_COLUMNS                                                                                        \
     {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},                  \
     {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                  \
-    {"sustained_tokens_per_s", COLUMN_REAL, false, "batch seq / sustained_step_ms"},                           \
+    {"sustained_tokens_per_s", COLUMN_REAL, false, "tokens of a step / sustained_step_ms"},                           \
     {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                         \
     {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                           \
     {"sustained_step_j", COLUMN_REAL, false, "energy of a step, launch to completion"},                        \
-    {"sustained_tokens_per_j", COLUMN_REAL, false, "batch seq / sustained_step_j"},                            \
+    {"sustained_tokens_per_j", COLUMN_REAL, false, "tokens of a step / sustained_step_j"},                            \
     {"sustained_step_drift_pct", COLUMN_REAL, false,                                                           \
      "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"}
 #define MODEL_RATE_COLUMNS                                                                                           \
-    {"tokens_per_s", COLUMN_REAL, true, "batch seq / step_ms"},                                                \
+    {"tokens_per_s", COLUMN_REAL, true, "tokens of a step (of all its micro-batches) / step_ms"},                                                \
     {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},                          \
     {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},              \
     {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                   \

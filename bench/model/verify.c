@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "bench/model/reference.h"
 #include "common/core/error.h"
@@ -19,10 +20,11 @@ enum {
     OFFLOADED_LAYERS = 3,
     NESTED_LAYERS = 4, /* the fewest of which one is reached by way of another */
     SLICE_TOKENS = 2048,
-    STEPS = 3,        /* one op by op, one that is captured, one replayed */
-    SCALE_STEPS = 24, /* at most so many more until no gradient overflows under the loss scale */
-    PIECES = 16,      /* of a large tensor so many pieces are compared after the update, */
-    PIECE = 1 << 16   /* each of so many elements */
+    SLICE_MICRO_BATCHES = 3, /* the first, one that is added, the last */
+    STEPS = 3,               /* one op by op, one that is captured, one replayed */
+    SCALE_STEPS = 24,        /* at most so many more until no gradient overflows under the loss scale */
+    PIECES = 16,             /* of a large tensor so many pieces are compared after the update, */
+    PIECE = 1 << 16          /* each of so many elements */
 };
 /* Of the last step: several times the standard deviation of the weights, so that a product with weights that are already
  * updated is far off. And what keeps small gradients from being magnified. */
@@ -60,6 +62,7 @@ static bound bound_of(const trainer_options *o)
 typedef struct outcome {
     char key[512];
     double err_loss, err_tensor, err_param;
+    double grad_norm; /* of all gradients together; of a forward nothing */
     bool ok;
     char reason[256];
 } outcome;
@@ -125,12 +128,14 @@ static recompute_schedule slice_schedule(const trainer_options *o)
 static trainer_options slice_of(const trainer_options *o, const recompute_schedule *schedule)
 {
     trainer_options slice = *o;
-    int batch = o->seq < SLICE_TOKENS ? SLICE_TOKENS / o->seq : 1;
+    const int all = trainer_micro_batches(o), micro = all < SLICE_MICRO_BATCHES ? all : SLICE_MICRO_BATCHES;
+    const int tokens_of_each = SLICE_TOKENS / micro;
+    const int batch = o->seq < tokens_of_each ? tokens_of_each / o->seq : 1;
     slice.batch = o->batch < batch ? o->batch : batch;
+    slice.micro_batches = micro;
     slice.config.layers = schedule->layers;
     slice.schedule = schedule;
-    const int tokens = slice.batch * slice.seq, half = (tokens + 1) / 2;
-    slice.loss_chunk = o->loss_chunk < half ? o->loss_chunk : half; /* two chunks at least */
+    slice.loss_chunk = model_slice_chunk(&slice);
     if (o->mode == STEP_FORWARD_BACKWARD && o->precision->loss_scaling)
         slice.mode = STEP_TRAIN; /* the optimizer is what lowers a loss scale at which gradients overflow */
     slice.lr = 0;                /* until the last step, so that each has the gradients of the first */
@@ -145,10 +150,10 @@ static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
     recompute_describe(o->schedule, recompute, sizeof recompute);
     snprintf(out, out_bytes,
              "%s %s mode %d attention %s recompute %s/%d split %d grad32 %d moments %d fusion %d det %d ovl %d %d "
-             "share %d clip %g chunk %d away %d",
+             "share %d clip %g micro %d chunk %d away %d",
              shape, o->precision->name, o->mode, o->attention, recompute, o->schedule->input[o->schedule->layers - 1],
              o->split, o->grad_fp32, o->moments, o->fusion, o->deterministic, o->overlap, o->optimizer_blocks,
-             o->share_grad_memory, o->clip_norm, o->loss_chunk, o->schedule->away[0]);
+             o->share_grad_memory, o->clip_norm, o->micro_batches, o->loss_chunk, o->schedule->away[0]);
 }
 
 /* ---- the slice ---- */
@@ -282,8 +287,8 @@ static double rounding_of(const trainer *t, double want)
     return rounded ? 0x1p-8 * fabs(want) : 0;
 }
 
-/* Of a part, relative to how far it should have moved. */
-static double error_of_update(trainer *t, const param_tensor *part, const float *before)
+/* Of a part, relative to how far gradients times `clip` should have moved it. */
+static double error_of_update(trainer *t, const param_tensor *part, const float *before, double clip)
 {
     const size_t n = (size_t)part->count;
     float *grad = xmalloc(n * sizeof *grad), *after = xmalloc(n * sizeof *after);
@@ -291,7 +296,7 @@ static double error_of_update(trainer *t, const param_tensor *part, const float 
     trainer_read_grad(t, part, grad);
     trainer_read_param(t, part, after);
     for (size_t i = 0; i < n; i++) {
-        const double want = update_of(trainer_options_of(t), before[i], grad[i]);
+        const double want = update_of(trainer_options_of(t), before[i], clip * grad[i]);
         const double d = fabs(after[i] - want), room = rounding_of(t, want);
         off += d <= room ? 0 : (d - room) * (d - room); /* of NaN it is NaN */
         moved += (want - before[i]) * (want - before[i]);
@@ -301,8 +306,15 @@ static double error_of_update(trainer *t, const param_tensor *part, const float 
     return off == 0 ? 0 : sqrt(off / moved);
 }
 
+/* What clipping makes of gradients of this norm. */
+static double clip_of(const trainer_options *o, double norm)
+{
+    return o->clip_norm > 0 && norm > o->clip_norm ? o->clip_norm / norm : 1;
+}
+
 static void compare_update(trainer *t, const sample *s, double allowed, outcome *out)
 {
+    const double clip = clip_of(trainer_options_of(t), out->grad_norm);
     const float *before = s->before;
     int worst = 0;
     out->err_param = 0;
@@ -310,7 +322,7 @@ static void compare_update(trainer *t, const sample *s, double allowed, outcome 
         const param_kind kind = s->parts[i].kind;
         if (trainer_options_of(t)->seq == 1 && (kind == PARAM_Q || kind == PARAM_K))
             continue; /* their gradients vanish */
-        const double err = error_of_update(t, &s->parts[i], before);
+        const double err = error_of_update(t, &s->parts[i], before, clip);
         if (!(err <= out->err_param)) {
             out->err_param = err;
             worst = i;
@@ -385,16 +397,19 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
     float *got = xmalloc((size_t)most * sizeof *got);
     out->err_loss = fabs(loss - r->loss) / fabs(r->loss);
     out->err_tensor = 0;
+    double squares = 0;
     bool read = true;
     for (int i = 0; i < r->count && !isnan(out->err_tensor); i++) {
         read = read && compared_read(t, i, got);
-        const double err = read ? error_of(t, r, i, got) : NAN;
+        const double err = read ? error_of(t, r, i, got) : NAN, norm = norm_of(got, compared_count(t, i));
+        squares += norm * norm;
         if (!(err <= out->err_tensor)) { /* NaN is the worst of all */
             out->err_tensor = err;
             worst = i;
         }
     }
     free(got);
+    out->grad_norm = sqrt(squares);
     out->ok = true;
     if (!(out->err_loss <= allowed.loss)) {
         out->ok = false;

@@ -45,15 +45,14 @@ static int gpus_of(const qualify *q, const qualify_set *set, size_t item)
 
 void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set)
 {
-    char shape[64];
     qualify_reference ref;
     double *values = xcalloc(set->n, sizeof *values);
-    shape_of(q, c, shape, sizeof shape);
+    shape_of(q, c, set->shape, sizeof set->shape);
     for (size_t i = 0; i < set->n; i++)
         values[i] = set->items[i].value;
     const bool groups = is(set->name, "all-reduce"); /* groups of several sizes are no peers of one another */
     for (size_t i = 0; i < set->n; i++) {
-        const bool known = reference_find(q->reference, set->metric->name, gpus_of(q, set, i), shape, &ref);
+        const bool known = reference_find(q->reference, set->metric->name, gpus_of(q, set, i), set->shape, &ref);
         set->items[i].j = groups ? qualify_judge(set->metric, known ? &ref : NULL, values + i, 1, 0)
                                  : qualify_judge(set->metric, known ? &ref : NULL, values, set->n, i);
         if (set->by_rank)
@@ -69,8 +68,12 @@ void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set)
 static void read_past(qualify *q, const bench_case *c, qualify_set *set)
 {
     csv *t = q->s->csv_path ? csv_read(q->s->csv_path) : NULL;
+    char shape[64];
+    shape_of(q, c, shape, sizeof shape);
     for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
-        bool same = is(csv_cell(t, r, "metric"), set->metric->name) && is(csv_cell(t, r, "verdict"), "ok");
+        const char *of = csv_cell(t, r, "shape"); /* older rows do not say it, and gemm-together had any dtype */
+        bool same = is(csv_cell(t, r, "metric"), set->metric->name) && is(csv_cell(t, r, "verdict"), "ok") &&
+                    (of ? is(of, shape) : !is(case_variant(c), "gemm-together"));
         for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
             const char *name = options_param_name(q->s->opt, i), *theirs = csv_cell(t, r, name);
             same = is(name, "rank") || is(name, "ranks") || (theirs && is(theirs, case_param(c, i)));

@@ -28,7 +28,8 @@ typedef struct qualify_set {
     char name[64]; /* "gemm bf16" */
     const char *variant, *dtype;
     const qualify_metric *metric;
-    bool by_rank; /* an item is a GPU; else a pair or a group */
+    char shape[64]; /* what the reference is asked for: "n=8192", "bf16 n=16384" */
+    bool by_rank;   /* an item is a GPU; else a pair or a group */
     size_t n;
     qualify_item *items; /* [n] */
 } qualify_set;

@@ -39,6 +39,8 @@ size_t qualify_pair_index(int ranks, int from, int to)
 size_t qualify_index(const qualify *q, const bench_case *c)
 {
     int from = 0, to = 0;
+    if (is(case_variant(c), "p2p") && q->ranks < 2)
+        return 0; /* the only item, which is skipped */
     if (is(case_variant(c), "p2p")) {
         roofline_pair_parse(case_text(c, "pair"), &from, &to);
         return qualify_pair_index(q->ranks, from, to);

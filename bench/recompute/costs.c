@@ -57,13 +57,18 @@ static double step_of(session *s, const trainer_options *o, row *w, int layers, 
     return few_blocks(s, o, w, layers, what).step;
 }
 
+static int calibration_layers(const trainer_options *o)
+{
+    return o->config.layers < CALIBRATION_LAYERS ? o->config.layers : CALIBRATION_LAYERS;
+}
+
 /* Everything that a cost depends on. */
 static void key_of(const trainer_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
-    snprintf(out, bytes, "%d %d %d %d/%d %d %d %s %s %d %d %d %d %d %d %d", c->vocab, c->d_model, c->d_ff, c->heads,
-             c->heads_kv, o->batch, o->seq, o->precision->name, o->attention, o->mode, o->split, o->grad_fp32,
-             o->moments, o->fusion, o->deterministic, o->overlap);
+    snprintf(out, bytes, "%d %d %d %d %d/%d %d %d/%d %s %s %d %d %d %d %d %d %d", c->vocab, c->d_model, c->d_ff,
+             calibration_layers(o), c->heads, c->heads_kv, o->batch, o->seq, o->loss_chunk, o->precision->name,
+             o->attention, o->mode, o->split, o->grad_fp32, o->moments, o->fusion, o->deterministic, o->overlap);
 }
 
 /* Noise may make a cheap kind seem to gain time. */
@@ -74,7 +79,7 @@ static double cost(double with, double without, int blocks)
 
 static bool calibrate(session *s, const trainer_options *o, row *w, step_costs *c)
 {
-    const int layers = o->config.layers < CALIBRATION_LAYERS ? o->config.layers : CALIBRATION_LAYERS;
+    const int layers = calibration_layers(o);
     const int half = layers / 2;
     medians all = few_blocks(s, o, w, layers, RECOMPUTE_NONE);
     const medians some = half ? few_blocks(s, o, w, half, RECOMPUTE_NONE) : (medians){0};

@@ -111,3 +111,12 @@ const char *options_command_line(const options *o)
 {
     return o->command_line;
 }
+
+bool options_untimed(const options *o, char *msg, size_t msg_bytes)
+{
+    if (strcmp(option_text(o, "l2"), "cold") == 0 || strcmp(option_text(o, "timer"), "auto") != 0) {
+        snprintf(msg, msg_bytes, "--l2 and --timer have no effect here: nothing is timed");
+        return false;
+    }
+    return true;
+}

@@ -132,6 +132,11 @@ static const option_value *case_value(const bench_case *c, const char *name)
     return &e->values.v[0];
 }
 
+bool case_has(const bench_case *c, const char *name)
+{
+    return option_find(c->o, name) != NULL;
+}
+
 int64_t case_int(const bench_case *c, const char *name)
 {
     return case_value(c, name)->i;

@@ -13,7 +13,8 @@ const option_spec common_options[] = {
     {"warmup", OPTION_INT, 0, "3", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
     {"iters", OPTION_INT, 0, "20", NULL, 1, 1000000, NULL, "samples", "samples of each measurement"},
     {"settle", OPTION_REAL, 0, "0.15", "0", 0, 3600, NULL, "s",
-     "run a call for so long before its samples, and sample at least as long: clocks settle; not of steps"},
+     "run a call for so long before its samples, and sample at least as long: lets clocks settle; steps are not "
+     "settled"},
     {"max-time", OPTION_REAL, 0, "2", NULL, 0, 86400, NULL, "s",
      "end a measurement early after this time, but not before 3 samples; 0: never"},
     {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",

@@ -12,7 +12,7 @@ typedef enum option_kind {
     OPTION_INT, /* whole number; K/M/G suffixes are powers of 1024 */
     OPTION_REAL,
     OPTION_BYTES,  /* whole number of bytes; K/M/G = 1024^n, KB/MB/GB = 1000^n */
-    OPTION_CHOICE, /* one word of `choices`; "all" stands for every one when it is a list */
+    OPTION_CHOICE, /* one word of `choices`; "all" stands for every one when it is a list and none has that name */
     OPTION_FLAG,   /* 0 or 1; a bare --name means 1 */
     OPTION_TEXT
 } option_kind;
@@ -113,6 +113,8 @@ options *options_try(const bench_info *bench, int argc, char **argv, const optio
                      size_t msg_bytes);
 
 const bench_info *options_bench(const options *o);
+/* For the bench_info.validate of a bench that times nothing: false with a sentence where --l2 or --timer says how. */
+bool options_untimed(const options *o, char *msg, size_t msg_bytes);
 /* Single values. An unknown name is a bug of the caller and dies. */
 int64_t option_int(const options *o, const char *name);
 double option_real(const options *o, const char *name);
@@ -134,6 +136,7 @@ typedef struct bench_case bench_case;
 size_t cases_count(const options *o);                /* cases x chosen variants that they apply to */
 bench_case *case_at(const options *o, size_t index); /* caller frees with case_free */
 void case_free(bench_case *c);
+bool case_has(const bench_case *c, const char *name);    /* whether the bench has an option of this name */
 int64_t case_int(const bench_case *c, const char *name); /* list or single option, by name */
 double case_real(const bench_case *c, const char *name);
 const char *case_text(const bench_case *c, const char *name);

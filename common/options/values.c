@@ -23,6 +23,24 @@ static bool is_number(const option_spec *spec)
     return spec->kind == OPTION_INT || spec->kind == OPTION_REAL || spec->kind == OPTION_BYTES;
 }
 
+static bool has_choice(const char *choices, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *choice = choices; *choice;) {
+        const size_t choice_length = strcspn(choice, "|");
+        if (choice_length == length && strncmp(choice, word, length) == 0)
+            return true;
+        choice += choice_length + (choice[choice_length] == '|');
+    }
+    return false;
+}
+
+/* Of a list the word "all" is every choice, unless a choice has that name. */
+static bool means_every(const option_spec *spec, const char *word)
+{
+    return (spec->flags & OPTION_LIST) && strcmp(word, "all") == 0 && !has_choice(spec->choices, word);
+}
+
 void option_accepts(const option_spec *spec, char *out, size_t out_bytes)
 {
     static const char *const one[] = {
@@ -37,7 +55,11 @@ void option_accepts(const option_spec *spec, char *out, size_t out_bytes)
         if (*spec->unit)
             snprintf(out + used, out_bytes - (size_t)used, " %s", spec->unit);
     } else if (spec->kind == OPTION_CHOICE) {
-        snprintf(out, out_bytes, "%s%s", list ? "all, or some of " : "", spec->choices);
+        snprintf(out, out_bytes, "%s%s",
+                 means_every(spec, "all") ? "all, or some of "
+                 : list                   ? "some of "
+                                          : "",
+                 spec->choices);
     } else if (spec->kind == OPTION_FLAG) {
         snprintf(out, out_bytes, "%s", list ? "0, 1 or both" : "0 or 1");
     } else {
@@ -221,7 +243,7 @@ static bool add_number(const parser *p, char *item)
 
 static bool add_choice(const parser *p, const char *word)
 {
-    bool all = (p->spec->flags & OPTION_LIST) && strcmp(word, "all") == 0;
+    const bool all = means_every(p->spec, word);
     size_t before = p->out->n, length = strlen(word);
     for (const char *choice = p->spec->choices; *choice;) {
         size_t choice_length = strcspn(choice, "|");

@@ -337,8 +337,10 @@ void parallel_collectives_alone(parallel *p)
     } else {
         gather_alone(p);
         parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
-        for (int batch = 0; batch < reductions(p); batch++)
+        for (int batch = 0; batch < reductions(p); batch++) {
+            p->last_batch = batch == reductions(p) - 1; /* replicas sum once */
             parallel_reduce(p, 0, p->plan->b.n);
+        }
         parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
         parallel_share(p);
         parallel_join(p);

@@ -105,7 +105,9 @@ bool trainer_step(trainer *t)
 
 overlap trainer_overlap(const trainer *t)
 {
-    return t->overlap;
+    if (t->eager || t->o.mode == STEP_FORWARD)
+        return OVERLAP_NONE;
+    return t->overlap == OVERLAP_ALL && !optimizer_overlaps(t) ? OVERLAP_GRADIENTS : t->overlap;
 }
 
 step_times trainer_times(trainer *t)

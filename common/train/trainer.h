@@ -79,6 +79,7 @@ typedef struct trainer_options {
 } trainer_options;
 /* What backward computes again, block by block. */
 recompute_schedule trainer_schedule(const trainer_options *o);
+int trainer_micro_batches(const trainer_options *o); /* of a step, 1 or more */
 /* Whether SwiGLU runs within its matrix products: with fused kernels, in 16 bits, where the backend can. */
 bool trainer_fuses_swiglu(const trainer_options *o, const sb_kernels *k, sb_context *ctx);
 trainer_options trainer_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
@@ -117,7 +118,7 @@ void trainer_set_loss_scale(trainer *t, double scale); /* of the fp16 policy; it
 /* Enqueues one step on the device's stream: the graph with FUSION_GRAPH where graphs exist (captured at the second
  * step: the first runs eagerly and warms up), else op by op. False with sb_last_message. Does not wait. */
 bool trainer_step(trainer *t);
-overlap trainer_overlap(const trainer *t); /* what is in use */
+overlap trainer_overlap(const trainer *t); /* what runs beside the backward, whatever was asked for */
 double trainer_loss(trainer *t);           /* of the last step, waits for it */
 /* Bytes that a micro-batch copies to pinned memory of the host, and back again; as many are held there. */
 int64_t trainer_offloaded_bytes(const trainer *t);

@@ -54,7 +54,7 @@ static void set_dimensions(trainer *t)
     const model_config *c = &t->o.config;
     const precision *p = t->o.precision;
     t->tokens = t->o.batch * t->o.seq;
-    t->micro_batches = t->o.micro_batches > 1 ? t->o.micro_batches : 1;
+    t->micro_batches = trainer_micro_batches(&t->o);
     t->d = c->d_model, t->f = c->d_ff, t->vocab = c->vocab;
     t->heads = c->heads, t->heads_kv = c->heads_kv, t->head_dim = model_head_dim(c), t->kv = model_kv_dim(c);
     t->qkv = t->d + 2 * t->kv;

@@ -28,6 +28,11 @@ recompute recompute_parse(const char *name)
     return (recompute)parse(name, names, RECOMPUTE_KINDS, "recompute mode");
 }
 
+int trainer_micro_batches(const trainer_options *o)
+{
+    return o->micro_batches > 1 ? o->micro_batches : 1;
+}
+
 recompute_schedule trainer_schedule(const trainer_options *o)
 {
     if (o->schedule)

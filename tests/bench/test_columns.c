@@ -125,13 +125,21 @@ static double pairs_of(const csv *c, size_t row)
     return n > 0 ? pairs : N("batch") * pairs_in(c, row, N("seq"), keys_of(c, row));
 }
 
-FORMULA(operations, 4 * attention_heads(c, row) * pairs_of(c, row) * N("head_dim"))
-FORMULA(fwd_tflops, operations(c, row) / N("fwd_ms") / 1e9)
-FORMULA(bwd_tflops, 2.5 * operations(c, row) / N("bwd_ms") / 1e9)
-FORMULA(fwd_tflop_per_j, operations(c, row) / N("fwd_j") / 1e12)
-FORMULA(bwd_tflop_per_j, 2.5 * operations(c, row) / N("bwd_j") / 1e12)
-FORMULA(sustained_fwd_tflops, operations(c, row) / N("sustained_fwd_ms") / 1e9)
-FORMULA(sustained_bwd_tflops, 2.5 * operations(c, row) / N("sustained_bwd_ms") / 1e9)
+static double columns_of_v(const csv *c, size_t row)
+{
+    return csv_column(c, "head_dim_v") < 0 || N("head_dim_v") == 0 ? N("head_dim") : N("head_dim_v");
+}
+
+/* Of a product with one column. */
+FORMULA(operations, 2 * attention_heads(c, row) * pairs_of(c, row))
+FORMULA(forward, operations(c, row) * N("head_dim") + operations(c, row) * columns_of_v(c, row))
+FORMULA(backward, forward(c, row) + operations(c, row) * (2 * N("head_dim") + columns_of_v(c, row)))
+FORMULA(fwd_tflops, forward(c, row) / N("fwd_ms") / 1e9)
+FORMULA(bwd_tflops, backward(c, row) / N("bwd_ms") / 1e9)
+FORMULA(fwd_tflop_per_j, forward(c, row) / N("fwd_j") / 1e12)
+FORMULA(bwd_tflop_per_j, backward(c, row) / N("bwd_j") / 1e12)
+FORMULA(sustained_fwd_tflops, forward(c, row) / N("sustained_fwd_ms") / 1e9)
+FORMULA(sustained_bwd_tflops, backward(c, row) / N("sustained_bwd_ms") / 1e9)
 FORMULA(flash_ceiling, known &&IS("dtype", "fp32") ? ceiling : NAN)
 FORMULA(fwd_ceiling_pct, 100 * fwd_tflops(c, row) / flash_ceiling(c, row))
 FORMULA(bwd_ceiling_pct, 100 * bwd_tflops(c, row) / flash_ceiling(c, row))
@@ -143,6 +151,7 @@ static double unfused_over(const csv *c, size_t row, const char *column)
             strcmp(csv_cell(c, i, "causal"), T("causal")) == 0 &&
             (csv_column(c, "documents") < 0 || strcmp(csv_cell(c, i, "documents"), T("documents")) == 0) &&
             (csv_column(c, "window") < 0 || strcmp(csv_cell(c, i, "window"), T("window")) == 0) &&
+            (csv_column(c, "head_dim_v") < 0 || strcmp(csv_cell(c, i, "head_dim_v"), T("head_dim_v")) == 0) &&
             strcmp(csv_cell(c, i, "dtype"), T("dtype")) == 0)
             return csv_real(c, i, column) / N(column);
     return NAN;
@@ -221,6 +230,11 @@ static void flash(void **state)
                             "--window -1,9 --documents 4,7 --variant unfused,flash --iters 10 --sustain 1",
                             EXIT_CODE_OK),
                  "bench_flash", flash_rules);
+    columns_hold(bench_rows(*state, "bench_flash", clocked,
+                            "--heads 2 --seq 40 --head-dim 24 --head-dim-v 0,16,32 --dtype fp32 --causal 0,1 "
+                            "--variant unfused,flash --iters 10 --sustain 1",
+                            EXIT_CODE_OK),
+                 "bench_flash", flash_rules);
     columns_were_seen("bench_flash", flash_rules);
 }
 
@@ -270,7 +284,8 @@ static void attention(void **state)
     "none --peak-tflops 2.5 "
 
 FORMULA(kv, N("d_model") / N("heads") * N("heads_kv"))
-FORMULA(tokens, N("batch") * N("seq"))
+FORMULA(micro, csv_column(c, "micro_batches") < 0 ? 1 : N("micro_batches"))
+FORMULA(tokens, N("batch") * micro(c, row) * N("seq"))
 FORMULA(qkv_weights, N("d_model") * (N("d_model") + 2 * kv(c, row)))
 FORMULA(o_weights, N("d_model") * N("d_model"))
 FORMULA(mlp_weights, N("d_model") * N("d_ff"))
@@ -352,7 +367,7 @@ FORMULA(model_step_p90, model_step(c, row) + 2)
 FORMULA(five, TIMES(5))
 
 /* Of MODEL in fp32: 2 of 3 blocks, of which SwiGLU's products and gate and up leave, with the norm before them. */
-FORMULA(offloaded_by_option, IS("offload", "mlp") ? 2 * N("batch") * N("seq") * 4 * (N("d_model") + 3 * N("d_ff")) : 0)
+FORMULA(offloaded_by_option, IS("offload", "mlp") ? 2 * tokens(c, row) * 4 * (N("d_model") + 3 * N("d_ff")) : 0)
 
 static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 0},
                                                 {"fwd_mean_ms", MEASURED, model_fwd, 0},
@@ -429,7 +444,9 @@ static void transformer(void **state)
                             EXIT_CODE_OK),
                  "bench_transformer", transformer_rules);
     columns_hold(bench_rows(*state, "bench_transformer", "",
-                            MODEL "--precision fp32 --offload mlp --offload-every 1 --iters 1", EXIT_CODE_OK),
+                            MODEL "--precision fp32 --offload mlp --offload-every 1 --micro-batches 1,3 "
+                                  "--clip 0,0.1 --iters 1",
+                            EXIT_CODE_OK),
                  "bench_transformer", transformer_rules);
     columns_were_seen("bench_transformer", transformer_rules);
 }

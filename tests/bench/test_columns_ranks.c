@@ -75,13 +75,14 @@ FORMULA(kv, N("d_model") / N("heads") * N("heads_kv"))
 FORMULA(multiplying,
         N("layers") * N("d_model") * (2 * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff")) + N("vocab") * N("d_model"))
 FORMULA(params, multiplying(c, row) + N("vocab") * N("d_model") + (2 * N("layers") + 1) * N("d_model"))
-FORMULA(rank_tokens, N("batch") * N("seq"))
+FORMULA(micro, csv_column(c, "micro_batches") < 0 ? 1 : N("micro_batches"))
+FORMULA(rank_tokens, N("batch") * micro(c, row) * N("seq"))
 FORMULA(attention_full, 12 * N("layers") * N("seq") * N("d_model") * rank_tokens(c, row))
 FORMULA(tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_full(c, row) / 2) / N("step_ms") / 1e9)
 FORMULA(full_tflops, (6 * multiplying(c, row) * rank_tokens(c, row) + attention_full(c, row)) / N("step_ms") / 1e9)
 FORMULA(mfu_causal, 100 * tflops(c, row) / 0.5)
 FORMULA(mfu_full, 100 * full_tflops(c, row) / 0.5)
-FORMULA(global_batch, N("ranks") * N("batch"))
+FORMULA(global_batch, N("ranks") * N("batch") * micro(c, row))
 FORMULA(tokens_per_j, global_batch(c, row) * N("seq") / N("step_j"))
 FORMULA(tokens_per_s, 1e3 * global_batch(c, row) * N("seq") / N("step_ms"))
 FORMULA(exposed, N("step_ms") - N("compute_ms"))
@@ -301,11 +302,12 @@ FORMULA(held_off, fmax(off_pct(held_init(c, row), N("predicted_init_bytes")),
                        fmax(off_pct(held_before(c, row), N("predicted_before_bytes")),
                             off_pct(held_after(c, row), N("predicted_after_bytes")))))
 FORMULA(share, (N("ranks") - 1) / N("ranks"))
-/* Gradients once, and parameters as often as they are gathered. */
+/* Gradients once, or in slices with each micro-batch, and parameters as often as they are gathered. */
+FORMULA(grads_wire, space(c, row) * grad_bytes(c, row) * (has_units(c, row) == 1 ? micro(c, row) : 1))
 FORMULA(units_wire,
-        share(c, row) * (is_ddp(c, row) == 1     ? 2 * space(c, row) * grad_bytes(c, row)
-                         : params_in(c, row) > 1 ? space(c, row) * grad_bytes(c, row) + N("gathered_bytes")
-                                                 : space(c, row) * (grad_bytes(c, row) + param_bytes(c, row))))
+        share(c, row) * (is_ddp(c, row) == 1     ? 2 * grads_wire(c, row)
+                         : params_in(c, row) > 1 ? grads_wire(c, row) + N("gathered_bytes")
+                                                 : grads_wire(c, row) + space(c, row) * param_bytes(c, row)))
 
 static const column_rule fsdp_rules[] = {DDP_RULES_OF(units_wire),
                                          {"param_bytes", MEASURED, NULL, 0},
@@ -334,7 +336,8 @@ static const column_rule fsdp_rules[] = {DDP_RULES_OF(units_wire),
 
 static void fsdp(void **state)
 {
-    strategy(*state, "bench_fsdp", fsdp_rules, "--bucket-mb 0.02 --variant ddp,zero1,zero2,fsdp,fsdp-keep");
+    strategy(*state, "bench_fsdp", fsdp_rules,
+             "--bucket-mb 0.02 --micro-batches 1,3 --variant ddp,zero1,zero2,fsdp,fsdp-keep");
 }
 
 /* ---- bench_qualify ---- */

@@ -379,10 +379,64 @@ static void accumulated(void **state)
             assert_string_equal(csv_cell(c, row, "status"), "ok");
             assert_true(real(c, row, "err_grad") <= (alone ? 0 : cell_is(c, row, "precision", "fp32") ? 1e-6 : 2e-2));
             assert_true(real(c, row, "global_batch") == 3 * real(c, row, "ranks") * real(c, row, "batch"));
+            assert_true(isnan(real(c, row, "fwd_ms")) && isnan(real(c, row, "bwd_ms")));
         }
         csv_free(c);
         free(arguments);
     }
+}
+
+/* Each case has a check of its own: with the loss in chunks, gradients are rounded in another order. */
+static void loss_in_chunks(void **state)
+{
+    (void)state;
+    static const char arguments[] =
+        "--ranks 3 --iters 1 --precision bf16 --grad-dtype policy --update after --variant zero1",
+                      model[] = "--size tiny --layers 2 --seq 16 --batch 2 ";
+    char *both = xasprintf("%s --loss-chunk 0,4", arguments), *alone = xasprintf("%s --loss-chunk 4", arguments);
+    csv *c = rows_of_model("bench_zero1", model, both, EXIT_CODE_OK);
+    assert_int_equal(c->rows, 2);
+    const double whole = real(c, 0, "err_param"), chunks = real(c, 1, "err_param");
+    csv_free(c);
+    c = rows_of_model("bench_zero1", model, alone, EXIT_CODE_OK);
+    assert_true(chunks != whole && chunks == real(c, 0, "err_param"));
+    csv_free(c);
+    free(both);
+    free(alone);
+}
+
+/* What --dry-run says that a rank needs, by its strategy. */
+static void memory_before_it_starts(void **state)
+{
+    (void)state;
+    static const char arguments[] = "--device cpu --machine test-x1 --size tiny --d-model 256 --layers 6 --seq 16 "
+                                    "--batch 1 --ranks 4 --precision bf16 --grad-dtype policy --variant all "
+                                    "--iters 1 --warmup 1 --check 0";
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    char *path = bench_path("bench_fsdp"), *dry = xasprintf("%s --dry-run", arguments),
+         *real_run = xasprintf("%s --quiet --csv rows.csv", arguments);
+    assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", dry)), EXIT_CODE_OK);
+    char *said = xstrdup(ranks_text("out.txt"));
+    assert_int_equal(ranks_wait(ranks_start(path, "bench_fsdp", "", real_run)), EXIT_CODE_OK);
+    csv *c = csv_read("rows.csv");
+    assert_non_null(c);
+    assert_int_equal(c->rows, 6);
+    for (size_t row = 0; row < c->rows; row++) {
+        char *line = xasprintf("variant=%s  (about ", csv_cell(c, row, "variant"));
+        const char *at = strstr(said, line);
+        const double estimate = at ? strtod(at + strlen(line), NULL) * 0x1p30 : NAN;
+        if (!(fabs(estimate / real(c, row, "peak_bytes") - 1) < 0.1))
+            fail_msg("%s: about %g bytes, in fact %g", csv_cell(c, row, "variant"), estimate,
+                     real(c, row, "peak_bytes"));
+        free(line);
+    }
+    csv_free(c);
+    free(said);
+    free(dry);
+    free(real_run);
+    free(path);
 }
 
 /* However far ahead units are gathered, and whatever is computed again: the same sums, and the same bits. */
@@ -619,6 +673,8 @@ int main(void)
         IN_FOLDER(units),
         IN_FOLDER(replicas_of_slices),
         IN_FOLDER(clipped),
+        IN_FOLDER(loss_in_chunks),
+        IN_FOLDER(memory_before_it_starts),
         IN_FOLDER(fp16_in_slices),
         IN_FOLDER(moments_in_slices),
         IN_FOLDER(accumulated),

@@ -16,17 +16,37 @@ static bool is(const csv *c, size_t row, const char *column, const char *value)
     return strcmp(csv_cell(c, row, column), value) == 0;
 }
 
-static void each_mode_has_its_errors(void **state)
+/* So many rows of a tiny model, each of which passes its check. */
+static csv *passing(const char *folder, size_t rows, const char *options)
 {
-    csv *c = bench_rows(*state, "bench_transformer", "",
-                        "--size tiny --iters 1 --warmup 0 --seq 1,16 --precision all --overlap auto,gradients,none "
-                        "--variant none,kernels --mode forward,forward-backward,train-step",
-                        EXIT_CODE_OK);
+    char *all = xasprintf("--size tiny --iters 1 --warmup 0 --precision all --variant none,kernels %s", options);
+    csv *c = bench_rows(folder, "bench_transformer", "", all, EXIT_CODE_OK);
+    free(all);
     assert_non_null(c);
-    assert_int_equal(c->rows, 2 * 5 * 3 * 2 * 3);
-    for (size_t row = 0; row < c->rows; row++) {
+    assert_int_equal(c->rows, rows);
+    for (size_t row = 0; row < c->rows; row++)
         if (!is(c, row, "status", "ok"))
             fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
+    return c;
+}
+
+/* A case that is skipped, for this reason. */
+static void skipped(const char *folder, const char *reason, const char *options)
+{
+    char *all = xasprintf("--size tiny --iters 1 --seq 16 --variant kernels %s", options);
+    csv *c = bench_rows(folder, "bench_transformer", "", all, EXIT_CODE_UNSUPPORTED);
+    free(all);
+    assert_non_null(c);
+    for (size_t row = 0; row < c->rows; row++)
+        assert_non_null(strstr(csv_cell(c, row, "reason"), reason));
+    csv_free(c);
+}
+
+static void each_mode_has_its_errors(void **state)
+{
+    csv *c = passing(*state, 2 * 5 * 3 * 2 * 3,
+                     "--seq 1,16 --overlap auto,gradients,none --mode forward,forward-backward,train-step");
+    for (size_t row = 0; row < c->rows; row++) {
         const bool forward = is(c, row, "mode", "forward"), train = is(c, row, "mode", "train-step");
         assert_true(csv_real(c, row, "err_loss") >= 0);
         assert_true(isnan(csv_real(c, row, "err_grad")) == forward);
@@ -43,31 +63,38 @@ static void each_mode_has_its_errors(void **state)
 
 static void moments_in_16_bits(void **state)
 {
-    csv *c = bench_rows(*state, "bench_transformer", "",
-                        "--size tiny --iters 1 --warmup 0 --seq 1,16 --precision all --moments fp32,bf16 "
-                        "--overlap gradients,none --variant none,kernels --grad-dtype policy,fp32",
-                        EXIT_CODE_OK);
-    assert_non_null(c);
-    assert_int_equal(c->rows, 2 * 5 * 2 * 2 * 2 * 2);
-    for (size_t row = 0; row < c->rows; row++) {
-        if (!is(c, row, "status", "ok"))
-            fail_msg("row %zu: %s", row, csv_cell(c, row, "reason"));
+    csv *c = passing(*state, 2 * 5 * 2 * 2 * 2 * 2,
+                     "--seq 1,16 --moments fp32,bf16 --overlap gradients,none --grad-dtype policy,fp32");
+    for (size_t row = 0; row < c->rows; row++)
         assert_true(csv_real(c, row, "err_param") < 1e-2);
+    csv_free(c);
+    skipped(*state, "is for --mode train-step", "--moments fp32,bf16 --mode forward,forward-backward");
+}
+
+/* Several micro-batches and clipped gradients, in every policy; and where they mean nothing. */
+static void micro_batches_and_clipping(void **state)
+{
+    csv *c = passing(*state, 5 * 2 * 2 * 2 * 2 * 2,
+                     "--seq 16 --micro-batches 1,4 --clip 0,0.01 --overlap all,none --recompute none,block");
+    for (size_t row = 0; row < c->rows; row++) {
+        assert_true(csv_real(c, row, "err_grad") > 0 && csv_real(c, row, "err_param") < 1e-3);
+        assert_true(isnan(csv_real(c, row, "fwd_ms")) == is(c, row, "micro_batches", "4"));
+        assert_true(csv_real(c, row, "step_ms") > 0);
+        const bool waits =
+            !is(c, row, "micro_batches", "1") || !is(c, row, "clip", "0") || is(c, row, "precision", "fp16");
+        const char *used = is(c, row, "variant", "none") || is(c, row, "overlap", "none") ? "none"
+                           : waits                                                        ? "gradients"
+                                                                                          : "all";
+        assert_string_equal(csv_cell(c, row, "overlap_used"), used);
     }
     csv_free(c);
-    c = bench_rows(
-        *state, "bench_transformer", "",
-        "--size tiny --iters 1 --seq 16 --moments fp32,bf16 --mode forward,forward-backward --variant kernels",
-        EXIT_CODE_UNSUPPORTED);
-    assert_non_null(c);
-    for (size_t row = 0; row < c->rows; row++)
-        assert_non_null(strstr(csv_cell(c, row, "reason"), "is for --mode train-step"));
-    csv_free(c);
+    skipped(*state, "no gradients that --micro-batches could add up", "--micro-batches 2 --mode forward");
+    skipped(*state, "--clip is for --mode train-step", "--clip 1 --mode forward-backward");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_mode_has_its_errors),
-                                       cmocka_unit_test(moments_in_16_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_mode_has_its_errors), cmocka_unit_test(moments_in_16_bits),
+                                       cmocka_unit_test(micro_batches_and_clipping)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

@@ -86,6 +86,8 @@ static void a_reference_that_is_missed(void **state)
     assert_true(strtod(cell(c, "copy", "1", "again"), NULL) > 0); /* a suspect is measured again */
     assert_string_equal(cell(c, "step", "1", "verdict"), "ok");
     assert_string_equal(cell(c, "flash", "1", "verdict"), "not checked"); /* of another shape */
+    const char *shape = cell(c, "flash", "1", "shape");
+    assert_true(strncmp(shape, "seq=", 4) == 0 && strcmp(shape, "seq=17") != 0);
     assert_string_equal(cell(c, "verdict", "0", "verdict"), "slow");
     csv_free(c);
     said(*state, "rank 0: slow; copy_gb_s");
@@ -138,11 +140,15 @@ static void bad_input(void **state)
     static const struct {
         const char *arguments, *sentence;
     } cases[] = {{"--reference none.csv", "--reference none.csv can't be read"},
+                 {"--reference torn.csv", "another number of cells"},
                  {"--ranks 1,2", "as a whole"},
                  {"--group 0..9", "--group 0..9 is no group of 2 ranks"},
                  {"--pair 0-2", "--pair 0-2 is no pair of 2 ranks"},
                  {"--rank 2", "--rank 2 is none of 2 ranks"},
                  {"--resume", "in one run"}};
+    char *torn = folder_path(*state, "torn.csv");
+    file_write(torn, "metric,gpus,shape,value,floor,source\nstep_ms,1,model=tiny,1e6,,my node, May\n");
+    free(torn);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(run(*state, cases[i].arguments), EXIT_CODE_USAGE);
         said(*state, cases[i].sentence);

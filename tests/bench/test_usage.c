@@ -36,6 +36,8 @@ static void refused_with_its_reason(void **state)
         {"bench_transformer", "--size tiny --d-model 1024 --heads 2", "head_dim 512"},
         {"bench_flash", "--window-right 0,7", "--window-right 7 needs --causal 0"},
         {"bench_flash", "--window -2", "--window"},
+        {"bench_flash", "--head-dim-v 128,-8", "--head-dim-v"},
+        {"bench_flash", "--head-dim-v 2048", "--head-dim-v"},
         {"bench_flash", "--lengths equal,random", "--lengths random needs --documents"},
         {"bench_flash", "--documents 2 --batch 2048 --seq 1048576", "at most 2^30 tokens, --batch times --seq"},
         {"bench_ddp_flat", "--size tiny --d-model 40 --heads 2", "head_dim 20"},

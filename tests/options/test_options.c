@@ -88,6 +88,25 @@ static void lists_and_ranges(void **state)
     expect_list("--seq 1:4096", "head-dim", "16");
 }
 
+/* A choice that is named "all" is what the word means; elsewhere it means all of them. */
+static void a_choice_named_all(void **state)
+{
+    (void)state;
+    const option_spec with = {"overlap", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "auto|all|none", "", ""},
+                      without = {"way", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "auto|small|none", "", ""};
+    char msg[256];
+    option_values v;
+    assert_true(option_values_parse(&with, "none,all", &v, msg, sizeof msg));
+    assert_int_equal(v.n, 2);
+    assert_string_equal(v.v[1].text, "all");
+    option_values_free(&v);
+    assert_true(option_values_parse(&without, "all", &v, msg, sizeof msg));
+    assert_int_equal(v.n, 3);
+    option_values_free(&v);
+    option_accepts(&with, msg, sizeof msg);
+    assert_string_equal(msg, "some of auto|all|none");
+}
+
 static void numbers(void **state)
 {
     (void)state;
@@ -276,15 +295,11 @@ static void exit_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(defaults_of_the_cpu),
-        cmocka_unit_test(lists_and_ranges),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(flags),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(texts_agree),
-        cmocka_unit_test(describes_itself),
-        cmocka_unit_test(exit_codes),
+        cmocka_unit_test(defaults),         cmocka_unit_test(defaults_of_the_cpu),
+        cmocka_unit_test(lists_and_ranges), cmocka_unit_test(a_choice_named_all),
+        cmocka_unit_test(numbers),          cmocka_unit_test(flags),
+        cmocka_unit_test(refusals),         cmocka_unit_test(texts_agree),
+        cmocka_unit_test(describes_itself), cmocka_unit_test(exit_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

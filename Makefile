@@ -146,8 +146,9 @@ STEPBENCH_COMMIT := $(shell grep -oxE '[0-9a-f]{40}' common/build/commit | cut -
 endif
 ifeq ($(STEPBENCH_COMMIT),)
 STEPBENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-STEPBENCH_DIRTY  := $(shell git diff --quiet HEAD -- Makefile bench common kernels 2>/dev/null; \
-                      code=$$?; [ $$code -le 1 ] && echo $$code || echo -1)
+# What is compiled in: sources by wildcard, so new files count, and tables below reference.
+STEPBENCH_DIRTY  := $(shell changed=$$(git --no-optional-locks status --porcelain -- Makefile bench common kernels reference \
+                      2>/dev/null) && { [ -z "$$changed" ] && echo 0 || echo 1; } || echo -1)
 endif
 BUILT_BY   := $(CC_VERSION): $(COMPILE_C)$(if $(HAVE_CUDA), | nvcc $(NVCC_VERSION): $(COMPILE_CU) $(GENCODE))
 BUILD_INFO := -DSTEPBENCH_COMMIT='"$(STEPBENCH_COMMIT)"' -DSTEPBENCH_DIRTY=$(or $(STEPBENCH_DIRTY),-1) \
@@ -178,7 +179,9 @@ KERNEL_O := $(call object,$(KERNEL_C) $(KERNEL_CU))
 # Beside the programs, whose names start with bench_ or test_, lie the helpers that every one of them is linked with.
 BENCHES    := $(patsubst bench/%.c,$(BIN)/%,$(wildcard bench/bench_*.c))
 BENCH_O    := $(call object,$(wildcard bench/*/*.c))
-TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/%,$(wildcard tests/*/test_*.c)))
+# Those of scripts, documents and peers run next to nothing that is instrumented.
+TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/% $(if $(SANITIZERS),tests/build/% tests/docs/% tests/peers/%),\
+                $(wildcard tests/*/test_*.c)))
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)

@@ -13,12 +13,12 @@ the report of this machine, results/<machine>/report.html and report.md. The las
 A bench that fails does not stop the others; the exit code is the worst of them.
 
   --quick            at least one row in every section of the report: some minutes on one GPU
-  --full             everything that the benches list, beyond the default: an hour or more
+  --full             everything that the benches list, beyond the default: about 40 minutes on one GPU, an hour on several
   --only A,B         only these benches, such as --only roofline,flash
   --device cpu|cuda  where to measure (default: cuda if there is a GPU, else cpu)
   --dry-run          say what would run, with its estimated time and memory, and stop
   --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
-  --small            a few tiny cases of each bench, to try everything in a minute or two; rows go to results/small
+  --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
@@ -65,7 +65,7 @@ list() {
     done
 }
 
-level=default device='' resume='' only=() peers='' dry=''
+level=default device='' resume='' only=() qualify='' peers='' dry=''
 choose_level() {
     [ "$level" = default ] || die_usage "--$level and --$1 exclude each other"
     level=$1
@@ -98,7 +98,7 @@ while [ $# -gt 0 ]; do
         --resume) resume=1 ;;
         --peers) peers=1 ;;
         --dry-run) dry=1 ;;
-        --qualify) only=(qualify) ;;
+        --qualify) qualify=1 ;;
         --list)
             list
             exit 0
@@ -111,7 +111,11 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-[ -z "$resume" ] || [ "${only[*]}" != qualify ] || die_usage "a node is qualified in one run: leave out --resume"
+if [ -n "$qualify" ]; then
+    [ ${#only[@]} = 0 ] || die_usage "--qualify and --only exclude each other"
+    only=(qualify)
+fi
+[ -z "$resume" ] || [[ " ${only[*]} " != *" qualify "* ]] || die_usage "a node is qualified in one run: leave out --resume"
 
 # Before make: on a fresh machine there may be none yet.
 bash common/build/setup.sh
@@ -233,6 +237,15 @@ print_plan
 [ -z "$dry" ] || exit 0
 
 # ---- the run: what it is, and which of its parts are done ----
+
+# Two at once would mix their rows and their lists of what is done. The benches hold it, too, so one that outlives this
+# script keeps the next one out.
+mkdir -p build
+exec 9>build/.run_all.lock
+if command -v flock >/dev/null && ! flock -n 9; then
+    echo 'run_all.sh: another ./run_all.sh of this checkout is running' >&2
+    exit 1
+fi
 
 state=build/logs/run-$machine.txt
 logs=build/logs

@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # usage: run_tests.sh LOG_FOLDER [lint] cmocka-program...
-# Runs every program, as many at a time as there are cores (TEST_JOBS), prints a line for each and the whole output of
-# those that fail, and ends with the plain line "N passed, N failed" (", N skipped"). A program that dies, runs no test,
-# or hangs for ten minutes, counts as one failed test; one whose subject this build lacks says so by a skipped test.
+# Runs every program, TEST_JOBS at a time (default: one more than cores, since ranks mostly wait for each other), prints a
+# line for each and the whole output of those that fail, and ends with the plain line "N passed, N failed" (", N skipped").
+# A program that dies, runs no test, or hangs for ten minutes, counts as one failed test; one whose subject this build lacks
+# says so by a skipped test.
 set -u
 export LC_ALL=C
 
 logs=$1
 shift
 mkdir -p "$logs"
-most=${TEST_JOBS:-$(nproc)}
+most=${TEST_JOBS:-$(($(nproc) + 1))}
 # Programs run side by side and may start ranks: threads of OpenBLAS would spin while they wait for each other's cores.
 export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 counts=$(mktemp -d)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Installs the Debian packages that stepbench builds with, as far as they are missing and this user may; otherwise
-# prints the one command to type. Never fails: the build says what it can't do without. SETUP=0 turns it off.
+# usage: setup.sh [PACKAGE...]
+# Installs the Debian packages that stepbench builds with, and those named, as far as they are missing and this user may;
+# otherwise prints the one command to type. Never fails: the build says what it can't do without. SETUP=0 turns it off.
 set -u
 
 packages=(
@@ -11,6 +12,7 @@ packages=(
     libopenmpi-dev  # MPI headers
     libcmocka-dev   # tests
     gnuplot-nox     # figures
+    "$@"
 )
 
 say() { echo "setup: $*"; }

@@ -49,9 +49,12 @@ const char *device_no_cuda_reason(void)
 int device_visible_gpus(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    int count = device_no_cuda_reason() ? 0 : clocks_gpu_count(NULL), listed = 1;
-    for (const char *c = visible; c && *c; c++)
-        listed += *c == ',';
+    int count = device_no_cuda_reason() ? 0 : clocks_gpu_count(NULL), listed = 0;
+    for (const char *c = visible; c && *c; c += *c == ',') {
+        const size_t length = strcspn(c, ",");
+        listed += length > 0;
+        c += length;
+    }
     return count < 0 ? 0 : visible && listed < count ? listed : count;
 }
 

@@ -51,8 +51,11 @@ static int add_kernels(struct dl_phdr_info *loaded, size_t bytes, void *hash)
 /* Of the program's file and the library of kernels that it runs with: ranks of different builds would exchange nonsense. */
 static uint64_t binary_hash(void)
 {
-    uint64_t hash = file_hash("/proc/self/exe");
-    dl_iterate_phdr(add_kernels, &hash);
+    static uint64_t hash;
+    if (!hash) {
+        hash = file_hash("/proc/self/exe");
+        dl_iterate_phdr(add_kernels, &hash);
+    }
     return hash;
 }
 
@@ -239,6 +242,7 @@ launch *launch_join(const launch_place *place, const options *o)
     signal(SIGPIPE, SIG_IGN); /* a peer that dies shows as an error of the call */
 
     phase_set("joining the other ranks");
+    binary_hash(); /* a slow file system must not cost a connection: rank 0 gives strangers some seconds */
     const bool child = place->control_fd >= 0;
     if (child)
         map_board(l, place->board_fd);

@@ -21,7 +21,8 @@ static bool cell_is(const csv *file, size_t i, const char *column, const char *v
     return cell && strcmp(cell, value) == 0;
 }
 
-/* Whether a kept row was measured as this run would: a cold or unverified one does not stand for a warm, verified one. */
+/* Whether a kept row stands for one of this run: a cold, unsustained or unverified one does not for a warm, sustained, verified
+ * one. Seed, samples, warm-up and settling may differ. */
 static bool same_way(const row_writer *r, const csv *file, size_t i)
 {
     static const char *const ways[][2] = {{"l2", "l2"}, {"timer_asked", "timer"}};

@@ -186,8 +186,13 @@ static void append(const char *path, const char *header, const char *text)
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     bool empty = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0;
     char *all = xasprintf("%s%s", empty ? header : "", text);
-    if (fd < 0 || write(fd, all, strlen(all)) != (ssize_t)strlen(all))
+    const ssize_t wrote = fd < 0 ? -1 : write(fd, all, strlen(all));
+    if (wrote != (ssize_t)strlen(all))
         warn("cannot write the machine report %s: %m", path);
+    /* A part of it would be glued to the next run's first line. */
+    if (wrote > 0 && wrote < (ssize_t)strlen(all) && lseek(fd, -wrote, SEEK_END) >= 0 &&
+        ftruncate(fd, lseek(fd, 0, SEEK_CUR)) != 0)
+        warn("cannot take back a part of the machine report %s: %m", path);
     if (fd >= 0)
         close(fd);
     free(all);

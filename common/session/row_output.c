@@ -66,8 +66,11 @@ void row_output_write(void *output, const char *header, const char *line)
 
 void row_output_end(row_output *out)
 {
-    if (out->json)
-        fclose(out->json);
+    if (out->json) {
+        const bool failed = ferror(out->json);
+        if (fclose(out->json) != 0 || failed)
+            die(EXIT_CODE_FAILURE, "stdout can't be written (%m): rows as JSON are lost");
+    }
     free(out->baseline);
     free(out->machine);
 }

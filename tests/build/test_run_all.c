@@ -185,8 +185,31 @@ static void a_node_is_qualified_whole(void **state)
     plant(*state, "exits", "4 bench_qualify\n");
     assert_int_equal(run_all(*state, "", "--qualify"), EXIT_CODE_GATE);
     expect_said(*state, "  bench_qualify              4");
-    assert_int_equal(run_all(*state, "", "--qualify --resume"), EXIT_CODE_USAGE);
+    static const char *const resumed[] = {"--qualify --resume", "--only qualify,one --resume"};
+    for (size_t i = 0; i < sizeof resumed / sizeof *resumed; i++) {
+        assert_int_equal(run_all(*state, "", resumed[i]), EXIT_CODE_USAGE);
+        expect_said(*state, "a node is qualified in one run: leave out --resume");
+        expect_calls(*state, "");
+    }
+}
+
+/* A second one would mix its rows with those of the first. */
+static void one_at_a_time(void **state)
+{
+    char *command =
+        xasprintf("cd '%s' && mkdir -p build && { flock build/.run_all.lock sleep 20 & echo $! >holder; } && "
+                  "sleep 0.3",
+                  (const char *)*state);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(run_all(*state, "", ""), EXIT_CODE_FAILURE);
+    expect_said(*state, "another ./run_all.sh of this checkout is running");
     expect_calls(*state, "");
+    free(command);
+    command = xasprintf("pkill -P $(cat '%s/holder'); kill $(cat '%s/holder'); sleep 0.2; true", (const char *)*state,
+                        (const char *)*state);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(run_all(*state, "", ""), EXIT_CODE_OK);
+    free(command);
 }
 
 static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
@@ -233,8 +256,9 @@ static void resume_compares_programs_of_changed_files(void **state)
 
 static void bad_options_are_refused(void **state)
 {
-    static const char *const bad[] = {"--quick --full", "--small --quick", "--only",           "--only two",
-                                      "--device gpu",   "--fast",          "--quick=1x --full"};
+    static const char *const bad[] = {"--quick --full",    "--small --quick",      "--only",
+                                      "--only two",        "--device gpu",         "--fast",
+                                      "--quick=1x --full", "--qualify --only one", "--only one --qualify"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run_all(*state, "", bad[i]), EXIT_CODE_USAGE);
         expect_said(*state, "; ./run_all.sh --help lists the options");
@@ -252,6 +276,7 @@ int main(void)
         IN_TREE(it_says_what_will_run_and_for_how_long),
         IN_TREE(the_worst_code_is_the_exit_code),
         IN_TREE(a_node_is_qualified_whole),
+        IN_TREE(one_at_a_time),
         IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
         IN_TREE(resume_compares_programs_of_changed_files),
         IN_TREE(bad_options_are_refused),

@@ -151,7 +151,8 @@ static double scale_of(const char *column, const char *unit)
 
 static bool row_matches(const csv *c, size_t row, char *const *filters, size_t n)
 {
-    if (strcmp(csv_cell(c, row, "status"), "ok") != 0)
+    const char *const status = csv_cell(c, row, "status"); /* rows of peers have none */
+    if (status && strcmp(status, "ok") != 0)
         return false;
     for (size_t i = 0; i < n; i++) {
         char name[64];

@@ -12,6 +12,7 @@
 #include "common/profile/nvtx.h"
 #include "common/profile/ops.h"
 #include "common/profile/record.h"
+#include "kernels/parts.h"
 
 static device *cpu;
 
@@ -215,6 +216,72 @@ static void a_wrapped_table(void **state)
     k->destroy(ctx);
 }
 
+static sb_status backward_in_parts(sb_context *ctx, const sb_attention *a, void *stream)
+{
+    (void)ctx, (void)a, (void)stream;
+    static const char *const parts[] = {"value", "softmax", "scores"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        sb_part_begin(parts[i]);
+        sb_part_end();
+    }
+    return SB_OK;
+}
+
+/* dV and dP have the columns of v, dQ and dK those of q, and the softmax neither. */
+static void parts_with_values_of_another_width(void **state)
+{
+    enum { B = 2, H = 3, SQ = 5, SK = 7, D = 24, DV = 16 };
+    const sb_attention_op ops[] = {{.name = "unfused", .backward = backward_in_parts}, {0}};
+    sb_kernels fake = *sb_kernels_cpu();
+    sb_attention a = {.batch = B, .heads = H, .heads_kv = H, .seq_q = SQ, .seq_k = SK, .head_dim = D, .head_dim_v = DV};
+    a.dtype = SB_BF16;
+    (void)state;
+    fake.attention = ops;
+    const sb_kernels *k = profiled_kernels(&fake);
+    start();
+    assert_int_equal(k->attention[0].backward(NULL, &a, NULL), SB_OK);
+    recording *r = stop();
+    const double columns[] = {DV, 0, D};
+    assert_int_equal(r->span_count, 3);
+    for (size_t i = 0; i < 3; i++) { /* of one head */
+        const record_work *work = &r->ranges[r->spans[i].range].work;
+        const double bytes = i == 1 ? 3 * SQ * SK * 2 : 2 * (SQ * SK + (SQ + SK) * columns[i]) * 2;
+        assert_true(work->flops == (i == 1 ? 5 * SQ * SK : 2 * 2 * SQ * SK * columns[i]));
+        assert_true(work->bytes == bytes);
+    }
+    const record_range *whole = &r->ranges[r->ranges[r->spans[0].range].parent];
+    assert_string_equal(whole->name, "attention backward");
+    assert_true(whole->work.flops == B * H * SQ * SK * 2 * (3 * D + 2 * DV));
+    assert_true(whole->work.bytes == B * H * (2 * (SQ + SK) * (D + DV) * 2 + SQ * 4));
+    recording_free(r);
+}
+
+static sb_status forward_of_nothing(sb_context *ctx, const sb_attention *a, void *stream)
+{
+    (void)ctx, (void)a, (void)stream;
+    return SB_OK;
+}
+
+/* Ceilings are looked up by these names. */
+static void every_dtype_has_a_name(void **state)
+{
+    static const char *const names[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3"};
+    const sb_attention_op ops[] = {{.name = "flash", .forward = forward_of_nothing}, {0}};
+    sb_kernels fake = *sb_kernels_cpu();
+    (void)state;
+    fake.attention = ops;
+    const sb_kernels *k = profiled_kernels(&fake);
+    for (int dtype = SB_BF16; dtype <= SB_BF16X3; dtype++) {
+        const sb_attention a = {
+            .batch = 1, .heads = 1, .heads_kv = 1, .seq_q = 1, .seq_k = 1, .head_dim = 16, .dtype = dtype};
+        start();
+        assert_int_equal(k->attention[0].forward(NULL, &a, NULL), SB_OK);
+        recording *r = stop();
+        assert_string_equal(record_op(r, r->spans[0].range)->dtype, names[dtype]);
+        recording_free(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +291,8 @@ int main(void)
         cmocka_unit_test(more_than_the_stack_holds),
         cmocka_unit_test(without_a_recording),
         cmocka_unit_test(a_wrapped_table),
+        cmocka_unit_test(parts_with_values_of_another_width),
+        cmocka_unit_test(every_dtype_has_a_name),
     };
     return cmocka_run_group_tests_name("record", tests, open_cpu, close_cpu);
 }

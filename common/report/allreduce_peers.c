@@ -42,12 +42,19 @@ static const char *library_of(const table *t, size_t row)
     return strncmp(table_text(t, row, "backend"), "gloo", 4) == 0 ? "gloo" : "nccl";
 }
 
+/* Peers are measured in fp32 where a file does not say otherwise. */
+static bool same_dtype(const csv *c, size_t peer, const table *t, size_t row)
+{
+    const char *ours = table_text(t, row, "dtype");
+    return csv_column(c, "dtype") < 0 ? strcmp(ours, "fp32") == 0 : cell_is(c, peer, "dtype", ours);
+}
+
 /* A row of the same case: old files have neither its mode nor whether it was in place. */
 static size_t peer_row(const csv *c, const table *t, size_t row)
 {
     static const char *const same[] = {"ranks", "bytes", "mode", "in_place"};
     for (size_t i = 0; i < c->rows; i++) {
-        bool found = peer_beside(c, i, t, row);
+        bool found = peer_beside(c, i, t, row) && same_dtype(c, i, t, row);
         for (size_t k = 0; found && k < sizeof same / sizeof *same; k++)
             found = csv_column(c, same[k]) < 0 || cell_is(c, i, same[k], table_text(t, row, same[k]));
         if (found && (csv_column(c, "backend") < 0 || cell_is(c, i, "backend", library_of(t, row))))

@@ -9,7 +9,7 @@
 #include "common/core/error.h"
 #include "common/report/section.h"
 
-static const char *const shape[] = {"dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "causal"};
+static const char *const shape[] = {"dtype", "batch", "heads", "heads_kv", "seq", "head_dim", "head_dim_v", "causal"};
 enum { SHAPE = sizeof shape / sizeof *shape };
 
 csv *flash_peers_open(const char *dir)
@@ -50,11 +50,11 @@ static size_t ours(const csv *c, size_t row)
     return NO_ROW;
 }
 
-flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *ratio)
+flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *causal, const char *ratio)
 {
     flash_lead lead = {.least = INFINITY};
     for (size_t i = 0; c && i < c->rows; i++) {
-        if (!cell_is(c, i, "dtype", dtype) || !is_first(c, i))
+        if (!cell_is(c, i, "dtype", dtype) || (causal && !cell_is(c, i, "causal", causal)) || !is_first(c, i))
             continue;
         bool any = false;
         for (size_t k = i; k < c->rows; k++) {
@@ -100,8 +100,12 @@ static void add_row(document *doc, const csv *c, size_t row)
         doc_cell(doc, "%s", text(c, row, "heads"));
     else
         doc_cell(doc, "%s / %s", text(c, row, "heads"), text(c, row, "heads_kv"));
-    doc_cells(doc, text(c, row, "seq"), text(c, row, "head_dim"), cell_is(c, row, "causal", "1") ? "causal" : "full",
-              NULL);
+    doc_cell(doc, "%s", text(c, row, "seq"));
+    if (!*text(c, row, "head_dim_v") || cell_is(c, row, "head_dim_v", "0"))
+        doc_cell(doc, "%s", text(c, row, "head_dim"));
+    else
+        doc_cell(doc, "%s / %s", text(c, row, "head_dim"), text(c, row, "head_dim_v"));
+    doc_cell(doc, "%s", cell_is(c, row, "causal", "1") ? "causal" : "full");
     add_pass(doc, c, row, mine, "fwd");
     add_pass(doc, c, row, mine, "bwd");
 }
@@ -126,8 +130,8 @@ static void add_shape(document *doc, const csv *c, size_t first)
 
 static void add_lead(document *doc, const csv *c, const char *dtype)
 {
-    const flash_lead forward = flash_peers_lead(c, dtype, "fwd_ratio"),
-                     backward = flash_peers_lead(c, dtype, "bwd_ratio");
+    const flash_lead forward = flash_peers_lead(c, dtype, NULL, "fwd_ratio"),
+                     backward = flash_peers_lead(c, dtype, NULL, "bwd_ratio");
     if (!forward.shapes)
         return;
     doc_bullet(doc, "%s: forward, the strongest peer takes at least %s times as long as ours (%s; %zu shape%s)",

@@ -15,8 +15,8 @@ typedef struct flash_lead {
 } flash_lead;
 
 csv *flash_peers_open(const char *dir); /* NULL when it is absent */
-/* `ratio` is fwd_ratio or bwd_ratio. `c` may be NULL. */
-flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *ratio);
+/* `ratio` is fwd_ratio or bwd_ratio; `causal` "0", "1" or NULL: both. `c` may be NULL. */
+flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *causal, const char *ratio);
 void flash_peers_write(document *doc, const csv *c); /* a section; nothing when c is NULL */
 
 #endif

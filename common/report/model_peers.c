@@ -16,6 +16,7 @@ const model_peer model_peers[MODEL_PEERS] = {
     {"eager", "naive", NULL, "eager, naive attention"},
     {"eager", "sdpa", NULL, "eager, SDPA"},
     {"compile", "naive", NULL, "compiled, naive attention"},
+    {"compile", "sdpa", "bf16master", "compiled, SDPA, bf16 weights with fp32 master"},
     {"compile", "sdpa", NULL, "compiled, SDPA"}};
 
 csv *model_peers_open(const char *dir)
@@ -23,14 +24,10 @@ csv *model_peers_open(const char *dir)
     return open_peer_rows(dir, "model", "pytorch_model.csv");
 }
 
-/* A size with other dimensions than its own, which PyTorch did not run. */
+/* Another model or step than those of a size, which PyTorch did not run. */
 static bool is_custom(const table *t, size_t row)
 {
-    static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (table_real(t, row, names[i]) > 0)
-            return true;
-    return false;
+    return table_is_custom(t, row) || table_real(t, row, "micro_batches") > 1 || table_real(t, row, "clip") > 0;
 }
 
 /* Its name for our precision. */

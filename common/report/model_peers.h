@@ -5,7 +5,7 @@
 
 #include "common/report/table.h"
 
-enum { MODEL_PEERS = 8 };
+enum { MODEL_PEERS = 9 };
 
 /* How a model was run there; `named` as in the heads of columns. `precision` is what stands beside our bf16, where that is
  * not its own bf16, which is autocast. */

@@ -12,33 +12,49 @@ csv *roofline_peers_open(const char *dir)
     return open_peer_rows(dir, "gemm", "peer_gemm.csv");
 }
 
-static bool sampled_alike(const table *t, size_t row, const csv *c, size_t peer)
+static bool is_settled(const csv *c, size_t peer)
 {
     const char *policy = csv_cell(c, peer, "policy");
-    const bool settled = policy && strstr(policy, "samples after");
-    return settled == (table_real(t, row, "settle_s") > 0);
+    return policy && strstr(policy, "samples after");
 }
 
-size_t roofline_peers_ours(const table *t, const csv *c, size_t peer)
+/* The same work on the same GPU in the same run, however it was sampled. */
+static size_t same_work(const table *t, const csv *c, size_t peer)
 {
     const bool copy = cell_is(c, peer, "bench", "copy");
     const size_t mine =
         table_find(t, "variant", copy ? "copy_kernel" : "gemm", "status", "ok", copy ? "bytes" : "dtype",
                    csv_cell(c, peer, copy ? "size" : "dtype"), copy ? NULL : "size", csv_cell(c, peer, "size"), NULL);
-    return mine != NO_ROW && peer_beside(c, peer, t, mine) && sampled_alike(t, mine, c, peer) ? mine : NO_ROW;
+    return mine != NO_ROW && peer_beside(c, peer, t, mine) ? mine : NO_ROW;
 }
 
-double roofline_peers_lead(const table *t, const csv *c, const char *kind, const char *dtype, size_t *cases)
+static bool sampled_alike(const table *t, size_t row, const csv *c, size_t peer)
 {
-    double least = INFINITY;
-    *cases = 0;
+    return is_settled(c, peer) == (table_real(t, row, "settle_s") > 0);
+}
+
+size_t roofline_peers_ours(const table *t, const csv *c, size_t peer)
+{
+    const size_t mine = same_work(t, c, peer);
+    return mine != NO_ROW && sampled_alike(t, mine, c, peer) ? mine : NO_ROW;
+}
+
+roofline_lead roofline_peers_lead(const table *t, const csv *c, const char *kind, const char *dtype)
+{
+    roofline_lead lead = {.least = INFINITY};
     for (size_t i = 0; c && i < c->rows; i++) {
         if (!cell_is(c, i, "bench", kind) || (dtype && !cell_is(c, i, "dtype", dtype)))
             continue;
-        const size_t mine = roofline_peers_ours(t, c, i);
-        const double ratio = mine == NO_ROW ? NAN : 1e3 * csv_real(c, i, "median_ms") / table_real(t, mine, "time_us");
-        *cases += isfinite(ratio);
-        least = fmin(least, ratio);
+        const size_t mine = same_work(t, c, i);
+        if (mine == NO_ROW)
+            continue;
+        if (!sampled_alike(t, mine, c, i)) {
+            lead.sampled_apart = is_settled(c, i) ? SAMPLED_SETTLED : SAMPLED_UNSETTLED;
+            continue;
+        }
+        const double ratio = 1e3 * csv_real(c, i, "median_ms") / table_real(t, mine, "time_us");
+        lead.cases += isfinite(ratio);
+        lead.least = fmin(lead.least, ratio);
     }
-    return least;
+    return lead;
 }

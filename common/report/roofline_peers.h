@@ -11,8 +11,16 @@ csv *roofline_peers_open(const char *dir); /* NULL when it is absent */
  * just begun runs at a higher clock than one at its power limit, so a row that was left to settle (--settle) stands beside
  * none that was not. NO_ROW: there is none. */
 size_t roofline_peers_ours(const table *t, const csv *c, size_t peer);
-/* Over all of a kind, "gemm" of a dtype or "copy" (dtype NULL): the least of their times over ours; *cases: of how many, 0:
- * none. */
-double roofline_peers_lead(const table *t, const csv *c, const char *kind, const char *dtype, size_t *cases);
+/* Over all of a kind, "gemm" of a dtype or "copy" (dtype NULL): the least of their times over ours. */
+typedef struct roofline_lead {
+    size_t cases; /* 0: none */
+    double least;
+    enum {
+        SAMPLED_ALIKE,
+        SAMPLED_UNSETTLED,
+        SAMPLED_SETTLED
+    } sampled_apart; /* how theirs were that were left out for it */
+} roofline_lead;
+roofline_lead roofline_peers_lead(const table *t, const csv *c, const char *kind, const char *dtype);
 
 #endif

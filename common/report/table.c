@@ -286,17 +286,33 @@ static bool same_slice(const table *t, size_t a, size_t b, const char *const *ax
 
 void table_keep_plain_attention(table *t)
 {
-    static const char *const plain_values[][2] = {{"window", "-1"}, {"window_right", "-1"}, {"documents", "0"}};
+    static const char *const names[] = {"window", "window_right", "documents", "head_dim_v"};
     size_t kept = 0;
     for (size_t i = 0; t && i < t->n; i++) {
-        bool plain = true; /* files of the time before have no such column */
-        for (size_t k = 0; k < sizeof plain_values / sizeof *plain_values; k++)
-            plain &= !*table_text(t, i, plain_values[k][0]) || has(t, i, plain_values[k][0], plain_values[k][1]);
+        bool plain = true;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            plain &= !param_departs(names[k], table_text(t, i, names[k]));
         if (plain)
             t->rows[kept++] = t->rows[i];
     }
     if (t)
         t->n = kept;
+}
+
+bool table_is_custom(const table *t, size_t row)
+{
+    static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (table_real(t, row, names[i]) > 0)
+            return true;
+    return false;
+}
+
+bool table_steps_meet(const table *t, size_t a, size_t b)
+{
+    const bool tenth = csv_column(t->file, "step_p10_ms") >= 0;
+    const char *low = tenth ? "step_p10_ms" : "step_p5_ms", *high = tenth ? "step_p90_ms" : "step_p95_ms";
+    return table_real(t, a, low) <= table_real(t, b, high) && table_real(t, b, low) <= table_real(t, a, high);
 }
 
 table *table_main_slice(const table *t, const char *const *axes, table **rest)

@@ -36,8 +36,8 @@ table *table_where(const table *t, ...) __attribute__((sentinel));
 table *table_where_pairs(const table *t, size_t pairs, const char *const *columns, const char *const *values);
 size_t table_find(const table *t, ...) __attribute__((sentinel)); /* the first such row of t, else NO_ROW */
 
-/* Leaves out the rows of attention with a sliding window or packed documents; what compares plain shapes does not want them. t may be
- * NULL. */
+/* Leaves out the rows of attention with a sliding window, packed documents or values of another width; what compares plain shapes
+ * does not want them. t may be NULL. */
 void table_keep_plain_attention(table *t);
 /* The largest group of rows that differ in nothing but the axes (names ended by NULL) and the variant, and with
  * `rest` given, what is left. */
@@ -53,6 +53,9 @@ typedef struct values {
 values table_values(const table *t, const char *column);
 void values_free(values *v);
 
+/* Whether a parameter that has a value which goes without saying (no window, one micro-batch) has another one. Files of the time
+ * before there was such a parameter do not have its column. */
+bool param_departs(const char *name, const char *value);
 /* "batch 1, 1 head, causal": the parameters, without the axes, that all rows share. Caller frees. */
 char *table_shape(const table *t, const char *const *axes);
 /* "h200-x1, NVIDIA H200, 2026-11-21" of the rows. Caller frees. */
@@ -61,6 +64,10 @@ char *table_caption(const table *t);
  * frees. */
 char *table_case(const table *t, size_t row);
 
+/* Whether the row is of a size of model with another dimension than its own (--d-model, --layers ...). */
+bool table_is_custom(const table *t, size_t row);
+/* Whether the middle 80 % of the samples of two steps (90 % of ranks' steps) meet: neither is certainly the longer one. */
+bool table_steps_meet(const table *t, size_t a, size_t b);
 /* Whether a ratio of two rows may be formed: they are of one run on one GPU. Rows of the time before there was a column
  * campaign do not name their run; they are of one commit then. */
 bool table_beside(const table *a, size_t row_a, const table *b, size_t row_b);

@@ -236,6 +236,47 @@ static void an_eager_peer_is_called_eager(void **state)
     free(dir);
 }
 
+/* The largest step of all, and not of those of one batch; but not one of a model that was cut to another shape. */
+static void the_largest_step_is_that_of_all(void **state)
+{
+#define LARGE(size, layers, batch, recompute, bytes)                                                                   \
+    "1,1,bench_transformer,graph,ok,," size "," batch ",512,bf16,train-step," recompute "," layers                     \
+    ",5,10,1000,40," bytes ",1000000,run-1,box-x1,NVIDIA H200,cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+    char *dir = folder_path(*state, "box-x1");
+    mkdir(dir, 0777);
+    put(dir, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,layers,warmup,step_ms,"
+        "tokens_per_s,mfu_causal_pct,peak_bytes,params,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,"
+        "utc\n" LARGE("small", "0", "4", "none", "1073741824") LARGE("xl", "0", "4", "none", "2147483648")
+            LARGE("8b", "0", "1", "block", "10737418240") LARGE("8b", "4", "4", "none", "21474836480"));
+    char *text = report_text(dir);
+    expect(text, "| memory of the largest step, bf16 | 10.0 GiB (8b, S 512, batch 1, recompute block) |", true);
+    free(text);
+    free(dir);
+}
+
+/* What cannot be told from noise is no gain. */
+static void percentiles_that_meet_are_said(void **state)
+{
+#define WAY(variant, ms, low, high, pct)                                                                               \
+    "1,1,bench_recompute," variant ",ok,,xl,4,512,bf16," ms "," low "," high ",1000," pct                              \
+    ",1073741824,run-1,box-x1,NVIDIA H200,cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
+    char *dir = folder_path(*state, "box-x1");
+    mkdir(dir, 0777);
+    put(dir, "bench_recompute.csv",
+        "schema,method,bench,variant,status,reason,size,batch,seq,precision,step_ms,step_p10_ms,step_p90_ms,peak_bytes,"
+        "extra_pct,saved_bytes,run_id,machine,gpu,device,sm_mhz,throttle,commit,dirty,utc\n" WAY("none", "58", "57",
+                                                                                                 "60", "0")
+            WAY("selective", "57.5", "57.2", "59", "-0.9") WAY("block", "66", "65", "67", "13.8"));
+    char *text = report_text(dir);
+    expect(text,
+           "; selective saves 1.00 GiB for no time that could be told from noise; whole blocks save 1.00 GiB for "
+           "13.8 % of time.",
+           true);
+    free(text);
+    free(dir);
+}
+
 static void rows_of_several_gpus_are_counted(void **state)
 {
     char *dir = folder_path(*state, "box-x1"), *both = xasprintf("%s%s", steps, STEP("1024", "30"));
@@ -363,6 +404,8 @@ int main(void)
                                        in_folder(rows_of_several_runs_or_gpus_give_no_ratio),
                                        in_folder(a_handicapped_baseline_gives_no_ratio),
                                        in_folder(an_eager_peer_is_called_eager),
+                                       in_folder(the_largest_step_is_that_of_all),
+                                       in_folder(percentiles_that_meet_are_said),
                                        in_folder(rows_of_several_gpus_are_counted),
                                        in_folder(the_steady_state_stands_beside_the_burst),
                                        in_folder(a_section_says_what_its_numbers_say)};

@@ -58,9 +58,11 @@ bool ddp_steps_apart(const ddp_entry *a, const ddp_entry *b); /* so can two step
 
 /* A number of PyTorch's row of the same strategy, model and ranks (the fastest, if there are several), else NAN. */
 double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column);
+/* How that row ran: "eager"; "" where it does not say. */
+const char *ddp_pytorch_mode(const ddp_rows *r, const ddp_entry *e);
 
-/* The row of r->pytorch with its fastest step of the same model and ranks, by any strategy with a model on every rank.
- * NO_ROW where there is none, and in old files, which do not say the mode. */
+/* The row of r->pytorch with its fastest step of the same model and ranks, by any strategy with a model on every rank and,
+ * beside bf16, also with everything in bf16. NO_ROW where there is none, and in old files, which do not say the mode. */
 size_t ddp_pytorch_strongest(const ddp_rows *r, const ddp_entry *e);
 
 void ddp_name(ddp_entry *e); /* sets how and label */

@@ -22,26 +22,26 @@ static bool is_peer(const csv *c, size_t row, const ddp_entry *e)
            (cell_is(c, row, "strategy", "ddp25") && mb == 25);
 }
 
-/* A size with other dimensions than its own, which PyTorch did not run. */
-static bool is_custom(const ddp_entry *e)
+/* What PyTorch sends: autocast's gradients are fp32, whatever its products are. Files of the time before they named a mode are
+ * compared in spite of it. */
+static bool same_wire(const csv *c, size_t row, const ddp_entry *e)
 {
-    static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (ddp_real(e, names[i]) > 0)
-            return true;
-    return false;
+    const char *theirs = cell_is(c, row, "precision", "bf16pure") ? "bf16" : "fp32";
+    return csv_column(c, "mode") < 0 || strcmp(e->wire, theirs) == 0;
 }
 
-/* The same model on as many ranks, with the same batch and precision, and where both say it on the same GPU. */
-static bool is_alike(const csv *c, size_t row, const ddp_entry *e)
+/* The same model on as many ranks, with the same batch and precision, and where both say it on the same GPU. any_policy: beside a
+ * step in bf16 one that keeps its weights and moments in bf16, too, which is less work. */
+static bool is_alike(const csv *c, size_t row, const ddp_entry *e, bool any_policy)
 {
     static const char *const alike[][2] = {
         {"size", "size"}, {"ranks", "ranks"}, {"seq", "seq"}, {"batch_per_rank", "batch"}};
     const char *precision = ddp_text(e, "precision");
-    bool same = cell_is(c, row, "precision", strcmp(precision, "bf16-pure") ? precision : "bf16pure");
+    bool same = cell_is(c, row, "precision", strcmp(precision, "bf16-pure") ? precision : "bf16pure") ||
+                (any_policy && strcmp(precision, "bf16") == 0 && cell_is(c, row, "precision", "bf16pure"));
     for (size_t k = 0; k < sizeof alike / sizeof *alike; k++)
         same = same && cell_is(c, row, alike[k][0], ddp_text(e, alike[k][1]));
-    return same && peer_beside(c, row, e->t, e->row);
+    return same && (any_policy || same_wire(c, row, e)) && peer_beside(c, row, e->t, e->row);
 }
 
 /* A model on every rank, which none of the sharded ones is. */
@@ -54,13 +54,19 @@ static size_t fastest(const ddp_rows *r, const ddp_entry *e, bool any_replica)
 {
     const csv *c = r->pytorch;
     size_t best = NO_ROW;
-    for (size_t i = 0; c && e->ok && !is_custom(e) && i < c->rows; i++) {
-        const bool same = (any_replica ? is_replica(c, i) : is_peer(c, i, e)) && is_alike(c, i, e);
+    for (size_t i = 0; c && e->ok && !table_is_custom(e->t, e->row) && i < c->rows; i++) {
+        const bool same = (any_replica ? is_replica(c, i) : is_peer(c, i, e)) && is_alike(c, i, e, any_replica);
         const double ms = same ? csv_real(c, i, "step_ms") : NAN;
         if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
             best = i;
     }
     return best;
+}
+
+const char *ddp_pytorch_mode(const ddp_rows *r, const ddp_entry *e)
+{
+    const size_t best = fastest(r, e, false);
+    return best == NO_ROW || csv_column(r->pytorch, "mode") < 0 ? "" : csv_cell(r->pytorch, best, "mode");
 }
 
 double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column)

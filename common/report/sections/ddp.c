@@ -51,12 +51,18 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
     for (size_t i = 0; i < l->n; i++)
         doc_more(doc, "%s %s %s", i ? "," : "", l->e[i]->label, with_interval(l->e[i]));
     doc_more(doc, " ms");
-    if (isfinite(theirs))
-        doc_more(doc, ". PyTorch's fastest step of this model%s takes %s times as long%s",
+    const size_t strongest = ddp_pytorch_strongest(r, best);
+    if (strongest != NO_ROW)
+        doc_more(doc, ". PyTorch's fastest step of this model (%s, %s, %s) takes %s times as long",
+                 csv_cell(r->pytorch, strongest, "strategy"), csv_cell(r->pytorch, strongest, "mode"),
+                 csv_cell(r->pytorch, strongest, "precision"),
+                 number(csv_real(r->pytorch, strongest, "step_ms") / ddp_step_ms(best)));
+    else if (isfinite(theirs))
+        doc_more(doc,
+                 ". PyTorch's step of this model%s takes %s times as long; its rows do not say in which mode it ran "
+                 "(eager, compiled)",
                  strcmp(ddp_text(best, "precision"), "bf16") ? "" : " (autocast, fp32 weights and gradients)",
-                 number(theirs / ddp_step_ms(best)),
-                 csv_column(r->pytorch, "mode") < 0 ? "; its rows do not say in which mode it ran (eager, compiled)"
-                                                    : "");
+                 number(theirs / ddp_step_ms(best)));
     doc_more(doc, ".");
     free(title);
 }
@@ -107,8 +113,8 @@ static verdict judge(const links *l)
 
 static void add_pair(document *doc, const ddp_entry *a, const ddp_entry *b)
 {
-    doc_more(doc, "%s %s ms %s than %s (intervals %s)", b->variant, precise(fabs(b->exposed - a->exposed)),
-             b->exposed > a->exposed ? "more" : "less", a->variant, ddp_apart(a, b) ? "separate" : "meet");
+    doc_more(doc, "%s %s ms %s than %s (intervals %s)", b->label, precise(fabs(b->exposed - a->exposed)),
+             b->exposed > a->exposed ? "more" : "less", a->label, ddp_apart(a, b) ? "separate" : "meet");
 }
 
 /* Neighbours in the order, each with what can be said of it; then others that contradict it, and its two ends. */
@@ -209,6 +215,8 @@ static void strategy_row(document *doc, const ddp_rows *r, const ddp_entry *e, c
     doc_cells(doc, ddp_text(e, "buckets"), NULL);
     if (x->peer && isfinite(theirs)) {
         doc_cell(doc, "%s, %s", precise(theirs), precise(ddp_pytorch(r, e, "comm_exposed_ms")));
+        if (*ddp_pytorch_mode(r, e))
+            doc_more(doc, " (%s)", ddp_pytorch_mode(r, e));
         doc_cells(doc, number(theirs / ddp_step_ms(e)), NULL);
     }
 }
@@ -280,12 +288,19 @@ static void write_section(document *doc, const char *dir)
     if (r->pytorch)
         doc_paragraph(
             doc,
-            "PyTorch's columns are its fastest step of the same model, ranks, batch and precision, as the largest of "
-            "the ranks' medians,\nand its time over ours: above 1, ours is faster. With bf16 it runs autocast over "
-            "fp32 parameters and sends fp32\ngradients, whatever ours sends; its rows don't say which attention ran. "
-            "Its %s is the time between the end of the\nbackward and the optimizer on its stream, which is not our %s: "
-            "where communication follows the backward (naive, flat),\nit is all of it, with flat's copies; its own DDP "
-            "waits within the backward, so that next to nothing is left here.",
+            "PyTorch's columns are its fastest step of the same strategy, model, ranks, batch, precision and dtype of "
+            "gradients, as the\nlargest of the ranks' medians, and its time over ours: above 1, ours is faster. With "
+            "bf16 "
+            "it runs autocast over fp32\nparameters and sends fp32 gradients%s. Its host launches every kernel%s.\nIn "
+            "short, above, names its fastest step with a model on every rank, whatever its precision policy.\nIts %s "
+            "is "
+            "the time between the end of the backward and the optimizer on its stream, which is not our %s:\nwhere "
+            "communication follows the backward (naive, flat), it is all of it, with flat's copies; its own DDP\nwaits "
+            "within the backward, so that next to nothing is left here.",
+            csv_column(r->pytorch, "attn") < 0 ? "; its rows don't say which attention ran" : "",
+            csv_column(r->pytorch, "timing") < 0
+                ? ", and it is waited for after each step, where ours are queued:\nboth favour ours"
+                : "",
             code("wait"), code("exposed"));
     figures(doc, dir, "ddp_timeline.");
     for (size_t first = 0, end; first < r->n; first = end) {

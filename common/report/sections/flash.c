@@ -15,6 +15,12 @@ static void add_where(document *doc, const table *t, size_t row)
     doc_more(doc, "S %s, D %s", table_text(t, row, "seq"), table_text(t, row, "head_dim"));
 }
 
+/* Three products of 16-bit parts for one: their ceiling is a third of that of 16 bits. */
+static bool by_parts(const char *dtype)
+{
+    return strcmp(dtype, "fp32") == 0 || strcmp(dtype, "bf16x3") == 0;
+}
+
 /* "forward up to 345 TFLOP/s (44 % of the GEMM ceiling; S 16384, D 128)" */
 static void add_rate(document *doc, const table *flash, const char *what, const char *tflops, const char *pct)
 {
@@ -24,7 +30,9 @@ static void add_rate(document *doc, const table *flash, const char *what, const 
     doc_more(doc, "%s up to %s TFLOP/s (", what, number(table_real(flash, best, tflops)));
     const double share = table_real(flash, best, pct);
     if (isfinite(share))
-        doc_more(doc, "%.0f %% of the measured GEMM ceiling%s; ", share,
+        doc_more(doc, "%.0f %% of %s, the measured GEMM ceiling%s%s; ", share,
+                 number(table_real(flash, best, "ceiling_tflops")),
+                 by_parts(table_text(flash, best, "dtype")) ? " of fp32 by parts on tensor cores" : "",
                  share > 100 ? ", which products reach at the power limit and attention passes at a higher clock" : "");
     add_where(doc, flash, best);
     doc_more(doc, ")");

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_fsdp in the report: what a rank holds and what a step takes when no rank has the whole model. */
+#include <math.h>
 #include <string.h>
 
 #include "common/report/ddp/ddp.h"
+#include "common/report/results.h"
 #include "common/report/section.h"
 
 static void add_step(document *doc, const table *t, size_t row, const char *which)
@@ -38,6 +40,42 @@ static void write_section(document *doc, const char *dir)
     table_free(t);
 }
 
+/* Whether two of our rows are of one model, with as many tokens on as many ranks. */
+static bool same_model(const table *t, size_t a, size_t b)
+{
+    static const char *const columns[] = {"ranks", "size", "seq", "batch"};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        if (strcmp(table_text(t, a, columns[i]), table_text(t, b, columns[i])) != 0)
+            return false;
+    return true;
+}
+
+/* FSDP2 sums gradients in fp32 and computes nothing again: our shortest step of that kind, and its fastest beside it. */
+static void add_peer(document *doc, const char *dir, const table *t, size_t model)
+{
+    csv *peers = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
+    size_t ours = NO_ROW, theirs = NO_ROW;
+    for (size_t i = 0; i < t->n; i++)
+        if (same_model(t, i, model) && strcmp(table_text(t, i, "variant"), "fsdp") == 0 &&
+            strcmp(table_text(t, i, "wire_dtype"), "fp32") == 0 && strcmp(table_text(t, i, "recompute"), "none") == 0 &&
+            (ours == NO_ROW || table_real(t, i, "step_ms") < table_real(t, ours, "step_ms")))
+            ours = i;
+    for (size_t i = 0; ours != NO_ROW && peers && i < peers->rows; i++)
+        if (cell_is(peers, i, "strategy", "fsdp2") && cell_is(peers, i, "precision", "bf16") &&
+            cell_is(peers, i, "ranks", table_text(t, ours, "ranks")) &&
+            cell_is(peers, i, "size", table_text(t, ours, "size")) &&
+            cell_is(peers, i, "seq", table_text(t, ours, "seq")) &&
+            cell_is(peers, i, "batch_per_rank", table_text(t, ours, "batch")) && peer_beside(peers, i, t, ours) &&
+            isfinite(csv_real(peers, i, "step_ms")) &&
+            (theirs == NO_ROW || csv_real(peers, i, "step_ms") < csv_real(peers, theirs, "step_ms")))
+            theirs = i;
+    if (theirs != NO_ROW)
+        doc_more(doc, ". PyTorch's FSDP2 (%s, sums in fp32) takes %s ms, %s times as long as our fsdp with such sums",
+                 csv_cell(peers, theirs, "mode"), precise(csv_real(peers, theirs, "step_ms")),
+                 number(csv_real(peers, theirs, "step_ms") / table_real(t, ours, "step_ms")));
+    csv_free(peers);
+}
+
 /* Of the largest model on the most ranks in bf16: the shortest sharded step, and the one that needs least memory. */
 static void findings(document *doc, const char *dir)
 {
@@ -53,11 +91,7 @@ static void findings(document *doc, const char *dir)
               table_real(of, i, "params") > table_real(of, most, "params"))))
             most = i;
     for (size_t i = 0; most != NO_ROW && i < of->n; i++) {
-        if (table_real(of, i, "ranks") != table_real(of, most, "ranks") ||
-            strcmp(table_text(of, i, "size"), table_text(of, most, "size")) != 0 ||
-            strcmp(table_text(of, i, "seq"), table_text(of, most, "seq")) != 0 ||
-            strcmp(table_text(of, i, "batch"), table_text(of, most, "batch")) != 0 ||
-            strcmp(table_text(of, i, "variant"), "ddp") == 0)
+        if (!same_model(of, i, most) || strcmp(table_text(of, i, "variant"), "ddp") == 0)
             continue;
         if (fastest == NO_ROW || table_real(of, i, "step_ms") < table_real(of, fastest, "step_ms"))
             fastest = i;
@@ -73,6 +107,7 @@ static void findings(document *doc, const char *dir)
             doc_more(doc, ";");
             add_step(doc, of, least, "the one of least memory");
         }
+        add_peer(doc, dir, of, most);
         doc_more(doc, ".");
     }
     table_free(of);

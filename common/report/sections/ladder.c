@@ -278,12 +278,13 @@ static void add_finding(document *doc, const table *t, const ladder *l, const fo
     const size_t a = first_that_fits(t, l, f), z = f->last;
     if (a >= z || !fits(t, f->row[z]) || !table_beside(t, f->row[a], t, f->row[z]))
         return;
-    doc_bullet(doc, "%s (%s): %s ms and %s with \"%s\", %s ms and %s with all up to \"%s\", %s times as fast.",
+    doc_bullet(doc, "%s (%s): %s ms and %s with \"%s\", %s ms and %s with all up to \"%s\", %s times as fast%s.",
                strong("Feature by feature"), name, number(table_real(t, f->row[a], "step_ms")),
                number_unit(table_real(t, f->row[a], "peak_bytes"), "bytes"), l->rungs[a].text,
                number(table_real(t, f->row[z], "step_ms")),
                number_unit(table_real(t, f->row[z], "peak_bytes"), "bytes"), l->rungs[z].text,
-               number(table_real(t, f->row[a], "step_ms") / table_real(t, f->row[z], "step_ms")));
+               number(table_real(t, f->row[a], "step_ms") / table_real(t, f->row[z], "step_ms")),
+               table_steps_meet(t, f->row[a], f->row[z]) ? ", which is noise: the percentiles of the two meet" : "");
 }
 
 static void findings(document *doc, const char *dir)

@@ -47,7 +47,7 @@ static void add_peak(document *doc, const table *t, size_t row)
     doc_more(doc, "%s", number_unit(peak, "bytes"));
     for (size_t i = 0; i < SHOWN; i++) {
         const double share = 100 * sum_of(t, row, shown[i].columns) / peak;
-        if (share < 1)
+        if (!(share >= 1))
             continue;
         doc_more(doc, "%s%s %.0f %%", separator, shown[i].what, share);
         separator = ", ";

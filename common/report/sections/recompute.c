@@ -54,6 +54,15 @@ static const char *way(const table *t, size_t r)
 
 /* ---- in short ---- */
 
+static void add_saved(document *doc, const table *t, size_t none, size_t way, const char *what)
+{
+    doc_more(doc, "%s %s for ", what, number_unit(table_real(t, way, "saved_bytes"), "bytes"));
+    if (table_steps_meet(t, none, way))
+        doc_more(doc, "no time that could be told from noise");
+    else
+        doc_more(doc, "%s %% of time", number(table_real(t, way, "extra_pct")));
+}
+
 static void finding(document *doc, const table *t, const char *name)
 {
     const size_t none = table_find(t, "variant", "none", "status", "ok", NULL);
@@ -64,11 +73,9 @@ static void finding(document *doc, const table *t, const char *name)
     doc_bullet(doc, "%s: a step of %s ms takes %s", strong("Recomputation, %s", name),
                number(table_real(t, none, "step_ms")), number_unit(table_real(t, none, "peak_bytes"), "bytes"));
     if (selective != NO_ROW)
-        doc_more(doc, "; selective saves %s for %s %% of time",
-                 number_unit(table_real(t, selective, "saved_bytes"), "bytes"),
-                 number(table_real(t, selective, "extra_pct")));
-    doc_more(doc, "; whole blocks save %s for %s %%.", number_unit(table_real(t, block, "saved_bytes"), "bytes"),
-             number(table_real(t, block, "extra_pct")));
+        add_saved(doc, t, none, selective, "; selective saves");
+    add_saved(doc, t, none, block, "; whole blocks save");
+    doc_more(doc, ".");
 }
 
 static void findings(document *doc, const char *dir)

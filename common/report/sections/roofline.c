@@ -11,6 +11,15 @@ static table *rows_of(const table *t, const char *variant)
     return table_where(t, "variant", variant, "status", "ok", NULL);
 }
 
+/* The bullet begins with the first ceiling that there is. */
+static void begin_or_more(document *doc, const char **separator)
+{
+    if (strcmp(*separator, " ") == 0)
+        doc_bullet(doc, "%s:", strong("Ceilings"));
+    doc_more(doc, "%s", *separator);
+    *separator = ", ";
+}
+
 static void findings(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_roofline.csv");
@@ -18,21 +27,29 @@ static void findings(document *doc, const char *dir)
         return;
     table *gemm = rows_of(t, "gemm");
     values dtypes = table_values(gemm, "dtype");
-    doc_bullet(doc, "%s:", strong("Ceilings"));
+    const char *separator = " ";
     for (size_t i = 0; i < dtypes.n; i++) {
         table *of = table_where(gemm, "dtype", dtypes.v[i], NULL);
         size_t best = largest(of, "tflops");
-        if (best != NO_ROW)
-            doc_more(doc, " %s GEMM %s TFLOP/s (n %s),", dtypes.v[i], number(table_real(of, best, "tflops")),
+        if (best != NO_ROW) {
+            begin_or_more(doc, &separator);
+            doc_more(doc, "%s GEMM %s TFLOP/s (n %s)", dtypes.v[i], number(table_real(of, best, "tflops")),
                      table_text(of, best, "size"));
+        }
         table_free(of);
     }
     table *copy = rows_of(t, "copy_kernel"), *launch = rows_of(t, "launch");
     size_t largest_copy = largest(copy, "bytes"), best_launch = largest(launch, "time_us");
-    doc_more(doc, " copy %s GB/s (read + written)", number(table_real(copy, largest_copy, "gb_s")));
-    if (best_launch != NO_ROW)
-        doc_more(doc, ", launch of an empty kernel %s us", number(table_real(launch, best_launch, "time_us")));
-    doc_more(doc, ".");
+    if (largest_copy != NO_ROW) {
+        begin_or_more(doc, &separator);
+        doc_more(doc, "copy %s GB/s (read + written)", number(table_real(copy, largest_copy, "gb_s")));
+    }
+    if (best_launch != NO_ROW) {
+        begin_or_more(doc, &separator);
+        doc_more(doc, "launch of an empty kernel %s us", number(table_real(launch, best_launch, "time_us")));
+    }
+    if (strcmp(separator, ", ") == 0)
+        doc_more(doc, ".");
     table_free(launch);
     table_free(copy);
     values_free(&dtypes);

@@ -44,11 +44,14 @@ static void add_share(document *doc, double percent)
 /* PyTorch's least time over ours. */
 static void roofline_peer(document *doc, const table *t, const csv *c, const char *kind, const char *dtype)
 {
-    size_t cases;
-    const double least = roofline_peers_lead(t, c, kind, dtype, &cases);
-    if (cases)
-        doc_cell(doc, "PyTorch takes at least %s times as long (%zu size%s)", number(least), cases,
-                 cases == 1 ? "" : "s");
+    const roofline_lead lead = roofline_peers_lead(t, c, kind, dtype);
+    if (lead.cases)
+        doc_cell(doc, "PyTorch takes at least %s times as long (%zu size%s)", number(lead.least), lead.cases,
+                 lead.cases == 1 ? "" : "s");
+    else if (lead.sampled_apart)
+        doc_cell(doc, "not compared: PyTorch's rows were sampled %s settling, ours %s",
+                 lead.sampled_apart == SAMPLED_UNSETTLED ? "without" : "after",
+                 lead.sampled_apart == SAMPLED_UNSETTLED ? "after it" : "without");
     else
         doc_blank(doc);
 }
@@ -113,8 +116,8 @@ static void published_attention(document *doc, const char *dir, const table *fla
     if (mine == NO_ROW)
         doc_blank(doc);
     else
-        doc_cell(doc, "Triton on %s: %s ms at S %s, D %s, where ours takes %s", csv_cell(c, theirs, "gpu"),
-                 number(csv_real(c, theirs, "fwd_ms")), table_text(flash, mine, "seq"),
+        doc_cell(doc, "Triton on %s: %s ms at S %s, D %s (batch and mask not stated), where ours takes %s",
+                 csv_cell(c, theirs, "gpu"), number(csv_real(c, theirs, "fwd_ms")), table_text(flash, mine, "seq"),
                  table_text(flash, mine, "head_dim"), number(table_real(flash, mine, "fwd_ms")));
     csv_free(c);
 }
@@ -123,7 +126,7 @@ static void published_attention(document *doc, const char *dir, const table *fla
 static bool attention_peer_in_turn(document *doc, const char *dir, const char *ratio)
 {
     csv *in_turn = flash_peers_open(dir);
-    const flash_lead lead = flash_peers_lead(in_turn, "bf16", ratio);
+    const flash_lead lead = flash_peers_lead(in_turn, "bf16", "1", ratio);
     if (lead.shapes)
         doc_cell(doc, "the strongest peer (%s, in turn with ours) takes at least %s times as long (%zu shape%s)",
                  lead.who, number(lead.least), lead.shapes, lead.shapes == 1 ? "" : "s");
@@ -200,14 +203,14 @@ static void attention(document *doc, const char *dir)
     table_free(t);
 }
 
-/* PyTorch's times, or memory, over ours: the least over all rows and ways to run it. */
-static void step_peer(document *doc, const csv *c, const table *t,
+/* PyTorch's times, or memory, over ours: the least over rows first ... end - 1 and all ways to run it. */
+static void step_peer(document *doc, const csv *c, const table *t, size_t first, size_t end,
                       double (*ratio_of)(const csv *, const table *, size_t, const model_peer *), const char *takes)
 {
     double least = INFINITY;
     const char *how = "";
     for (size_t p = 0; p < MODEL_PEERS; p++)
-        for (size_t i = 0; i < t->n; i++) {
+        for (size_t i = first; i < end; i++) {
             const double ratio = ratio_of(c, t, i, &model_peers[p]);
             if (ratio < least) {
                 least = ratio;
@@ -222,6 +225,17 @@ static void step_peer(document *doc, const csv *c, const table *t,
         doc_blank(doc);
 }
 
+/* The row with most memory among models of a size as it is. */
+static size_t largest_of_a_size(const table *t)
+{
+    size_t best = NO_ROW;
+    for (size_t i = 0; i < t->n; i++)
+        if (!table_is_custom(t, i) &&
+            (best == NO_ROW || table_real(t, i, "peak_bytes") > table_real(t, best, "peak_bytes")))
+            best = i;
+    return best;
+}
+
 static void step(document *doc, const char *dir)
 {
     static const char *const axes[] = {"size", "seq", "precision", NULL};
@@ -233,7 +247,8 @@ static void step(document *doc, const char *dir)
     const char *precision = main_dtype(t, level, "precision");
     table *same = table_main_slice(t, axes, NULL);
     table *ok = table_where(same, "status", "ok", "precision", precision, "mode", "train-step", "variant", level, NULL);
-    const size_t best = largest(ok, "mfu_causal_pct"), most = largest(ok, "peak_bytes");
+    table *any = table_where(t, "status", "ok", "precision", precision, "mode", "train-step", NULL);
+    const size_t best = largest(ok, "mfu_causal_pct"), most = largest_of_a_size(any);
     if (best != NO_ROW) {
         begin_row(doc, "training step", precision);
         doc_cell(doc, "MFU %s %% = %s tokens/s (%s, S %s, batch %s)", number(table_real(ok, best, "mfu_causal_pct")),
@@ -241,23 +256,26 @@ static void step(document *doc, const char *dir)
                  table_text(ok, best, "seq"), table_text(ok, best, "batch"));
         doc_cell(doc, "the data sheet's rate of matrix products");
         add_share(doc, table_real(ok, best, "mfu_causal_pct"));
-        step_peer(doc, theirs, ok, model_peer_time, "takes");
+        step_peer(doc, theirs, ok, 0, ok->n, model_peer_time, "takes");
     }
     if (most != NO_ROW) {
         double memory = NAN;
-        const char *text = run_value(machine, table_text(ok, most, "run_id"), "gpu_memory_bytes");
+        const char *text = run_value(machine, table_text(any, most, "run_id"), "gpu_memory_bytes");
+        const char *again = table_text(any, most, "recompute");
         if (*text)
             memory = strtod(text, NULL);
         begin_row(doc, "memory of the largest step", precision);
-        doc_cell(doc, "%s (%s, S %s, batch %s)", number_unit(table_real(ok, most, "peak_bytes"), "bytes"),
-                 table_text(ok, most, "size"), table_text(ok, most, "seq"), table_text(ok, most, "batch"));
+        doc_cell(doc, "%s (%s, S %s, batch %s", number_unit(table_real(any, most, "peak_bytes"), "bytes"),
+                 table_text(any, most, "size"), table_text(any, most, "seq"), table_text(any, most, "batch"));
+        doc_more(doc, param_departs("recompute", again) ? ", recompute %s)" : ")", again);
         if (isfinite(memory))
             doc_cell(doc, "%s on the GPU", number_unit(memory, "bytes"));
         else
             doc_cell(doc, "not known");
-        add_share(doc, 100 * table_real(ok, most, "peak_bytes") / memory);
-        step_peer(doc, theirs, ok, model_peer_memory, "uses");
+        add_share(doc, 100 * table_real(any, most, "peak_bytes") / memory);
+        step_peer(doc, theirs, any, most, most + 1, model_peer_memory, "uses");
     }
+    table_free(any);
     table_free(ok);
     table_free(same);
     csv_free(theirs);
@@ -265,7 +283,7 @@ static void step(document *doc, const char *dir)
     table_free(t);
 }
 
-/* The published step of the same strategy, size, ranks, context and batch; they are all fp32. */
+/* The shortest published step of the same size, ranks and context, whatever its strategy; they are all fp32. */
 static void published_step(document *doc, const char *dir, const ddp_entry *e)
 {
     csv *c = open_published(dir, "ddp.csv");
@@ -275,7 +293,7 @@ static void published_step(document *doc, const char *dir, const ddp_entry *e)
             cell_is(c, r, "seq", ddp_text(e, "seq")) && cell_is(c, r, "status", "ok") && csv_real(c, r, "step_ms") > 0)
             least = fmin(least, csv_real(c, r, "step_ms"));
     if (isfinite(least))
-        doc_cell(doc, "a step in fp32 takes %s ms or more (other GPUs and batches)", number(least));
+        doc_cell(doc, "a step in fp32 takes %s ms or more (any strategy; other GPUs and batches)", number(least));
     else
         doc_blank(doc);
     csv_free(c);
@@ -326,8 +344,9 @@ static void data_parallelism(document *doc, const char *dir)
         add_share(doc, 100 * best->exposed / ms);
         const size_t strongest = ddp_pytorch_strongest(r, best);
         if (strongest != NO_ROW)
-            doc_cell(doc, "PyTorch's fastest step (%s, %s) takes %s times as long",
+            doc_cell(doc, "PyTorch's fastest step (%s, %s, %s) takes %s times as long",
                      csv_cell(r->pytorch, strongest, "strategy"), csv_cell(r->pytorch, strongest, "mode"),
+                     csv_cell(r->pytorch, strongest, "precision"),
                      number(csv_real(r->pytorch, strongest, "step_ms") / ms));
         else if (isfinite(theirs))
             doc_cell(doc, "PyTorch's step takes %s times as long", number(theirs / ms));
@@ -336,6 +355,20 @@ static void data_parallelism(document *doc, const char *dir)
         published_step(doc, dir, best);
     }
     ddp_rows_free(r);
+}
+
+/* The fastest measured copy from one GPU to another, in 10^9 bytes per second: what a bus of them could do. NAN: none. */
+static double link_gb_s(const char *dir)
+{
+    table *t = open_result(dir, "bench_roofline.csv");
+    if (!t)
+        return NAN;
+    table *copies = table_where(t, "variant", "p2p", "status", "ok", NULL);
+    const size_t best = largest(copies, "gb_s");
+    const double rate = best == NO_ROW ? NAN : table_real(copies, best, "gb_s");
+    table_free(copies);
+    table_free(t);
+    return rate;
 }
 
 static void collective(document *doc, const char *dir)
@@ -348,6 +381,7 @@ static void collective(document *doc, const char *dir)
         table_where(t, "device", gpus ? "cuda" : main_device(dir), "variant", "all-reduce", "status", "ok", NULL);
     values ranks = table_values(on, "ranks");
     const allreduce_peers peers = allreduce_peers_open(dir);
+    const double link = gpus ? link_gb_s(dir) : NAN;
     for (size_t i = 0; i < ranks.n; i++) {
         table *of = table_where(on, "ranks", ranks.v[i], NULL);
         const size_t best = largest(of, "busbw_gb_s");
@@ -356,8 +390,11 @@ static void collective(document *doc, const char *dir)
             doc_more(doc, "all-reduce on %s ranks", ranks.v[i]);
             doc_cell(doc, "%s GB/s on the bus (%s, %s)", number(table_real(of, best, "busbw_gb_s")),
                      table_text(of, best, "size"), table_text(of, best, "backend"));
-            doc_cell(doc, "not known");
-            doc_blank(doc);
+            if (isfinite(link))
+                doc_cell(doc, "%s GB/s, the measured copy between two GPUs", number(link));
+            else
+                doc_cell(doc, "not known");
+            add_share(doc, 100 * table_real(of, best, "busbw_gb_s") / link);
             const allreduce_lead lead = allreduce_peers_lead(&peers, of);
             if (lead.cases)
                 doc_cell(doc, "%s takes at least %s times as long (%zu case%s)", lead.who, number(lead.least),
@@ -388,8 +425,10 @@ static void write_section(document *doc, const char *dir)
     doc_heading(doc, 2, "How good is this machine for training?");
     doc_append(doc, rows);
     doc_paragraph(
-        doc, "Rates are the best of this folder; exposed communication is that of the shortest step of the largest "
-             "model on\nthe most ranks. Limits of the data sheet are dense rates at full clock. Peers ran on "
+        doc, "Rates are the best rows of the bench of each; shorter bursts at a higher clock, as those of "
+             "bench_qualify and of\nattention in turn with peers, are faster. Exposed communication is that of the "
+             "shortest step of the largest model on\nthe most ranks. Limits of the data sheet are dense rates at full "
+             "clock. Peers ran on "
              "this machine, not always on the same\nGPU; published numbers are of other machines. \"not known\": "
              "no file of this folder has it.");
 }

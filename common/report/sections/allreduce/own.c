@@ -95,6 +95,8 @@ static gain gain_of(const table *t, const csv *machine, const char *ranks, const
 
 static void add_gain(document *doc, const table *t, const gain *g, const char *mode)
 {
+    if (!g->least_of || !g->most_of)
+        return; /* no time among them */
     doc_more(doc,
              " %s, the better of them takes less time by the median in %zu of %zu cases: the library takes %s times "
              "as long at least (%s, %s, %s) and %s at most (%s, %s, %s).",

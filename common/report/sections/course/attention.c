@@ -203,6 +203,16 @@ static void fused_model(document *doc, const char *dir)
 
 /* ---- flash_forward, flash_backward ---- */
 
+/* The largest, where a row has one. */
+static void error_cell(document *doc, const table *t, const char *column)
+{
+    const size_t row = largest(t, column);
+    if (row == NO_ROW)
+        doc_blank(doc);
+    else
+        doc_cell(doc, "%.1e", table_real(t, row, column));
+}
+
 /* Each variant and dtype with the largest of these errors over all of its cases. */
 static void verified(document *doc, const char *dir, const char *const *errors, const char *const *names)
 {
@@ -230,7 +240,7 @@ static void verified(document *doc, const char *dir, const char *const *errors, 
                 doc_row(doc, variants[v], dtypes.v[d], NULL);
                 doc_cell(doc, "%zu", ok->n);
                 for (size_t e = 0; errors[e]; e++)
-                    doc_cell(doc, "%.1e", table_real(ok, largest(ok, errors[e]), errors[e]));
+                    error_cell(doc, ok, errors[e]);
             }
             table_free(bad);
             table_free(ok);

@@ -136,6 +136,8 @@ static void norm_sentence(document *doc, const table *t, const char *one, const 
         return;
     const double lost = table_real(t, fp16, "rows_overflowed"), kept = table_real(t, bf16, "rows_overflowed");
     const double ratio = table_real(t, own, "err_rel") / table_real(t, exact, "err_rel");
+    if (!isfinite(ratio))
+        return;
     doc_paragraph(doc, "What is sensitive is the sum of squares.");
     if (lost > 0)
         doc_more(doc, " In fp16 it overflows at magnitude %s, in %.0f rows.", large, lost);
@@ -194,6 +196,7 @@ static void speedups(document *doc, const char *dir)
     values sizes = sizes_in_order(t), lengths = table_values(t, "seq");
     double before = NAN, least = NAN, most = NAN;
     bool begun = false, grows = true;
+    size_t compared = 0; /* sizes at the longest context */
     for (size_t i = 0; i < sizes.n * lengths.n; i++) {
         const char *size = sizes.v[i / lengths.n], *seq = lengths.v[i % lengths.n];
         const size_t a = table_find(t, "size", size, "seq", seq, "precision", "fp32", NULL);
@@ -217,13 +220,17 @@ static void speedups(document *doc, const char *dir)
         if (i % lengths.n == lengths.n - 1) {
             grows = grows && !(step < before);
             before = step;
+            compared++;
         }
         least = fmin(least, step);
         most = fmax(most, step);
     }
     if (begun)
-        doc_paragraph(doc, "A bf16 step is %s times as fast as one of fp32 with fused multiply-adds; the speed-up %s.",
-                      range_text(least, most), grows ? "grows with the size" : "does not always grow with the size");
+        doc_paragraph(doc, "A bf16 step is %s times as fast as one of fp32 with fused multiply-adds%s.",
+                      range_text(least, most),
+                      compared < 2 ? ""
+                      : grows      ? "; the speed-up grows with the size"
+                                   : "; the speed-up does not always grow with the size");
     values_free(&sizes);
     values_free(&lengths);
     table_free(t);

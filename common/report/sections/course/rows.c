@@ -27,6 +27,8 @@ table *plain_rows(const table *t)
         {"moments", "policy"},
         {"grad_dtype", "policy"},
         {"loss_chunk", "0"},
+        {"micro_batches", "1"},
+        {"clip", "0"},
         {"d_model", "0"},
         {"d_ff", "0"},
         {"layers", "0"},

@@ -12,9 +12,11 @@ static void mean_cell(document *doc, const table *t, size_t row, const char *par
     char mean[32], std[32];
     snprintf(mean, sizeof mean, "%s_mean_ms", part);
     snprintf(std, sizeof std, "%s_std_ms", part);
-    const double ms = table_real(t, row, mean);
-    if (isfinite(ms) && ms > 0)
-        doc_cell(doc, "%s ± %.1f %%", number(ms), 100 * table_real(t, row, std) / ms);
+    const double ms = table_real(t, row, mean), deviation = table_real(t, row, std);
+    if (isfinite(ms) && ms > 0 && isfinite(deviation))
+        doc_cell(doc, "%s ± %.1f %%", number(ms), 100 * deviation / ms);
+    else if (isfinite(ms) && ms > 0)
+        doc_cell(doc, "%s", number(ms));
     else
         doc_blank(doc);
 }

@@ -20,7 +20,7 @@ static counts rank_counts(const ddp_rows *r)
         size_t at = 0;
         while (at < c.n && c.of[at] < ranks)
             at++;
-        if (!r->all[i].ok || (at < c.n && c.of[at] == ranks) || c.n == MAX_RANKS)
+        if (!r->all[i].ok || !isfinite(ranks) || (at < c.n && c.of[at] == ranks) || c.n == MAX_RANKS)
             continue;
         memmove(&c.of[at + 1], &c.of[at], (c.n - at) * sizeof *c.of);
         c.of[at] = ranks;

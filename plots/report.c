@@ -135,10 +135,16 @@ static document *make_document(const char *dir)
     for (const report_section **s = sections; *s; s++)
         if ((*s)->order < 0 && (*s)->write)
             (*s)->write(doc, dir);
-    doc_heading(doc, 2, "In short");
+    document *findings = doc_create("");
     for (const report_section **s = sections; *s; s++)
         if ((*s)->findings)
-            (*s)->findings(doc, dir);
+            (*s)->findings(findings, dir);
+    if (doc_empty(findings)) {
+        doc_free(findings);
+    } else {
+        doc_heading(doc, 2, "In short");
+        doc_append(doc, findings);
+    }
     for (const report_section **s = sections; *s; s++)
         if ((*s)->order >= 0 && (*s)->write)
             (*s)->write(doc, dir);

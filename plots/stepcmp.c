@@ -28,7 +28,8 @@ static const char usage[] =
     "  --noise PCT            standard deviation from run to run of this machine, where you have measured it (default: "
     "1\n"
     "                         on the same GPU, 3 on another one, 5 on a CPU, below 20 us and for small collectives)\n"
-    "  --across LIST          conditions that may differ, such as gpu,driver,backend\n"
+    "  --across LIST          conditions that may differ, such as gpu,driver, of:\n"
+    "                         " COMPARE_CONDITIONS "\n"
     "  --format FORMAT        text (default), csv or markdown\n"
     "  --all                  every time on its own line, also SAME and UNCLEAR ones\n"
     "  --version, --help\n"
@@ -66,6 +67,18 @@ static compare_writer *writer_of(const char *format)
     die(EXIT_CODE_USAGE, "--format is text, csv or markdown, not '%s'", format);
 }
 
+static const char *conditions_of(const char *list)
+{
+    for (const char *at = list;; at++) {
+        const size_t length = strcspn(at, ",");
+        if (!compare_is_condition(at, length))
+            die(EXIT_CODE_USAGE, "--across takes words of " COMPARE_CONDITIONS ", not '%.*s'", (int)length, at);
+        at += length;
+        if (!*at)
+            return list;
+    }
+}
+
 static request read_request(int argc, char **argv)
 {
     request r = {.compare = {.margin = log1p(0.03), .noise = NAN, .across = ""}, .write = compare_write_text};
@@ -86,7 +99,7 @@ static request read_request(int argc, char **argv)
         } else if (strcmp(option, "--noise") == 0)
             r.compare.noise = percent_of(option, argv[++i]);
         else if (strcmp(option, "--across") == 0)
-            r.compare.across = argv[++i];
+            r.compare.across = conditions_of(argv[++i]);
         else if (strcmp(option, "--format") == 0)
             r.write = writer_of(argv[++i]);
         else if (*option == '-' || paths == 2)

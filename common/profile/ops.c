@@ -25,7 +25,8 @@ static double bytes_of(sb_dtype t)
 
 static const char *dtype_name(sb_dtype t)
 {
-    static const char *const names[] = {[SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32"};
+    static const char *const names[] = {
+        [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
     return names[t];
 }
 
@@ -53,6 +54,7 @@ static attention_shape shape_of(const sb_attention *a)
                              .seq_q = a->seq_q,
                              .seq_k = a->seq_k,
                              .head_dim = a->head_dim,
+                             .head_dim_v = a->head_dim_v,
                              .causal = a->causal,
                              .windowed = a->windowed,
                              .window_left = a->window_left,
@@ -65,8 +67,8 @@ static double known_flops(const sb_attention *a, double flops)
     return a->packed ? NAN : flops;
 }
 
-/* Parts work on the whole S x S matrix whatever the mask: each product is 2 B H Sq Sk D, and softmax some five
- * operations an element; scale and mask are two passes over it. On the CPU they run head by head. */
+/* Parts work on the whole S x S matrix whatever the mask: each product is 2 B H Sq Sk D, those of `value` with the columns of v,
+ * and softmax some five operations an element; scale and mask are two passes over it. On the CPU they run head by head. */
 static record_work part_work(const char *part)
 {
     const sb_attention *a = running;
@@ -74,14 +76,15 @@ static record_work part_work(const char *part)
     const double calls = strcmp(inner->name, "cpu") != 0 ? 1 : (double)a->batch * a->heads;
     const double matrix = attention_matrix_bytes(&s, sb_dtype_bytes(a->dtype)) / calls;
     const double elements = (double)a->batch * a->heads * a->seq_q * a->seq_k / calls;
-    const double rows = (double)a->batch * a->heads * (a->seq_q + a->seq_k) * a->head_dim * bytes_of(a->dtype) / calls;
+    const double columns = (double)(strcmp(part, "value") == 0 ? attention_head_dim_v(&s) : s.head_dim);
+    const double rows = (double)a->batch * a->heads * (a->seq_q + a->seq_k) * columns * bytes_of(a->dtype) / calls;
     const bool softmax = strcmp(part, "softmax") == 0, mask = strcmp(part, "mask") == 0;
     const int products = running_backward ? 2 : 1;
     return (record_work){.op = running_backward ? "attention backward" : "attention forward",
                          .dtype = softmax || mask ? NULL : dtype_name(a->dtype),
                          .flops = (mask      ? 1
                                    : softmax ? 5
-                                             : 2.0 * a->head_dim * products) *
+                                             : 2.0 * columns * products) *
                                   elements,
                          .bytes = mask      ? 4 * matrix
                                   : softmax ? (running_backward ? 3 : 2) * matrix

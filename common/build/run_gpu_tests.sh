@@ -33,12 +33,16 @@ export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 started=0 running=0
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
+# Ctrl-C does not reach what runs in the background.
+trap 'trap "" INT TERM; kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
 # One test, in the background: its log, then its verdict as a file's name.
 one() { # TITLE COMMAND...
     local title=$1 log=$logs/$started.log status start=$SECONDS
     shift
-    "$@" </dev/null >"$log" 2>&1
+    "$@" </dev/null >"$log" 2>&1 &
+    trap 'kill $! 2>/dev/null; wait; exit 1' INT TERM
+    wait $!
     status=$?
     [ "$status" = 0 ] || ! grep -q ': nothing ran:' "$log" || return # an op that has no such dtype
     {

@@ -16,6 +16,8 @@ most=${TEST_JOBS:-$(($(nproc) + 1))}
 export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
 counts=$(mktemp -d)
 trap 'rm -rf "$counts"' EXIT
+# Ctrl-C reaches neither what runs in the background nor what timeout puts into a process group of its own.
+trap 'trap "" INT TERM; kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
 # What they assert of durations needs a core of their own.
 alone=' test_launch test_sampler test_measure test_clock test_timeline_files '
@@ -34,7 +36,9 @@ one() { # PROGRAM
         bad=$(sed -n 's/.* \([0-9]*\) broken$/\1/p' "$log") bad=${bad:-0}
         skip=0
     else
-        timeout -k 10 600 "$program" >"$log" 2>&1 </dev/null
+        timeout -k 10 600 "$program" >"$log" 2>&1 </dev/null &
+        trap 'kill $! 2>/dev/null; wait; exit 1' INT TERM
+        wait $!
         status=$?
         ok=$(count PASSED "$log") bad=$(count FAILED "$log") skip=$(count SKIPPED "$log")
     fi
@@ -70,7 +74,11 @@ for program; do
 done
 wait
 for program; do
-    case $alone in *" $(basename "$program") "*) one "$program" ;; esac
+    case $alone in *" $(basename "$program") "*)
+        one "$program" &
+        wait
+        ;;
+    esac
 done
 
 awk -v programs=$# '{ ok += $1; bad += $2; skip += $3 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* The runner of make test, with made-up programs: what counts as failed, and that nothing goes on after Ctrl-C. */
+#include "tests/support/test.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+static void program(const char *folder, const char *name, const char *text)
+{
+    char *path = folder_path(folder, name);
+    file_write(path, text);
+    assert_int_equal(chmod(path, 0755), 0);
+    free(path);
+}
+
+/* Starts the runner with these programs of the folder, in a process group of its own. */
+static pid_t start(const char *folder, const char *programs)
+{
+    char *command = xasprintf("cd '%s' && for p in %s; do set -- \"$@\" \"./$p\"; done && "
+                              "exec bash \"$OLDPWD/common/build/run_tests.sh\" logs \"$@\" >out.txt 2>&1",
+                              folder, programs);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    setpgid(pid, pid);
+    free(command);
+    return pid;
+}
+
+static int code_of(pid_t pid)
+{
+    int state;
+    assert_int_equal(waitpid(pid, &state, 0), pid);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+static void failures_count(void **state)
+{
+    program(*state, "fine", "#!/bin/sh\necho '[  PASSED  ] 3 test(s).'\n");
+    program(*state, "fails", "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] 2 test(s)'; exit 2\n");
+    program(*state, "dies", "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; kill -SEGV $$\n");
+    program(*state, "test_clock", "#!/bin/sh\necho '[  SKIPPED ] 1 test(s)'\n"); /* one of those that run alone */
+    program(*state, "empty", "#!/bin/sh\n");
+    assert_int_equal(code_of(start(*state, "fine test_clock")), 0);
+    assert_int_equal(code_of(start(*state, "fine fails dies test_clock empty")), 1);
+    char *path = folder_path(*state, "out.txt"), *text = file_text(path);
+    assert_non_null(strstr(text, "\n5 passed, 4 failed, 1 skipped\n"));
+    free(text);
+    free(path);
+}
+
+static bool is_there(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+/* Started side by side, and after the others: with Ctrl-C, which the whole group gets, and with a signal to the runner alone. */
+static void nothing_goes_on_after_a_signal(void **state)
+{
+    static const char *const names[] = {"slow", "test_clock"};
+    program(*state, "slow", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
+    program(*state, "test_clock", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
+    char *path = folder_path(*state, "pid");
+    for (int i = 0; i < 4; i++) {
+        remove(path);
+        const pid_t runner = start(*state, names[i / 2]);
+        for (int n = 0; n < 1000 && !is_there(path); n++)
+            usleep(10000);
+        char *text = file_text(path);
+        const pid_t slow = (pid_t)strtol(text, NULL, 10);
+        free(text);
+        assert_true(slow > 0 && kill(slow, 0) == 0);
+        assert_int_equal(i % 2 ? kill(-runner, SIGINT) : kill(runner, SIGTERM), 0);
+        assert_int_equal(code_of(runner), 130);
+        for (int n = 0; n < 500 && kill(slow, 0) == 0; n++) /* whoever reaps it may take a moment */
+            usleep(10000);
+        if (kill(slow, 0) == 0) {
+            kill(slow, SIGKILL);
+            fail_msg("%s goes on after %s", names[i / 2], i % 2 ? "SIGINT" : "SIGTERM");
+        }
+    }
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(failures_count, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(nothing_goes_on_after_a_signal, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

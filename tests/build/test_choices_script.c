@@ -4,34 +4,25 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
-
-static void executable(const char *folder, const char *name, const char *text)
-{
-    char *path = folder_path(folder, name);
-    file_write(path, text);
-    assert_int_equal(chmod(path, 0755), 0);
-    free(path);
-}
 
 static void runs_of_one_gpu(void **state)
 {
     const char *folder = *state;
     char here[4096];
     assert_non_null(getcwd(here, sizeof here));
-    executable(folder, "nvidia-smi", "#!/bin/sh\necho 'NVIDIA X1 Fast'\n");
-    executable(folder, "bench",
-               "#!/bin/sh\n"
-               "[ \"$1\" = --list-runs ] && {\n"
-               "    printf 'name\\tbench\\nrun\\tdefault\\t1\\t9\\t--seq 1\\nrun\\tfull\\t1\\t9\\t\\n'\n"
-               "    printf 'run\\tdefault\\t2\\t9\\t--ranks 2\\nrun\\tcpu\\t0\\t9\\t--seq 3\\n'; exit; }\n"
-               "echo \"asked $*\" >>asked.txt\n"
-               "for file in results/choices-*; do file=$file/gemm_choices.csv; done\n"
-               "[ -s \"$file\" ] || echo head >\"$file\"\n"
-               "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2\" >>\"$file\"\n");
+    folder_program(folder, "nvidia-smi", "#!/bin/sh\necho 'NVIDIA X1 Fast'\n");
+    folder_program(folder, "bench",
+                   "#!/bin/sh\n"
+                   "[ \"$1\" = --list-runs ] && {\n"
+                   "    printf 'name\\tbench\\nrun\\tdefault\\t1\\t9\\t--seq 1\\nrun\\tfull\\t1\\t9\\t\\n'\n"
+                   "    printf 'run\\tdefault\\t2\\t9\\t--ranks 2\\nrun\\tcpu\\t0\\t9\\t--seq 3\\n'; exit; }\n"
+                   "echo \"asked $*\" >>asked.txt\n"
+                   "for file in results/choices-*; do file=$file/gemm_choices.csv; done\n"
+                   "[ -s \"$file\" ] || echo head >\"$file\"\n"
+                   "echo \"x,1,2,3,0,0,0,0,0,0,0,0,0,0,0,9,chosen by $2\" >>\"$file\"\n");
     char *command = xasprintf("cd '%s' && mkdir -p common/train/choices && touch common/train/choices_shipped.c && "
                               "PATH=\"$PWD:$PATH\" bash '%s/common/build/choices.sh' \"$PWD/bench\" >out.txt 2>&1",
                               folder, here);

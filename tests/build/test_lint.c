@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What guards the tree, on small trees with one planted breach each: the rules of rooms (common/build/rooms.sh), and
- * that a test program without a test fails (common/build/run_tests.sh). Run from the project's root. */
+/* What guards the tree, on small trees with one planted breach each: the rules of rooms (common/build/rooms.sh). Run from
+ * the project's root. */
 #include "tests/support/test.h"
 
 #include <stdio.h>
@@ -132,27 +132,6 @@ static void a_test_folder_without_a_room_is_found(void **state)
     expect(*state, "mirror", "tests/spare: there is no common/spare");
 }
 
-/* run_tests.sh on a program that prints `text` and ends with 0. */
-static int result_of(const char *folder, const char *text)
-{
-    char script[1024], command[3 * 4096];
-    snprintf(script, sizeof script, "#!/bin/sh\necho '%s'\n", text);
-    plant(folder, "test_planted", script);
-    char *program = folder_path(folder, "test_planted");
-    assert_int_equal(chmod(program, 0755), 0);
-    snprintf(command, sizeof command, "bash common/build/run_tests.sh '%s/logs' '%s' >/dev/null 2>&1", folder, program);
-    free(program);
-    return system(command);
-}
-
-static void a_program_without_a_test_fails(void **state)
-{
-    assert_int_equal(result_of(*state, "[  PASSED  ] 1 test(s)."), 0);
-    assert_int_equal(result_of(*state, "[  SKIPPED ] 1 test(s)"), 0);
-    assert_int_not_equal(result_of(*state, "[  PASSED  ] 0 test(s)."), 0);
-    assert_int_not_equal(result_of(*state, "all is well"), 0);
-}
-
 int main(void)
 {
 #define IN_A_TREE(test) cmocka_unit_test_setup_teardown(test, tree_create, folder_remove)
@@ -166,7 +145,6 @@ int main(void)
         IN_A_TREE(sources_that_call_each_other_are_found),
         IN_A_TREE(a_crowded_folder_is_found),
         IN_A_TREE(a_test_folder_without_a_room_is_found),
-        IN_A_TREE(a_program_without_a_test_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

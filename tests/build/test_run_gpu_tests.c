@@ -4,33 +4,24 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "common/core/error.h"
 
-static void program(const char *folder, const char *name, const char *text)
-{
-    char *path = folder_path(folder, name);
-    file_write(path, text);
-    assert_int_equal(chmod(path, 0755), 0);
-    free(path);
-}
-
 /* Its exit code; what it says goes to out.txt. */
 static int run(const char *folder, const char *environment)
 {
-    program(folder, "nvidia-smi", "#!/bin/sh\necho 'GPU 0: a'; echo 'GPU 1: b'\n");
-    program(folder, "compute-sanitizer", "#!/bin/sh\nshift 4; exec \"$@\"\n");
-    program(folder, "ops",
-            "#!/bin/sh\n"
-            "case \"$*\" in\n"
-            "--list) printf '%s %s %s\\n' a x 1 a x 2 a y 1 b x 1 b y 1; exit ;;\n"
-            "'--small --list') echo a x 1; exit ;;\n"
-            "'--op b --dtype y') echo 'ops: nothing ran: no case' >&2; exit 2 ;;\n"
-            "'--op b --dtype x') exit \"${B_ENDS:-0}\" ;;\n"
-            "esac\n"
-            "echo \"ran $* on GPU $CUDA_VISIBLE_DEVICES\"\n");
+    folder_program(folder, "nvidia-smi", "#!/bin/sh\necho 'GPU 0: a'; echo 'GPU 1: b'\n");
+    folder_program(folder, "compute-sanitizer", "#!/bin/sh\nshift 4; exec \"$@\"\n");
+    folder_program(folder, "ops",
+                   "#!/bin/sh\n"
+                   "case \"$*\" in\n"
+                   "--list) printf '%s %s %s\\n' a x 1 a x 2 a y 1 b x 1 b y 1; exit ;;\n"
+                   "'--small --list') echo a x 1; exit ;;\n"
+                   "'--op b --dtype y') echo 'ops: nothing ran: no case' >&2; exit 2 ;;\n"
+                   "'--op b --dtype x') exit \"${B_ENDS:-0}\" ;;\n"
+                   "esac\n"
+                   "echo \"ran $* on GPU $CUDA_VISIBLE_DEVICES\"\n");
     char *command = xasprintf("env -u CUDA_VISIBLE_DEVICES PATH='%s':\"$PATH\" HAVE_CUDA=1 CUDA_HOME=/nowhere %s "
                               "bash common/build/run_gpu_tests.sh '%s/ops' >'%s/out.txt' 2>&1",
                               folder, environment, folder, folder);

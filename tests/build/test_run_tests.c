@@ -5,19 +5,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/error.h"
-
-static void program(const char *folder, const char *name, const char *text)
-{
-    char *path = folder_path(folder, name);
-    file_write(path, text);
-    assert_int_equal(chmod(path, 0755), 0);
-    free(path);
-}
 
 /* Starts the runner with these programs of the folder, in a process group of its own. */
 static pid_t start(const char *folder, const char *programs)
@@ -45,17 +36,36 @@ static int code_of(pid_t pid)
 
 static void failures_count(void **state)
 {
-    program(*state, "fine", "#!/bin/sh\necho '[  PASSED  ] 3 test(s).'\n");
-    program(*state, "fails", "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] 2 test(s)'; exit 2\n");
-    program(*state, "dies", "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; kill -SEGV $$\n");
-    program(*state, "test_clock", "#!/bin/sh\necho '[  SKIPPED ] 1 test(s)'\n"); /* one of those that run alone */
-    program(*state, "empty", "#!/bin/sh\n");
+    folder_program(*state, "fine", "#!/bin/sh\necho '[  PASSED  ] 3 test(s).'\n");
+    folder_program(*state, "fails",
+                   "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; echo '[  FAILED  ] 2 test(s)'; exit 2\n");
+    folder_program(*state, "dies", "#!/bin/sh\necho '[  PASSED  ] 1 test(s).'; kill -SEGV $$\n");
+    folder_program(*state, "test_clock",
+                   "#!/bin/sh\necho '[  SKIPPED ] 1 test(s)'\n"); /* one of those that run alone */
+    folder_program(*state, "empty", "#!/bin/sh\n");
     assert_int_equal(code_of(start(*state, "fine test_clock")), 0);
     assert_int_equal(code_of(start(*state, "fine fails dies test_clock empty")), 1);
     char *path = folder_path(*state, "out.txt"), *text = file_text(path);
     assert_non_null(strstr(text, "\n5 passed, 4 failed, 1 skipped\n"));
     free(text);
     free(path);
+}
+
+/* The runner's exit code for a program that prints `text` and ends with 0. */
+static int result_of(const char *folder, const char *text)
+{
+    char *script = xasprintf("#!/bin/sh\necho '%s'\n", text);
+    folder_program(folder, "planted", script);
+    free(script);
+    return code_of(start(folder, "planted"));
+}
+
+static void a_program_without_a_test_fails(void **state)
+{
+    assert_int_equal(result_of(*state, "[  PASSED  ] 1 test(s)."), 0);
+    assert_int_equal(result_of(*state, "[  SKIPPED ] 1 test(s)"), 0);
+    assert_int_not_equal(result_of(*state, "[  PASSED  ] 0 test(s)."), 0);
+    assert_int_not_equal(result_of(*state, "all is well"), 0);
 }
 
 static bool is_there(const char *path)
@@ -67,8 +77,8 @@ static bool is_there(const char *path)
 static void nothing_goes_on_after_a_signal(void **state)
 {
     static const char *const names[] = {"slow", "test_clock"};
-    program(*state, "slow", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
-    program(*state, "test_clock", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
+    folder_program(*state, "slow", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
+    folder_program(*state, "test_clock", "#!/bin/sh\necho $$ >pid.new; mv pid.new pid; exec sleep 60\n");
     char *path = folder_path(*state, "pid");
     for (int i = 0; i < 4; i++) {
         remove(path);
@@ -95,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(failures_count, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_program_without_a_test_fails, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(nothing_goes_on_after_a_signal, folder_create, folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

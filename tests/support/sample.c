@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const option_spec sample_options[] = {
@@ -159,6 +160,14 @@ void file_write(const char *path, const char *text)
     assert_non_null(file);
     fputs(text, file);
     assert_int_equal(fclose(file), 0);
+}
+
+void folder_program(const char *folder, const char *name, const char *text)
+{
+    char *path = folder_path(folder, name);
+    file_write(path, text);
+    assert_int_equal(chmod(path, 0755), 0);
+    free(path);
 }
 
 char *command_text(const char *command, int *code)

@@ -39,5 +39,6 @@ char *file_text(const char *path); /* the whole file; caller frees */
 /* What a shell command prints on stdout; its exit code in *code (-1: it died). Caller frees. */
 char *command_text(const char *command, int *code);
 void file_write(const char *path, const char *text);
+void folder_program(const char *folder, const char *name, const char *text); /* the same, as an executable script */
 
 #endif

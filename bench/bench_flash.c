@@ -155,9 +155,11 @@ static const bench_run run_table[] = {
      "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 0,8"},
     {RUN_DEFAULT, 1, 4,
      "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 8 --lengths random"},
-    {RUN_DEFAULT, 1, 6, "--heads 16 --head-dim 192,256 --seq 8192 --dtype bf16 --variant flash --causal 0,1"},
-    {RUN_DEFAULT, 1, 4,
-     "--heads 16 --head-dim 192 --head-dim-v 128 --seq 8192 --dtype bf16 --variant flash --causal 0,1"},
+    {RUN_DEFAULT, 1, 9,
+     "--heads 16 --head-dim 192,256 --seq 8192 --dtype bf16 --variant flash --causal 0,1 --deterministic 0,1"},
+    {RUN_DEFAULT, 1, 6,
+     "--heads 16 --head-dim 192 --head-dim-v 128 --seq 8192 --dtype bf16 --variant flash --causal 0,1 --deterministic "
+     "0,1"},
     {RUN_FULL, 1, 45, "--head-dim 64,128 --dtype bf16 --deterministic 0,1 --variant flash"},
     {RUN_FULL, 1, 20, "--heads 16 --head-dim 128 --seq 16384 --dtype bf16 --variant flash --sustain 6"},
     {RUN_CPU, 0, 5, ""},
@@ -174,7 +176,7 @@ static const bench_info info = {
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
         "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
         "head_dim, of queries or values, is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and\n"
-        "fp16, and a window, documents and the deterministic backward run the portable kernels.\n"
+        "fp16, and a window and documents run the portable kernels.\n"
         "Values of another width (--head-dim-v) have a Hopper forward in bf16 and fp16, and a Hopper backward where\n"
         "either width is above 128; else they run the portable kernels.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"

@@ -138,19 +138,23 @@ static void add_paired_tiles(list *l)
 }
 
 /* Few heads and many key tiles: the deterministic Hopper backward shares several sums of dQ among them, and its first round
- * starts at the diagonal; the wide kernel at head_dim 64 and above, with 16 and 32 bits, also with grouped queries, and the one
- * for pairs at every width. */
+ * starts at the diagonal; the wide kernel at head_dim 64 and above, with 16 and 32 bits, also with grouped queries, the one for
+ * pairs at every width. Above 128 there are several sums, too, and all start together. */
 static void add_early_adders(list *l)
 {
     static const struct {
         int seq_q, seq_k, head_dim, heads_kv, group;
         sb_dtype last;
-    } shapes[] = {{1499, 5500, 128, 1, 1, SB_FP16},   {1500, 11500, 64, 1, 1, SB_FP16},
-                  {1100, 4100, 128, 2, 1, SB_BF16X3}, {2900, 3100, 64, 2, 1, SB_BF16X3},
-                  {1300, 4300, 96, 1, 2, SB_FP16},    {1000, 12000, 80, 2, 1, SB_FP16},
-                  {999, 11900, 96, 2, 1, SB_FP16},    {1001, 12001, 120, 2, 1, SB_FP16}};
+        int head_dim_v; /* 0: head_dim */
+    } shapes[] = {{1499, 5500, 128, 1, 1, SB_FP16, 0},   {1500, 11500, 64, 1, 1, SB_FP16, 0},
+                  {1100, 4100, 128, 2, 1, SB_BF16X3, 0}, {2900, 3100, 64, 2, 1, SB_BF16X3, 0},
+                  {1300, 4300, 96, 1, 2, SB_FP16, 0},    {1000, 12000, 80, 2, 1, SB_FP16, 0},
+                  {999, 11900, 96, 2, 1, SB_FP16, 0},    {1001, 12001, 120, 2, 1, SB_FP16, 0},
+                  {1200, 6100, 256, 1, 1, SB_FP16, 0},   {1301, 5000, 192, 2, 1, SB_FP16, 0},
+                  {1500, 9000, 192, 1, 1, SB_FP16, 128}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         test_case c = one_head(shapes[i].seq_q, shapes[i].seq_k, shapes[i].head_dim, true);
+        c.head_dim_v = shapes[i].head_dim_v;
         c.heads_kv = shapes[i].heads_kv;
         c.heads = c.heads_kv * shapes[i].group;
         c.layout = (case_layout)(i % 3);

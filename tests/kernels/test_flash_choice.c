@@ -120,18 +120,33 @@ static void early_adders(void **state)
     assert_int_equal(choice(problem(1, 16, 16, 4096, 128, true, SB_BF16), true).early, 0);
 }
 
-/* Above head_dim 128 there is one, with tiles of 64 keys that nobody shares. */
+/* Above head_dim 128 there is one, with tiles that nobody shares: of 64 keys, and of 128 where V has up to 128 columns. */
 static void large_heads(void **state)
 {
     (void)state;
-    for (int dim = 136; dim <= 256; dim += 8) {
-        const sb_attention a = problem(1, 4, 2, 1000, dim, true, SB_BF16);
-        const flash_backward_choice c = choice(a, false);
-        assert_true(c.kernel == FLASH_BACKWARD_LARGE && c.split == 1 && c.sums == 1);
-        assert_int_equal(flash_backward_key_tiles(&a), 16);
-        assert_int_equal(flash_backward_step_rows(&a), 64);
-        assert_int_equal(flash_backward_padded_dim(&a), dim > 192 ? 256 : 192);
-    }
+    for (int dim = 136; dim <= 256; dim += 8)
+        for (int dim_v = 0; dim_v <= 128; dim_v += 128) {
+            sb_attention a = problem(1, 4, 2, 1000, dim, true, SB_BF16);
+            a.head_dim_v = dim_v;
+            const flash_backward_choice c = choice(a, false);
+            assert_true(c.kernel == FLASH_BACKWARD_LARGE && c.split == 1 && c.sums == 1);
+            assert_int_equal(flash_backward_key_tiles(&a), dim_v && dim <= 192 ? 8 : 16);
+            assert_int_equal(flash_backward_step_rows(&a), 64);
+            assert_int_equal(flash_backward_padded_dim(&a), dim > 192 ? 256 : 192);
+        }
+}
+
+/* In order, so many heads are walked together that eight tiles of each begin at once; few heads have several sums each. */
+static void large_heads_in_order(void **state)
+{
+    (void)state;
+    sb_attention many = problem(2, 32, 20, 8192, 256, true, SB_BF16), few = problem(1, 1, 1, 4096, 256, true, SB_BF16);
+    assert_int_equal(choice(many, true).sums, 1);
+    assert_int_equal(flash_backward_wide_section(&many, sms), 2); /* as fit in L2 */
+    many.deterministic = few.deterministic = true;
+    assert_int_equal(flash_backward_wide_section(&many, sms), 14); /* three of 40 */
+    assert_int_equal(flash_backward_wide_section(&few, sms), 1);
+    assert_true(choice(few, true).sums > 1 && choice(few, true).sums <= flash_backward_key_tiles(&few));
 }
 
 /* A kernel that is asked for runs as suits it best, and has no more sums than adders. */
@@ -251,6 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(long_rows_of_many_heads),
                                        cmocka_unit_test(short_rows_of_many_heads),
                                        cmocka_unit_test(large_heads),
+                                       cmocka_unit_test(large_heads_in_order),
                                        cmocka_unit_test(one_head),
                                        cmocka_unit_test(one_long_head),
                                        cmocka_unit_test(early_adders),

@@ -7,7 +7,7 @@
 #include "kernels/internal.h"
 
 /* The most columns: of 16-bit elements, and of 32-bit ones, whose tiles would not fit in shared memory. The Hopper kernels with
- * windows, documents or a deterministic backward end there, too. */
+ * windows or documents end there, too. */
 enum { WIDEST = 256, WIDEST_FP32 = 128 };
 
 /* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward above head_dim 64. Values
@@ -21,7 +21,7 @@ static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
     const int most = sb_head_dim_most(a);
-    return hopper_forward(ctx, a) && !(a->deterministic && most > (a->packed ? 64 : WIDEST_FP32)) &&
+    return hopper_forward(ctx, a) && !(a->deterministic && a->packed && most > 64) &&
            !(most <= WIDEST_FP32 && sb_head_dim_v(a) != a->head_dim);
 }
 

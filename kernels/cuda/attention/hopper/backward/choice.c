@@ -32,7 +32,7 @@ typedef struct work {
 static double tile_steps(const sb_attention *a)
 {
     const double on_diagonal = fmin((double)a->seq_q / a->seq_k, 1);
-    return a->causal ? on_diagonal * FLASH_BACKWARD_KEYS / flash_backward_step_rows(a) : 0;
+    return a->causal ? on_diagonal * flash_backward_tile_keys(a) / flash_backward_step_rows(a) : 0;
 }
 
 static work measure(const sb_attention *a)
@@ -84,20 +84,33 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
     return a->deterministic ? flash_backward_order_additions(a, t, pairs, choice) : fmax(t.longest, t.busy);
 }
 
+/* In steps of its own: there is no other to compare it with. */
+static double large_time(const sb_attention *a, const work *w, int sms, flash_backward_choice *choice)
+{
+    const flash_backward_order t = {.longest = WIDE_START + w->steps,
+                                    .busy = (WIDE_START * w->jobs + w->sum) / sms,
+                                    .hand_over = WIDE_HAND_OVER,
+                                    .apart = tile_steps(a),
+                                    .section = flash_backward_wide_section(a, sms)};
+    return a->deterministic ? flash_backward_order_additions(a, t, sms, choice) : fmax(t.longest, t.busy);
+}
+
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of
  * them than there are multiprocessors: all start at its last queries, and add to the same dQ at once (up to 8 % slower there
  * on an H200) or queue up for it (20 %). The pair kernel, if it is faster: not for jobs that several blocks share. */
 flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,
                                             const int *clusters)
 {
-    flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0};
-    const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0},
-                                large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0};
-    if (sb_head_dim_most(a) > 128)
+    flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0},
+                          large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0};
+    const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0};
+    const work w = measure(a);
+    if (sb_head_dim_most(a) > 128) {
+        large_time(a, &w, sms, &large);
         return large;
+    }
     if (a->windowed || a->packed) /* there are no others */
         return a->head_dim <= 64 ? narrow : pair;
-    const work w = measure(a);
     const double wide_steps = wide_time(a, &w, sms, clusters, &wide),
                  pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
     if (kernel == FLASH_BACKWARD_CHOSEN) {

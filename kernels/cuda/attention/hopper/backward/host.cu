@@ -8,7 +8,7 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
-#include "kernels/cuda/attention/hopper/backward/large.cuh"
+#include "kernels/cuda/attention/hopper/backward/latent.cuh"
 #include "kernels/cuda/attention/hopper/backward/layout.h"
 #include "kernels/cuda/attention/hopper/backward/passes.cuh"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
@@ -138,7 +138,17 @@ sb_status finish(const sb_attention *a, const layout &l, const flash_backward_ch
                          0, 1, stream, p);
 }
 
-/* Whether the wide kernel's key tiles, or the pairs of them, wait for each other. */
+/* ... with as many sums under way at once as there are. */
+template <class M, class MEM>
+sb_status finish_sums_of(const sb_attention *a, const layout &l, const flash_backward_choice &c, cudaStream_t stream)
+{
+    return c.sums == 1   ? finish<M, MEM, 1>(a, l, c, stream)
+           : c.sums == 2 ? finish<M, MEM, 2>(a, l, c, stream)
+           : c.sums <= 4 ? finish<M, MEM, 4>(a, l, c, stream)
+                         : finish<M, MEM, 8>(a, l, c, stream);
+}
+
+/* Whether key tiles, or the pairs of them, wait for each other. */
 bool in_order(const sb_attention *a, const flash_backward_choice &c)
 {
     return a->deterministic && c.sums < flash_backward_most_sums(a, c.kernel);
@@ -233,24 +243,20 @@ sb_status run(sb_context *ctx, const sb_attention *a, const flash_backward_choic
                 : launch_wide<T, PARTS, D, BM>(ctx, a, l, in, c, stream);
     if (st || alone)
         return st;
-    return c.sums == 1   ? finish<M, mem, 1>(a, l, c, stream)
-           : c.sums == 2 ? finish<M, mem, 2>(a, l, c, stream)
-           : c.sums <= 4 ? finish<M, mem, 4>(a, l, c, stream)
-                         : finish<M, mem, 8>(a, l, c, stream);
+    return finish_sums_of<M, mem>(a, l, c, stream);
 }
 
 /* Above head_dim or head_dim_v 128. */
-template <class T, int D, int DV>
+template <class T, class MEM>
 sb_status run_large(sb_context *ctx, const sb_attention *a, const flash_backward_choice &c, const layout &l,
                     const sb_tensor (&in)[4], cudaStream_t stream)
 {
-    using mem = large_memory<D, DV>;
     backward_params p = {};
     sb_status st;
-    if ((st = prepare<T, mem::DP>(ctx, a, l, true, false, false, stream)) ||
-        (st = set_params<T, 1, mem>(&p, ctx, a, l, in, c)) || (st = flash_backward_large_launch(p, a, stream)))
+    if ((st = prepare<T, MEM::DP>(ctx, a, l, !a->deterministic, in_order(a, c), false, stream)) ||
+        (st = set_params<T, 1, MEM>(&p, ctx, a, l, in, c)) || (st = flash_backward_large_launch(p, a, stream)))
         return st;
-    return finish<T, mem, 1>(a, l, c, stream);
+    return finish_sums_of<T, MEM>(a, l, c, stream);
 }
 
 template <class T, int PARTS>
@@ -262,10 +268,10 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
     if constexpr (PARTS == 1) {
         const int columns = flash_backward_padded_dim(a);
         if (columns == 192)
-            return flash_backward_large_columns(a).v == 128 ? run_large<T, 192, 128>(ctx, a, c, l, in, stream)
-                                                            : run_large<T, 192, 192>(ctx, a, c, l, in, stream);
+            return flash_backward_large_columns(a).v == 128 ? run_large<T, latent_memory>(ctx, a, c, l, in, stream)
+                                                            : run_large<T, large_memory<192>>(ctx, a, c, l, in, stream);
         if (columns == 256)
-            return run_large<T, 256, 256>(ctx, a, c, l, in, stream);
+            return run_large<T, large_memory<256>>(ctx, a, c, l, in, stream);
         if (columns == 80)
             return run<T, PARTS, 80, 64>(ctx, a, c, l, in, stream);
         if (columns == 96)
@@ -285,9 +291,10 @@ extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_ba
     if (above ? kernel != FLASH_BACKWARD_CHOSEN && kernel != FLASH_BACKWARD_LARGE : kernel == FLASH_BACKWARD_LARGE)
         return sb_error(SB_UNSUPPORTED,
                         "the large backward is the one of head_dim or head_dim_v above 128, and of no other");
-    if (above && (most > 256 || flash_in_parts(a) || a->deterministic || a->windowed || a->packed))
-        return sb_error(SB_UNSUPPORTED, "the Hopper backward above head_dim 128 takes 16-bit tensors up to 256, in any "
-                                        "order, without windows and documents");
+    if (above && (most > 256 || flash_in_parts(a) || a->windowed || a->packed))
+        return sb_error(SB_UNSUPPORTED,
+                        "the Hopper backward above head_dim 128 takes 16-bit tensors up to 256, without "
+                        "windows and documents");
     if (a->packed && ((a->deterministic && a->head_dim > 64) || flash_in_parts(a) || kernel == FLASH_BACKWARD_WIDE))
         return sb_error(SB_UNSUPPORTED, "packed documents have the narrow backward, and the pair one in any order");
     if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* FlashAttention backward for Hopper at head_dim above 128, 16-bit, in any order. See wide.cuh for the products.
+/* FlashAttention backward for Hopper at head_dim above 128, 16-bit. See wide.cuh for the products.
  * dK and dV of 128 keys do not fit into registers. So a block owns 64 keys, walks 64 queries a step, and its two consumer
  * warpgroups share the work by kind: the first makes S^T = K Q^T and P, the second dP^T = V dO^T and dS; then each multiplies for
  * its half of the columns of dV, dK and dQ. P goes to the second group in fp32, in the order of the fragments, which S^T and dP^T
@@ -19,27 +19,22 @@ namespace flash_hopper
 
 constexpr int LARGE_KEYS = 64, LARGE_ROWS = 64; /* of a block, and of a step */
 
-/* Half of 192 columns is whole panels only of 32. */
-template <int ROWS, int COLUMNS>
-using large_tile = tile<1, ROWS, COLUMNS, COLUMNS % 128 ? 32 : 64>;
-
-/* What steps.cuh asks of a memory, as backward_memory has it. D: 192 or 256 columns of Q and K; DV: as many of V and dO, or 128. */
-template <int D, int DV>
+/* What steps.cuh asks of a memory, as backward_memory has it. D: 192 or 256. Half of 192 is whole panels only of 32 columns. */
+template <int D>
 struct large_memory {
-    static constexpr int COLUMNS = D, DP = DV > 128 ? 256 : 128; /* DP: for the pass before, of dO */
-    using tile_kv = large_tile<LARGE_KEYS, D>;
-    using tile_q = large_tile<LARGE_ROWS, D>;
-    using tile_v = large_tile<LARGE_KEYS, DV>;
-    using tile_do = large_tile<LARGE_ROWS, DV>;
+    static constexpr int COLUMNS = D, DP = 256, PANEL = D % 128 ? 32 : 64; /* DP: for the pass before */
+    using tile_kv = tile<1, LARGE_KEYS, D, PANEL>;
+    using tile_q = tile<1, LARGE_ROWS, D, PANEL>;
+    using tile_v = tile_kv;
+    using tile_do = tile_q;
     using tile_ds = tile<1, LARGE_ROWS, LARGE_KEYS>;
     static constexpr bool DQ_BY_D = true, DQ_ROWS = true, HAS_K2 = false;
-    static constexpr int HALF = D / 2, HALF_V = DV / 2,
-                         DQ = HALF / 2; /* columns of a group; a thread's accumulators of its dQ */
+    static constexpr int HALF = D / 2, DQ = HALF / 2; /* columns of a group; a thread's accumulators of its dQ */
     static constexpr int K = 0;
     static constexpr int Q = K + tile_kv::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
-    static constexpr int V = DO + BACKWARD_STAGES * tile_do::BYTES;
-    static constexpr int P = V + tile_v::BYTES; /* in fp32, and behind V, over both of which dV and dK leave */
+    static constexpr int V = DO + BACKWARD_STAGES * tile_q::BYTES;
+    static constexpr int P = V + tile_kv::BYTES; /* in fp32, and behind V, over both of which dV and dK leave */
     static constexpr int DS = P + LARGE_ROWS * LARGE_KEYS * 4;
     static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
     static constexpr int DELTA = LSE + BACKWARD_STAGES * LARGE_ROWS * 4;
@@ -58,7 +53,9 @@ template <class T, class TB, int N>
 __device__ __forceinline__ void mma_atb(float (&d)[N / 2], uint32_t a_addr, uint32_t b_addr)
 {
     const uint64_t a0 = wgmma_descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
-    constexpr int WIDE = N == 96 ? 64 : N; /* there is no transposed A with 96 columns: 64 and 32 */
+    constexpr int WIDE = N == 96    ? 64
+                         : N == 192 ? 128
+                                    : N; /* there is no transposed A with 96 or 192 columns: two products */
     static_assert(WIDE % TB::PANEL == 0, "whole panels");
 #pragma unroll
     for (int k = 0; k < TB::ROWS / 16; k++) {
@@ -70,14 +67,14 @@ __device__ __forceinline__ void mma_atb(float (&d)[N / 2], uint32_t a_addr, uint
     }
 }
 
-/* D = A B: A 64 rows of one panel, B's rows the k index, N columns of it from b_addr on, a panel's begin. */
-template <class T, class TB, int N>
+/* D = A B: A 64 rows from a_addr on, B's rows the k index, N columns of it from b_addr on, a panel's begin. */
+template <class T, class TA, class TB, int N>
 __device__ __forceinline__ void mma_ab(float (&d)[N / 2], uint32_t a_addr, uint32_t b_addr)
 {
-    const uint64_t a0 = wgmma_descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
+    const uint64_t a0 = TA::descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
 #pragma unroll
     for (int k = 0; k < TB::ROWS / 16; k++)
-        wgmma_any<T, N, 1>(d, a0 + (k * 32 >> 4), b0 + (k * 16 * TB::PANEL_ROW >> 4), k);
+        wgmma_any<T, N, 1>(d, a0 + (TA::step(k) >> 4), b0 + (k * 16 * TB::PANEL_ROW >> 4), k);
 }
 
 /* The same address, as the compiler does not know: else what the products before the loop and in it have in common, descriptors of
@@ -96,24 +93,38 @@ struct nothing_more {
     }
 };
 
+/* The first warpgroup. */
+template <class MEM>
+__device__ __forceinline__ void backward_serve(const backward_params &p, backward_block<MEM> block)
+{
+    if (block.job().steps == 0)
+        return;
+    if (threadIdx.x == 0) {
+        backward_load<1>(p, block, nothing_more());
+    } else if (p.order && threadIdx.x % 32 == 0) {
+        wait_for_previous_kernel(); /* counts start at zero */
+        if (threadIdx.x == 32)
+            backward_await<1>(p, block, p.order);
+        else
+            backward_pass_on<1, 2>(p, block, p.order, threadIdx.x / 32 - 2);
+    }
+}
+
 /* Beside DS_BARRIER. At each one group arrives, and the other waits, once a step. */
 enum { P_BARRIER = LARGEST_BARRIER, GRADIENTS_BARRIER = 2 };
 
 /* What both consumer warpgroups do. */
-template <class T, int D, int DV, bool CAUSAL>
+template <class T, int D, bool CAUSAL, bool ORDERED>
 struct large_group {
-    using mem = large_memory<D, DV>;
+    using mem = large_memory<D>;
     using tile_kv = typename mem::tile_kv;
     using tile_q = typename mem::tile_q;
-    using tile_v = typename mem::tile_v;
-    using tile_do = typename mem::tile_do;
-    static constexpr int N = LARGE_ROWS, HALF = mem::HALF, HALF_V = mem::HALF_V, CHUNKS = HALF > 96 ? 2 : 1,
-                         CHUNK = HALF / CHUNKS;
+    static constexpr int N = LARGE_ROWS, HALF = mem::HALF, CHUNKS = HALF > 96 ? 2 : 1, CHUNK = HALF / CHUNKS;
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps, key_end; /* keys of the tile end before key_end */
     float x[N / 2];                     /* S^T, then P; or dP^T, then dS */
-    float dk[HALF / 2], dv[HALF_V / 2];
+    float dk[HALF / 2], dv[HALF / 2];
     uint32_t operand[1][N / 4]; /* P^T */
 
     __device__ __forceinline__ large_group(const backward_params &params, backward_block<mem> shared, int group)
@@ -122,10 +133,7 @@ struct large_group {
     {
 #pragma unroll
         for (int i = 0; i < HALF / 2; i++)
-            dk[i] = 0;
-#pragma unroll
-        for (int i = 0; i < HALF_V / 2; i++)
-            dv[i] = 0;
+            dk[i] = dv[i] = 0;
     }
 
     /* First query of each pair that this thread holds. */
@@ -137,15 +145,14 @@ struct large_group {
     template <class TILE>
     __device__ __forceinline__ uint32_t half(uint32_t tile_addr, int chunk = 0) const
     {
-        return tile_addr + (wg * (TILE::COLS / 2) + chunk * CHUNK) / TILE::PANEL * TILE::PANEL_BYTES;
+        return tile_addr + (wg * HALF + chunk * CHUNK) / TILE::PANEL * TILE::PANEL_BYTES;
     }
 
-    /* x: K or V times a tile of Q or dO, transposed. */
-    template <class KEYS, class QUERIES>
+    /* x: K or V times a tile of queries, transposed. */
     __device__ __forceinline__ void start_transposed(int keys, uint32_t queries)
     {
         wgmma_fence();
-        mma_abt<T, KEYS, QUERIES, LARGE_ROWS, KEYS::COLS>(x, anew(block.base + keys), queries);
+        mma_abt<T, tile_kv, tile_q, LARGE_ROWS, D>(x, anew(block.base + keys), queries);
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dv(int step)
@@ -153,7 +160,7 @@ struct large_group {
         mbarrier_wait(block.do_full(step), block.parity(step)); /* which the other group alone has seen */
         pin(operand[0]);
         wgmma_fence();
-        mma_rs<T, tile_do, HALF_V>(dv, operand, half<tile_do>(block.do_tile(step)), 1);
+        mma_rs<T, tile_q, HALF>(dv, operand, half<tile_q>(block.do_tile(step)), 1);
         wgmma_commit();
     }
     __device__ __forceinline__ void start_dk(int step)
@@ -166,29 +173,35 @@ struct large_group {
     __device__ __forceinline__ void start_dq(float (&dq)[CHUNK / 2], int step, int chunk)
     {
         wgmma_fence();
-        mma_ab<T, tile_kv, CHUNK>(dq, block.ds_tile(step), half<tile_kv>(block.base + mem::K, chunk));
+        mma_ab<T, typename mem::tile_ds, tile_kv, CHUNK>(dq, block.ds_tile(step),
+                                                         half<tile_kv>(block.base + mem::K, chunk));
         wgmma_commit();
     }
     /* A chunk of a step's dQ to the sum. */
-    __device__ __forceinline__ void add_dq(const float (&dq)[CHUNK / 2], int place, int chunk) const
+    __device__ __forceinline__ void add_dq(const float (&dq)[CHUNK / 2], int step, int place, int chunk) const
     {
-        float *const sum = p.dq_sum + ((int64_t)place * 2 + wg) * (mem::DQ * 128) + chunk * (CHUNK / 8) * 512 +
-                           (warp * 32 + lane_asked()) * 4;
-#pragma unroll
-        for (int j = 0; j < CHUNK / 8; j++)
-            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+        const int first = chunk * (CHUNK / 8);
+        if constexpr (!ORDERED) {
+            backward_add_to(backward_sum_at<mem>(p, place, wg, first, warp), dq);
+            return;
+        }
+        if (chunk == 0)
+            backward_may_add(p, block, step);
+        backward_add<mem>(p, dq, place, wg, first, warp);
+        if (chunk + 1 == CHUNKS)
+            backward_has_added(p, block, step);
     }
     /* The first chunk of a step's dQ has been computed; the last one is, if it is another. dK may be under way. */
     __device__ __forceinline__ void go_on(float (&dq)[CHUNK / 2], int step, int place)
     {
         if constexpr (CHUNKS > 1) {
-            add_dq(dq, place, 0);
+            add_dq(dq, step, place, 0);
             start_dq(dq, step, 1);
         }
     }
-    __device__ __forceinline__ void add_last(const float (&dq)[CHUNK / 2], int place) const
+    __device__ __forceinline__ void add_last(const float (&dq)[CHUNK / 2], int step, int place) const
     {
-        add_dq(dq, place, CHUNKS - 1);
+        add_dq(dq, step, place, CHUNKS - 1);
     }
     /* dQ and dK of the last step; dV may be under way. */
     __device__ __forceinline__ void last_step(float (&dq)[CHUNK / 2])
@@ -201,7 +214,7 @@ struct large_group {
         go_on(dq, steps - 1, last);
         wgmma_wait<0>();
         pin(dq), pin(dk);
-        add_last(dq, last);
+        add_last(dq, steps - 1, last);
     }
     __device__ __forceinline__ static void zero(float (&dq)[CHUNK / 2])
     {
@@ -220,9 +233,9 @@ struct large_group {
 };
 
 /* The first group: P. */
-template <class T, int D, int DV, bool CAUSAL>
-struct large_scores : large_group<T, D, DV, CAUSAL> {
-    using group = large_group<T, D, DV, CAUSAL>;
+template <class T, int D, bool CAUSAL, bool ORDERED>
+struct large_scores : large_group<T, D, CAUSAL, ORDERED> {
+    using group = large_group<T, D, CAUSAL, ORDERED>;
     using mem = typename group::mem;
     using group::block, group::dk, group::dv, group::operand, group::p, group::steps, group::warp, group::x;
     using group::group;
@@ -230,7 +243,7 @@ struct large_scores : large_group<T, D, DV, CAUSAL> {
     __device__ __forceinline__ void start_scores(int step)
     {
         mbarrier_wait(block.q_full(step), block.parity(step));
-        this->template start_transposed<typename mem::tile_kv, typename mem::tile_q>(mem::K, block.q_tile(step));
+        this->start_transposed(mem::K, block.q_tile(step));
     }
     /* x: scores to P, for both groups. */
     __device__ __forceinline__ void probabilities(int step, const query_numbers<LARGE_ROWS / 2> &lse2)
@@ -268,7 +281,8 @@ struct large_scores : large_group<T, D, DV, CAUSAL> {
             if (step + 1 == steps)
                 break;
             start_scores(step + 1);
-            this->add_last(dq, place); /* of the step before; at first zeros */
+            if (!ORDERED || step > 0)
+                this->add_last(dq, step - 1, place); /* of the step before; at first zeros */
             named_sync(DS_BARRIER, 256);
             load_lse(lse2, step + 1);
             this->start_dq(dq, step, 0);
@@ -285,16 +299,17 @@ struct large_scores : large_group<T, D, DV, CAUSAL> {
             pin(dq), pin(dk);
             mbarrier_arrive_by_warp(block.empty(step));
         }
-        this->add_last(dq, place);
+        if (!ORDERED || steps > 1)
+            this->add_last(dq, steps - 2, place);
         named_sync(DS_BARRIER, 256);
         this->last_step(dq);
     }
 };
 
 /* The second group: dS. */
-template <class T, int D, int DV, bool CAUSAL>
-struct large_gradients : large_group<T, D, DV, CAUSAL> {
-    using group = large_group<T, D, DV, CAUSAL>;
+template <class T, int D, bool CAUSAL, bool ORDERED>
+struct large_gradients : large_group<T, D, CAUSAL, ORDERED> {
+    using group = large_group<T, D, CAUSAL, ORDERED>;
     using mem = typename group::mem;
     using group::block, group::dk, group::dv, group::operand, group::p, group::steps, group::warp, group::x;
     using group::group;
@@ -302,7 +317,7 @@ struct large_gradients : large_group<T, D, DV, CAUSAL> {
     __device__ __forceinline__ void start_dp(int step)
     {
         mbarrier_wait(block.do_full(step), block.parity(step));
-        this->template start_transposed<typename mem::tile_v, typename mem::tile_do>(mem::V, block.do_tile(step));
+        this->start_transposed(mem::V, block.do_tile(step));
     }
     /* x: to dS; operand: P^T. */
     __device__ __forceinline__ void gradient(const query_numbers<LARGE_ROWS / 2> &delta)
@@ -356,11 +371,11 @@ struct large_gradients : large_group<T, D, DV, CAUSAL> {
             this->go_on(dq, step, place);
             start_dp(step + 1);
             if constexpr (group::CHUNKS == 1)
-                this->add_last(dq, place);
+                this->add_last(dq, step, place);
             wgmma_wait<1>();
             pin(dq), pin(dk);
             if constexpr (group::CHUNKS > 1)
-                this->add_last(dq, place);
+                this->add_last(dq, step, place);
             mbarrier_arrive_by_warp(block.empty(step));
         }
         this->last_step(dq);
@@ -373,22 +388,20 @@ __device__ __forceinline__ void large_store_rows(const backward_params &p, const
 {
     using mem = typename GROUP::mem;
     const volatile backward_job &job = keys.block.job();
-    const int corner = mem::V + keys.wg * mem::OUT + keys.warp * 16 * ROW_BYTES;
+    const int corner = mem::V + keys.wg * mem::OUT + keys.warp * 16 * ROW_BYTES, d = keys.wg * mem::HALF;
     const int first = job.key_tile * LARGE_KEYS + keys.warp * 16;
-    const int d = keys.wg * mem::HALF, d_v = keys.wg * mem::HALF_V;
-    T *const dv = (T *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h + d_v;
+    T *const dv = (T *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h + d;
     T *const dk = (T *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h + d;
-    store_rows_by_way_of<T, mem::HALF_V, mem::OUT_PANEL>(keys.block.smem, keys.block.base, corner, keys.dv, 1, dv,
-                                                         p.dv_stride_s, first, p.seq_k,
-                                                         min(p.head_dim_v - d_v, mem::HALF_V));
+    store_rows_by_way_of<T, mem::HALF, mem::OUT_PANEL>(keys.block.smem, keys.block.base, corner, keys.dv, 1, dv,
+                                                       p.dv_stride_s, first, p.seq_k, min(p.head_dim_v - d, mem::HALF));
     store_rows_by_way_of<T, mem::HALF, mem::OUT_PANEL>(keys.block.smem, keys.block.base, corner, keys.dk, p.scale, dk,
                                                        p.dk_stride_s, first, p.seq_k, min(p.head_dim - d, mem::HALF));
 }
 
-template <class T, int D, int DV, bool CAUSAL>
+template <class T, int D, bool CAUSAL, bool ORDERED>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_large(const __grid_constant__ backward_params p)
 {
-    using mem = large_memory<D, DV>;
+    using mem = large_memory<D>;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
@@ -400,18 +413,17 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_large(cons
 
     if (warpgroup == 0) {
         registers_lower<24>();
-        if (threadIdx.x == 0 && block.job().steps > 0)
-            backward_load<1>(p, block, nothing_more());
+        backward_serve(p, block);
         return;
     }
     registers_raise<240>();
     wait_for_previous_kernel(); /* sums, zeroed */
     if (warpgroup == 1) {
-        large_scores<T, D, DV, CAUSAL> keys(p, block, 0);
+        large_scores<T, D, CAUSAL, ORDERED> keys(p, block, 0);
         keys.run();
         large_store_rows<T>(p, keys);
     } else {
-        large_gradients<T, D, DV, CAUSAL> keys(p, block, 1);
+        large_gradients<T, D, CAUSAL, ORDERED> keys(p, block, 1);
         keys.run();
         large_store_rows<T>(p, keys);
     }

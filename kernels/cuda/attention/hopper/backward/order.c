@@ -82,7 +82,7 @@ static int most_apart(const sb_attention *a, int section, flash_backward_kernel 
 }
 
 /* The time in order and with the pass after, which is a step and reads at about 3 TB/s: in the time of a step 220 query blocks of
- * 32 KB, fp32 660 of 16 KB. Only problems that would need several sums anyway start apart: one of 16 heads and S 4096 loses 8 %
+ * 32 KB, fewer of wider ones, fp32 660 of 16 KB. Only problems that would need several sums anyway start apart: one of 16 heads and S 4096 loses 8 %
  * by it. */
 double flash_backward_order_additions(const sb_attention *a, flash_backward_order t, int at_once,
                                       flash_backward_choice *choice)
@@ -94,7 +94,7 @@ double flash_backward_order_additions(const sb_attention *a, flash_backward_orde
     const int most = most_bytes / bytes > 1 ? (int)(most_bytes / bytes) : 1;
     t.adders = flash_backward_most_sums(a, choice->kernel);
     t.row = flash_backward_first_round(t.adders, at_once, t.section);
-    t.read = blocks / (flash_in_parts(a) ? 660 : 220);
+    t.read = blocks / (flash_in_parts(a) ? 660 : 220) * fmax(flash_backward_padded_dim(a) / 128.0, 1);
     const double together = fewest_steps(&t, start_together, t.adders, most, &choice->sums);
     const int rest = t.adders - t.row, in_l2 = most_apart(a, t.section, choice->kernel),
               most_first = in_l2 < most - (rest > 0) ? in_l2 : most - (rest > 0);

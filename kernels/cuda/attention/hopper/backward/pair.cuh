@@ -108,7 +108,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
         if constexpr (ORDERED)
             keys::add_dq(dq, step, place, rank);
         else
-            keys::add_to(this->sum_at(place, rank), dq);
+            backward_add_to(backward_sum_at<mem>(this->p, place, rank, 0, this->warp), dq);
     }
 
     /* A step in which no query sees a key of this group, one to three at the start of a head, and in a window at its end: dS is 0, and that spares four

@@ -170,10 +170,10 @@ struct finish_shape {
 };
 
 /* How many of its sums a query block has, the first ones: only those that an adder has stored to. */
-template <int BM>
+template <int BM, int KEYS>
 __device__ __forceinline__ int finish_sums(const finish_params &p, int block)
 {
-    const int adders = (tiles_seen<BM>(block, p.keys_ahead, p.key_tiles) + p.pairs) >> p.pairs;
+    const int adders = (tiles_seen<BM, KEYS>(block, p.keys_ahead, p.key_tiles) + p.pairs) >> p.pairs;
     if (p.sums == 0)
         return 1;
     return min(adders, p.early_sums) + min(max(adders - p.early, 0), p.sums - p.early_sums);
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(256, 2) flash_backward_finish(const finish_par
     const int wg = threadIdx.x / 128, thread = threadIdx.x % 128;
     const float4 *const from =
         (const float4 *)p.dq_sum + (((int64_t)place * 2 + wg) * shape::FRAGMENTS + piece * shape::OWN) * 128 + thread;
-    const int sums = finish_sums<shape::QUERIES>(p, block);
+    const int sums = finish_sums<shape::QUERIES, MEM::tile_kv::ROWS>(p, block);
     float4 sum[shape::OWN] = {};
 #pragma unroll 1
     for (int first = 0; first < sums; first += AT_ONCE) {

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64 }; /* keys of a tile; the large kernel's */
+enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64 }; /* keys of a tile; where V is wider than 128 */
 
 typedef struct flash_backward_choice {
     flash_backward_kernel kernel;
@@ -24,6 +24,7 @@ typedef struct flash_backward_choice {
 /* Sums of dQ with which nobody waits: one for each key tile of a head, or pair of them; the narrow kernel has one. */
 int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel);
 
+int flash_backward_tile_keys(const sb_attention *a); /* keys of a tile */
 int flash_backward_key_tiles(const sb_attention *a);
 /* Query rows a step of the wide kernel, as its tiles need them. */
 int flash_backward_step_rows(const sb_attention *a);

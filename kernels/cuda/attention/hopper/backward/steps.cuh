@@ -173,11 +173,11 @@ struct backward_block {
 };
 
 /* Key tiles of which some query of a block of BM sees a key; query i sees keys up to i + keys_ahead. */
-template <int BM>
+template <int BM, int KEYS = BACKWARD_KEYS>
 __device__ __forceinline__ int tiles_seen(int block, int keys_ahead, int key_tiles)
 {
     const int keys = block * BM + BM + keys_ahead;
-    return min(max(keys + BACKWARD_KEYS - 1, 0) / BACKWARD_KEYS, key_tiles);
+    return min(max(keys + KEYS - 1, 0) / KEYS, key_tiles);
 }
 
 /* TILES: key tiles of a job, one that a cluster shares or one for each block of it; KEYS: of a tile. WINDOW comes with CAUSAL, whose
@@ -278,7 +278,7 @@ __device__ __forceinline__ int first_adder(const backward_params &p, int block)
 
 /* Where a job's step is: query head among all, and query block counted in the order of walking: from the diagonal on, but
  * late adders in order from the last query back. TILES: see find_job. */
-template <int TILES, int BM, bool WINDOW = false>
+template <int TILES, int BM, bool WINDOW = false, int KEYS = BACKWARD_KEYS>
 struct backward_walk {
     int head, u;
     __device__ __forceinline__ static int end(const backward_params &p, const volatile backward_job &job)
@@ -316,7 +316,7 @@ struct backward_walk {
             return job.adder - first_adder<TILES, BM>(p, block(p, job));
         if (job.adder >= p.early)
             return job.position;
-        const int seen = (tiles_seen<BM>(u, p.seq_k - p.seq_q, p.key_tiles) + TILES - 1) / TILES;
+        const int seen = (tiles_seen<BM, KEYS>(u, p.seq_k - p.seq_q, p.key_tiles) + TILES - 1) / TILES;
         return (min(seen, p.early) - 1 - job.adder) / p.early_sums;
     }
 };
@@ -394,6 +394,52 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
     }
 }
 
+/* ---- a consumer warpgroup's additions ---- */
+
+/* Until this step's dQ may be added, if there is an order. */
+template <class MEM>
+__device__ __forceinline__ void backward_may_add(const backward_params &p, backward_block<MEM> block, int step)
+{
+    if (p.order)
+        mbarrier_wait(block.may_add(step), block.order_parity(step));
+}
+/* This warp has added it. */
+template <class MEM>
+__device__ __forceinline__ void backward_has_added(const backward_params &p, backward_block<MEM> block, int step)
+{
+    if (p.order)
+        mbarrier_arrive_by_warp(block.added(step));
+}
+/* Where a thread's part of a group's dQ lies in the sum at `place`, from its fragment `first` on. */
+template <class MEM>
+__device__ __forceinline__ float *backward_sum_at(const backward_params &p, int place, int group, int first, int warp)
+{
+    return p.dq_sum + ((int64_t)place * 2 + group) * (MEM::DQ * 128) + first * 512 + (warp * 32 + lane_asked()) * 4;
+}
+template <int N>
+__device__ __forceinline__ void backward_add_to(float *sum, const float (&dq)[N])
+{
+#pragma unroll
+    for (int j = 0; j < N / 4; j++)
+        add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+}
+/* Added, or stored if place is ~place. */
+template <class MEM, int N>
+__device__ __forceinline__ void backward_add(const backward_params &p, const float (&dq)[N], int place, int group,
+                                             int first, int warp)
+{
+    float *const sum = backward_sum_at<MEM>(p, place < 0 ? ~place : place, group, first, warp);
+    if (place < 0) { /* the first to come */
+#pragma unroll
+        for (int j = 0; j < N / 4; j++)
+            *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+    } else {
+        backward_add_to(sum, dq);
+    }
+}
+
+/* ---- the first warpgroup again ---- */
+
 /* Adds `bytes` of shared memory, floats, to as many in global memory, in this thread's next bulk group; order of adders free.
  * Both addresses are multiples of 16. */
 __device__ __forceinline__ void add_global_bulk(float *to, uint32_t from, uint32_t bytes)
@@ -433,7 +479,7 @@ __device__ __forceinline__ void backward_await(const backward_params &p, backwar
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk<TILES, MEM::tile_q::ROWS, WINDOW> walk;
+    backward_walk<TILES, MEM::tile_q::ROWS, WINDOW, MEM::tile_kv::ROWS> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
@@ -454,7 +500,7 @@ __device__ __forceinline__ void backward_pass_on(const backward_params &p, backw
 {
     const volatile backward_job &job = block.job();
     const int steps = job.steps;
-    backward_walk<TILES, MEM::tile_q::ROWS, WINDOW> walk;
+    backward_walk<TILES, MEM::tile_q::ROWS, WINDOW, MEM::tile_kv::ROWS> walk;
     walk.begin(p, job);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {

@@ -266,34 +266,13 @@ struct backward_keys {
                                          ds[part][4 * k + 1], ds[part][4 * k + 2], ds[part][4 * k + 3]);
     }
 
-    /* Where this thread's part of a query block's dQ lies, and an addition to it. */
-    __device__ __forceinline__ float *sum_at(int place, int half) const
-    {
-        return p.dq_sum + ((int64_t)place * 2 + half) * (mem::DQ * 128) + (warp * 32 + lane_asked()) * 4;
-    }
-    __device__ __forceinline__ static void add_to(float *sum, const float (&dq)[mem::DQ])
-    {
-#pragma unroll
-        for (int j = 0; j < mem::DQ / 4; j++)
-            add_global4(sum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-    }
     /* A step's share of dQ to its half of the sum, in order if p.order. Rows of d of dQ^T past head_dim are left out. */
     __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], int step, int place, int half)
     {
-        if (p.order)
-            mbarrier_wait(block.may_add(step), block.order_parity(step));
-        if (mem::DQ_ROWS || (mem::DQ_BY_D ? half * 64 : 0) + warp * 16 < p.head_dim) {
-            float *const sum = sum_at(place < 0 ? ~place : place, half);
-            if (place < 0) { /* the first to come */
-#pragma unroll
-                for (int j = 0; j < mem::DQ / 4; j++)
-                    *(float4 *)(sum + j * 512) = make_float4(dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
-            } else {
-                add_to(sum, dq);
-            }
-        }
-        if (p.order)
-            arrive(block.added(step)); /* this warp has added */
+        backward_may_add(p, block, step);
+        if (mem::DQ_ROWS || (mem::DQ_BY_D ? half * 64 : 0) + warp * 16 < p.head_dim)
+            backward_add<mem>(p, dq, place, half, 0, warp);
+        backward_has_added(p, block, step);
     }
 
     /* ... to the group's stage, in the order that the sum has. */

@@ -188,7 +188,7 @@ typedef struct sb_adamw {
     bool stochastic;
     uint64_t first; /* index of element 0 in the model, for the chance; on CUDA a multiple of 4 */
     double beta1, beta2, eps, weight_decay;
-    int max_blocks; /* 0: as many as are fastest alone; else at most so many, to leave room for other kernels */
+    int max_blocks; /* 0: as many as are fastest alone; else at most so many, each of which takes a multiprocessor */
 } sb_adamw;
 
 /* L2 norm of n gradients and whether any is not finite, into state->grad_norm and found_nonfinite. */

@@ -6,7 +6,8 @@
  * 180 instructions of a thread, of which these kernels issue 35 to 60.
  * Work: a quad is four parameters, 8 bytes of each 16-bit stream and 16 of each fp32 stream, so that a warp reads whole
  * contiguous lines of every stream. A thread starts the loads of QUADS quads before it uses any. Blocks come and go, one
- * piece each, which evens out what far and near memory costs an SM; only where the caller bounds their number do they stay. */
+ * piece each, which evens out what far and near memory costs an SM. Where the caller bounds their number they stay, and are as
+ * large as an SM has registers for, so that they take as few SMs as possible from what runs beside them. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/adamw.cuh"
 #include "kernels/cuda/train.h"
@@ -15,9 +16,8 @@
 namespace
 {
 
-constexpr int THREADS = 256;
-constexpr int QUADS = 2;         /* a thread has in flight */
-constexpr int BLOCKS_PER_SM = 4; /* at least: bounds the registers of a thread by 64 */
+constexpr int THREADS = 256, THREADS_PER_SM = 1024; /* of a block; at least, so a thread has 64 registers */
+constexpr int QUADS = 2;                            /* a thread has in flight */
 constexpr int64_t MAX_GRID = 0x7fffffff;
 constexpr float SMALLEST_SCALE = 0x1p-14f, LARGEST_SCALE = 0x1p24f, CLIP_EPSILON = 1e-6f;
 
@@ -93,8 +93,8 @@ __device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int6
 }
 
 /* `first_element`, of the range in the model, is a multiple of 4. */
-template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
+template <int THREADS, adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
+__global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
     adamw_kernel(streams<P, G, M, KIND> x, int64_t n, uint64_t first_element, const sb_optimizer_state *state,
                  adamw_constants c)
 {
@@ -148,11 +148,13 @@ sb_status launch(const sb_adamw *p, cudaStream_t stream)
     using S = streams<P, G, M, KIND>;
     const S x = {(P *)p->param, (typename S::master_type *)p->master, (const G *)p->grad, (M *)p->m, (M *)p->v};
     const adamw_constants c = adamw_constants_of(p);
-    const int64_t n = (int64_t)p->n, per_block = 4 * THREADS * QUADS;
-    const int64_t most = p->max_blocks ? p->max_blocks : MAX_GRID;
-    const int64_t wanted = n / per_block + 1;
+    const int threads = p->max_blocks ? THREADS_PER_SM : THREADS;
+    const int64_t n = (int64_t)p->n, most = p->max_blocks ? p->max_blocks : MAX_GRID;
+    const int64_t wanted = n / (4 * threads * QUADS) + 1;
     const unsigned blocks = (unsigned)(wanted < most ? wanted : most);
-    adamw_kernel<ROUNDING, P, G, M, KIND><<<blocks, THREADS, 0, stream>>>(x, n, p->first, p->state, c);
+    const auto kernel = p->max_blocks ? adamw_kernel<THREADS_PER_SM, ROUNDING, P, G, M, KIND>
+                                      : adamw_kernel<THREADS, ROUNDING, P, G, M, KIND>;
+    kernel<<<blocks, threads, 0, stream>>>(x, n, p->first, p->state, c);
     return sb_cuda_launched("adamw kernel");
 }
 

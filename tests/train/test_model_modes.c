@@ -129,6 +129,8 @@ static void micro_batches(void **state)
             o.batch = BATCH;
             outcome want = outcome_of(&o);
             const bool fp32 = o.precision->grad == SB_FP32 && !tf32;
+            /* Updates round bf16 weights: 1.1e-3 was seen on an H200. */
+            const double first = fp32 ? 1e-6 : 1e-3, later = o.precision->param == SB_BF16 ? 2e-3 : 1e-3;
             for (int micro = 2; micro <= BATCH; micro *= 2) {
                 o.batch = BATCH / micro;
                 o.micro_batches = micro;
@@ -139,7 +141,7 @@ static void micro_batches(void **state)
                     fail_msg("%s mask %d, %d micro-batches: gradients %.2e apart, parameters %.2e", policies[i], mask,
                              micro, off, moved);
                 for (int s = 0; s < OUTCOME_STEPS; s++)
-                    assert_true(fabs(got.losses[s] - want.losses[s]) <= (s || !fp32 ? 1e-3 : 1e-6) * want.losses[s]);
+                    assert_true(fabs(got.losses[s] - want.losses[s]) <= (s ? later : first) * want.losses[s]);
                 outcome_free(&got);
             }
             outcome_free(&want);

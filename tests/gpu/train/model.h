@@ -61,13 +61,16 @@ typedef struct model_policy {
 typedef struct model_way {
     const char *name, *attention;
     fusion fusion;
-    bool overlap, grad_fp32;
+    overlap overlap;
+    bool grad_fp32;
 } model_way;
 
 /* What must not change a bit where attention is deterministic. */
 typedef struct model_variation {
     const char *name;
-    bool graph, overlap, share;
+    bool graph;
+    overlap overlap;
+    bool share;
     recompute recompute;
     int every, blocks;
 } model_variation;

@@ -132,7 +132,7 @@ static trainer_options plain_options(const model_case *c)
 {
     trainer_options o = options_of(c);
     o.deterministic = true;
-    o.overlap = false;
+    o.overlap = OVERLAP_NONE;
     o.fusion = FUSION_KERNELS;
     return o;
 }
@@ -201,6 +201,7 @@ static bool tune(model_test *m, const model_case *c)
 {
     char why[256];
     trainer_options o = options_of(c);
+    o.overlap = OVERLAP_AUTO;
     trainer *t = model_create(&m->bed, &o, why, sizeof why);
     if (!t)
         return fail(m, c, why);

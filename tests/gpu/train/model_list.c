@@ -30,26 +30,27 @@ static const model_policy policies[POLICIES] = {
 
 enum { KERNELS_UNFUSED, GRAPH_FLASH, KERNELS_GRAD32, EAGER, WAYS };
 static const model_way ways[WAYS] = {
-    [KERNELS_UNFUSED] = {"kernels-unfused", "unfused", FUSION_KERNELS, false, false},
-    [GRAPH_FLASH] = {"graph-flash", "flash", FUSION_GRAPH, true, false},
-    [KERNELS_GRAD32] = {"kernels-flash-grad32", "flash", FUSION_KERNELS, true, true},
-    [EAGER] = {"eager-fused", "fused", FUSION_NONE, false, false},
+    [KERNELS_UNFUSED] = {"kernels-unfused", "unfused", FUSION_KERNELS, OVERLAP_NONE, false},
+    [GRAPH_FLASH] = {"graph-flash", "flash", FUSION_GRAPH, OVERLAP_ALL, false},
+    [KERNELS_GRAD32] = {"kernels-flash-grad32", "flash", FUSION_KERNELS, OVERLAP_GRADIENTS, true},
+    [EAGER] = {"eager-fused", "fused", FUSION_NONE, OVERLAP_NONE, false},
 };
 
 static const model_variation variations[] = {
-    {"again", false, false, false, RECOMPUTE_NONE, 1, 0},
-    {"graph", true, false, false, RECOMPUTE_NONE, 1, 0},
-    {"overlap", false, true, false, RECOMPUTE_NONE, 1, 0},
-    {"overlap-7-blocks", false, true, false, RECOMPUTE_NONE, 1, 7},
-    {"share", false, false, true, RECOMPUTE_NONE, 1, 0},
-    {"graph-overlap-share", true, true, true, RECOMPUTE_NONE, 1, 0},
-    {"selective", false, false, true, RECOMPUTE_SELECTIVE, 1, 0},
-    {"graph-selective", true, true, true, RECOMPUTE_SELECTIVE, 1, 0},
-    {"graph-attn", true, true, true, RECOMPUTE_ATTN, 1, 0},
-    {"graph-mlp", true, true, true, RECOMPUTE_MLP, 1, 0},
-    {"block", false, false, true, RECOMPUTE_BLOCK, 1, 0},
-    {"graph-block", true, true, true, RECOMPUTE_BLOCK, 1, 0},
-    {"graph-every-2nd-block", true, true, true, RECOMPUTE_BLOCK, 2, 0},
+    {"again", false, OVERLAP_NONE, false, RECOMPUTE_NONE, 1, 0},
+    {"graph", true, OVERLAP_NONE, false, RECOMPUTE_NONE, 1, 0},
+    {"overlap", false, OVERLAP_ALL, false, RECOMPUTE_NONE, 1, 0},
+    {"overlap-7-blocks", false, OVERLAP_ALL, false, RECOMPUTE_NONE, 1, 7},
+    {"overlap-gradients", false, OVERLAP_GRADIENTS, false, RECOMPUTE_NONE, 1, 0},
+    {"share", false, OVERLAP_NONE, true, RECOMPUTE_NONE, 1, 0},
+    {"graph-overlap-share", true, OVERLAP_ALL, true, RECOMPUTE_NONE, 1, 0},
+    {"selective", false, OVERLAP_NONE, true, RECOMPUTE_SELECTIVE, 1, 0},
+    {"graph-selective", true, OVERLAP_ALL, true, RECOMPUTE_SELECTIVE, 1, 0},
+    {"graph-attn", true, OVERLAP_ALL, true, RECOMPUTE_ATTN, 1, 0},
+    {"graph-mlp", true, OVERLAP_ALL, true, RECOMPUTE_MLP, 1, 0},
+    {"block", false, OVERLAP_NONE, true, RECOMPUTE_BLOCK, 1, 0},
+    {"graph-block", true, OVERLAP_ALL, true, RECOMPUTE_BLOCK, 1, 0},
+    {"graph-every-2nd-block", true, OVERLAP_ALL, true, RECOMPUTE_BLOCK, 2, 0},
 };
 enum { VARIATIONS = sizeof variations / sizeof *variations };
 
@@ -88,7 +89,7 @@ static void add_bits(model_list *l, const arguments *x, int policy)
                                 .policy = &policies[policy],
                                 .way = &ways[w],
                                 .variation = &variations[v]};
-                c.small = s == ODD && w == GRAPH_FLASH && policy == BF16 && variations[v].overlap &&
+                c.small = s == ODD && w == GRAPH_FLASH && policy == BF16 && variations[v].overlap != OVERLAP_NONE &&
                           variations[v].share && variations[v].recompute != RECOMPUTE_ATTN &&
                           variations[v].recompute != RECOMPUTE_MLP;
                 add(l, x, c);

@@ -23,7 +23,7 @@ trainer_options model_options(const model_shape *s, const precision *policy)
     o.precision = policy;
     o.attention = "unfused";
     o.fusion = FUSION_KERNELS;
-    o.overlap = false;
+    o.overlap = OVERLAP_NONE;
     o.share_grad_memory = false;
     return o;
 }

@@ -150,9 +150,9 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 8, "--head-dim 64,128 --seq 1024:65536:*4 --dtype bf16x3 --variant flash"},
     {RUN_DEFAULT, 1, 6,
      "--batch 2 --heads 32 --heads-kv 8,32 --head-dim 128 --seq 2048,8192 --dtype bf16 --variant flash"},
-    {RUN_DEFAULT, 1, 6, "--heads 16 --head-dim 64,128 --seq 16384 --dtype bf16 --variant flash --window 1024,4096"},
-    {RUN_DEFAULT, 1, 6,
-     "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 0,8"},
+    {RUN_DEFAULT, 1, 9, "--heads 16 --head-dim 64,128,256 --seq 16384 --dtype bf16 --variant flash --window 1024,4096"},
+    {RUN_DEFAULT, 1, 9,
+     "--batch 8 --heads 16 --head-dim 64,128,256 --seq 2048 --dtype bf16 --variant flash --documents 0,8"},
     {RUN_DEFAULT, 1, 4,
      "--batch 8 --heads 16 --head-dim 64,128 --seq 2048 --dtype bf16 --variant flash --documents 8 --lengths random"},
     {RUN_DEFAULT, 1, 9,
@@ -175,8 +175,8 @@ static const bench_info info = {
         "A window (--window, --window-right) leaves a query the keys around its own position; its operations are\n"
         "counted pair by pair. Documents (--documents, --lengths) divide batch * seq tokens, and a query sees keys of\n"
         "its own one alone; operations are the sum of theirs. On CUDA unfused and fused have neither.\n"
-        "head_dim, of queries or values, is a multiple of 8 from 16 to 256. Above 128, flash on CUDA is of bf16 and\n"
-        "fp16, and a window and documents run the portable kernels.\n"
+        "head_dim, of queries or values, is a multiple of 8 from 16 to 256; above 128, flash on CUDA is of bf16 and "
+        "fp16.\n"
         "Values of another width (--head-dim-v) have a Hopper forward in bf16 and fp16, and a Hopper backward where\n"
         "either width is above 128; else they run the portable kernels.",
     .examples = "./bench_flash --seq 65536 --dtype bf16\n"

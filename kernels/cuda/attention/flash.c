@@ -6,22 +6,22 @@
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/internal.h"
 
-/* The most columns: of 16-bit elements, and of 32-bit ones, whose tiles would not fit in shared memory. The Hopper kernels with
- * windows or documents end there, too. */
+/* The most columns: of 16-bit elements, and of 32-bit ones, whose tiles would not fit in shared memory. */
 enum { WIDEST = 256, WIDEST_FP32 = 128 };
 
-/* Windows have Hopper kernels of 16 bits, and so have documents, but for the deterministic backward above head_dim 64. Values
- * of another width have a Hopper forward of 16 bits, and a backward above 128. */
+/* Windows and documents have Hopper kernels of 16 bits, but for the deterministic backward, of windows above head_dim 128 and of
+ * documents above 64. Values of another width have a Hopper forward of 16 bits, and a backward above 128. */
 static bool hopper_forward(const sb_context *ctx, const sb_attention *a)
 {
     return ctx->cc_major == 9 && ctx->cc_minor == 0 && a->dtype != SB_TF32 &&
-           !((a->windowed || a->packed) && (flash_in_parts(a) || sb_head_dim_most(a) > WIDEST_FP32)) &&
+           !((a->windowed || a->packed) && flash_in_parts(a)) &&
            !(flash_in_parts(a) && sb_head_dim_v(a) != a->head_dim);
 }
 static bool hopper_backward(const sb_context *ctx, const sb_attention *a)
 {
     const int most = sb_head_dim_most(a);
     return hopper_forward(ctx, a) && !(a->deterministic && a->packed && most > 64) &&
+           !(a->deterministic && a->windowed && most > WIDEST_FP32) &&
            !(most <= WIDEST_FP32 && sb_head_dim_v(a) != a->head_dim);
 }
 

@@ -291,10 +291,9 @@ extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_ba
     if (above ? kernel != FLASH_BACKWARD_CHOSEN && kernel != FLASH_BACKWARD_LARGE : kernel == FLASH_BACKWARD_LARGE)
         return sb_error(SB_UNSUPPORTED,
                         "the large backward is the one of head_dim or head_dim_v above 128, and of no other");
-    if (above && (most > 256 || flash_in_parts(a) || a->windowed || a->packed))
-        return sb_error(SB_UNSUPPORTED,
-                        "the Hopper backward above head_dim 128 takes 16-bit tensors up to 256, without "
-                        "windows and documents");
+    if (above && (most > 256 || flash_in_parts(a) || (a->deterministic && (a->windowed || a->packed))))
+        return sb_error(SB_UNSUPPORTED, "the Hopper backward above head_dim 128 takes 16-bit tensors up to 256, with "
+                                        "windows and documents in any order alone");
     if (a->packed && ((a->deterministic && a->head_dim > 64) || flash_in_parts(a) || kernel == FLASH_BACKWARD_WIDE))
         return sb_error(SB_UNSUPPORTED, "packed documents have the narrow backward, and the pair one in any order");
     if (a->windowed && (kernel == FLASH_BACKWARD_WIDE || flash_in_parts(a)))

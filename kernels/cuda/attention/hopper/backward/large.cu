@@ -9,29 +9,45 @@
 
 using namespace flash_hopper;
 
-template <class T, int D, bool ORDERED>
-static sb_status launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+using kernel = void (*)(backward_params);
+
+/* What a problem may ask for: the kernel of each. */
+struct kernels {
+    kernel full, causal, full_ordered, causal_ordered, window, packed;
+};
+
+/* `keys` of a tile. */
+static sb_status launch(const backward_params &p, const sb_attention *a, const kernels &of, int keys, int bytes,
+                        cudaStream_t stream)
 {
-    return launch_hopper("flash backward (Hopper, large)",
-                         a->causal ? flash_backward_large<T, D, true, ORDERED>
-                                   : flash_backward_large<T, D, false, ORDERED>,
-                         (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles), BACKWARD_THREADS,
-                         large_memory<D>::BYTES, 1, stream, p);
+    const kernel chosen = a->packed          ? of.packed
+                          : a->windowed      ? of.window
+                          : a->deterministic ? (a->causal ? of.causal_ordered : of.full_ordered)
+                          : a->causal        ? of.causal
+                                             : of.full;
+    const int tiles = a->packed ? documents::tile_numbers(a->seq_k, a->documents, keys) : p.key_tiles;
+    return launch_hopper("flash backward (Hopper, above 128)", chosen,
+                         (unsigned)((int64_t)a->batch * a->heads_kv * tiles), BACKWARD_THREADS, bytes, 1, stream, p);
 }
 
 template <class T, int D>
 static sb_status launch_large(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
-    return a->deterministic ? launch<T, D, true>(p, a, stream) : launch<T, D, false>(p, a, stream);
+    const kernels of = {
+        flash_backward_large<T, D, false, false>,      flash_backward_large<T, D, true, false>,
+        flash_backward_large<T, D, false, true>,       flash_backward_large<T, D, true, true>,
+        flash_backward_large<T, D, true, false, true>, flash_backward_large<T, D, true, false, true, true>};
+    return launch(p, a, of, LARGE_KEYS, large_memory<D>::PACKED_BYTES, stream);
 }
 
 template <class T>
 static sb_status launch_latent(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
-    return launch_hopper("flash backward (Hopper, latent)",
-                         a->causal ? flash_backward_latent<T, true> : flash_backward_latent<T, false>,
-                         (unsigned)((int64_t)a->batch * a->heads_kv * p.key_tiles), BACKWARD_THREADS,
-                         latent_memory::BYTES, 1, stream, p);
+    const kernel full = flash_backward_latent<T, false>,
+                 causal = flash_backward_latent<T, true>; /* in any order or not */
+    const kernels of = {
+        full, causal, full, causal, flash_backward_latent<T, true, true>, flash_backward_latent<T, true, true, true>};
+    return launch(p, a, of, BACKWARD_KEYS, latent_memory::PACKED_BYTES, stream);
 }
 
 template <class T>

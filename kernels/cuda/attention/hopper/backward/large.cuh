@@ -42,7 +42,9 @@ struct large_memory {
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
     static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
-    static_assert(P % 1024 == 0 && BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
+    static constexpr int DOCUMENT = BYTES, PACKED_BYTES = DOCUMENT + (int)sizeof(backward_document);
+    static_assert(P % 1024 == 0 && BARRIERS % 8 == 0 && PACKED_BYTES <= 227 << 10,
+                  "alignment, and what a block may have");
     static constexpr int OUT_PANEL = 64 * ROW_BYTES,
                          OUT = (HALF + 63) / 64 * OUT_PANEL; /* rows of a group on their way out */
     static_assert(2 * OUT <= DS - V, "over V and P");
@@ -93,15 +95,34 @@ struct nothing_more {
     }
 };
 
+/* Barriers and the block's job; `document` is set if PACKED. False: the number has no tile. */
+template <bool WINDOW, bool CAUSAL, bool PACKED, class MEM>
+__device__ __forceinline__ bool backward_enter(const backward_params &p, backward_block<MEM> block,
+                                               backward_document &document)
+{
+    if (threadIdx.x == 0)
+        backward_begin<1, MEM, CAUSAL, WINDOW>(
+            p, block, PACKED ? (volatile backward_document *)(block.smem + MEM::DOCUMENT) : nullptr);
+    __syncthreads();
+    let_next_kernel_start();
+    if constexpr (PACKED) {
+        if (uniform(block.job().steps) == 0)
+            return false;
+        document = backward_document_of(block.smem + MEM::DOCUMENT);
+    }
+    return true;
+}
+
 /* The first warpgroup. */
-template <class MEM>
-__device__ __forceinline__ void backward_serve(const backward_params &p, backward_block<MEM> block)
+template <bool WINDOW, class MEM>
+__device__ __forceinline__ void backward_serve(const backward_params &p, backward_block<MEM> block,
+                                               const backward_begins &begin)
 {
     if (block.job().steps == 0)
         return;
     if (threadIdx.x == 0) {
-        backward_load<1>(p, block, nothing_more());
-    } else if (p.order && threadIdx.x % 32 == 0) {
+        backward_load<1, WINDOW>(p, block, nothing_more(), begin);
+    } else if (!WINDOW && p.order && threadIdx.x % 32 == 0) {
         wait_for_previous_kernel(); /* counts start at zero */
         if (threadIdx.x == 32)
             backward_await<1>(p, block, p.order);
@@ -114,7 +135,7 @@ __device__ __forceinline__ void backward_serve(const backward_params &p, backwar
 enum { P_BARRIER = LARGEST_BARRIER, GRADIENTS_BARRIER = 2 };
 
 /* What both consumer warpgroups do. */
-template <class T, int D, bool CAUSAL, bool ORDERED>
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW>
 struct large_group {
     using mem = large_memory<D>;
     using tile_kv = typename mem::tile_kv;
@@ -233,9 +254,9 @@ struct large_group {
 };
 
 /* The first group: P. */
-template <class T, int D, bool CAUSAL, bool ORDERED>
-struct large_scores : large_group<T, D, CAUSAL, ORDERED> {
-    using group = large_group<T, D, CAUSAL, ORDERED>;
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW>
+struct large_scores : large_group<T, D, CAUSAL, ORDERED, WINDOW> {
+    using group = large_group<T, D, CAUSAL, ORDERED, WINDOW>;
     using mem = typename group::mem;
     using group::block, group::dk, group::dv, group::operand, group::p, group::steps, group::warp, group::x;
     using group::group;
@@ -250,7 +271,7 @@ struct large_scores : large_group<T, D, CAUSAL, ORDERED> {
     {
         scores_to_exponents(x, lse2, p.scale_log2);
         exponentials(x);
-        mask_block<LARGE_ROWS, LARGE_KEYS, CAUSAL, false>(
+        mask_block<LARGE_ROWS, LARGE_KEYS, CAUSAL, WINDOW>(
             p, x, this->key_end, read_uniform(block.step_slot(step).first_query), this->column(),
             [&] { return this->key_end - LARGE_KEYS + warp * 16 + lane_asked() / 4; }, 0);
 #pragma unroll
@@ -307,9 +328,9 @@ struct large_scores : large_group<T, D, CAUSAL, ORDERED> {
 };
 
 /* The second group: dS. */
-template <class T, int D, bool CAUSAL, bool ORDERED>
-struct large_gradients : large_group<T, D, CAUSAL, ORDERED> {
-    using group = large_group<T, D, CAUSAL, ORDERED>;
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW>
+struct large_gradients : large_group<T, D, CAUSAL, ORDERED, WINDOW> {
+    using group = large_group<T, D, CAUSAL, ORDERED, WINDOW>;
     using mem = typename group::mem;
     using group::block, group::dk, group::dv, group::operand, group::p, group::steps, group::warp, group::x;
     using group::group;
@@ -398,32 +419,33 @@ __device__ __forceinline__ void large_store_rows(const backward_params &p, const
                                                        p.dk_stride_s, first, p.seq_k, min(p.head_dim - d, mem::HALF));
 }
 
-template <class T, int D, bool CAUSAL, bool ORDERED>
-__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_large(const __grid_constant__ backward_params p)
+/* WINDOW, PACKED: see flash_backward_pair. In any order. */
+template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW = false, bool PACKED = false>
+__global__ void __launch_bounds__(BACKWARD_THREADS, 1)
+    flash_backward_large(const __grid_constant__ backward_params whole)
 {
     using mem = large_memory<D>;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
+    backward_document document = {};
 
-    if (threadIdx.x == 0)
-        backward_begin<1, mem, CAUSAL>(p, block);
-    __syncthreads();
-    let_next_kernel_start();
-
+    if (!backward_enter<WINDOW, CAUSAL, PACKED>(whole, block, document))
+        return;
+    const backward_params &p = backward_problem<T, PACKED>(whole, document);
     if (warpgroup == 0) {
         registers_lower<24>();
-        backward_serve(p, block);
+        backward_serve<WINDOW>(whole, block, document.begin);
         return;
     }
     registers_raise<240>();
     wait_for_previous_kernel(); /* sums, zeroed */
     if (warpgroup == 1) {
-        large_scores<T, D, CAUSAL, ORDERED> keys(p, block, 0);
+        large_scores<T, D, CAUSAL, ORDERED, WINDOW> keys(p, block, 0);
         keys.run();
         large_store_rows<T>(p, keys);
     } else {
-        large_gradients<T, D, CAUSAL, ORDERED> keys(p, block, 1);
+        large_gradients<T, D, CAUSAL, ORDERED, WINDOW> keys(p, block, 1);
         keys.run();
         large_store_rows<T>(p, keys);
     }

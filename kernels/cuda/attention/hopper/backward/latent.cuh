@@ -37,11 +37,12 @@ struct latent_memory {
     static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
     static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
     static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
-    static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
+    static constexpr int DOCUMENT = BYTES, PACKED_BYTES = DOCUMENT + (int)sizeof(backward_document);
+    static_assert(BARRIERS % 8 == 0 && PACKED_BYTES <= 227 << 10, "alignment, and what a block may have");
 };
 
 /* A key group: 64 keys, their dK and dV, and its half of dQ. */
-template <class T, bool CAUSAL>
+template <class T, bool CAUSAL, bool WINDOW>
 struct latent_keys {
     using mem = latent_memory;
     using tile_kv = mem::tile_kv;
@@ -123,7 +124,7 @@ struct latent_keys {
         for (int i = 0; i < BM / 2; i++)
             s[i] = fmaf(s[i], p.scale_log2, P_SCALE_LOG2 - lse2.of(i));
         exponentials(s);
-        mask_block<BM, 64, CAUSAL, false>(
+        mask_block<BM, 64, CAUSAL, WINDOW>(
             p, s, key_end, read_uniform(block.step_slot(step).first_query), column(),
             [&] { return key_end - 64 + warp * 16 + lane_asked() / 4; }, 0);
         to_operand<__half, 1, BM / 4>(prob, s);
@@ -143,8 +144,7 @@ struct latent_keys {
                 const float2 x = __half22float2(*(const __half2 *)&prob[0][4 * k + i]);
                 const float *const dp = s + 8 * k + 2 * i, *const of = scaled + i / 2 * 2;
                 ds[i] = pack(T(), x.x * fmaf(dp[0], 1 / P_SCALE, -of[0]), x.y * fmaf(dp[1], 1 / P_SCALE, -of[1]));
-                if constexpr (is_bf16<T>::value)
-                    prob[0][4 * k + i] = pack(T(), x.x, x.y);
+                prob[0][4 * k + i] = pack(T(), x.x, x.y);
             }
             store_matrix4_transposed(to + k * 16 * ROW_BYTES, ds[0], ds[1], ds[2], ds[3]);
         }
@@ -199,8 +199,8 @@ struct latent_keys {
 };
 
 /* dK and dV of a group, by way of its rows of V, which nobody else reads: 128 columns at a time. */
-template <class T, bool CAUSAL>
-__device__ __forceinline__ void latent_store_rows(const backward_params &p, const latent_keys<T, CAUSAL> &keys)
+template <class T, class KEYS>
+__device__ __forceinline__ void latent_store_rows(const backward_params &p, const KEYS &keys)
 {
     using mem = latent_memory;
     const volatile backward_job &job = keys.block.job();
@@ -210,38 +210,38 @@ __device__ __forceinline__ void latent_store_rows(const backward_params &p, cons
     T *const dv = (T *)p.dv + job.b * p.dv_stride_b + job.h_kv * p.dv_stride_h;
     T *const dk = (T *)p.dk + job.b * p.dk_stride_b + job.h_kv * p.dk_stride_h;
     named_sync(ROWS_BARRIER + keys.wg, 128); /* it has no products under way */
-    store_rows_by_way_of<T, 128, PANEL_BYTES>(keys.block.smem, keys.block.base, corner, keys.dv,
-                                              1 / latent_keys<T, CAUSAL>::P_SCALE, dv, p.dv_stride_s, first, p.seq_k,
-                                              p.head_dim_v);
+    store_rows_by_way_of<T, 128, PANEL_BYTES>(keys.block.smem, keys.block.base, corner, keys.dv, 1 / KEYS::P_SCALE, dv,
+                                              p.dv_stride_s, first, p.seq_k, p.head_dim_v);
     store_rows_by_way_of<T, 128, PANEL_BYTES>(keys.block.smem, keys.block.base, corner, *(float(*)[64])keys.dk, p.scale,
                                               dk, p.dk_stride_s, first, p.seq_k, 128);
     store_rows_by_way_of<T, 64, PANEL_BYTES>(keys.block.smem, keys.block.base, corner, *(float(*)[32])(keys.dk + 64),
                                              p.scale, dk + 128, p.dk_stride_s, first, p.seq_k, p.head_dim - 128);
 }
 
-template <class T, bool CAUSAL>
-__global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_latent(const __grid_constant__ backward_params p)
+/* WINDOW, PACKED: see flash_backward_pair. */
+template <class T, bool CAUSAL, bool WINDOW = false, bool PACKED = false>
+__global__ void __launch_bounds__(BACKWARD_THREADS, 1)
+    flash_backward_latent(const __grid_constant__ backward_params whole)
 {
     using mem = latent_memory;
     extern __shared__ __align__(1024) unsigned char smem[];
     const backward_block<mem> block = {smem_u32(smem), smem};
     const int warpgroup = uniform(threadIdx.x / 128);
+    backward_document document = {};
 
-    if (threadIdx.x == 0)
-        backward_begin<1, mem, CAUSAL>(p, block);
-    __syncthreads();
-    let_next_kernel_start();
-
+    if (!backward_enter<WINDOW, CAUSAL, PACKED>(whole, block, document))
+        return;
+    const backward_params &p = backward_problem<T, PACKED>(whole, document);
     if (warpgroup == 0) {
         registers_lower<24>();
-        backward_serve(p, block);
+        backward_serve<WINDOW>(whole, block, document.begin);
         return;
     }
     registers_raise<240>();
-    latent_keys<T, CAUSAL> keys(p, block, warpgroup - 1);
+    latent_keys<T, CAUSAL, WINDOW> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* sums, zeroed */
     keys.run();
-    latent_store_rows(p, keys);
+    latent_store_rows<T>(p, keys);
 }
 
 } // namespace flash_hopper

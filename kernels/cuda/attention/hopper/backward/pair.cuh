@@ -271,21 +271,6 @@ __device__ __forceinline__ void pair_keep_order(const backward_params &p, backwa
         backward_pass_on<2, 1, WINDOW>(p, block, order, 0);
 }
 
-/* What a block works on: the whole problem, or a document, whose tensor maps nobody asks for. */
-template <class T, bool PACKED>
-__device__ __forceinline__ decltype(auto) pair_problem(const backward_params &whole, const backward_document &document)
-{
-    if constexpr (PACKED) {
-        backward_params one = whole;
-        one.seq_q = document.seq_q, one.seq_k = document.seq_k;
-        one.dk = (T *)whole.dk + document.begin.k * whole.dk_stride_s;
-        one.dv = (T *)whole.dv + document.begin.k * whole.dv_stride_s;
-        return one;
-    } else {
-        return (whole);
-    }
-}
-
 /* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: a pair is of a
  * document, and comes with WINDOW, in any order. Boxes at its end hold rows of the next one: its queries have lse2 = inf, so
  * that P and dS are 0 as past the end, and its keys are masked and their rows not stored. */
@@ -311,11 +296,9 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
     if constexpr (PACKED) {
         if (uniform(wide.job().steps) == 0)
             return; /* both blocks of the pair do */
-        const volatile backward_document &of = *(volatile backward_document *)(smem + pair_memory<D>::DOCUMENT);
-        document.begin = {uniform(of.begin.q), uniform(of.begin.k), uniform(of.begin.block)};
-        document.seq_q = uniform(of.seq_q), document.seq_k = uniform(of.seq_k);
+        document = backward_document_of(smem + pair_memory<D>::DOCUMENT);
     }
-    const backward_params &p = pair_problem<T, PACKED>(whole, document);
+    const backward_params &p = backward_problem<T, PACKED>(whole, document);
 
     if (warpgroup == 0) {
         registers_lower<24>();

@@ -227,14 +227,14 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
-/* The same of packed documents, in any order, for a pair of key tiles of one; steps is 0 where the number has no pair. A document
- * without queries has one step, in which all is hidden. */
-template <int BM>
+/* The same of packed documents, in any order, for a key tile of one or a pair of them; steps is 0 where the number has none. A
+ * document without queries has one step, in which all is hidden. */
+template <int TILES, int BM, int TILE_KEYS>
 __device__ __forceinline__ void find_packed_job(const backward_params &p, volatile backward_job &job,
                                                 volatile backward_document &document)
 {
-    constexpr int KEYS = 2 * BACKWARD_KEYS;
-    const int number = blockIdx.x / 2, rank = cluster_rank();
+    constexpr int KEYS = TILES * TILE_KEYS;
+    const int number = blockIdx.x / TILES, rank = TILES == 1 ? 0 : cluster_rank();
     const int of_head = documents::tile_numbers(p.seq_k, p.documents, KEYS);
     const int first_head = number / (p.section * of_head) * p.section;
     const int section_heads = min(p.section, p.heads_kv - first_head);
@@ -244,15 +244,15 @@ __device__ __forceinline__ void find_packed_job(const backward_params &p, volati
     const int seq_q = p.cu_seqlens_q[i + 1] - q, seq_k = p.cu_seqlens_k[i + 1] - k;
     document.begin.q = q, document.begin.k = k, document.begin.block = q / BM + i;
     document.seq_q = seq_q, document.seq_k = seq_k;
-    const int pair = nth - k / KEYS - i, query_blocks = max((seq_q + BM - 1) / BM, 1);
-    const int query_begin = min(max(pair * KEYS - seq_k + seq_q - p.window_right, 0) / BM, query_blocks - 1);
-    const int last_key = min((pair + 1) * KEYS, seq_k) - 1;
+    const int adder = nth - k / KEYS - i, query_blocks = max((seq_q + BM - 1) / BM, 1);
+    const int query_begin = min(max(adder * KEYS - seq_k + seq_q - p.window_right, 0) / BM, query_blocks - 1);
+    const int last_key = min((adder + 1) * KEYS, seq_k) - 1;
     const int seen = max(last_key - seq_k + seq_q + p.window_left, 0) / BM + 1;
-    job.b = 0, job.h_kv = first_head + in_section - nth * section_heads, job.key_tile = 2 * pair + rank;
+    job.b = 0, job.h_kv = first_head + in_section - nth * section_heads, job.key_tile = TILES * adder + rank;
     job.query_begin = query_begin, job.query_end = min(max(seen, query_begin + 1), query_blocks);
-    job.adder = pair, job.sum_begin = document.begin.block, job.stores_before = 0, job.position = 0;
+    job.adder = adder, job.sum_begin = document.begin.block, job.stores_before = 0, job.position = 0;
     job.first = 0, job.stride = 1;
-    job.steps = pair * KEYS < seq_k ? (job.query_end - query_begin) * p.group : 0;
+    job.steps = adder * KEYS < seq_k ? (job.query_end - query_begin) * p.group : 0;
 }
 
 /* The first query block of which some query sees `key`, when causal. */
@@ -335,7 +335,7 @@ __device__ __forceinline__ void backward_begin(const backward_params &p, backwar
     block.init_barriers(TILES == 1 ? 8 : 4);
     mbarrier_init_fence();
     if (document)
-        find_packed_job<MEM::tile_q::ROWS>(p, block.job(), *document);
+        find_packed_job<TILES, MEM::tile_q::ROWS, MEM::tile_kv::ROWS>(p, block.job(), *document);
     else
         find_job<TILES, MEM::tile_q::ROWS, CAUSAL, WINDOW, MEM::tile_kv::ROWS>(p, block.job());
 }
@@ -391,6 +391,29 @@ __device__ __forceinline__ void backward_load(const backward_params &p, backward
         if (step == 0)
             more(p, block, block.do_full(0));
         walk.next(p, job);
+    }
+}
+
+/* The document that the first thread has left there. */
+__device__ __forceinline__ backward_document backward_document_of(const unsigned char *smem)
+{
+    const volatile backward_document &of = *(const volatile backward_document *)smem;
+    return {{uniform(of.begin.q), uniform(of.begin.k), uniform(of.begin.block)}, uniform(of.seq_q), uniform(of.seq_k)};
+}
+
+/* What a block works on: the whole problem, or a document, whose tensor maps nobody asks for. */
+template <class T, bool PACKED>
+__device__ __forceinline__ decltype(auto) backward_problem(const backward_params &whole,
+                                                           const backward_document &document)
+{
+    if constexpr (PACKED) {
+        backward_params one = whole;
+        one.seq_q = document.seq_q, one.seq_k = document.seq_k;
+        one.dk = (T *)whole.dk + document.begin.k * whole.dk_stride_s;
+        one.dv = (T *)whole.dv + document.begin.k * whole.dv_stride_s;
+        return one;
+    } else {
+        return (whole);
     }
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Instances of the Hopper forward: fp16, packed documents. Narrower heads are computed as 64 or 128 columns. */
+/* Instances of the Hopper forward: fp16, packed documents. Narrower heads are computed as the least columns that have room. */
 #include "kernels/cuda/attention/hopper/forward/kernel.cuh"
 
 namespace flash_hopper
 {
 
 static const forward_instance items[] = {
-    make_packed_instance<__half, 64, 128, 3>(),
-    make_packed_instance<__half, 128, 128, 2>(),
+    make_packed_instance<__half, 64, 128, 3>(),       make_packed_instance<__half, 128, 128, 2>(),
+    make_packed_instance<__half, 192, 128, 2, 128>(), make_packed_instance<__half, 192, 64, 2>(),
+    make_packed_instance<__half, 256, 64, 2>(),
 };
 const forward_list forward_fp16_packed = {items, sizeof items / sizeof *items};
 

@@ -666,21 +666,21 @@ forward_instance make_forward_instance()
 }
 
 /* Of packed documents, whatever the mask. */
-template <class T, int D, int BN, int GROUPS>
+template <class T, int D, int BN, int GROUPS, int DV = D>
 forward_instance make_packed_instance()
 {
-    using mem = forward_memory<1, D, D, BN, GROUPS, false, packed_job>;
-    const auto kernel = flash_forward<T, 1, D, D, BN, GROUPS, true, false, true, true>;
-    return {D, D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
+    using mem = forward_memory<1, D, DV, BN, GROUPS, false, packed_job>;
+    const auto kernel = flash_forward<T, 1, D, DV, BN, GROUPS, true, false, true, true>;
+    return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
 }
 
 /* Of windows, causal or not. */
-template <class T, int D, int BN, int GROUPS>
+template <class T, int D, int BN, int GROUPS, int DV = D>
 forward_instance make_window_instance()
 {
-    using mem = forward_memory<1, D, D, BN, GROUPS, false>;
-    const auto kernel = flash_forward<T, 1, D, D, BN, GROUPS, true, false, true>;
-    return {D, D, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
+    using mem = forward_memory<1, D, DV, BN, GROUPS, false>;
+    const auto kernel = flash_forward<T, 1, D, DV, BN, GROUPS, true, false, true>;
+    return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
 }
 
 } // namespace flash_hopper

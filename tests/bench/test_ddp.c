@@ -83,14 +83,20 @@ static double real(const csv *c, size_t row, const char *column)
 /* fp32 parameters after the first timed block, which has the same steps in every bench. */
 static char checksum[20];
 
-static void check_errors(const csv *c, size_t row)
+/* Exact: two ranks in fp32 give the bits of one. */
+static void check_errors_of(const csv *c, size_t row, bool exact)
 {
     const int ranks = (int)real(c, row, "ranks");
     const bool fp32 = cell_is(c, row, "precision", "fp32") || cell_is(c, row, "grad_dtype", "fp32");
     if (!cell_is(c, row, "status", "ok"))
         fail_msg("%s on %d ranks: %s", csv_cell(c, row, "variant"), ranks, csv_cell(c, row, "reason"));
     assert_true(real(c, row, "err_grad") <= (ranks == 2 && fp32 ? 0 : fp32 ? 1e-6 : 2e-2));
-    assert_true(real(c, row, "err_param") <= (ranks == 2 && fp32 ? 0 : fp32 ? 1e-4 : 0.1));
+    assert_true(real(c, row, "err_param") <= (ranks == 2 && fp32 && exact ? 0 : fp32 ? 1e-4 : 0.1));
+}
+
+static void check_errors(const csv *c, size_t row)
+{
+    check_errors_of(c, row, true);
 }
 
 static void check_row(const csv *c, size_t row)
@@ -234,7 +240,8 @@ static void replicas_of_slices(void **state)
     csv_free(c);
 }
 
-/* A norm over all gradients, of which each rank has slices: the check compares it on every rank. */
+/* A norm over all gradients, of which each rank has slices: the check compares it on every rank. Slices are added up in another order
+ * than the whole, so that on some processors the factor differs in its last bit. */
 static void clipped(void **state)
 {
     (void)state;
@@ -246,7 +253,7 @@ static void clipped(void **state)
         csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, i ? 2 : 8 * TWO_COUNTS);
         for (size_t row = 0; row < c->rows; row++)
-            check_errors(c, row);
+            check_errors_of(c, row, cell_is(c, row, "variant", "ddp"));
         csv_free(c);
         free(arguments);
     }

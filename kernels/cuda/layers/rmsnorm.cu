@@ -3,6 +3,7 @@
  * written once; a row stays in the registers of a group of warps between the sum of its squares and the output. Rows
  * that are not 16-byte aligned, or too long for that, go element by element and are read twice, the second time from a
  * cache. */
+#include "kernels/cuda/primitives/early.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
@@ -55,6 +56,7 @@ __global__ void __launch_bounds__(32 * ROW_MAX_WARPS, 2) rmsnorm_forward_kernel(
     constexpr int N = vector16<T>::N;
     constexpr bool WEIGHT_EARLY = sizeof(W) <= sizeof(T);
     __shared__ float shared[2][32];
+    wait_if_early();
     row_group g;
     const int row = (int)(blockIdx.x * blockDim.y) + g.index, n = row < p.rows ? p.d / N : 0;
     const int64_t first = (int64_t)row * p.d;
@@ -118,21 +120,18 @@ __global__ void __launch_bounds__(32 * ANY_WARPS) rmsnorm_forward_any_kernel(sb_
 }
 
 template <typename T, typename W>
-void launch_forward(const sb_rmsnorm *p, int warps, float inverse_d, cudaStream_t stream)
+void launch_forward(const sb_context *ctx, const sb_rmsnorm *p, int warps, float inverse_d, cudaStream_t stream)
 {
     const int groups = warps < BLOCK_WARPS ? BLOCK_WARPS / warps : 1, blocks = (p->rows + groups - 1) / groups;
     const dim3 threads(32 * warps, groups);
-    if (p->residual)
-        rmsnorm_forward_kernel<T, W, true><<<blocks, threads, 0, stream>>>(*p, inverse_d);
-    else
-        rmsnorm_forward_kernel<T, W, false><<<blocks, threads, 0, stream>>>(*p, inverse_d);
+    const auto kernel = p->residual ? rmsnorm_forward_kernel<T, W, true> : rmsnorm_forward_kernel<T, W, false>;
+    launch_early(ctx, kernel, blocks, threads, 0, stream, *p, inverse_d);
 }
 
 } // namespace
 
 extern "C" sb_status sb_cuda_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *p, void *stream)
 {
-    (void)ctx;
     sb_status s = sb_rmsnorm_check(p, false);
     if (s == SB_OK)
         s = check_aligned(
@@ -146,7 +145,7 @@ extern "C" sb_status sb_cuda_rmsnorm_forward(sb_context *ctx, const sb_rmsnorm *
         using T = decltype(element);
         if (warps > 0)
             with_element_type(p->dtype_param, [&](auto weight) {
-                launch_forward<T, decltype(weight)>(p, warps, inverse_d, (cudaStream_t)stream);
+                launch_forward<T, decltype(weight)>(ctx, p, warps, inverse_d, (cudaStream_t)stream);
             });
         else
             rmsnorm_forward_any_kernel<T><<<p->rows, 32 * ANY_WARPS, 0, (cudaStream_t)stream>>>(*p, inverse_d);

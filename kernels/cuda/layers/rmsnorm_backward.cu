@@ -6,6 +6,7 @@
  * the same columns, whose dweight it sums in registers; at the end a block adds its groups up and writes one partial
  * sum a column, and a second kernel adds those up. The order of all sums is fixed by the shape and the number of SMs.
  * Rows that are not 16-byte aligned, or too long for registers, take two plain passes instead. */
+#include "kernels/cuda/primitives/early.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
@@ -124,6 +125,7 @@ __global__ void __launch_bounds__(32 * ROW_MAX_WARPS, 1)
     constexpr int N = vector16<T>::N;
     __shared__ float shared[2][32];
     extern __shared__ float4 scratch[]; /* d_residual of the row; after the last row, sums of columns */
+    wait_if_early();
     row_group g;
     const int n = p.d / N;
     const unsigned zero = (unsigned)p.d % N;
@@ -210,6 +212,7 @@ __global__ void __launch_bounds__(32 * SUM_COLUMNS)
     rmsnorm_dweight_kernel(const float *__restrict__ partials, int parts, int d, void *dweight, sb_dtype dtype)
 {
     __shared__ float sums[32][SUM_COLUMNS + 1];
+    wait_if_early();
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int64_t first = (int64_t)blockIdx.x * SUM_COLUMNS;
     float sum = 0;
@@ -233,7 +236,7 @@ void launch_any(const sb_rmsnorm *p, const layout &l, float *partials, cudaStrea
 }
 
 template <typename T>
-void launch_held(const sb_rmsnorm *p, const layout &l, float *partials, cudaStream_t stream)
+void launch_held(const sb_context *ctx, const sb_rmsnorm *p, const layout &l, float *partials, cudaStream_t stream)
 {
     const dim3 threads(32 * l.warps, l.groups);
     const size_t residual = (size_t)threads.x * l.groups * ROW_CHUNKS * 16;
@@ -241,7 +244,8 @@ void launch_held(const sb_rmsnorm *p, const layout &l, float *partials, cudaStre
     const size_t bytes = residual > columns ? residual : columns; /* at most 32 KB */
     with_element_type(p->dtype_param, [&](auto weight) {
         using W = decltype(weight);
-        rmsnorm_backward_kernel<T, W><<<l.blocks, threads, bytes, stream>>>(*p, 1.0f / (float)p->d, partials);
+        launch_early(ctx, rmsnorm_backward_kernel<T, W>, l.blocks, threads, bytes, stream, *p, 1.0f / (float)p->d,
+                     partials);
     });
 }
 
@@ -273,7 +277,7 @@ extern "C" sb_status sb_cuda_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm 
     s = with_element_type(p->dtype, [&](auto element) {
         using T = decltype(element);
         if (l.warps > 0)
-            launch_held<T>(p, l, partials, (cudaStream_t)stream);
+            launch_held<T>(ctx, p, l, partials, (cudaStream_t)stream);
         else
             launch_any<T>(p, l, partials, (cudaStream_t)stream);
         return sb_cuda_launched("rmsnorm gradient kernel");
@@ -281,7 +285,7 @@ extern "C" sb_status sb_cuda_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm 
     if (s != SB_OK)
         return s;
     const unsigned blocks = (unsigned)(((int64_t)p->d + SUM_COLUMNS - 1) / SUM_COLUMNS);
-    rmsnorm_dweight_kernel<<<blocks, 32 * SUM_COLUMNS, 0, (cudaStream_t)stream>>>(partials, l.blocks, p->d, p->dweight,
-                                                                                  p->dtype_grad);
+    launch_early(ctx, rmsnorm_dweight_kernel, blocks, 32 * SUM_COLUMNS, 0, (cudaStream_t)stream, partials, l.blocks,
+                 p->d, p->dweight, p->dtype_grad);
     return sb_cuda_launched("rmsnorm weight gradient kernel");
 }

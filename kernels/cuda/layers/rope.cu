@@ -2,6 +2,7 @@
 /* Rotary embedding in place. One pass over memory: each element is read and written once. Neighbouring threads rotate
  * neighbouring chunks of one token's heads, so that the heads of a fused row are read as one run. A thread rotates the
  * same chunk of up to EACH heads by the same angles, which it reads once, from a table small enough for L2. */
+#include "kernels/cuda/primitives/early.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
 #include "kernels/train_check.h"
@@ -61,6 +62,7 @@ __device__ __forceinline__ void rotate_heads(T *x, const float *table, int at, i
 template <typename T, int N>
 __global__ void __launch_bounds__(THREADS) rope_kernel(T *x, const float *table, rope_shape r)
 {
+    wait_if_early();
     const int s = (int)(blockIdx.x * blockDim.z + threadIdx.z), slot = (int)(blockIdx.y * blockDim.y + threadIdx.y);
     if (s >= r.seq || slot >= r.slots)
         return;
@@ -82,7 +84,7 @@ sb_status launch(const sb_context *ctx, const sb_rope *p, cudaStream_t stream)
     const dim3 threads(along, across, tokens);
     const dim3 blocks((unsigned)(((int64_t)p->seq + tokens - 1) / tokens), (slots + across - 1) / across,
                       std::min(p->batch, MAX_GRID));
-    rope_kernel<T, N><<<blocks, threads, 0, stream>>>((T *)p->x.data, p->table, r);
+    launch_early(ctx, rope_kernel<T, N>, blocks, threads, 0, stream, (T *)p->x.data, p->table, r);
     return sb_cuda_launched("rope kernel");
 }
 

@@ -82,6 +82,8 @@ sb_status sb_cuda_create(int ordinal, sb_context **out)
     if (s == SB_OK)
         s = query(ctx);
     if (s == SB_OK)
+        s = sb_cuda_starts_early(ctx, &ctx->starts_early);
+    if (s == SB_OK)
         s = make_zeros(ctx);
     if (s == SB_OK)
         s = open_cublas(ctx);

@@ -17,6 +17,7 @@ struct sb_context {
     int cc_major, cc_minor;
     int sm_count;
     int smem_optin_bytes; /* the most shared memory a block may ask for */
+    bool starts_early;    /* see primitives/early.cuh: the device can, and the code was compiled for one that can */
     cublasHandle_t cublas;
     void *cublas_workspace; /* our own: cuBLAS then allocates nothing inside an op or a stream capture */
     size_t cublas_workspace_bytes;
@@ -27,6 +28,9 @@ struct sb_context {
 
 sb_status sb_cuda_create(int ordinal, sb_context **out);
 void sb_cuda_destroy(sb_context *ctx);
+
+/* Whether this device runs code that waits: only that may start early. */
+sb_status sb_cuda_starts_early(const sb_context *ctx, bool *early);
 
 /* Frees the plans. */
 void matmul_plans_close(sb_context *ctx);

@@ -23,6 +23,7 @@ namespace hopper
 #define WGMMA_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define WGMMA_NAMES_40 WGMMA_TEN_NAMES() ", " WGMMA_TEN_NAMES(1) ", " WGMMA_TEN_NAMES(2) ", " WGMMA_TEN_NAMES(3)
 #define WGMMA_NAMES_48 WGMMA_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_NAMES_56 WGMMA_NAMES_40 ", " WGMMA_TEN_NAMES(4) ", %50, %51, %52, %53, %54, %55"
 #define WGMMA_NAMES_80 WGMMA_TEN_NAMES() ", " WGMMA_TEN_NAMES(1) ", " WGMMA_TEN_NAMES(2) ", " WGMMA_TEN_NAMES(3) ", " \
     WGMMA_TEN_NAMES(4) ", " WGMMA_TEN_NAMES(5) ", " WGMMA_TEN_NAMES(6) ", " WGMMA_TEN_NAMES(7)
 #define WGMMA_NAMES_96 WGMMA_NAMES_80 ", " WGMMA_TEN_NAMES(8) ", %90, %91, %92, %93, %94, %95"
@@ -36,6 +37,8 @@ namespace hopper
 #define WGMMA_SUMS_40 WGMMA_TEN_SUMS(0), WGMMA_TEN_SUMS(1), WGMMA_TEN_SUMS(2), WGMMA_TEN_SUMS(3)
 #define WGMMA_SUMS_48 WGMMA_SUMS_40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), \
     "+f"(d[46]), "+f"(d[47])
+#define WGMMA_SUMS_56 WGMMA_SUMS_40, WGMMA_TEN_SUMS(4), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), \
+    "+f"(d[54]), "+f"(d[55])
 #define WGMMA_SUMS_80 WGMMA_TEN_SUMS(0), WGMMA_TEN_SUMS(1), WGMMA_TEN_SUMS(2), WGMMA_TEN_SUMS(3), WGMMA_TEN_SUMS(4), \
     WGMMA_TEN_SUMS(5), WGMMA_TEN_SUMS(6), WGMMA_TEN_SUMS(7)
 #define WGMMA_SUMS_96 WGMMA_SUMS_80, WGMMA_TEN_SUMS(8), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), \
@@ -53,7 +56,9 @@ namespace hopper
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TB))
 #define WGMMA_WIDE_40(TYPE) WGMMA_WIDE(TYPE, 40, 20, 20, 21, 22, 23)
 #define WGMMA_WIDE_48(TYPE) WGMMA_WIDE(TYPE, 48, 24, 24, 25, 26, 27)
+#define WGMMA_WIDE_80(TYPE) WGMMA_WIDE(TYPE, 80, 40, 40, 41, 42, 43)
 #define WGMMA_WIDE_96(TYPE) WGMMA_WIDE(TYPE, 96, 48, 48, 49, 50, 51)
+#define WGMMA_WIDE_112(TYPE) WGMMA_WIDE(TYPE, 112, 56, 56, 57, 58, 59)
 #define WGMMA_WIDE_160(TYPE) WGMMA_WIDE(TYPE, 160, 80, 80, 81, 82, 83)
 #define WGMMA_WIDE_192(TYPE) WGMMA_WIDE(TYPE, 192, 96, 96, 97, 98, 99)
 #define WGMMA_WIDE_200(TYPE) WGMMA_WIDE(TYPE, 200, 100, 100, 101, 102, 103)
@@ -69,6 +74,7 @@ namespace hopper
 #define WGMMA_WIDE_RS_16(TYPE) WGMMA_WIDE_RS(TYPE, 16, 8, 8, 9, 10, 11, 12, 13, 14)
 #define WGMMA_WIDE_RS_80(TYPE) WGMMA_WIDE_RS(TYPE, 80, 40, 40, 41, 42, 43, 44, 45, 46)
 #define WGMMA_WIDE_RS_96(TYPE) WGMMA_WIDE_RS(TYPE, 96, 48, 48, 49, 50, 51, 52, 53, 54)
+#define WGMMA_WIDE_RS_112(TYPE) WGMMA_WIDE_RS(TYPE, 112, 56, 56, 57, 58, 59, 60, 61, 62)
 #define WGMMA_WIDE_RS_192(TYPE) WGMMA_WIDE_RS(TYPE, 192, 96, 96, 97, 98, 99, 100, 101, 102)
 #define WGMMA_WIDE_RS_256(TYPE) WGMMA_WIDE_RS(TYPE, 256, 128, 128, 129, 130, 131, 132, 133, 134)
 /* clang-format on */
@@ -81,8 +87,12 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_
         WGMMA_TYPED(WGMMA_WIDE_40);
     } else if constexpr (N == 48) {
         WGMMA_TYPED(WGMMA_WIDE_48);
+    } else if constexpr (N == 80) {
+        WGMMA_TYPED(WGMMA_WIDE_80);
     } else if constexpr (N == 96) {
         WGMMA_TYPED(WGMMA_WIDE_96);
+    } else if constexpr (N == 112) {
+        WGMMA_TYPED(WGMMA_WIDE_112);
     } else if constexpr (N <= 128) {
         wgmma<T, N, 0, TB>(d, a, b, accumulate);
     } else if constexpr (N == 160) {
@@ -109,6 +119,8 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], const uint32_t *a, 
         WGMMA_TYPED(WGMMA_WIDE_RS_80);
     } else if constexpr (N == 96) {
         WGMMA_TYPED(WGMMA_WIDE_RS_96);
+    } else if constexpr (N == 112) {
+        WGMMA_TYPED(WGMMA_WIDE_RS_112);
     } else if constexpr (N == 192) {
         WGMMA_TYPED(WGMMA_WIDE_RS_192);
     } else {

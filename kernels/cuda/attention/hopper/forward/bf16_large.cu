@@ -12,8 +12,9 @@ static const forward_instance items[] = {
     make_forward_instance<__nv_bfloat16, 1, 96, 128, 2, false>(),
     make_forward_instance<__nv_bfloat16, 1, 128, 128, 2, true>(),
     make_forward_instance<__nv_bfloat16, 1, 128, 128, 1, true>(),
+    make_forward_instance<__nv_bfloat16, 1, 192, 96, 2, false, 128>(),
     make_forward_instance<__nv_bfloat16, 1, 192, 128, 2, true, 128>(),
-    make_forward_instance<__nv_bfloat16, 1, 192, 64, 2, false>(),
+    make_forward_instance<__nv_bfloat16, 1, 192, 80, 2, false>(),
     make_forward_instance<__nv_bfloat16, 1, 256, 64, 2, false>(),
 };
 const forward_list forward_bf16_large = {items, sizeof items / sizeof *items};

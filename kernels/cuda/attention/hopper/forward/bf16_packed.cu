@@ -6,8 +6,8 @@ namespace flash_hopper
 {
 
 static const forward_instance items[] = {
-    make_packed_instance<__nv_bfloat16, 64, 128, 3>(),       make_packed_instance<__nv_bfloat16, 128, 128, 2>(),
-    make_packed_instance<__nv_bfloat16, 192, 128, 2, 128>(), make_packed_instance<__nv_bfloat16, 192, 64, 2>(),
+    make_packed_instance<__nv_bfloat16, 64, 128, 3>(),      make_packed_instance<__nv_bfloat16, 128, 128, 2>(),
+    make_packed_instance<__nv_bfloat16, 192, 96, 2, 128>(), make_packed_instance<__nv_bfloat16, 192, 64, 2>(),
     make_packed_instance<__nv_bfloat16, 256, 64, 2>(),
 };
 const forward_list forward_bf16_packed = {items, sizeof items / sizeof *items};

@@ -6,8 +6,8 @@ namespace flash_hopper
 {
 
 static const forward_instance items[] = {
-    make_window_instance<__half, 64, 128, 3>(),       make_window_instance<__half, 128, 128, 2>(),
-    make_window_instance<__half, 192, 128, 2, 128>(), make_window_instance<__half, 192, 64, 2>(),
+    make_window_instance<__half, 64, 128, 3>(),      make_window_instance<__half, 128, 128, 2>(),
+    make_window_instance<__half, 192, 96, 2, 128>(), make_window_instance<__half, 192, 64, 2>(),
     make_window_instance<__half, 256, 64, 2>(),
 };
 const forward_list forward_fp16_window = {items, sizeof items / sizeof *items};

@@ -256,6 +256,13 @@ __device__ __forceinline__ void mask_document(float (&s)[BN / 2], const document
 
 /* ---- the kernel ---- */
 
+/* Columns of Q that a group holds in registers as operands, as many as there is room for: all from 80 to 128 (with three groups 80),
+ * and 64 of 192. It reads the others from shared memory for each block of keys. */
+__host__ __device__ constexpr int query_columns(int parts, int d, int groups)
+{
+    return parts > 1 || d <= 64 ? 0 : d <= (groups < 3 ? 128 : 80) ? d : d == 192 ? 64 : 0;
+}
+
 /* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. PACKED:
  * a tile is of a document, and comes with WINDOW. What a box holds of the next document's keys is masked as keys past the end are,
  * and of its queries not stored. */
@@ -268,7 +275,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     using tile_q = typename mem::tile_q;
     using tile_kv = typename mem::tile_kv;
     using tile_v = typename mem::tile_v;
-    constexpr bool Q_REGISTERS = PARTS == 1 && D > 64 && D <= (GROUPS < 3 ? 128 : 80);
+    constexpr int QUERY_STEPS = query_columns(PARTS, D, GROUPS) / 16;
+    constexpr bool Q_REGISTERS = QUERY_STEPS == D / 16; /* all of it */
     constexpr bool SCALED = scaled_parts<T, PARTS>;
     constexpr bool TILE_STORES = PARTS == 1 && mem::Q_STAGES == 2; /* O leaves by way of Q: see store_tile_rows */
     /* Operands of P in two sets that alternate: one is written while P V reads the other, so that the conversions run among the
@@ -369,7 +377,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     float fresh[PARTS == 1 ? 1 : DV / 2]; /* fp32: P V of one block, added by rounding (see mma_rs_rounded) */
     using operands = uint32_t[PARTS][BN / 4];
     operands prob, next_prob; /* next_prob: if TWO_SETS */
-    uint32_t query[Q_REGISTERS ? D / 16 : 1][4];
+    uint32_t query[QUERY_STEPS ? QUERY_STEPS : 1][4];
     row_state rows;
     bool leaving = false; /* if TILE_STORES: O of the tile before leaves from the other slot of Q */
 
@@ -412,11 +420,15 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     auto issue_scores = [&] {
         const uint32_t k_addr = base + mem::K + k.slot * tile_kv::BYTES;
         wgmma_fence();
-        if constexpr (Q_REGISTERS) {
+        if constexpr (QUERY_STEPS > 0) {
+            const uint64_t a0 = tile_q::descriptor(base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES, 16);
             const uint64_t b0 = tile_kv::descriptor(k_addr, 16);
 #pragma unroll
             for (int i = 0; i < D / 16; i++)
-                wgmma_any<T, BN, 0>(s, query[i], b0 + (tile_kv::step(i) >> 4), i != 0);
+                if (i < QUERY_STEPS)
+                    wgmma_any<T, BN, 0>(s, query[i < QUERY_STEPS ? i : 0], b0 + (tile_kv::step(i) >> 4), i != 0);
+                else
+                    wgmma_any<T, BN, 0>(s, a0 + (tile_q::step(i) >> 4), b0 + (tile_kv::step(i) >> 4), i != 0);
         } else {
             mma_abt<T, tile_q, tile_kv, BN, D>(s, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES, k_addr);
         }
@@ -476,7 +488,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     };
     auto wait_for_queries = [&] {
         mbarrier_wait(bar.q_full(q.slot), q.parity);
-        if constexpr (Q_REGISTERS)
+        if constexpr (QUERY_STEPS > 0)
             load_queries<tile_q>(query, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES);
         if constexpr (TILE_STORES) {
             if (leaving) {

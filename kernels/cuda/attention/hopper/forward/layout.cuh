@@ -61,7 +61,7 @@ struct forward_memory {
     using tile_kv = tile<PARTS, BN, (D + PANEL - 1) / PANEL * PANEL, PANEL>;
     using tile_v = tile<PARTS, BN, (DV + PANEL - 1) / PANEL * PANEL, PANEL>;
     /* two query tiles where they fit, so that the next tile's is there when this one's ends */
-    static constexpr int Q_STAGES = 2 * tile_q::BYTES + STAGES * (tile_kv::BYTES + tile_v::BYTES) <= 204 << 10 ? 2 : 1;
+    static constexpr int Q_STAGES = 2 * tile_q::BYTES + STAGES * (tile_kv::BYTES + tile_v::BYTES) <= 216 << 10 ? 2 : 1;
     static constexpr int Q = 0;
     static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
     static constexpr int V = K + STAGES * tile_kv::BYTES;

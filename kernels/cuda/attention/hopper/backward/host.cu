@@ -8,6 +8,7 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
+#include "kernels/cuda/attention/hopper/backward/large.cuh"
 #include "kernels/cuda/attention/hopper/backward/latent.cuh"
 #include "kernels/cuda/attention/hopper/backward/layout.h"
 #include "kernels/cuda/attention/hopper/backward/passes.cuh"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Host side of the Hopper backward's main kernels above head_dim 128: launch. */
+#include "kernels/cuda/attention/hopper/backward/large.cuh"
 #include "kernels/cuda/attention/hopper/backward/latent.cuh"
 
 #include <cuda_runtime.h>

@@ -11,7 +11,7 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LATENT_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LATENT_CUH
 
-#include "kernels/cuda/attention/hopper/backward/large.cuh"
+#include "kernels/cuda/attention/hopper/backward/alone.cuh"
 
 namespace flash_hopper
 {

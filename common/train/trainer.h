@@ -62,7 +62,7 @@ typedef struct trainer_options {
     fusion fusion;
     bool deterministic; /* attention backward too; everything else always is */
     overlap overlap;
-    int optimizer_blocks; /* AdamW beside backward: blocks it may use; 0: a quarter as many as multiprocessors */
+    int optimizer_blocks; /* AdamW beside backward: blocks it may use; 0: a third as many as multiprocessors */
     int loss_chunk;       /* tokens whose logits exist at once; 0: all. Only with a backward, which has the loss then */
     bool share_grad_memory;                                /* activations may lie where gradients are not written yet */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */

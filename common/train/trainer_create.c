@@ -68,7 +68,7 @@ static void set_dimensions(trainer *t)
     t->moment_element = sb_dtype_bytes(t->moment_dtype);
     t->eager = t->o.fusion == FUSION_NONE;
     if (!t->o.optimizer_blocks)
-        t->o.optimizer_blocks = device_get_info(t->dev)->sm_count / 4;
+        t->o.optimizer_blocks = device_get_info(t->dev)->sm_count / 3;
 }
 
 static void plan(trainer *t)

@@ -11,6 +11,7 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
+#include "kernels/cuda/attention/hopper/forward/section.h"
 #include "tests/gpu/cases.h"
 
 static const int sms = 132, clusters[4] = {132, 66, 30, 15};
@@ -172,6 +173,29 @@ static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
     return flash_backward_wide_section(&a, sms);
 }
 
+/* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections. */
+static void forward_sections(void **state)
+{
+    static const struct {
+        int batch, heads, heads_kv, seq, head_dim, head_dim_v, section;
+    } cases[] = {{1, 16, 16, 16384, 128, 0, 4},  {1, 16, 16, 8192, 192, 0, 4},  /* where 5 fit */
+                 {8, 16, 16, 2048, 96, 0, 32},                                  /* 42 */
+                 {1, 40, 40, 4096, 128, 0, 14},                                 /* 16 */
+                 {1, 7, 7, 20000, 128, 0, 4},                                   /* 3, and one left over */
+                 {1, 32, 8, 8192, 128, 0, 32},   {1, 28, 4, 32768, 128, 0, 14}, /* groups of 4 and 7 */
+                 {1, 16, 16, 8192, 192, 128, 6}, {1, 2, 2, 524288, 128, 0, 1},  /* not one */
+                 {1, 1, 1, 128, 64, 0, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sb_attention a =
+            problem(cases[i].batch, cases[i].heads, cases[i].heads_kv, cases[i].seq, cases[i].head_dim, true, SB_BF16);
+        a.head_dim_v = cases[i].head_dim_v;
+        assert_int_equal(flash_forward_section(&a), cases[i].section);
+    }
+    const sb_attention fp32 = problem(1, 16, 16, 16384, 128, true, SB_FP32); /* parts take twice as much */
+    assert_int_equal(flash_forward_section(&fp32), 2);
+}
+
 /* Documents of equal length are walked as sequences of a batch are: the narrow kernel and the one for pairs, whatever order. */
 static void documents_are_walked_as_sequences(void **state)
 {
@@ -267,6 +291,7 @@ int main(void)
                                        cmocka_unit_test(short_rows_of_many_heads),
                                        cmocka_unit_test(large_heads),
                                        cmocka_unit_test(large_heads_in_order),
+                                       cmocka_unit_test(forward_sections),
                                        cmocka_unit_test(one_head),
                                        cmocka_unit_test(one_long_head),
                                        cmocka_unit_test(early_adders),

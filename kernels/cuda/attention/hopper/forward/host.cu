@@ -6,6 +6,7 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/hopper/forward/layout.cuh"
+#include "kernels/cuda/attention/hopper/forward/section.h"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/launch.cuh"
 #include "kernels/cuda/attention/hopper/fp32_parts.cuh"
@@ -49,17 +50,6 @@ static double step_time(const forward_instance *x)
     static const double rows[] = {0, 0.58, 0.68, 0.85};
     const double products = (x->columns + x->columns_v) / 2.0 * x->keys / (200.0 * 128);
     return x->columns > 128 ? 0.1 + 2 * products : rows[x->groups] + products; /* above 128 they hide the softmax */
-}
-
-/* How many of `all` heads are walked together where `fit` do in L2: sections are equal, rather a little too large than with a
- * remainder of less than half of one. The longest tiles of a short last section would start when the chip has run out of others: 16
- * heads of S 8192 in sections of 5 lose 14 %. */
-static int64_t equal_section(int64_t all, int64_t fit)
-{
-    const int64_t most = fit < 1 ? 1 : fit < all ? fit : all;
-    const int64_t sections = (all + most - 1) / most, size = (all + sections - 1) / sections;
-    const bool short_last = sections > 1 && 2 * (all - size * (sections - 1)) < size;
-    return short_last ? (all + sections - 2) / (sections - 1) : size;
 }
 
 /* In and out of a tile: a cluster merges, and the next one is launched when it has left; a block alone stays, and the loads of
@@ -129,10 +119,8 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_in
         p.list = list;
     }
 
-    /* heads whose K and V fit in about half of L2 are walked together */
-    const int64_t kv_bytes = (int64_t)a->seq_k * (a->head_dim + head_dim_v) * (flash_in_parts(a) ? 4 : 2);
-    const int64_t heads_kv = (int64_t)a->batch * a->heads_kv, jobs = (int64_t)a->batch * a->heads * p.tiles;
-    p.section = (int)equal_section(heads_kv, (32 << 20) / kv_bytes) * p.group;
+    const int64_t jobs = (int64_t)a->batch * a->heads * p.tiles;
+    p.section = flash_forward_section(a);
 
     const unsigned grid = (unsigned)(split > 1 ? jobs * split : jobs < ctx->sm_count ? jobs : ctx->sm_count);
     return launch_hopper("flash forward (Hopper)", kernel_of(x, a), grid, 128 * (x->groups + 1), x->bytes, split,

@@ -7,6 +7,8 @@
 
 /* clang-format off */
 #define DDP_MODEL_COLUMNS                                                                                              \
+    {"fit_bytes", COLUMN_TEXT, false, "sizes of the all-reduces that this run measured for the model, in bytes"},      \
+    {"fit_ms", COLUMN_TEXT, false, "what each of them took: median of the slowest rank"},                              \
     {"o_us", COLUMN_REAL, false, "o of t = o + bytes / w, fitted to this run's all-reduces"},                          \
     {"w_gb_s", COLUMN_REAL, false, "w of the same fit"},                                                               \
     {"fit_residual_pct", COLUMN_REAL, false, "largest deviation from the fit, relative to the measured time"},         \

@@ -205,6 +205,155 @@ static void recorded(void **state)
 
 /* ---- the model of buckets ---- */
 
+static double off_pct(double got, double want)
+{
+    return 100 * fabs(got - want) / want;
+}
+
+/* The all-reduces that the row says were measured. */
+typedef struct points {
+    int n;
+    double bytes[16], ms[16];
+} points;
+
+static int numbers_of(const char *text, double *numbers, int most)
+{
+    int n = 0;
+    for (char *end; n < most; text = end, n++) {
+        numbers[n] = strtod(text, &end);
+        if (end == text)
+            break;
+    }
+    return n;
+}
+
+static points points_of(const csv *c, size_t row)
+{
+    points p;
+    p.n = numbers_of(T("fit_bytes"), p.bytes, 16);
+    assert_true(p.n >= 3);
+    assert_int_equal(numbers_of(T("fit_ms"), p.ms, 16), p.n);
+    return p;
+}
+
+/* Least squares of (o + b / w) / t = 1: o in ms and ms a byte, by Cramer's rule. */
+typedef struct line {
+    double o, slope;
+} line;
+
+static line line_of(const points *p)
+{
+    double uu = 0, uv = 0, vv = 0, u = 0, v = 0;
+    for (int i = 0; i < p->n; i++) {
+        const double x = 1 / p->ms[i], y = p->bytes[i] / p->ms[i];
+        uu += x * x, uv += x * y, vv += y * y, u += x, v += y;
+    }
+    const double d = uu * vv - uv * uv;
+    return (line){(u * vv - v * uv) / d, (uu * v - uv * u) / d};
+}
+
+static double fitted_o(const csv *c, size_t row)
+{
+    const points p = points_of(c, row);
+    return line_of(&p).o * 1e3;
+}
+
+static double fitted_w(const csv *c, size_t row)
+{
+    const points p = points_of(c, row);
+    return 1e-6 / line_of(&p).slope;
+}
+
+static double fit_residual(const csv *c, size_t row)
+{
+    const points p = points_of(c, row);
+    const line l = line_of(&p);
+    double most = 0;
+    for (int i = 0; i < p.n; i++)
+        most = fmax(most, off_pct(l.o + l.slope * p.bytes[i], p.ms[i]));
+    return most;
+}
+
+/* Straight between points of log bytes and log ms; flat before the first, through the origin behind the last. */
+static double ms_at(const points *p, double bytes)
+{
+    if (bytes <= p->bytes[0])
+        return p->ms[0];
+    for (int i = 1; i < p->n; i++)
+        if (bytes <= p->bytes[i]) {
+            const double part = (log(bytes) - log(p->bytes[i - 1])) / (log(p->bytes[i]) - log(p->bytes[i - 1]));
+            return exp((1 - part) * log(p->ms[i - 1]) + part * log(p->ms[i]));
+        }
+    return p->ms[p->n - 1] / p->bytes[p->n - 1] * bytes;
+}
+
+/* Its time alone by those points, of all buckets and of the last: tensors in the order of the backward, of this model of
+ * one layer, each in the open bucket if it fits; the end is padded. */
+typedef struct chain {
+    double alone, last;
+    int buckets;
+} chain;
+
+static void send(chain *to, const points *p, double bytes)
+{
+    to->last = ms_at(p, bytes);
+    to->alone += to->last;
+    to->buckets++;
+}
+
+static chain chain_of(const csv *c, size_t row)
+{
+    const points p = points_of(c, row);
+    const double d = N("d_model"), f = N("d_ff"), table = N("vocab") * d;
+    const double padding = elements(c, row) - params(c, row), element = grad_bytes(c, row);
+    const double tensors[] = {table, d,     f * d,          f * d,          f * d, d,
+                              d * d, d * d, kv(c, row) * d, kv(c, row) * d, d,     table + padding};
+    const double most = N("bucket_mb") * 0x1p20;
+    double open = 0;
+    chain to = {0};
+    assert_true(N("layers") == 1);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        if (open > 0 && open + tensors[i] * element > most) {
+            send(&to, &p, open);
+            open = 0;
+        }
+        open += tensors[i] * element;
+    }
+    send(&to, &p, open);
+    assert_int_equal(to.buckets, (int)N("buckets"));
+    return to;
+}
+
+static double predicted_alone(const csv *c, size_t row)
+{
+    return chain_of(c, row).alone;
+}
+
+/* What nothing hides of the last, and the compute beside which the others run. */
+static double shown_last(const csv *c, size_t row)
+{
+    const double n = N("buckets"), last = chain_of(c, row).last;
+    return IS("update", "buckets") ? fmax(0, last - N("opt_alone_ms") * (n - 1) / n) : last;
+}
+
+FORMULA(beside, N("compute_ms") - N("fwd_ms") - (IS("update", "after") ? N("opt_alone_ms") : 0))
+
+/* By the contention of the row before, which is the first of its sweep. */
+static double predicted_exposed(const csv *c, size_t row)
+{
+    if (row % 2 == 0)
+        return NAN;
+    const size_t first = row - 1;
+    const double before = predicted_alone(c, first), tail = csv_real(c, first, "tail_ms"),
+                 cost = csv_real(c, first, "exposed_ms"), alone = predicted_alone(c, row), last = shown_last(c, row);
+    const double hidden = last + (cost - tail) / (before - tail) * (alone - last);
+    if (before <= tail)
+        return NAN;
+    if (tail > before / 20 && tail > 2 * shown_last(c, first))
+        return fmax(hidden, (cost + beside(c, first)) * alone / before - beside(c, row));
+    return alone <= before ? hidden : NAN;
+}
+
 FORMULA(gradients, elements(c, row) * grad_bytes(c, row))
 FORMULA(n_o_ms, N("buckets") * N("o_us") * 1e-3)
 FORMULA(predicted, n_o_ms(c, row) + gradients(c, row) / N("buckets") / N("w_gb_s") * 1e-6)
@@ -222,16 +371,16 @@ static double predicted_contention(const csv *c, size_t row)
 FORMULA(err_exposed, 100 * (N("predicted_exposed_ms") / N("exposed_ms") - 1))
 
 static const column_rule bucketed_rules[] = {DDP_RULES,
-                                             {"o_us", MEASURED, NULL, 0},
-                                             {"w_gb_s", MEASURED, NULL, 0},
-                                             {"fit_residual_pct", MEASURED, NULL, 0},
+                                             {"o_us", DERIVED, fitted_o, 1e-3},
+                                             {"w_gb_s", DERIVED, fitted_w, 1e-5},
+                                             {"fit_residual_pct", DERIVED, fit_residual, 1e-4},
                                              {"predicted_ms", DERIVED, predicted, 1e-8},
-                                             {"predicted_best_mb", MEASURED, best_mb, 0},
+                                             {"predicted_best_mb", SOMETIMES, best_mb, 0},
                                              {"kappa", DERIVED, kappa, 1e-6},
                                              {"predicted_contention_ms", DERIVED, predicted_contention, 1e-6},
-                                             {"predicted_alone_ms", MEASURED, NULL, 0},
-                                             {"predicted_exposed_ms", MEASURED, NULL, 0},
-                                             {"err_exposed_pct", MEASURED, err_exposed, 1e-3},
+                                             {"predicted_alone_ms", DERIVED, predicted_alone, 1e-6},
+                                             {"predicted_exposed_ms", SOMETIMES, predicted_exposed, 1e-4},
+                                             {"err_exposed_pct", SOMETIMES, err_exposed, 1e-3},
                                              {0}};
 
 static void bucketed(void **state)
@@ -248,11 +397,6 @@ FORMULA(predicted_after, predicted_before(c, row) + elements(c, row) * state_ele
 FORMULA(held_init, N("param_bytes"))
 FORMULA(held_before, N("param_bytes") + N("grad_bytes"))
 FORMULA(held_after, held_before(c, row) + N("state_bytes"))
-
-static double off_pct(double got, double want)
-{
-    return 100 * fabs(got - want) / want;
-}
 
 FORMULA(err_pct, fmax(off_pct(held_init(c, row), predicted_init(c, row)),
                       fmax(off_pct(held_before(c, row), predicted_before(c, row)),

@@ -10,7 +10,8 @@
 
 typedef enum column_source {
     MEASURED, /* an own reading; its value, where the test happens to know it, else NAN */
-    DERIVED   /* its value is a formula of other columns; NAN where the column must be nan, too */
+    DERIVED,  /* its value is a formula of other columns; NAN where the column must be nan, too */
+    SOMETIMES /* the same, but the times of a run decide whether any row has a value */
 } column_source;
 
 typedef struct column_rule {

@@ -85,14 +85,19 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
 }
 
 /* In steps of its own: there is no other to compare it with. */
-static double large_time(const sb_attention *a, const work *w, int sms, flash_backward_choice *choice)
+static flash_backward_choice choose_large(const sb_attention *a, int sms)
 {
-    const flash_backward_order t = {.longest = WIDE_START + w->steps,
-                                    .busy = (WIDE_START * w->jobs + w->sum) / sms,
+    flash_backward_choice large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0};
+    if (!a->deterministic)
+        return large;
+    const work w = measure(a);
+    const flash_backward_order t = {.longest = WIDE_START + w.steps,
+                                    .busy = (WIDE_START * w.jobs + w.sum) / sms,
                                     .hand_over = WIDE_HAND_OVER,
                                     .apart = tile_steps(a),
                                     .section = flash_backward_wide_section(a, sms)};
-    return a->deterministic ? flash_backward_order_additions(a, t, sms, choice) : fmax(t.longest, t.busy);
+    flash_backward_order_additions(a, t, sms, &large);
+    return large;
 }
 
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of
@@ -101,16 +106,13 @@ static double large_time(const sb_attention *a, const work *w, int sms, flash_ba
 flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,
                                             const int *clusters)
 {
-    flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0},
-                          large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0};
+    flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0};
     const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0};
-    const work w = measure(a);
-    if (sb_head_dim_most(a) > 128) {
-        large_time(a, &w, sms, &large);
-        return large;
-    }
+    if (sb_head_dim_most(a) > 128)
+        return choose_large(a, sms);
     if (a->windowed || a->packed) /* there are no others */
         return a->head_dim <= 64 ? narrow : pair;
+    const work w = measure(a);
     const double wide_steps = wide_time(a, &w, sms, clusters, &wide),
                  pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
     if (kernel == FLASH_BACKWARD_CHOSEN) {

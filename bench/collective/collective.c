@@ -3,7 +3,6 @@
 #include "bench/collective/collective.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,9 +113,9 @@ static double mean_of(const double *x, int n)
 static void fill_row(collective *k, const double *all, double first_ms)
 {
     const int ranks = comm_size(k->c);
-    char text[2048] = "", size[64];
+    char size[64];
     samples slowest = {0};
-    double worst_mean = 0;
+    double *means = xcalloc((unsigned long)ranks, sizeof *means);
     int worst = 0;
     for (int i = 0; i < k->samples; i++) {
         double most = 0;
@@ -125,11 +124,8 @@ static void fill_row(collective *k, const double *all, double first_ms)
         samples_add(&slowest, most);
     }
     for (int r = 0; r < ranks; r++) {
-        const double mean = mean_of(all + (size_t)r * (size_t)k->samples, k->samples);
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.6g", r ? " " : "", mean);
-        worst = mean > worst_mean ? r : worst;
-        worst_mean = fmax(worst_mean, mean);
+        means[r] = mean_of(all + (size_t)r * (size_t)k->samples, k->samples);
+        worst = means[r] > means[worst] ? r : worst;
     }
     const stats s = stats_of(&slowest);
     const double rate = collective_gb_s(k->bytes, s.median);
@@ -141,7 +137,8 @@ static void fill_row(collective *k, const double *all, double first_ms)
     row_real(k->w, "std_ms", s.stdev);
     row_real(k->w, "algbw_gb_s", rate);
     row_real(k->w, "busbw_gb_s", rate * collective_bus_factor(k->op, ranks));
-    row_text(k->w, "rank_mean_ms", text);
+    row_numbers(k->w, "rank_mean_ms", means, ranks, 6);
+    free(means);
     row_int(k->w, "slowest_rank", worst);
     row_real(k->w, "first_call_ms", first_ms);
     row_text(k->w, "size", size);

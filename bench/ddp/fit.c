@@ -185,19 +185,6 @@ static void fill_prediction(ddp_case *k, const bucket_load *l, double exposed, c
     row_real(k->w, "err_exposed_pct", 100 * (predicted / exposed - 1));
 }
 
-/* The measured all-reduces, numbers divided by blanks. */
-static void fill_measured(ddp_case *k, const bucket_fit *f)
-{
-    char bytes[SIZES_MAX * 24] = "", ms[SIZES_MAX * 24] = "";
-    for (int i = 0; i < f->sizes; i++) {
-        const size_t b = strlen(bytes), m = strlen(ms);
-        snprintf(bytes + b, sizeof bytes - b, "%s%.0f", i ? " " : "", f->bytes[i]);
-        snprintf(ms + m, sizeof ms - m, "%s%.9g", i ? " " : "", f->seconds[i] * 1e3);
-    }
-    row_text(k->w, "fit_bytes", bytes);
-    row_text(k->w, "fit_ms", ms);
-}
-
 void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
 {
     bucket_sweep *sweep = session_cache(k->s, "bucket sweep", sizeof *sweep, clear_sweep);
@@ -213,7 +200,11 @@ void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
     const double kappa = (exposed - m->tail) / m->comm_alone;
     key = sweep_key(k);
     const bool goes_on = sweep->key && strcmp(sweep->key, key) == 0;
-    fill_measured(k, f);
+    double ms[SIZES_MAX];
+    for (int i = 0; i < f->sizes; i++)
+        ms[i] = f->seconds[i] * 1e3;
+    row_numbers(k->w, "fit_bytes", f->bytes, f->sizes, 12);
+    row_numbers(k->w, "fit_ms", ms, f->sizes, 9);
     row_real(k->w, "o_us", f->cost.overhead_s * 1e6);
     row_real(k->w, "w_gb_s", f->cost.rate * 1e-9);
     row_real(k->w, "fit_residual_pct", f->cost.residual_pct);

@@ -74,19 +74,15 @@ static void fill_communication(const ddp_case *k, const replica *r, const ddp_ti
 
 static void fill_ranks(const ddp_case *k, const ddp_times *m)
 {
-    char text[8192] = "";
     const double mine = m->own.n ? stats_of(&m->own).median : 0;
     double *all = xcalloc((unsigned long)launch_size(k->l), sizeof *all);
     int slowest = 0;
     ddp_gather(k, "medians", &mine, 1, all);
-    for (int r = 0; r < k->ranks; r++) {
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.6g", r ? " " : "", all[r]);
+    for (int r = 0; r < k->ranks; r++)
         slowest = all[r] > all[slowest] ? r : slowest;
-    }
-    free(all);
-    row_text(k->w, "rank_step_ms", text);
+    row_numbers(k->w, "rank_step_ms", all, k->ranks, 6);
     row_int(k->w, "slowest_rank", slowest);
+    free(all);
 }
 
 static void fill_rates(const ddp_case *k, double step_ms)

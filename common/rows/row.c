@@ -199,6 +199,17 @@ void row_text(row *w, const char *column, const char *value)
     set_cell(w, column, true, one_line(xstrdup(value)));
 }
 
+void row_numbers(row *w, const char *column, const double *values, int n, int digits)
+{
+    char *text = xstrdup("");
+    for (int i = 0; i < n; i++) {
+        char *longer = xasprintf("%s%s%.*g", text, i ? " " : "", digits, values[i]);
+        free(text);
+        text = longer;
+    }
+    set_cell(w, column, true, text);
+}
+
 void row_state(row *w, const row_conditions *c)
 {
     w->conditions = *c;

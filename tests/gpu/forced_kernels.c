@@ -43,11 +43,12 @@ static sb_status supported(sb_context *ctx, const sb_attention *a, flash_backwar
 FORCED(wide, FLASH_BACKWARD_WIDE)
 FORCED(narrow, FLASH_BACKWARD_NARROW)
 FORCED(pair, FLASH_BACKWARD_PAIR)
+FORCED(tall, FLASH_BACKWARD_TALL)
 
 const sb_attention_op *forced_kernels(void)
 {
-    static sb_attention_op ops[4]; /* the last has no name */
-    ops[0] = wide_op(), ops[1] = narrow_op(), ops[2] = pair_op();
+    static sb_attention_op ops[5]; /* the last has no name */
+    ops[0] = wide_op(), ops[1] = narrow_op(), ops[2] = pair_op(), ops[3] = tall_op();
     return ops;
 }
 #else

@@ -121,7 +121,7 @@ static void early_adders(void **state)
     assert_int_equal(choice(problem(1, 16, 16, 4096, 128, true, SB_BF16), true).early, 0);
 }
 
-/* Above head_dim 128 there is one, with tiles that nobody shares: of 64 keys, and of 128 where V has up to 128 columns. */
+/* Above head_dim 128 tiles are shared by nobody: of 64 keys, and of 128 where V has up to 128 columns. */
 static void large_heads(void **state)
 {
     (void)state;
@@ -131,10 +131,33 @@ static void large_heads(void **state)
             a.head_dim_v = dim_v;
             const flash_backward_choice c = choice(a, false);
             assert_true(c.kernel == FLASH_BACKWARD_LARGE && c.split == 1 && c.sums == 1);
-            assert_int_equal(flash_backward_key_tiles(&a), dim_v && dim <= 192 ? 8 : 16);
+            assert_int_equal(flash_backward_key_tiles(&a, c.kernel), dim_v && dim <= 192 ? 8 : 16);
             assert_int_equal(flash_backward_step_rows(&a), 64);
             assert_int_equal(flash_backward_padded_dim(&a), dim > 192 ? 256 : 192);
         }
+}
+
+/* Up to 192 columns, tiles of 96 keys where there are so many that the length of one does not decide, and keys that fill them. */
+static void tall_tiles(void **state)
+{
+    (void)state;
+    for (int causal = 0; causal < 2; causal++)
+        for (int dim = 136; dim <= 256; dim += 8) {
+            sb_attention many = problem(1, 16, 16, 8192, dim, causal, SB_BF16), packed = many, windowed = many,
+                         latent = many;
+            const flash_backward_choice c = choice(many, false);
+            assert_int_equal(c.kernel, dim <= 192 ? FLASH_BACKWARD_TALL : FLASH_BACKWARD_LARGE);
+            assert_int_equal(flash_backward_key_tiles(&many, c.kernel), dim <= 192 ? 86 : 128);
+            packed.packed = true, packed.documents = 1, windowed.windowed = true, latent.head_dim_v = 128;
+            assert_int_equal(choice(many, true).kernel, FLASH_BACKWARD_LARGE);
+            assert_int_equal(choice(packed, false).kernel, FLASH_BACKWARD_LARGE);
+            assert_int_equal(choice(windowed, false).kernel, FLASH_BACKWARD_LARGE);
+            assert_int_equal(choice(latent, false).kernel, FLASH_BACKWARD_LARGE);
+        }
+    assert_int_equal(choice(problem(4, 16, 16, 1024, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_TALL);
+    assert_int_equal(choice(problem(1, 1, 1, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
+    assert_int_equal(choice(problem(1, 4, 4, 2048, 192, false, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
+    assert_int_equal(choice(problem(64, 16, 16, 128, 192, false, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
 }
 
 /* In order, so many heads are walked together that eight tiles of each begin at once; few heads have several sums each. */
@@ -143,11 +166,12 @@ static void large_heads_in_order(void **state)
     (void)state;
     sb_attention many = problem(2, 32, 20, 8192, 256, true, SB_BF16), few = problem(1, 1, 1, 4096, 256, true, SB_BF16);
     assert_int_equal(choice(many, true).sums, 1);
-    assert_int_equal(flash_backward_wide_section(&many, sms), 2); /* as fit in L2 */
+    assert_int_equal(flash_backward_wide_section(&many, FLASH_BACKWARD_LARGE, sms), 2); /* as fit in L2 */
     many.deterministic = few.deterministic = true;
-    assert_int_equal(flash_backward_wide_section(&many, sms), 14); /* three of 40 */
-    assert_int_equal(flash_backward_wide_section(&few, sms), 1);
-    assert_true(choice(few, true).sums > 1 && choice(few, true).sums <= flash_backward_key_tiles(&few));
+    assert_int_equal(flash_backward_wide_section(&many, FLASH_BACKWARD_LARGE, sms), 14); /* three of 40 */
+    assert_int_equal(flash_backward_wide_section(&few, FLASH_BACKWARD_LARGE, sms), 1);
+    assert_true(choice(few, true).sums > 1 &&
+                choice(few, true).sums <= flash_backward_key_tiles(&few, FLASH_BACKWARD_LARGE));
 }
 
 /* A kernel that is asked for runs as suits it best, and has no more sums than adders. */
@@ -170,7 +194,7 @@ static void asked_for(void **state)
 static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
 {
     const sb_attention a = problem(batch, heads, heads_kv, seq, 128, true, dtype);
-    return flash_backward_wide_section(&a, sms);
+    return flash_backward_wide_section(&a, FLASH_BACKWARD_WIDE, sms);
 }
 
 /* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections. */
@@ -205,13 +229,13 @@ static void documents_are_walked_as_sequences(void **state)
         a.packed = true, a.documents = 8;
         assert_int_equal(flash_backward_choose(&a, FLASH_BACKWARD_CHOSEN, sms, clusters).kernel,
                          dim == 64 ? FLASH_BACKWARD_NARROW : FLASH_BACKWARD_PAIR);
-        assert_int_equal(flash_backward_wide_section(&a, sms), 16); /* of one long document 2 */
+        assert_int_equal(flash_backward_wide_section(&a, FLASH_BACKWARD_WIDE, sms), 16); /* of one long document 2 */
         assert_int_equal(flash_backward_narrow_section(&a, sms, true), 16);
         a.documents = 1;
-        assert_int_equal(flash_backward_wide_section(&a, sms), dim == 64 ? 4 : 2);
+        assert_int_equal(flash_backward_wide_section(&a, FLASH_BACKWARD_WIDE, sms), dim == 64 ? 4 : 2);
         assert_int_equal(flash_backward_narrow_section(&a, sms, true), 8);
         a.documents = INT_MAX / 16;
-        assert_int_equal(flash_backward_wide_section(&a, sms), 16);
+        assert_int_equal(flash_backward_wide_section(&a, FLASH_BACKWARD_WIDE, sms), 16);
     }
 }
 
@@ -290,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(long_rows_of_many_heads),
                                        cmocka_unit_test(short_rows_of_many_heads),
                                        cmocka_unit_test(large_heads),
+                                       cmocka_unit_test(tall_tiles),
                                        cmocka_unit_test(large_heads_in_order),
                                        cmocka_unit_test(forward_sections),
                                        cmocka_unit_test(one_head),

@@ -54,6 +54,13 @@ namespace hopper
                  "%" #a_ ", %" #b_ ", p, 1, 1, 0, %" #major_ ";\n}\n"                                            \
                  : WGMMA_SUMS_##n                                                                                \
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TB))
+/* The same with A MN-major, and so B. */
+#define WGMMA_WIDE_AT_48(TYPE)                                                                                   \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\n"                                                   \
+                 "wgmma.mma_async.sync.aligned.m64n48k16.f32." TYPE "." TYPE " {" WGMMA_NAMES_24 "}, "           \
+                 "%24, %25, p, 1, 1, 1, 1;\n}\n"                                                                \
+                 : WGMMA_SUMS_24                                                                                 \
+                 : "l"(a), "l"(b), "r"(accumulate))
 #define WGMMA_WIDE_40(TYPE) WGMMA_WIDE(TYPE, 40, 20, 20, 21, 22, 23)
 #define WGMMA_WIDE_48(TYPE) WGMMA_WIDE(TYPE, 48, 24, 24, 25, 26, 27)
 #define WGMMA_WIDE_80(TYPE) WGMMA_WIDE(TYPE, 80, 40, 40, 41, 42, 43)
@@ -105,6 +112,16 @@ __device__ __forceinline__ void wgmma_any(float (&d)[N / 2], uint64_t a, uint64_
         static_assert(N == 256, "no such wgmma here");
         WGMMA_TYPED(WGMMA_WIDE_256);
     }
+}
+
+/* Both MN-major. */
+template <class T, int N>
+__device__ __forceinline__ void wgmma_transposed(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
+{
+    if constexpr (N == 48)
+        WGMMA_TYPED(WGMMA_WIDE_AT_48);
+    else
+        wgmma<T, N, 1, 1>(d, a, b, accumulate);
 }
 
 /* A from registers, B from shared memory by TB. accumulate 0: D = A B. */

@@ -16,14 +16,14 @@ __device__ __forceinline__ void mma_atb(float (&d)[N / 2], uint32_t a_addr, uint
     const uint64_t a0 = wgmma_descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
     /* there is no transposed A with 96 or 192 columns: two products */
     constexpr int WIDE = N == 96 ? 64 : N == 192 ? 128 : N;
-    static_assert(WIDE % TB::PANEL == 0, "whole panels");
+    static_assert(WIDE == N || WIDE % TB::PANEL == 0, "whole panels, but for the last");
 #pragma unroll
     for (int k = 0; k < TB::ROWS / 16; k++) {
         const uint64_t a = a0 + (k * 16 * ROW_BYTES >> 4), b = b0 + (k * 16 * TB::PANEL_ROW >> 4);
-        wgmma<T, WIDE, 1, 1>(*(float(*)[WIDE / 2]) d, a, b, 1);
+        wgmma_transposed<T, WIDE>(*(float(*)[WIDE / 2]) d, a, b, 1);
         if constexpr (WIDE < N)
-            wgmma<T, N - WIDE, 1, 1>(*(float(*)[(N - WIDE) / 2])(d + WIDE / 2), a,
-                                     b + (WIDE / TB::PANEL * TB::PANEL_BYTES >> 4), 1);
+            wgmma_transposed<T, N - WIDE>(*(float(*)[(N - WIDE) / 2])(d + WIDE / 2), a,
+                                          b + (WIDE / TB::PANEL * TB::PANEL_BYTES >> 4), 1);
     }
 }
 
@@ -58,9 +58,11 @@ template <bool WINDOW, bool CAUSAL, bool PACKED, class MEM>
 __device__ __forceinline__ bool backward_enter(const backward_params &p, backward_block<MEM> block,
                                                backward_document &document)
 {
+    volatile backward_document *of = nullptr;
+    if constexpr (PACKED)
+        of = (volatile backward_document *)(block.smem + MEM::DOCUMENT);
     if (threadIdx.x == 0)
-        backward_begin<1, MEM, CAUSAL, WINDOW>(
-            p, block, PACKED ? (volatile backward_document *)(block.smem + MEM::DOCUMENT) : nullptr);
+        backward_begin<1, MEM, CAUSAL, WINDOW>(p, block, of);
     __syncthreads();
     let_next_kernel_start();
     if constexpr (PACKED) {

@@ -15,6 +15,9 @@
 static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* of its longer ones */, WIDE_HAND_OVER = 0.74,
                     WIDE_HAND_OVER_FP32 = 0.4, WIDE_STAGED_STEP = 0.9;
 static const double PAIR_START = 3.5, PAIR_HAND_OVER = 0.7;
+/* A step of 96 keys beside one of 64: 1.25 times as long where all is full (S 8192, 16 heads), 1.32 in one head of S 4096, and
+ * 1.35 causal, where more of it is masked. */
+static const double TALL_STEP = 1.32;
 static const double NARROW_START = 1.3, NARROW_STEP = 0.96, NARROW_IN_ORDER = 1.05, NARROW_HAND_OVER = 1;
 /* Where there is less to add, a step of a pair gains less. */
 static double pair_step(int head_dim)
@@ -29,15 +32,15 @@ typedef struct work {
 } work;
 
 /* Steps by which a key tile is longer than the next one, on average: some may lie before the first query's diagonal. */
-static double tile_steps(const sb_attention *a)
+static double tile_steps(const sb_attention *a, flash_backward_kernel kernel)
 {
     const double on_diagonal = fmin((double)a->seq_q / a->seq_k, 1);
-    return a->causal ? on_diagonal * flash_backward_tile_keys(a) / flash_backward_step_rows(a) : 0;
+    return a->causal ? on_diagonal * flash_backward_tile_keys(a, kernel) / flash_backward_step_rows(a) : 0;
 }
 
-static work measure(const sb_attention *a)
+static work measure(const sb_attention *a, flash_backward_kernel kernel)
 {
-    work w = {.key_tiles = flash_backward_key_tiles(a)};
+    work w = {.key_tiles = flash_backward_key_tiles(a, kernel)};
     const int group = a->heads / a->heads_kv, rows = flash_backward_step_rows(a);
     w.query_blocks = (a->seq_q + rows - 1) / rows;
     w.jobs = (double)a->batch * a->heads_kv * w.key_tiles;
@@ -56,8 +59,8 @@ static double wide_time(const sb_attention *a, const work *w, int sms, const int
     const flash_backward_order t = {.longest = start + step * w->steps / choice->split,
                                     .busy = (start * w->jobs + step * w->sum / choice->split) / at_once,
                                     .hand_over = flash_in_parts(a) ? WIDE_HAND_OVER_FP32 : WIDE_HAND_OVER,
-                                    .apart = tile_steps(a) / choice->split,
-                                    .section = flash_backward_wide_section(a, sms)};
+                                    .apart = tile_steps(a, FLASH_BACKWARD_WIDE) / choice->split,
+                                    .section = flash_backward_wide_section(a, FLASH_BACKWARD_WIDE, sms)};
     return a->deterministic ? flash_backward_order_additions(a, t, at_once, choice) : fmax(t.longest, t.busy);
 }
 
@@ -79,23 +82,33 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
     const flash_backward_order t = {.longest = PAIR_START + step * w->steps,
                                     .busy = (PAIR_START * w->jobs + step * (w->sum + wasted)) / sms,
                                     .hand_over = PAIR_HAND_OVER,
-                                    .apart = 2 * tile_steps(a),
-                                    .section = flash_backward_wide_section(a, sms)};
+                                    .apart = 2 * tile_steps(a, FLASH_BACKWARD_PAIR),
+                                    .section = flash_backward_wide_section(a, FLASH_BACKWARD_PAIR, sms)};
     return a->deterministic ? flash_backward_order_additions(a, t, pairs, choice) : fmax(t.longest, t.busy);
 }
 
-/* In steps of its own: there is no other to compare it with. */
-static flash_backward_choice choose_large(const sb_attention *a, int sms)
+static double any_order_time(const sb_attention *a, flash_backward_kernel kernel, double step, int sms)
 {
-    flash_backward_choice large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0};
+    const work w = measure(a, kernel);
+    return fmax(WIDE_START + step * w.steps, (WIDE_START * w.jobs + step * w.sum) / sms);
+}
+
+/* The tall kernel where it is faster, in steps of the large one. */
+static flash_backward_choice choose_large(const sb_attention *a, flash_backward_kernel kernel, int sms)
+{
+    flash_backward_choice large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0}, tall = {FLASH_BACKWARD_TALL, 1, 1, 0, 0};
+    if (kernel == FLASH_BACKWARD_TALL ||
+        (kernel == FLASH_BACKWARD_CHOSEN && flash_backward_tall_takes(a) &&
+         any_order_time(a, FLASH_BACKWARD_TALL, TALL_STEP, sms) < any_order_time(a, FLASH_BACKWARD_LARGE, 1, sms)))
+        return tall;
     if (!a->deterministic)
         return large;
-    const work w = measure(a);
+    const work w = measure(a, FLASH_BACKWARD_LARGE);
     const flash_backward_order t = {.longest = WIDE_START + w.steps,
                                     .busy = (WIDE_START * w.jobs + w.sum) / sms,
                                     .hand_over = WIDE_HAND_OVER,
-                                    .apart = tile_steps(a),
-                                    .section = flash_backward_wide_section(a, sms)};
+                                    .apart = tile_steps(a, FLASH_BACKWARD_LARGE),
+                                    .section = flash_backward_wide_section(a, FLASH_BACKWARD_LARGE, sms)};
     flash_backward_order_additions(a, t, sms, &large);
     return large;
 }
@@ -109,10 +122,10 @@ flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backwar
     flash_backward_choice wide = {FLASH_BACKWARD_WIDE, 1, 1, 0, 0}, pair = {FLASH_BACKWARD_PAIR, 1, 1, 0, 0};
     const flash_backward_choice narrow = {FLASH_BACKWARD_NARROW, 1, 1, 0, 0};
     if (sb_head_dim_most(a) > 128)
-        return choose_large(a, sms);
+        return choose_large(a, kernel, sms);
     if (a->windowed || a->packed) /* there are no others */
         return a->head_dim <= 64 ? narrow : pair;
-    const work w = measure(a);
+    const work w = measure(a, FLASH_BACKWARD_WIDE);
     const double wide_steps = wide_time(a, &w, sms, clusters, &wide),
                  pair_steps = pair_time(a, &w, sms, clusters[1], &pair);
     if (kernel == FLASH_BACKWARD_CHOSEN) {

@@ -12,6 +12,7 @@
 #include "kernels/cuda/attention/hopper/backward/latent.cuh"
 #include "kernels/cuda/attention/hopper/backward/layout.h"
 #include "kernels/cuda/attention/hopper/backward/passes.cuh"
+#include "kernels/cuda/attention/hopper/backward/tall.cuh"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/launch.cuh"
 #include "kernels/cuda/attention/hopper/fp32_parts.cuh"
@@ -20,7 +21,8 @@
 
 using namespace flash_hopper;
 
-static_assert(FLASH_BACKWARD_KEYS == BACKWARD_KEYS && FLASH_BACKWARD_LARGE_KEYS == LARGE_KEYS,
+static_assert(FLASH_BACKWARD_KEYS == BACKWARD_KEYS && FLASH_BACKWARD_LARGE_KEYS == LARGE_KEYS &&
+                  FLASH_BACKWARD_TALL_KEYS == tall_memory::KEYS,
               "key tiles are counted alike");
 
 namespace
@@ -125,7 +127,7 @@ sb_status finish(const sb_attention *a, const layout &l, const flash_backward_ch
     p.dq_stride_b = a->dq.stride_b, p.dq_stride_h = a->dq.stride_h, p.dq_stride_s = a->dq.stride_s;
     p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
     p.sum_stride = (int64_t)a->batch * a->heads * l.rows * (l.padded_dim / 4);
-    p.key_tiles = flash_backward_key_tiles(a),
+    p.key_tiles = flash_backward_key_tiles(a, c.kernel),
     p.keys_ahead = a->causal || a->windowed ? a->seq_k - a->seq_q + sb_window_right(a) : a->seq_k;
     p.pairs = c.kernel == FLASH_BACKWARD_PAIR;
     p.heads = a->heads, p.seq_q = a->seq_q, p.head_dim = a->head_dim;
@@ -164,18 +166,17 @@ sb_status set_params(backward_params *to, sb_context *ctx, const sb_attention *a
     backward_params &p = *to;
     const sb_dtype type = is_bf16<T>::value ? SB_BF16 : SB_FP16;
     const int64_t rows = (int64_t)a->batch * a->heads;
-    constexpr int QUERIES = MEM::tile_q::ROWS, KEYS = MEM::tile_kv::ROWS, PANEL = MEM::tile_kv::PANEL,
-                  PANEL_V = MEM::tile_v::PANEL;
+    constexpr int QUERIES = MEM::tile_q::ROWS, KEYS = MEM::tile_kv::ROWS;
     const int head_dim_v = sb_head_dim_v(a);
     sb_status st;
     if ((st = tma_map_panels(&p.q_map, type, &in[0], a->batch * PARTS, a->heads, a->seq_q, a->head_dim, QUERIES,
-                             PANEL)) ||
+                             MEM::tile_q::PANEL)) ||
         (st = tma_map_panels(&p.k_map, type, &in[1], a->batch * PARTS, a->heads_kv, a->seq_k, a->head_dim, KEYS,
-                             PANEL)) ||
+                             MEM::tile_kv::PANEL)) ||
         (st = tma_map_panels(&p.v_map, type, &in[2], a->batch * PARTS, a->heads_kv, a->seq_k, head_dim_v, KEYS,
-                             PANEL_V)) ||
+                             MEM::tile_v::PANEL)) ||
         (st = tma_map_panels(&p.do_map, type, &in[3], a->batch * PARTS, a->heads, a->seq_q, head_dim_v, QUERIES,
-                             PANEL_V)) ||
+                             MEM::tile_do::PANEL)) ||
         (st = tma_map_rows(&p.lse_map, (float *)(w + l.lse2), rows, l.rows, QUERIES)) ||
         (st = tma_map_rows(&p.delta_map, (float *)(w + l.delta), rows, l.rows, QUERIES)))
         return st;
@@ -183,14 +184,14 @@ sb_status set_params(backward_params *to, sb_context *ctx, const sb_attention *a
     p.dk_stride_b = a->dk.stride_b, p.dk_stride_h = a->dk.stride_h, p.dk_stride_s = a->dk.stride_s;
     p.dv_stride_b = a->dv.stride_b, p.dv_stride_h = a->dv.stride_h, p.dv_stride_s = a->dv.stride_s;
     p.dq_sum = (float *)(w + l.dq_sum);
-    p.key_tiles = flash_backward_key_tiles(a);
+    p.key_tiles = flash_backward_key_tiles(a, c.kernel);
     p.sums = a->deterministic ? c.sums : 0, p.early = c.early, p.early_sums = c.early_sums;
     p.order = in_order(a, c) ? (uint32_t *)(w + l.order) : nullptr;
     p.batch = a->batch, p.heads = a->heads, p.heads_kv = a->heads_kv, p.group = a->heads / a->heads_kv;
     p.seq_q = a->seq_q, p.seq_k = a->seq_k, p.head_dim = a->head_dim, p.head_dim_v = head_dim_v;
     p.query_blocks = l.blocks;
     p.scale = sb_attention_scale(a), p.scale_log2 = p.scale * LOG2E;
-    p.section = flash_backward_wide_section(a, ctx->sm_count);
+    p.section = flash_backward_wide_section(a, c.kernel, ctx->sm_count);
     p.window_left = sb_window_left(a), p.window_right = sb_window_right(a);
     p.cu_seqlens_q = a->cu_seqlens_q, p.cu_seqlens_k = a->cu_seqlens_k, p.documents = a->documents;
     if (scaled_parts<T, PARTS>) {
@@ -255,7 +256,8 @@ sb_status run_large(sb_context *ctx, const sb_attention *a, const flash_backward
     backward_params p = {};
     sb_status st;
     if ((st = prepare<T, MEM::DP>(ctx, a, l, !a->deterministic, in_order(a, c), false, stream)) ||
-        (st = set_params<T, 1, MEM>(&p, ctx, a, l, in, c)) || (st = flash_backward_large_launch(p, a, stream)))
+        (st = set_params<T, 1, MEM>(&p, ctx, a, l, in, c)) ||
+        (st = flash_backward_large_launch(p, a, c.kernel, stream)))
         return st;
     return finish_sums_of<T, MEM>(a, l, c, stream);
 }
@@ -270,6 +272,7 @@ sb_status dispatch(sb_context *ctx, const sb_attention *a, const flash_backward_
         const int columns = flash_backward_padded_dim(a);
         if (columns == 192)
             return flash_backward_large_columns(a).v == 128 ? run_large<T, latent_memory>(ctx, a, c, l, in, stream)
+                   : c.kernel == FLASH_BACKWARD_TALL        ? run_large<T, tall_memory>(ctx, a, c, l, in, stream)
                                                             : run_large<T, large_memory<192>>(ctx, a, c, l, in, stream);
         if (columns == 256)
             return run_large<T, large_memory<256>>(ctx, a, c, l, in, stream);
@@ -289,7 +292,11 @@ extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_ba
     const bool above = most > 128;
     if (!above && sb_head_dim_v(a) != a->head_dim)
         return sb_error(SB_UNSUPPORTED, "the Hopper backward takes values of another width above head_dim 128 alone");
-    if (above ? kernel != FLASH_BACKWARD_CHOSEN && kernel != FLASH_BACKWARD_LARGE : kernel == FLASH_BACKWARD_LARGE)
+    if (kernel == FLASH_BACKWARD_TALL && !flash_backward_tall_takes(a))
+        return sb_error(SB_UNSUPPORTED, "the tall backward takes head_dim_v 136 to 192 in any order, without windows "
+                                        "and documents");
+    if (above ? kernel == FLASH_BACKWARD_WIDE || kernel == FLASH_BACKWARD_NARROW || kernel == FLASH_BACKWARD_PAIR
+              : kernel == FLASH_BACKWARD_LARGE)
         return sb_error(SB_UNSUPPORTED,
                         "the large backward is the one of head_dim or head_dim_v above 128, and of no other");
     if (above && (most > 256 || flash_in_parts(a) || (a->deterministic && (a->windowed || a->packed))))

@@ -2,6 +2,7 @@
 /* Host side of the Hopper backward's main kernels above head_dim 128: launch. */
 #include "kernels/cuda/attention/hopper/backward/large.cuh"
 #include "kernels/cuda/attention/hopper/backward/latent.cuh"
+#include "kernels/cuda/attention/hopper/backward/tall.cuh"
 
 #include <cuda_runtime.h>
 
@@ -42,6 +43,14 @@ static sb_status launch_large(const backward_params &p, const sb_attention *a, c
 }
 
 template <class T>
+static sb_status launch_tall(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+{
+    kernels of = {};
+    of.full = flash_backward_tall<T, false>, of.causal = flash_backward_tall<T, true>;
+    return launch(p, a, of, tall_memory::KEYS, tall_memory::BYTES, stream);
+}
+
+template <class T>
 static sb_status launch_latent(const backward_params &p, const sb_attention *a, cudaStream_t stream)
 {
     const kernel full = flash_backward_latent<T, false>,
@@ -52,15 +61,19 @@ static sb_status launch_latent(const backward_params &p, const sb_attention *a, 
 }
 
 template <class T>
-static sb_status dispatch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+static sb_status dispatch(const backward_params &p, const sb_attention *a, flash_backward_kernel kernel,
+                          cudaStream_t stream)
 {
     const flash_backward_columns columns = flash_backward_large_columns(a);
+    if (kernel == FLASH_BACKWARD_TALL)
+        return launch_tall<T>(p, a, stream);
     return columns.qk == 256  ? launch_large<T, 256>(p, a, stream)
            : columns.v == 192 ? launch_large<T, 192>(p, a, stream)
                               : launch_latent<T>(p, a, stream);
 }
 
-sb_status flash_backward_large_launch(const backward_params &p, const sb_attention *a, cudaStream_t stream)
+sb_status flash_backward_large_launch(const backward_params &p, const sb_attention *a, flash_backward_kernel kernel,
+                                      cudaStream_t stream)
 {
-    return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16>(p, a, stream) : dispatch<__half>(p, a, stream);
+    return a->dtype == SB_BF16 ? dispatch<__nv_bfloat16>(p, a, kernel, stream) : dispatch<__half>(p, a, kernel, stream);
 }

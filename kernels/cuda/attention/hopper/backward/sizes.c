@@ -4,21 +4,22 @@
 
 #include "kernels/internal.h"
 
-int flash_backward_tile_keys(const sb_attention *a)
+int flash_backward_tile_keys(const sb_attention *a, flash_backward_kernel kernel)
 {
-    const bool large = sb_head_dim_most(a) > 128 && flash_backward_large_columns(a).v > 128;
-    return large ? FLASH_BACKWARD_LARGE_KEYS : FLASH_BACKWARD_KEYS;
+    if (sb_head_dim_most(a) <= 128 || flash_backward_large_columns(a).v == 128)
+        return FLASH_BACKWARD_KEYS;
+    return kernel == FLASH_BACKWARD_TALL ? FLASH_BACKWARD_TALL_KEYS : FLASH_BACKWARD_LARGE_KEYS;
 }
 
-int flash_backward_key_tiles(const sb_attention *a)
+int flash_backward_key_tiles(const sb_attention *a, flash_backward_kernel kernel)
 {
-    const int keys = flash_backward_tile_keys(a);
+    const int keys = flash_backward_tile_keys(a, kernel);
     return (a->seq_k + keys - 1) / keys;
 }
 
 int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel)
 {
-    const int key_tiles = flash_backward_key_tiles(a);
+    const int key_tiles = flash_backward_key_tiles(a, kernel);
     return kernel == FLASH_BACKWARD_NARROW ? 1 : kernel == FLASH_BACKWARD_PAIR ? (key_tiles + 1) / 2 : key_tiles;
 }
 
@@ -39,6 +40,13 @@ flash_backward_columns flash_backward_large_columns(const sb_attention *a)
     return (flash_backward_columns){192, sb_head_dim_v(a) > 128 ? 192 : 128};
 }
 
+bool flash_backward_tall_takes(const sb_attention *a)
+{
+    const flash_backward_columns columns = flash_backward_large_columns(a);
+    return sb_head_dim_most(a) > 128 && columns.qk == 192 && columns.v == 192 && !a->deterministic && !a->windowed &&
+           !a->packed;
+}
+
 int flash_backward_padded_dim(const sb_attention *a)
 {
     const int d = a->head_dim;
@@ -55,9 +63,10 @@ int64_t flash_backward_query_bytes(const sb_attention *a, int sums)
 }
 
 /* Key tiles of a sequence, or of a document of average length: the host does not know the lengths. */
-static int sequence_key_tiles(const sb_attention *a)
+static int sequence_key_tiles(const sb_attention *a, flash_backward_kernel kernel)
 {
-    return a->packed ? (flash_backward_key_tiles(a) + a->documents - 1) / a->documents : flash_backward_key_tiles(a);
+    const int all = flash_backward_key_tiles(a, kernel);
+    return a->packed ? (all + a->documents - 1) / a->documents : all;
 }
 
 /* The largest divisor of n from `least` to `most`; 0 if there is none. */
@@ -81,9 +90,9 @@ static int section_of_short_rows(int all, int sms)
  * the chip: what starts last should not be long. Sections are equal, rather up to 1.6 times as large than with a remainder. Of
  * packed documents about one is walked at a time, as one sequence is: with few heads at a time, the longest jobs of the last
  * documents would start when the chip runs out of others. */
-int flash_backward_wide_section(const sb_attention *a, int sms)
+int flash_backward_wide_section(const sb_attention *a, flash_backward_kernel kernel, int sms)
 {
-    const int key_tiles = sequence_key_tiles(a), fill = (sms + key_tiles - 1) / key_tiles;
+    const int key_tiles = sequence_key_tiles(a, kernel), fill = (sms + key_tiles - 1) / key_tiles;
     const int all = a->batch * a->heads_kv, documents = a->packed ? a->documents : 1;
     if (a->deterministic && sb_head_dim_most(a) > 128)
         return section_of_short_rows(all, sms);
@@ -104,7 +113,7 @@ int flash_backward_wide_section(const sb_attention *a, int sms)
  * in order get four, so that a tile and the next one of its head begin farther apart. */
 int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order)
 {
-    const int key_tiles = sequence_key_tiles(a), all = a->batch * a->heads_kv;
+    const int key_tiles = sequence_key_tiles(a, FLASH_BACKWARD_NARROW), all = a->batch * a->heads_kv;
     const int section = (in_order && key_tiles > 8 ? 4 : 2) * ((sms + key_tiles - 1) / key_tiles);
     return section < all ? section : all;
 }

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64 }; /* keys of a tile; where V is wider than 128 */
+/* Keys of a tile: in most kernels, in the large one, in the tall one. */
+enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64, FLASH_BACKWARD_TALL_KEYS = 96 };
 
 typedef struct flash_backward_choice {
     flash_backward_kernel kernel;
@@ -24,8 +25,8 @@ typedef struct flash_backward_choice {
 /* Sums of dQ with which nobody waits: one for each key tile of a head, or pair of them; the narrow kernel has one. */
 int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel);
 
-int flash_backward_tile_keys(const sb_attention *a); /* keys of a tile */
-int flash_backward_key_tiles(const sb_attention *a);
+int flash_backward_tile_keys(const sb_attention *a, flash_backward_kernel kernel); /* keys of a tile */
+int flash_backward_key_tiles(const sb_attention *a, flash_backward_kernel kernel);
 /* Query rows a step of the wide kernel, as its tiles need them. */
 int flash_backward_step_rows(const sb_attention *a);
 /* Whether dQ leaves the wide kernel by way of shared memory; see backward_send. Narrower heads would stage columns that nobody needs. */
@@ -35,12 +36,14 @@ typedef struct flash_backward_columns {
     int qk, v;
 } flash_backward_columns;
 flash_backward_columns flash_backward_large_columns(const sb_attention *a);
+/* Whether the tall kernel computes this. */
+bool flash_backward_tall_takes(const sb_attention *a);
 /* Columns that dQ sums have. */
 int flash_backward_padded_dim(const sb_attention *a);
 /* Bytes of Q, dO and `sums` sums of dQ of a key/value head. */
 int64_t flash_backward_query_bytes(const sb_attention *a, int sums);
 /* Key/value heads that the kernels walk together. */
-int flash_backward_wide_section(const sb_attention *a, int sms);
+int flash_backward_wide_section(const sb_attention *a, flash_backward_kernel kernel, int sms);
 int flash_backward_narrow_section(const sb_attention *a, int sms, bool in_order);
 
 #ifdef __cplusplus

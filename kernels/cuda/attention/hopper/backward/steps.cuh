@@ -4,10 +4,10 @@
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_STEPS_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_STEPS_CUH
 
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
 #include "kernels/cuda/hopper/store.cuh"
 #include "kernels/cuda/hopper/tile.cuh"
 #include "kernels/cuda/primitives/documents.cuh"
-#include "kernels/kernels.h"
 
 namespace flash_hopper
 {
@@ -543,6 +543,6 @@ __device__ __forceinline__ void backward_pass_on(const backward_params &p, backw
 sb_status flash_backward_pair_launch(const flash_hopper::backward_params &p, const sb_attention *a,
                                      cudaStream_t stream);
 sb_status flash_backward_large_launch(const flash_hopper::backward_params &p, const sb_attention *a,
-                                      cudaStream_t stream);
+                                      flash_backward_kernel kernel, cudaStream_t stream);
 
 #endif

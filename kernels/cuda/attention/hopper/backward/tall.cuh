@@ -83,12 +83,13 @@ struct tall_keys {
                                         anew(block.base + mem::V) + wg * OWN * tile_v::PANEL_ROW);
         wgmma_commit();
     }
-    /* sums: a tile of dO or Q, transposed, times the group's panel of P or dS. */
-    __device__ __forceinline__ void start_sums(float (&sums)[ROWS][OWN / 2], uint32_t queries, uint32_t panel)
+    /* sums: a tile of dO or Q, transposed, times the group's panel of P or dS; of some rows of 64 columns of d. */
+    __device__ __forceinline__ void start_sums(float (&sums)[ROWS][OWN / 2], uint32_t queries, uint32_t panel,
+                                               int from = 0, int to = ROWS)
     {
         wgmma_fence();
 #pragma unroll
-        for (int m = 0; m < ROWS; m++)
+        for (int m = from; m < to; m++)
             mma_atb<T, tile_ds, OWN>(sums[m], queries + m * tile_q::PANEL_BYTES, panel);
         wgmma_commit();
     }
@@ -155,25 +156,30 @@ struct tall_keys {
             dp[i] = s[i] * (dp[i] - (i % 4 < 2 ? delta.x : delta.y));
         store_warp_rows16<T, OWN, tile_ds::PANEL_BYTES>(own_ds(step) + warp * 16 * ROW_BYTES, dp, 1, 1, lane_asked());
     }
-    /* dQ of a step, and dV and dK, which are under way until they are waited for. */
-    __device__ __forceinline__ void finish_step(int step)
+    /* dV of a step, as soon as the group has its P. */
+    __device__ __forceinline__ void start_dv(int step)
+    {
+        fence_async_proxy();
+        named_sync(ROWS_BARRIER + wg, 128);
+        start_sums(dv, block.do_tile(step), own_p());
+    }
+    /* dQ of a step, beside the first rows of dK. */
+    __device__ __forceinline__ void add_dq(int step)
     {
         float dq[mem::DQ];
         start_dq(dq, step);
-        start_sums(dv, block.do_tile(step), own_p());
-        start_sums(dk, block.q_tile(step), own_ds(step));
+        start_sums(dk, block.q_tile(step), own_ds(step), 0, 1);
         const int place = read_uniform(block.step_slot(step).place);
-        wgmma_wait<2>();
+        wgmma_wait<1>();
         pin(dq);
+        pin_sums(dv);
         backward_add_to(backward_sum_at<mem>(p, place, wg, 0, warp), dq);
     }
-    __device__ __forceinline__ void pin_sums()
+    __device__ __forceinline__ void pin_sums(float (&sums)[ROWS][OWN / 2])
     {
 #pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            pin(dv[m]);
-            pin(dk[m]);
-        }
+        for (int m = 0; m < ROWS; m++)
+            pin(sums[m]);
     }
 
     __device__ __forceinline__ void run()
@@ -181,27 +187,39 @@ struct tall_keys {
         if (steps == 0)
             return;
         start_scores(0);
-        for (int step = 0;; step++) {
+        start_dp(0);
+        wgmma_wait<1>();
+        pin(s);
+        probabilities(0);
+        start_dv(0);
+        wgmma_wait<1>();
+        end_scores(0);
+        for (int step = 1; step < steps; step++) {
+            add_dq(step - 1);
+            start_scores(step);
+            start_sums(dk, block.q_tile(step - 1), own_ds(step - 1), 1, ROWS);
             start_dp(step);
-            wgmma_wait<1>();
+            wgmma_wait<2>();
             pin(s);
             probabilities(step);
-            wgmma_wait<0>();
-            pin(dp);
-            gradient(step);
-            fence_async_proxy();
-            named_sync(DS_BARRIER, 256); /* all of P and dS is there, and both groups are done with the other slot */
-            if (step + 1 == steps)
-                break;
-            finish_step(step);
-            start_scores(step + 1);
+            start_dv(step);
             wgmma_wait<1>();
-            pin_sums();
-            mbarrier_arrive_by_warp(block.empty(step));
+            pin_sums(dk);
+            mbarrier_arrive_by_warp(block.empty(step - 1));
+            end_scores(step);
         }
-        finish_step(steps - 1);
+        add_dq(steps - 1);
+        start_sums(dk, block.q_tile(steps - 1), own_ds(steps - 1), 1, ROWS);
         wgmma_wait<0>();
-        pin_sums();
+        pin_sums(dv);
+        pin_sums(dk);
+    }
+    __device__ __forceinline__ void end_scores(int step)
+    {
+        pin(dp);
+        gradient(step);
+        fence_async_proxy();
+        named_sync(DS_BARRIER, 256); /* all of dS is there, and both groups are done with the other slot */
     }
 
     /* dK or dV of the group's keys, by way of its rows of V, which nobody else reads. */

@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 
-/* "flash_wide", "flash_narrow", "flash_pair", whose forward is that of "flash"; the table ends with a NULL name, at once in a
+/* "flash_wide", "flash_narrow", "flash_pair", "flash_tall", whose forward is that of "flash"; the table ends with a NULL name, at once in a
  * build without CUDA. */
 const sb_attention_op *forced_kernels(void);
 

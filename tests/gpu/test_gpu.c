@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Attention and the basic ops of CUDA against the CPU's fp64 reference: odd shapes, masks, head groups, layouts, hard
- * values, dtypes; nothing written outside of the outputs; the same bits on every run. flash_wide, _narrow and _pair are the
+ * values, dtypes; nothing written outside of the outputs; the same bits on every run. flash_wide, _narrow, _pair and _tall are the
  * backward kernels that flash chooses from on Hopper. Prints a line for each failure and a table.
  *
  * Run: build/tests/gpu/test_gpu [--small] [--op NAME] [--dtype NAME] [--case TEXT] [--list] [--device cuda|cpu]
  * Exit code 0, 2 for bad input, 3 when a case failed, 77 when there is no GPU. */
 #include "common/core/error.h"
+#include "tests/gpu/forced_kernels.h"
 #include "tests/gpu/ops.h"
 #include "tests/gpu/program/program.h"
 
@@ -73,9 +74,11 @@ static void run_cases(runner *r, const arguments *x, const test_case *cases, int
 
 int main(int argc, char **argv)
 {
-    static const char *const ops[] = {"unfused",      "fused",      "flash",     "flash_portable", "flash_wide",
-                                      "flash_narrow", "flash_pair", "reference", "gemm",           "fill_normal",
-                                      "copy",         "nothing",    NULL};
+    const char *ops[24] = {"unfused", "fused",       "flash", "flash_portable", "reference",
+                           "gemm",    "fill_normal", "copy",  "nothing"}; /* and the forced kernels; ends with NULL */
+    int listed = 9;
+    for (const sb_attention_op *op = forced_kernels(); op->name; op++)
+        ops[listed++] = op->name;
     static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3", "bytes", NULL};
     program_name_set(argv[0]);
     const arguments x = arguments_parse(argc, argv, ops, dtypes);

@@ -7,6 +7,8 @@
 #include <cuda.h>
 #include <stdint.h>
 
+#include "kernels/cuda/primitives/early.cuh"
+
 namespace hopper
 {
 
@@ -209,19 +211,6 @@ __device__ __forceinline__ float4 cluster_load4(uint32_t addr)
                  : "r"(addr)
                  : "memory");
     return x;
-}
-
-/* ---- programmatic dependent launch: a kernel may start before the one ahead of it in the stream has ended ---- */
-/* Until the kernels ahead are complete and their writes are visible. Every kernel of a chain must wait, so that the end
- * of the last one means the end of all. */
-__device__ __forceinline__ void wait_for_previous_kernel()
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-/* The next kernel may be launched as soon as every block has said so. */
-__device__ __forceinline__ void let_next_kernel_start()
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 /* ---- registers of a warpgroup ---- */

@@ -1,23 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels that start before the one ahead of them in the stream has ended (programmatic dependent launch, from compute capability
- * 9.0 on): their blocks are placed while its last ones run, and wait there. For the short kernels between the products of a step,
- * which take no longer than their launch. CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization". */
+ * 9.0 on; before that the functions do nothing): their blocks are placed while its last ones run, and wait there. CUDA C++ Programming
+ * Guide, "Programmatic Dependent Launch and Synchronization". */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_EARLY_CUH
 #define STEPBENCH_CUDA_PRIMITIVES_EARLY_CUH
 
 #include "kernels/cuda/runtime/context.h"
 
-/* First of all, in every thread: nothing of the kernels ahead may be read or overwritten before. And the end of this kernel is then the
- * end of all before it. */
-__device__ __forceinline__ void wait_if_early()
+/* Until the kernels ahead are complete and their writes are visible. Every kernel of a chain must wait, so that the end of the last
+ * one means the end of all. */
+__device__ __forceinline__ void wait_for_previous_kernel()
 {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); /* the next one waits likewise */
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/* The next kernel may be launched as soon as every block has said so. */
+__device__ __forceinline__ void let_next_kernel_start()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/* Both, first of all in every thread of a short kernel between the products of a step, which takes no longer than its launch. */
+__device__ __forceinline__ void wait_if_early()
+{
+    let_next_kernel_start();
+    wait_for_previous_kernel();
+}
 
-/* A kernel that calls wait_if_early. */
+/* A kernel that waits. */
 template <class... PARAMS, class... ARGUMENTS>
 void launch_early(const sb_context *ctx, void (*kernel)(PARAMS...), dim3 grid, dim3 threads, size_t smem_bytes,
                   cudaStream_t stream, ARGUMENTS... arguments)

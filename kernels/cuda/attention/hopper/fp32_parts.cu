@@ -20,12 +20,12 @@ struct split_params {
 /* One thread four elements; blockIdx.y is the tensor. */
 __global__ void split_kernel(const split_params p)
 {
-    hopper::let_next_kernel_start();
+    let_next_kernel_start();
     const fp32_parts_tensor &t = p.tensor[blockIdx.y];
     /* 32-bit division throughout: a tensor has less than 2^32 units (of 16 bytes) */
     const uint32_t quads = p.head_dim / 4, rows = (uint32_t)p.batch * t.heads * t.seq;
     __nv_bfloat16 *const hi = (__nv_bfloat16 *)t.to, *const lo = hi + (int64_t)rows * p.head_dim;
-    hopper::wait_for_previous_kernel();
+    wait_for_previous_kernel();
     for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < (uint64_t)rows * quads; i += gridDim.x * blockDim.x) {
         const uint32_t row = (uint32_t)i / quads, d = ((uint32_t)i - row * quads) * 4;
         const uint32_t bh = row / t.seq, s = row - bh * t.seq, b = bh / t.heads, h = bh - b * t.heads;
@@ -61,12 +61,12 @@ __device__ __forceinline__ uint2 pack_halves(float4 x, float4 &rest)
 __global__ void __launch_bounds__(SCALED_THREADS) split_kernel_scaled(const split_params p)
 {
     __shared__ uint32_t warp_top[SCALED_THREADS / 32];
-    hopper::let_next_kernel_start();
+    let_next_kernel_start();
     const fp32_parts_tensor &t = p.tensor[blockIdx.y];
     const uint32_t quads = p.head_dim / 4, groups = (t.seq + t.rows - 1) / t.rows,
                    all = (uint32_t)p.batch * t.heads * groups;
     __half *const hi = (__half *)t.to, *const lo = hi + (int64_t)p.batch * t.heads * t.seq * p.head_dim;
-    hopper::wait_for_previous_kernel();
+    wait_for_previous_kernel();
     for (uint32_t n = blockIdx.x; n < all; n += gridDim.x) {
         const uint32_t bh = n / groups, first = (n - bh * groups) * t.rows, b = bh / t.heads, h = bh - b * t.heads;
         const uint32_t units = min(t.rows, t.seq - (int)first) * quads;

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -214,6 +215,26 @@ def test_rows():
     return wrong
 
 
+def test_commit():
+    """A source archive without git knows its commit; a checkout's file holds none."""
+    import tempfile
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
+        os.environ.pop("STEPBENCH_COMMIT", None)
+        os.environ["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
+        os.makedirs(f"{folder}/common/build")
+        for text, wanted in ((None, ""), ("$Format:%H$", ""), ("0123456789" * 4, "012345678901")):
+            if text:
+                with open(f"{folder}/common/build/commit", "w") as file:
+                    file.write(text + "\n")
+            if record.commit(folder) != wanted:
+                wrong.append(f"the commit of an archive with '{text}' is '{record.commit(folder)}'")
+        os.environ["STEPBENCH_COMMIT"] = "said"
+        if record.commit(folder) != "said":
+            wrong.append("STEPBENCH_COMMIT does not name the commit")
+    return wrong
+
+
 def test_run_limited():
     """A launcher with a rank in a session of its own, as torch.distributed.run starts them."""
     import tempfile
@@ -236,7 +257,7 @@ def test_run_limited():
 
 def self_test(options):
     print("rows of a folder:")
-    wrong = test_rows() + test_nccl_tests() + test_run_limited()
+    wrong = test_rows() + test_commit() + test_nccl_tests() + test_run_limited()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))

@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import os
+import re
 import subprocess
 import sys
 
@@ -44,10 +45,19 @@ def output_of(*command):
         return ""
 
 
-def commit():
-    here = os.path.dirname(os.path.abspath(__file__))
-    head = output_of("git", "-C", here, "rev-parse", "--short=12", "HEAD")
-    return head + ("-dirty" if head and output_of("git", "-C", here, "status", "--porcelain", "--untracked-files=no") else "")
+def commit(root=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))):
+    """As the Makefile finds it: the environment's word, else an archive's (make dist), else git's."""
+    if os.environ.get("STEPBENCH_COMMIT"):
+        return os.environ["STEPBENCH_COMMIT"]
+    try:
+        with open(os.path.join(root, "common", "build", "commit")) as file:
+            archived = file.read().strip()
+    except OSError:
+        archived = ""
+    if re.fullmatch("[0-9a-f]{40}", archived):
+        return archived[:12]
+    head = output_of("git", "-C", root, "rev-parse", "--short=12", "HEAD")
+    return head + ("-dirty" if head and output_of("git", "-C", root, "status", "--porcelain", "--untracked-files=no") else "")
 
 
 def run_id():

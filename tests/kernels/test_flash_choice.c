@@ -156,7 +156,12 @@ static void tall_tiles(void **state)
         }
     assert_int_equal(choice(problem(4, 16, 16, 1024, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_TALL);
     assert_int_equal(choice(problem(1, 1, 1, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
-    assert_int_equal(choice(problem(1, 4, 4, 2048, 192, false, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
+    assert_int_equal(choice(problem(1, 5, 5, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
+    assert_int_equal(choice(problem(1, 6, 6, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_TALL);
+    assert_int_equal(choice(problem(1, 8, 8, 2048, 192, false, SB_BF16), false).kernel,
+                     FLASH_BACKWARD_LARGE); /* 2 rounds of each */
+    assert_int_equal(choice(problem(1, 6, 6, 2048, 192, false, SB_BF16), false).kernel,
+                     FLASH_BACKWARD_TALL); /* 1, not 2 */
     assert_int_equal(choice(problem(64, 16, 16, 128, 192, false, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
 }
 

@@ -87,30 +87,29 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
     return a->deterministic ? flash_backward_order_additions(a, t, pairs, choice) : fmax(t.longest, t.busy);
 }
 
-static double any_order_time(const sb_attention *a, flash_backward_kernel kernel, double step, int sms)
+/* Of the large kernel, in its steps, or the tall one. Without a diagonal all jobs take equally long, and so they end in rounds. */
+static double large_time(const sb_attention *a, int sms, flash_backward_choice *choice)
 {
-    const work w = measure(a, kernel);
-    return fmax(WIDE_START + step * w.steps, (WIDE_START * w.jobs + step * w.sum) / sms);
+    const double step = choice->kernel == FLASH_BACKWARD_TALL ? TALL_STEP : 1;
+    const work w = measure(a, choice->kernel);
+    const flash_backward_order t = {.longest = WIDE_START + step * w.steps,
+                                    .busy = (WIDE_START * w.jobs + step * w.sum) / sms,
+                                    .hand_over = WIDE_HAND_OVER,
+                                    .apart = step * tile_steps(a, choice->kernel),
+                                    .section = flash_backward_wide_section(a, choice->kernel, sms)};
+    if (a->deterministic)
+        return flash_backward_order_additions(a, t, sms, choice);
+    return a->causal ? fmax(t.longest, t.busy) : ceil(w.jobs / sms) * t.longest;
 }
 
-/* The tall kernel where it is faster, in steps of the large one. */
 static flash_backward_choice choose_large(const sb_attention *a, flash_backward_kernel kernel, int sms)
 {
     flash_backward_choice large = {FLASH_BACKWARD_LARGE, 1, 1, 0, 0}, tall = {FLASH_BACKWARD_TALL, 1, 1, 0, 0};
-    if (kernel == FLASH_BACKWARD_TALL ||
-        (kernel == FLASH_BACKWARD_CHOSEN && flash_backward_tall_takes(a) &&
-         any_order_time(a, FLASH_BACKWARD_TALL, TALL_STEP, sms) < any_order_time(a, FLASH_BACKWARD_LARGE, 1, sms)))
-        return tall;
-    if (!a->deterministic)
-        return large;
-    const work w = measure(a, FLASH_BACKWARD_LARGE);
-    const flash_backward_order t = {.longest = WIDE_START + w.steps,
-                                    .busy = (WIDE_START * w.jobs + w.sum) / sms,
-                                    .hand_over = WIDE_HAND_OVER,
-                                    .apart = tile_steps(a, FLASH_BACKWARD_LARGE),
-                                    .section = flash_backward_wide_section(a, FLASH_BACKWARD_LARGE, sms)};
-    flash_backward_order_additions(a, t, sms, &large);
-    return large;
+    const double large_steps = large_time(a, sms, &large),
+                 tall_steps = flash_backward_tall_takes(a) ? large_time(a, sms, &tall) : INFINITY;
+    if (kernel == FLASH_BACKWARD_CHOSEN)
+        kernel = tall_steps < large_steps ? FLASH_BACKWARD_TALL : FLASH_BACKWARD_LARGE;
+    return kernel == FLASH_BACKWARD_TALL ? tall : large;
 }
 
 /* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of

@@ -165,7 +165,7 @@ static void tall_tiles(void **state)
     assert_int_equal(choice(problem(64, 16, 16, 128, 192, false, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
 }
 
-/* In order, so many heads are walked together that eight tiles of each begin at once; few heads have several sums each. */
+/* In order, so many causal heads are walked together that eight tiles of each begin at once; few heads have several sums each. */
 static void large_heads_in_order(void **state)
 {
     (void)state;
@@ -174,6 +174,9 @@ static void large_heads_in_order(void **state)
     assert_int_equal(flash_backward_wide_section(&many, FLASH_BACKWARD_LARGE, sms), 2); /* as fit in L2 */
     many.deterministic = few.deterministic = true;
     assert_int_equal(flash_backward_wide_section(&many, FLASH_BACKWARD_LARGE, sms), 14); /* three of 40 */
+    sb_attention full = many;
+    full.causal = false;
+    assert_int_equal(flash_backward_wide_section(&full, FLASH_BACKWARD_LARGE, sms), 2); /* as fit in L2 */
     assert_int_equal(flash_backward_wide_section(&few, FLASH_BACKWARD_LARGE, sms), 1);
     assert_true(choice(few, true).sums > 1 &&
                 choice(few, true).sums <= flash_backward_key_tiles(&few, FLASH_BACKWARD_LARGE));

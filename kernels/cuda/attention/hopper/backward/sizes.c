@@ -79,7 +79,7 @@ static int divisor(int n, int least, int most)
 }
 
 /* In order, the tiles of a head that begin at once follow each other by a hand-over; above head_dim 128, where that takes about a
- * step, rows of eight lose less by it than L2 gains by longer ones. */
+ * step, causal rows of eight lose less by it than L2 gains by longer ones. */
 static int section_of_short_rows(int all, int sms)
 {
     const int sections = (8 * all + sms - 1) / sms;
@@ -94,7 +94,7 @@ int flash_backward_wide_section(const sb_attention *a, flash_backward_kernel ker
 {
     const int key_tiles = sequence_key_tiles(a, kernel), fill = (sms + key_tiles - 1) / key_tiles;
     const int all = a->batch * a->heads_kv, documents = a->packed ? a->documents : 1;
-    if (a->deterministic && sb_head_dim_most(a) > 128)
+    if (a->deterministic && a->causal && sb_head_dim_most(a) > 128)
         return section_of_short_rows(all, sms);
     const int64_t bytes = flash_backward_query_bytes(a, 1) / documents;
     const int fit = (int)((40 << 20) / (bytes > 0 ? bytes : 1));

@@ -67,21 +67,23 @@ struct tall_keys {
                 dk[m][i] = dv[m][i] = 0;
     }
 
+    /* x: queries times the group's rows of the tile at `keys`, transposed. */
+    template <class TILE>
+    __device__ __forceinline__ void start_product(float (&x)[OWN / 2], uint32_t queries, int keys)
+    {
+        wgmma_fence();
+        mma_abt<T, tile_q, TILE, OWN>(x, queries, anew(block.base + keys) + wg * OWN * TILE::PANEL_ROW);
+        wgmma_commit();
+    }
     __device__ __forceinline__ void start_scores(int step)
     {
         mbarrier_wait(block.q_full(step), block.parity(step));
-        wgmma_fence();
-        mma_abt<T, tile_q, tile_kv, OWN>(s, block.q_tile(step),
-                                         anew(block.base + mem::K) + wg * OWN * tile_kv::PANEL_ROW);
-        wgmma_commit();
+        start_product<tile_kv>(s, block.q_tile(step), mem::K);
     }
     __device__ __forceinline__ void start_dp(int step)
     {
         mbarrier_wait(block.do_full(step), block.parity(step));
-        wgmma_fence();
-        mma_abt<T, tile_q, tile_v, OWN>(dp, block.do_tile(step),
-                                        anew(block.base + mem::V) + wg * OWN * tile_v::PANEL_ROW);
-        wgmma_commit();
+        start_product<tile_v>(dp, block.do_tile(step), mem::V);
     }
     /* sums: a tile of dO or Q, transposed, times the group's panel of P or dS; of some rows of 64 columns of d. */
     __device__ __forceinline__ void start_sums(float (&sums)[ROWS][OWN / 2], uint32_t queries, uint32_t panel,
@@ -123,7 +125,8 @@ struct tall_keys {
         const float *const of = (const float *)(block.smem + at) + warp * 16 + (row / 2 * 4 | row % 2);
         return make_float2(of[0], of[2]);
     }
-    /* s: scores to P, which goes to shared memory, too. */
+    /* s: scores to P, which goes to shared memory, too: all four warps have begun these scores, and so have seen dV of the step before,
+     * which reads P there, end. */
     __device__ __forceinline__ void probabilities(int step)
     {
         const float2 lse2 = numbers(block.lse(step));
@@ -163,6 +166,14 @@ struct tall_keys {
         named_sync(ROWS_BARRIER + wg, 128);
         start_sums(dv, block.do_tile(step), own_p());
     }
+    /* dS of a step, from both groups when it returns. */
+    __device__ __forceinline__ void make_ds(int step)
+    {
+        pin(dp);
+        gradient(step);
+        fence_async_proxy();
+        named_sync(DS_BARRIER, 256); /* all of dS is there, and both groups are done with the other slot */
+    }
     /* dQ of a step, beside the first rows of dK. */
     __device__ __forceinline__ void add_dq(int step)
     {
@@ -193,7 +204,7 @@ struct tall_keys {
         probabilities(0);
         start_dv(0);
         wgmma_wait<1>();
-        end_scores(0);
+        make_ds(0);
         for (int step = 1; step < steps; step++) {
             add_dq(step - 1);
             start_scores(step);
@@ -206,20 +217,13 @@ struct tall_keys {
             wgmma_wait<1>();
             pin_sums(dk);
             mbarrier_arrive_by_warp(block.empty(step - 1));
-            end_scores(step);
+            make_ds(step);
         }
         add_dq(steps - 1);
         start_sums(dk, block.q_tile(steps - 1), own_ds(steps - 1), 1, ROWS);
         wgmma_wait<0>();
         pin_sums(dv);
         pin_sums(dk);
-    }
-    __device__ __forceinline__ void end_scores(int step)
-    {
-        pin(dp);
-        gradient(step);
-        fence_async_proxy();
-        named_sync(DS_BARRIER, 256); /* all of dS is there, and both groups are done with the other slot */
     }
 
     /* dK or dV of the group's keys, by way of its rows of V, which nobody else reads. */

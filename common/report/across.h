@@ -26,6 +26,10 @@ typedef struct across_case {
     char *text;   /* "flash seq=65536" */
 } across_case;
 
+/* False when no folder has a row of it that went well; to be closed all the same. */
+bool across_case_open(across_case *c, const readme_bench *b, const across_folder *folders, size_t n);
+void across_case_close(across_case *c);
+size_t across_newest(const across_case *c, size_t f); /* of folder f's rows; NO_ROW where it has none */
 /* Whether row r of folder f's file went well and is of this case; with any_ranks also on another number of ranks. */
 bool across_is(const across_case *c, size_t f, size_t r, bool any_ranks);
 const char *across_what(const readme_bench *b, size_t column); /* "forward"; that before where it stands for the same */

@@ -161,7 +161,7 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
 # Of the report, what compares rows: stepcmp does, and a session that has a baseline.
-COMPARE_C := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c table.c table_text.c document.c markdown.c)
+COMPARE_C := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c params.c table.c table_text.c document.c markdown.c)
 COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(COMPARE_C) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))

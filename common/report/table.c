@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/report/params.h"
 
 static const char *cell(const table *t, size_t file_row, int column)
 {

@@ -53,9 +53,6 @@ typedef struct values {
 values table_values(const table *t, const char *column);
 void values_free(values *v);
 
-/* Whether a parameter that has a value which goes without saying (no window, one micro-batch) has another one. Files of the time
- * before there was such a parameter do not have its column. */
-bool param_departs(const char *name, const char *value);
 /* "batch 1, 1 head, causal": the parameters, without the axes, that all rows share. Caller frees. */
 char *table_shape(const table *t, const char *const *axes);
 /* "h200-x1, NVIDIA H200, 2026-11-21" of the rows. Caller frees. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/report/params.h"
 #include "common/report/table.h"
 
 /* Rows of variants that the parameter means nothing to have no value of it and do not count. */
@@ -29,59 +30,11 @@ FILE *text_stream(char **text, size_t *bytes)
     return out;
 }
 
-/* Dimensions whose 0 means: as the others say; and attention without a window or documents. */
-static const char *const unset[][2] = {
-    {"heads_kv", "0"},    {"seq_k", "0"},      {"heads", "0"},   {"d_model", "0"},       {"d_ff", "0"},
-    {"layers", "0"},      {"vocab", "0"},      {"window", "-1"}, {"window_right", "-1"}, {"documents", "0"},
-    {"lengths", "equal"}, {"head_dim_v", "0"}, {NULL, NULL},
-};
-
-/* Parameters of the benches of a whole model at the value that goes without saying. */
-static const char *const usual[][2] = {
-    {"mode", "train-step"},   {"attention", "flash"},   {"recompute", "none"}, {"recompute_every", "1"},
-    {"fp32_products", "fma"}, {"grad_dtype", "policy"}, {"overlap", "auto"},   {"warmup", "5"},
-    {"share_grads", "1"},     {"loss_chunk", "0"},      {"cold", "0"},         {"reduce_dtype", "grad"},
-    {"small", "sharded"},     {"gather", "nccl"},       {"moments", "policy"}, {"offload", "none"},
-    {"offload_every", "1"},   {"micro_batches", "1"},   {"clip", "0"},         {NULL, NULL},
-};
-
-/* NULL: the list does not have it. */
-static const char *value_in(const char *const list[][2], const char *name)
-{
-    for (size_t i = 0; list[i][0]; i++)
-        if (strcmp(name, list[i][0]) == 0)
-            return list[i][1];
-    return NULL;
-}
-
-static bool is_unset(const char *name, const char *value)
-{
-    const char *without = value_in(unset, name);
-    return without && strcmp(value, without) == 0;
-}
-
-static const char *plain_value(const char *name)
-{
-    const char *without = value_in(unset, name);
-    return without ? without : value_in(usual, name);
-}
-
-static bool is_plain(const char *name, const char *value)
-{
-    const char *plain = plain_value(name);
-    return plain && strcmp(value, plain) == 0;
-}
-
-bool param_departs(const char *name, const char *value)
-{
-    return *value && plain_value(name) && !is_plain(name, value);
-}
-
 /* How a parameter reads in a title; what is a plain default is left out. */
 static void print_param(FILE *out, const char *name, const char *value, const char *separator)
 {
     bool zero = strcmp(value, "0") == 0, one = strcmp(value, "1") == 0;
-    if (!*value || is_plain(name, value))
+    if (!*value || param_is_plain(name, value))
         return;
     if (strcmp(name, "causal") == 0)
         fprintf(out, "%s%s", separator, zero ? "not causal" : "causal");
@@ -132,7 +85,7 @@ char *table_case(const table *t, size_t row)
     fputs(table_text(t, row, "variant"), out);
     for (int c = t->first_param; c < t->end_param; c++) {
         const char *name = t->file->header[c], *value = table_text(t, row, name);
-        if (!alike(t, name) && *value && !is_unset(name, value))
+        if (!alike(t, name) && *value && !param_is_unset(name, value))
             fprintf(out, " %s=%s", name, value);
     }
     fclose(out);

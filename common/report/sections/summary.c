@@ -10,6 +10,7 @@
 #include "common/report/allreduce_peers.h"
 #include "common/report/flash_peers.h"
 #include "common/report/model_peers.h"
+#include "common/report/params.h"
 #include "common/report/roofline_peers.h"
 #include "common/report/section.h"
 

@@ -22,26 +22,6 @@ static const char *const group_columns[] = {
     "offload",  "offload_every", "fp32_products", "d_model", "d_ff",      "layers",    "heads",
     "heads_kv", "vocab",         "deterministic", "device",  NULL};
 
-const char *ddp_text(const ddp_entry *e, const char *column)
-{
-    return table_text(e->t, e->row, column);
-}
-
-double ddp_real(const ddp_entry *e, const char *column)
-{
-    return table_real(e->t, e->row, column);
-}
-
-bool ddp_is(const ddp_entry *e, const char *variant)
-{
-    return strcmp(e->variant, variant) == 0;
-}
-
-bool ddp_same(const ddp_entry *a, const ddp_entry *b, const char *column)
-{
-    return strcmp(ddp_text(a, column), ddp_text(b, column)) == 0;
-}
-
 /* ---- order ---- */
 
 static int place_in(const char *const *names, const char *name)

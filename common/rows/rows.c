@@ -37,7 +37,7 @@ static bool same_way(const row_writer *r, const csv *file, size_t i)
 }
 
 /* Whether a kept row and this run's may stand side by side: one commit on one GPU and, in a ./run_all.sh, one run. */
-static bool same_run(const row_writer *r, const csv *file, size_t i, const char *campaign)
+static bool may_stand_beside(const row_writer *r, const csv *file, size_t i, const char *campaign)
 {
     return cell_is(file, i, "commit", build_commit()) && cell_is(file, i, "gpu_uuid", r->gpu_uuid) &&
            (!campaign || cell_is(file, i, "campaign", campaign));
@@ -62,7 +62,7 @@ static void read_kept(row_writer *r, const char *campaign)
             status++;
         if (status == STATUSES)
             continue;
-        if (!same_run(r, file, i, campaign)) {
+        if (!may_stand_beside(r, file, i, campaign)) {
             others++;
             continue;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the large and the latent backward share, whose blocks own a key tile alone: products that read an operand transposed, the start
- * of a block and its first warpgroup. */
+/* What the large, the tall and the latent backward share, whose blocks own a key tile alone: products that read an operand transposed,
+ * the start of a block and its first warpgroup, and their launch. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ALONE_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ALONE_CUH
 
@@ -58,17 +58,15 @@ template <bool WINDOW, bool CAUSAL, bool PACKED, class MEM>
 __device__ __forceinline__ bool backward_enter(const backward_params &p, backward_block<MEM> block,
                                                backward_document &document)
 {
-    volatile backward_document *of = nullptr;
-    if constexpr (PACKED)
-        of = (volatile backward_document *)(block.smem + MEM::DOCUMENT);
+    unsigned char *const at = block.smem + MEM::tail::DOCUMENT;
     if (threadIdx.x == 0)
-        backward_begin<1, MEM, CAUSAL, WINDOW>(p, block, of);
+        backward_begin<1, MEM, CAUSAL, WINDOW>(p, block, PACKED ? (volatile backward_document *)at : nullptr);
     __syncthreads();
     let_next_kernel_start();
     if constexpr (PACKED) {
         if (uniform(block.job().steps) == 0)
             return false;
-        document = backward_document_of(block.smem + MEM::DOCUMENT);
+        document = backward_document_of(at);
     }
     return true;
 }
@@ -90,6 +88,10 @@ __device__ __forceinline__ void backward_serve(const backward_params &p, backwar
             backward_pass_on<1, 2>(p, block, p.order, threadIdx.x / 32 - 2);
     }
 }
+
+/* The main kernel that MEM is the memory of: large_memory<192>, <256>, tall_memory or latent_memory. T: bf16 or fp16. */
+template <class T, class MEM>
+sb_status backward_alone_launch(const backward_params &p, const sb_attention *a, cudaStream_t stream);
 
 } // namespace flash_hopper
 #endif

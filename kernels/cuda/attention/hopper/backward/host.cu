@@ -256,8 +256,7 @@ sb_status run_large(sb_context *ctx, const sb_attention *a, const flash_backward
     backward_params p = {};
     sb_status st;
     if ((st = prepare<T, MEM::DP>(ctx, a, l, !a->deterministic, in_order(a, c), false, stream)) ||
-        (st = set_params<T, 1, MEM>(&p, ctx, a, l, in, c)) ||
-        (st = flash_backward_large_launch(p, a, c.kernel, stream)))
+        (st = set_params<T, 1, MEM>(&p, ctx, a, l, in, c)) || (st = backward_alone_launch<T, MEM>(p, a, stream)))
         return st;
     return finish_sums_of<T, MEM>(a, l, c, stream);
 }

@@ -36,15 +36,9 @@ struct large_memory {
     static constexpr int V = DO + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int P = V + tile_kv::BYTES; /* in fp32, and behind V, over both of which dV and dK leave */
     static constexpr int DS = P + LARGE_ROWS * LARGE_KEYS * 4;
-    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
-    static constexpr int DELTA = LSE + BACKWARD_STAGES * LARGE_ROWS * 4;
-    static constexpr int JOB = DELTA + BACKWARD_STAGES * LARGE_ROWS * 4;
-    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
-    static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
-    static constexpr int DOCUMENT = BYTES, PACKED_BYTES = DOCUMENT + (int)sizeof(backward_document);
-    static_assert(P % 1024 == 0 && BARRIERS % 8 == 0 && PACKED_BYTES <= 227 << 10,
-                  "alignment, and what a block may have");
+    using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES, LARGE_ROWS>;
+    static constexpr int PACKED_BYTES = tail::PACKED_END;
+    static_assert(P % 1024 == 0 && PACKED_BYTES <= 227 << 10, "alignment, and what a block may have");
     static constexpr int OUT_PANEL = 64 * ROW_BYTES,
                          OUT = (HALF + 63) / 64 * OUT_PANEL; /* rows of a group on their way out */
     static_assert(2 * OUT <= DS - V, "over V and P");

@@ -31,14 +31,9 @@ struct latent_memory {
     static constexpr int Q = V + tile_v::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int DS = DO + BACKWARD_STAGES * tile_do::BYTES;
-    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
-    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
-    static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
-    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
-    static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
-    static constexpr int DOCUMENT = BYTES, PACKED_BYTES = DOCUMENT + (int)sizeof(backward_document);
-    static_assert(BARRIERS % 8 == 0 && PACKED_BYTES <= 227 << 10, "alignment, and what a block may have");
+    using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES, BM>;
+    static constexpr int PACKED_BYTES = tail::PACKED_END;
+    static_assert(PACKED_BYTES <= 227 << 10, "what a block may have");
 };
 
 /* A key group: 64 keys, their dK and dV, and its half of dQ. */

@@ -66,6 +66,20 @@ struct alignas(8) backward_step {
     int first_query, place;
 };
 
+/* What lies behind the tiles of a block, from AT on: lse2 and delta of each stage's BM queries, the job, its steps, barriers, and the
+ * document if PACKED. */
+template <int AT, int BM>
+struct backward_tail {
+    static constexpr int LSE = AT;
+    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
+    static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
+    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
+    static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
+    static constexpr int END = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
+    static constexpr int DOCUMENT = END, PACKED_END = DOCUMENT + (int)sizeof(backward_document);
+    static_assert(BARRIERS % 8 == 0, "alignment");
+};
+
 /* D: columns that products have; tiles in shared memory are padded to DP. */
 template <int PARTS, int D, int BM>
 struct backward_memory {
@@ -87,14 +101,10 @@ struct backward_memory {
     static constexpr bool HAS_K2 = DQ_ROWS && D < 128;
     using tile_k2 = tile<1, BACKWARD_KEYS, 64>;
     static constexpr int K2 = HAS_K2 ? DS + BACKWARD_STAGES * tile_ds::BYTES : K + tile_kv::PANEL_BYTES;
-    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES + (HAS_K2 ? tile_k2::BYTES : 0);
-    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
-    static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
-    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
-    static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int LARGEST = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8; /* of dS: three steps' bits */
+    using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES + (HAS_K2 ? tile_k2::BYTES : 0), BM>;
+    static constexpr int LARGEST = tail::END; /* of dS: three steps' bits */
     static constexpr int BYTES = LARGEST + (PARTS == 2 ? 16 : 0);
-    static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
+    static_assert(BYTES <= 227 << 10, "what a block may have");
     /* dQ of each group on its way to the sum: see backward_send */
     static constexpr int STAGE_BYTES = DQ * 128 * 4;
     static constexpr int STAGE = (BYTES + 127) / 128 * 128, STAGE_BARRIERS = STAGE + 2 * STAGE_BYTES;
@@ -102,7 +112,7 @@ struct backward_memory {
     /* merge of a cluster, over all tiles: partial dK and dV with padded rows */
     static constexpr int MERGE_PITCH = DP + 8; /* floats */
     static constexpr int MERGE_DK = 0, MERGE_DV = BACKWARD_KEYS * MERGE_PITCH * 4;
-    static_assert(2 * MERGE_DV <= LSE, "the merge fits over the tiles");
+    static_assert(2 * MERGE_DV <= tail::LSE, "the merge fits over the tiles");
 };
 
 /* Where things lie. Steps are counted from 0; the n-th use of a slot is the n-th phase of its barriers. */
@@ -111,13 +121,13 @@ struct backward_block {
     uint32_t base;
     unsigned char *smem;
 
-    __device__ volatile backward_job &job() const { return *(volatile backward_job *)(smem + MEM::JOB); }
+    __device__ volatile backward_job &job() const { return *(volatile backward_job *)(smem + MEM::tail::JOB); }
     /* Comes and goes with Q of the step. */
     __device__ backward_step &step_slot(unsigned step) const
     {
-        return ((backward_step *)(smem + MEM::STEP))[slot(step)];
+        return ((backward_step *)(smem + MEM::tail::STEP))[slot(step)];
     }
-    __device__ uint32_t barrier(int n) const { return base + MEM::BARRIERS + 8 * n; }
+    __device__ uint32_t barrier(int n) const { return base + MEM::tail::BARRIERS + 8 * n; }
     __device__ static unsigned slot(unsigned step) { return step % BACKWARD_STAGES; }
     __device__ static uint32_t parity(unsigned step) { return step / BACKWARD_STAGES % 2; }
     __device__ uint32_t slot_barrier(unsigned step, int kind) const
@@ -130,9 +140,9 @@ struct backward_block {
     __device__ uint32_t q_tile(unsigned step) const { return base + MEM::Q + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_do::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
-    __device__ static int lse(unsigned step) { return MEM::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
+    __device__ static int lse(unsigned step) { return MEM::tail::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
     __device__ uint32_t largest(unsigned step) const { return base + MEM::LARGEST + step % 3 * 4; }
-    __device__ static int delta(unsigned step) { return MEM::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
+    __device__ static int delta(unsigned step) { return MEM::tail::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
     /* of the order of additions */
     __device__ static uint32_t order_parity(unsigned step) { return step / BACKWARD_ADDS % 2; }
     __device__ uint32_t order_barrier(unsigned step, int kind) const
@@ -539,10 +549,8 @@ __device__ __forceinline__ void backward_pass_on(const backward_params &p, backw
 
 } // namespace flash_hopper
 
-/* The main kernels of pair.cuh and large.cuh, with the wide kernel's parameters. */
+/* The main kernel of pair.cuh, with the wide kernel's parameters. */
 sb_status flash_backward_pair_launch(const flash_hopper::backward_params &p, const sb_attention *a,
                                      cudaStream_t stream);
-sb_status flash_backward_large_launch(const flash_hopper::backward_params &p, const sb_attention *a,
-                                      flash_backward_kernel kernel, cudaStream_t stream);
 
 #endif

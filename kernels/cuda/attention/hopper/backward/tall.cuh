@@ -33,13 +33,9 @@ struct tall_memory {
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int P = DO + BACKWARD_STAGES * tile_do::BYTES;
     static constexpr int DS = P + tile_ds::BYTES;
-    static constexpr int LSE = DS + BACKWARD_STAGES * tile_ds::BYTES;
-    static constexpr int DELTA = LSE + BACKWARD_STAGES * BM * 4;
-    static constexpr int JOB = DELTA + BACKWARD_STAGES * BM * 4;
-    static constexpr int STEP = JOB + (int)(sizeof(backward_job) + 7) / 8 * 8;
-    static constexpr int BARRIERS = STEP + BACKWARD_STAGES * (int)sizeof(backward_step);
-    static constexpr int BYTES = BARRIERS + 3 * (BACKWARD_STAGES + BACKWARD_ADDS) * 8;
-    static_assert(BARRIERS % 8 == 0 && BYTES <= 227 << 10, "alignment, and what a block may have");
+    using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES, BM>;
+    static constexpr int PACKED_BYTES = tail::PACKED_END;
+    static_assert(PACKED_BYTES <= 227 << 10, "what a block may have");
 };
 
 /* A key group: 48 keys, their dK^T and dV^T, and its half of dQ. */
@@ -50,7 +46,7 @@ struct tall_keys {
     using tile_q = mem::tile_q;
     using tile_v = mem::tile_v;
     using tile_ds = mem::tile_ds;
-    static constexpr int BM = mem::BM, OWN = mem::OWN, ROWS = mem::COLUMNS / 64; /* ROWS: of 64 columns of d each */
+    static constexpr int OWN = mem::OWN, ROWS = mem::COLUMNS / 64; /* ROWS: of 64 columns of d each */
     const backward_params &p;
     const backward_block<mem> block;
     const int wg, warp, steps, first_key;

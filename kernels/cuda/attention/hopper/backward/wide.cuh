@@ -566,7 +566,7 @@ __device__ __forceinline__ void store_key_rows(const backward_params &p, const K
     if (split == 8)
         read = merge(constant<8>());
     constexpr int AFTER = 2 * mem::MERGE_DV; /* no one reads here */
-    static_assert(AFTER + BACKWARD_THREADS * 4 <= mem::LSE, "a word for each thread behind the merge");
+    static_assert(AFTER + BACKWARD_THREADS * 4 <= mem::tail::LSE, "a word for each thread behind the merge");
     cluster_leave(base + AFTER + threadIdx.x * 4, read);
 }
 

@@ -7,7 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/report/acceptance.h"
-#include "common/report/across.h"
+#include "common/report/across/across.h"
 #include "common/report/checkout.h"
 #include "common/report/section.h"
 #include "common/report/ddp/ddp.h"

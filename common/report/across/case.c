@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which rows of which folder are of one case; see across.h. */
-#include "common/report/across.h"
+#include "common/report/across/across.h"
 
 #include <stdlib.h>
 #include <string.h>

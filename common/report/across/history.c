@@ -6,7 +6,7 @@
 
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/report/across.h"
+#include "common/report/across/across.h"
 
 typedef struct point { /* a commit's runs in a folder */
     size_t folder, runs, *rows;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Several folders of results on one page: the figures that the README shows of each bench, side by side, and over the
  * commits that measured them. */
-#ifndef STEPBENCH_REPORT_ACROSS_H
-#define STEPBENCH_REPORT_ACROSS_H
+#ifndef STEPBENCH_REPORT_ACROSS_ACROSS_H
+#define STEPBENCH_REPORT_ACROSS_ACROSS_H
 
 #include "common/report/section.h"
 

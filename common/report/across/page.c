@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Machines or commits side by side; see across.h. */
-#include "common/report/across.h"
+#include "common/report/across/across.h"
 
 #include <math.h>
 #include <stdlib.h>

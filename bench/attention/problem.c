@@ -11,6 +11,7 @@
 #include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/profile/nvtx.h"
+#include "common/session/status.h"
 
 attention_context *attention_context_of(const attention_case *ac)
 {
@@ -49,12 +50,7 @@ double attention_estimate_bytes(const attention_problem *problem, const char *va
 
 bool attention_status_ok(attention_case *ac, sb_status status, const char *what)
 {
-    if (status == SB_OK)
-        return true;
-    const char *why = *sb_last_message() ? sb_last_message() : sb_status_name(status);
-    row_status kind = status == SB_UNSUPPORTED ? ROW_SKIP : status == SB_NO_MEMORY ? ROW_OOM : ROW_FAIL;
-    row_status_set(ac->w, kind, "%s%s%s", what ? what : "", what ? ": " : "", why);
-    return false;
+    return status_ok(ac->w, status, what);
 }
 
 int attention_columns(const attention_case *ac, const sb_tensor *t)

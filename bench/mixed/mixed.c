@@ -6,14 +6,11 @@
 
 #include "common/core/error.h"
 #include "common/model/dtypes.h"
+#include "common/session/status.h"
 
 bool mixed_ok(mixed *m, sb_status status)
 {
-    if (status == SB_OK)
-        return true;
-    const char *why = *sb_last_message() ? sb_last_message() : sb_status_name(status);
-    row_status_set(m->w, status == SB_UNSUPPORTED ? ROW_SKIP : status == SB_NO_MEMORY ? ROW_OOM : ROW_FAIL, "%s", why);
-    return false;
+    return status_ok(m->w, status, NULL);
 }
 
 mixed_tensor mixed_new(mixed *m, sb_dtype dtype, size_t n, const char *tag)

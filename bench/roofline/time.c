@@ -3,14 +3,11 @@
 #include "bench/roofline/roofline.h"
 
 #include "common/session/profile.h"
+#include "common/session/status.h"
 
 bool roofline_ok(roofline *r, sb_status status)
 {
-    if (status == SB_OK)
-        return true;
-    const char *why = *sb_last_message() ? sb_last_message() : sb_status_name(status);
-    row_status_set(r->w, status == SB_UNSUPPORTED ? ROW_SKIP : status == SB_NO_MEMORY ? ROW_OOM : ROW_FAIL, "%s", why);
-    return false;
+    return status_ok(r->w, status, NULL);
 }
 
 static void set(roofline *r, const char *column, double value)

@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/qualify/qualify.h"
 #include "common/core/error.h"
@@ -79,11 +78,6 @@ static const column_spec column_table[] = {
     {"ecc_uncorrected", COLUMN_REAL, false, "health: uncorrected ECC errors since the driver was loaded"},
     {"links_up", COLUMN_REAL, false, "health: active NVLinks"},
     {0}};
-
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
 
 static bool applies(const char *option, const char *variant)
 {

@@ -4,12 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
 
 bool qualify_group_parse(const char *text, int ranks, int *first, int *count)
 {

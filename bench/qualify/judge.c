@@ -3,15 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/qualify/qualify.h"
 #include "common/core/error.h"
-
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
 
 /* What the reference is asked for. */
 static void shape_of(const qualify *q, const bench_case *c, char *out, size_t bytes)

@@ -5,6 +5,8 @@
 #ifndef STEPBENCH_BENCH_QUALIFY_QUALIFY_H
 #define STEPBENCH_BENCH_QUALIFY_QUALIFY_H
 
+#include <string.h>
+
 #include "bench/attention/problem.h"
 #include "bench/roofline/roofline.h"
 #include "common/launch/launch.h"
@@ -47,6 +49,11 @@ typedef struct qualify {
     qualify_set sets[QUALIFY_SETS];
     size_t sets_n;
 } qualify;
+
+static inline bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
 
 /* The set that a case belongs to, measured now unless it has been. All ranks together. */
 qualify_set *qualify_set_of(qualify *q, const bench_case *c);

@@ -9,12 +9,7 @@
 
 #include "common/core/error.h"
 
-/* ---- names ---- */
-
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
+/* ---- which there are ---- */
 
 static const qualify_metric *metric_of(const bench_case *c)
 {

@@ -76,7 +76,9 @@ int main(int argc, char **argv)
 {
     const char *ops[24] = {"unfused", "fused",       "flash", "flash_portable", "reference",
                            "gemm",    "fill_normal", "copy",  "nothing"}; /* and the forced kernels; ends with NULL */
-    int listed = 9;
+    int listed = 0;
+    while (ops[listed])
+        listed++;
     for (const sb_attention_op *op = forced_kernels(); op->name; op++)
         ops[listed++] = op->name;
     static const char *const dtypes[] = {"bf16", "fp16", "tf32", "fp32", "bf16x3", "bytes", NULL};

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+import library
+
 PROVENANCE = ("torch", "cuda", "cudnn", "nccl", "driver", "gpu", "gpu_uuid", "utc", "commit", "run_id")
 
 # What is measured, by peer: the columns of a case, then those of its result. A report reads a case up to the first
@@ -45,7 +47,7 @@ def output_of(*command):
         return ""
 
 
-def commit(root=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))):
+def commit(root=library.ROOT):
     """As the Makefile finds it: the environment's word, else an archive's (make dist), else git's."""
     if os.environ.get("STEPBENCH_COMMIT"):
         return os.environ["STEPBENCH_COMMIT"]

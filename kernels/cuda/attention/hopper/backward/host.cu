@@ -292,8 +292,7 @@ extern "C" sb_status flash_hopper_backward_takes(const sb_attention *a, flash_ba
     if (!above && sb_head_dim_v(a) != a->head_dim)
         return sb_error(SB_UNSUPPORTED, "the Hopper backward takes values of another width above head_dim 128 alone");
     if (kernel == FLASH_BACKWARD_TALL && !flash_backward_tall_takes(a))
-        return sb_error(SB_UNSUPPORTED, "the tall backward takes head_dim_v 136 to 192 in any order, without windows "
-                                        "and documents");
+        return sb_error(SB_UNSUPPORTED, "the tall backward takes head_dim_v 136 to 192, without windows and documents");
     if (above ? kernel == FLASH_BACKWARD_WIDE || kernel == FLASH_BACKWARD_NARROW || kernel == FLASH_BACKWARD_PAIR
               : kernel == FLASH_BACKWARD_LARGE)
         return sb_error(SB_UNSUPPORTED,

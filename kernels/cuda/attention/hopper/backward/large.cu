@@ -29,7 +29,8 @@ static kernels kernels_of(large_memory<D>)
 template <class T>
 static kernels kernels_of(tall_memory) /* see flash_backward_tall_takes */
 {
-    return {flash_backward_tall<T, false>, flash_backward_tall<T, true>};
+    return {flash_backward_tall<T, false, false>, flash_backward_tall<T, true, false>,
+            flash_backward_tall<T, false, true>, flash_backward_tall<T, true, true>};
 }
 
 template <class T>

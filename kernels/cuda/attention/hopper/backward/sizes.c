@@ -42,7 +42,7 @@ flash_backward_columns flash_backward_large_columns(const sb_attention *a)
 
 bool flash_backward_tall_takes(const sb_attention *a)
 {
-    return sb_head_dim_v(a) > 128 && sb_head_dim_most(a) <= 192 && !a->deterministic && !a->windowed && !a->packed;
+    return sb_head_dim_v(a) > 128 && sb_head_dim_most(a) <= 192 && !a->windowed && !a->packed;
 }
 
 int flash_backward_padded_dim(const sb_attention *a)

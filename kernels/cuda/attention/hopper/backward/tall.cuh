@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* FlashAttention backward for Hopper at head_dim_v 136 to 192, 16-bit, in any order, without windows and documents. See wide.cuh for
+/* FlashAttention backward for Hopper at head_dim_v 136 to 192, 16-bit, without windows and documents. See wide.cuh for
  * the products.
  * With 64 keys, as in the large kernel, each key adds much to dQ; dK and dV of 128 have no room in registers. A block owns 96 keys,
  * 48 for each consumer warpgroup. A product has 64 rows at least, so keys are columns here: S = Q K^T and dP = dO V^T
@@ -39,7 +39,7 @@ struct tall_memory {
 };
 
 /* A key group: 48 keys, their dK^T and dV^T, and its half of dQ. */
-template <class T, bool CAUSAL>
+template <class T, bool CAUSAL, bool ORDERED>
 struct tall_keys {
     using mem = tall_memory;
     using tile_kv = mem::tile_kv;
@@ -180,7 +180,13 @@ struct tall_keys {
         wgmma_wait<1>();
         pin(dq);
         pin_sums(dv);
-        backward_add_to(backward_sum_at<mem>(p, place, wg, 0, warp), dq);
+        if constexpr (ORDERED) {
+            backward_may_add(p, block, step);
+            backward_add<mem>(p, dq, place, wg, 0, warp);
+            backward_has_added(p, block, step);
+        } else {
+            backward_add_to(backward_sum_at<mem>(p, place, wg, 0, warp), dq);
+        }
     }
     __device__ __forceinline__ void pin_sums(float (&sums)[ROWS][OWN / 2])
     {
@@ -251,7 +257,7 @@ struct tall_keys {
     }
 };
 
-template <class T, bool CAUSAL>
+template <class T, bool CAUSAL, bool ORDERED>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_tall(const __grid_constant__ backward_params p)
 {
     using mem = tall_memory;
@@ -267,7 +273,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_tall(const
         return;
     }
     registers_raise<240>();
-    tall_keys<T, CAUSAL> keys(p, block, warpgroup - 1);
+    tall_keys<T, CAUSAL, ORDERED> keys(p, block, warpgroup - 1);
     wait_for_previous_kernel(); /* sums, zeroed */
     keys.run();
     const volatile backward_job &job = block.job();

@@ -3,8 +3,10 @@
 #include "common/report/allreduce_peers.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/section.h"
 
 static const struct {
@@ -91,20 +93,14 @@ static bool is_fastest(const table *t, size_t row)
     return true;
 }
 
-allreduce_lead allreduce_peers_lead(const allreduce_peers *p, const table *t)
+void allreduce_peers_compare(comparison *to, const allreduce_peers *p, const table *t)
 {
-    allreduce_lead lead = {.least = INFINITY, .who = ""};
     for (size_t i = 0; i < t->n; i++) {
-        bool any = false;
-        for (size_t which = 0; which < ALLREDUCE_PEERS && is_fastest(t, i); which++) {
-            const double ratio = allreduce_peer_ratio(p, which, t, i);
-            any = any || isfinite(ratio);
-            if (ratio < lead.least) {
-                lead.least = ratio;
-                lead.who = peers[which].name;
-            }
-        }
-        lead.cases += any;
+        char *where =
+            xasprintf("%s, %s, %s%s", table_text(t, i, "size"), table_text(t, i, "dtype"), table_text(t, i, "mode"),
+                      strcmp(table_text(t, i, "in_place"), "0") == 0 ? ", not in place" : "");
+        for (size_t which = 0; which < ALLREDUCE_PEERS && is_fastest(t, i); which++)
+            comparison_add(to, allreduce_peer_ratio(p, which, t, i), peers[which].name, where);
+        free(where);
     }
-    return lead;
 }

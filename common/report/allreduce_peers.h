@@ -4,6 +4,7 @@
 #define STEPBENCH_REPORT_ALLREDUCE_PEERS_H
 
 #include "common/core/csv.h"
+#include "common/report/comparison.h"
 #include "common/report/table.h"
 
 enum { ALLREDUCE_PEERS = 2 };
@@ -19,12 +20,7 @@ const char *allreduce_peer_name(size_t which);
  * same GPU in the same run. An op of our own stands beside the library that it replaces. */
 double allreduce_peer_ratio(const allreduce_peers *p, size_t which, const table *t, size_t row);
 
-/* Over the cases of `t`, our fastest row of each: where a peer comes closest to ours, or passes it. */
-typedef struct allreduce_lead {
-    size_t cases; /* 0: none */
-    double least;
-    const char *who;
-} allreduce_lead;
-allreduce_lead allreduce_peers_lead(const allreduce_peers *p, const table *t);
+/* Adds the cases of `t`, each with our fastest row of it. */
+void allreduce_peers_compare(comparison *to, const allreduce_peers *p, const table *t);
 
 #endif

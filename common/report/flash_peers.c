@@ -50,24 +50,53 @@ static size_t ours(const csv *c, size_t row)
     return NO_ROW;
 }
 
-flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *causal, const char *ratio)
+static const char *name_of(const char *impl)
 {
-    flash_lead lead = {.least = INFINITY};
+    static const char *const names[][2] = {{"fa4", "FlashAttention-4"},
+                                           {"sdpa_cudnn", "cuDNN"},
+                                           {"sdpa_fa2", "FlashAttention-2"},
+                                           {"sdpa_efficient", "PyTorch's efficient attention"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(impl, names[i][0]) == 0)
+            return names[i][1];
+    return impl;
+}
+
+/* "4 / 2" of 4 query heads and 2 of keys and values. */
+static char *heads_of(const csv *c, size_t row)
+{
+    const char *heads = text(c, row, "heads"), *heads_kv = text(c, row, "heads_kv");
+    return strcmp(heads, heads_kv) == 0 ? xstrdup(heads) : xasprintf("%s / %s", heads, heads_kv);
+}
+
+/* "192 / 128" of 192 columns of q and k and 128 of v. */
+static char *widths_of(const csv *c, size_t row)
+{
+    const char *dim = text(c, row, "head_dim"), *dim_v = text(c, row, "head_dim_v");
+    return *dim_v && strcmp(dim_v, "0") != 0 ? xasprintf("%s / %s", dim, dim_v) : xstrdup(dim);
+}
+
+static char *shape_of(const csv *c, size_t row)
+{
+    char *heads = heads_of(c, row), *widths = widths_of(c, row);
+    char *of = xasprintf("B %s, H %s, S %s, D %s%s", text(c, row, "batch"), heads, text(c, row, "seq"), widths,
+                         cell_is(c, row, "causal", "1") ? "" : ", full");
+    free(heads);
+    free(widths);
+    return of;
+}
+
+void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const char *causal, const char *ratio)
+{
     for (size_t i = 0; c && i < c->rows; i++) {
         if (!cell_is(c, i, "dtype", dtype) || (causal && !cell_is(c, i, "causal", causal)) || !is_first(c, i))
             continue;
-        bool any = false;
-        for (size_t k = i; k < c->rows; k++) {
-            const double value = same_shape(c, i, k) && ours(c, k) != NO_ROW ? csv_real(c, k, ratio) : NAN;
-            any = any || isfinite(value);
-            if (value < lead.least) {
-                lead.least = value;
-                lead.who = text(c, k, "impl");
-            }
-        }
-        lead.shapes += any;
+        char *where = shape_of(c, i);
+        for (size_t k = i; k < c->rows; k++)
+            if (same_shape(c, i, k) && ours(c, k) != NO_ROW)
+                comparison_add(to, csv_real(c, k, ratio), name_of(text(c, k, "impl")), where);
+        free(where);
     }
-    return lead;
 }
 
 /* ---- the section ---- */
@@ -96,15 +125,10 @@ static void add_row(document *doc, const csv *c, size_t row)
     if (mine == NO_ROW)
         return;
     doc_row(doc, text(c, row, "impl"), text(c, row, "dtype"), text(c, row, "batch"), NULL);
-    if (strcmp(text(c, row, "heads"), text(c, row, "heads_kv")) == 0)
-        doc_cell(doc, "%s", text(c, row, "heads"));
-    else
-        doc_cell(doc, "%s / %s", text(c, row, "heads"), text(c, row, "heads_kv"));
-    doc_cell(doc, "%s", text(c, row, "seq"));
-    if (!*text(c, row, "head_dim_v") || cell_is(c, row, "head_dim_v", "0"))
-        doc_cell(doc, "%s", text(c, row, "head_dim"));
-    else
-        doc_cell(doc, "%s / %s", text(c, row, "head_dim"), text(c, row, "head_dim_v"));
+    char *heads = heads_of(c, row), *widths = widths_of(c, row);
+    doc_cells(doc, heads, text(c, row, "seq"), widths, NULL);
+    free(heads);
+    free(widths);
     doc_cell(doc, "%s", cell_is(c, row, "causal", "1") ? "causal" : "full");
     add_pass(doc, c, row, mine, "fwd");
     add_pass(doc, c, row, mine, "bwd");
@@ -130,16 +154,19 @@ static void add_shape(document *doc, const csv *c, size_t first)
 
 static void add_lead(document *doc, const csv *c, const char *dtype)
 {
-    const flash_lead forward = flash_peers_lead(c, dtype, NULL, "fwd_ratio"),
-                     backward = flash_peers_lead(c, dtype, NULL, "bwd_ratio");
-    if (!forward.shapes)
-        return;
-    doc_bullet(doc, "%s: forward, the strongest peer takes at least %s times as long as ours (%s; %zu shape%s)",
-               strong("%s", dtype), number(forward.least), code("%s", forward.who), forward.shapes,
-               forward.shapes == 1 ? "" : "s");
-    if (backward.shapes)
-        doc_more(doc, "; backward %s (%s)", number(backward.least), code("%s", backward.who));
-    doc_more(doc, ".");
+    comparison forward = {0}, backward = {0};
+    flash_peers_compare(&forward, c, dtype, NULL, "fwd_ratio");
+    flash_peers_compare(&backward, c, dtype, NULL, "bwd_ratio");
+    const compared *least = comparison_least(&forward), *least_backward = comparison_least(&backward);
+    if (least) {
+        doc_bullet(doc, "%s: forward, the strongest peer takes at least %s times as long as ours (%s; %zu shape%s)",
+                   strong("%s", dtype), number(least->ratio), least->who, forward.n, forward.n == 1 ? "" : "s");
+        if (least_backward)
+            doc_more(doc, "; backward %s (%s)", number(least_backward->ratio), least_backward->who);
+        doc_more(doc, ".");
+    }
+    comparison_free(&forward);
+    comparison_free(&backward);
 }
 
 void flash_peers_write(document *doc, const csv *c)
@@ -155,6 +182,8 @@ void flash_peers_write(document *doc, const csv *c)
                   "PyTorch %s, CUDA %s, cuDNN %s, driver %s, %s.",
                   text(c, last, "torch"), text(c, last, "cuda"), text(c, last, "cudnn"), text(c, last, "driver"),
                   text(c, last, "gpu"));
+    if (*text(c, last, "commit"))
+        doc_more(doc, " Ours is of commit %s.", text(c, last, "commit"));
     add_lead(doc, c, "bf16");
     add_lead(doc, c, "fp32");
     doc_table(doc);

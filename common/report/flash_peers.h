@@ -5,18 +5,12 @@
 #define STEPBENCH_REPORT_FLASH_PEERS_H
 
 #include "common/core/csv.h"
+#include "common/report/comparison.h"
 #include "common/report/document.h"
 
-/* Over the shapes of a dtype: where the fastest peer comes closest to ours, or passes it. */
-typedef struct flash_lead {
-    size_t shapes; /* 0: none */
-    double least;  /* its time over ours */
-    const char *who;
-} flash_lead;
-
 csv *flash_peers_open(const char *dir); /* NULL when it is absent */
-/* `ratio` is fwd_ratio or bwd_ratio; `causal` "0", "1" or NULL: both. `c` may be NULL. */
-flash_lead flash_peers_lead(const csv *c, const char *dtype, const char *causal, const char *ratio);
+/* Adds the shapes of a dtype. `ratio` is fwd_ratio or bwd_ratio; `causal` "0", "1" or NULL: both. `c` may be NULL. */
+void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const char *causal, const char *ratio);
 void flash_peers_write(document *doc, const csv *c); /* a section; nothing when c is NULL */
 
 #endif

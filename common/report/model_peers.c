@@ -3,8 +3,10 @@
 #include "common/report/model_peers.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/section.h"
 
 /* The strongest first. */
@@ -74,6 +76,20 @@ double model_peer_memory(const csv *c, const table *t, size_t row, const model_p
 {
     size_t theirs = peer_row(c, t, row, how);
     return theirs == NO_ROW ? NAN : csv_real(c, theirs, "peak_gib") * GIB / table_real(t, row, "peak_bytes");
+}
+
+void model_peers_compare(comparison *to, const csv *c, const table *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        char *where = xasprintf("%s, S %s, batch %s", table_text(t, i, "size"), table_text(t, i, "seq"),
+                                table_text(t, i, "batch"));
+        for (size_t p = 0; p < MODEL_PEERS; p++) {
+            char *who = xasprintf("PyTorch %s", model_peers[p].named);
+            comparison_add(to, model_peer_time(c, t, i, &model_peers[p]), who, where);
+            free(who);
+        }
+        free(where);
+    }
 }
 
 bool model_peer_has(const csv *c, const table *t, const model_peer *how)

@@ -3,6 +3,7 @@
 #ifndef STEPBENCH_REPORT_MODEL_PEERS_H
 #define STEPBENCH_REPORT_MODEL_PEERS_H
 
+#include "common/report/comparison.h"
 #include "common/report/table.h"
 
 enum { MODEL_PEERS = 9 };
@@ -21,6 +22,8 @@ double model_peer_time(const csv *c, const table *t, size_t row, const model_pee
 double model_peer_memory(const csv *c, const table *t, size_t row, const model_peer *how);
 /* Whether the file has no row of any mode but eager, so that the peer's fastest mode is not known. */
 bool model_peers_eager_alone(const csv *c);
+/* Adds the train steps of `t`. */
+void model_peers_compare(comparison *to, const csv *c, const table *t);
 bool model_peer_has(const csv *c, const table *t, const model_peer *how); /* a time for any row of t */
 
 #endif

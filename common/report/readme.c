@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The README's table: the benches of all sections, the question that each answers and its newest row. */
+/* The README's tables: the benches of all sections, the question that each answers and its newest row; peers beside ours. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,30 +157,57 @@ static char *read_text(const char *path)
     return text;
 }
 
+static char *make_comparison(char *const *dirs, size_t count)
+{
+    document *doc = doc_create("");
+    comparisons all = comparisons_of(dirs, count);
+    comparisons_write(doc, &all);
+    char *text = text_of(doc);
+    comparisons_free(&all);
+    doc_free(doc);
+    return text;
+}
+
+/* `text` with what stands between the marks of `name` replaced; NULL after a message where it has none. */
+static char *replaced(const char *text, const char *name, const char *with)
+{
+    char *begin = xasprintf("<!-- begin %s -->\n", name), *end = xasprintf("<!-- end %s -->", name), *done = NULL;
+    const char *first = strstr(text, begin), *last = first ? strstr(first, end) : NULL;
+    if (last)
+        done = xasprintf("%.*s%s%s", (int)(first - text + (long)strlen(begin)), text, with, last);
+    else
+        warn("the README has no lines '<!-- begin %s -->' and '%s'", name, end);
+    free(begin);
+    free(end);
+    return done;
+}
+
+static bool write_text(const char *path, const char *text)
+{
+    char *partial = xasprintf("%s.partial", path);
+    FILE *out = fopen(partial, "w");
+    bool done = out && fputs(text, out) >= 0;
+    done = out && fclose(out) == 0 && done && rename(partial, path) == 0;
+    if (!done)
+        warn("%s: %s", path, strerror(errno));
+    free(partial);
+    return done;
+}
+
 bool readme_update(char *const *dirs, size_t count, const char *readme)
 {
-    static const char begin[] = "<!-- begin table -->\n", end[] = "<!-- end table -->";
-    char *table_of = make_table(dirs, count), *text = table_of ? read_text(readme) : NULL;
-    char *first = text ? strstr(text, begin) : NULL, *last = first ? strstr(first, end) : NULL;
-    char *partial = xasprintf("%s.partial", readme);
-    bool done = false;
-    if (!table_of) {
+    char *benches = make_table(dirs, count), *peers = make_comparison(dirs, count);
+    char *text = benches ? read_text(readme) : NULL, *once = text ? replaced(text, "table", benches) : NULL,
+         *twice = once ? replaced(once, "peers", peers) : NULL;
+    if (!benches)
         warn("'%s'%s no row of a bench that went well", dirs[0], count > 1 ? " and the others have" : " has");
-    } else if (!text) {
+    else if (!text)
         warn("%s: %s", readme, errno ? strerror(errno) : "empty");
-    } else if (!last) {
-        warn("%s has no lines '<!-- begin table -->' and '%s'", readme, end);
-    } else {
-        FILE *out = fopen(partial, "w");
-        if (out) {
-            int written = fprintf(out, "%.*s%s%s", (int)(first - text + (long)strlen(begin)), text, table_of, last);
-            done = fclose(out) == 0 && written > 0 && rename(partial, readme) == 0;
-        }
-        if (!done)
-            warn("%s: %s", readme, strerror(errno));
-    }
-    free(partial);
+    const bool done = twice && write_text(readme, twice);
+    free(twice);
+    free(once);
     free(text);
-    free(table_of);
+    free(peers);
+    free(benches);
     return done;
 }

@@ -2,9 +2,10 @@
 /* PyTorch's products and copies beside ours; see roofline_peers.h. */
 #include "common/report/roofline_peers.h"
 
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/section.h"
 
 csv *roofline_peers_open(const char *dir)
@@ -39,9 +40,10 @@ size_t roofline_peers_ours(const table *t, const csv *c, size_t peer)
     return mine != NO_ROW && sampled_alike(t, mine, c, peer) ? mine : NO_ROW;
 }
 
-roofline_lead roofline_peers_lead(const table *t, const csv *c, const char *kind, const char *dtype)
+roofline_sampled roofline_peers_compare(comparison *to, const table *t, const csv *c, const char *kind,
+                                        const char *dtype)
 {
-    roofline_lead lead = {.least = INFINITY};
+    roofline_sampled apart = SAMPLED_ALIKE;
     for (size_t i = 0; c && i < c->rows; i++) {
         if (!cell_is(c, i, "bench", kind) || (dtype && !cell_is(c, i, "dtype", dtype)))
             continue;
@@ -49,12 +51,13 @@ roofline_lead roofline_peers_lead(const table *t, const csv *c, const char *kind
         if (mine == NO_ROW)
             continue;
         if (!sampled_alike(t, mine, c, i)) {
-            lead.sampled_apart = is_settled(c, i) ? SAMPLED_SETTLED : SAMPLED_UNSETTLED;
+            apart = is_settled(c, i) ? SAMPLED_SETTLED : SAMPLED_UNSETTLED;
             continue;
         }
-        const double ratio = 1e3 * csv_real(c, i, "median_ms") / table_real(t, mine, "time_us");
-        lead.cases += isfinite(ratio);
-        lead.least = fmin(lead.least, ratio);
+        char *where =
+            dtype ? xasprintf("n %s", csv_cell(c, i, "size")) : xstrdup(number_unit(csv_real(c, i, "size"), "bytes"));
+        comparison_add(to, 1e3 * csv_real(c, i, "median_ms") / table_real(t, mine, "time_us"), "PyTorch", where);
+        free(where);
     }
-    return lead;
+    return apart;
 }

@@ -4,6 +4,7 @@
 #ifndef STEPBENCH_REPORT_SECTION_H
 #define STEPBENCH_REPORT_SECTION_H
 
+#include "common/report/comparison.h"
 #include "common/report/document.h"
 #include "common/report/results.h"
 
@@ -25,10 +26,11 @@ typedef struct readme_bench {
 
 /* `dir` is the machine's folder of results. A section whose CSV is not there adds nothing. */
 typedef struct report_section {
-    int order;                                        /* position in the report; below 0: before what is in short */
-    void (*findings)(document *doc, const char *dir); /* bullets for the top of the report; may be NULL */
-    void (*write)(document *doc, const char *dir);    /* the section itself; may be NULL */
-    const readme_bench *benches;                      /* ended by one without a name; may be NULL */
+    int order;                                         /* position in the report; below 0: before what is in short */
+    void (*findings)(document *doc, const char *dir);  /* bullets for the top of the report; may be NULL */
+    void (*write)(document *doc, const char *dir);     /* the section itself; may be NULL */
+    void (*compare)(comparisons *to, const char *dir); /* what peers take for its work; may be NULL */
+    const readme_bench *benches;                       /* ended by one without a name; may be NULL */
 } report_section;
 extern const report_section *const report_sections[]; /* ended by NULL, in no order; from the Makefile */
 
@@ -55,8 +57,8 @@ const readme_bench **readme_benches(size_t *n);
  * went well. */
 size_t readme_row(const table *t, const readme_bench *b);
 
-/* Rewrites the lines between the two table markers of `readme`, each bench by the first folder that has a row of it;
- * false after a message. */
+/* Rewrites the lines between the markers of `readme`'s two tables, each bench and each comparison by the first folder that has
+ * rows of it; false after a message. */
 bool readme_update(char *const *dirs, size_t count, const char *readme);
 
 #endif

@@ -194,23 +194,30 @@ static void report_stands_beside_pytorch_and_the_published(void **state)
     free(dir);
 }
 
-static void readme_table_is_rewritten_between_its_markers(void **state)
+static void readme_tables_are_rewritten_between_their_markers(void **state)
 {
     char *dir = results_create(*state), *readme = folder_path(*state, "README.md");
-    file_write(readme, "before\n<!-- begin table -->\nold\n<!-- end table -->\nafter\n");
+    file_write(readme, "before\n<!-- begin table -->\nold\n<!-- end table -->\nbetween\n"
+                       "<!-- begin peers -->\nold\n<!-- end peers -->\nafter\n");
     for (int times = 0; times < 2; times++) /* the second time changes nothing */
         expect(EXIT_CODE_OK, "", xasprintf("--readme %s %s", dir, readme));
     char *text = file_text(readme);
     assert_ptr_equal(strstr(text, "before\n<!-- begin table -->\n| bench |"), text);
     assert_non_null(strstr(text, "`flash heads=1 seq=1024`: forward 0.250 ms, backward 0.500 ms, peak 1.00 MiB |"));
     assert_non_null(strstr(text, "box-x1, GPU, big, 2026-11-21, commit abc1234"));
-    assert_non_null(strstr(text, "\n<!-- end table -->\nafter\n"));
+    assert_non_null(strstr(text, "\n<!-- end table -->\nbetween\n<!-- begin peers -->\n"));
+    assert_non_null(strstr(text, "<!-- end peers -->\nafter\n"));
     assert_null(strstr(text, "old"));
     file_write(readme, "no markers\n");
     expect(EXIT_CODE_FAILURE, "<!-- begin table -->", xasprintf("--readme %s %s", dir, readme));
     free(text);
     text = file_text(readme);
     assert_string_equal(text, "no markers\n");
+    free(text);
+    file_write(readme, "<!-- begin table -->\nold\n<!-- end table -->\n");
+    expect(EXIT_CODE_FAILURE, "<!-- begin peers -->", xasprintf("--readme %s %s", dir, readme));
+    text = file_text(readme);
+    assert_string_equal(text, "<!-- begin table -->\nold\n<!-- end table -->\n");
     free(text);
     free(readme);
     free(dir);
@@ -236,7 +243,7 @@ int main(void)
         in_folder(values_are_in_their_order),
         in_folder(report_has_tables_statuses_and_reasons),
         in_folder(report_stands_beside_pytorch_and_the_published),
-        in_folder(readme_table_is_rewritten_between_its_markers),
+        in_folder(readme_tables_are_rewritten_between_their_markers),
         in_folder(bad_arguments_are_usage_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

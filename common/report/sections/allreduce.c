@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/allreduce_peers.h"
 #include "common/report/section.h"
 #include "common/report/sentences.h"
@@ -210,6 +211,25 @@ static void write_section(document *doc, const char *dir)
     table_free(t);
 }
 
+static void compare(comparisons *to, const char *dir)
+{
+    table *t = open_result(dir, "bench_allreduce.csv");
+    if (!t)
+        return;
+    allreduce_peers p = allreduce_peers_open(dir);
+    table *on = table_where(t, "device", main_device(dir), "variant", "all-reduce", "status", "ok", NULL);
+    values ranks = table_values(on, "ranks");
+    for (size_t i = 0; i < ranks.n; i++) {
+        table *of = table_where(on, "ranks", ranks.v[i], NULL);
+        allreduce_peers_compare(comparisons_begin(to, xasprintf("all-reduce on %s ranks", ranks.v[i])), &p, of);
+        table_free(of);
+    }
+    values_free(&ranks);
+    table_free(on);
+    allreduce_peers_free(&p);
+    table_free(t);
+}
+
 static const readme_bench benches[] = {
     {.name = "bench_allreduce",
      .order = 80,
@@ -219,4 +239,4 @@ static const readme_bench benches[] = {
     {.name = NULL}};
 
 const report_section section_allreduce = {
-    .order = 90, .findings = findings, .write = write_section, .benches = benches};
+    .order = 90, .findings = findings, .write = write_section, .compare = compare, .benches = benches};

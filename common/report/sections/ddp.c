@@ -312,6 +312,33 @@ static void write_section(document *doc, const char *dir)
     ddp_rows_free(r);
 }
 
+/* Our fastest step of each model beside its fastest, with a model on every rank. */
+static void compare(comparisons *to, const char *dir)
+{
+    ddp_rows *r = ddp_rows_open(dir);
+    const char *device = ddp_device(r, dir);
+    comparison *c = r ? comparisons_begin(to, xstrdup("data-parallel step")) : NULL;
+    for (size_t first = 0, end; r && first < r->n; first = end) {
+        const ddp_entry *best = NULL;
+        end = ddp_group_end(r, first);
+        for (size_t i = first; i < end; i++)
+            if (r->all[i].ok && ddp_real(&r->all[i], "ranks") > 1 &&
+                strcmp(ddp_text(&r->all[i], "device"), device) == 0 &&
+                (!best || ddp_step_ms(&r->all[i]) < ddp_step_ms(best)))
+                best = &r->all[i];
+        const size_t theirs = best ? ddp_pytorch_strongest(r, best) : NO_ROW;
+        if (theirs == NO_ROW)
+            continue;
+        char *title = ddp_group_title(best),
+             *who = xasprintf("PyTorch %s, %s, %s", csv_cell(r->pytorch, theirs, "strategy"),
+                              csv_cell(r->pytorch, theirs, "mode"), csv_cell(r->pytorch, theirs, "precision"));
+        comparison_add(c, csv_real(r->pytorch, theirs, "step_ms") / ddp_step_ms(best), who, title);
+        free(title);
+        free(who);
+    }
+    ddp_rows_free(r);
+}
+
 static const readme_bench benches[] = {
     {.name = "bench_ddp_naive",
      .order = 90,
@@ -335,4 +362,5 @@ static const readme_bench benches[] = {
      .only = {{"update", "buckets"}, {"seq", "512"}, {"grad_dtype", "fp32"}, {"bucket_mb", "100"}}},
     {.name = NULL}};
 
-const report_section section_ddp = {.order = 100, .findings = findings, .write = write_section, .benches = benches};
+const report_section section_ddp = {
+    .order = 100, .findings = findings, .write = write_section, .compare = compare, .benches = benches};

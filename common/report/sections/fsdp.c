@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_fsdp in the report: what a rank holds and what a step takes when no rank has the whole model. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/ddp/ddp.h"
 #include "common/report/results.h"
 #include "common/report/section.h"
@@ -50,16 +52,22 @@ static bool same_model(const table *t, size_t a, size_t b)
     return true;
 }
 
-/* FSDP2 sums gradients in fp32 and computes nothing again: our shortest step of that kind, and its fastest beside it. */
-static void add_peer(document *doc, const char *dir, const table *t, size_t model)
+/* FSDP2 sums gradients in fp32 and computes nothing again: our shortest step of that kind. */
+static size_t like_fsdp2(const table *t, size_t model)
 {
-    csv *peers = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
-    size_t ours = NO_ROW, theirs = NO_ROW;
+    size_t ours = NO_ROW;
     for (size_t i = 0; i < t->n; i++)
         if (same_model(t, i, model) && strcmp(table_text(t, i, "variant"), "fsdp") == 0 &&
             strcmp(table_text(t, i, "wire_dtype"), "fp32") == 0 && strcmp(table_text(t, i, "recompute"), "none") == 0 &&
             (ours == NO_ROW || table_real(t, i, "step_ms") < table_real(t, ours, "step_ms")))
             ours = i;
+    return ours;
+}
+
+/* Its fastest step beside that. */
+static size_t fsdp2_beside(const csv *peers, const table *t, size_t ours)
+{
+    size_t theirs = NO_ROW;
     for (size_t i = 0; ours != NO_ROW && peers && i < peers->rows; i++)
         if (cell_is(peers, i, "strategy", "fsdp2") && cell_is(peers, i, "precision", "bf16") &&
             cell_is(peers, i, "ranks", table_text(t, ours, "ranks")) &&
@@ -69,6 +77,13 @@ static void add_peer(document *doc, const char *dir, const table *t, size_t mode
             isfinite(csv_real(peers, i, "step_ms")) &&
             (theirs == NO_ROW || csv_real(peers, i, "step_ms") < csv_real(peers, theirs, "step_ms")))
             theirs = i;
+    return theirs;
+}
+
+static void add_peer(document *doc, const char *dir, const table *t, size_t model)
+{
+    csv *peers = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
+    const size_t ours = like_fsdp2(t, model), theirs = fsdp2_beside(peers, t, ours);
     if (theirs != NO_ROW)
         doc_more(doc, ". PyTorch's FSDP2 (%s, sums in fp32) takes %s ms, %s times as long as our fsdp with such sums",
                  csv_cell(peers, theirs, "mode"), precise(csv_real(peers, theirs, "step_ms")),
@@ -114,6 +129,30 @@ static void findings(document *doc, const char *dir)
     table_free(t);
 }
 
+static void compare(comparisons *to, const char *dir)
+{
+    table *t = open_result(dir, "bench_fsdp.csv");
+    if (!t)
+        return;
+    csv *peers = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
+    table *of = table_where(t, "device", main_device(dir), "status", "ok", "precision", "bf16", NULL);
+    comparison *c = comparisons_begin(to, xstrdup("sharded step, sums in fp32"));
+    for (size_t i = 0; i < of->n; i++) {
+        const size_t theirs = like_fsdp2(of, i) == i ? fsdp2_beside(peers, of, i) : NO_ROW;
+        if (theirs == NO_ROW)
+            continue;
+        char *where = xasprintf("%s, batch %s per rank, S %s, bf16, %s ranks", table_text(of, i, "size"),
+                                table_text(of, i, "batch"), table_text(of, i, "seq"), table_text(of, i, "ranks")),
+             *who = xasprintf("PyTorch fsdp2, %s", csv_cell(peers, theirs, "mode"));
+        comparison_add(c, csv_real(peers, theirs, "step_ms") / table_real(of, i, "step_ms"), who, where);
+        free(where);
+        free(who);
+    }
+    table_free(of);
+    csv_free(peers);
+    table_free(t);
+}
+
 static const readme_bench benches[] = {
     {"bench_fsdp",
      140,
@@ -122,4 +161,5 @@ static const readme_bench benches[] = {
      {{"variant", "fsdp"}, {"size", "xl"}, {"precision", "bf16"}, {"recompute", "none"}, {"grad_dtype", "fp32"}}},
     {.name = NULL}};
 
-const report_section section_fsdp = {.order = 113, .write = write_section, .findings = findings, .benches = benches};
+const report_section section_fsdp = {
+    .order = 113, .write = write_section, .findings = findings, .compare = compare, .benches = benches};

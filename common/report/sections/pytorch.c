@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/flash_peers.h"
 #include "common/report/section.h"
 
@@ -171,4 +172,16 @@ static void write_section(document *doc, const char *dir)
     table_free(calls);
 }
 
-const report_section section_pytorch = {.order = 130, .write = write_section};
+static void compare(comparisons *to, const char *dir)
+{
+    static const char *const dtypes[] = {"bf16", "fp32"}, *const passes[][2] = {{"forward", "fwd_ratio"},
+                                                                                {"backward", "bwd_ratio"}};
+    csv *in_turn = flash_peers_open(dir);
+    for (size_t i = 0; in_turn && i < 4; i++) {
+        comparison *c = comparisons_begin(to, xasprintf("attention, %s, %s", passes[i % 2][0], dtypes[i / 2]));
+        flash_peers_compare(c, in_turn, dtypes[i / 2], NULL, passes[i % 2][1]);
+    }
+    csv_free(in_turn);
+}
+
+const report_section section_pytorch = {.order = 130, .write = write_section, .compare = compare};

@@ -2,6 +2,7 @@
 /* bench_roofline in the report: the ceilings of the machine. */
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/roofline_peers.h"
 #include "common/report/section.h"
 #include "common/report/steady.h"
@@ -146,6 +147,24 @@ static void write_section(document *doc, const char *dir)
     table_free(t);
 }
 
+static void compare(comparisons *to, const char *dir)
+{
+    table *t = open_result(dir, "bench_roofline.csv");
+    if (!t)
+        return;
+    csv *theirs = roofline_peers_open(dir);
+    table *gemm = table_where(t, "variant", "gemm", "status", "ok", NULL);
+    values dtypes = table_values(gemm, "dtype");
+    for (size_t i = 0; i < dtypes.n; i++)
+        roofline_peers_compare(comparisons_begin(to, xasprintf("matrix product, %s", dtypes.v[i])), t, theirs, "gemm",
+                               dtypes.v[i]);
+    roofline_peers_compare(comparisons_begin(to, xstrdup("copy in memory")), t, theirs, "copy", NULL);
+    values_free(&dtypes);
+    table_free(gemm);
+    csv_free(theirs);
+    table_free(t);
+}
+
 static const readme_bench benches[] = {{.name = "bench_roofline",
                                         .order = 10,
                                         .question = "What is the most this machine can do?",
@@ -153,4 +172,5 @@ static const readme_bench benches[] = {{.name = "bench_roofline",
                                         .only = {{"variant", "gemm"}, {"dtype", "bf16"}, {"size", "4096"}}},
                                        {.name = NULL}};
 
-const report_section section_roofline = {.order = 30, .findings = findings, .write = write_section, .benches = benches};
+const report_section section_roofline = {
+    .order = 30, .findings = findings, .write = write_section, .compare = compare, .benches = benches};

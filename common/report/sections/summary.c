@@ -45,16 +45,17 @@ static void add_share(document *doc, double percent)
 /* PyTorch's least time over ours. */
 static void roofline_peer(document *doc, const table *t, const csv *c, const char *kind, const char *dtype)
 {
-    const roofline_lead lead = roofline_peers_lead(t, c, kind, dtype);
-    if (lead.cases)
-        doc_cell(doc, "PyTorch takes at least %s times as long (%zu size%s)", number(lead.least), lead.cases,
-                 lead.cases == 1 ? "" : "s");
-    else if (lead.sampled_apart)
+    comparison sizes = {0};
+    const roofline_sampled apart = roofline_peers_compare(&sizes, t, c, kind, dtype);
+    if (sizes.n)
+        doc_cell(doc, "PyTorch takes at least %s times as long (%zu size%s)", number(comparison_least(&sizes)->ratio),
+                 sizes.n, sizes.n == 1 ? "" : "s");
+    else if (apart)
         doc_cell(doc, "not compared: PyTorch's rows were sampled %s settling, ours %s",
-                 lead.sampled_apart == SAMPLED_UNSETTLED ? "without" : "after",
-                 lead.sampled_apart == SAMPLED_UNSETTLED ? "after it" : "without");
+                 apart == SAMPLED_UNSETTLED ? "without" : "after", apart == SAMPLED_UNSETTLED ? "after it" : "without");
     else
         doc_blank(doc);
+    comparison_free(&sizes);
 }
 
 static void ceilings(document *doc, const char *dir)
@@ -127,12 +128,16 @@ static void published_attention(document *doc, const char *dir, const table *fla
 static bool attention_peer_in_turn(document *doc, const char *dir, const char *ratio)
 {
     csv *in_turn = flash_peers_open(dir);
-    const flash_lead lead = flash_peers_lead(in_turn, "bf16", "1", ratio);
-    if (lead.shapes)
+    comparison shapes = {0};
+    flash_peers_compare(&shapes, in_turn, "bf16", "1", ratio);
+    const compared *least = comparison_least(&shapes);
+    const bool any = least;
+    if (any)
         doc_cell(doc, "the strongest peer (%s, in turn with ours) takes at least %s times as long (%zu shape%s)",
-                 lead.who, number(lead.least), lead.shapes, lead.shapes == 1 ? "" : "s");
+                 least->who, number(least->ratio), shapes.n, shapes.n == 1 ? "" : "s");
+    comparison_free(&shapes);
     csv_free(in_turn);
-    return lead.shapes > 0;
+    return any;
 }
 
 static void attention_peer(document *doc, const char *dir, const table *flash)
@@ -396,12 +401,15 @@ static void collective(document *doc, const char *dir)
             else
                 doc_cell(doc, "not known");
             add_share(doc, 100 * table_real(of, best, "busbw_gb_s") / link);
-            const allreduce_lead lead = allreduce_peers_lead(&peers, of);
-            if (lead.cases)
-                doc_cell(doc, "%s takes at least %s times as long (%zu case%s)", lead.who, number(lead.least),
-                         lead.cases, lead.cases == 1 ? "" : "s");
+            comparison cases = {0};
+            allreduce_peers_compare(&cases, &peers, of);
+            const compared *least = comparison_least(&cases);
+            if (least)
+                doc_cell(doc, "%s takes at least %s times as long (%zu case%s)", least->who, number(least->ratio),
+                         cases.n, cases.n == 1 ? "" : "s");
             else
                 doc_blank(doc);
+            comparison_free(&cases);
         }
         table_free(of);
     }

@@ -396,6 +396,26 @@ static void write_section(document *doc, const char *dir)
     table_free(all);
 }
 
+static void compare(comparisons *to, const char *dir)
+{
+    table *all = open_result(dir, "bench_transformer.csv");
+    if (!all)
+        return;
+    csv *theirs = model_peers_open(dir);
+    table *warm = warm_rows(all), *t = table_main_slice(warm, axes, NULL);
+    values precisions = table_values(t, "precision");
+    for (size_t i = 0; i < precisions.n; i++) {
+        table *of = table_where(t, "precision", precisions.v[i], "variant", main_level(t), "status", "ok", NULL);
+        model_peers_compare(comparisons_begin(to, xasprintf("training step, %s", precisions.v[i])), theirs, of);
+        table_free(of);
+    }
+    values_free(&precisions);
+    table_free(t);
+    table_free(warm);
+    csv_free(theirs);
+    table_free(all);
+}
+
 static const readme_bench benches[] = {
     {.name = "bench_transformer",
      .order = 40,
@@ -411,4 +431,4 @@ static const readme_bench benches[] = {
     {.name = NULL}};
 
 const report_section section_transformer = {
-    .order = 60, .findings = findings, .write = write_section, .benches = benches};
+    .order = 60, .findings = findings, .write = write_section, .compare = compare, .benches = benches};

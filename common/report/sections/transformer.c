@@ -88,20 +88,49 @@ static size_t largest_case(const table *t)
     return best;
 }
 
+/* The warm steps that differ in size, context and precision alone, with PyTorch's. */
+typedef struct main_steps {
+    table *all, *warm, *t; /* t: NULL when there is no file */
+    values precisions;
+    csv *theirs;
+} main_steps;
+
+static main_steps main_steps_open(const char *dir)
+{
+    main_steps s = {.all = open_result(dir, "bench_transformer.csv")};
+    if (!s.all)
+        return s;
+    s.theirs = model_peers_open(dir);
+    s.warm = warm_rows(s.all), s.t = table_main_slice(s.warm, axes, NULL);
+    s.precisions = table_values(s.t, "precision");
+    return s;
+}
+
+/* Of a precision those that went well, at the level that stands for the machine. */
+static table *main_steps_in(const main_steps *s, const char *precision)
+{
+    return table_where(s->t, "precision", precision, "variant", main_level(s->t), "status", "ok", NULL);
+}
+
+static void main_steps_free(main_steps *s)
+{
+    values_free(&s->precisions);
+    table_free(s->t);
+    table_free(s->warm);
+    csv_free(s->theirs);
+    table_free(s->all);
+}
+
 static void findings(document *doc, const char *dir)
 {
-    table *all = open_result(dir, "bench_transformer.csv");
-    if (!all)
-        return;
-    csv *theirs = model_peers_open(dir);
-    table *warm = warm_rows(all), *t = table_main_slice(warm, axes, NULL);
-    values precisions = table_values(t, "precision");
-    char *shape = table_shape(t, axes);
-    for (size_t i = 0; i < precisions.n; i++) {
-        table *of = table_where(t, "precision", precisions.v[i], "variant", main_level(t), "status", "ok", NULL);
+    main_steps s = main_steps_open(dir);
+    char *shape = s.t ? table_shape(s.t, axes) : NULL;
+    for (size_t i = 0; i < s.precisions.n; i++) {
+        const char *precision = s.precisions.v[i];
+        table *of = main_steps_in(&s, precision);
         size_t whole = largest_case(of), best = largest(of, "mfu_causal_pct");
         if (whole != NO_ROW) {
-            doc_bullet(doc, "%s (%s): %s ms = %s tokens/s (", strong("Training step, %s", precisions.v[i]), shape,
+            doc_bullet(doc, "%s (%s): %s ms = %s tokens/s (", strong("Training step, %s", precision), shape,
                        number(table_real(of, whole, "step_ms")), number(table_real(of, whole, "tokens_per_s")));
             add_row_name(doc, of, whole);
             doc_more(doc, ")");
@@ -110,17 +139,13 @@ static void findings(document *doc, const char *dir)
                 add_row_name(doc, of, best);
                 doc_more(doc, ")");
             }
-            add_peers(doc, theirs, of);
+            add_peers(doc, s.theirs, of);
             doc_more(doc, ".");
         }
         table_free(of);
     }
     free(shape);
-    values_free(&precisions);
-    table_free(t);
-    table_free(warm);
-    csv_free(theirs);
-    table_free(all);
+    main_steps_free(&s);
 }
 
 /* ---- the main table ---- */
@@ -398,22 +423,13 @@ static void write_section(document *doc, const char *dir)
 
 static void compare(comparisons *to, const char *dir)
 {
-    table *all = open_result(dir, "bench_transformer.csv");
-    if (!all)
-        return;
-    csv *theirs = model_peers_open(dir);
-    table *warm = warm_rows(all), *t = table_main_slice(warm, axes, NULL);
-    values precisions = table_values(t, "precision");
-    for (size_t i = 0; i < precisions.n; i++) {
-        table *of = table_where(t, "precision", precisions.v[i], "variant", main_level(t), "status", "ok", NULL);
-        model_peers_compare(comparisons_begin(to, xasprintf("training step, %s", precisions.v[i])), theirs, of);
+    main_steps s = main_steps_open(dir);
+    for (size_t i = 0; i < s.precisions.n; i++) {
+        table *of = main_steps_in(&s, s.precisions.v[i]);
+        model_peers_compare(comparisons_begin(to, xasprintf("training step, %s", s.precisions.v[i])), s.theirs, of);
         table_free(of);
     }
-    values_free(&precisions);
-    table_free(t);
-    table_free(warm);
-    csv_free(theirs);
-    table_free(all);
+    main_steps_free(&s);
 }
 
 static const readme_bench benches[] = {

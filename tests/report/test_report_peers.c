@@ -81,6 +81,27 @@ static void the_strongest_mode_leads(void **state)
     free(dir);
 }
 
+static void updates_are_compared_by_their_rate(void **state)
+{
+    for (size_t i = 0; i < 2; i++) {
+        char *dir = machine_folder(*state);
+        put(dir, "bench_transformer.csv",
+            "schema,method,bench,variant,status,reason,size,seq,batch,precision,mode,warmup,step_ms,opt_tb_s,"
+            "params" ORIGIN "1,1,bench_transformer,graph,ok,,small,128,4,fp32,train-step,5,2,4,128625408" OF_GPU_A);
+        char *rows = xasprintf("bench,impl,params,mode,policy,median_ms,gb_s" PEER_ORIGIN
+                               "adamw,fused,500000000,event,all fp32,4,3200,2.11.0,13.0,9.19.0,2.28.9,580,GPU,%s,"
+                               "2026-11-21T10:10:00Z,abc1234,run-1\n",
+                               i == 0 ? "GPU-a" : "GPU-b");
+        put(dir, "peer_adamw.csv", rows);
+        char *text = report_text(dir);
+        (i == 0 ? has : lacks)(text, "| AdamW, fp32, by bytes per second | 1 | 1.25 | PyTorch fused | 129 million "
+                                     "parameters | 1.25 | |");
+        free(text);
+        free(rows);
+        free(dir);
+    }
+}
+
 static void no_ratio_across_gpus(void **state)
 {
     char *dir = machine_folder(*state);
@@ -367,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_folder(the_strongest_mode_leads),
+        in_folder(updates_are_compared_by_their_rate),
         in_folder(no_ratio_across_gpus),
         in_folder(no_ratio_across_runs),
         in_folder(attention_stands_in_turn),

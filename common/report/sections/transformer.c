@@ -421,12 +421,30 @@ static void write_section(document *doc, const char *dir)
     table_free(all);
 }
 
+/* PyTorch updates as many fp32 parameters as it likes: rates are compared, of the traffic that either needs. */
+static void compare_updates(comparisons *to, const table *fp32, const char *dir)
+{
+    csv *theirs = open_peer_rows(dir, "adamw", "peer_adamw.csv");
+    comparison *c = comparisons_begin(to, xstrdup("AdamW, fp32, by bytes per second"));
+    for (size_t i = 0; i < fp32->n; i++) {
+        char *where = xasprintf("%s million parameters", number(table_real(fp32, i, "params") / 1e6));
+        for (size_t r = 0; theirs && r < theirs->rows; r++)
+            if (peer_beside(theirs, r, fp32, i))
+                comparison_add(c, 1e3 * table_real(fp32, i, "opt_tb_s") / csv_real(theirs, r, "gb_s"), "PyTorch fused",
+                               where);
+        free(where);
+    }
+    csv_free(theirs);
+}
+
 static void compare(comparisons *to, const char *dir)
 {
     main_steps s = main_steps_open(dir);
     for (size_t i = 0; i < s.precisions.n; i++) {
         table *of = main_steps_in(&s, s.precisions.v[i]);
         model_peers_compare(comparisons_begin(to, xasprintf("training step, %s", s.precisions.v[i])), s.theirs, of);
+        if (strcmp(s.precisions.v[i], "fp32") == 0)
+            compare_updates(to, of, dir);
         table_free(of);
     }
     main_steps_free(&s);

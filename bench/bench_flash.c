@@ -193,7 +193,8 @@ static const bench_info info = {
     .small = "--head-dim 64 --seq 128,256 --dtype fp32 --iters 3 --warmup 1",
     .runs = run_table,
     .section = "flash",
-    .figures = (const char *const[]){"flash_latency", "flash_tflops", "flash_memory", "flash_speedup", NULL},
+    .figures =
+        (const char *const[]){"flash_latency", "flash_tflops", "flash_memory", "flash_speedup", "peers_flash", NULL},
 };
 
 /* The unfused row that speed-ups refer to; one that failed in this run is not replaced by an older one. */

@@ -11,6 +11,7 @@ static void write_section(document *doc, const char *dir)
         doc_paragraph(
             doc, "A ratio is a peer's time over ours, so below 1 the peer is faster. In each case the strongest peer "
                  "counts. Both times are\nof one GPU and one run, as far as both say so.");
+        figures(doc, dir, "peers_");
         comparisons_write(doc, &all);
     }
     comparisons_free(&all);

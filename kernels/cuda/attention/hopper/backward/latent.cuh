@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* FlashAttention backward for Hopper at head_dim above 128 with head_dim_v up to 128, as in multi-head latent attention; 16-bit, in
- * any order. See wide.cuh for the products.
+/* FlashAttention backward for Hopper at head_dim above 128 with head_dim_v up to 128, as in multi-head latent attention;
+ * 16-bit. See wide.cuh for the products.
  * dK and dV of 128 keys, 192 and 128 columns of them, take 160 registers of a thread in two groups. So, as in the wide kernel, a
  * block owns 128 keys, 64 for each group, and a group makes half of the columns of dQ, half as many additions as by the large
  * kernel's blocks of 64 keys. But S^T, dP^T and dQ have the same registers one after the other: P waits for dP in 16 bits, dK reads

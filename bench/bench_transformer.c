@@ -91,7 +91,10 @@ static const bench_run run_table[] = {
     {RUN_DEFAULT, 1, 18, "--size small,xl --seq 512 --precision bf16 --mode forward,train-step --profile"},
     {RUN_DEFAULT, 1, 36, "--seq 512 --precision fp32 --fp32-products fp16x3"},
     {RUN_FULL, 1, 200, "--precision fp32 --fp32-products fp16x3,fp16x3-fast"},
-    {RUN_FULL, 1, 25, "--size small,xl --seq 512,1024 --precision bf16 --moments bf16"},
+    {RUN_DEFAULT, 1, 9, "--size small,xl --seq 512 --precision tf32"},
+    {RUN_DEFAULT, 1, 15, "--size xl --seq 512,1024 --precision bf16 --moments bf16"},
+    {RUN_FULL, 1, 10, "--size small --seq 512,1024 --precision bf16 --moments bf16"},
+    {RUN_DEFAULT, 1, 12, "--size 2.7b --seq 2048 --precision bf16"},
     {RUN_FULL, 1, 45, "--size small,xl --seq 512 --precision bf16 --sustain 10"},
     {RUN_DEFAULT, 1, 69, "--seq 512 --mode forward,forward-backward"},
     {RUN_DEFAULT, 1, 32, "--seq 512 --precision bf16 --variant none,kernels"},
@@ -100,7 +103,7 @@ static const bench_run run_table[] = {
     /* Feature by feature: the rows that the runs above do not have. */
     {RUN_DEFAULT, 1, 14, "--size xl --seq 512 --precision fp32,bf16 --attention unfused --variant none"},
     {RUN_DEFAULT, 1, 20, "--size xl --seq 512 --precision bf16 --recompute selective,attn,mlp,block"},
-    {RUN_DEFAULT, 1, 5, "--size xl --seq 512 --precision bf16-pure"},
+    {RUN_DEFAULT, 1, 14, "--size small,xl --seq 512,1024 --precision bf16-pure"},
     {RUN_FULL, 1, 8, "--size xl --seq 512 --precision bf16 --offload block"},
     {RUN_FULL, 1, 12, "--size xl --batch 2 --seq 512 --precision bf16 --micro-batches 1,2,4 --clip 0,1"},
     /* One dimension at a time. */

@@ -21,7 +21,8 @@ GRAPHS = ("step-graph", "block-graph")  # the whole step is one CUDA graph
 CASES = [
     (("small", "medium", "large", "xl", "2.7b"), (128, 512, 1024), ("bf16master", "bf16"), ("sdpa",), ("block-graph",)),
     (("small", "xl"), (512,), ("bf16pure", "fp32", "tf32"), ("sdpa",), ("block-graph",)),
-    (("xl",), (1024,), ("bf16pure",), ("sdpa",), ("block-graph",)),
+    (("small", "xl"), (1024,), ("bf16pure",), ("sdpa",), ("block-graph",)),
+    (("2.7b",), (2048,), ("bf16master", "bf16"), ("sdpa",), ("block-graph",)),
     (("small", "xl"), (512,), ("bf16", "bf16pure", "fp32", "tf32"), ("sdpa",), ("eager",)),
     (("small", "xl"), (512,), ("bf16master", "bf16"), ("sdpa",), ("step-graph", "compile")),
     (("small",), (512,), ("bf16",), ("naive",), ("eager", "block-graph")),

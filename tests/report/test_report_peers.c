@@ -81,6 +81,23 @@ static void the_strongest_mode_leads(void **state)
     free(dir);
 }
 
+static void products_by_parts_stand_apart(void **state)
+{
+    char *dir = machine_folder(*state);
+    put(dir, "bench_transformer.csv",
+        "schema,method,bench,variant,status,reason,size,seq,batch,precision,mode,fp32_products,warmup,step_ms,"
+        "params" ORIGIN "1,1,bench_transformer,graph,ok,,small,128,4,fp32,train-step,fma,5,3.2,128625408" OF_GPU_A
+        "1,1,bench_transformer,graph,ok,,small,512,4,fp32,train-step,fma,5,3.2,128625408" OF_GPU_A
+        "1,1,bench_transformer,graph,ok,,small,128,4,fp32,train-step,fp16x3,5,2,128625408" OF_GPU_A);
+    put(dir, "peer_model.csv", MODEL "model,small,128,4,fp32,sdpa,block-graph,fp32,4,,1.5" PEER_OF("GPU-a"));
+    char *text = report_text(dir);
+    has(text, "| training step, fp32 | 1 | 1.25 | PyTorch in one CUDA graph, SDPA | small, S 128, batch 4 | 1.25 | |");
+    has(text,
+        "| training step, fp32 by fp16 parts | 1 | 2.00 | PyTorch in one CUDA graph, SDPA | small, S 128, batch 4 |");
+    free(text);
+    free(dir);
+}
+
 static void updates_are_compared_by_their_rate(void **state)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -388,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_folder(the_strongest_mode_leads),
+        in_folder(products_by_parts_stand_apart),
         in_folder(updates_are_compared_by_their_rate),
         in_folder(no_ratio_across_gpus),
         in_folder(no_ratio_across_runs),

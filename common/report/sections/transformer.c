@@ -437,6 +437,20 @@ static void compare_updates(comparisons *to, const table *fp32, const char *dir)
     csv_free(theirs);
 }
 
+/* Steps as exact as fp32 by products of fp16 parts, which are no part of the main slice. */
+static void compare_parts(comparisons *to, const main_steps *s)
+{
+    if (!s->t)
+        return;
+    table *parts = table_where(s->warm, "precision", "fp32", "fp32_products", "fp16x3", NULL),
+          *alike = table_main_slice(parts, axes, NULL),
+          *of = table_where(alike, "variant", main_level(s->t), "status", "ok", NULL);
+    model_peers_compare(comparisons_begin(to, xstrdup("training step, fp32 by fp16 parts")), s->theirs, of);
+    table_free(of);
+    table_free(alike);
+    table_free(parts);
+}
+
 static void compare(comparisons *to, const char *dir)
 {
     main_steps s = main_steps_open(dir);
@@ -447,6 +461,7 @@ static void compare(comparisons *to, const char *dir)
             compare_updates(to, of, dir);
         table_free(of);
     }
+    compare_parts(to, &s);
     main_steps_free(&s);
 }
 

@@ -5,6 +5,8 @@ import time
 
 import torch
 
+import turns
+
 SETTLE_S = 0.15  # as the benches' --settle: for products, copies and attention; steps have their warm-up
 SETTLED = f"samples after {SETTLE_S} s"
 
@@ -50,16 +52,18 @@ def capture(call, stream, fill_ms=6.0):
 
 
 def in_turn(graphs, rounds):
-    """Replays every graph once per round, A B C A B C, so that all of them meet the same clocks and temperature.
+    """Replays every graph once per round, so that all of them meet the same clocks and temperature, in orders that differ (turns.py).
 
     `graphs` maps a name to (graph, calls); returns a list of ms per call for each name. Rounds begin to count when the GPU
     has settled."""
-    times, start = {name: [] for name in graphs}, time.monotonic()
-    while graphs and rounds > 0:
-        settled = time.monotonic() >= start + SETTLE_S
-        for name, (graph, calls) in graphs.items():
-            ms = event_ms(graph.replay) / calls
-            if settled:
-                times[name].append(ms)
-        rounds -= settled
+    names, times, start = list(graphs), {name: [] for name in graphs}, time.monotonic()
+
+    def play(order):
+        return [(names[i], event_ms(graphs[names[i]][0].replay) / graphs[names[i]][1]) for i in order]
+
+    while graphs and time.monotonic() < start + SETTLE_S:
+        play(range(len(names)))
+    for order in turns.orders(len(names), rounds):
+        for name, ms in play(order):
+            times[name].append(ms)
     return times

@@ -52,7 +52,8 @@ def capture(call, stream, fill_ms=6.0):
 
 
 def in_turn(graphs, rounds):
-    """Replays every graph once per round, so that all of them meet the same clocks and temperature, in orders that differ (turns.py).
+    """Replays every graph once per round, at least so many, in orders that differ (turns.py), so that all of them meet the same
+    clocks and temperature.
 
     `graphs` maps a name to (graph, calls); returns a list of ms per call for each name. Rounds begin to count when the GPU
     has settled."""

@@ -2,7 +2,8 @@
 """Attention of PyTorch's backends, of FlashAttention-4 where it is installed, and ours, in turn in one process.
 
 Each implementation's calls are captured in a CUDA graph; rounds replay the graphs one after the other, each after each other
-one equally often, so that clocks and temperature are the same for all. A ratio is the peer's time over ours in the same round: above 1, ours is faster."""
+one equally often, so that clocks and temperature are the same for all. A ratio is the peer's time over ours in the same
+round: above 1, ours is faster."""
 import ctypes
 import statistics
 import warnings

@@ -259,7 +259,7 @@ def test_run_limited():
 def self_test(options):
     print("rows of a folder:")
     wrong = test_rows() + test_commit() + test_nccl_tests() + test_run_limited()
-    wrong += [f"turns of {n}: {pair} is not in balance" for n in range(2, 7) for pair in turns.unbalanced(n, 2 * n)]
+    wrong += [f"turns of {n}: {pair} is not in balance" for n in range(2, 7) for pair in turns.unbalanced(n, 8)]
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))

@@ -168,15 +168,15 @@ static char *make_comparison(char *const *dirs, size_t count)
     return text;
 }
 
-/* `text` with what stands between the marks of `name` replaced; NULL after a message where it has none. */
-static char *replaced(const char *text, const char *name, const char *with)
+/* The text of `readme` with what stands between the marks of `name` replaced; NULL after a message where it has none. */
+static char *replaced(const char *readme, const char *text, const char *name, const char *with)
 {
     char *begin = xasprintf("<!-- begin %s -->\n", name), *end = xasprintf("<!-- end %s -->", name), *done = NULL;
     const char *first = strstr(text, begin), *last = first ? strstr(first, end) : NULL;
     if (last)
         done = xasprintf("%.*s%s%s", (int)(first - text + (long)strlen(begin)), text, with, last);
     else
-        warn("the README has no lines '<!-- begin %s -->' and '%s'", name, end);
+        warn("%s has no lines '<!-- begin %s -->' and '%s'", readme, name, end);
     free(begin);
     free(end);
     return done;
@@ -197,8 +197,8 @@ static bool write_text(const char *path, const char *text)
 bool readme_update(char *const *dirs, size_t count, const char *readme)
 {
     char *benches = make_table(dirs, count), *peers = make_comparison(dirs, count);
-    char *text = benches ? read_text(readme) : NULL, *once = text ? replaced(text, "table", benches) : NULL,
-         *twice = once ? replaced(once, "peers", peers) : NULL;
+    char *text = benches ? read_text(readme) : NULL, *once = text ? replaced(readme, text, "table", benches) : NULL,
+         *twice = once ? replaced(readme, once, "peers", peers) : NULL;
     if (!benches)
         warn("'%s'%s no row of a bench that went well", dirs[0], count > 1 ? " and the others have" : " has");
     else if (!text)

@@ -174,12 +174,13 @@ static void write_section(document *doc, const char *dir)
 
 static void compare(comparisons *to, const char *dir)
 {
-    static const char *const dtypes[] = {"bf16", "fp32"}, *const passes[][2] = {{"forward", "fwd_ratio"},
-                                                                                {"backward", "bwd_ratio"}};
+    static const char *const dtypes[] = {"bf16", "fp32"};
     csv *in_turn = flash_peers_open(dir);
-    for (size_t i = 0; in_turn && i < 4; i++) {
-        comparison *c = comparisons_begin(to, xasprintf("attention, %s, %s", passes[i % 2][0], dtypes[i / 2]));
-        flash_peers_compare(c, in_turn, dtypes[i / 2], NULL, passes[i % 2][1]);
+    for (size_t i = 0; in_turn && i < sizeof dtypes / sizeof *dtypes; i++) {
+        flash_peers_compare(comparisons_begin(to, xasprintf("attention, forward, %s", dtypes[i])), in_turn, dtypes[i],
+                            NULL, "fwd_ratio");
+        flash_peers_compare(comparisons_begin(to, xasprintf("attention, backward, %s", dtypes[i])), in_turn, dtypes[i],
+                            NULL, "bwd_ratio");
     }
     csv_free(in_turn);
 }

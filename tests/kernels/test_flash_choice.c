@@ -156,8 +156,8 @@ static void tall_tiles(void **state)
         }
     assert_int_equal(choice(problem(4, 16, 16, 1024, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_TALL);
     assert_int_equal(choice(problem(1, 1, 1, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
-    assert_int_equal(choice(problem(1, 5, 5, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
-    assert_int_equal(choice(problem(1, 6, 6, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_TALL);
+    assert_int_equal(choice(problem(1, 4, 4, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_LARGE);
+    assert_int_equal(choice(problem(1, 5, 5, 4096, 192, true, SB_BF16), false).kernel, FLASH_BACKWARD_TALL);
     assert_int_equal(choice(problem(1, 8, 8, 2048, 192, false, SB_BF16), false).kernel,
                      FLASH_BACKWARD_LARGE); /* 2 rounds of each */
     assert_int_equal(choice(problem(1, 6, 6, 2048, 192, false, SB_BF16), false).kernel,
@@ -205,7 +205,7 @@ static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
     return flash_backward_wide_section(&a, FLASH_BACKWARD_WIDE, sms);
 }
 
-/* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections. */
+/* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections; without a mask the heads of one key. */
 static void forward_sections(void **state)
 {
     static const struct {
@@ -222,6 +222,10 @@ static void forward_sections(void **state)
         sb_attention a =
             problem(cases[i].batch, cases[i].heads, cases[i].heads_kv, cases[i].seq, cases[i].head_dim, true, SB_BF16);
         a.head_dim_v = cases[i].head_dim_v;
+        assert_int_equal(flash_forward_section(&a), cases[i].section);
+        a.causal = false;
+        assert_int_equal(flash_forward_section(&a), cases[i].heads / cases[i].heads_kv);
+        a.windowed = true;
         assert_int_equal(flash_forward_section(&a), cases[i].section);
     }
     const sb_attention fp32 = problem(1, 16, 16, 16384, 128, true, SB_FP32); /* parts take twice as much */

@@ -64,10 +64,11 @@ __device__ __forceinline__ void tma_store_commit()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-/* Until shared memory may be written again. */
+/* Until shared memory may be written again; PENDING: but for that of so many of the latest groups. */
+template <int PENDING = 0>
 __device__ __forceinline__ void tma_store_wait_read()
 {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 /* Until the tensor is written. */
 __device__ __forceinline__ void tma_store_wait()

@@ -5,8 +5,8 @@
  * 48 for each consumer warpgroup. A product has 64 rows at least, so keys are columns here: S = Q K^T and dP = dO V^T
  * of all queries of a step and the group's keys, dV^T = dO^T P and dK^T = Q^T dS of all columns of d. P and dS go through shared
  * memory, P for the group alone, dS for the half of the columns of dQ that each group makes. (As in FlashAttention-4.)
- * A step of 64 queries on an SM: products 2880 clocks; shared memory 468 KB (S 84, dP 84, dV 84, dK 84, dQ 60, P and dS 24, loads 48) =
- * 3660; additions to dQ 48 KB.
+ * A step of 64 queries on an SM: products 2880 clocks; shared memory 532 KB (S 84, dP 84, dV 84, dK 84, dQ 60, P and dS 24, loads 48, dQ
+ * on its way out 64) = 4160; additions to dQ 48 KB.
  * Registers of a consumer thread: dK 72, dV 72, S 24 and dP 24 or dQ 48 = 192 of 240. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_TALL_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_TALL_CUH
@@ -34,9 +34,59 @@ struct tall_memory {
     static constexpr int P = DO + BACKWARD_STAGES * tile_do::BYTES;
     static constexpr int DS = P + tile_ds::BYTES;
     using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES, BM>;
-    static constexpr int PACKED_BYTES = tail::PACKED_END;
+    /* Of the fragments of a thread's dQ, as many as a panel has room for: see tall_send. */
+    static constexpr int SENT = tile_ds::PANEL_BYTES / 2048;
+    static constexpr int STAGE_BARRIERS = (tail::PACKED_END + 7) / 8 * 8;
+    static constexpr int PACKED_BYTES = STAGE_BARRIERS + 6 * 8;
     static_assert(PACKED_BYTES <= 227 << 10, "what a block may have");
 };
+
+/* In any order, a group's half of dQ leaves in three parts. Two go through shared memory that has nothing else to hold just then, the
+ * group's panel of P and that of the next step's dS, and on by bulk additions of an idle thread; the last is added by the threads that
+ * have it. All of it took so long to issue that the tensor cores ran dry. */
+struct tall_stage {
+    uint32_t base;
+    __device__ __forceinline__ uint32_t full(int group) const { return base + tall_memory::STAGE_BARRIERS + group * 8; }
+    /* part 0, in P, or 1, in dS, has been read */
+    __device__ __forceinline__ uint32_t sent(int group, int part) const
+    {
+        return base + tall_memory::STAGE_BARRIERS + 16 + (2 * part + group) * 8;
+    }
+    __device__ __forceinline__ void init() const
+    {
+        for (int group = 0; group < 2; group++) {
+            mbarrier_init(full(group), 4);
+            mbarrier_init(sent(group, 0), 1);
+            mbarrier_init(sent(group, 1), 1);
+        }
+    }
+};
+
+/* One thread for each group. */
+__device__ __forceinline__ void tall_send(const backward_params &p, backward_block<tall_memory> block, int group)
+{
+    using mem = tall_memory;
+    constexpr int BYTES = mem::tile_ds::PANEL_BYTES;
+    const tall_stage stage = {block.base};
+    const volatile backward_job &job = block.job();
+    const int steps = job.steps;
+    backward_walk<1, mem::BM, false, mem::KEYS> walk;
+    walk.begin(p, job);
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        float *const sum = p.dq_sum + ((int64_t)walk.place(p, job) * 2 + group) * (mem::DQ * 128);
+        mbarrier_wait(stage.full(group), step % 2);
+        add_global_bulk(sum, block.base + mem::P + group * BYTES, BYTES);
+        tma_store_commit();
+        add_global_bulk(sum + BYTES / 4, block.ds_tile(step + 1) + group * BYTES, BYTES);
+        tma_store_commit();
+        tma_store_wait_read<1>();
+        mbarrier_arrive(stage.sent(group, 0));
+        tma_store_wait_read(); /* after the last one, too: shared memory must outlive it */
+        mbarrier_arrive(stage.sent(group, 1));
+        walk.next(p, job);
+    }
+}
 
 /* A key group: 48 keys, their dK^T and dV^T, and its half of dQ. */
 template <class T, bool CAUSAL, bool ORDERED>
@@ -121,6 +171,12 @@ struct tall_keys {
         const float *const of = (const float *)(block.smem + at) + warp * 16 + (row / 2 * 4 | row % 2);
         return make_float2(of[0], of[2]);
     }
+    /* A part of dQ of the step before has left the panel that is written next. */
+    __device__ __forceinline__ void wait_sent(int step, int part) const
+    {
+        if (!ORDERED && step > 0)
+            mbarrier_wait(tall_stage{block.base}.sent(wg, part), (step - 1) % 2);
+    }
     /* s: scores to P, which goes to shared memory, too: all four warps have begun these scores, and so have seen dV of the step before,
      * which reads P there, end. */
     __device__ __forceinline__ void probabilities(int step)
@@ -144,6 +200,7 @@ struct tall_keys {
                     if (8 * j + (e & 1) >= limit[e >> 1])
                         s[4 * j + e] = 0;
         }
+        wait_sent(step, 0);
         store_warp_rows16<T, OWN, tile_ds::PANEL_BYTES>(own_p() + warp * 16 * ROW_BYTES, s, 1, 1, lane);
     }
     /* dp: to dS, which goes to shared memory. */
@@ -153,6 +210,7 @@ struct tall_keys {
 #pragma unroll
         for (int i = 0; i < OWN / 2; i++)
             dp[i] = s[i] * (dp[i] - (i % 4 < 2 ? delta.x : delta.y));
+        wait_sent(step, 1);
         store_warp_rows16<T, OWN, tile_ds::PANEL_BYTES>(own_ds(step) + warp * 16 * ROW_BYTES, dp, 1, 1, lane_asked());
     }
     /* dV of a step, as soon as the group has its P. */
@@ -170,6 +228,16 @@ struct tall_keys {
         fence_async_proxy();
         named_sync(DS_BARRIER, 256); /* all of dS is there, and both groups are done with the other slot */
     }
+    /* A part of dQ to shared memory, in the order that the sum has. */
+    __device__ __forceinline__ void stage_dq(const float (&dq)[mem::DQ], int part, uint32_t panel) const
+    {
+        unsigned char *const to = block.smem + (panel - block.base) + (warp * 32 + lane_asked()) * 16;
+#pragma unroll
+        for (int j = 0; j < mem::SENT; j++) {
+            const float *const x = dq + 4 * (part * mem::SENT + j);
+            *(float4 *)(to + j * 2048) = make_float4(x[0], x[1], x[2], x[3]);
+        }
+    }
     /* dQ of a step, beside the first rows of dK. */
     __device__ __forceinline__ void add_dq(int step)
     {
@@ -185,7 +253,14 @@ struct tall_keys {
             backward_add<mem>(p, dq, place, wg, 0, warp);
             backward_has_added(p, block, step);
         } else {
-            backward_add_to(backward_sum_at<mem>(p, place, wg, 0, warp), dq);
+            constexpr int STAGED = 2 * mem::SENT;
+            stage_dq(dq, 1, own_ds(step + 1));  /* both groups are done with it since this step's DS_BARRIER */
+            named_sync(ROWS_BARRIER + wg, 128); /* dV, which reads P, has ended for all four warps */
+            stage_dq(dq, 0, own_p());
+            fence_async_proxy(); /* before this thread's additions, for which it would wait */
+            mbarrier_arrive_by_warp(tall_stage{block.base}.full(wg));
+            backward_add_to(backward_sum_at<mem>(p, place, wg, STAGED, warp),
+                            *(const float(*)[mem::DQ - 4 * STAGED])(dq + 4 * STAGED));
         }
     }
     __device__ __forceinline__ void pin_sums(float (&sums)[ROWS][OWN / 2])
@@ -266,10 +341,17 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1) flash_backward_tall(const
     const int warpgroup = uniform(threadIdx.x / 128);
     backward_document none = {};
 
+    if (!ORDERED && threadIdx.x == 0)
+        tall_stage{block.base}.init();
     backward_enter<false, CAUSAL, false>(p, block, none);
     if (warpgroup == 0) {
         registers_lower<24>();
-        backward_serve<false>(p, block, none.begin);
+        if (!ORDERED && (threadIdx.x == 32 || threadIdx.x == 64)) {
+            wait_for_previous_kernel(); /* sums, zeroed */
+            tall_send(p, block, threadIdx.x / 32 - 1);
+        } else {
+            backward_serve<false>(p, block, none.begin);
+        }
         return;
     }
     registers_raise<240>();

@@ -57,6 +57,11 @@ __device__ __forceinline__ void mbarrier_arrive_remote_by_warp(uint32_t bar)
                  "@chosen mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];\n}\n" ::"r"(bar)
                  : "memory");
 }
+/* The same by this thread alone. */
+__device__ __forceinline__ void mbarrier_arrive_remote(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
 __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity)
 {
     asm volatile("{\n"
@@ -83,6 +88,22 @@ __device__ __forceinline__ void tma_load_4d(uint32_t dst, const CUtensorMap *map
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(dst),
                  "l"(map), "r"(bar), "r"(d), "r"(s), "r"(h), "r"(b)
+                 : "memory");
+}
+/* Into both blocks of a pair, a cluster of two, at the same place of each; completes on the barrier at the same place of each. */
+__device__ __forceinline__ void tma_load_4d_both(uint32_t dst, const CUtensorMap *map, uint32_t bar, int d, int s,
+                                                 int h, int b)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+                 "l"(map), "r"(bar), "r"(d), "r"(s), "r"(h), "r"(b), "h"((unsigned short)3)
+                 : "memory");
+}
+/* A word to another block of the cluster; completes 4 bytes on bar there. dst and bar are addresses that cluster_map gave. */
+__device__ __forceinline__ void store_remote(uint32_t dst, uint32_t word, uint32_t bar)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(dst), "r"(word),
+                 "r"(bar)
                  : "memory");
 }
 __device__ __forceinline__ void tma_load_2d(uint32_t dst, const CUtensorMap *map, uint32_t bar, int x, int y)

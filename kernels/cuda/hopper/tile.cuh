@@ -201,6 +201,19 @@ __device__ __forceinline__ void load_tile(uint32_t dst, const CUtensorMap *map, 
                         b + p * batch);
 }
 
+/* A tile into both blocks of a pair, each of which loads half of its rows; the map's boxes have as many. */
+template <class TILE>
+__device__ __forceinline__ void load_tile_both(uint32_t dst, const CUtensorMap *map, uint32_t bar, int row, int h,
+                                               int b, int rank)
+{
+    constexpr int HALF = TILE::ROWS / 2;
+    static_assert(TILE::PARTS == 1 && HALF % 8 == 0, "whole atoms of the swizzle");
+#pragma unroll
+    for (int c = 0; c < TILE::COLS / TILE::PANEL; c++)
+        tma_load_4d_both(dst + c * TILE::PANEL_BYTES + rank * HALF * TILE::PANEL_ROW, map, bar, c * TILE::PANEL,
+                         row + rank * HALF, h, b);
+}
+
 /* A ring of shared-memory stages: slot and the parity its barriers are waited on with. */
 template <int STAGES>
 struct ring {

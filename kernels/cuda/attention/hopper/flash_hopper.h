@@ -25,6 +25,17 @@ size_t flash_hopper_backward_workspace(sb_context *ctx, const sb_attention *a);
 sb_status flash_hopper_forward(sb_context *ctx, const sb_attention *a, void *stream);
 sb_status flash_hopper_backward(sb_context *ctx, const sb_attention *a, void *stream);
 
+/* How the forward's blocks work. */
+typedef enum flash_forward_kernel {
+    FLASH_FORWARD_CHOSEN = 0, /* by shape */
+    FLASH_FORWARD_ALONE,      /* no two tiles share K and V */
+    FLASH_FORWARD_PAIRED      /* two do: where flash_forward_has_pairs */
+} flash_forward_kernel;
+/* 16-bit, head_dim or head_dim_v above 80, no windows or documents. */
+bool flash_forward_has_pairs(const sb_attention *a);
+/* As asked for, for tests; SB_UNSUPPORTED where there are no pairs. The workspace is that of flash_hopper_forward. */
+sb_status flash_hopper_forward_with(sb_context *ctx, const sb_attention *a, flash_forward_kernel kernel, void *stream);
+
 /* The backward's main kernels. */
 typedef enum flash_backward_kernel {
     FLASH_BACKWARD_CHOSEN = 0, /* by shape */

@@ -24,7 +24,7 @@ namespace flash_hopper
 /* ---- the producer: jobs and loads ---- */
 
 /* One thread: the barriers of the block. */
-template <class MEM, int GROUPS>
+template <class MEM, int GROUPS, bool PAIRED>
 __device__ __forceinline__ void forward_init(const forward_params &p, const forward_barriers &bar)
 {
     tma_prefetch(&p.q_map);
@@ -39,8 +39,12 @@ __device__ __forceinline__ void forward_init(const forward_params &p, const forw
     for (int s = 0; s < MEM::STAGES; s++) {
         mbarrier_init(bar.k_full(s), 1);
         mbarrier_init(bar.v_full(s), 1);
-        mbarrier_init(bar.k_empty(s), 4 * GROUPS);
-        mbarrier_init(bar.v_empty(s), 4 * GROUPS);
+        mbarrier_init(bar.k_empty(s), (PAIRED ? 8 : 4) * GROUPS);
+        mbarrier_init(bar.v_empty(s), (PAIRED ? 8 : 4) * GROUPS);
+    }
+    if (PAIRED) {
+        mbarrier_init(bar.number_full(), 1);
+        mbarrier_init(bar.number_empty(), 1);
     }
     mbarrier_init_fence();
 }
@@ -55,8 +59,31 @@ __device__ __forceinline__ document_lengths lengths_of(const forward_params &p, 
     return {job.seq_q, job.seq_k, p.window_left, p.window_right};
 }
 
+/* The number of a pair's next job: the first block asks for it and tells the second. */
+template <class MEM>
+struct paired_numbers {
+    uint32_t parity = 0;
+    __device__ __forceinline__ int next(const forward_params &p, const forward_barriers &bar, uint32_t base, int rank)
+    {
+        int number;
+        if (rank == 0) {
+            number = gridDim.x / 2 + (int)atomicAdd(p.next_job, 1);
+            mbarrier_wait(bar.number_empty(), parity ^ 1);
+            store_remote(cluster_map(base + MEM::NUMBER, 1), number, cluster_map(bar.number_full(), 1));
+        } else {
+            mbarrier_expect(bar.number_full(), 4);
+            mbarrier_wait(bar.number_full(), parity);
+            asm volatile("ld.shared::cta.u32 %0, [%1];" : "=r"(number) : "r"(base + MEM::NUMBER) : "memory");
+            if (number >= 0) /* always; but so the arrival cannot overtake what was read */
+                mbarrier_arrive_remote(cluster_map(bar.number_empty(), 0));
+        }
+        parity ^= 1;
+        return number;
+    }
+};
+
 /* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
-template <class MEM, int BN, bool CAUSAL, bool WINDOW, class JOB>
+template <class MEM, int BN, int GROUPS, bool CAUSAL, bool WINDOW, bool PAIRED, class JOB>
 __device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
                                                 volatile JOB *slots, int split, int rank)
 {
@@ -67,15 +94,18 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
     ring<MEM::Q_STAGES> q;
     ring<MEM::STAGES> k, v;
     ring<2> jobs;
+    paired_numbers<MEM> numbers;
     int tiles = 0;
     if constexpr (PACKED) {
         wait_for_previous_kernel(); /* it made the list */
         tiles = p.list->count;
     }
-    for (int number = blockIdx.x / split;; jobs.next()) {
+    for (int number = blockIdx.x / (PAIRED ? 2 : split);; jobs.next()) {
         const JOB job = [&] {
             if constexpr (PACKED)
                 return packed_decode<MEM::ROWS, BN>(p, number, tiles);
+            else if constexpr (PAIRED)
+                return forward_decode<2 * MEM::ROWS, BN, CAUSAL, WINDOW>(p, number, 1, 0);
             else
                 return forward_decode<MEM::ROWS, BN, CAUSAL, WINDOW>(p, number, split, rank);
         }();
@@ -95,28 +125,46 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
         if (job.block_begin < job.block_end) {
             mbarrier_wait(bar.q_empty(q.slot), q.parity ^ 1);
             mbarrier_expect(bar.q_full(q.slot), tile_q::BYTES);
-            load_tile<tile_q>(base + MEM::Q + q.slot * tile_q::BYTES, &p.q_map, bar.q_full(q.slot),
-                              q_begin + job.row_first, job.h, job.b, p.batch);
+            const uint32_t to = base + MEM::Q + q.slot * tile_q::BYTES;
+            if constexpr (PAIRED) {
+#pragma unroll
+                for (int group = 0; group < GROUPS; group++)
+                    load_tile<tile_q>(to + group * 64 * ROW_BYTES, &p.q_map, bar.q_full(q.slot),
+                                      job.row_first + forward_group_row<GROUPS, true, CAUSAL>(group, rank), job.h,
+                                      job.b, p.batch);
+            } else {
+                load_tile<tile_q>(to, &p.q_map, bar.q_full(q.slot), q_begin + job.row_first, job.h, job.b, p.batch);
+            }
             q.next();
         }
         for (int j = job.block_end - 1; j >= job.block_begin - 1; j--) {
             if (j >= job.block_begin) {
                 mbarrier_wait(bar.k_empty(k.slot), k.parity ^ 1);
                 mbarrier_expect(bar.k_full(k.slot), tile_kv::BYTES);
-                load_tile<tile_kv>(base + MEM::K + k.slot * tile_kv::BYTES, &p.k_map, bar.k_full(k.slot),
-                                   k_begin + j * BN, job.h_kv, job.b, p.batch);
+                const uint32_t to = base + MEM::K + k.slot * tile_kv::BYTES;
+                if constexpr (PAIRED)
+                    load_tile_both<tile_kv>(to, &p.k_map, bar.k_full(k.slot), j * BN, job.h_kv, job.b, rank);
+                else
+                    load_tile<tile_kv>(to, &p.k_map, bar.k_full(k.slot), k_begin + j * BN, job.h_kv, job.b, p.batch);
                 k.next();
             }
             if (j < job.block_end - 1) {
                 mbarrier_wait(bar.v_empty(v.slot), v.parity ^ 1);
                 mbarrier_expect(bar.v_full(v.slot), tile_v::BYTES);
-                load_tile<tile_v>(base + MEM::V + v.slot * tile_v::BYTES, &p.v_map, bar.v_full(v.slot),
-                                  k_begin + (j + 1) * BN, job.h_kv, job.b, p.batch);
+                const uint32_t to = base + MEM::V + v.slot * tile_v::BYTES;
+                if constexpr (PAIRED)
+                    load_tile_both<tile_v>(to, &p.v_map, bar.v_full(v.slot), (j + 1) * BN, job.h_kv, job.b, rank);
+                else
+                    load_tile<tile_v>(to, &p.v_map, bar.v_full(v.slot), k_begin + (j + 1) * BN, job.h_kv, job.b,
+                                      p.batch);
                 v.next();
             }
         }
-        /* not earlier: whoever asks late takes the shorter job. A cluster has one job. */
-        number = split > 1 ? INT_MAX : gridDim.x + (int)atomicAdd(p.next_job, 1);
+        /* not earlier: whoever asks late takes the shorter job. A cluster that shares a tile has one job. */
+        if constexpr (PAIRED)
+            number = numbers.next(p, bar, base, rank);
+        else
+            number = split > 1 ? INT_MAX : gridDim.x + (int)atomicAdd(p.next_job, 1);
     }
     if (split == 1 && atomicAdd(p.next_job + 1, 1) == gridDim.x - 1) { /* the last one leaves them zero */
         p.next_job[0] = 0;
@@ -265,9 +313,10 @@ __host__ __device__ constexpr int query_columns(int parts, int d, int groups)
 
 /* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. PACKED:
  * a tile is of a document, and comes with WINDOW. What a box holds of the next document's keys is masked as keys past the end are,
- * and of its queries not stored. */
+ * and of its queries not stored. PAIRED: the two blocks of a cluster have a tile each, of the same head and beside each other, and load
+ * half of K and V each, into both: half of what all of them ask of L2. */
 template <class T, int PARTS, int D, int DV, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false,
-          bool PACKED = false>
+          bool PACKED = false, bool PAIRED = false>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
 {
     using job_of = typename job_type<PACKED>::type;
@@ -287,33 +336,43 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     constexpr int CONSUMER_REGISTERS = GROUPS == 1 ? 240 : GROUPS == 2 ? 232 : 160;
     static_assert(!PACKED || WINDOW, "documents have the masks of windows");
     static_assert(!WINDOW || (CAUSAL && !CLUSTERS && PARTS == 1), "what a window goes with");
+    static_assert(!PAIRED || (!CLUSTERS && !WINDOW && PARTS == 1), "what pairs go with");
     extern __shared__ __align__(1024) unsigned char smem[];
     const uint32_t base = smem_u32(smem);
     const forward_barriers bar = {base + mem::BARRIERS};
     const int warpgroup = uniform(threadIdx.x / 128);
-    const int split = CLUSTERS ? cluster_size() : 1, rank = CLUSTERS ? cluster_rank() : 0;
+    const int split = CLUSTERS ? cluster_size() : 1, rank = CLUSTERS || PAIRED ? cluster_rank() : 0;
     volatile job_of *const job_slots = (volatile job_of *)(smem + mem::JOBS);
 
     if (threadIdx.x == 0)
-        forward_init<mem, GROUPS>(p, bar);
-    __syncthreads();
+        forward_init<mem, GROUPS, PAIRED>(p, bar);
+    if (PAIRED)
+        cluster_sync();
+    else
+        __syncthreads();
     let_next_kernel_start();
 
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            forward_produce<mem, BN, CAUSAL, WINDOW>(p, bar, base, job_slots, split, rank);
+            forward_produce<mem, BN, GROUPS, CAUSAL, WINDOW, PAIRED>(p, bar, base, job_slots, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
             cluster_wait();
             cluster_wait();
+        }
+        if (PAIRED) { /* and its barriers whoever arrives */
+            __syncwarp();
+            cluster_sync();
         }
         return;
     }
 
     registers_raise<CONSUMER_REGISTERS>();
     const int wg = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const int row_local = wg * 64 + warp * 16 + lane / 4; /* and + 8 */
+    const int group_row =
+        forward_group_row<GROUPS, PAIRED, CAUSAL>(wg, rank); /* the group's first row within the job */
+    const int row_local = group_row + warp * 16 + lane / 4;  /* and + 8 */
     const int column = 2 * (lane % 4);
     const int offset =
         p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0); /* causal: query i sees keys j <= i + offset */
@@ -350,14 +409,20 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         if (GROUPS > 1)
             named_arrive(TURN_BARRIER + (wg + 1) % GROUPS, 256);
     };
+    const uint32_t other =
+        PAIRED ? cluster_map(base, rank ^ 1) - base : 0; /* from a place here to that of the other block */
     auto release_k = [&] {
         if (leader)
             mbarrier_arrive(bar.k_empty(k.slot));
+        if (PAIRED && leader)
+            mbarrier_arrive_remote(bar.k_empty(k.slot) + other);
         k.next();
     };
     auto release_v = [&] {
         if (leader)
             mbarrier_arrive(bar.v_empty(v.slot));
+        if (PAIRED && leader)
+            mbarrier_arrive_remote(bar.v_empty(v.slot) + other);
         v.next();
     };
     auto release_q = [&] {
@@ -383,7 +448,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
 
     /* End of the blocks that a row of this group sees. */
     auto own_end = [&](const job_of &job) {
-        const int row = job.row_first + wg * 64;
+        const int row = job.row_first + group_row;
         if constexpr (PACKED)
             return row < job.seq_q ? min(job.block_end, forward_blocks<64, BN, true, true>(lengths_of(p, job), row))
                                    : job.block_begin;
@@ -393,9 +458,9 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     /* And the first of them. */
     auto own_begin = [&](const job_of &job, int end) {
         if constexpr (PACKED)
-            return max(job.block_begin, forward_first_block<BN>(lengths_of(p, job), job.row_first + wg * 64, end));
+            return max(job.block_begin, forward_first_block<BN>(lengths_of(p, job), job.row_first + group_row, end));
         else
-            return WINDOW ? max(job.block_begin, forward_first_block<BN>(p, job.row_first + wg * 64, end))
+            return WINDOW ? max(job.block_begin, forward_first_block<BN>(p, job.row_first + group_row, end))
                           : job.block_begin;
     };
     auto target_of = [&](const job_of &job) {
@@ -453,9 +518,10 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     auto scores_to_probabilities = [&](const job_of &job, int j) {
         const int row = job.row_first + row_local;
         if constexpr (PACKED) {
-            mask_document<BN>(s, lengths_of(p, job), job.row_first + wg * 64, row, j * BN, column);
+            mask_document<BN>(s, lengths_of(p, job), job.row_first + group_row, row, j * BN, column);
         } else {
-            const bool tail = (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > job.row_first + wg * 64 + offset + 1);
+            const bool tail =
+                (j + 1) * BN > p.seq_k || (CAUSAL && (j + 1) * BN > job.row_first + group_row + offset + 1);
             if (tail) {
                 int limit[2];
 #pragma unroll
@@ -463,7 +529,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     limit[r] = min(p.seq_k, CAUSAL ? row + 8 * r + offset + 1 : p.seq_k) - j * BN - column;
                 mask_block<BN>(s, limit);
             }
-            if (WINDOW && j * BN < job.row_first + wg * 64 + 63 + p.seq_k - p.seq_q - p.window_left) {
+            if (WINDOW && j * BN < job.row_first + group_row + 63 + p.seq_k - p.seq_q - p.window_left) {
                 int limit[2];
 #pragma unroll
                 for (int r = 0; r < 2; r++)
@@ -507,7 +573,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         const int last = own_end(job), first_block = own_begin(job, last), row = job.row_first + row_local;
         start_rows();
         if constexpr (SCALED) {
-            const int group = min((job.row_first + wg * 64) / FP32_PARTS_QUERY_ROWS, p.q_groups - 1);
+            const int group = min((job.row_first + group_row) / FP32_PARTS_QUERY_ROWS, p.q_groups - 1);
             q_inverse = p.q_inverse[(int64_t)job.bh * p.q_groups + group];
             kv_place = (int64_t)(job.bh / p.heads * (p.heads / p.group) + job.h / p.group) * p.kv_groups;
         }
@@ -637,7 +703,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         finish_rows(target_of(job), rows, row, inverse);
         if constexpr (TILE_STORES) {
             if constexpr (PACKED) /* a box must not reach into the next document; its slot of Q is used up even so */
-                if (job.block_begin < job.block_end && uniform(job.row_first + wg * 64 + warp * 16 + 16 > job.seq_q)) {
+                if (job.block_begin < job.block_end &&
+                    uniform(job.row_first + group_row + warp * 16 + 16 > job.seq_q)) {
                     store_rows<out, DV>(target_of(job), o, inverse, row);
                     q.next();
                     continue;
@@ -647,6 +714,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                 int o_row = 0;
                 if constexpr (PACKED)
                     o_row = job.q_begin;
+                if constexpr (PAIRED)
+                    o_row = group_row - wg * 64;
                 store_tile_rows<T, tile_q, DV>(base + mem::Q + q.slot * tile_q::BYTES + first * ROW_BYTES, &p.o_map, o,
                                                inverse, o_row + job.row_first + first, job.h, job.b);
                 q.next();
@@ -659,6 +728,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         tma_store_wait_read(); /* the block's shared memory must outlive them */
     if (GROUPS > 1 && wg == 0)
         named_sync(TURN_BARRIER, 256); /* takes the turn that is left over */
+    if (PAIRED)
+        cluster_sync();
 }
 
 /* DV: columns of V. */
@@ -673,8 +744,26 @@ forward_instance make_forward_instance()
             mem::PANEL,
             mem::BYTES,
             CLUSTERS,
+            false,
             flash_forward<T, PARTS, D, DV, BN, GROUPS, false, CLUSTERS>,
             flash_forward<T, PARTS, D, DV, BN, GROUPS, true, CLUSTERS>};
+}
+
+/* Of pairs: two tiles share K and V. */
+template <class T, int D, int BN, int GROUPS, int DV = D>
+forward_instance make_paired_instance()
+{
+    using mem = forward_memory<1, D, DV, BN, GROUPS, false>;
+    return {D,
+            DV,
+            GROUPS,
+            BN,
+            mem::PANEL,
+            mem::BYTES,
+            false,
+            true,
+            flash_forward<T, 1, D, DV, BN, GROUPS, false, false, false, false, true>,
+            flash_forward<T, 1, D, DV, BN, GROUPS, true, false, false, false, true>};
 }
 
 /* Of packed documents, whatever the mask. */
@@ -683,7 +772,7 @@ forward_instance make_packed_instance()
 {
     using mem = forward_memory<1, D, DV, BN, GROUPS, false, packed_job>;
     const auto kernel = flash_forward<T, 1, D, DV, BN, GROUPS, true, false, true, true>;
-    return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
+    return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, false, kernel, kernel};
 }
 
 /* Of windows, causal or not. */
@@ -692,7 +781,7 @@ forward_instance make_window_instance()
 {
     using mem = forward_memory<1, D, DV, BN, GROUPS, false>;
     const auto kernel = flash_forward<T, 1, D, DV, BN, GROUPS, true, false, true>;
-    return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, kernel, kernel};
+    return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, false, kernel, kernel};
 }
 
 } // namespace flash_hopper

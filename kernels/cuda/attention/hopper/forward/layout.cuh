@@ -66,8 +66,9 @@ struct forward_memory {
     static constexpr int K = Q + Q_STAGES * tile_q::BYTES;
     static constexpr int V = K + STAGES * tile_kv::BYTES;
     static constexpr int BARRIERS = V + STAGES * tile_v::BYTES;
-    static constexpr int JOBS = BARRIERS + 160; /* this one and the next */
-    static constexpr int BYTES = JOBS + 2 * (int)sizeof(JOB);
+    static constexpr int JOBS = BARRIERS + 176;                /* this one and the next */
+    static constexpr int NUMBER = JOBS + 2 * (int)sizeof(JOB); /* PAIRED: of the next job, for the second block */
+    static constexpr int BYTES = NUMBER + 4;
     /* merge of a cluster, over K and V: partial O with padded rows, then max and sum */
     static constexpr int MERGE_PITCH = DV + 8; /* floats */
     static constexpr int MERGE_MAX = K + ROWS * MERGE_PITCH * 4;
@@ -86,7 +87,19 @@ struct forward_barriers {
     __device__ uint32_t k_empty(int s) const { return base + 88 + 8 * s; }
     __device__ uint32_t v_full(int s) const { return base + 112 + 8 * s; }
     __device__ uint32_t v_empty(int s) const { return base + 136 + 8 * s; }
+    __device__ uint32_t number_full() const { return base + 160; }
+    __device__ uint32_t number_empty() const { return base + 168; }
 };
+
+/* The first row of a group within its job. The two blocks of a pair have a job of twice as many rows; when causal, one has the earlier
+ * 64 for its first group and the later for its second, so that both see as much of the diagonal. */
+template <int GROUPS, bool PAIRED, bool CAUSAL>
+__device__ __forceinline__ int forward_group_row(int group, int rank)
+{
+    if (!PAIRED)
+        return 64 * group;
+    return 64 * (CAUSAL ? 2 * group + (group % 2 ? 1 - rank : rank) : GROUPS * rank + group);
+}
 
 /* End of the key blocks that the ROWS rows from row on see. WINDOW comes with CAUSAL: the diagonal is then that far to the right. p:
  * forward_params, or what else has the lengths and sides. */
@@ -162,7 +175,8 @@ struct forward_instance {
     int columns, columns_v, groups, keys; /* D, DV, GROUPS and BN */
     int panel;                            /* columns in a panel of K and V */
     int bytes;                            /* shared memory */
-    bool clusters;
+    bool clusters;                        /* several blocks may share a tile */
+    bool paired;                          /* two tiles share K and V */
     void (*full)(forward_params), (*causal)(forward_params);
 };
 
@@ -173,6 +187,7 @@ struct forward_list {
 };
 extern const forward_list forward_bf16_small, forward_bf16_large, forward_fp16_small, forward_fp16_large, forward_fp32,
     forward_bf16x3;
+extern const forward_list forward_bf16_paired, forward_fp16_paired;
 extern const forward_list forward_bf16_window, forward_fp16_window;
 extern const forward_list forward_bf16_packed, forward_fp16_packed;
 

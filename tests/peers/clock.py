@@ -5,10 +5,9 @@ import time
 
 import torch
 
-import turns
-
 SETTLE_S = 0.15  # as the benches' --settle: for products, copies and attention; steps have their warm-up
 SETTLED = f"samples after {SETTLE_S} s"
+SAMPLE_S = 0.05  # of a turn
 
 
 def event_ms(call):
@@ -51,20 +50,24 @@ def capture(call, stream, fill_ms=6.0):
     return graph, calls
 
 
+def settled_ms(graph, calls):
+    """Per call: replays for SETTLE_S, in which the GPU comes to the clock that it can hold under this work alone, then samples."""
+    start = time.monotonic()
+    while time.monotonic() < start + SETTLE_S:
+        event_ms(graph.replay)
+    start, samples = time.monotonic(), []
+    while not samples or time.monotonic() < start + SAMPLE_S:
+        samples.append(event_ms(graph.replay) / calls)
+    return statistics.median(samples)
+
+
 def in_turn(graphs, rounds):
-    """Replays every graph once per round, at least so many, in orders that differ (turns.py), so that all of them meet the same
-    clocks and temperature.
+    """Each graph once per round, every other round backwards. Turns are long: what follows another one within some 50 ms runs at
+    its clock, so that in short turns, what takes less energy looks no faster.
 
-    `graphs` maps a name to (graph, calls); returns a list of ms per call for each name. Rounds begin to count when the GPU
-    has settled."""
-    names, times, start = list(graphs), {name: [] for name in graphs}, time.monotonic()
-
-    def play(order):
-        return [(names[i], event_ms(graphs[names[i]][0].replay) / graphs[names[i]][1]) for i in order]
-
-    while graphs and time.monotonic() < start + SETTLE_S:
-        play(range(len(names)))
-    for order in turns.orders(len(names), rounds):
-        for name, ms in play(order):
-            times[name].append(ms)
+    `graphs` maps a name to (graph, calls); returns a list of ms per call for each name."""
+    times = {name: [] for name in graphs}
+    for turn in range(rounds):
+        for name in list(graphs)[::-1 if turn % 2 else 1]:
+            times[name].append(settled_ms(*graphs[name]))
     return times

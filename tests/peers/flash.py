@@ -239,7 +239,7 @@ def measure(rows, shape, ours, fa4, layout, rounds):
                  head_dim=of_q, head_dim_v=of_v if of_v != of_q else 0, causal=causal, layout="bshd" if name == "fa4" else layout, mode="graph", policy=peer.policy, **cells)
 
 
-def flash(rows, small, path=None, layouts=("bhsd",), rounds=8):
+def flash(rows, small, path=None, layouts=("bhsd",), rounds=4):
     warnings.filterwarnings("ignore")
     torch.manual_seed(1)
     ours = None

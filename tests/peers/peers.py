@@ -18,7 +18,6 @@ sys.path.insert(0, HERE)
 import library  # noqa: E402
 import nccl_tests  # noqa: E402
 import record  # noqa: E402
-import turns  # noqa: E402
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
 
@@ -259,7 +258,6 @@ def test_run_limited():
 def self_test(options):
     print("rows of a folder:")
     wrong = test_rows() + test_commit() + test_nccl_tests() + test_run_limited()
-    wrong += [f"turns of {n}: {pair} is not in balance" for n in range(2, 7) for pair in turns.unbalanced(n, 8)]
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))

@@ -11,6 +11,7 @@
 #include "kernels/cuda/hopper/cluster_split.h"
 #include "kernels/cuda/attention/hopper/backward/choice.h"
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
+#include "kernels/cuda/attention/hopper/forward/choice.h"
 #include "kernels/cuda/attention/hopper/forward/section.h"
 #include "tests/gpu/cases.h"
 
@@ -232,6 +233,40 @@ static void forward_sections(void **state)
     assert_int_equal(flash_forward_section(&fp32), 2);
 }
 
+static flash_forward_choice forward(sb_attention a, flash_forward_kernel kernel)
+{
+    return flash_forward_choose(&a, kernel, clusters);
+}
+
+/* Two tiles share K and V in long rows of many heads, where there are such kernels and unless another is asked for. */
+static void forward_pairs(void **state)
+{
+    (void)state;
+    const sb_attention rows = problem(1, 16, 16, 16384, 128, true, SB_BF16),
+                       full = problem(8, 16, 16, 2048, 128, false, SB_FP16),
+                       few = problem(1, 1, 1, 4096, 128, true, SB_BF16),
+                       brief = problem(4, 16, 16, 1024, 128, true, SB_BF16),
+                       narrow = problem(1, 16, 16, 16384, 80, true, SB_BF16),
+                       parts = problem(1, 16, 16, 16384, 128, true, SB_FP32);
+    sb_attention windowed = rows, packed = rows, latent = problem(1, 16, 16, 8192, 192, true, SB_BF16);
+    windowed.windowed = true, packed.packed = true, packed.documents = 4, latent.head_dim_v = 128;
+    const sb_attention pairs[] = {rows, full, latent, problem(1, 16, 16, 16384, 96, false, SB_BF16)},
+                       alone[] = {few, brief, narrow, parts, windowed, packed};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        assert_true(forward(pairs[i], FLASH_FORWARD_CHOSEN).paired &&
+                    forward(pairs[i], FLASH_FORWARD_CHOSEN).split == 1);
+        assert_false(forward(pairs[i], FLASH_FORWARD_ALONE).paired);
+    }
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        const flash_forward_choice c = forward(alone[i], FLASH_FORWARD_CHOSEN);
+        assert_true(c.groups > 0 && !c.paired);
+    }
+    assert_true(forward(few, FLASH_FORWARD_CHOSEN).split > 1);
+    assert_true(forward(few, FLASH_FORWARD_PAIRED).paired && forward(brief, FLASH_FORWARD_PAIRED).paired);
+    assert_int_equal(forward(narrow, FLASH_FORWARD_PAIRED).groups, 0);
+    assert_int_equal(forward(problem(1, 16, 16, 16384, 264, true, SB_BF16), FLASH_FORWARD_CHOSEN).groups, 0);
+}
+
 /* Documents of equal length are walked as sequences of a batch are: the narrow kernel and the one for pairs, whatever order. */
 static void documents_are_walked_as_sequences(void **state)
 {
@@ -329,6 +364,7 @@ int main(void)
                                        cmocka_unit_test(tall_tiles),
                                        cmocka_unit_test(large_heads_in_order),
                                        cmocka_unit_test(forward_sections),
+                                       cmocka_unit_test(forward_pairs),
                                        cmocka_unit_test(one_head),
                                        cmocka_unit_test(one_long_head),
                                        cmocka_unit_test(early_adders),

@@ -178,6 +178,7 @@ struct forward_instance {
     bool clusters;                        /* several blocks may share a tile */
     bool paired;                          /* two tiles share K and V */
     void (*full)(forward_params), (*causal)(forward_params);
+    int job_rows() const { return 64 * groups * (paired ? 2 : 1); } /* query rows of a job, which a pair has together */
 };
 
 /* The instances of a dtype: forward/<dtype>.cu. */

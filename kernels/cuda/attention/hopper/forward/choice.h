@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* What the Hopper forward chooses, for tests. */
+#ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_CHOICE_H
+#define STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_CHOICE_H
+
+#include "kernels/cuda/attention/hopper/flash_hopper.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct flash_forward_choice {
+    int groups; /* of 64 query rows a block; 0: no instance has the columns */
+    int keys;   /* of a step */
+    int split;  /* blocks that share a tile */
+    bool paired;
+} flash_forward_choice;
+
+/* clusters: see count_clusters. */
+flash_forward_choice flash_forward_choose(const sb_attention *a, flash_forward_kernel kernel, const int *clusters);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

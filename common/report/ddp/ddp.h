@@ -64,6 +64,8 @@ const char *ddp_pytorch_mode(const ddp_rows *r, const ddp_entry *e);
 /* The row of r->pytorch with its fastest step of the same model and ranks, by any strategy with a model on every rank and,
  * beside bf16, also with everything in bf16. NO_ROW where there is none, and in old files, which do not say the mode. */
 size_t ddp_pytorch_strongest(const ddp_rows *r, const ddp_entry *e);
+/* What that row ran: "ddp25, compile-blocks, bf16pure". The caller frees it. */
+char *ddp_pytorch_name(const ddp_rows *r, size_t row);
 
 void ddp_name(ddp_entry *e); /* sets how and label */
 

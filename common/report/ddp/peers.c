@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/report/results.h"
 #include "common/report/ddp/ddp.h"
 
@@ -78,4 +79,10 @@ double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column)
 size_t ddp_pytorch_strongest(const ddp_rows *r, const ddp_entry *e)
 {
     return r->pytorch && csv_column(r->pytorch, "mode") >= 0 ? fastest(r, e, true) : NO_ROW;
+}
+
+char *ddp_pytorch_name(const ddp_rows *r, size_t row)
+{
+    return xasprintf("%s, %s, %s", csv_cell(r->pytorch, row, "strategy"), csv_cell(r->pytorch, row, "mode"),
+                     csv_cell(r->pytorch, row, "precision"));
 }

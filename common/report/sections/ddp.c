@@ -52,10 +52,9 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
         doc_more(doc, "%s %s %s", i ? "," : "", l->e[i]->label, with_interval(l->e[i]));
     doc_more(doc, " ms");
     const size_t strongest = ddp_pytorch_strongest(r, best);
-    if (strongest != NO_ROW)
-        doc_more(doc, ". PyTorch's fastest step of this model (%s, %s, %s) takes %s times as long",
-                 csv_cell(r->pytorch, strongest, "strategy"), csv_cell(r->pytorch, strongest, "mode"),
-                 csv_cell(r->pytorch, strongest, "precision"),
+    char *name = strongest == NO_ROW ? NULL : ddp_pytorch_name(r, strongest);
+    if (name)
+        doc_more(doc, ". PyTorch's fastest step of this model (%s) takes %s times as long", name,
                  number(csv_real(r->pytorch, strongest, "step_ms") / ddp_step_ms(best)));
     else if (isfinite(theirs))
         doc_more(doc,
@@ -64,6 +63,7 @@ static void add_finding(document *doc, const ddp_rows *r, const links *l)
                  strcmp(ddp_text(best, "precision"), "bf16") ? "" : " (autocast, fp32 weights and gradients)",
                  number(theirs / ddp_step_ms(best)));
     doc_more(doc, ".");
+    free(name);
     free(title);
 }
 
@@ -329,11 +329,10 @@ static void compare(comparisons *to, const char *dir)
         const size_t theirs = best ? ddp_pytorch_strongest(r, best) : NO_ROW;
         if (theirs == NO_ROW)
             continue;
-        char *title = ddp_group_title(best),
-             *who = xasprintf("PyTorch %s, %s, %s", csv_cell(r->pytorch, theirs, "strategy"),
-                              csv_cell(r->pytorch, theirs, "mode"), csv_cell(r->pytorch, theirs, "precision"));
+        char *title = ddp_group_title(best), *name = ddp_pytorch_name(r, theirs), *who = xasprintf("PyTorch %s", name);
         comparison_add(c, csv_real(r->pytorch, theirs, "step_ms") / ddp_step_ms(best), who, title);
         free(title);
+        free(name);
         free(who);
     }
     ddp_rows_free(r);

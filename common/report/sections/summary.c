@@ -349,15 +349,15 @@ static void data_parallelism(document *doc, const char *dir)
         doc_cell(doc, "0; share is that of the step");
         add_share(doc, 100 * best->exposed / ms);
         const size_t strongest = ddp_pytorch_strongest(r, best);
-        if (strongest != NO_ROW)
-            doc_cell(doc, "PyTorch's fastest step (%s, %s, %s) takes %s times as long",
-                     csv_cell(r->pytorch, strongest, "strategy"), csv_cell(r->pytorch, strongest, "mode"),
-                     csv_cell(r->pytorch, strongest, "precision"),
+        char *name = strongest == NO_ROW ? NULL : ddp_pytorch_name(r, strongest);
+        if (name)
+            doc_cell(doc, "PyTorch's fastest step (%s) takes %s times as long", name,
                      number(csv_real(r->pytorch, strongest, "step_ms") / ms));
         else if (isfinite(theirs))
             doc_cell(doc, "PyTorch's step takes %s times as long", number(theirs / ms));
         else
             doc_blank(doc);
+        free(name);
         published_step(doc, dir, best);
     }
     ddp_rows_free(r);

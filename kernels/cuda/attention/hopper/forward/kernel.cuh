@@ -4,8 +4,8 @@
  * through mbarrier rings; a consumer issues the scores of block j, then P V of block j+1 (keys are walked from the diagonal to
  * 0), does the softmax of j while P V runs, and rescales O if a maximum has moved. The groups take turns at issuing, so that
  * one's softmax runs under the others' products.
- * Many tiles: blocks stay and take one after the other; O leaves by TMA under the next one. Few tiles: a cluster shares one, each
- * block a range of its keys, and they merge through distributed shared memory (merge.cuh), in a fixed order.
+ * Many tiles: blocks stay and take one after the other, or pairs of blocks two; O leaves by TMA under the next one. Few tiles: a cluster
+ * shares one, each block a range of its keys, and they merge through distributed shared memory (merge.cuh), in a fixed order.
  * Numbers that steer a loop are told to be the same in every lane (uniform): otherwise ptxas moves every descriptor to uniform
  * registers before each product. Shared memory is in layout.cuh; registers of a thread at D 128: 192 of 232. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_FORWARD_KERNEL_CUH
@@ -733,7 +733,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
 }
 
 /* DV: columns of V. */
-template <class T, int PARTS, int D, int BN, int GROUPS, bool CLUSTERS, int DV = D>
+template <class T, int PARTS, int D, int BN, int GROUPS, bool CLUSTERS, int DV = D, bool PAIRED = false>
 forward_instance make_forward_instance()
 {
     using mem = forward_memory<PARTS, D, DV, BN, GROUPS, CLUSTERS>;
@@ -744,26 +744,16 @@ forward_instance make_forward_instance()
             mem::PANEL,
             mem::BYTES,
             CLUSTERS,
-            false,
-            flash_forward<T, PARTS, D, DV, BN, GROUPS, false, CLUSTERS>,
-            flash_forward<T, PARTS, D, DV, BN, GROUPS, true, CLUSTERS>};
+            PAIRED,
+            flash_forward<T, PARTS, D, DV, BN, GROUPS, false, CLUSTERS, false, false, PAIRED>,
+            flash_forward<T, PARTS, D, DV, BN, GROUPS, true, CLUSTERS, false, false, PAIRED>};
 }
 
 /* Of pairs: two tiles share K and V. */
 template <class T, int D, int BN, int GROUPS, int DV = D>
 forward_instance make_paired_instance()
 {
-    using mem = forward_memory<1, D, DV, BN, GROUPS, false>;
-    return {D,
-            DV,
-            GROUPS,
-            BN,
-            mem::PANEL,
-            mem::BYTES,
-            false,
-            true,
-            flash_forward<T, 1, D, DV, BN, GROUPS, false, false, false, false, true>,
-            flash_forward<T, 1, D, DV, BN, GROUPS, true, false, false, false, true>};
+    return make_forward_instance<T, 1, D, BN, GROUPS, false, DV, true>();
 }
 
 /* Of packed documents, whatever the mask. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Attention and the basic ops of CUDA against the CPU's fp64 reference: odd shapes, masks, head groups, layouts, hard
  * values, dtypes; nothing written outside of the outputs; the same bits on every run. flash_wide, _narrow, _pair and _tall are the
- * backward kernels that flash chooses from on Hopper, flash_forward_pairs one of its forwards. Prints a line for each failure and a table.
+ * backward kernels that flash chooses from on Hopper, and flash_forward_pairs one of its forwards. Prints a line for each failure and
+ * a table.
  *
  * Run: build/tests/gpu/test_gpu [--small] [--op NAME] [--dtype NAME] [--case TEXT] [--list] [--device cuda|cpu]
  * Exit code 0, 2 for bad input, 3 when a case failed, 77 when there is no GPU. */

@@ -206,7 +206,8 @@ static int section(int batch, int heads, int heads_kv, int seq, sb_dtype dtype)
     return flash_backward_wide_section(&a, FLASH_BACKWARD_WIDE, sms);
 }
 
-/* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections; without a mask the heads of one key. */
+/* Heads of the forward that are walked together: as many as fit in 32 MB, but in equal sections; without a
+ * mask those of one key/value head. */
 static void forward_sections(void **state)
 {
     static const struct {

@@ -19,8 +19,9 @@ def event_ms(call):
     return start.elapsed_time(end)
 
 
-def median_ms(call, warmup=3, iters=10, settle_s=0):
-    """After the warm-up, `settle_s` seconds without samples, in which a GPU comes to its power limit, then samples for as long."""
+def median_ms(call, warmup=3, iters=10, settle_s=0, sample_s=None):
+    """After the warm-up, `settle_s` seconds without samples, in which a GPU comes to its power limit, then samples for `sample_s`,
+    or for as long."""
     for _ in range(warmup):
         call()
     torch.cuda.synchronize()
@@ -28,7 +29,7 @@ def median_ms(call, warmup=3, iters=10, settle_s=0):
     while time.monotonic() < start + settle_s:
         event_ms(call)
     start = time.monotonic()
-    while len(samples) < iters or time.monotonic() < start + settle_s:
+    while len(samples) < iters or time.monotonic() < start + (settle_s if sample_s is None else sample_s):
         samples.append(event_ms(call))
     return statistics.median(samples)
 
@@ -50,17 +51,6 @@ def capture(call, stream, fill_ms=6.0):
     return graph, calls
 
 
-def settled_ms(graph, calls):
-    """Per call: replays for SETTLE_S, in which the GPU comes to the clock that it can hold under this work alone, then samples."""
-    start = time.monotonic()
-    while time.monotonic() < start + SETTLE_S:
-        event_ms(graph.replay)
-    start, samples = time.monotonic(), []
-    while not samples or time.monotonic() < start + SAMPLE_S:
-        samples.append(event_ms(graph.replay) / calls)
-    return statistics.median(samples)
-
-
 def in_turn(graphs, rounds):
     """Each graph once per round, every other round backwards. Turns are long: what follows another one within some 50 ms runs at
     its clock, so that in short turns, what takes less energy looks no faster.
@@ -69,5 +59,6 @@ def in_turn(graphs, rounds):
     times = {name: [] for name in graphs}
     for turn in range(rounds):
         for name in list(graphs)[::-1 if turn % 2 else 1]:
-            times[name].append(settled_ms(*graphs[name]))
+            graph, calls = graphs[name]
+            times[name].append(median_ms(graph.replay, 0, 1, SETTLE_S, SAMPLE_S) / calls)
     return times

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Attention of PyTorch's backends, of FlashAttention-4 where it is installed, and ours, in turn in one process.
 
-Each implementation's calls are captured in a CUDA graph; rounds replay the graphs one after the other, each after each other
-one equally often, so that clocks and temperature are the same for all. A ratio is the peer's time over ours in the same
-round: above 1, ours is faster."""
+Each implementation's calls are captured in a CUDA graph; rounds replay the graphs one after the other, each for so long that
+it runs at the clock that it can hold alone. A ratio is the peer's time over ours in the same round: above 1, ours is faster."""
 import ctypes
 import statistics
 import warnings

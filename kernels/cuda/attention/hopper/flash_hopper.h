@@ -43,7 +43,7 @@ typedef enum flash_backward_kernel {
     FLASH_BACKWARD_NARROW,     /* backward/narrow.cuh: head_dim <= 64, 16-bit */
     FLASH_BACKWARD_PAIR,       /* backward/pair.cuh: above that, 16-bit */
     FLASH_BACKWARD_LARGE,      /* backward/large.cuh, or latent.cuh for V of up to 128: above head_dim 128, 16-bit */
-    FLASH_BACKWARD_TALL        /* backward/tall.cuh: V and the rest up to 192, in any order, no windows or documents */
+    FLASH_BACKWARD_TALL        /* backward/tall.cuh: V of 136 to 192, the rest up to 192, no windows or documents */
 } flash_backward_kernel;
 /* SB_OK, or SB_UNSUPPORTED where `kernel` does not take this dtype and head_dim. */
 sb_status flash_hopper_backward_takes(const sb_attention *a, flash_backward_kernel kernel);

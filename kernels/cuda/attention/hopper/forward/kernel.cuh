@@ -83,11 +83,12 @@ struct paired_numbers {
 };
 
 /* One thread: gives out the block's jobs and loads their tiles. V runs one block behind K, as the consumers do. */
-template <class MEM, int BN, int GROUPS, bool CAUSAL, bool WINDOW, bool PAIRED, class JOB>
+template <class MEM, int BN, bool CAUSAL, bool WINDOW, bool PAIRED, class JOB>
 __device__ __forceinline__ void forward_produce(const forward_params &p, const forward_barriers &bar, uint32_t base,
                                                 volatile JOB *slots, int split, int rank)
 {
     constexpr bool PACKED = is_packed<JOB>;
+    constexpr int GROUPS = MEM::ROWS / 64;
     using tile_q = typename MEM::tile_q;
     using tile_kv = typename MEM::tile_kv;
     using tile_v = typename MEM::tile_v;
@@ -355,7 +356,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     if (warpgroup == 0) {
         registers_lower<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            forward_produce<mem, BN, GROUPS, CAUSAL, WINDOW, PAIRED>(p, bar, base, job_slots, split, rank);
+            forward_produce<mem, BN, CAUSAL, WINDOW, PAIRED>(p, bar, base, job_slots, split, rank);
         if (split > 1) { /* the block's shared memory must outlive its readers */
             __syncwarp();
             cluster_wait();

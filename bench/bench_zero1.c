@@ -36,6 +36,8 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
     {RUN_DEFAULT, 2, 38,
      "--ranks {gpus} --variant unsharded,zero1-broadcast,fused --seq 512 --precision bf16 --grad-dtype fp32"},
+    {RUN_DEFAULT, 2, 36,
+     "--ranks {gpus} --variant zero1,fused --bucket-mb 100 --update backward --seq 512 --precision bf16"},
     {RUN_FULL, 2, 30, "--ranks {gpus} --seq 512 --precision bf16 --grad-dtype policy"},
     {RUN_DEFAULT, 2, 21, "--ranks {gpus} --variant zero1 --seq 512 --precision bf16 --grad-dtype fp32 --timeline 1"},
     {RUN_FULL, 2, 48, "--ranks {gpus} --seq 128 --precision fp32 --grad-dtype policy"},

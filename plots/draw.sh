@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Draws every figure of a machine: plots/draw.sh RESULTS_DIR [OUT_DIR]. Reads RESULTS_DIR/*.csv, writes .svg to
-# OUT_DIR, by default plots/<name of RESULTS_DIR>/. Each built bench names its figures (--list-runs); figures/<name>.gp
-# draws one, and figures/<name>.sh or comments `#: ` at the top of the .gp say from which rows. From the environment:
-# BENCHES, the folder of the benches, by default the project's root; REPORT, the report program, by default build/report.
+# OUT_DIR, by default plots/<name of RESULTS_DIR>/, and removes there what has no rows any more. Each built bench names its
+# figures (--list-runs); figures/<name>.gp draws one, and figures/<name>.sh or comments `#: ` at the top of the .gp say from
+# which rows. From the environment: BENCHES, the folder of the benches, by default the project's root; REPORT, the report
+# program, by default build/report.
 set -eu
 plots=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then
@@ -246,6 +247,15 @@ for figure in $names; do
     status=$?
     set -e
     [ $status = 0 ] || : >"$work/failed"
+done
+
+# A figure whose rows are gone would show another campaign's.
+for path in "$out"/*.svg; do
+    name=$(basename "$path" .svg)
+    if [ -e "$work/failed" ] || grep -qxF "$name" "$work/drawn"; then continue; fi
+    for figure in $names; do
+        case $name in "$figure" | "$figure"_*) rm -f "$path" ;; esac
+    done
 done
 
 echo "$(($(wc -l <"$work/drawn"))) figures in $out"

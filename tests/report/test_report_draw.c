@@ -90,6 +90,22 @@ static void benches_name_their_figures(void **state)
     assert_false(drawn(*state, "flash_memory_bf16"));  /* which no bench names */
 }
 
+static void a_figure_without_rows_goes(void **state)
+{
+    make_project(*state, "figure\\tflash_latency\\n");
+    char *old = folder_path(*state, "plots/box/flash_latency_fp32.svg"),
+         *other = folder_path(*state, "plots/box/mine.svg");
+    expect_draw(*state, EXIT_CODE_OK, " figures in ");
+    file_write(old, "of earlier rows");
+    file_write(other, "somebody's");
+    expect_draw(*state, EXIT_CODE_OK, " figures in ");
+    assert_true(drawn(*state, "flash_latency_bf16"));
+    assert_false(drawn(*state, "flash_latency_fp32"));
+    assert_true(drawn(*state, "mine")); /* which is no figure of a bench */
+    free(other);
+    free(old);
+}
+
 static void a_new_figure_is_one_file(void **state)
 {
     make_project(*state, "figure\\ttrial\\n");
@@ -223,10 +239,13 @@ int main(void)
 {
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)
         return skip_program();
-    const struct CMUnitTest tests[] = {
-        in_folder(benches_name_their_figures),       in_folder(a_new_figure_is_one_file),
-        in_folder(what_cannot_be_drawn_is_said),     in_folder(a_missing_folder_is_a_usage_error),
-        in_folder(a_cpu_has_a_share_of_its_ceiling), in_folder(sizes_that_nearly_agree_are_one_point),
-        in_folder(ratios_over_runs_are_not_drawn)};
+    const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures),
+                                       in_folder(a_figure_without_rows_goes),
+                                       in_folder(a_new_figure_is_one_file),
+                                       in_folder(what_cannot_be_drawn_is_said),
+                                       in_folder(a_missing_folder_is_a_usage_error),
+                                       in_folder(a_cpu_has_a_share_of_its_ceiling),
+                                       in_folder(sizes_that_nearly_agree_are_one_point),
+                                       in_folder(ratios_over_runs_are_not_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

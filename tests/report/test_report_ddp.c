@@ -314,7 +314,8 @@ static void another_size_is_predicted(void **state)
 static void sharding_is_compared_with_the_whole_state(void **state)
 {
     char *dir = machine_folder(*state);
-    WRITE(dir, "bench_zero1.csv", sharded("unsharded", 20, 100), sharded("zero1", 10, 95), sharded("fused", 10, 90));
+    WRITE(dir, "bench_zero1.csv", sharded("unsharded", 20, 100), sharded("zero1", 10, 95), sharded("fused", 10, 90),
+          with_ctas(sharded("fused", 10, 80), 4));
     char *text = report_text(dir);
     has(text,
         "| xl | 2 | bf16 | bf16 | zero1 | GiB | 3.50 | 3.50 | 10.0 | 3.50 / 3.50 | 7.00 / 7.00 | 17.0 / 17.0 | 0 |");
@@ -323,7 +324,9 @@ static void sharding_is_compared_with_the_whole_state(void **state)
     has(text, "a step takes 95.00 ms, unsharded 100.0: 5.00 % shorter (5th to 95th percentiles don't meet)");
     has(text, "| 2 | 512 | bf16 | bf16 | zero1 25 MB | 95.00 | 0.950 |");
     has(text, "- **ZeRO-1** (xl");
-    has(text, "; with sum, update and gather in one kernel (fused) 90.00 ms.");
+    has(text,
+        "; with sum, update and gather in one kernel (fused) 90.00 ms; the shortest step with slices takes 80.00 ms "
+        "(fused 25 MB (4 CTAs)).");
     free(text);
     free(dir);
 }

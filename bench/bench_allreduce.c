@@ -24,8 +24,8 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
-    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,10M,64M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12, NULL,
-     "bytes",
+    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,4M,8M,10M,64M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12,
+     NULL, "bytes",
      "size of the op: what every rank has before an all-reduce, reduce-scatter, reduce or broadcast, after an "
      "all-gather, and on "
      "both sides of an all-to-all"},
@@ -87,7 +87,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --bytes 64K,1MB,100MB,1GB --dtype fp32"},
-    {RUN_DEFAULT, 2, 34, ""},
+    {RUN_DEFAULT, 2, 38, ""},
     {RUN_DEFAULT, 2, 11, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
     {RUN_QUICK | RUN_DEFAULT, 2, 6, "--variant all-to-all --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
     {RUN_QUICK, 0, 8, "--ranks 2,6 --bytes 1MB,10MB --variant all-reduce"},

@@ -69,7 +69,7 @@ static const bench_run run_table[] = {
      "--ranks 8 --size large --seq 512 --batch 1,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {RUN_FULL, 2, 60,
      "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
-    {RUN_FULL, 2, 90,
+    {RUN_FULL, 2, 180,
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16 --grad-dtype policy --variant fsdp "
      "--recompute block --loss-chunk 4096"},
     {RUN_FULL, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant fsdp"},

@@ -250,13 +250,15 @@ for figure in $names; do
 done
 
 # A figure whose rows are gone would show another campaign's.
-for path in "$out"/*.svg; do
-    name=$(basename "$path" .svg)
-    if [ -e "$work/failed" ] || grep -qxF "$name" "$work/drawn"; then continue; fi
-    for figure in $names; do
-        case $name in "$figure" | "$figure"_*) rm -f "$path" ;; esac
+if [ ! -e "$work/failed" ]; then
+    for path in "$out"/*.svg; do
+        name=$(basename "$path" .svg)
+        if grep -qxF "$name" "$work/drawn"; then continue; fi
+        for figure in $names; do
+            case $name in "$figure" | "$figure"_*) rm -f "$path" ;; esac
+        done
     done
-done
+fi
 
 echo "$(($(wc -l <"$work/drawn"))) figures in $out"
 [ ! -e "$work/failed" ]

@@ -14,11 +14,13 @@ enum { WHOLE, ZERO1, BROADCAST, FUSED, WAYS = sizeof ways / sizeof *ways };
 typedef struct by_way {
     const ddp_entry *of[WAYS];
     const ddp_entry *any;
+    const ddp_entry *group; /* all of it, `n` rows */
+    size_t n;
 } by_way;
 
 static by_way ways_of(const ddp_rows *r, size_t first, size_t end)
 {
-    by_way t = {.any = NULL};
+    by_way t = {.group = &r->all[first], .n = end - first};
     for (size_t w = 0; w < WAYS; w++) {
         t.of[w] = ddp_best(r, first, end, ways[w], NULL);
         t.any = t.any ? t.any : t.of[w];
@@ -64,16 +66,16 @@ static const char *const sharded_ways[] = {"zero1", "fused", NULL};
 
 /* Neither buckets of 25 MB nor updates after the backward are always the best: the shortest step of these ways in the run
  * of zero1, unless it is `shown`, which has been said. */
-static void add_shortest(document *doc, const ddp_rows *r, size_t first, size_t end, const by_way *t,
-                         const char *const *of, const ddp_entry *shown, const char *what)
+static void add_shortest(document *doc, const by_way *t, const char *const *ways_meant, const ddp_entry *shown,
+                         const char *what)
 {
     const ddp_entry *best = shown;
-    for (size_t i = first; i < end; i++) {
-        const ddp_entry *e = &r->all[i];
-        bool is_one = false;
-        for (size_t k = 0; of[k]; k++)
-            is_one = is_one || ddp_is(e, of[k]);
-        if (e->ok && is_one && ddp_beside(e, t->of[ZERO1]) && ddp_real(e, "step_ms") < ddp_real(best, "step_ms"))
+    for (size_t i = 0; i < t->n; i++) {
+        const ddp_entry *e = &t->group[i];
+        bool meant = false;
+        for (size_t k = 0; ways_meant[k]; k++)
+            meant = meant || ddp_is(e, ways_meant[k]);
+        if (e->ok && meant && ddp_beside(e, t->of[ZERO1]) && ddp_real(e, "step_ms") < ddp_real(best, "step_ms"))
             best = e;
     }
     if (best != shown)
@@ -99,8 +101,8 @@ static void findings(document *doc, const char *dir)
         if (fused)
             doc_more(doc, "; with sum, update and gather in one kernel (fused) %s ms",
                      precise(ddp_real(t.of[FUSED], "step_ms")));
-        add_shortest(doc, r, first, end, &t, sharded_ways, fused ? t.of[FUSED] : t.of[ZERO1], "with slices");
-        add_shortest(doc, r, first, end, &t, whole_ways, t.of[WHOLE], "without slices");
+        add_shortest(doc, &t, sharded_ways, fused ? t.of[FUSED] : t.of[ZERO1], "with slices");
+        add_shortest(doc, &t, whole_ways, t.of[WHOLE], "without slices");
         doc_more(doc, ".");
         free(title);
     }

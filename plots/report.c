@@ -23,11 +23,12 @@ static const char usage[] =
     "              clean commit, within its GPU's limits. Exit code 4 if not, with a sentence for each reason\n"
     "       report --readme RESULTS_DIR ... README.md\n"
     "              rewrites the table between its two markers; a bench is that of the first folder that has it\n"
-    "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...]\n"
-    "              the newest row of each case that has the values; with --axes only the largest group that differs\n"
-    "              in nothing but these columns. Prints two lines: machine, device and date; the common parameters.\n"
-    "              Writes and prints nothing when no row is left.\n"
-    "       report --values IN.csv COLUMN [COLUMN=VALUE ...]\n"
+    "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...] [COLUMN!=VALUE ...]\n"
+    "              the newest row of each case that has the values, or not those behind !=; with --axes only the "
+    "largest\n"
+    "              group that differs in nothing but these columns. Prints two lines: machine, device and date; the\n"
+    "              common parameters. Writes and prints nothing when no row is left.\n"
+    "       report --values IN.csv COLUMN [COLUMN=VALUE ...] [COLUMN!=VALUE ...]\n"
     "              the distinct values of a column on one line\n"
     "       report --ddp RESULTS_DIR OUT.csv\n"
     "              every row of the benches of data parallelism that went well, with the columns that figures want;\n"
@@ -43,10 +44,14 @@ static table *open_or_die(const char *path)
     return t;
 }
 
-/* What COLUMN=VALUE arguments and --axes ask for. */
+/* What COLUMN=VALUE and COLUMN!=VALUE arguments and --axes ask for. */
 typedef struct selection {
-    const char *axes[MAX_AXES + 1], *columns[MAX_CONDITIONS], *wanted[MAX_CONDITIONS];
-    size_t axis_count, conditions;
+    const char *axes[MAX_AXES + 1];
+    struct {
+        const char *column, *value;
+        bool wanted;
+    } conditions[MAX_CONDITIONS];
+    size_t axis_count, condition_count;
 } selection;
 
 static selection read_selection(int argc, char **argv, bool with_axes)
@@ -57,21 +62,40 @@ static selection read_selection(int argc, char **argv, bool with_axes)
         if (with_axes && strcmp(argv[i], "--axes") == 0 && i + 1 < argc) {
             for (char *name = strtok(argv[++i], ","); name && s.axis_count < MAX_AXES; name = strtok(NULL, ","))
                 s.axes[s.axis_count++] = name;
-        } else if (equals && s.conditions < MAX_CONDITIONS) {
-            *equals = '\0';
-            s.columns[s.conditions] = argv[i];
-            s.wanted[s.conditions++] = equals + 1;
+        } else if (equals && equals > argv[i] && s.condition_count < MAX_CONDITIONS) {
+            const bool wanted = equals[-1] != '!';
+            equals[wanted ? 0 : -1] = '\0';
+            s.conditions[s.condition_count].column = argv[i];
+            s.conditions[s.condition_count].value = equals + 1;
+            s.conditions[s.condition_count++].wanted = wanted;
         } else {
-            die(EXIT_CODE_USAGE, "'%s' is not COLUMN=VALUE", argv[i]);
+            die(EXIT_CODE_USAGE, "'%s' is neither COLUMN=VALUE nor COLUMN!=VALUE", argv[i]);
         }
     }
     return s;
 }
 
+/* The rows that meet all conditions. Caller frees. */
+static table *select_rows(const table *t, const selection *s)
+{
+    table *rows = table_where(t, NULL);
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        bool meets = true;
+        for (size_t k = 0; k < s->condition_count; k++)
+            meets &= (strcmp(table_text(rows, i, s->conditions[k].column), s->conditions[k].value) == 0) ==
+                     s->conditions[k].wanted;
+        if (meets)
+            rows->rows[kept++] = rows->rows[i];
+    }
+    rows->n = kept;
+    return rows;
+}
+
 static int tidy(const char *in, const char *out, const selection *s)
 {
-    table *t = open_or_die(in), *picked = table_where_pairs(t, s->conditions, s->columns, s->wanted);
-    table *slice = s->axis_count ? table_main_slice(picked, s->axes, NULL) : table_where_pairs(picked, 0, NULL, NULL);
+    table *t = open_or_die(in), *picked = select_rows(t, s);
+    table *slice = s->axis_count ? table_main_slice(picked, s->axes, NULL) : table_where(picked, NULL);
     if (slice->n) {
         char *caption = table_caption(slice), *shape = table_shape(slice, s->axes);
         printf("%s\n%s\n", caption, shape);
@@ -88,7 +112,7 @@ static int tidy(const char *in, const char *out, const selection *s)
 
 static int print_values(const char *path, const char *column, const selection *s)
 {
-    table *t = open_or_die(path), *picked = table_where_pairs(t, s->conditions, s->columns, s->wanted);
+    table *t = open_or_die(path), *picked = select_rows(t, s);
     values list = table_values(picked, column);
     for (size_t i = 0; i < list.n; i++)
         printf("%s%s", i ? " " : "", list.v[i]);

@@ -133,6 +133,9 @@ static void a_newer_failure_replaces_a_time(void **state)
     expect(EXIT_CODE_OK, "", xasprintf("--tidy %s %s variant=flash seq=1024 status=ok", path, out));
     assert_int_equal(access(out, F_OK), -1); /* no row is left, so nothing is written */
     expect(EXIT_CODE_OK, "fail", xasprintf("--values %s status seq=1024 variant=flash", path));
+    expect(EXIT_CODE_OK, "128 4096\n", xasprintf("--values %s seq 'seq!=1024'", path));
+    expect(EXIT_CODE_USAGE, "'=1024' is neither COLUMN=VALUE nor COLUMN!=VALUE",
+           xasprintf("--values %s seq =1024", path));
     free(more);
     free(text);
     free(failed);

@@ -402,6 +402,21 @@ static bool drawn(const char *folder, const char *file, const char *figure, cons
     return is;
 }
 
+/* Three numbers of heads, and four precisions of another shape, which has no number of its own. */
+static void plant_heads(void)
+{
+    begin(STEP_HEADER);
+    step s = plain;
+    for (s.heads_kv = 25; s.heads_kv; s.heads_kv /= 5)
+        add_step(s, "ok", "");
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", "bf16-pure"};
+    s = plain, s.seq = 1024;
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        s.precision = precisions[i];
+        add_step(s, "ok", "");
+    }
+}
+
 static void figures_are_drawn(void **state)
 {
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)
@@ -412,6 +427,8 @@ static void figures_are_drawn(void **state)
     assert_false(drawn(*state, "bench_transformer.csv", "ladder", "ladder_xl_512"));
     plant_widths(240);
     assert_true(drawn(*state, "bench_transformer.csv", "width", "width"));
+    plant_heads();
+    assert_true(drawn(*state, "bench_transformer.csv", "scaling", "scaling_heads"));
     plant_ranks();
     assert_true(drawn(*state, "bench_fsdp.csv", "ranks_scaling", "ranks_scaling_xl_512_bf16_fp32"));
     plant_slices();

@@ -476,7 +476,8 @@ static const readme_bench benches[] = {
               {"cold", "0"},
               {"precision", "bf16"},
               {"size", "xl"},
-              {"seq", "512"}}},
+              {"seq", "512"},
+              {"moments", "policy"}}},
     {.name = NULL}};
 
 const report_section section_transformer = {

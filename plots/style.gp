@@ -27,9 +27,10 @@ set border 3 linecolor rgb grey
 set tics nomirror textcolor rgb "#333333"
 set grid xtics ytics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
 set format y "%g"
-# A logarithmic y axis from lo to hi; where it spans little, 2 and 5 have tics too.
+# A logarithmic y axis from lo to hi; where it spans little, 2 and 5 have tics too, and where less than a decade, more have.
 log_y = "set logscale y 10; set yrange [lo : hi]; set ytics autofreq; if (hi / lo < 300) { set ytics (); \
-         do for [e = floor(log10(lo)):ceil(log10(hi))] { set ytics add (10.0**e, 2 * 10.0**e, 5 * 10.0**e) } }"
+         do for [e = floor(log10(lo)):ceil(log10(hi))] { set ytics add (10.0**e, 2 * 10.0**e, 5 * 10.0**e); \
+             if (hi / lo < 6) { set ytics add (1.5 * 10.0**e, 3 * 10.0**e, 4 * 10.0**e, 6 * 10.0**e, 7 * 10.0**e, 8 * 10.0**e) } } }"
 
 # From the top: title, what it was measured on, key, panels; in pixels, so that figures of any height look alike.
 from_top(pixels) = 1 - pixels / (H + 0.0)

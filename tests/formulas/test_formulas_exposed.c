@@ -106,7 +106,7 @@ static bool same(const csv *c, size_t a, size_t b)
 static bucket_load load_of(const csv *c, size_t i)
 {
     const double n = csv_real(c, i, "buckets"), alone = csv_real(c, i, "comm_alone_ms");
-    const bool whole = csv_column(c, "compute_ms") < 0; /* of files from before 0.2.0 */
+    const bool whole = csv_column(c, "compute_ms") < 0; /* of files from before 0.3.0 */
     const double last = strcmp(csv_cell(c, i, "update"), "buckets") == 0
                             ? bucket_last_exposed(alone / n, csv_real(c, i, "opt_alone_ms"), n)
                             : alone / n;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # A peer's time over ours, a line for each shape. Left of the line at 1, the peer is faster. See peers_flash.sh.
-W = 900; H = 170 + 17 * shapes
+W = 900; H = 180 + 17 * shapes
 load folder."/style.gp"
 set datafile columnheaders
 unset grid
@@ -16,7 +16,7 @@ text = "FlashAttention-2"; style = 3; @add_key
 @draw_key
 set multiplot
 set tmargin at screen top_of_panels
-set bmargin at screen 52.0 / H
+set bmargin at screen 62.0 / H
 do for [k = 1:2] {
     panel = word("forward backward", k)
     suffix = word("_fwd _bwd", k)

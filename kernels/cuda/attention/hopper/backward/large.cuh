@@ -6,7 +6,7 @@
  * share, so that both have P^T in registers for dV; dS goes through shared memory for dK and dQ of both. Neither waits for the
  * other but for these: the next scores and exponentials run under dS, dK and dQ.
  * A step at D 256 on an SM: products 2560 clocks; shared memory 376 KB (S 64, dP 64, dV 32, dK 48, dQ 64, P 32, dS 8, loads 64) =
- * 2940; additions to dQ 64 KB, a fifth of the time (docs/kernels/log.md). They hold up the thread that adds, so it adds when it has
+ * 3010; additions to dQ 64 KB, a fifth of the time (docs/kernels/log.md). They hold up the thread that adds, so it adds when it has
  * issued products. dQ is computed in two chunks at D 256, for want of registers.
  * Registers of a consumer thread at D 256: dK 64, dV 64, S^T or dP^T 32, a chunk of dQ 32, P^T 16, lse2 or delta 16 = 224 of 240. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LARGE_CUH

@@ -6,7 +6,7 @@
  * kernel's blocks of 64 keys. But S^T, dP^T and dQ have the same registers one after the other: P waits for dP in 16 bits, dK reads
  * dS from shared memory, and the next scores are issued when dQ has left. The other group's products fill the gaps.
  * A step of 64 queries on an SM: products 3328 clocks; shared memory 392 KB (S 96, dP 64, dV 32, dK 64, dQ 80, dS 16, loads 40) =
- * 3060; additions to dQ 48 KB.
+ * 3140; additions to dQ 48 KB.
  * Registers of a consumer thread: dK 96, dV 64, S^T or dP^T 32 or dQ 48, P 16 = 224 of 240. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LATENT_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LATENT_CUH

@@ -6,7 +6,7 @@
  * of all queries of a step and the group's keys, dV^T = dO^T P and dK^T = Q^T dS of all columns of d. P and dS go through shared
  * memory, P for the group alone, dS for the half of the columns of dQ that each group makes. (As in FlashAttention-4.)
  * A step of 64 queries on an SM: products 2880 clocks; shared memory 532 KB (S 84, dP 84, dV 84, dK 84, dQ 60, P and dS 24, loads 48, dQ
- * on its way out 64) = 4160; additions to dQ 48 KB.
+ * on its way out 64) = 4260; additions to dQ 48 KB.
  * Registers of a consumer thread: dK 72, dV 72, S 24 and dP 24 or dQ 48 = 192 of 240. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_TALL_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_TALL_CUH

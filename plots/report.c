@@ -24,10 +24,9 @@ static const char usage[] =
     "       report --readme RESULTS_DIR ... README.md\n"
     "              rewrites the table between its two markers; a bench is that of the first folder that has it\n"
     "       report --tidy IN.csv OUT.csv [--axes A,B] [COLUMN=VALUE ...] [COLUMN!=VALUE ...]\n"
-    "              the newest row of each case that has the values, or not those behind !=; with --axes only the "
-    "largest\n"
-    "              group that differs in nothing but these columns. Prints two lines: machine, device and date; the\n"
-    "              common parameters. Writes and prints nothing when no row is left.\n"
+    "              the newest row of each case that has the values, and has not those behind !=; with --axes only\n"
+    "              the largest group that differs in nothing but these columns. Prints two lines: machine, device\n"
+    "              and date; the common parameters. Writes and prints nothing when no row is left.\n"
     "       report --values IN.csv COLUMN [COLUMN=VALUE ...] [COLUMN!=VALUE ...]\n"
     "              the distinct values of a column on one line\n"
     "       report --ddp RESULTS_DIR OUT.csv\n"
@@ -79,16 +78,13 @@ static selection read_selection(int argc, char **argv, bool with_axes)
 static table *select_rows(const table *t, const selection *s)
 {
     table *rows = table_where(t, NULL);
-    size_t kept = 0;
-    for (size_t i = 0; i < rows->n; i++) {
-        bool meets = true;
-        for (size_t k = 0; k < s->condition_count; k++)
-            meets &= (strcmp(table_text(rows, i, s->conditions[k].column), s->conditions[k].value) == 0) ==
-                     s->conditions[k].wanted;
-        if (meets)
-            rows->rows[kept++] = rows->rows[i];
+    for (size_t i = 0; i < s->condition_count; i++) {
+        const char *const column = s->conditions[i].column, *const value = s->conditions[i].value;
+        table *left =
+            s->conditions[i].wanted ? table_where(rows, column, value, NULL) : table_without(rows, column, value);
+        table_free(rows);
+        rows = left;
     }
-    rows->n = kept;
     return rows;
 }
 

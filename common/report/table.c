@@ -218,6 +218,15 @@ table *table_where_pairs(const table *t, size_t pairs, const char *const *column
     return s;
 }
 
+table *table_without(const table *t, const char *column, const char *value)
+{
+    table *s = empty_selection(t);
+    for (size_t i = 0; i < t->n; i++)
+        if (!has(t, i, column, value))
+            s->rows[s->n++] = t->rows[i];
+    return s;
+}
+
 enum { MAX_PAIRS = 16 };
 
 static size_t read_pairs(va_list args, const char **columns, const char **wanted)

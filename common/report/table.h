@@ -34,7 +34,8 @@ void table_params(const csv *file, int *first, int *end); /* the columns of the 
 /* Rows of t where each column has the value; `...` is column, value pairs ended by NULL. */
 table *table_where(const table *t, ...) __attribute__((sentinel));
 table *table_where_pairs(const table *t, size_t pairs, const char *const *columns, const char *const *values);
-size_t table_find(const table *t, ...) __attribute__((sentinel)); /* the first such row of t, else NO_ROW */
+size_t table_find(const table *t, ...) __attribute__((sentinel));            /* the first such row of t, else NO_ROW */
+table *table_without(const table *t, const char *column, const char *value); /* the rows that do not have the value */
 
 /* Leaves out the rows of attention with a sliding window, packed documents or values of another width; what compares plain shapes
  * does not want them. t may be NULL. */

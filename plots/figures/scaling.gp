@@ -4,7 +4,7 @@
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0
-of(line) = (strcol(by) eq line && column(axis) > 0) ? column(axis) : NaN
+of(line) = strcol(by) eq line ? column(axis) : NaN
 first = word(points, 1) + 0; last = word(points, words(points)) + 0
 set logscale x 2
 set xrange [0.85 * first : 1.18 * last]

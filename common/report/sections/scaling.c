@@ -270,13 +270,7 @@ static void sweep_table(document *doc, const table *t, const sweep *s)
 /* Those that say what the dimension is, where 0 stands for what the size has. */
 static table *rows_of(const table *all, const sweep *s)
 {
-    table *rows = table_where(all, NULL);
-    size_t kept = 0;
-    for (size_t i = 0; i < all->n; i++)
-        if (!s->given || strcmp(table_text(all, i, s->axis), "0") != 0)
-            rows->rows[kept++] = all->rows[i];
-    rows->n = kept;
-    return rows;
+    return s->given ? table_without(all, s->axis, "0") : table_where(all, NULL);
 }
 
 static void write_sweep(document *doc, const table *all, const sweep *s)

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes the golden models of test_model.c with PyTorch: python3 make_golden_model.py OUTDIR (needs torch and numpy).
+"""Makes the golden models of test_model.c with PyTorch (needs torch and numpy):
+
+  make_golden_model.py OUTDIR                        the models that are committed
+  make_golden_model.py OUTDIR --random 6 --seed 1    so many others, whose sizes are drawn
 
 The transformer of CS336 (pre-norm RMSNorm, rotary embedding of interleaved pairs, causal attention with grouped heads,
 SwiGLU, an untied head, no biases) and three steps of torch.optim.AdamW, computed in float64 by autograd from fp32
@@ -25,11 +28,12 @@ little-endian, no padding:
   float64   what bf16 costs PyTorch itself: relative L2 error of (logits, then each gradient) of the first step under
             torch.autocast(bfloat16), tensors + 1 of them, and the same for a model that is bf16 throughout
 """
+import argparse
 import hashlib
 import math
 import os
 import platform
-import sys
+import random
 
 import numpy
 import torch
@@ -188,15 +192,33 @@ def make_model(path, vocab, d, d_ff, layers, heads, heads_kv, seq, batch):
     return f"losses {losses}; bf16 error of a gradient at most {max(autocast[1:]):.1e} autocast, {max(pure[1:]):.1e} pure"
 
 
+def draw_model(draw):
+    """Sizes as in MODELS: heads of 16 to 64 columns, short sequences and longer ones, widths of no round number."""
+    heads_kv, group, head_dim = draw.randint(1, 3), draw.choice((1, 1, 2, 4)), 8 * draw.randint(2, 8)
+    return (draw.randint(2, 200), heads_kv * group * head_dim, draw.randint(1, 150), draw.randint(1, 3), heads_kv * group, heads_kv,
+            draw.choice((draw.randint(2, 16), draw.randint(17, 80))), draw.randint(1, 4))
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="make_golden_model.py")
+    parser.add_argument("out", metavar="OUTDIR")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N models of random sizes instead of the committed ones")
+    parser.add_argument("--seed", type=int, default=1, help="of these sizes")
+    return parser.parse_args()
+
+
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: make_golden_model.py OUTDIR")
+    options = parse()
     check_philox()
-    out = sys.argv[1]
+    out, models, source = options.out, MODELS, ""
+    if options.random:
+        draw = random.Random(options.seed)
+        models = {f"random_{options.seed}_{i + 1}": draw_model(draw) for i in range(options.random)}
+        source = f", sizes of seed {options.seed}"
     os.makedirs(out, exist_ok=True)
-    lines = [f"torch {torch.__version__}, numpy {numpy.__version__}, python {platform.python_version()}, float64 on CPU",
+    lines = [f"torch {torch.__version__}, numpy {numpy.__version__}, python {platform.python_version()}, float64 on CPU{source}",
              "sha256 file vocab d_model d_ff layers heads heads_kv seq batch"]
-    for name, model in MODELS.items():
+    for name, model in models.items():
         path = os.path.join(out, f"model_{name}.bin")
         print(name, make_model(path, *model))
         with open(path, "rb") as f:

@@ -38,7 +38,7 @@ def nccl_tests(rows, small, ranks=None, timeout=300):
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     ranks = ranks or (len(visible.split(",")) if visible else gpus)
     for mode in ("eager", "graph"):
-        command = [program(), "-b", "1K", "-e", "1M" if small else "1G", "-f", "4", "-g", str(ranks), "-w", "5", "-n", "20" if small else "50"]
+        command = [program(), "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", str(ranks), "-w", "5", "-n", "20" if small else "50"]
         command += ["-G", "20"] if mode == "graph" else []
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
         found, tool, library = parse(done.stdout)

@@ -90,7 +90,7 @@ def allreduce(rows, small):
             if rows:
                 rows.add(bench="allreduce", backend=backend, ranks=ranks, bytes=size, mode=mode, policy="torch.distributed.all_reduce, fp32, in place",
                          median_ms=ms, algbw_gb_s=size / ms / 1e6, busbw_gb_s=size / ms / 1e6 * 2 * (ranks - 1) / ranks)
-        size *= 4
+        size *= 2
 
 
 # ---- steps ----

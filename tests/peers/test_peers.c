@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/core/check.h"
 #include "common/core/error.h"
 
 /* What a command prints; its exit code in *code. Takes and frees the command; caller frees the text. */
@@ -101,6 +102,67 @@ static void bad_arguments_are_usage_errors(void **state)
                xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py %s 2>&1", (char *)*state, bad[i][0]));
 }
 
+/* The same seed draws the same problems, others draw others, and each kind of problem comes. */
+static void random_problems_follow_their_seed(void **state)
+{
+    need_python();
+    int code;
+    char *drawn[3];
+    for (int i = 0; i < 3; i++) {
+        drawn[i] = output_of(xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/random_checks.py --list "
+                                       "--attention 200 --seed %d 2>&1",
+                                       (char *)*state, i < 2 ? 7 : 8),
+                             &code);
+        assert_int_equal(code, 0);
+    }
+    assert_string_equal(drawn[0], drawn[1]);
+    assert_string_not_equal(drawn[0], drawn[2]);
+    static const char *const kinds[] = {"bf16 ",  "fp16 ",   "tf32 ",       "fp32 ",        "bf16x3 ",
+                                        "causal", "window ", "window -1,0", "documents ",   ":0+",
+                                        "bshd",   "padded",  "scale ",      "deterministic"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strstr(drawn[0], kinds[i]))
+            fail_msg("200 random problems have none with '%s'", kinds[i]);
+    for (int i = 0; i < 3; i++)
+        free(drawn[i]);
+}
+
+/* random_checks.py repeats the bounds of the benches. */
+static void random_checks_have_the_bounds_of_the_benches(void **state)
+{
+    need_python();
+    int code;
+    char *text =
+        output_of(xasprintf("PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import random_checks\n"
+                            "for d, b in random_checks.BOUNDS.items(): print(d, *b)' 2>&1",
+                            (char *)*state),
+                  &code);
+    int dtypes = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), dtypes++) {
+        char dtype[16];
+        double forward, backward;
+        if (sscanf(line, "%15s %lf %lf", dtype, &forward, &backward) != 3)
+            fail_msg("%s", line);
+        assert_true(forward == check_attention_bound(dtype, false).rel_l2);
+        assert_true(backward == check_attention_bound(dtype, true).rel_l2);
+    }
+    assert_int_equal(dtypes, 5);
+    free(text);
+}
+
+static void random_checks_name_bad_input(void **state)
+{
+    need_python();
+    static const char *const bad[][2] = {{"--attention 0 --models 0", "must be more than 0"},
+                                         {"--attention -1", "must not be negative"},
+                                         {"--device tpu", "invalid choice"},
+                                         {"--seed x", "invalid int"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        expect(EXIT_CODE_USAGE, bad[i][1],
+               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/random_checks.py %s 2>&1", (char *)*state,
+                         bad[i][0]));
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
@@ -110,6 +172,9 @@ int main(void)
         in_folder(the_self_test_passes),
         in_folder(what_is_missing_is_named),
         in_folder(bad_arguments_are_usage_errors),
+        in_folder(random_problems_follow_their_seed),
+        in_folder(random_checks_have_the_bounds_of_the_benches),
+        in_folder(random_checks_name_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

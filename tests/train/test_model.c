@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The training step against PyTorch (golden/make_golden_model.py says what is in the files) and against finite
- * differences of its own loss. The folder of the files can be given as the argument. */
+ * differences of its own loss. Another folder of files can be given as the argument: models of random sizes. */
 #include "tests/support/model_problem.h"
 #include "tests/support/test.h"
 
+#include "common/core/error.h"
 #include "common/core/rng.h"
 
 #include <math.h>
@@ -11,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const models[] = {"two_blocks", "grouped"};
-enum { MODELS = sizeof models / sizeof *models };
+enum { MOST_MODELS = 64 };
+static char *models[MOST_MODELS]; /* of MANIFEST_MODEL */
+static int model_count;
+static bool drawn; /* their sizes are, by make_golden_model.py --random */
 
 /* Relative L2 errors that each policy may have against float64. */
 typedef struct policy_bound {
@@ -41,6 +44,17 @@ static const policy_bound bounds[] = {
     {"fp16", true, 1e-2, 1e-3, 0.1},
 };
 
+/* A trainer of a golden model, with its parameters. Where a model has few tokens and words, gradients are large, and an fp16
+ * scale of 65536 would begin with steps that are left out. */
+static trainer *create_golden(const trainer_options *o)
+{
+    trainer *t = create(o);
+    if (drawn && o->precision->loss_scaling)
+        trainer_set_loss_scale(t, 256);
+    golden_params(t);
+    return t;
+}
+
 static trainer_options options_of(const golden_model *g, const char *precision)
 {
     trainer_options o = small_options();
@@ -68,9 +82,8 @@ static void check_first(const golden_model *g, const trainer_options *o, const p
 {
     trainer_options once = *o;
     once.mode = STEP_FORWARD_BACKWARD;
-    trainer *t = create(&once);
+    trainer *t = create_golden(&once);
     const params *p = trainer_params(t);
-    golden_params(t);
     golden_tokens(t, 0);
     float *logits = all_logits(t);
     close_loss(g->losses[0], trainer_loss(t), b->loss, what);
@@ -94,18 +107,36 @@ static void subtract(float *from, const float *what, int64_t n)
         from[i] -= what[i];
 }
 
+/* AdamW's first step moves an element by lr, up or down by the sign of its gradient: where that is near zero, its last bit
+ * decides. The committed models have no such element in fp32. Among random ones, one in a thousand elements of a tensor,
+ * and one of a small tensor, may have gone the other way. */
+static void forgive_turned_elements(const trainer_options *o, const params *p, const float *want, float *got, int steps,
+                                    const char *what)
+{
+    for (int i = 0; i < p->count; want += p->tensors[i].count, got += p->tensors[i++].count)
+        for (int64_t left = 1 + p->tensors[i].count / 1000; left > 0; left--) {
+            int64_t worst = 0;
+            for (int64_t j = 1; j < p->tensors[i].count; j++)
+                if (fabsf(got[j] - want[j]) > fabsf(got[worst] - want[worst]))
+                    worst = j;
+            if (!(fabsf(got[worst] - want[worst]) <= 2.1 * steps * o->lr))
+                fail_msg("%s: element %lld of %s moved by %g, want %g", what, (long long)worst, p->tensors[i].name,
+                         (double)got[worst], (double)want[worst]);
+            got[worst] = want[worst];
+        }
+}
+
 /* The parameters after all steps; the worst tensor's error goes to `error`. */
 static void check_steps(const golden_model *g, const trainer_options *o, const policy_bound *b, const char *what,
                         double *error)
 {
-    trainer *t = create(o);
+    trainer *t = create_golden(o);
     const params *p = trainer_params(t);
-    golden_params(t);
     float *before = all_params(t);
     for (int s = 0; s < g->steps; s++) {
         golden_tokens(t, s);
         step(t);
-        close_loss(g->losses[s], trainer_loss(t), 10 * b->loss, what);
+        close_loss(g->losses[s], trainer_loss(t), (drawn ? 100 : 10) * b->loss, what);
     }
     float *after = all_params(t), *want = malloc((size_t)p->parameters * sizeof *want);
     memcpy(want, g->params, (size_t)p->parameters * sizeof *want);
@@ -114,6 +145,8 @@ static void check_steps(const golden_model *g, const trainer_options *o, const p
         subtract(want, before, p->parameters);
         subtract(after, before, p->parameters);
     }
+    if (drawn)
+        forgive_turned_elements(o, p, want, after, g->steps, what);
     tensors_close(p, want, after, b->moved, what);
     *error = worst_tensor(p, want, after, NULL);
     sb_optimizer_state state;
@@ -125,10 +158,27 @@ static void check_steps(const golden_model *g, const trainer_options *o, const p
     trainer_free(t);
 }
 
+/* The models that lie in golden_folder, by its MANIFEST_MODEL: lines "sha256 model_<name>.bin sizes...". */
+static void find_models(void)
+{
+    char *path = xasprintf("%s/MANIFEST_MODEL", golden_folder), line[512], name[128];
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        fprintf(stderr, "test_model: %s can't be read; tests/golden/make_golden_model.py makes it\n", path);
+        exit(2);
+    }
+    while (model_count < MOST_MODELS && fgets(line, sizeof line, f))
+        if (sscanf(line, "%*s model_%127[^. ].bin", name) == 1)
+            models[model_count++] = xstrdup(name);
+    fclose(f);
+    free(path);
+}
+
 static void golden(void **state)
 {
     (void)state;
-    for (int m = 0; m < MODELS; m++)
+    assert_true(model_count > 0);
+    for (int m = 0; m < model_count; m++)
         for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
             char what[80];
             golden_model g = golden_read(models[m]);
@@ -156,9 +206,10 @@ static void golden(void **state)
 static void golden_variants(void **state)
 {
     (void)state;
-    for (int m = 0; m < MODELS; m++) {
+    for (int m = 0; m < model_count; m++) {
         golden_model g = golden_read(models[m]);
         double *errors = calloc((size_t)g.tensors + 1, sizeof *errors), moved;
+        int variants = 0;
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int f = FUSION_NONE; f <= FUSION_GRAPH; f++) {
                 char what[80];
@@ -171,7 +222,9 @@ static void golden_variants(void **state)
                     strcmp(bed.kernels->name, "cpu") != 0 && (o.split || strncmp(op->name, "flash", 5) == 0);
                 check_first(&g, &o, parts ? &split_fp32 : &bounds[0], what, errors);
                 check_steps(&g, &o, parts ? &split_fp32 : &bounds[0], what, &moved);
+                variants++;
             }
+        print_message("%-40s fp32 agrees with %d pairs of attention and fusion\n", models[m], variants);
         free(errors);
         golden_free(&g);
     }
@@ -262,7 +315,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(golden_variants),
         cmocka_unit_test(finite_differences),
     };
-    if (argc > 1)
+    if (argc > 1) {
         golden_folder = argv[1];
+        drawn = true;
+    }
+    find_models();
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

@@ -326,6 +326,7 @@ static void environment_of_nccl_is_a_condition(void **state)
         {"nccl 2.28.3", "nccl 2.28.3", "NCCL_PROTO,LL", "cpu,x", "", "NCCL_PROTO: LL in A, none in B"},
         {"nccl 2.28.3", "nccl 2.28.3", "nccl_library,2.28.3", "nccl_library,2.27.1", "", "nccl_library: 2.28.3 in A"},
         {"nccl 2.28.3", "nccl 2.28.3", "NCCL_VERSION,2.28.3-1", "cpu,x", "", NULL},
+        {"nccl 2.28.3", "nccl 2.28.3", "NCCL_TESTS,/opt/nccl-tests", "cpu,x", "", NULL},
         {"nccl 2.28.3", "nccl 2.28.3", "NCCL_ALGO,Ring", "NCCL_ALGO,Tree", "gpu,nccl", NULL},
         {"nccl 2.28.3", "nccl 2.27.1", "nccl_library,2.28.3", "nccl_library,2.27.1", "nccl", NULL},
         {"nccl 2.28.3", "gloo", "cpu,x", "cpu,x", "nccl", "backend: nccl 2.28.3 in A, gloo in B"},

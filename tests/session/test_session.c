@@ -203,10 +203,12 @@ static void machine_report_is_beside_the_rows(void **state)
     (void)state;
     setenv("NCCL_DEBUG", "WARN", 1);
     setenv("NCCL_COMM_ID", "10.1.2.3:4", 1);
+    setenv("NCCL_TESTS", "/home/xyzzy/nccl-tests", 1);
     setenv("A_SECRET", "xyzzy", 1);
     assert_int_equal(run("--device cpu --csv deep/er/rows.csv --n 1 --variant right"), EXIT_CODE_OK);
     unsetenv("NCCL_DEBUG");
     unsetenv("NCCL_COMM_ID");
+    unsetenv("NCCL_TESTS");
     unsetenv("A_SECRET");
     csv *c = csv_read("deep/er/machine.csv");
     bool cpu = false, command = false, nccl = false;

@@ -20,12 +20,13 @@ bool compare_is_condition(const char *word, size_t length)
 }
 
 /* The word for a column of rows or a key of machine.csv; NULL when it is no condition. NCCL_VERSION comes with the image
- * of a container; nccl_library is what ran. */
+ * of a container; nccl_library is what ran. NCCL_TESTS is where peers find nccl-tests. */
 static const char *word_of(const char *name)
 {
     const bool nccl = strcmp(name, "nccl_library") == 0 || strncmp(name, "NCCL_", 5) == 0;
     const char *word = strncmp(name, "timer", 5) == 0 ? "timer" : nccl ? "nccl" : name;
-    return strcmp(name, "NCCL_VERSION") != 0 && compare_is_condition(word, strlen(word)) ? word : NULL;
+    const bool no_setting = strcmp(name, "NCCL_VERSION") == 0 || strcmp(name, "NCCL_TESTS") == 0;
+    return !no_setting && compare_is_condition(word, strlen(word)) ? word : NULL;
 }
 
 /* ---- two rows ---- */

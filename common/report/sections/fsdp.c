@@ -18,6 +18,25 @@ static void add_step(document *doc, const table *t, size_t row, const char *whic
              strcmp(recompute, "none") == 0 ? "" : recompute);
 }
 
+/* What sets a row apart from the default, such as "recompute block, update backward"; caller frees. */
+static char *options_of(const table *t, size_t row)
+{
+    static const char *const plain[][2] = {
+        {"recompute", "none"}, {"offload", "none"},      {"update", "buckets"}, {"update_blocks", "0"},
+        {"max_ctas", "0"},     {"micro_batches", "1"},   {"clip", "0"},         {"moments", "policy"},
+        {"loss_chunk", "0"},   {"reduce_dtype", "grad"}, {"small", "sharded"},  {"free_every", "1"}};
+    char *all = xstrdup("");
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        const char *value = table_text(t, row, plain[i][0]); /* empty where the variant has no such option */
+        if (!*value || strcmp(value, plain[i][1]) == 0)
+            continue;
+        char *longer = xasprintf("%s%s%s %s", all, *all ? ", " : "", plain[i][0], value);
+        free(all);
+        all = longer;
+    }
+    return all;
+}
+
 static void write_section(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_fsdp.csv");
@@ -28,17 +47,20 @@ static void write_section(document *doc, const char *dir)
     doc_table(doc);
     doc_columns(doc, DOC_TEXT, "variant", "size", NULL);
     doc_columns(doc, DOC_NUMBER, "S", "batch", "ranks", "prefetch", NULL);
-    doc_columns(doc, DOC_TEXT, "precision", "sums", "gathers", NULL);
+    doc_columns(doc, DOC_TEXT, "precision", "sums", "gathers", "other options", NULL);
     doc_columns(doc, DOC_NUMBER, "step ms", "compute ms", "exposed ms", "waits for gathers ms", "tokens/s", "MFU %",
                 "held GiB", "peak GiB", "gathered GiB a step", NULL);
-    for (size_t i = 0; i < t->n; i++)
+    for (size_t i = 0; i < t->n; i++) {
+        char *options = options_of(t, i);
         doc_row(doc, table_text(t, i, "variant"), table_text(t, i, "size"), table_text(t, i, "seq"),
                 table_text(t, i, "batch"), table_text(t, i, "ranks"), table_text(t, i, "prefetch"),
-                table_text(t, i, "precision"), table_text(t, i, "wire_dtype"), table_text(t, i, "gather"),
+                table_text(t, i, "precision"), table_text(t, i, "wire_dtype"), table_text(t, i, "gather"), options,
                 cell_number(t, i, "step_ms", 1), cell_number(t, i, "compute_ms", 1), cell_number(t, i, "exposed_ms", 1),
                 cell_number(t, i, "gather_wait_ms", 1), cell_number(t, i, "tokens_per_s", 1),
                 cell_number(t, i, "mfu_causal_pct", 1), cell_number(t, i, "after_step_bytes", GIB),
                 cell_number(t, i, "peak_bytes", GIB), cell_number(t, i, "gathered_bytes", GIB), NULL);
+        free(options);
+    }
     table_free(t);
 }
 
@@ -91,7 +113,27 @@ static void add_peer(document *doc, const char *dir, const table *t, size_t mode
     csv_free(peers);
 }
 
-/* Of the largest model on the most ranks in bf16: the shortest sharded step, and the one that needs least memory. */
+static bool measured_whole(const table *t, size_t model)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (same_model(t, i, model) && strcmp(table_text(t, i, "variant"), "ddp") == 0)
+            return true;
+    return false;
+}
+
+/* Whether a row's model speaks for all of them before another row's: on more ranks, then with a step of whole parameters
+ * to compare with, then larger. */
+static bool speaks_before(const table *t, size_t a, size_t b)
+{
+    const double of_a[] = {table_real(t, a, "ranks"), measured_whole(t, a), table_real(t, a, "params")},
+                 of_b[] = {table_real(t, b, "ranks"), measured_whole(t, b), table_real(t, b, "params")};
+    for (size_t k = 0; k < sizeof of_a / sizeof *of_a; k++)
+        if (of_a[k] != of_b[k])
+            return of_a[k] > of_b[k];
+    return false;
+}
+
+/* Of one model in bf16: the shortest sharded step, and the one that needs least memory. */
 static void findings(document *doc, const char *dir)
 {
     table *t = open_result(dir, "bench_fsdp.csv");
@@ -100,10 +142,7 @@ static void findings(document *doc, const char *dir)
     table *of = table_where(t, "device", main_device(dir), "status", "ok", "precision", "bf16", NULL);
     size_t most = NO_ROW, fastest = NO_ROW, least = NO_ROW;
     for (size_t i = 0; i < of->n; i++)
-        if (table_real(of, i, "ranks") > 1 &&
-            (most == NO_ROW || table_real(of, i, "ranks") > table_real(of, most, "ranks") ||
-             (table_real(of, i, "ranks") == table_real(of, most, "ranks") &&
-              table_real(of, i, "params") > table_real(of, most, "params"))))
+        if (table_real(of, i, "ranks") > 1 && (most == NO_ROW || speaks_before(of, i, most)))
             most = i;
     for (size_t i = 0; most != NO_ROW && i < of->n; i++) {
         if (!same_model(of, i, most) || strcmp(table_text(of, i, "variant"), "ddp") == 0)

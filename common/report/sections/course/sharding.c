@@ -194,35 +194,40 @@ static bool alike(const table *t, size_t a, size_t b)
     return true;
 }
 
-/* A GPU before a CPU, then the largest model, then bf16. */
-static bool stands_before(const table *t, size_t a, size_t b)
-{
-    const size_t row[] = {a, b};
-    double score[2][3];
-    for (size_t i = 0; i < 2; i++) {
-        score[i][0] = strcmp(table_text(t, row[i], "device"), "cuda") == 0;
-        score[i][1] = table_real(t, row[i], "params");
-        score[i][2] = strcmp(table_text(t, row[i], "precision"), "bf16") == 0;
-    }
-    for (size_t k = 0; k < 3; k++)
-        if (score[0][k] != score[1][k])
-            return score[0][k] > score[1][k];
-    return false;
-}
-
 static const char *const strategies[] = {"ddp", "zero1", "fsdp"};
 enum { DDP, Z1, FSDP, STRATEGIES };
 
-/* Of ddp and zero1, which have buckets of several sizes, the shortest step. */
-static void beside_fsdp(const table *t, size_t fsdp, size_t *rows)
+/* Of ddp and zero1, which have buckets of several sizes, the shortest step; how many of them there are. */
+static int beside_fsdp(const table *t, size_t fsdp, size_t *rows)
 {
+    int found = 0;
     for (size_t s = 0; s < STRATEGIES; s++) {
         rows[s] = s == FSDP ? fsdp : NO_ROW;
         for (size_t i = 0; s != FSDP && i < t->n; i++)
             if (is_plain(t, i) && alike(t, i, fsdp) && strcmp(table_text(t, i, "variant"), strategies[s]) == 0 &&
                 (rows[s] == NO_ROW || table_real(t, i, "step_ms") < table_real(t, rows[s], "step_ms")))
                 rows[s] = i;
+        found += s != FSDP && rows[s] != NO_ROW;
     }
+    return found;
+}
+
+/* A GPU before a CPU, then fsdp with most to compare it with, then the largest model, then bf16. */
+static bool stands_before(const table *t, size_t a, size_t b)
+{
+    const size_t row[] = {a, b};
+    double score[2][4];
+    size_t unused[STRATEGIES];
+    for (size_t i = 0; i < 2; i++) {
+        score[i][0] = strcmp(table_text(t, row[i], "device"), "cuda") == 0;
+        score[i][1] = beside_fsdp(t, row[i], unused);
+        score[i][2] = table_real(t, row[i], "params");
+        score[i][3] = strcmp(table_text(t, row[i], "precision"), "bf16") == 0;
+    }
+    for (size_t k = 0; k < 4; k++)
+        if (score[0][k] != score[1][k])
+            return score[0][k] > score[1][k];
+    return false;
 }
 
 static double peak_of(const table *t, size_t row)

@@ -11,7 +11,7 @@
 #define MIB 1048576.0
 #define GIB 1073741824.0
 
-enum { README_ONLY = 8 };
+enum { README_ONLY = 8, README_PLAIN = 6 };
 
 /* A bench in the README's table: the question it answers, and what is shown of its newest row. */
 typedef struct readme_bench {
@@ -22,6 +22,7 @@ typedef struct readme_bench {
         const char *column, *what, *unit; /* unit "bytes" becomes MiB or GiB */
     } columns[6];                         /* those without a number in the row are left out */
     const char *only[README_ONLY][2];     /* columns and values of the row that is shown, the most important first */
+    const char *plain[README_PLAIN][2]; /* other options by their defaults: rows where they differ are not looked at */
 } readme_bench;
 
 /* `dir` is the machine's folder of results. A section whose CSV is not there adds nothing. */
@@ -53,6 +54,8 @@ void figures(document *doc, const char *dir, const char *prefix);
 
 /* The benches of all sections in their order; caller frees the list. */
 const readme_bench **readme_benches(size_t *n);
+/* The rows of a bench among which the README's is: those that have the values of `plain`, or no such column. */
+table *readme_rows(const table *t, const readme_bench *b);
 /* The row of a bench that the README shows: of those that went well and have the most of `only`, the newest. NO_ROW: none
  * went well. */
 size_t readme_row(const table *t, const readme_bench *b);

@@ -226,6 +226,26 @@ static void readme_tables_are_rewritten_between_their_markers(void **state)
     free(dir);
 }
 
+/* A newer row of another way to gather is not the README's, nor is the option named. */
+static void the_readme_shows_options_by_their_defaults(void **state)
+{
+    char *dir = results_create(*state), *rows = folder_path(dir, "bench_fsdp.csv"),
+         *readme = folder_path(*state, "README.md");
+    file_write(rows, "schema,method,bench,variant,status,reason,size,gather,step_ms,device,commit,utc\n"
+                     "1,1,bench_fsdp,fsdp,ok,,xl,nccl,47,cuda,abc1234,2026-11-21T10:00:00Z\n"
+                     "1,1,bench_fsdp,ddp,ok,,xl,,59,cuda,abc1234,2026-11-21T10:00:01Z\n"
+                     "1,1,bench_fsdp,fsdp,ok,,xl,copy,44,cuda,abc1234,2026-11-21T10:00:02Z\n");
+    file_write(readme, "<!-- begin table -->\n<!-- end table -->\n<!-- begin peers -->\n<!-- end peers -->\n");
+    expect(EXIT_CODE_OK, "", xasprintf("--readme %s %s", dir, readme));
+    char *text = file_text(readme);
+    if (!strstr(text, "| `fsdp`: step 47.0 ms |"))
+        fail_msg("%s", text);
+    free(text);
+    free(readme);
+    free(rows);
+    free(dir);
+}
+
 static void bad_arguments_are_usage_errors(void **state)
 {
     expect(EXIT_CODE_USAGE, "usage:", xstrdup(""));
@@ -247,6 +267,7 @@ int main(void)
         in_folder(report_has_tables_statuses_and_reasons),
         in_folder(report_stands_beside_pytorch_and_the_published),
         in_folder(readme_tables_are_rewritten_between_their_markers),
+        in_folder(the_readme_shows_options_by_their_defaults),
         in_folder(bad_arguments_are_usage_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

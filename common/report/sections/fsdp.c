@@ -197,7 +197,12 @@ static const readme_bench benches[] = {
      140,
      "What does it cost that no rank holds the whole model?",
      {{"step_ms", "step", "ms"}, {"exposed_ms", "exposed communication", "ms"}, {"peak_bytes", "peak", "bytes"}},
-     {{"variant", "fsdp"}, {"size", "xl"}, {"precision", "bf16"}, {"recompute", "none"}, {"grad_dtype", "fp32"}}},
+     {{"variant", "fsdp"}, {"size", "xl"}, {"precision", "bf16"}, {"recompute", "none"}, {"grad_dtype", "fp32"}},
+     {{"update", "buckets"},
+      {"update_blocks", "0"},
+      {"gather", "nccl"},
+      {"reduce_dtype", "grad"},
+      {"small", "sharded"}}},
     {.name = NULL}};
 
 const report_section section_fsdp = {

@@ -52,8 +52,9 @@ static const bench_run run_table[] = {
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --recompute block"},
     {RUN_DEFAULT, 2, 17,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --gather copy"},
-    {RUN_DEFAULT, 2, 24,
-     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant zero2,fsdp --update backward"},
+    {RUN_DEFAULT, 2, 36,
+     "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant zero2,fsdp --gather nccl,copy "
+     "--update backward"},
     {RUN_FULL, 2, 17,
      "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32 --variant fsdp --gather own"},
     {RUN_FULL, 2, 12,

@@ -212,6 +212,7 @@ def main():
     check_philox()
     out, models, source = options.out, MODELS, ""
     if options.random:
+        torch.set_num_threads(min(4, torch.get_num_threads()))  # the models are small, and other tests run beside
         draw = random.Random(options.seed)
         models = {f"random_{options.seed}_{i + 1}": draw_model(draw) for i in range(options.random)}
         source = f", sizes of seed {options.seed}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What each feature makes of the step and of the peak of memory: a bar for each line of the report's table. Filled: the
 # lines that build on each other; pale: those that stand beside the last of them.
-W = 1000; H = 150 + 34 * 12
+W = 1000; H = 150 + 34 * 13
 load folder."/style.gp"
 GIB = 1073741824.0
 MIB = 1048576.0
@@ -13,7 +13,8 @@ alone = "fp32, eager ops, unfused attention|+ bf16|+ flash attention|+ fused ker
 with norms and SwiGLU recomputed|with attention recomputed|with feed-forward recomputed|with blocks recomputed|\
 with blocks offloaded|with moments in bf16|with bf16 alone"
 ranks = "fp32, all on every rank|+ bf16|+ ZeRO-1|+ ZeRO-2|+ FSDP|with gradients in bf16|with gradients sent in bf16|\
-with blocks recomputed|with parameters kept|with gains replicated|with everything in fp32"
+with blocks recomputed|with parameters kept|with gains replicated|with gathers by copy engines|\
+with updates beside the backward|with everything in fp32"
 is(name, value) = name eq "variant" || strcol(name) eq value || strcol(name) eq ""
 line_alone(x) = strcol(moments) eq "bf16" ? (row(last, "bf16", "flash", "none") && is(offload, "none") ? 11 : NaN) \
               : !is(offload, "none") ? (row(last, "bf16", "flash", "none") && strcol(offload) eq "block" ? 10 : NaN) \
@@ -22,16 +23,18 @@ line_alone(x) = strcol(moments) eq "bf16" ? (row(last, "bf16", "flash", "none") 
               : row("graph", "bf16", "flash", "none") ? 5 : row(last, "bf16", "flash", "selective") ? 6 \
               : row(last, "bf16", "flash", "attn") ? 7 : row(last, "bf16", "flash", "mlp") ? 8 \
               : row(last, "bf16", "flash", "block") ? 9 : row(last, "bf16-pure", "flash", "none") ? 12 : NaN
-whole(x) = is(small, "sharded") && is(reduce, "grad")
-line_ranks(x) = row("fsdp", "bf16", "fp32", "none") && is(small, "sharded") && strcol(reduce) eq "bf16" ? 7 \
-              : row("fsdp", "bf16", "fp32", "none") && is(reduce, "grad") && strcol(small) eq "replicated" ? 10 \
-              : !whole(0) ? NaN : row("ddp", "fp32", "policy", "none") ? 1 : row("ddp", "bf16", "fp32", "none") ? 2 \
+odd(x) = (is(small, "sharded") ? 0 : 1) + (is(reduce, "grad") ? 0 : 1) + (is(gather, "nccl") ? 0 : 1) \
+         + (is(update, "buckets") ? 0 : 1)
+line_odd(x) = !row("fsdp", "bf16", "fp32", "none") ? NaN : strcol(reduce) eq "bf16" ? 7 \
+              : strcol(small) eq "replicated" ? 10 : strcol(gather) eq "copy" ? 11 : strcol(update) eq "backward" ? 12 : NaN
+line_ranks(x) = odd(0) > 1 ? NaN : odd(0) == 1 ? line_odd(0) \
+              : row("ddp", "fp32", "policy", "none") ? 1 : row("ddp", "bf16", "fp32", "none") ? 2 \
               : row("zero1", "bf16", "fp32", "none") ? 3 : row("zero2", "bf16", "fp32", "none") ? 4 \
               : row("fsdp", "bf16", "fp32", "none") ? 5 : row("fsdp", "bf16", "policy", "none") ? 6 \
               : row("fsdp", "bf16", "fp32", "block") ? 8 : row("fsdp-keep", "bf16", "fp32", "none") ? 9 \
-              : row("fsdp", "fp32", "policy", "none") ? 11 : NaN
+              : row("fsdp", "fp32", "policy", "none") ? 13 : NaN
 several = other eq "grad_dtype"
-lines = several ? 11 : 12
+lines = several ? 13 : 12
 texts = several ? ranks : alone
 usual_cell(i) = strcol(word(columns, i)) eq "" || strcol(word(columns, i)) eq word(wanted, i)
 usual(x) = (sum [i = 1:words(columns)] (usual_cell(i) ? 0 : 1)) == 0

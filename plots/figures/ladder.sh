@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# A figure for each model of which the first line was measured: on one GPU, and on each number of ranks.
+# A figure for each model of which the first line was measured: on one GPU, and on each number of ranks, where at least three
+# variants are to compare.
 # shellcheck shell=sh disable=SC2154
 . "$plots/shared/fsdp.sh"
 # COLUMN, or for files of the time before it one whose values mean nothing to it.
@@ -9,12 +10,13 @@ ladder() { # NAME FILE OTHER CONDITION ...: OTHER is the column in which lines d
     shift 3
     last=kernels
     if has graph "$(values_of "$file" variant status=ok "$@")"; then last=graph; fi
-    pick "$file" "precision,$other,recompute,moments,offload,$fsdp_axes" mode=train-step "$@" || return 0
-    usual prefetch free_every gather replicas
+    pick "$file" "precision,$other,recompute,moments,offload,update,$fsdp_axes" mode=train-step "$@" || return 0
+    usual prefetch free_every replicas
     of="$(values size), S $(values seq), batch $(values batch)"
     if [ "$other" = grad_dtype ]; then of="$of on each of $(values ranks) ranks"; fi
     draw "$as" "Feature by feature ($of)" "other = '$other'" "last = '$last'" "small = '$(column_or_none small)'" \
-        "reduce = '$(column_or_none reduce_dtype)'" "moments = '$(column_or_none moments)'" \
+        "reduce = '$(column_or_none reduce_dtype)'" "gather = '$(column_or_none gather)'" \
+        "update = '$(column_or_none update)'" "moments = '$(column_or_none moments)'" \
         "offload = '$(column_or_none offload)'" "columns = '$columns'" "wanted = '$wanted'"
 }
 
@@ -34,7 +36,7 @@ if [ -s "$fsdp" ]; then
     for ranks in $(values_of "$fsdp" ranks $base); do
         [ "$ranks" -gt 1 ] || continue
         for size in $(values_of "$fsdp" size "ranks=$ranks" $base); do
-            if several "$(values_of "$fsdp" variant "size=$size" "ranks=$ranks" status=ok)"; then
+            if [ "$(values_of "$fsdp" variant "size=$size" "ranks=$ranks" status=ok | wc -w)" -gt 2 ]; then
                 ladder "ladder_ranks_${size}_$ranks" "$fsdp" grad_dtype "size=$size" "ranks=$ranks"
             fi
         done

@@ -8,7 +8,7 @@
 #include "common/core/error.h"
 #include "common/report/section.h"
 
-enum { VARIED = 5, RUNGS = 14 };
+enum { VARIED = 7, RUNGS = 15 };
 
 /* Lines with `on` build on each other; the rest each stand beside the last of those. */
 typedef struct rung {
@@ -48,18 +48,32 @@ static const ladder ladders[] = {
     {"bench_fsdp.csv",
      "Several ranks",
      "parameters, master weights and moments of a rank",
-     {"precision", "grad_dtype", "recompute", "reduce_dtype", "small"},
-     {{"fp32, everything on every rank", true, "ddp", {"fp32", "policy", "none", "grad", "sharded"}},
-      {"+ bf16, gradients in fp32", true, "ddp", {"bf16", "fp32", "none", "grad", "sharded"}},
-      {"+ state in slices (ZeRO-1)", true, "zero1", {"bf16", "fp32", "none", "grad", "sharded"}},
-      {"+ gradients in slices (ZeRO-2)", true, "zero2", {"bf16", "fp32", "none", "grad", "sharded"}},
-      {"+ parameters in slices (FSDP)", true, "fsdp", {"bf16", "fp32", "none", "grad", "sharded"}},
-      {"with gradients in bf16", false, NULL, {"bf16", "policy", "none", "grad", "sharded"}},
-      {"with gradients sent in bf16", false, NULL, {"bf16", "fp32", "none", "bf16", "sharded"}},
-      {"with whole blocks computed again", false, NULL, {"bf16", "fp32", "block", "grad", "sharded"}},
-      {"with parameters kept after the forward", false, "fsdp-keep", {"bf16", "fp32", "none", "grad", "sharded"}},
-      {"with gains of norms on every rank", false, NULL, {"bf16", "fp32", "none", "grad", "replicated"}},
-      {"with everything in fp32", false, NULL, {"fp32", "policy", "none", "grad", "sharded"}},
+     {"precision", "grad_dtype", "recompute", "reduce_dtype", "small", "gather", "update"},
+     {{"fp32, everything on every rank", true, "ddp", {"fp32", "policy", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"+ bf16, gradients in fp32", true, "ddp", {"bf16", "fp32", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"+ state in slices (ZeRO-1)", true, "zero1", {"bf16", "fp32", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"+ gradients in slices (ZeRO-2)", true, "zero2", {"bf16", "fp32", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"+ parameters in slices (FSDP)", true, "fsdp", {"bf16", "fp32", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"with gradients in bf16", false, NULL, {"bf16", "policy", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"with gradients sent in bf16", false, NULL, {"bf16", "fp32", "none", "bf16", "sharded", "nccl", "buckets"}},
+      {"with whole blocks computed again",
+       false,
+       NULL,
+       {"bf16", "fp32", "block", "grad", "sharded", "nccl", "buckets"}},
+      {"with parameters kept after the forward",
+       false,
+       "fsdp-keep",
+       {"bf16", "fp32", "none", "grad", "sharded", "nccl", "buckets"}},
+      {"with gains of norms on every rank",
+       false,
+       NULL,
+       {"bf16", "fp32", "none", "grad", "replicated", "nccl", "buckets"}},
+      {"with gathers by copy engines", false, NULL, {"bf16", "fp32", "none", "grad", "sharded", "copy", "buckets"}},
+      {"with updates beside the backward",
+       false,
+       NULL,
+       {"bf16", "fp32", "none", "grad", "sharded", "nccl", "backward"}},
+      {"with everything in fp32", false, NULL, {"fp32", "policy", "none", "grad", "sharded", "nccl", "buckets"}},
       {.text = NULL}}}};
 
 typedef struct found {
@@ -223,8 +237,11 @@ static void say_beside(document *doc, const table *t, const ladder *l, const fou
             continue;
         const double longer = 100 * (1 / gain(t, f, k) - 1);
         const double saved = table_real(t, f->below[k], "peak_bytes") - table_real(t, f->row[k], "peak_bytes");
-        doc_bullet(doc, "\"%s\": %s %% %s time, %s %s at the peak.", l->rungs[k].text, number(fabs(longer)),
-                   longer < 0 ? "less" : "more", number_unit(fabs(saved), "bytes"), saved < 0 ? "more" : "less");
+        doc_bullet(doc, "\"%s\": %s %% %s time, %s%s at the peak.", l->rungs[k].text, number(fabs(longer)),
+                   longer < 0 ? "less" : "more", saved != 0 ? number_unit(fabs(saved), "bytes") : "as much",
+                   saved < 0   ? " more"
+                   : saved > 0 ? " less"
+                               : "");
     }
 }
 

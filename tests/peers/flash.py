@@ -46,22 +46,14 @@ class Ours:
         q, k, v, grad = tensors
         self.ours, self.op = ours, ours.ops["flash"]
         self.out, self.dq, self.dk, self.dv = (torch.full_like(t, float("nan")) for t in (grad, q, k, v))
-        batch, heads, seq, head_dim = q.shape
-        head_dim_v = v.shape[3] if v.shape[3] != head_dim else 0
-        self.lse = torch.empty(batch, heads, seq, device="cuda")
-        problem = library.Attention(batch, heads, k.shape[1], seq, k.shape[2], head_dim, head_dim_v,
-                                    library.DTYPES[dtype], causal)
-        named = {"q": q, "k": k, "v": v, "o": self.out, "d_o": grad, "dq": self.dq, "dk": self.dk, "dv": self.dv}
-        for name, tensor in named.items():
-            setattr(problem, name, library.Tensor(tensor.data_ptr(), *tensor.stride()[:3]))
-        problem.lse = self.lse.data_ptr()
+        self.lse = torch.empty(q.shape[:3], device="cuda")
+        problem = library.problem_of(dtype, tensors, (self.out, self.dq, self.dk, self.dv), self.lse, causal=causal)
         self.problem, self.address = problem, ctypes.byref(problem)
         ours.must(self.op.supported(ours.context, self.address))
-        sizes = (self.op.saved_bytes, self.op.forward_workspace, self.op.backward_workspace)
-        saved, *scratch = (size(ours.context, self.address) for size in sizes)
-        self.memory = [torch.empty(size + 256, dtype=torch.uint8, device="cuda") for size in (saved, max(scratch))]
+        saved, scratch = ours.bytes_of(self.op, problem)
+        self.memory = [torch.empty(size + 256, dtype=torch.uint8, device="cuda") for size in (saved, scratch)]
         problem.saved, problem.workspace = ((m.data_ptr() + 255) // 256 * 256 for m in self.memory)
-        problem.workspace_bytes = max(scratch)
+        problem.workspace_bytes = scratch
 
     def call(self, op):
         self.ours.must(op(self.ours.context, self.address, torch.cuda.current_stream().cuda_stream))

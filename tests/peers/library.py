@@ -53,6 +53,19 @@ class Kernels(ctypes.Structure):
                 ("attention", ctypes.POINTER(AttentionOp))]
 
 
+def problem_of(dtype, tensors, outputs, lse, **options):
+    """Attention of (q, k, v, d_o) to (o, dq, dk, dv), PyTorch's tensors of (B,H,S,D); options by their names in kernels/kernels.h."""
+    q, k, v, _ = tensors
+    (batch, heads, seq_q, head_dim), (heads_kv, seq_k), head_dim_v = q.shape, k.shape[1:3], v.shape[3]
+    problem = Attention(batch, heads, heads_kv, seq_q, seq_k, head_dim, head_dim_v if head_dim_v != head_dim else 0, DTYPES[dtype])
+    for name, tensor in zip(("q", "k", "v", "d_o", "o", "dq", "dk", "dv"), (*tensors, *outputs)):
+        setattr(problem, name, Tensor(tensor.data_ptr(), *tensor.stride()[:3]))
+    problem.lse = lse.data_ptr()
+    for name, value in options.items():
+        setattr(problem, name, value)
+    return problem
+
+
 def default_path():
     """STEPBENCH_LIB, or the link that `make lib` leaves in the root, or what any build leaves below it."""
     for path in (os.environ.get("STEPBENCH_LIB"), f"{ROOT}/libstepbench.so", f"{ROOT}/build/lib/libstepbench.so"):
@@ -82,6 +95,12 @@ class Library:
     def must(self, status):
         if status != OK:
             raise RuntimeError(f"{self.library.sb_status_name(status).decode()}: {self.library.sb_last_message().decode()}")
+
+    def bytes_of(self, op, problem):
+        """What forward keeps for backward, and the scratch of either."""
+        address = ctypes.byref(problem)
+        saved, *scratch = (size(self.context, address) for size in (op.saved_bytes, op.forward_workspace, op.backward_workspace))
+        return saved, max(scratch)
 
     def close(self):
         self.kernels.destroy(self.context)

@@ -160,14 +160,10 @@ def of_ours(ours, problem, tensors, device):
     import ctypes
     import torch
     q, k, v, grad = tensors
-    out, dq, dk, dv = (empty(problem, t.shape[1], t.shape[2], t.shape[3], t.dtype, device) for t in (grad, q, k, v))
-    lse = torch.full(q.shape[:3], float("nan"), device=device)
-    a = library.Attention(problem.batch, problem.heads, problem.heads_kv, problem.seq_q, problem.seq_k, problem.head_dim,
-                          problem.head_dim_v if problem.head_dim_v != problem.head_dim else 0, library.DTYPES[problem.dtype],
-                          problem.causal, problem.deterministic, False, problem.scale)
-    for name, tensor in {"q": q, "k": k, "v": v, "o": out, "d_o": grad, "dq": dq, "dk": dk, "dv": dv}.items():
-        setattr(a, name, library.Tensor(tensor.data_ptr(), *tensor.stride()[:3]))
-    a.lse, kept = lse.data_ptr(), []
+    outputs = tuple(empty(problem, t.shape[1], t.shape[2], t.shape[3], t.dtype, device) for t in (grad, q, k, v))
+    lse, kept = torch.full(q.shape[:3], float("nan"), device=device), []
+    a = library.problem_of(problem.dtype, tensors, outputs, lse, causal=problem.causal, deterministic=problem.deterministic,
+                           scale=problem.scale)
     if problem.window:
         a.windowed, (a.window_left, a.window_right) = True, problem.window
     if problem.documents:
@@ -179,19 +175,17 @@ def of_ours(ours, problem, tensors, device):
     op, address = ours.ops["flash"], ctypes.byref(a)
     if op.supported(ours.context, address) != library.OK:
         return ours.library.sb_last_message().decode()
-    saved = op.saved_bytes(ours.context, address)
-    scratch = max(op.forward_workspace(ours.context, address), op.backward_workspace(ours.context, address))
-    for name, size in (("saved", saved), ("workspace", scratch)):
+    saved, a.workspace_bytes = ours.bytes_of(op, a)
+    for name, size in (("saved", saved), ("workspace", a.workspace_bytes)):
         memory = torch.empty(size + 256, dtype=torch.uint8, device=device)
         kept.append(memory)
         setattr(a, name, (memory.data_ptr() + 255) // 256 * 256)
-    a.workspace_bytes = scratch
     stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else None
     ours.must(op.forward(ours.context, address, stream))
     ours.must(op.backward(ours.context, address, stream))
     if device == "cuda":
         torch.cuda.synchronize()
-    return (out, dq, dk, dv), lse
+    return outputs, lse
 
 
 def rms(t):

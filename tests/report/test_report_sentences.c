@@ -52,7 +52,7 @@ static void a_handicapped_baseline_gives_no_ratio(void **state)
     free(text);
     put(dir, "machine.csv", "run_id,key,value\nrun-1,bench,bench_allreduce\n");
     text = report_text(dir);
-    expect(text, "replayed from a graph, the better of them takes less time by the median in 1 of 1 cases", true);
+    expect(text, ". Replayed from a graph, the better of them takes less time by the median in 1 of 1 cases", true);
     expect(text, "8.00", true);
     expect(text, "LAUNCH_ORDER", false);
     free(text);

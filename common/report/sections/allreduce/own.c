@@ -116,7 +116,7 @@ void allreduce_own_findings(document *doc, const table *t, const csv *machine)
         if (eager.cases)
             add_gain(doc, t, &eager, "called eagerly");
         if (graph.cases)
-            add_gain(doc, t, &graph, "replayed from a graph");
+            add_gain(doc, t, &graph, eager.cases ? "Replayed from a graph" : "replayed from a graph");
         if (graph.left_out)
             doc_more(doc, " %zu cases replayed from graphs are not compared: %s.", graph.left_out, handicap);
     }

@@ -20,23 +20,6 @@ static int nearness(const table *t, size_t row, const readme_bench *b)
     return pairs;
 }
 
-table *readme_rows(const table *t, const readme_bench *b)
-{
-    table *left = table_where(t, NULL);
-    for (size_t p = 0; p < README_PLAIN && b->plain[p][0]; p++) {
-        values v = table_values(left, b->plain[p][0]);
-        for (size_t i = 0; i < v.n; i++) {
-            table *before = left;
-            if (!*v.v[i] || strcmp(v.v[i], b->plain[p][1]) == 0)
-                continue;
-            left = table_without(before, b->plain[p][0], v.v[i]);
-            table_free(before);
-        }
-        values_free(&v);
-    }
-    return left;
-}
-
 size_t readme_row(const table *t, const readme_bench *b)
 {
     size_t best = NO_ROW;
@@ -86,8 +69,9 @@ static bool add_bench(document *doc, char *const *dirs, size_t count, const char
     bool added = false;
     char *name = xasprintf("%s.csv", b->name);
     for (size_t d = 0; d < count && !added; d++) {
-        table *all = open_result(dirs[d], name), *of = all ? table_where(all, "device", device, NULL) : NULL,
-              *t = of ? readme_rows(of, b) : NULL;
+        table *all = open_result(dirs[d], name), *t = all ? table_where(all, "device", device, NULL) : NULL;
+        if (t)
+            table_keep_agreeing(t, b->plain);
         const size_t row = t ? readme_row(t, b) : NO_ROW;
         if (row != NO_ROW) {
             table *one = table_where(t, "run_id", table_text(t, row, "run_id"), "utc", table_text(t, row, "utc"), NULL);
@@ -100,7 +84,6 @@ static bool add_bench(document *doc, char *const *dirs, size_t count, const char
             added = true;
         }
         table_free(t);
-        table_free(of);
         table_free(all);
     }
     free(name);

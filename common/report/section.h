@@ -22,7 +22,8 @@ typedef struct readme_bench {
         const char *column, *what, *unit; /* unit "bytes" becomes MiB or GiB */
     } columns[6];                         /* those without a number in the row are left out */
     const char *only[README_ONLY][2];     /* columns and values of the row that is shown, the most important first */
-    const char *plain[README_PLAIN][2]; /* other options by their defaults: rows where they differ are not looked at */
+    const char
+        *plain[README_PLAIN][2]; /* other options by their defaults, then NULL: rows where they differ are left out */
 } readme_bench;
 
 /* `dir` is the machine's folder of results. A section whose CSV is not there adds nothing. */
@@ -46,6 +47,8 @@ typedef void grid_cell(document *doc, const table *t, const char *seq, const cha
 void sequence_by_head_dim(document *doc, const table *t, grid_cell *cell, const void *context);
 
 size_t largest(const table *t, const char *column); /* row with the largest finite value, else NO_ROW */
+/* Whether scores come before others: by the first of n in which they differ, the larger one first. */
+bool comes_before(const double *a, const double *b, size_t n);
 /* Rows of an attention bench one below the other, each under its table_case. */
 void attention_rows(document *doc, const table *t);
 
@@ -54,8 +57,6 @@ void figures(document *doc, const char *dir, const char *prefix);
 
 /* The benches of all sections in their order; caller frees the list. */
 const readme_bench **readme_benches(size_t *n);
-/* The rows of a bench among which the README's is: those that have the values of `plain`, or no such column. */
-table *readme_rows(const table *t, const readme_bench *b);
 /* The row of a bench that the README shows: of those that went well and have the most of `only`, the newest. NO_ROW: none
  * went well. */
 size_t readme_row(const table *t, const readme_bench *b);

@@ -294,6 +294,23 @@ static bool same_slice(const table *t, size_t a, size_t b, const char *const *ax
     return same_cell(t->file, a, b, csv_column(t->file, "device"));
 }
 
+bool table_agrees(const table *t, size_t row, const char *const (*pairs)[2])
+{
+    for (size_t i = 0; pairs[i][0]; i++)
+        if (*table_text(t, row, pairs[i][0]) && !has(t, row, pairs[i][0], pairs[i][1]))
+            return false;
+    return true;
+}
+
+void table_keep_agreeing(table *t, const char *const (*pairs)[2])
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (table_agrees(t, i, pairs))
+            t->rows[kept++] = t->rows[i];
+    t->n = kept;
+}
+
 void table_keep_plain_attention(table *t)
 {
     static const char *const names[] = {"window", "window_right", "documents", "head_dim_v"};

@@ -37,6 +37,10 @@ table *table_where_pairs(const table *t, size_t pairs, const char *const *column
 size_t table_find(const table *t, ...) __attribute__((sentinel));            /* the first such row of t, else NO_ROW */
 table *table_without(const table *t, const char *column, const char *value); /* the rows that do not have the value */
 
+/* Whether a row has the value in each column, or nothing there: a variant without such an option, a file of the time before it.
+ * `pairs` of column and value end with NULL. */
+bool table_agrees(const table *t, size_t row, const char *const (*pairs)[2]);
+void table_keep_agreeing(table *t, const char *const (*pairs)[2]); /* leaves out the other rows */
 /* Leaves out the rows of attention with a sliding window, packed documents or values of another width; what compares plain shapes
  * does not want them. t may be NULL. */
 void table_keep_plain_attention(table *t);

@@ -128,6 +128,14 @@ size_t largest(const table *t, const char *column)
     return best;
 }
 
+bool comes_before(const double *a, const double *b, size_t n)
+{
+    size_t k = 0;
+    while (k < n && a[k] == b[k])
+        k++;
+    return k < n && a[k] > b[k];
+}
+
 void attention_rows(document *doc, const table *t)
 {
     doc_table(doc);

@@ -162,7 +162,6 @@ static void add_host(const facts *f)
 /* Only what changes results and names nobody: NCCL_COMM_ID and NCCL_HOSTID hold addresses, NCCL_TESTS a folder. */
 static void add_environment(const facts *f)
 {
-    static const char *const left_out[] = {"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_TESTS"};
     static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "OMP_NUM_THREADS",
                                         "OPENBLAS_NUM_THREADS"};
     extern char **environ;
@@ -175,10 +174,7 @@ static void add_environment(const facts *f)
         if (strncmp(*e, "NCCL_", 5) != 0 || length >= sizeof key || !(*e)[length])
             continue;
         snprintf(key, sizeof key, "%.*s", (int)length, *e);
-        bool wanted = true;
-        for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
-            wanted &= strcmp(key, left_out[i]) != 0;
-        if (wanted)
+        if (strcmp(key, "NCCL_COMM_ID") != 0 && strcmp(key, "NCCL_HOSTID") != 0 && strcmp(key, "NCCL_TESTS") != 0)
             add(f, key, "%s", *e + length + 1);
     }
 }

@@ -52,7 +52,7 @@ class Ours:
         ours.must(self.op.supported(ours.context, self.address))
         saved, scratch = ours.bytes_of(self.op, problem)
         self.memory = [torch.empty(size + 256, dtype=torch.uint8, device="cuda") for size in (saved, scratch)]
-        problem.saved, problem.workspace = ((m.data_ptr() + 255) // 256 * 256 for m in self.memory)
+        problem.saved, problem.workspace = (library.aligned(memory) for memory in self.memory)
         problem.workspace_bytes = scratch
 
     def call(self, op):

@@ -66,6 +66,11 @@ def problem_of(dtype, tensors, outputs, lse, **options):
     return problem
 
 
+def aligned(memory):
+    """The first address in a tensor of bytes that a workspace may have; the last 255 of them are for this."""
+    return (memory.data_ptr() + 255) // 256 * 256
+
+
 def default_path():
     """STEPBENCH_LIB, or the link that `make lib` leaves in the root, or what any build leaves below it."""
     for path in (os.environ.get("STEPBENCH_LIB"), f"{ROOT}/libstepbench.so", f"{ROOT}/build/lib/libstepbench.so"):

@@ -90,6 +90,14 @@ static void what_is_missing_is_named(void **state)
                      dir, dir));
 }
 
+/* Each of the arguments is a usage error with such a part in its sentence. */
+static void expect_refusals(const char *dir, const char *program, const char *const (*bad)[2], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        expect(EXIT_CODE_USAGE, bad[i][1],
+               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/%s %s 2>&1", dir, program, bad[i][0]));
+}
+
 static void bad_arguments_are_usage_errors(void **state)
 {
     need_python();
@@ -97,9 +105,7 @@ static void bad_arguments_are_usage_errors(void **state)
                                          {"--only flash", "--out is needed"},
                                          {"--out x --lib /none.so", "there is no /none.so"},
                                          {"--nothing", "unrecognized arguments"}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        expect(EXIT_CODE_USAGE, bad[i][1],
-               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/peers.py %s 2>&1", (char *)*state, bad[i][0]));
+    expect_refusals(*state, "peers.py", bad, sizeof bad / sizeof *bad);
 }
 
 /* The same seed draws the same problems, others draw others, and each kind of problem comes. */
@@ -157,10 +163,7 @@ static void random_checks_name_bad_input(void **state)
                                          {"--attention -1", "must not be negative"},
                                          {"--device tpu", "invalid choice"},
                                          {"--seed x", "invalid int"}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        expect(EXIT_CODE_USAGE, bad[i][1],
-               xasprintf("PYTHONPYCACHEPREFIX='%s' python3 tests/peers/random_checks.py %s 2>&1", (char *)*state,
-                         bad[i][0]));
+    expect_refusals(*state, "random_checks.py", bad, sizeof bad / sizeof *bad);
 }
 
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)

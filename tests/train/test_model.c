@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MODELS = 64 };
-static char *models[MOST_MODELS]; /* of MANIFEST_MODEL */
+static char **models; /* of MANIFEST_MODEL */
 static int model_count;
 static bool drawn; /* their sizes are, by make_golden_model.py --random */
 
@@ -136,7 +135,7 @@ static void check_steps(const golden_model *g, const trainer_options *o, const p
     for (int s = 0; s < g->steps; s++) {
         golden_tokens(t, s);
         step(t);
-        close_loss(g->losses[s], trainer_loss(t), (drawn ? 100 : 10) * b->loss, what);
+        close_loss(g->losses[s], trainer_loss(t), (drawn ? 100 : 10) * b->loss, what); /* turned elements move it */
     }
     float *after = all_params(t), *want = malloc((size_t)p->parameters * sizeof *want);
     memcpy(want, g->params, (size_t)p->parameters * sizeof *want);
@@ -167,9 +166,11 @@ static void find_models(void)
         fprintf(stderr, "test_model: %s can't be read; tests/golden/make_golden_model.py makes it\n", path);
         exit(2);
     }
-    while (model_count < MOST_MODELS && fgets(line, sizeof line, f))
-        if (sscanf(line, "%*s model_%127[^. ].bin", name) == 1)
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%*s model_%127[^. ].bin", name) == 1) {
+            models = xrealloc(models, ((size_t)model_count + 1) * sizeof *models);
             models[model_count++] = xstrdup(name);
+        }
     fclose(f);
     free(path);
 }

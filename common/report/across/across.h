@@ -21,7 +21,6 @@ typedef struct across_case {
     const across_folder *folders;
     size_t n;
     csv **files;  /* [n], NULL: not there */
-    table *all;   /* every row of the folder of `first` */
     table *first; /* of the folder whose row names the case */
     size_t row;   /* of it */
     char *text;   /* "flash seq=65536" */

@@ -56,14 +56,14 @@ bool across_case_open(across_case *c, const readme_bench *b, const across_folder
         c->files[f] = open_peer(folders[f].dir, name);
         if (c->files[f])
             table_rename_columns(c->files[f]);
-        table *all = c->first ? NULL : open_result(folders[f].dir, name), *t = all ? readme_rows(all, b) : NULL;
+        table *t = c->first ? NULL : open_result(folders[f].dir, name);
+        if (t)
+            table_keep_agreeing(t, b->plain);
         const size_t row = t ? readme_row(t, b) : NO_ROW;
         if (row == NO_ROW) {
             table_free(t);
-            table_free(all);
             continue;
         }
-        c->all = all;
         c->first = t;
         c->row = row;
         c->text = table_case(t, row);
@@ -77,7 +77,6 @@ void across_case_close(across_case *c)
     for (size_t f = 0; f < c->n; f++)
         csv_free(c->files[f]);
     table_free(c->first);
-    table_free(c->all);
     free(c->files);
     free(c->text);
 }

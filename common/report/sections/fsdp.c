@@ -127,10 +127,7 @@ static bool speaks_before(const table *t, size_t a, size_t b)
 {
     const double of_a[] = {table_real(t, a, "ranks"), measured_whole(t, a), table_real(t, a, "params")},
                  of_b[] = {table_real(t, b, "ranks"), measured_whole(t, b), table_real(t, b, "params")};
-    for (size_t k = 0; k < sizeof of_a / sizeof *of_a; k++)
-        if (of_a[k] != of_b[k])
-            return of_a[k] > of_b[k];
-    return false;
+    return comes_before(of_a, of_b, sizeof of_a / sizeof *of_a);
 }
 
 /* Of one model in bf16: the shortest sharded step, and the one that needs least memory. */

@@ -114,18 +114,15 @@ static bool has_all(const ddp_rows *r, size_t first, size_t end, const char *con
 static bool stands_before(const ddp_rows *r, size_t a, size_t b)
 {
     const size_t at[] = {a, b};
-    size_t score[2][4];
+    double score[2][4];
     for (size_t i = 0; i < 2; i++) {
         const ddp_entry *e = &r->all[at[i]];
         score[i][0] = ddp_on_gpu(e);
         score[i][1] = strcmp(ddp_text(e, "size"), ddp_main_size(r)) == 0;
-        score[i][2] = ddp_group_end(r, at[i]) - at[i];
+        score[i][2] = (double)(ddp_group_end(r, at[i]) - at[i]);
         score[i][3] = strcmp(ddp_text(e, "precision"), "bf16") == 0;
     }
-    for (size_t k = 0; k < 4; k++)
-        if (score[0][k] != score[1][k])
-            return score[0][k] > score[1][k];
-    return false;
+    return comes_before(score[0], score[1], 4);
 }
 
 bool course_group(const ddp_rows *r, const char *const *variants, size_t *first, size_t *end)

@@ -169,19 +169,18 @@ static void state_against_paper(document *doc, const char *dir)
 /* Options of bench_fsdp that the problem leaves alone; files of the time before have fewer. */
 static bool is_plain(const table *t, size_t row)
 {
-    static const char *const plain[][2] = {{"prefetch", "1"},      {"free_every", "1"},    {"gather", "nccl"},
-                                           {"micro_batches", "1"}, {"clip", "0"},          {"reduce_dtype", "grad"},
-                                           {"small", "sharded"},   {"recompute", "none"},  {"offload", "none"},
-                                           {"moments", "policy"},  {"loss_chunk", "0"},    {"d_model", "0"},
-                                           {"layers", "0"},        {"heads_kv", "0"},      {"update", "buckets"},
-                                           {"max_ctas", "0"},      {"fusion", "kernels"},  {"overlap", "none"},
-                                           {"mode", "train-step"}, {"attention", "flash"}, {"deterministic", "0"}};
-    bool same = strcmp(table_text(t, row, "status"), "ok") == 0;
-    for (size_t i = 0; same && i < sizeof plain / sizeof *plain; i++) {
-        const char *value = table_text(t, row, plain[i][0]); /* empty where the variant has no such option */
-        same = !*value || strcmp(value, plain[i][1]) == 0;
-    }
-    return same;
+    static const char *const plain[][2] = {{"prefetch", "1"},      {"free_every", "1"},
+                                           {"gather", "nccl"},     {"micro_batches", "1"},
+                                           {"clip", "0"},          {"reduce_dtype", "grad"},
+                                           {"small", "sharded"},   {"recompute", "none"},
+                                           {"offload", "none"},    {"moments", "policy"},
+                                           {"loss_chunk", "0"},    {"d_model", "0"},
+                                           {"layers", "0"},        {"heads_kv", "0"},
+                                           {"update", "buckets"},  {"max_ctas", "0"},
+                                           {"fusion", "kernels"},  {"overlap", "none"},
+                                           {"mode", "train-step"}, {"attention", "flash"},
+                                           {"deterministic", "0"}, {NULL, NULL}};
+    return strcmp(table_text(t, row, "status"), "ok") == 0 && table_agrees(t, row, plain);
 }
 
 static bool alike(const table *t, size_t a, size_t b)
@@ -224,10 +223,7 @@ static bool stands_before(const table *t, size_t a, size_t b)
         score[i][2] = table_real(t, row[i], "params");
         score[i][3] = strcmp(table_text(t, row[i], "precision"), "bf16") == 0;
     }
-    for (size_t k = 0; k < 4; k++)
-        if (score[0][k] != score[1][k])
-            return score[0][k] > score[1][k];
-    return false;
+    return comes_before(score[0], score[1], 4);
 }
 
 static double peak_of(const table *t, size_t row)

@@ -30,7 +30,7 @@
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
 ##   PTX=1 (PTX of the lowest CUDA_ARCH too, for GPUs that come later)  LINEINFO=1 (source lines for profilers)
 ##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
-##   WERROR= (warnings stay warnings)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME
+##   WERROR= (warnings stay warnings)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
 
 BUILD   ?= build
 # -g1: functions and lines, all that a backtrace needs, in a third of the size of -g.
@@ -108,7 +108,7 @@ ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-gpu dist fo
 
 PROBE := CC='$(CC)' CXX='$(CXX)' CUDA='$(CUDA)' CUDA_ARCH='$(CUDA_ARCH)' NVCC='$(NVCC)' CUDA_HOME='$(CUDA_HOME)' \
          NCCL_HOME='$(NCCL_HOME)' MPI_HOME='$(MPI_HOME)' GLOO_HOME='$(GLOO_HOME)' \
-         OPENBLAS_HOME='$(OPENBLAS_HOME)' CMOCKA_HOME='$(CMOCKA_HOME)' bash $(SCRIPTS)/probe.sh
+         OPENBLAS_HOME='$(OPENBLAS_HOME)' SQLITE_HOME='$(SQLITE_HOME)' CMOCKA_HOME='$(CMOCKA_HOME)' bash $(SCRIPTS)/probe.sh
 
 $(BUILD)/probe.inputs: FORCE
 	@$(PROBE) --inputs $@
@@ -185,14 +185,16 @@ TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/% $(if $(SANITIZE
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
-# The report's sections are the files right below sections/; a folder there holds what helps one of them.
-SECTIONS   := $(patsubst common/report/sections/%.c,%,$(wildcard common/report/sections/*.c))
-STEPCMP_O  := $(call object,plots/stepcmp.c)
-REPORT_O   := $(call object,$(filter-out plots/stepcmp.c common/report/compare/%,\
-                $(wildcard plots/*.c common/report/*.c common/report/*/*.c common/report/*/*/*.c))) $(BUILD)/report_sections.o
-PROGRAMS   := $(BENCHES) $(BUILD)/report $(BIN)/stepcmp
+# The report: text with SQL, put into the program. It alone needs SQLite.
+REPORT_TEXT := $(wildcard common/report/sections/*.sql) common/report/style.css common/report/script.js $(BUILD)/schema.tsv
+REPORT_C    := plots/report.c $(addprefix common/report/,load.c functions.c engine.c template.c figures.c document.c markdown.c html.c)
+REPORT_O    := $(call object,$(REPORT_C)) $(BUILD)/report_text.o
+STEPCMP_O   := $(call object,plots/stepcmp.c)
+REPORT      := $(if $(HAVE_SQLITE),$(BUILD)/report)
+PROGRAMS   := $(BENCHES) $(REPORT) $(BIN)/stepcmp
 
 all: $(PROGRAMS)
+	@$(if $(HAVE_SQLITE),,echo 'make: SQLite was not found, so build/report is not built; install libsqlite3-dev for it')
 
 # ---- compile ----
 
@@ -203,7 +205,7 @@ $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
 $(eval $(call stamp,members,$(COMMON_O)))
 $(eval $(call stamp,kernels,$(KERNEL_O)))
-$(eval $(call stamp,sections,$(SECTIONS)))
+$(eval $(call stamp,report_text,$(REPORT_TEXT)))
 
 $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	@mkdir -p $(@D)
@@ -211,6 +213,7 @@ $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) $(EXTRA) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%.c.o: EXTRA += $(CMOCKA_CFLAGS)
+$(call object,$(REPORT_C)): EXTRA += $(SQLITE_CFLAGS)
 
 $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 	@mkdir -p $(@D)
@@ -220,13 +223,19 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 # Under a sanitizer these loops are most of the tests' time.
 $(BUILD)/kernels/cpu/%.c.o: EXTRA := $(if $(SANITIZERS),-O3)
 
-# The table of the report's sections.
-$(BUILD)/report_sections.c: $(BUILD)/sections.flags
-	@{ printf '#include "common/report/section.h"\n\n'; \
-	   printf 'extern const report_section section_%s;\n' $(SECTIONS); \
-	   printf '\nconst report_section *const report_sections[] = {'; printf '&section_%s, ' $(SECTIONS); \
-	   printf 'NULL};\n'; } >$@
-$(BUILD)/report_sections.o: $(BUILD)/report_sections.c $(BUILD)/cc.flags
+# What the report knows: the columns of every bench, and its texts.
+$(BUILD)/schema.tsv: $(BENCHES) common/report/tables.txt $(SCRIPTS)/schema.sh
+	@bash $(SCRIPTS)/schema.sh $(BIN) common/report/tables.txt >$@
+$(BUILD)/report_text.c: $(REPORT_TEXT) $(BUILD)/report_text.flags
+	@{ printf '#include "common/report/embedded.h"\n\n'; n=0; \
+	   for file in $(REPORT_TEXT); do n=$$((n + 1)); \
+	       printf 'extern const char text_%d[];\n__asm__(".pushsection .rodata\\ntext_%d:\\n.incbin \"%s\"\\n.byte 0\\n.popsection\\n");\n' \
+	           $$n $$n $$file; \
+	   done; \
+	   printf '\nconst embedded embedded_files[] = {'; n=0; \
+	   for file in $(REPORT_TEXT); do n=$$((n + 1)); printf '{"%s", text_%d},\n' $${file##*/} $$n; done; \
+	   printf '{0}};\n'; } >$@
+$(BUILD)/report_text.o: $(BUILD)/report_text.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) -MMD -MP -c $< -o $@
 
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
@@ -306,8 +315,10 @@ $(TESTS) $(GPU_TESTS): LIBRARY_FROM_HERE := ../../lib
 
 $(BENCHES): $(BIN)/%: $(BUILD)/bench/%.c.o $(BENCH_O) $(PROGRAM_NEEDS)
 	$(call link_program)
+# A section with an error in its SQL is no program.
 $(BUILD)/report: $(REPORT_O) $(PROGRAM_NEEDS)
-	$(call link_program)
+	$(call link_program,$(SQLITE_LIBS))
+	@$@ --lint || { rm -f $@; exit 1; }
 $(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
 	$(call link_program)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)

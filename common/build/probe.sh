@@ -3,7 +3,7 @@
 # usage: probe.sh --inputs FILE    writes what the answers depend on; FILE is touched only when that has changed
 #        probe.sh BUILD            finds each tool and library by compiling and linking a tiny program, each alone
 # The second form writes BUILD/config.mk (for make), BUILD/config.h (HAVE_...) and BUILD/config.txt, and prints the last.
-# From the environment: CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME
+# From the environment: CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
 set -u
 export LC_ALL=C
 
@@ -16,7 +16,7 @@ replace_if_changed() { # FILE; its new text is stdin
 if [ "$1" = --inputs ]; then
     mkdir -p "$(dirname "$2")"
     {
-        for name in CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME; do
+        for name in CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME; do
             echo "$name=${!name:-}"
         done
         # Tools and libraries come and go with packages and toolkits; a GPU may be handed to a container later.
@@ -71,7 +71,7 @@ home_cflags() { [ -z "$1" ] || include_flags "$1/include"; }
 home_libs() { [ -z "$1" ] || library_flags "$1/lib64" "$1/lib"; }
 
 # A place that was named and is wrong must not be made up for by another copy that the compiler finds by itself.
-for name in NCCL_HOME GLOO_HOME MPI_HOME OPENBLAS_HOME CMOCKA_HOME; do
+for name in NCCL_HOME GLOO_HOME MPI_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME; do
     home=${!name:-}
     [ -z "$home" ] || [ -n "$(home_cflags "$home")$(home_libs "$home")" ] || {
         [ -d "$home" ] && why='has neither include nor lib' || why='is not a folder'
@@ -199,6 +199,10 @@ fi
 library MPI MPI "$mpi_cflags" "$mpi_libs" <<<'#include <mpi.h>
     int main(void) { int major, minor; return MPI_Get_version(&major, &minor); }' ||
     row MPI missing 'disables nothing: ranks that mpirun starts find one another by TCP'
+
+library SQLITE SQLite "$(home_cflags "${SQLITE_HOME:-}")" "$(home_libs "${SQLITE_HOME:-}")-lsqlite3" <<<'#include <sqlite3.h>
+    int main(void) { return sqlite3_libversion_number() < 3032000; }' ||
+    row SQLite missing 'disables the report (build/report); install libsqlite3-dev'
 
 library CMOCKA cmocka "$(home_cflags "${CMOCKA_HOME:-}")" "$(home_libs "${CMOCKA_HOME:-}")-lcmocka" \
     <<<'#include <setjmp.h>

@@ -10,6 +10,7 @@ packages=(
     libopenblas-dev # fast GEMM of the CPU backend
     libgloo-dev     # collectives between CPUs
     libopenmpi-dev  # MPI headers
+    libsqlite3-dev  # the report
     libcmocka-dev   # tests
     gnuplot-nox     # figures
     "$@"

@@ -9,7 +9,18 @@
 
 #include "common/core/error.h"
 
-typedef enum block_kind { HEADING, PARAGRAPH, BULLETS, NOTE, PREFORMATTED, FIGURE, FOLD, FOLD_END, TABLE } block_kind;
+typedef enum block_kind {
+    HEADING,
+    PARAGRAPH,
+    BULLETS,
+    NOTE,
+    PREFORMATTED,
+    FIGURE,
+    FOLD,
+    FOLD_END,
+    TABLE,
+    CONTENTS
+} block_kind;
 
 typedef struct block {
     block_kind kind;
@@ -234,6 +245,11 @@ void doc_fold_end(document *d)
     begin_block(d, FOLD_END);
 }
 
+void doc_contents(document *d)
+{
+    begin_block(d, CONTENTS);
+}
+
 void doc_figure(document *d, const char *file, const char *alt, const char *caption)
 {
     block *b = begin_block(d, FIGURE);
@@ -341,7 +357,7 @@ const char *doc_grid_text(const doc_grid *g, size_t row, size_t column)
     return column < g->lines[row].cells ? g->lines[row].text[column] : NULL;
 }
 
-static void write_block(const block *b, const doc_writer *w, const doc_output *to)
+static void write_block(const document *d, const block *b, const doc_writer *w, const doc_output *to)
 {
     switch (b->kind) {
     case HEADING: w->heading(to, b->level, b->texts[0]); break;
@@ -353,6 +369,7 @@ static void write_block(const block *b, const doc_writer *w, const doc_output *t
     case FOLD: w->fold(to, b->texts[0]); break;
     case FOLD_END: w->fold_end(to); break;
     case TABLE: w->table(to, &b->grid); break;
+    case CONTENTS: w->contents(to, d); break;
     }
 }
 
@@ -361,7 +378,7 @@ void doc_write(const document *d, const doc_writer *w, const doc_output *to)
     w->begin(to, d, d->title);
     for (size_t i = 0; i < d->n; i++)
         if (d->blocks[i].kind != PARAGRAPH || *d->blocks[i].texts[0]) /* one that nothing was added to is none */
-            write_block(&d->blocks[i], w, to);
+            write_block(d, &d->blocks[i], w, to);
     w->end(to);
 }
 
@@ -369,8 +386,8 @@ const char *doc_next_heading(const document *d, size_t *at, int *level)
 {
     while (*at < d->n) {
         const block *b = &d->blocks[(*at)++];
-        if (b->kind == HEADING) {
-            *level = b->level;
+        if (b->kind == HEADING || b->kind == FOLD) {
+            *level = b->kind == FOLD ? DOC_FOLD_LEVEL : b->level;
             return b->texts[0];
         }
     }

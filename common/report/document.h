@@ -36,6 +36,7 @@ void doc_note(document *d, const char *format, ...) DOC_PRINTF(2);         /* an
 void doc_preformatted(document *d, const char *format, ...) DOC_PRINTF(2); /* line breaks and blanks stay */
 void doc_fold(document *d, const char *format, ...) DOC_PRINTF(2); /* detail under a summary, up to doc_fold_end */
 void doc_fold_end(document *d);
+void doc_contents(document *d); /* links to the sections, of a writer that has links */
 /* An SVG; its path starts from the document's folder. */
 void doc_figure(document *d, const char *file, const char *alt, const char *caption);
 
@@ -96,12 +97,14 @@ typedef struct doc_writer {
     void (*fold)(const doc_output *to, const char *summary);
     void (*fold_end)(const doc_output *to);
     void (*table)(const doc_output *to, const doc_grid *g);
+    void (*contents)(const doc_output *to, const document *d);
     void (*end)(const doc_output *to);
 } doc_writer;
 extern const doc_writer markdown_writer, html_writer;
 
 void doc_write(const document *d, const doc_writer *w, const doc_output *to);
-/* The text and level of the next heading from block *at on, which moves behind it; NULL behind the last one. */
+enum { DOC_FOLD_LEVEL = 2 };
+/* The text and level of the next heading or fold from block *at on, which moves behind it; NULL behind the last one. */
 const char *doc_next_heading(const document *d, size_t *at, int *level);
 const char *doc_next_figure(const document *d, size_t *at); /* likewise, the file of the next figure */
 

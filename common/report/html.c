@@ -7,60 +7,7 @@
 
 #include "common/core/error.h"
 #include "common/report/document.h"
-#include "common/report/hover.h"
-
-static const char style[] =
-    ":root{color-scheme:light "
-    "dark;--bg:#fff;--fg:#1c1f23;--soft:#565d66;--line:#d8dce1;--band:#f5f6f8;--link:#0b5cad}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#14171a;--fg:#e4e7ea;--soft:#a3abb5;--line:#383e45;--band:#1d2125;"
-    "--link:#7db8f5}.figure svg{filter:invert(1) hue-rotate(180deg)}}\n"
-    "*{box-sizing:border-box}html{scroll-padding-top:1rem}\n"
-    "body{margin:0 auto;padding:1rem;max-width:76rem;background:var(--bg);color:var(--fg);font:16px/1.55 system-ui,"
-    "-apple-system,'Segoe UI',Roboto,'Liberation Sans',sans-serif;overflow-wrap:break-word}\n"
-    "a{color:var(--link)}h1{font-size:1.9rem;margin:.4rem 0}h2{font-size:1.4rem;margin:2.6rem 0 "
-    ".6rem;padding-top:.6rem;"
-    "border-top:1px solid var(--line)}h3{font-size:1.1rem;margin:1.8rem 0 .5rem}\n"
-    "p,li,blockquote{max-width:52rem}li{margin:.35rem 0}\n"
-    "code,pre{font-family:ui-monospace,'SF Mono',Menlo,Consolas,'Liberation Mono',monospace;font-size:.88em}"
-    "code{background:var(--band);padding:.1em .3em;border-radius:3px;overflow-wrap:anywhere}"
-    "pre{background:var(--band);padding:.7rem;overflow-x:auto}\n"
-    "blockquote{margin:1rem 0;padding:.1rem 1rem;border-left:4px solid var(--line);color:var(--soft)}\n"
-    "nav{background:var(--band);border:1px solid var(--line);border-radius:6px;padding:.5rem 1rem;margin:1rem 0}"
-    "nav ul{margin:.3rem 0;padding:0;list-style:none;columns:18rem}nav li{margin:0;padding:.15rem "
-    "0;break-inside:avoid}\n"
-    "summary{cursor:pointer;padding:.3rem 0;font-weight:600}details{margin:.6rem 0;border:1px solid var(--line);"
-    "border-radius:6px;padding:.2rem .8rem}nav details{border:0;padding:0;margin:0}\n"
-    ".wide,.figure{overflow-x:auto;margin:.8rem 0}\n"
-    "table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}"
-    "th,td{padding:.28rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}"
-    "td{white-space:nowrap}td.long{min-width:10rem;white-space:normal;overflow-wrap:anywhere}"
-    "th{background:var(--band);vertical-align:bottom;min-width:3.5rem}th.n,td.n{text-align:right}td.n{white-space:"
-    "nowrap}"
-    "td.n.long{white-space:normal}tbody tr:nth-child(even){background:color-mix(in srgb,var(--band) 55%,transparent)}\n"
-    "th button{all:unset;cursor:pointer}th button:focus-visible{outline:2px solid var(--link)}"
-    "th button:hover{text-decoration:underline}th[aria-sort=ascending] button::after{content:' \\25B2'}"
-    "th[aria-sort=descending] button::after{content:' \\25BC'}\n"
-    "figure{margin:1rem 0}.figure svg{display:block;width:100%;min-width:44rem;max-width:60rem;height:auto;"
-    "color:#000}figcaption{color:var(--soft);font-size:.9rem}\n"
-    "@media(max-width:40rem){body{padding:.7rem}h1{font-size:1.5rem}h2{font-size:1.22rem}}\n"
-    "@media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}h2,h3{break-after:avoid}"
-    "figure,tr{break-inside:avoid}.wide,.figure{overflow:visible}.figure svg{min-width:0;filter:none}"
-    "table{font-size:7.5pt}td{white-space:normal}th,td{padding:.15rem .3rem}"
-    "details::details-content{content-visibility:visible;block-size:auto}}\n";
-
-/* Sorts by a column: numbers as numbers, what has none last. data-v is a number with its unit taken into account. */
-static const char script[] =
-    "document.querySelectorAll('table').forEach(t=>t.querySelectorAll('th').forEach((th,c)=>{\n"
-    "const b=document.createElement('button');b.append(...th.childNodes);th.append(b);b.onclick=()=>{\n"
-    "const up=th.getAttribute('aria-sort')!='ascending',s=up?1:-1,body=t.tBodies[0];\n"
-    "t.querySelectorAll('th').forEach(x=>x.removeAttribute('aria-sort'));\n"
-    "th.setAttribute('aria-sort',up?'ascending':'descending');\n"
-    "const n=th.classList.contains('n'),k=r=>{const d=r.cells[c];if(!d)return n?NaN:'';\n"
-    "return n?parseFloat(d.dataset.v??d.textContent):d.textContent};\n"
-    "const rows=[...body.rows].map((r,i)=>[k(r),i,r]);\n"
-    "rows.sort((x,y)=>n?(isNaN(x[0])?isNaN(y[0])?x[1]-y[1]:1:isNaN(y[0])?-1:s*(x[0]-y[0])||x[1]-y[1])\n"
-    ":s*x[0].localeCompare(y[0],undefined,{numeric:true})||x[1]-y[1]);\n"
-    "body.append(...rows.map(r=>r[2]))}}))\n";
+#include "common/report/embedded.h"
 
 /* ---- text ---- */
 
@@ -228,9 +175,7 @@ static void figure(const doc_output *to, const char *file, const char *alt, cons
         if (view && view < inside)
             fprintf(to->file, "\" viewBox=\"%.*s", (int)strcspn(view + 9, "\""), view + 9);
         fputs("\">", to->file);
-        char *titled = hover_titles(inside + 1);
-        write_tight(to->file, titled);
-        free(titled);
+        write_tight(to->file, inside + 1);
         fputs("</div>", to->file);
     } else {
         fputs("<p>", to->file);
@@ -269,7 +214,7 @@ static void shapes(const doc_output *to, const document *d)
 
 static void contents(const doc_output *to, const document *d)
 {
-    fputs("<nav aria-label=\"Contents\"><details open><summary>Contents</summary><ul>\n", to->file);
+    fputs("<nav aria-label=\"Contents\"><details><summary>Contents</summary><ul>\n", to->file);
     size_t at = 0;
     int level;
     for (const char *text; (text = doc_next_heading(d, &at, &level));)
@@ -292,14 +237,14 @@ static void begin(const doc_output *to, const document *d, const char *title)
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
           to->file);
     plain(to->file, title);
-    fprintf(to->file, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style>\n</head>\n<body>\n", style);
+    fprintf(to->file, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style>\n</head>\n<body>\n",
+            embedded_text("style.css"));
     shapes(to, d);
     if (*title) {
         fputs("<h1>", to->file);
         plain(to->file, title);
         fputs("</h1>\n", to->file);
     }
-    contents(to, d);
     fputs("<main>\n", to->file);
 }
 
@@ -350,6 +295,9 @@ static void fold(const doc_output *to, const char *summary)
 {
     fputs("<details>", to->file);
     element(to, "summary", summary);
+    fputs("<span", to->file);
+    write_new_id(to->file, summary);
+    fputs("></span>\n", to->file);
 }
 
 static void fold_end(const doc_output *to)
@@ -408,7 +356,7 @@ static void table(const doc_output *to, const doc_grid *g)
 
 static void end(const doc_output *to)
 {
-    fprintf(to->file, "</main>\n<script>\n%s</script>\n</body>\n</html>\n", script);
+    fprintf(to->file, "</main>\n<script>\n%s</script>\n</body>\n</html>\n", embedded_text("script.js"));
 }
 
 const doc_writer html_writer = {.begin = begin,
@@ -421,4 +369,5 @@ const doc_writer html_writer = {.begin = begin,
                                 .fold = fold,
                                 .fold_end = fold_end,
                                 .table = table,
+                                .contents = contents,
                                 .end = end};

@@ -1,76 +1,126 @@
 /* SPDX-License-Identifier: MIT */
-/* A document as Markdown with GitHub's tables, and HTML where that has no word of its own: folded detail. */
+/* A document as Markdown with GitHub's tables. What is folded is left out: the page in HTML has it, and so a link to a heading is
+ * plain text here. What a text holds is never markup: a value may come from anybody's file. */
+#include <ctype.h>
 #include <string.h>
 
 #include "common/report/document.h"
 
-/* A text with its marks as Markdown's. In a cell or a bullet, which is one line, a line break becomes a blank. */
-static void write_text(FILE *out, const char *text, bool one_line, bool in_table)
+static int folded; /* how many folds are open; nothing is written inside */
+
+/* Whether Markdown would read a character as its own; before is the one in front of it. */
+static bool is_markup(const char *at, char before)
 {
-    for (; *text; text++)
+    switch (*at) {
+    case '*':
+    case '`':
+    case '\\': return true;
+    case '_': return !isalnum((unsigned char)before) || !isalnum((unsigned char)at[1]);
+    case ']': return at[1] == '(' || at[1] == '[' || at[1] == ':';
+    default: return false;
+    }
+}
+
+/* The text up to its end mark, or a link's whole; at is left on the end. */
+static void write_text(FILE *out, const char *text, bool in_table)
+{
+    bool heading = false, code = false;
+    char before = ' ';
+    if (strchr("#>+-=", *text) && *text && !in_table)
+        fputc('\\', out); /* the beginning of a line: no heading, no list */
+    for (; *text; before = *text++)
         switch (*text) {
         case DOC_STRONG:
         case DOC_STRONG_END: fputs("**", out); break;
         case DOC_CODE:
-        case DOC_CODE_END: fputc('`', out); break;
-        case DOC_LINK: fputc('[', out); break;
-        case DOC_LINK_ADDRESS: fputs("](", out); break;
-        case DOC_LINK_END: fputc(')', out); break;
+        case DOC_CODE_END:
+            fputc('`', out);
+            code = *text == DOC_CODE;
+            break;
+        case DOC_LINK: {
+            const char *address = strchr(text, DOC_LINK_ADDRESS);
+            heading = address && address[1] == '#';
+            fputs(heading ? "" : "[", out);
+            break;
+        }
+        case DOC_LINK_ADDRESS:
+            if (heading)
+                text += strcspn(text, "\a") - 1; /* DOC_LINK_END */
+            else
+                fputs("](", out);
+            break;
+        case DOC_LINK_END: fputs(heading ? "" : ")", out); break;
         case '|': fputs(in_table ? "\\|" : "|", out); break;
+        case '<': fputs(code ? "<" : "&lt;", out); break;
         case '\n':
-        case '\r': fputc(one_line ? ' ' : *text, out); break;
-        default: fputc(*text, out);
+        case '\r': fputc(' ', out); break;
+        default:
+            if (code && *text == '`')
+                fputc('\'', out);
+            else
+                fprintf(out, "%s%c", !code && is_markup(text, before) ? "\\" : "", *text);
         }
 }
 
+_Static_assert(DOC_LINK_END == '\a', "the end of a link is what strcspn looks for");
+
 static void heading(const doc_output *to, int level, const char *text)
 {
+    if (folded)
+        return;
     for (int i = 0; i < level; i++)
         fputc('#', to->file);
     fputc(' ', to->file);
-    write_text(to->file, text, true, false);
+    write_text(to->file, text, true);
     fputs("\n\n", to->file);
 }
 
 static void begin(const doc_output *to, const document *d, const char *title)
 {
     (void)d;
+    folded = 0;
     if (*title)
         heading(to, 1, title);
 }
 
 static void paragraph(const doc_output *to, const char *text)
 {
-    const size_t length = strlen(text);
-    write_text(to->file, text, false, false);
-    fputs(length && text[length - 1] != '\n' ? "\n\n" : "\n", to->file);
+    if (folded)
+        return;
+    write_text(to->file, text, false);
+    fputs("\n\n", to->file);
 }
 
 static void bullets(const doc_output *to, size_t n, char *const *texts)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !folded; i++) {
         fputs("- ", to->file);
-        write_text(to->file, texts[i], true, false);
+        write_text(to->file, texts[i], false);
         fputc('\n', to->file);
     }
-    fputc('\n', to->file);
+    fputs(folded ? "" : "\n", to->file);
 }
 
 static void note(const doc_output *to, const char *text)
 {
+    if (folded)
+        return;
     fputs("> ", to->file);
-    write_text(to->file, text, true, false);
+    write_text(to->file, text, false);
     fputs("\n\n", to->file);
 }
 
 static void preformatted(const doc_output *to, const char *text)
 {
     const size_t length = strlen(text);
-    fprintf(to->file, "```\n%s%s```\n\n", text, length && text[length - 1] == '\n' ? "" : "\n");
+    if (!folded)
+        fprintf(to->file, "```\n%s%s```\n\n", text, length && text[length - 1] == '\n' ? "" : "\n");
 }
 
 static void figure(const doc_output *to, const char *file, const char *alt, const char *caption)
 {
+    if (folded)
+        return;
     fprintf(to->file, "![%s](%s)\n\n", alt, file);
     if (*caption)
         paragraph(to, caption);
@@ -78,27 +128,29 @@ static void figure(const doc_output *to, const char *file, const char *alt, cons
 
 static void fold(const doc_output *to, const char *summary)
 {
-    fputs("<details><summary>", to->file);
-    write_text(to->file, summary, true, false);
-    fputs("</summary>\n\n", to->file);
+    (void)to, (void)summary;
+    folded++;
 }
 
 static void fold_end(const doc_output *to)
 {
-    fputs("</details>\n\n", to->file);
+    (void)to;
+    folded--;
 }
 
 static void write_cell(FILE *out, const char *text)
 {
-    if (text) {
+    if (text && *text) {
         fputc(' ', out);
-        write_text(out, text, true, true);
+        write_text(out, text, true);
     }
     fputs(" |", out);
 }
 
 static void table(const doc_output *to, const doc_grid *g)
 {
+    if (folded)
+        return;
     fputc('|', to->file);
     for (size_t c = 0; c < g->columns; c++)
         write_cell(to->file, g->names[c]);
@@ -113,6 +165,11 @@ static void table(const doc_output *to, const doc_grid *g)
         fputc('\n', to->file);
     }
     fputc('\n', to->file);
+}
+
+static void contents(const doc_output *to, const document *d)
+{
+    (void)to, (void)d;
 }
 
 static void end(const doc_output *to)
@@ -130,4 +187,5 @@ const doc_writer markdown_writer = {.begin = begin,
                                     .fold = fold,
                                     .fold_end = fold_end,
                                     .table = table,
+                                    .contents = contents,
                                     .end = end};

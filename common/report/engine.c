@@ -1,0 +1,654 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs the blocks of a section; see engine.h. An error in SQL names the file and the line of its block. */
+#include "common/report/engine.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/report/db.h"
+#include "common/report/embedded.h"
+#include "common/report/figures.h"
+#include "common/report/template.h"
+
+typedef struct block {
+    int line;
+    char *text;
+} block;
+
+/* The row of an @each: its columns are :name in the blocks inside. */
+typedef struct scope {
+    const struct scope *outer;
+    sqlite3_stmt *row; /* NULL in lint without rows: all are NULL */
+} scope;
+
+typedef struct section {
+    const page *page;
+    document *doc;
+    const char *file;
+    const scope *scope;
+    bool begun;          /* the text block before has begun a text that + adds to */
+    const char *problem; /* texts become one bullet under this name */
+    bool answered;
+} section;
+
+/* ---- statements ---- */
+
+static char *place(const section *s, const block *b)
+{
+    return xasprintf("sections/%s:%d", s->file, b->line);
+}
+
+static void fail(const section *s, const block *b, const char *what)
+{
+    die(EXIT_CODE_FAILURE, "sections/%s:%d: %s", s->file, b->line, what);
+}
+
+/* The value of :name, from the row of the innermost @each that has it. */
+static void bind_name(const scope *in, sqlite3_stmt *to, int at, const char *name)
+{
+    for (; in; in = in->outer)
+        for (int c = 0; in->row && c < sqlite3_column_count(in->row); c++)
+            if (strcmp(name, sqlite3_column_name(in->row, c)) == 0) {
+                sqlite3_bind_value(to, at, sqlite3_column_value(in->row, c));
+                return;
+            }
+}
+
+static void bind_scope(const section *s, sqlite3_stmt *to)
+{
+    for (int i = 1; i <= sqlite3_bind_parameter_count(to); i++) {
+        const char *name = sqlite3_bind_parameter_name(to, i);
+        if (name)
+            bind_name(s->scope, to, i, name + 1);
+    }
+}
+
+static sqlite3_stmt *prepare(const section *s, const block *b, const char *sql)
+{
+    char *where = place(s, b);
+    sqlite3_stmt *statement = db_prepare(s->page->db, where, sql);
+    free(where);
+    bind_scope(s, statement);
+    return statement;
+}
+
+static bool step(const section *s, const block *b, sqlite3_stmt *statement)
+{
+    const int rc = sqlite3_step(statement);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        fail(s, b, sqlite3_errmsg(s->page->db));
+    return rc == SQLITE_ROW;
+}
+
+/* Takes sql, from sqlite3_mprintf. */
+static void run(const section *s, const block *b, char *sql)
+{
+    sqlite3_stmt *statement = prepare(s, b, sql);
+    while (step(s, b, statement))
+        continue;
+    sqlite3_finalize(statement);
+    sqlite3_free(sql);
+}
+
+static int column_of(sqlite3_stmt *statement, const char *name)
+{
+    for (int c = 0; c < sqlite3_column_count(statement); c++)
+        if (strcmp(sqlite3_column_name(statement, c), name) == 0)
+            return c;
+    return -1;
+}
+
+/* ---- texts ---- */
+
+typedef enum text_kind { PARAGRAPH, HEADING, BULLET, NOTE, MORE } text_kind;
+
+static void add_text(section *s, text_kind kind, const char *text)
+{
+    if (s->problem && !s->answered)
+        doc_bullet(s->doc, "%s: %s", s->problem, text);
+    else if (s->problem)
+        doc_more(s->doc, "%s%s", kind == MORE ? "" : " ", text);
+    else if (kind == MORE && s->begun)
+        doc_more(s->doc, "%s", text);
+    else if (kind == HEADING)
+        doc_heading(s->doc, 3, "%s", text);
+    else if (kind == BULLET)
+        doc_bullet(s->doc, "%s", text);
+    else if (kind == NOTE)
+        doc_note(s->doc, "%s", text);
+    else
+        doc_paragraph(s->doc, "%s", text + strspn(text, " "));
+    s->answered = true;
+    s->begun = true;
+}
+
+static void text_block(section *s, const block *b)
+{
+    static const struct {
+        const char *mark;
+        text_kind kind;
+    } marks[] = {{"### ", HEADING}, {"- ", BULLET}, {"> ", NOTE}, {"+", MORE}};
+    text_kind kind = PARAGRAPH;
+    char *text = xstrdup(b->text), *shown = text, *from = strstr(text, "\n@from ");
+    if (from) {
+        *from = '\0';
+        from += strlen("\n@from ");
+    }
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strncmp(text, marks[i].mark, strlen(marks[i].mark)) == 0) {
+            kind = marks[i].kind;
+            shown += strlen(marks[i].mark);
+        }
+    if (kind != MORE)
+        s->begun = false;
+    char *expression = template_sql(shown);
+    if (!expression)
+        fail(s, b, "a { or [[ is not closed");
+    char *sql = sqlite3_mprintf("SELECT %s%s%s", expression, from ? " FROM " : "", from ? from : "");
+    sqlite3_stmt *statement = prepare(s, b, sql);
+    while (step(s, b, statement)) {
+        const char *row = (const char *)sqlite3_column_text(statement, 0);
+        if (row)
+            add_text(s, kind, row);
+    }
+    sqlite3_finalize(statement);
+    sqlite3_free(sql);
+    sqlite3_free(expression);
+    free(text);
+}
+
+/* ---- tables ---- */
+
+/* A column of a query that is one of the table: "title", "title:" on the right, "title?" only where it has a value. */
+typedef struct column {
+    int at, length;
+    doc_kind kind;
+    bool shown;
+} column;
+
+static column column_at(sqlite3_stmt *statement, int at)
+{
+    const char *name = sqlite3_column_name(statement, at);
+    column c = {at, (int)strlen(name), DOC_TEXT, strcmp(name, "status") != 0};
+    for (; c.length && (name[c.length - 1] == ':' || name[c.length - 1] == '?'); c.length--)
+        if (name[c.length - 1] == ':')
+            c.kind = DOC_NUMBER;
+        else
+            c.shown = false;
+    return c;
+}
+
+static void add_cell(document *doc, sqlite3_stmt *row, const column *c, const char *status)
+{
+    const bool real = sqlite3_column_type(row, c->at) == SQLITE_FLOAT,
+               none = sqlite3_column_type(row, c->at) == SQLITE_NULL;
+    char *number = real ? number_text(sqlite3_column_double(row, c->at)) : NULL;
+    const char *text = number ? number : (const char *)sqlite3_column_text(row, c->at);
+    if (none && c->kind == DOC_NUMBER && status && strcmp(status, "ok") != 0)
+        text = status;
+    if (text && *text)
+        doc_cell(doc, "%s", text);
+    else
+        doc_blank(doc);
+    free(number);
+}
+
+/* A column `status` is not shown: it stands in for the numbers of a row that has none. */
+static void add_table(section *s, const block *b, const char *sql)
+{
+    sqlite3_stmt *rows = prepare(s, b, sql);
+    const int n = sqlite3_column_count(rows), status = column_of(rows, "status");
+    column *columns = xcalloc((size_t)n, sizeof *columns);
+    size_t found = 0;
+    if (s->problem)
+        fail(s, b, "an answer holds no table");
+    for (int c = 0; c < n; c++)
+        columns[c] = column_at(rows, c);
+    for (; step(s, b, rows); found++)
+        for (int c = 0; c < n; c++)
+            columns[c].shown = columns[c].shown || (c != status && sqlite3_column_bytes(rows, c) > 0);
+    sqlite3_reset(rows);
+    if (found)
+        doc_table(s->doc);
+    for (int c = 0; found && c < n; c++)
+        if (columns[c].shown)
+            doc_column(s->doc, columns[c].kind, "%.*s", columns[c].length, sqlite3_column_name(rows, c));
+    while (step(s, b, rows)) {
+        doc_row(s->doc, NULL);
+        for (int c = 0; c < n; c++)
+            if (columns[c].shown)
+                add_cell(s->doc, rows, &columns[c],
+                         status < 0 ? NULL : (const char *)sqlite3_column_text(rows, status));
+    }
+    free(columns);
+    sqlite3_finalize(rows);
+    s->begun = false;
+}
+
+/* A query in long form: column `across` holds titles of columns and `cell` what is in them; the others name the row. Both are in
+ * the order in which they appear. */
+static void add_grid(section *s, const block *b, const char *sql)
+{
+    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.long_"));
+    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE long_ AS SELECT row_number() OVER () AS row_, * FROM (%s)", sql));
+    sqlite3_stmt *rows = prepare(s, b, "SELECT * FROM temp.long_");
+    if (column_of(rows, "across") < 0 || column_of(rows, "cell") < 0)
+        fail(s, b, "@grid needs the columns across and cell");
+    sqlite3_str *keys = sqlite3_str_new(s->page->db), *cells = sqlite3_str_new(s->page->db);
+    for (int c = 1; c < sqlite3_column_count(rows); c++)
+        if (c != column_of(rows, "across") && c != column_of(rows, "cell"))
+            sqlite3_str_appendf(keys, "%s\"%w\"", sqlite3_str_length(keys) ? ", " : "", sqlite3_column_name(rows, c));
+    sqlite3_finalize(rows);
+    sqlite3_stmt *titles =
+        prepare(s, b, "SELECT across FROM temp.long_ WHERE across IS NOT NULL GROUP BY 1 ORDER BY min(row_)");
+    while (step(s, b, titles)) {
+        const char *title = (const char *)sqlite3_column_text(titles, 0);
+        sqlite3_str_appendf(cells, ", coalesce(max(iif(across = %Q, show(cell), NULL)), '') AS \"%w\"", title, title);
+    }
+    sqlite3_finalize(titles);
+    char *of_row = sqlite3_str_finish(keys), *wide = sqlite3_str_finish(cells);
+    char *query =
+        sqlite3_mprintf("SELECT %s%s FROM temp.long_ GROUP BY %s ORDER BY min(row_)", of_row, wide ? wide : "", of_row);
+    add_table(s, b, query);
+    sqlite3_free(query);
+    sqlite3_free(wide);
+    sqlite3_free(of_row);
+}
+
+/* ---- tables of the section's own ---- */
+
+/* The first word of *rest, which moves behind it. Caller frees. */
+static char *word(const char **rest)
+{
+    const size_t length = strcspn(*rest, " \n");
+    char *text = xasprintf("%.*s", (int)length, *rest);
+    *rest += length;
+    *rest += strspn(*rest, " \n");
+    return text;
+}
+
+static void view_block(const section *s, const block *b, const char *rest)
+{
+    char *name = word(&rest);
+    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
+    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\" AS %s", name, rest));
+    free(name);
+}
+
+/* @into NAME: adds rows to a table that other sections read, too. */
+static void into_block(const section *s, const block *b, const char *rest)
+{
+    char *name = word(&rest);
+    run(s, b, sqlite3_mprintf("CREATE TABLE IF NOT EXISTS main.\"%w\" AS SELECT * FROM (%s) WHERE 0", name, rest));
+    run(s, b, sqlite3_mprintf("INSERT INTO main.\"%w\" SELECT * FROM (%s)", name, rest));
+    free(name);
+}
+
+/* @slice NAME FROM TABLE ALONG a, b [WHERE ...]: the most rows that differ in nothing else, and in the variant. */
+static void slice_block(const section *s, const block *b, const char *rest)
+{
+    char *name = word(&rest), *from = word(&rest), *table = word(&rest), *along = word(&rest);
+    const char *where = strstr(rest, "WHERE");
+    char *axes = xasprintf("%.*s", (int)(where ? (size_t)(where - rest) : strlen(rest)), rest);
+    if (strcmp(from, "FROM") != 0 || strcmp(along, "ALONG") != 0)
+        fail(s, b, "@slice NAME FROM TABLE ALONG COLUMN, ...");
+    sqlite3_str *paths = sqlite3_str_new(s->page->db);
+    char *at = axes;
+    for (char *axis; (axis = strsep(&at, ", \n"));)
+        if (*axis)
+            sqlite3_str_appendf(paths, ", '$.%q'", axis);
+    char *list = sqlite3_str_finish(paths);
+    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
+    run(s, b,
+        sqlite3_mprintf("CREATE TEMP TABLE \"%w\" AS WITH of_ AS (SELECT *, json_remove(options%s) || device AS "
+                        "rest_of FROM \"%w\" %s) "
+                        "SELECT * FROM of_ WHERE rest_of = (SELECT rest_of FROM of_ GROUP BY 1 ORDER BY count(*) DESC, "
+                        "min(id) LIMIT 1)",
+                        name, list ? list : "", table, where ? where : ""));
+    sqlite3_free(list);
+    free(axes);
+    free(along);
+    free(table);
+    free(from);
+    free(name);
+}
+
+/* @union NAME TABLE ...: their rows one below the other, by the names of columns; `bench_table` says whose a row is. */
+static void union_block(const section *s, const block *b, const char *rest)
+{
+    char *name = word(&rest);
+    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
+    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\"(bench_table)", name));
+    while (*rest) {
+        char *table = word(&rest);
+        sqlite3_str *list = sqlite3_str_new(s->page->db), *added = sqlite3_str_new(s->page->db);
+        char *sql = sqlite3_mprintf(
+            "SELECT name, type, name IN (SELECT name FROM pragma_table_info(%Q)) FROM pragma_table_info(%Q)", name,
+            table);
+        sqlite3_stmt *columns = prepare(s, b, sql);
+        while (step(s, b, columns)) {
+            const char *column = (const char *)sqlite3_column_text(columns, 0);
+            sqlite3_str_appendf(list, ", \"%w\"", column);
+            if (!sqlite3_column_int(columns, 2))
+                sqlite3_str_appendf(added, "ALTER TABLE temp.\"%w\" ADD COLUMN \"%w\" %s;", name, column,
+                                    sqlite3_column_text(columns, 1));
+        }
+        sqlite3_finalize(columns);
+        sqlite3_free(sql);
+        char *names = sqlite3_str_finish(list), *alter = sqlite3_str_finish(added);
+        if (alter)
+            db_run(s->page->db, s->file, alter);
+        run(s, b,
+            sqlite3_mprintf("INSERT INTO temp.\"%w\"(bench_table%s) SELECT %Q%s FROM \"%w\" ORDER BY id", name, names,
+                            table, names, table));
+        sqlite3_free(alter);
+        sqlite3_free(names);
+        free(table);
+    }
+    free(name);
+}
+
+/* ---- blocks that hold others ---- */
+
+static void write_blocks(section *s, const block *blocks, size_t n);
+
+static bool is_word(const char *text, const char *word)
+{
+    const size_t length = strlen(word);
+    return strncmp(text, word, length) == 0 && !isalnum((unsigned char)text[length]) && text[length] != '_';
+}
+
+/* The place of the @end of the block at `at`. */
+static size_t end_of(const section *s, const block *blocks, size_t n, size_t at)
+{
+    static const char *const holding[] = {"@each", "@if", "@fold", "@problem"};
+    int depth = 0;
+    for (size_t i = at; i < n; i++) {
+        for (size_t k = 0; k < sizeof holding / sizeof *holding; k++)
+            depth += is_word(blocks[i].text, holding[k]);
+        depth -= is_word(blocks[i].text, "@end");
+        if (!depth)
+            return i;
+    }
+    fail(s, &blocks[at], "there is no @end");
+    return n;
+}
+
+/* All rows first, into a table: what is inside may change those that the query reads. */
+static void each_block(section *s, const block *b, const char *sql, const block *inside, size_t n)
+{
+    static int depth;
+    char *rows = xasprintf("each_%d_", depth++);
+    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE %s AS %s", rows, sql));
+    char *query = sqlite3_mprintf("SELECT * FROM temp.%s ORDER BY rowid", rows);
+    scope in = {s->scope, prepare(s, b, query)};
+    bool any = false;
+    while (step(s, b, in.row)) {
+        s->scope = &in;
+        write_blocks(s, inside, n);
+        s->scope = in.outer;
+        any = true;
+    }
+    sqlite3_finalize(in.row);
+    if (!any && s->page->lint) {
+        in.row = NULL;
+        s->scope = &in;
+        write_blocks(s, inside, n);
+        s->scope = in.outer;
+    }
+    run(s, b, sqlite3_mprintf("DROP TABLE temp.%s", rows));
+    sqlite3_free(query);
+    free(rows);
+    depth--;
+}
+
+static void if_block(section *s, const block *b, const char *condition, const block *inside, size_t n)
+{
+    char *sql = sqlite3_mprintf("SELECT 1 WHERE %s", condition);
+    sqlite3_stmt *statement = prepare(s, b, sql);
+    const bool holds = step(s, b, statement);
+    sqlite3_finalize(statement);
+    sqlite3_free(sql);
+    if (holds || s->page->lint)
+        write_blocks(s, inside, n);
+}
+
+static void fold_block(section *s, const char *summary, const block *inside, size_t n)
+{
+    section in = *s;
+    in.doc = doc_create("");
+    write_blocks(&in, inside, n);
+    if (!doc_empty(in.doc)) {
+        doc_fold(s->doc, "%s", summary);
+        doc_append(s->doc, in.doc);
+        doc_fold_end(s->doc);
+    } else {
+        doc_free(in.doc);
+    }
+}
+
+/* @problem NAME (EDITIONS): SECTION. The texts inside are its answer, one bullet; without rows for any, its name is one of those that
+ * this machine leaves open. */
+static void problem_block(section *s, const block *b, const char *rest, const block *inside, size_t n)
+{
+    char *colon = strstr(rest, "): "), *open = strchr(rest, '(');
+    if (!colon || !open)
+        fail(s, b, "@problem NAME (EDITIONS): SECTION");
+    char *name = xasprintf("%.*s", (int)(open - rest - 1), rest), *id = heading_id(colon + 3);
+    char *title = xasprintf("%s %.*s", link_to(strong("%s", name), "#%s", id), (int)(colon + 1 - open), open);
+    s->problem = title;
+    s->answered = false;
+    write_blocks(s, inside, n);
+    if (!s->answered)
+        run(s, b, sqlite3_mprintf("INSERT INTO main.unanswered VALUES(%Q)", name));
+    s->problem = NULL;
+    free(title);
+    free(id);
+    free(name);
+}
+
+static void use_block(section *s, const block *b, const char *rest);
+
+static void write_blocks(section *s, const block *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const block *b = &blocks[i], *inside = b + 1;
+        const char *rest = b->text + strcspn(b->text, " \n");
+        rest += *rest ? 1 : 0;
+        const size_t end = end_of(s, blocks, n, i), held = end > i ? end - i - 1 : 0;
+        i = end;
+        if (*b->text != '@')
+            text_block(s, b);
+        else if (is_word(b->text, "@view"))
+            view_block(s, b, rest);
+        else if (is_word(b->text, "@table"))
+            add_table(s, b, rest);
+        else if (is_word(b->text, "@grid"))
+            add_grid(s, b, rest);
+        else if (is_word(b->text, "@slice"))
+            slice_block(s, b, rest);
+        else if (is_word(b->text, "@union"))
+            union_block(s, b, rest);
+        else if (is_word(b->text, "@into"))
+            into_block(s, b, rest);
+        else if (is_word(b->text, "@figures"))
+            add_figures(s->doc, s->page->folder, rest);
+        else if (is_word(b->text, "@contents"))
+            doc_contents(s->doc);
+        else if (is_word(b->text, "@use"))
+            use_block(s, b, rest);
+        else if (is_word(b->text, "@each"))
+            each_block(s, b, rest, inside, held);
+        else if (is_word(b->text, "@if"))
+            if_block(s, b, rest, inside, held);
+        else if (is_word(b->text, "@fold"))
+            fold_block(s, rest, inside, held);
+        else if (is_word(b->text, "@problem"))
+            problem_block(s, b, rest, inside, held);
+        else
+            fail(s, b, "this is no block");
+    }
+}
+
+/* ---- files ---- */
+
+/* Blocks are divided by empty lines; a line that begins with -- is a comment. Changes text. */
+static block *blocks_of(char *text, size_t *n)
+{
+    block *blocks = NULL, *open = NULL;
+    int line = 0;
+    *n = 0;
+    for (char *next = text, *at; (at = strsep(&next, "\n"));) {
+        line++;
+        if (strncmp(at, "--", 2) == 0)
+            continue;
+        if (!*at) {
+            open = NULL;
+        } else if (open) {
+            char *more = xasprintf("%s\n%s", open->text, at);
+            free(open->text);
+            open->text = more;
+        } else {
+            blocks = xrealloc(blocks, (*n + 1) * sizeof *blocks);
+            open = &blocks[(*n)++];
+            *open = (block){line, xstrdup(at)};
+        }
+    }
+    return blocks;
+}
+
+static void blocks_free(block *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(blocks[i].text);
+    free(blocks);
+}
+
+static char *replaced(char *text, const char *what, const char *by)
+{
+    for (char *at = text; (at = strstr(at, what));) {
+        char *more = xasprintf("%.*s%s%s", (int)(at - text), text, by, at + strlen(what));
+        at = more + (at - text) + strlen(by);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+/* @use FILE WORD ...: the blocks of another file, with $1, $2 ... by the words. */
+static void use_block(section *s, const block *b, const char *rest)
+{
+    char *name = word(&rest), *file = xasprintf("%s.sql", name);
+    if (!embedded_text(file))
+        fail(s, b, "there is no such file");
+    char *text = xstrdup(embedded_text(file)), argument[] = "$1";
+    for (; *rest; argument[1]++) {
+        char *by = word(&rest);
+        text = replaced(text, argument, by);
+        free(by);
+    }
+    size_t n;
+    block *blocks = blocks_of(text, &n);
+    section in = *s;
+    in.file = file;
+    write_blocks(&in, blocks, n);
+    s->begun = in.begun;
+    s->answered = in.answered;
+    blocks_free(blocks, n);
+    free(text);
+    free(file);
+    free(name);
+}
+
+/* A section's first block: @section ORDER TITLE, and in a second line @of TABLE ... */
+typedef struct head {
+    int order;
+    const embedded *file;
+    char *title, *of;
+} head;
+
+static bool head_of(const embedded *e, head *h)
+{
+    const char *at = e->text ? strstr(e->text, "@section ") : NULL;
+    if (!at)
+        return false;
+    char *after;
+    h->file = e;
+    h->order = (int)strtol(at + strlen("@section "), &after, 10);
+    after += strspn(after, " ");
+    h->title = xasprintf("%.*s", (int)strcspn(after, "\n"), after);
+    const char *of = after + strcspn(after, "\n");
+    of = strncmp(of, "\n@of ", 5) == 0 ? of + 5 : "";
+    h->of = xasprintf("%.*s", (int)strcspn(of, "\n"), of);
+    return true;
+}
+
+static bool has_rows(const section *s, const block *b, const char *tables)
+{
+    bool has = !*tables || s->page->lint;
+    while (*tables) {
+        char *table = word(&tables), *sql = sqlite3_mprintf("SELECT 1 FROM \"%w\" LIMIT 1", table);
+        sqlite3_stmt *statement = prepare(s, b, sql);
+        has = step(s, b, statement) || has;
+        sqlite3_finalize(statement);
+        sqlite3_free(sql);
+        free(table);
+    }
+    return has;
+}
+
+static void drop_views(const page *p)
+{
+    char *name;
+    while ((name = db_text(p->db, "report", "SELECT name FROM sqlite_temp_schema WHERE type = 'table' LIMIT 1"))) {
+        char *sql = sqlite3_mprintf("DROP TABLE temp.\"%w\"", name);
+        db_run(p->db, "report", sql);
+        sqlite3_free(sql);
+        free(name);
+    }
+}
+
+static void write_section(const page *p, const head *h)
+{
+    size_t n;
+    char *text = xstrdup(h->file->text);
+    block *blocks = blocks_of(text, &n);
+    section s = {.page = p, .doc = doc_create(""), .file = h->file->name};
+    if (has_rows(&s, &blocks[0], h->of))
+        write_blocks(&s, blocks + 1, n - 1);
+    const bool folded = h->order > 0 && !doc_empty(s.doc);
+    if (folded)
+        doc_fold(p->doc, "%s", h->title);
+    doc_append(p->doc, s.doc);
+    if (folded)
+        doc_fold_end(p->doc);
+    drop_views(p);
+    blocks_free(blocks, n);
+    free(text);
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const head *x = a, *y = b;
+    return x->order != y->order ? (x->order > y->order) - (x->order < y->order) : strcmp(x->file->name, y->file->name);
+}
+
+void page_write(const page *p)
+{
+    size_t n = 0;
+    head *heads = NULL;
+    for (const embedded *e = embedded_files; e->name; e++) {
+        heads = xrealloc(heads, (n + 1) * sizeof *heads);
+        n += head_of(e, &heads[n]);
+    }
+    qsort(heads, n, sizeof *heads, by_order);
+    db_run(p->db, "report", "CREATE TABLE main.unanswered(name)");
+    for (size_t i = 0; i < n; i++) {
+        write_section(p, &heads[i]);
+        free(heads[i].title);
+        free(heads[i].of);
+    }
+    free(heads);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/* CSV files as tables; see db.h. Beside the file's columns a row has: id (its place), options (its parameters, JSON), and run_of,
+ * which is alike in rows of one run on one GPU: those alone may stand in a ratio. */
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/report/db.h"
+#include "common/report/embedded.h"
+
+void db_run(sqlite3 *db, const char *where, const char *sql)
+{
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        die(EXIT_CODE_FAILURE, "%s: %s", where, sqlite3_errmsg(db));
+}
+
+sqlite3_stmt *db_prepare(sqlite3 *db, const char *where, const char *sql)
+{
+    sqlite3_stmt *s;
+    if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) != SQLITE_OK)
+        die(EXIT_CODE_FAILURE, "%s: %s", where, sqlite3_errmsg(db));
+    return s;
+}
+
+char *db_text(sqlite3 *db, const char *where, const char *sql)
+{
+    sqlite3_stmt *s = db_prepare(db, where, sql);
+    const char *text = sqlite3_step(s) == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
+    char *copy = text ? xstrdup(text) : NULL;
+    sqlite3_finalize(s);
+    return copy;
+}
+
+/* ---- what is known ---- */
+
+const char *embedded_text(const char *name)
+{
+    for (const embedded *e = embedded_files; e->name; e++)
+        if (strcmp(e->name, name) == 0)
+            return e->text;
+    return NULL;
+}
+
+/* Lines of schema.tsv: table, path, column, kind, place, default. */
+const known_column *known_columns(size_t *count)
+{
+    static known_column *all;
+    static size_t n;
+    char *text = all ? NULL : xstrdup(embedded_text("schema.tsv")), *rest = text;
+    for (char *line; rest && (line = strsep(&rest, "\n"));) {
+        char *cell[6];
+        size_t cells = 0;
+        while (cells < 6 && (cell[cells] = strsep(&line, "\t")))
+            cells++;
+        if (cells < 6)
+            continue;
+        all = xrealloc(all, (n + 1) * sizeof *all);
+        all[n++] = (known_column){cell[0], cell[1], cell[2], *cell[3], *cell[4], cell[5]};
+    }
+    *count = n;
+    return all; /* the text stays: names point into it */
+}
+
+static size_t table_end(const known_column *c, size_t n, size_t first)
+{
+    size_t end = first;
+    while (end < n && strcmp(c[end].table, c[first].table) == 0)
+        end++;
+    return end;
+}
+
+/* ---- a file ---- */
+
+/* Old names of columns, as files before this version have them. */
+static int column_of(const csv *file, const char *name)
+{
+    static const char *const renamed[][2] = {{"compute_ms", "twin_ms"}, {"overlapped_pct", "recorded_hidden_pct"}};
+    int column = csv_column(file, name);
+    for (size_t i = 0; column < 0 && i < sizeof renamed / sizeof *renamed; i++)
+        if (strcmp(name, renamed[i][0]) == 0)
+            column = csv_column(file, renamed[i][1]);
+    return column;
+}
+
+/* Numbers as such, nothing and nan as NULL; in texts control characters, which mark up text here, become blanks. */
+static void bind(sqlite3_stmt *s, int at, char *cell, char kind)
+{
+    char *end;
+    const double real = strtod(cell, &end);
+    if (!*cell || (kind != 't' && strcmp(cell, "nan") == 0)) {
+        sqlite3_bind_null(s, at);
+    } else if (kind != 't' && !*end && isfinite(real)) {
+        if (kind == 'i' && !cell[strspn(cell, "-0123456789")])
+            sqlite3_bind_int64(s, at, strtoll(cell, NULL, 10));
+        else
+            sqlite3_bind_double(s, at, real);
+    } else {
+        for (char *c = cell; *c; c++)
+            *c = (unsigned char)*c < ' ' ? ' ' : *c;
+        sqlite3_bind_text(s, at, cell, -1, SQLITE_TRANSIENT);
+    }
+}
+
+static const char *affinity(char kind)
+{
+    return kind == 'i' ? "INTEGER" : kind == 'r' ? "REAL" : "TEXT";
+}
+
+static bool is_kind(const char *table, const char *prefix)
+{
+    return strncmp(table, prefix, strlen(prefix)) == 0;
+}
+
+static bool has_options(const char *table)
+{
+    return is_kind(table, "bench_") || is_kind(table, "peer_");
+}
+
+static void run_str(sqlite3 *db, sqlite3_str *sql)
+{
+    char *text = sqlite3_str_finish(sql);
+    db_run(db, "loading", text);
+    sqlite3_free(text);
+}
+
+/* CREATE TABLE of the columns first ... end - 1. */
+static void create(sqlite3 *db, const char *name, const known_column *c, size_t first, size_t end)
+{
+    sqlite3_str *sql = sqlite3_str_new(db);
+    sqlite3_str_appendf(sql, "CREATE TABLE \"%w\"(id INTEGER PRIMARY KEY", name);
+    if (has_options(c[first].table))
+        sqlite3_str_appendall(sql, ", options TEXT, run_of TEXT");
+    if (strchr(c[first].path, '*'))
+        sqlite3_str_appendall(sql, ", file TEXT");
+    for (size_t k = first; k < end; k++)
+        sqlite3_str_appendf(sql, ", \"%w\" %s", c[k].name, affinity(c[k].kind));
+    sqlite3_str_appendall(sql, ")");
+    run_str(db, sql);
+}
+
+/* The file's rows into the table `into`, in their order. */
+static void insert(sqlite3 *db, const char *into, csv *file, const char *path, const known_column *c, size_t first,
+                   size_t end)
+{
+    sqlite3_str *sql = sqlite3_str_new(db);
+    const bool many = strchr(c[first].path, '*');
+    sqlite3_str_appendf(sql, "INSERT INTO \"%w\"(%s", into, many ? "file" : "id");
+    for (size_t k = first; k < end; k++)
+        sqlite3_str_appendf(sql, ", \"%w\"", c[k].name);
+    sqlite3_str_appendf(sql, ") VALUES(?1");
+    for (size_t k = first; k < end; k++)
+        sqlite3_str_appendf(sql, ", ?%d", (int)(k - first) + 2);
+    sqlite3_str_appendall(sql, ")");
+    char *text = sqlite3_str_finish(sql);
+    sqlite3_stmt *s = db_prepare(db, path, text);
+    int *columns = xmalloc((end - first) * sizeof *columns);
+    for (size_t k = first; k < end; k++)
+        columns[k - first] = column_of(file, c[k].name);
+    for (size_t r = 0; r < file->rows; r++) {
+        sqlite3_bind_null(s, 1);
+        if (many)
+            sqlite3_bind_text(s, 1, path, -1, SQLITE_TRANSIENT);
+        for (size_t k = 0; k < end - first; k++)
+            if (columns[k] >= 0)
+                bind(s, (int)k + 2, file->cells[r * file->columns + (size_t)columns[k]], c[first + k].kind);
+        if (sqlite3_step(s) != SQLITE_DONE)
+            die(EXIT_CODE_FAILURE, "%s: %s", path, sqlite3_errmsg(db));
+        sqlite3_reset(s);
+    }
+    sqlite3_finalize(s);
+    sqlite3_free(text);
+    free(columns);
+}
+
+/* From raw the newest row of each case: a verified one before others, then the latest. */
+static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
+{
+    const char *table = c[first].table;
+    const bool ours = is_kind(table, "bench_");
+    sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db), *all = sqlite3_str_new(db);
+    for (size_t k = first; k < end; k++) {
+        sqlite3_str_appendf(all, ", \"%w\"", c[k].name);
+        if (c[k].place != 'p')
+            continue;
+        sqlite3_str_appendf(params, ", \"%w\"", c[k].name);
+        sqlite3_str_appendf(json, "%s%Q, \"%w\"", sqlite3_str_length(json) ? ", " : "", c[k].name, c[k].name);
+    }
+    char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json), *a = sqlite3_str_finish(all);
+    sqlite3_str *sql = sqlite3_str_new(db);
+    sqlite3_str_appendf(sql,
+                        "INSERT INTO \"%w\"(options, run_of%s) SELECT json_object(%s), coalesce(gpu_uuid, "
+                        "(SELECT value FROM machine m WHERE m.run_id = r.run_id AND m.key = 'gpu_uuid'), '') || ' ' || "
+                        "coalesce(%s, \"commit\", '')%s "
+                        "FROM (SELECT *, min(id) OVER of_case AS first_id, row_number() OVER (PARTITION BY bench%s%s "
+                        "ORDER BY %s id DESC) AS age "
+                        "FROM raw WINDOW of_case AS (PARTITION BY bench%s%s)) r WHERE age = 1",
+                        table, a, j ? j : "", ours ? "campaign" : "run_id", a,
+                        ours ? ", variant, device, l2, timer_asked" : "", p ? p : "",
+                        ours ? "coalesce(\"check\", 1) <> 0 DESC, utc DESC," : "",
+                        ours ? ", variant, device, l2, timer_asked" : "", p ? p : "");
+    if (ours && device)
+        sqlite3_str_appendf(sql, " AND coalesce(device, %Q) = %Q", device, device);
+    sqlite3_str_appendf(sql, " ORDER BY %s%s first_id", ours && p ? p + 2 : "", ours && p ? "," : "");
+    run_str(db, sql);
+    sqlite3_free(p);
+    sqlite3_free(j);
+    sqlite3_free(a);
+}
+
+/* Every file of a folder, for a path with a star; column `file` says which one a row is from. */
+static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_t first, size_t end)
+{
+    char *folder = xasprintf("%s/%.*s", dir, (int)strcspn(c[first].path, "*"), c[first].path);
+    struct dirent **entries;
+    const int n = scandir(folder, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *path = xasprintf("%s%s", folder, entries[i]->d_name), *dot = strrchr(entries[i]->d_name, '.');
+        csv *file = dot && strcmp(dot, ".csv") == 0 ? csv_read(path) : NULL;
+        if (file && file->rows) {
+            *dot = '\0';
+            for (char *at = entries[i]->d_name; *at; at++)
+                *at = (unsigned char)*at < ' ' ? ' ' : *at;
+            insert(db, c[first].table, file, entries[i]->d_name, c, first, end);
+        }
+        csv_free(file);
+        free(path);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    free(folder);
+}
+
+static void load(sqlite3 *db, const char *dir, const char *device, const known_column *c, size_t first, size_t end)
+{
+    char *path = xasprintf("%s/%s", dir, c[first].path);
+    csv *file = csv_read(path);
+    if (file && file->rows && has_options(c[first].table)) {
+        create(db, "raw", c, first, end);
+        insert(db, "raw", file, path, c, first, end);
+        keep_newest(db, c, first, end, device);
+        db_run(db, path, "DROP TABLE raw");
+    } else if (file && file->rows) {
+        insert(db, c[first].table, file, path, c, first, end);
+    }
+    csv_free(file);
+    free(path);
+}
+
+sqlite3 *db_open(const char *dir, const char *device)
+{
+    sqlite3 *db;
+    if (sqlite3_open(":memory:", &db) != SQLITE_OK)
+        die(EXIT_CODE_FAILURE, "SQLite cannot open a database in memory: %s", sqlite3_errmsg(db));
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DML, 0, NULL); /* "x" is a column, never a text */
+    sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, 0, NULL);
+    db_run(db, "SQLite", "PRAGMA temp_store = MEMORY; PRAGMA secure_delete = OFF; PRAGMA trusted_schema = OFF; BEGIN");
+    db_functions(db);
+    size_t n;
+    const known_column *c = known_columns(&n);
+    for (size_t first = 0, end; first < n; first = end) {
+        end = table_end(c, n, first);
+        create(db, c[first].table, c, first, end);
+        if (dir && !device && strchr(c[first].path, '*'))
+            load_many(db, dir, c, first, end);
+        else if (dir && !strchr(c[first].path, '*'))
+            load(db, dir, device, c, first, end);
+    }
+    db_run(db, "SQLite", "COMMIT");
+    return db;
+}
+
+/* ---- what SQL may do ---- */
+
+static int may_read(void *reads, int action, const char *a, const char *b, const char *c, const char *d)
+{
+    (void)b, (void)c, (void)d;
+    switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE: return SQLITE_OK;
+    case SQLITE_FUNCTION: return b && strcmp(b, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
+    case SQLITE_ATTACH:
+    case SQLITE_DETACH: return SQLITE_DENY;
+    case SQLITE_PRAGMA: return a && strcmp(a, "table_info") == 0 ? SQLITE_OK : SQLITE_DENY;
+    default: return reads ? SQLITE_DENY : SQLITE_OK;
+    }
+}
+
+void db_guard(sqlite3 *db, bool reads)
+{
+    static char yes;
+    sqlite3_set_authorizer(db, may_read, reads ? &yes : NULL);
+}

@@ -7,11 +7,12 @@
  *   counted(n, word)  "1 case", "2 cases";  code(x)  in the type of code;  link(text, address)
  *   only(condition)   '' or NULL: leaves out an optional part;  beside(a, b)  equal, or one is not known
  *   case_name(bench, variant, options)  "flash, S 65536, D 128": no default values;  shape(bench, options)  what all rows share
- *   median(x), an aggregate;  size_place(size);  peak_tflops(gpu, dtype)  peak_gb_s(gpu)  by the data sheet */
+ *   attention_bound(dtype, backward)  the check's bound;  median(x), an aggregate;  size_place(size);  peak_tflops(gpu, dtype)  peak_gb_s(gpu)  by the data sheet */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/check.h"
 #include "common/core/error.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
@@ -244,6 +245,12 @@ static void sql_peak_gb_s(sqlite3_context *to, int n, sqlite3_value **v)
     give_known(to, peak_gb_s(text_of(v[0])));
 }
 
+static void sql_attention_bound(sqlite3_context *to, int n, sqlite3_value **v)
+{
+    (void)n;
+    sqlite3_result_double(to, check_attention_bound(text_of(v[0]), sqlite3_value_int(v[1])).rel_l2);
+}
+
 /* ---- parameters ---- */
 
 enum { MOST = 64 };
@@ -465,6 +472,7 @@ void db_functions(sqlite3 *db)
                {"size_place", 1, sql_size_place},
                {"peak_tflops", 2, sql_peak_tflops},
                {"peak_gb_s", 1, sql_peak_gb_s},
+               {"attention_bound", 2, sql_attention_bound},
                {"case_name", 3, sql_case_name}};
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -44,11 +44,27 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     free(path);
 }
 
+/* "2 x NVIDIA H200", of the newest run. Caller frees. */
+static char *title_of(sqlite3 *db, const char *device)
+{
+    char *gpus = db_text(db, "report",
+                         "SELECT c.value || ' x ' || n.value FROM machine n JOIN machine c USING (run_id) WHERE n.key = 'gpu_name' AND "
+                         "c.key = 'gpu_count' ORDER BY n.id DESC LIMIT 1");
+    char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
+    const bool on_gpu = gpus && strcmp(device, "cuda") == 0;
+    char *title = on_gpu ? xstrdup(gpus) : xasprintf("CPU: %s", cpu ? cpu : "not known");
+    free(cpu);
+    free(gpus);
+    return title;
+}
+
 static void write_pages(const char *dir, const char *device, const char *name, bool rows_needed)
 {
     sqlite3 *db = db_open(dir, device);
     db_guard(db, false);
-    document *doc = doc_create("");
+    char *title = title_of(db, device);
+    document *doc = doc_create(title);
+    free(title);
     db_run(db, "report", "CREATE TABLE main_device(device, other)");
     char *sql = sqlite3_mprintf("INSERT INTO main_device VALUES(%Q, %d)", device, rows_needed);
     db_run(db, "report", sql);

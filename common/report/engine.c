@@ -20,7 +20,9 @@ typedef struct block {
 /* The row of an @each: its columns are :name in the blocks inside. */
 typedef struct scope {
     const struct scope *outer;
-    sqlite3_stmt *row; /* NULL in lint without rows: all are NULL */
+    int columns;
+    char **names;          /* [columns] */
+    sqlite3_value **row;   /* [columns]; NULL in lint without rows: all are NULL */
 } scope;
 
 typedef struct section {
@@ -49,9 +51,9 @@ static void fail(const section *s, const block *b, const char *what)
 static void bind_name(const scope *in, sqlite3_stmt *to, int at, const char *name)
 {
     for (; in; in = in->outer)
-        for (int c = 0; in->row && c < sqlite3_column_count(in->row); c++)
-            if (strcmp(name, sqlite3_column_name(in->row, c)) == 0) {
-                sqlite3_bind_value(to, at, sqlite3_column_value(in->row, c));
+        for (int c = 0; in->row && c < in->columns; c++)
+            if (strcmp(name, in->names[c]) == 0) {
+                sqlite3_bind_value(to, at, in->row[c]);
                 return;
             }
 }
@@ -102,7 +104,7 @@ static int column_of(sqlite3_stmt *statement, const char *name)
 
 /* ---- texts ---- */
 
-typedef enum text_kind { PARAGRAPH, HEADING, BULLET, NOTE, MORE } text_kind;
+typedef enum text_kind { PARAGRAPH, SECTION, HEADING, BULLET, NOTE, MORE } text_kind;
 
 static void add_text(section *s, text_kind kind, const char *text)
 {
@@ -112,8 +114,8 @@ static void add_text(section *s, text_kind kind, const char *text)
         doc_more(s->doc, "%s%s", kind == MORE ? "" : " ", text);
     else if (kind == MORE && s->begun)
         doc_more(s->doc, "%s", text);
-    else if (kind == HEADING)
-        doc_heading(s->doc, 3, "%s", text);
+    else if (kind == SECTION || kind == HEADING)
+        doc_heading(s->doc, kind == SECTION ? 2 : 3, "%s", text);
     else if (kind == BULLET)
         doc_bullet(s->doc, "%s", text);
     else if (kind == NOTE)
@@ -129,7 +131,7 @@ static void text_block(section *s, const block *b)
     static const struct {
         const char *mark;
         text_kind kind;
-    } marks[] = {{"### ", HEADING}, {"- ", BULLET}, {"> ", NOTE}, {"+", MORE}};
+    } marks[] = {{"## ", SECTION}, {"### ", HEADING}, {"- ", BULLET}, {"> ", NOTE}, {"+", MORE}};
     text_kind kind = PARAGRAPH;
     char *text = xstrdup(b->text), *shown = text, *from = strstr(text, "\n@from ");
     if (from) {
@@ -376,32 +378,41 @@ static size_t end_of(const section *s, const block *blocks, size_t n, size_t at)
     return n;
 }
 
-/* All rows first, into a table: what is inside may change those that the query reads. */
+static void write_row(section *s, scope *in, sqlite3_value **row, const block *inside, size_t n)
+{
+    in->row = row;
+    s->scope = in;
+    write_blocks(s, inside, n);
+    s->scope = in->outer;
+}
+
+/* All rows first: what is inside drops tables, which SQLite allows only when nothing is being read. */
 static void each_block(section *s, const block *b, const char *sql, const block *inside, size_t n)
 {
-    static int depth;
-    char *rows = xasprintf("each_%d_", depth++);
-    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE %s AS %s", rows, sql));
-    char *query = sqlite3_mprintf("SELECT * FROM temp.%s ORDER BY rowid", rows);
-    scope in = {s->scope, prepare(s, b, query)};
-    bool any = false;
-    while (step(s, b, in.row)) {
-        s->scope = &in;
-        write_blocks(s, inside, n);
-        s->scope = in.outer;
-        any = true;
+    sqlite3_stmt *rows = prepare(s, b, sql);
+    scope in = {.outer = s->scope, .columns = sqlite3_column_count(rows)};
+    const size_t columns = (size_t)in.columns;
+    sqlite3_value **values = NULL;
+    size_t count = 0;
+    in.names = xcalloc(columns, sizeof *in.names);
+    for (int c = 0; c < in.columns; c++)
+        in.names[c] = xstrdup(sqlite3_column_name(rows, c));
+    for (; step(s, b, rows); count++) {
+        values = xrealloc(values, (count + 1) * columns * sizeof(sqlite3_value *));
+        for (int c = 0; c < in.columns; c++)
+            values[count * columns + (size_t)c] = sqlite3_value_dup(sqlite3_column_value(rows, c));
     }
-    sqlite3_finalize(in.row);
-    if (!any && s->page->lint) {
-        in.row = NULL;
-        s->scope = &in;
-        write_blocks(s, inside, n);
-        s->scope = in.outer;
-    }
-    run(s, b, sqlite3_mprintf("DROP TABLE temp.%s", rows));
-    sqlite3_free(query);
-    free(rows);
-    depth--;
+    sqlite3_finalize(rows);
+    for (size_t r = 0; r < count; r++)
+        write_row(s, &in, values + r * columns, inside, n);
+    if (!count && s->page->lint)
+        write_row(s, &in, NULL, inside, n);
+    for (size_t i = 0; i < count * columns; i++)
+        sqlite3_value_free(values[i]);
+    for (size_t c = 0; c < columns; c++)
+        free(in.names[c]);
+    free(in.names);
+    free(values);
 }
 
 static void if_block(section *s, const block *b, const char *condition, const block *inside, size_t n)

@@ -2,7 +2,7 @@
 /* What SQL of the report has beside SQLite's own functions. A number that is NULL gives NULL, so that a text with it can be left out.
  *   show(x)           a real number with three digits, anything else as it is
  *   n(x) n4(x)        three digits, four digits
- *   bytes(x)          in MiB or GiB;  gib() mib()  their sizes
+ *   bytes(x)          in MiB or GiB;  signed_pct(x)  "+1.20 %";  gib() mib()  their sizes
  *   pm(mean, std)     "1.23 ± 0.04";  span(low, high)  "1.10 to 1.37";  range(x, low, high)  "1.23 [1.20, 1.25]"
  *   counted(n, word)  "1 case", "2 cases";  code(x)  in the type of code;  link(text, address)
  *   only(condition)   '' or NULL: leaves out an optional part;  beside(a, b)  equal, or one is not known
@@ -91,6 +91,16 @@ static void sql_bytes(sqlite3_context *to, int n, sqlite3_value **v)
     const bool small = x < 0.1 * GIB;
     char *number = number_text(x / (small ? MIB : GIB));
     give(to, xasprintf("%s %s", number, small ? "MiB" : "GiB"));
+    free(number);
+}
+
+static void sql_signed_pct(sqlite3_context *to, int n, sqlite3_value **v)
+{
+    (void)n;
+    if (is_null(v[0]))
+        return;
+    char *number = number_text(sqlite3_value_double(v[0]));
+    give(to, xasprintf("%s%s %%", *number == '-' ? "" : "+", number));
     free(number);
 }
 
@@ -271,6 +281,8 @@ static char *json_value(const char **at)
     }
     *at += quoted;
     *to = '\0';
+    if (!quoted && to - value > 2 && strcmp(to - 2, ".0") == 0)
+        to[-2] = '\0'; /* a real number that is whole */
     if (!quoted && strcmp(value, "null") == 0) {
         free(value);
         return NULL;
@@ -455,6 +467,7 @@ void db_functions(sqlite3 *db)
                {"n", 1, sql_n},
                {"n4", 1, sql_n4},
                {"bytes", 1, sql_bytes},
+               {"signed_pct", 1, sql_signed_pct},
                {"gib", 0, sql_gib},
                {"mib", 0, sql_mib},
                {"pm", 2, sql_pm},

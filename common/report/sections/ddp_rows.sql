@@ -20,7 +20,7 @@ SELECT *, json_remove(options, '$.bucket_mb', '$.grad_dtype', '$.update', '$.upd
     size || ', batch ' || batch || ' per rank, S ' || seq || ', ' || precision || ', gradients ' || wire || ', ' || counted(ranks, 'rank')
         || iif(recompute <> 'none', ', recompute ' || recompute, '') || iif(attention <> 'flash', ', attention ' || attention, '')
         || iif(layers > 0, ', layers ' || layers, '') || iif(device = 'cpu', ', on CPUs', '') AS title,
-    variant || iif(bucket_mb IS NOT NULL, printf(' %!.6g MB', bucket_mb), '') || iif(how <> '', ' (' || how || ')', '') AS label
+    variant || iif(bucket_mb IS NOT NULL, printf(' %.6g MB', bucket_mb), '') || iif(how <> '', ' (' || how || ')', '') AS label
 FROM ddp_named
 
 @view ddp

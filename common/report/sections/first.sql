@@ -81,7 +81,8 @@ step the part that does not wait. [values] are the least and largest ratio of th
 @from (SELECT * FROM strongest WHERE library IS NULL ORDER BY ratio, id LIMIT 1)
 
 - The highest MFU of a step is {mfu_causal_pct} % ({case_name(bench, '', options)}: {tokens_per_s} tokens/s).
-@from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' AND precision = 'bf16' ORDER BY mfu_causal_pct DESC, id LIMIT 1)
+@from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' AND precision = 'bf16'
+    AND coalesce(layers, 0) + coalesce(d_model, 0) = 0 ORDER BY mfu_causal_pct DESC, id LIMIT 1)
 WHERE mfu_causal_pct IS NOT NULL
 
 - The largest step takes {bytes(peak_bytes)}[[ of {bytes((SELECT CAST(value AS REAL) FROM facts WHERE key = 'gpu_memory_bytes'))}]] ({case_name(bench, '', options)}).
@@ -121,7 +122,7 @@ FROM strongest WHERE library IS NOT NULL GROUP BY library))}.]]
 @table
 SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / ' || sum(verdict = 'faster') AS "faster / same / slower:",
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:", printf('%.2f', median(ratio)) AS "median:",
-    (SELECT peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place FROM strongest w WHERE w.work = s.work
+    (SELECT peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place FROM strongest w WHERE w.work = s.work AND library IS NULL
         ORDER BY ratio, id LIMIT 1) AS "the worst case"
 FROM strongest s WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 

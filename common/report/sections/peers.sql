@@ -51,13 +51,13 @@ FROM peer_gemm p JOIN bench_roofline o ON o.status = 'ok' AND iif(p.bench = 'cop
 -- ---- a step of one GPU: the ways to run PyTorch's, the strongest first ----
 @view ways
 SELECT column1 AS mode, column2 AS attn, column3 AS master, column4 AS named FROM (VALUES
-    ('step-graph', 'sdpa', 'bf16master', 'in one CUDA graph, SDPA, bf16 weights with fp32 master'),
-    ('step-graph', 'sdpa', NULL, 'in one CUDA graph, SDPA'),
-    ('compile-graph', 'sdpa', 'bf16master', 'compiled with CUDA graphs, SDPA, bf16 weights with fp32 master'),
-    ('compile-graph', 'sdpa', NULL, 'compiled with CUDA graphs, SDPA'),
-    ('compile', 'sdpa', 'bf16master', 'compiled, SDPA, bf16 weights with fp32 master'),
-    ('compile', 'sdpa', NULL, 'compiled, SDPA'),
-    ('eager', 'sdpa', NULL, 'eager, SDPA'))
+    ('step-graph', 'sdpa', 'bf16master', 'in one graph, fp32 master'),
+    ('step-graph', 'sdpa', NULL, 'in one graph'),
+    ('compile-graph', 'sdpa', 'bf16master', 'compiled, graphs, fp32 master'),
+    ('compile-graph', 'sdpa', NULL, 'compiled, graphs'),
+    ('compile', 'sdpa', 'bf16master', 'compiled, fp32 master'),
+    ('compile', 'sdpa', NULL, 'compiled'),
+    ('eager', 'sdpa', NULL, 'eager'))
 
 @into pairs
 SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_products <> 'fma', ' by fp16 parts', ''), NULL,

@@ -1,0 +1,100 @@
+-- SPDX-License-Identifier: MIT
+@section 110 Data parallelism
+@of bench_ddp_naive bench_ddp_flat bench_ddp_overlap bench_ddp_bucketed bench_zero1
+
+@use ddp_rows
+
+Every rank has the model and its own batch, and gradients are summed over the ranks. Exposed is what communication costs: the step minus the same step without
+communication, the two alternating in one run, with a bootstrap interval. Alone is the time of a step's collectives with nothing beside them, and hidden is
+1 - exposed / alone. Overlapped is the share of the communication in a recorded step beside which compute ran. Tail is how long compute waits after the backward, and
+contention the rest of exposed. An exposed time below 0 is noise; strategies differ only where their intervals don't meet. Forward, backward, updates and tail
+come from another run. Calls are collectives for gradients.
+
+@figures ddp_steps_
+
+@each SELECT grp, title, min(place) AS first FROM ddp GROUP BY grp ORDER BY first
+
+### {:title}
+
+@table
+SELECT status, label AS strategy, n4(step_ms) || ' (' || n4(step_mean_ms) || ' ± ' || n(step_std_ms) || ')' AS "step ms (mean ± std):", range4(exposed_ms, exposed_lo_ms, exposed_hi_ms) AS "exposed ms [95 %]:",
+    n4(comm_alone_ms) AS "alone ms:", hidden_pct AS "hidden %:", overlapped_pct AS "overlapped %?:", n4(tail_ms) AS "tail ms:", n4(contention_ms) AS "contention ms:",
+    n4(fwd_ms) AS "forward ms:", n4(bwd_ms) AS "backward ms:", n4(opt_ms) AS "updates ms:", tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:", buckets AS "calls:"
+FROM ddp WHERE grp = :grp ORDER BY place
+
+-- Neighbours of the order naive, flat, overlap, bucketed: each should expose no more than the one before.
+@view chain
+SELECT *, row_number() OVER (ORDER BY place) AS link FROM best WHERE grp = :grp AND variant IN ('naive', 'flat', 'overlap', 'bucketed')
+
+@view links
+SELECT a.label AS a, b.label AS b, b.exposed_ms - a.exposed_ms AS more, b.exposed_lo_ms > a.exposed_hi_ms OR a.exposed_lo_ms > b.exposed_hi_ms AS apart, b.link, b.link - a.link AS apart_by
+FROM chain a JOIN chain b ON b.link > a.link
+
+{(SELECT group_concat(variant, ' ≥ ') FROM (SELECT variant FROM chain ORDER BY link))} in exposed time **{iif(max(more > 0 AND apart), 'does not hold', iif(max(more > 0 AND apart_by = 1),
+'holds only within the intervals', 'holds'))}** ({sum(apart AND apart_by = 1)} of {sum(apart_by = 1)} neighbours told apart by their intervals): {group_concat(iif(apart_by = 1, b || ' ' || n4(abs(more)) || ' ms '
+|| iif(more > 0, 'more', 'less') || ' than ' || a || ' (intervals ' || iif(apart, 'separate', 'meet') || ')', NULL), '; ')}.
+@from (SELECT * FROM links ORDER BY link) HAVING count(*)
+
+@view versus
+SELECT column1 AS variant, column2 AS base, column3 AS what FROM (VALUES ('naive-grouped', 'naive', 'One launch for all calls'), ('flat-copy', 'flat', 'Copying gradients together and back'))
+
++ {v.what} ({code(v.variant)}) makes a step {n4(abs(b.step_ms - a.step_ms))} ms {iif(b.step_ms > a.step_ms, 'longer', 'shorter')} than {code(v.base)} does (5th to 95th percentiles
+{iif(a.step_p5_ms > b.step_p95_ms OR b.step_p5_ms > a.step_p95_ms, 'don''t meet', 'meet')}).
+@from versus v JOIN best a ON a.grp = :grp AND a.variant = v.base JOIN best b ON b.grp = :grp AND b.variant = v.variant AND b.run_of = a.run_of
+
+@end
+
+-- ---- buckets ----
+@view sweeps
+SELECT *, count(*) OVER (PARTITION BY grp, how) AS sizes FROM ddp WHERE variant = 'bucketed' AND status = 'ok' AND exposed_ms IS NOT NULL
+
+@figures ddp_buckets_
+
+@each SELECT grp, how, title || iif(how = '', '', ' (' || how || ')') AS title, min(place) AS first FROM sweeps WHERE sizes > 1 GROUP BY grp, how ORDER BY first
+
+### Buckets: {:title}
+
+@view here
+SELECT *, row_number() OVER (ORDER BY exposed_ms) AS nth FROM sweeps WHERE grp = :grp AND how = :how
+
+@table
+SELECT bucket_mb AS "MB:", buckets AS "calls:", bucket_bytes / mib() AS "largest MiB:", n4(step_ms) AS "step ms:", range4(exposed_ms, exposed_lo_ms, exposed_hi_ms) AS "exposed ms [95 %]:", n4(tail_ms) AS "tail ms:",
+    n4(contention_ms) AS "contention ms:", n4(predicted_ms) AS "handout's model ms:", n4(predicted_contention_ms) AS "with contention ms:", n4(predicted_exposed_ms) AS "predicted exposed ms:", err_exposed_pct AS "off by %:"
+FROM here ORDER BY bucket_mb
+
+All-reduces of this run take o + bytes / w with o {o_us} us and w {w_gb_s} GB/s (off by up to {fit_residual_pct} %), so that the handout's best bucket, sqrt(s o w), is {predicted_best_mb} MB.
+@from here WHERE predicted_best_mb IS NOT NULL LIMIT 1
+
++ Measured best: {printf('%.6g', bucket_mb)} MB with {range4(exposed_ms, exposed_lo_ms, exposed_hi_ms)} ms exposed; its interval meets that of {counted((SELECT count(*) FROM here o WHERE o.nth > 1 AND o.exposed_lo_ms <= here.exposed_hi_ms), 'other size')}.
+@from here WHERE nth = 1
+
+@end
+
+-- ---- ZeRO-1 ----
+@view sharded
+SELECT d.*, u.step_ms AS whole_ms, row_number() OVER (PARTITION BY d.grp, d.variant ORDER BY d.place) AS nth FROM ddp d
+LEFT JOIN ddp u ON u.grp = d.grp AND u.variant = 'unsharded' AND u.bucket_mb = d.bucket_mb AND u.how = d.how AND u.status = 'ok' AND u.run_of = d.run_of
+WHERE d.bench_table = 'bench_zero1' AND d.status = 'ok'
+
+### ZeRO-1: the optimizer's state in parts
+@from (SELECT 1 FROM sharded LIMIT 1)
+
+`zero1` is the paper's: reduce-scatter of gradients, AdamW on a rank's slice, all-gather under the next forward. `zero1-broadcast` is the handout's: all-reduce, AdamW on whole tensors, each
+broadcast by its owner. `unsharded` uses the same buckets with the whole state on every rank. Memory is that of the rank that holds most, counted / predicted; driver is what the driver has
+given out / what was planned.
+@from (SELECT 1 FROM sharded LIMIT 1)
+
+@figures zero1_
+
+@table
+SELECT size, ranks AS "ranks:", precision, wire AS gradients, variant AS way, bytes(param_bytes) AS "parameters:", bytes(grad_bytes) AS "gradients :", bytes(state_bytes) AS "state:",
+    bytes(after_init_bytes) || ' / ' || bytes(predicted_init_bytes) AS "after set-up:", bytes(before_step_bytes) || ' / ' || bytes(predicted_before_bytes) AS "before an update:",
+    bytes(after_step_bytes) || ' / ' || bytes(predicted_after_bytes) AS "after one:", err_pct AS "off by %:", bytes(measured_after_step_bytes) || ' / ' || bytes(peak_bytes) AS "driver / planned?:",
+    err_measured_pct AS "off by % ?:", bytes(comm_bytes) AS "communicators?:"
+FROM sharded WHERE nth = 1 ORDER BY place
+
+@table
+SELECT ranks AS "ranks:", seq AS "S:", precision, wire AS gradients, label AS way, n4(step_ms) AS "step ms:", iif(variant = 'unsharded', NULL, n4(step_ms / whole_ms)) AS "of unsharded?:",
+    range4(exposed_ms, exposed_lo_ms, exposed_hi_ms) AS "exposed ms [95 %]:", n4(comm_alone_ms) AS "alone ms:", hidden_pct AS "hidden %:", n4(opt_alone_ms) AS "AdamW alone ms:",
+    bytes(wire_bytes) AS "a rank sends:", wire_gb_s AS "GB/s:", tokens_per_s AS "tokens/s:", bytes(peak_bytes) AS "peak:"
+FROM sharded ORDER BY place

@@ -160,9 +160,7 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-# Of the report, what compares rows: stepcmp does, and a session that has a baseline.
-COMPARE_C := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c params.c table.c table_text.c document.c markdown.c)
-COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(COMPARE_C) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
@@ -187,7 +185,7 @@ GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
 # The report: text with SQL, put into the program. It alone needs SQLite.
 REPORT_TEXT := $(wildcard common/report/sections/*.sql) common/report/style.css common/report/script.js $(BUILD)/schema.tsv
-REPORT_C    := plots/report.c $(addprefix common/report/,load.c functions.c engine.c template.c figures.c document.c markdown.c html.c)
+REPORT_C    := plots/report.c $(wildcard common/report/*.c)
 REPORT_O    := $(call object,$(REPORT_C)) $(BUILD)/report_text.o
 STEPCMP_O   := $(call object,plots/stepcmp.c)
 REPORT      := $(if $(HAVE_SQLITE),$(BUILD)/report)

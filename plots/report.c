@@ -7,13 +7,26 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/compare/checkout.h"
+#include "common/report/acceptance.h"
 #include "common/report/db.h"
 #include "common/report/engine.h"
+#include "common/report/machines.h"
 
 static const char usage[] =
     "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md and report.html; rows of CPU ranks "
     "beside those\n"
     "              of GPUs get report-cpu.md and report-cpu.html\n"
+    "       report --all OUT_DIR RESULTS_DIR ...     writes OUT_DIR/report-all.md and .html: several folders side by "
+    "side. A folder\n"
+    "              may be COMMIT:PATH, as git has it at a commit\n"
+    "       report --readme RESULTS_DIR ... README.md\n"
+    "              rewrites the two tables between their markers; a kind of work is that of the first folder that has "
+    "it\n"
+    "       report --check RESULTS_DIR [BENCH ...]\n"
+    "              whether the folder can be sent: whole (a file for each BENCH; BENCH:2 needs two GPUs), verified, of "
+    "one\n"
+    "              clean commit, within its GPU's limits. Exit code 4 if not, with a sentence for each reason\n"
     "       report --sql RESULTS_DIR QUERY           prints what a SELECT finds, as CSV. Each CSV file is a table of "
     "its name\n"
     "              (bench_flash, peer_flash, machine ...); docs/report.md has examples\n"
@@ -44,32 +57,19 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     free(path);
 }
 
-/* "2 x NVIDIA H200", of the newest run. Caller frees. */
-static char *title_of(sqlite3 *db, const char *device)
-{
-    char *gpus = db_text(db, "report",
-                         "SELECT c.value || ' x ' || n.value FROM machine n JOIN machine c USING (run_id) WHERE n.key = 'gpu_name' AND "
-                         "c.key = 'gpu_count' ORDER BY n.id DESC LIMIT 1");
-    char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
-    const bool on_gpu = gpus && strcmp(device, "cuda") == 0;
-    char *title = on_gpu ? xstrdup(gpus) : xasprintf("CPU: %s", cpu ? cpu : "not known");
-    free(cpu);
-    free(gpus);
-    return title;
-}
-
-static void write_pages(const char *dir, const char *device, const char *name, bool rows_needed)
+static void write_pages(const char *dir, const char *device, const char *name, bool beside_gpus)
 {
     sqlite3 *db = db_open(dir, device);
     db_guard(db, false);
-    char *title = title_of(db, device);
+    char *title = machine_title(db, device);
     document *doc = doc_create(title);
     free(title);
     db_run(db, "report", "CREATE TABLE main_device(device, other)");
-    char *sql = sqlite3_mprintf("INSERT INTO main_device VALUES(%Q, %d)", device, rows_needed);
+    char *sql = sqlite3_mprintf("INSERT INTO main_device VALUES(%Q, %d)", device, beside_gpus);
     db_run(db, "report", sql);
     sqlite3_free(sql);
-    page_write(&(page){.db = db, .folder = dir, .doc = doc});
+    page_write(&(page){.db = db, .folder = beside_gpus && strcmp(device, "cpu") == 0 ? NULL : dir, .doc = doc},
+               PAGE_ALL);
     char *md = xasprintf("%s.md", name), *html = xasprintf("%s.html", name);
     write_page(dir, md, doc, &markdown_writer);
     write_page(dir, html, doc, &html_writer);
@@ -79,21 +79,21 @@ static void write_pages(const char *dir, const char *device, const char *name, b
     sqlite3_close(db);
 }
 
+/* Rows of ranks on the CPU lie beside those of GPUs for lack of GPUs, and have a page of their own. */
 static int write_report(const char *dir)
 {
     check_folder(dir);
-    sqlite3 *db = db_open(dir, NULL);
-    char *gpu = db_text(db, "report", "SELECT 1 FROM machine WHERE key = 'gpu_name'");
+    const char *device = machine_device(dir);
+    sqlite3 *db = db_open(dir, "cpu");
     char *ranks = db_text(
         db, "report",
-        "SELECT 1 FROM bench_allreduce WHERE device = 'cpu' UNION SELECT 1 FROM bench_ddp_naive WHERE device = 'cpu' "
-        "UNION SELECT 1 FROM bench_fsdp WHERE device = 'cpu'");
-    sqlite3_close(db);
-    write_pages(dir, gpu ? "cuda" : "cpu", "report", false);
-    if (gpu && ranks)
-        write_pages(dir, "cpu", "report-cpu", true);
+        "SELECT 1 FROM bench_allreduce UNION SELECT 1 FROM bench_ddp_naive UNION SELECT 1 FROM bench_fsdp LIMIT 1");
+    const bool both = ranks && strcmp(device, "cuda") == 0;
     free(ranks);
-    free(gpu);
+    sqlite3_close(db);
+    write_pages(dir, device, "report", both);
+    if (both)
+        write_pages(dir, "cpu", "report-cpu", true);
     return EXIT_CODE_OK;
 }
 
@@ -103,10 +103,72 @@ static int lint(void)
     db_guard(db, false);
     document *doc = doc_create("");
     db_run(db, "report", "CREATE TABLE main_device(device, other)");
-    page_write(&(page){.db = db, .folder = NULL, .doc = doc, .lint = true});
+    page_write(&(page){.db = db, .folder = NULL, .doc = doc, .lint = true}, PAGE_ALL);
+    sqlite3_close(db);
+    sqlite3 *all = machines_empty();
+    static const char *const files[] = {"across.sql", "readme_table.sql", "readme_peers.sql"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        page_use(&(page){.db = all, .folder = NULL, .doc = doc, .lint = true}, files[i]);
+    sqlite3_close(all);
+    doc_free(doc);
+    return EXIT_CODE_OK;
+}
+
+/* ---- several folders ---- */
+
+/* "results/h200-x1/" is h200-x1; "HEAD~1:results/h200-x1" is HEAD~1:h200-x1. Caller frees. */
+static char *short_name(const char *folder)
+{
+    const char *colon = strchr(folder, ':');
+    char *path = xstrdup(colon ? colon + 1 : folder), *end = path + strlen(path);
+    while (end > path + 1 && end[-1] == '/')
+        *--end = '\0';
+    const char *slash = strrchr(path, '/');
+    char *name = xasprintf("%.*s%s", colon ? (int)(colon + 1 - folder) : 0, folder, slash ? slash + 1 : path);
+    free(path);
+    return name;
+}
+
+static machine_folder *open_folders(char *const *dirs, size_t n)
+{
+    machine_folder *folders = xcalloc(n, sizeof *folders);
+    for (size_t i = 0; i < n; i++) {
+        folders[i] = (machine_folder){short_name(dirs[i]), checkout_path(dirs[i])};
+        check_folder(folders[i].dir);
+    }
+    return folders;
+}
+
+static void close_folders(machine_folder *folders, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free((char *)folders[i].name);
+        free((char *)folders[i].dir);
+    }
+    free(folders);
+}
+
+static int write_all(const char *out, char *const *dirs, size_t n)
+{
+    check_folder(out);
+    machine_folder *folders = open_folders(dirs, n);
+    sqlite3 *db = machines_open(folders, n);
+    document *doc = doc_create("Machines side by side");
+    page_use(&(page){.db = db, .folder = NULL, .doc = doc}, "across.sql");
+    write_page(out, "report-all.md", doc, &markdown_writer);
+    write_page(out, "report-all.html", doc, &html_writer);
     doc_free(doc);
     sqlite3_close(db);
+    close_folders(folders, n);
     return EXIT_CODE_OK;
+}
+
+static int update_readme(char *const *dirs, size_t n, const char *readme)
+{
+    machine_folder *folders = open_folders(dirs, n);
+    const bool done = readme_update(folders, n, readme);
+    close_folders(folders, n);
+    return done ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
 }
 
 /* ---- questions ---- */
@@ -169,6 +231,13 @@ int main(int argc, char **argv)
         return answer(argv[2], argv[3]);
     if (argc == 4 && strcmp(argv[1], "--db") == 0)
         return keep(argv[2], argv[3]);
+    if (argc >= 3 && strcmp(argv[1], "--check") == 0)
+        return results_accept(argv[2], (const char *const *)argv + 3, (size_t)argc - 3, stdout) ? EXIT_CODE_GATE
+                                                                                                : EXIT_CODE_OK;
+    if (argc >= 4 && strcmp(argv[1], "--all") == 0)
+        return write_all(argv[2], argv + 3, (size_t)argc - 3);
+    if (argc >= 4 && strcmp(argv[1], "--readme") == 0)
+        return update_readme(argv + 2, (size_t)argc - 3, argv[argc - 1]);
     if (argc == 2 && argv[1][0] != '-')
         return write_report(argv[1]);
     fputs(usage, stderr);

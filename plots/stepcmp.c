@@ -7,8 +7,8 @@
 
 #include "common/core/error.h"
 #include "common/core/version.h"
-#include "common/report/checkout.h"
-#include "common/report/compare/compare.h"
+#include "common/compare/checkout.h"
+#include "common/compare/compare.h"
 
 static const char usage[] =
     "usage: stepcmp [OPTION ...] A B\n"

@@ -123,3 +123,13 @@ char *xasprintf(const char *fmt, ...)
         die(EXIT_CODE_FAILURE, "no host memory left for a message");
     return text;
 }
+
+FILE *text_stream(char **text, unsigned long *bytes)
+{
+    *text = NULL;
+    *bytes = 0;
+    FILE *out = open_memstream(text, bytes);
+    if (!out)
+        die(EXIT_CODE_FAILURE, "out of host memory");
+    return out;
+}

@@ -3,6 +3,8 @@
 #ifndef STEPBENCH_CORE_ERROR_H
 #define STEPBENCH_CORE_ERROR_H
 
+#include <stdio.h>
+
 enum exit_code {
     EXIT_CODE_OK = 0,
     EXIT_CODE_FAILURE = 1,     /* something broke at run time */
@@ -31,5 +33,6 @@ void *xcalloc(unsigned long n, unsigned long size);
 void *xrealloc(void *p, unsigned long bytes);
 char *xstrdup(const char *s);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+FILE *text_stream(char **text, unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
 
 #endif

@@ -2,84 +2,36 @@
 /* The checks of a folder of results; see acceptance.h. */
 #include "common/report/acceptance.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/formulas/model.h"
-#include "common/report/section.h"
-
-enum { NAMES = 16 };
-
-/* The distinct values of something, the first few of them. */
-typedef struct names {
-    size_t n;
-    char text[NAMES][64];
-} names;
-
-static void names_add(names *s, const char *text)
-{
-    size_t i = 0;
-    while (i < s->n && i < NAMES && strcmp(s->text[i], text) != 0)
-        i++;
-    if (i == s->n && i < NAMES)
-        snprintf(s->text[s->n++], sizeof s->text[0], "%s", text);
-}
+#include "common/report/db.h"
 
 typedef struct verdict {
+    sqlite3 *db;
     FILE *out;
     size_t complaints, rows, files;
-    names commits, gpus;
-    double headroom;
 } verdict;
 
-static void complain(verdict *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void complain(verdict *v, const char *format, ...)
+/* A sentence for each row of the query, which is its first column. Takes sql, from sqlite3_mprintf. */
+static void complain(verdict *v, char *sql)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    vfprintf(v->out, format, arguments);
-    va_end(arguments);
-    fputc('\n', v->out);
-    v->complaints++;
+    sqlite3_stmt *s = db_prepare(v->db, "report --check", sql);
+    for (; sqlite3_step(s) == SQLITE_ROW; v->complaints++)
+        fprintf(v->out, "%s\n", (const char *)sqlite3_column_text(s, 0));
+    sqlite3_finalize(s);
+    sqlite3_free(sql);
 }
 
-static bool is_measured(const table *t, size_t row)
+static double number_of(const verdict *v, char *sql)
 {
-    return strcmp(table_text(t, row, "status"), "ok") == 0;
-}
-
-/* Rows of several ranks are of several GPUs. */
-static bool is_of_one_gpu(const table *t, size_t row)
-{
-    const double ranks = table_real(t, row, "ranks");
-    return strcmp(table_text(t, row, "device"), "cuda") == 0 && !(ranks > 1);
-}
-
-static void check_rows(verdict *v, const table *t, const char *name)
-{
-    size_t failed = 0, unverified = 0, changed = 0, first = NO_ROW;
-    for (size_t r = 0; r < t->n; r++) {
-        const bool bad = strcmp(table_text(t, r, "status"), "fail") == 0;
-        first = bad && !failed ? r : first;
-        failed += bad;
-        if (!is_measured(t, r))
-            continue;
-        unverified += strcmp(table_text(t, r, "check"), "0") == 0;
-        changed += strcmp(table_text(t, r, "dirty"), "0") != 0;
-        names_add(&v->commits, table_text(t, r, "commit"));
-        if (is_of_one_gpu(t, r) && *table_text(t, r, "gpu_uuid"))
-            names_add(&v->gpus, table_text(t, r, "gpu_uuid"));
-    }
-    if (failed)
-        complain(v, "%s: %zu rows failed, the first with: %s", name, failed, table_text(t, first, "reason"));
-    if (unverified)
-        complain(v, "%s: %zu rows were not verified (--check 0)", name, unverified);
-    if (changed)
-        complain(v, "%s: %zu rows come from a tree with changes that were not committed", name, changed);
+    char *text = db_text(v->db, "report --check", sql);
+    const double x = text ? atof(text) : 0;
+    free(text);
+    sqlite3_free(sql);
+    return x;
 }
 
 static bool ends(const char *text, const char *with)
@@ -88,133 +40,113 @@ static bool ends(const char *text, const char *with)
     return n >= m && strcmp(text + n - m, with) == 0;
 }
 
-/* fp32 by 16-bit parts has the limit of tensor cores; plain products of bench_roofline have their own. */
-static double peak_of(const table *t, size_t row)
+static void check_rows(verdict *v, const char *table)
 {
-    const bool plain = strcmp(table_text(t, row, "variant"), "gemm") == 0;
-    return peak_tflops(table_text(t, row, "gpu"), plain ? table_text(t, row, "dtype") : "bf16");
+    complain(v,
+             sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows failed, the first with: ' || (SELECT "
+                             "coalesce(reason, '') FROM \"%w\" WHERE "
+                             "status = 'fail' ORDER BY id LIMIT 1) FROM \"%w\" WHERE status = 'fail' HAVING count(*)",
+                             table, table, table));
+    complain(v, sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows were not verified (--check 0)' FROM \"%w\" WHERE "
+                                "status = 'ok' AND \"check\" = 0 "
+                                "HAVING count(*)",
+                                table, table));
+    complain(
+        v, sqlite3_mprintf(
+               "SELECT '%q: ' || count(*) || ' rows come from a tree with changes that were not committed' FROM \"%w\" "
+               "WHERE status = 'ok' AND dirty IS NOT 0 HAVING count(*)",
+               table, table));
+    complain(
+        v, sqlite3_mprintf(
+               "SELECT '%q: ' || torn || ' torn rows, the first in line ' || line FROM files WHERE name = %Q AND torn",
+               table, table));
+}
+
+/* One sentence for a column that cannot be: the first row's. Boost clocks are above those of the data sheet by up to 2 %; plain products of
+ * bench_roofline have the limit of their dtype, fp32 by 16-bit parts that of tensor cores. */
+static void check_column(verdict *v, const char *table, const char *column, double headroom)
+{
+    const bool share = ends(column, "ceiling_pct") || ends(column, "mfu_causal_pct");
+    if (ends(column, "tflops"))
+        complain(
+            v, sqlite3_mprintf(
+                   "SELECT printf('%q: %q is %%.4g where the data sheet has %%.4g', x, peak) FROM (SELECT \"%w\" AS x, "
+                   "peak_tflops(gpu, iif(variant = 'gemm', %s, 'bf16')) AS peak FROM \"%w\" WHERE status = 'ok' ORDER "
+                   "BY id) WHERE x > 1.02 * peak LIMIT 1",
+                   table, column, column, strcmp(table, "bench_roofline") == 0 ? "dtype" : "'bf16'", table));
+    else if (share)
+        complain(v, sqlite3_mprintf("SELECT printf('%q: %q is %%.4g', \"%w\") FROM \"%w\" WHERE status = 'ok' AND "
+                                    "\"%w\" > %f ORDER BY id LIMIT 1",
+                                    table, column, column, table, column,
+                                    (ends(column, "ceiling_pct") ? 100 * headroom : 100) + 2));
+    else if (strcmp(column, "step_ms") == 0 || strcmp(column, "fwd_ms") == 0 || strcmp(column, "time_us") == 0)
+        complain(v, sqlite3_mprintf("SELECT printf('%q: %q is %%.4g', \"%w\") FROM \"%w\" WHERE status = 'ok' AND "
+                                    "\"%w\" <= 0 ORDER BY id LIMIT 1",
+                                    table, column, column, table, column));
 }
 
 /* The data sheet's rate of 16-bit products over the best measured one, 1 where either is unknown. Products run at the power
  * limit; attention that draws less power at a time runs at a higher clock, and its share of their rate may pass 100 %. */
-static double headroom_of(const char *dir)
+static double headroom_of(const verdict *v)
 {
-    table *t = open_result(dir, "bench_roofline.csv");
-    if (!t)
-        return 1;
-    table *gemm = table_where(t, "variant", "gemm", "dtype", "bf16", "status", "ok", NULL);
-    const size_t best = largest(gemm, "tflops");
-    const double headroom = best == NO_ROW ? 1 : fmax(1, peak_of(gemm, best) / table_real(gemm, best, "tflops"));
-    table_free(gemm);
-    table_free(t);
-    return headroom;
+    return fmax(1, number_of(v, sqlite3_mprintf("SELECT peak_tflops(gpu, 'bf16') / tflops FROM bench_roofline WHERE "
+                                                "variant = 'gemm' AND dtype = 'bf16' AND "
+                                                "status = 'ok' ORDER BY tflops DESC LIMIT 1")));
 }
 
-/* One sentence for each column that cannot be: the first row's. */
-static void check_columns(verdict *v, const table *t, const char *name)
+static void check_whole(verdict *v, const char *const *benches, size_t count)
 {
-    enum { SLACK = 2 /* %: boost clocks above those of the data sheet */ };
-    for (size_t c = 0; c < t->file->columns; c++) {
-        const char *column = t->file->header[c];
-        const bool rate = ends(column, "tflops"), of_measured = ends(column, "ceiling_pct");
-        const bool share = of_measured || ends(column, "mfu_causal_pct");
-        const double whole = of_measured ? 100 * v->headroom : 100;
-        const bool time =
-            strcmp(column, "step_ms") == 0 || strcmp(column, "fwd_ms") == 0 || strcmp(column, "time_us") == 0;
-        for (size_t r = 0; (rate || share || time) && r < t->n; r++) {
-            const double x = table_real(t, r, column), peak = rate ? peak_of(t, r) : NAN;
-            if (!is_measured(t, r) || isnan(x))
-                continue;
-            if (rate && x > peak * (1 + SLACK / 100.0))
-                complain(v, "%s: %s is %.4g where the data sheet has %.4g", name, column, x, peak);
-            else if (share && x > whole + SLACK)
-                complain(v, "%s: %s is %.4g", name, column, x);
-            else if (time && !(x > 0))
-                complain(v, "%s: %s is %.4g", name, column, x);
-            else
-                continue;
-            break;
-        }
-    }
-}
-
-static void check_file(verdict *v, const char *dir, const char *name)
-{
-    char *path = xasprintf("%s/%s.csv", dir, name);
-    table *t = open_rows(path);
-    if (t) {
-        if (t->file->dropped)
-            complain(v, "%s: %zu torn rows, the first in line %zu", name, t->file->dropped, t->file->first_dropped);
-        v->files++;
-        v->rows += t->n;
-        check_rows(v, t, name);
-        check_columns(v, t, name);
-        table_free(t);
-    }
-    free(path);
-}
-
-static double gpus_of(const char *dir)
-{
-    csv *machine = open_peer(dir, "machine.csv");
-    double most = 0;
-    for (size_t r = 0; machine && r < machine->rows; r++)
-        if (cell_is(machine, r, "key", "gpu_count"))
-            most = fmax(most, csv_real(machine, r, "value"));
-    csv_free(machine);
-    return most;
-}
-
-static void check_whole(verdict *v, const char *dir, const char *const *benches, size_t count)
-{
-    const double gpus = gpus_of(dir);
+    const double gpus =
+        number_of(v, sqlite3_mprintf("SELECT max(CAST(value AS REAL)) FROM machine WHERE key = 'gpu_count'"));
     for (size_t i = 0; i < count; i++) {
         const char *colon = strchr(benches[i], ':');
-        const int length = colon ? (int)(colon - benches[i]) : (int)strlen(benches[i]);
-        char *file = xasprintf("%.*s.csv", length, benches[i]);
-        table *t = open_result(dir, file);
-        if (!t && (!colon || gpus >= atof(colon + 1)))
-            complain(v, "%.*s: no rows", length, benches[i]);
-        if (t)
-            table_free(t);
-        free(file);
+        char *name = xasprintf("%.*s", colon ? (int)(colon - benches[i]) : (int)strlen(benches[i]), benches[i]);
+        if (!colon || gpus >= atof(colon + 1))
+            complain(v, sqlite3_mprintf("SELECT '%q: no rows' WHERE %Q NOT IN (SELECT name FROM files)", name, name));
+        free(name);
     }
-}
-
-static int is_bench(const struct dirent *entry)
-{
-    return strncmp(entry->d_name, "bench_", 6) == 0 && ends(entry->d_name, ".csv");
-}
-
-static void list(verdict *v, const char *what, const names *s)
-{
-    char text[NAMES * 66] = "";
-    for (size_t i = 0; i < s->n; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? ", " : "", s->text[i]);
-    complain(v, "%s: %s%s", what, text, s->n == NAMES ? ", ..." : "");
 }
 
 size_t results_accept(const char *dir, const char *const *benches, size_t count, FILE *out)
 {
-    verdict v = {.out = out, .headroom = headroom_of(dir)};
-    struct dirent **entries;
-    const int found = scandir(dir, &entries, is_bench, alphasort);
-    check_whole(&v, dir, benches, count);
-    for (int i = 0; i < found; i++) {
-        *strrchr(entries[i]->d_name, '.') = '\0';
-        check_file(&v, dir, entries[i]->d_name);
-        free(entries[i]);
+    verdict v = {.db = db_open(dir, NULL), .out = out};
+    const double headroom = headroom_of(&v);
+    size_t n;
+    const known_column *c = known_columns(&n);
+    db_run(v.db, "report --check", "CREATE TEMP TABLE ok(\"commit\", gpu_uuid)");
+    check_whole(&v, benches, count);
+    for (size_t k = 0; k < n; k++) {
+        if (strncmp(c[k].table, "bench_", 6) != 0)
+            continue;
+        if (strcmp(c[k].name, "schema") == 0) { /* the first column of a table */
+            const double rows = number_of(&v, sqlite3_mprintf("SELECT count(*) FROM \"%w\"", c[k].table));
+            const bool ranks =
+                number_of(&v, sqlite3_mprintf("SELECT count(*) FROM pragma_table_info(%Q) WHERE name = 'ranks'",
+                                              c[k].table)) > 0;
+            char *sql = sqlite3_mprintf("INSERT INTO ok SELECT \"commit\", iif(device = 'cuda' AND coalesce(%s, 1) <= "
+                                        "1, gpu_uuid, NULL) FROM \"%w\" WHERE status = 'ok'",
+                                        ranks ? "ranks" : "1", c[k].table);
+            db_run(v.db, "report --check", sql);
+            sqlite3_free(sql);
+            v.rows += (size_t)rows;
+            v.files += rows > 0;
+            check_rows(&v, c[k].table);
+        }
+        check_column(&v, c[k].table, c[k].name, headroom);
     }
-    if (found >= 0)
-        free(entries);
     if (!v.rows)
-        complain(&v, "%s holds no rows of a bench", dir);
-    if (v.commits.n > 1)
-        list(&v, "rows are of several commits", &v.commits);
-    if (v.gpus.n > 1)
-        list(&v, "rows of one GPU are of several", &v.gpus);
-    if (!v.complaints)
+        complain(&v, sqlite3_mprintf("SELECT '%q holds no rows of a bench'", dir));
+    complain(&v, sqlite3_mprintf("SELECT 'rows are of several commits: ' || group_concat(c, ', ') FROM (SELECT "
+                                 "DISTINCT \"commit\" AS c FROM ok) HAVING count(*) > 1"));
+    complain(&v, sqlite3_mprintf("SELECT 'rows of one GPU are of several: ' || group_concat(g, ', ') FROM (SELECT "
+                                 "DISTINCT gpu_uuid AS g FROM ok WHERE gpu_uuid "
+                                 "IS NOT NULL) HAVING count(*) > 1"));
+    if (!v.complaints) {
+        char *commit = db_text(v.db, "report --check", "SELECT \"commit\" FROM ok LIMIT 1");
         fprintf(out, "%s: %zu rows in %zu files, verified, of commit %s, within the limits of the GPU\n", dir, v.rows,
-                v.files, v.commits.n ? v.commits.text[0] : "unknown");
+                v.files, commit ? commit : "unknown");
+        free(commit);
+    }
+    sqlite3_close(v.db);
     return v.complaints;
 }

@@ -21,8 +21,8 @@ typedef struct block {
 typedef struct scope {
     const struct scope *outer;
     int columns;
-    char **names;          /* [columns] */
-    sqlite3_value **row;   /* [columns]; NULL in lint without rows: all are NULL */
+    char **names;        /* [columns] */
+    sqlite3_value **row; /* [columns]; NULL in lint without rows: all are NULL */
 } scope;
 
 typedef struct section {
@@ -646,7 +646,19 @@ static int by_order(const void *a, const void *b)
     return x->order != y->order ? (x->order > y->order) - (x->order < y->order) : strcmp(x->file->name, y->file->name);
 }
 
-void page_write(const page *p)
+void page_use(const page *p, const char *file)
+{
+    size_t n;
+    char *text = xstrdup(embedded_text(file));
+    block *blocks = blocks_of(text, &n);
+    section s = {.page = p, .doc = p->doc, .file = file};
+    write_blocks(&s, blocks, n);
+    drop_views(p);
+    blocks_free(blocks, n);
+    free(text);
+}
+
+void page_write(const page *p, int last)
 {
     size_t n = 0;
     head *heads = NULL;
@@ -657,7 +669,8 @@ void page_write(const page *p)
     qsort(heads, n, sizeof *heads, by_order);
     db_run(p->db, "report", "CREATE TABLE main.unanswered(name)");
     for (size_t i = 0; i < n; i++) {
-        write_section(p, &heads[i]);
+        if (heads[i].order <= last)
+            write_section(p, &heads[i]);
         free(heads[i].title);
         free(heads[i].of);
     }

@@ -14,7 +14,10 @@ typedef struct page {
     bool lint; /* prepares every statement of every block, whatever the rows */
 } page;
 
-/* Writes all sections in their order; those behind 0 that have rows are folded. */
-void page_write(const page *p);
+/* The sections in their order up to `last`; those behind 0 that have rows are folded. */
+void page_write(const page *p, int last);
+enum { PAGE_FIRST_SCREEN = -20, PAGE_ALL = 1000000 };
+/* The blocks of sections/<file> that is no section of a machine's page. */
+void page_use(const page *p, const char *file);
 
 #endif

@@ -356,14 +356,6 @@ static void add_parameter(FILE *out, const char *separator, const char *name, co
                 value);
 }
 
-static FILE *text_stream(char **text, size_t *length)
-{
-    FILE *out = open_memstream(text, length);
-    if (!out)
-        die(EXIT_CODE_FAILURE, "no host memory left for the report");
-    return out;
-}
-
 static char *named(const char *bench, const char *first, const parameters *p)
 {
     char *text;

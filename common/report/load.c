@@ -204,6 +204,8 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
                         ours ? ", variant, device, l2, timer_asked" : "", p ? p : "");
     if (ours && device)
         sqlite3_str_appendf(sql, " AND coalesce(device, %Q) = %Q", device, device);
+    else if (device && strcmp(device, "cpu") == 0)
+        sqlite3_str_appendall(sql, " AND gpu_uuid IS NULL");
     sqlite3_str_appendf(sql, " ORDER BY %s%s first_id", ours && p ? p + 2 : "", ours && p ? "," : "");
     run_str(db, sql);
     sqlite3_free(p);
@@ -235,10 +237,28 @@ static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_
     free(folder);
 }
 
+/* Which files there are, and what a torn write has cost. */
+static void note_file(sqlite3 *db, const char *table, const csv *file)
+{
+    char *sql = sqlite3_mprintf("INSERT INTO files VALUES(%Q, %lld, %lld)", table, (long long)file->dropped,
+                                (long long)file->first_dropped);
+    db_run(db, "loading", sql);
+    sqlite3_free(sql);
+}
+
+static void drop_others(sqlite3 *db, const char *table, const char *device)
+{
+    char *sql = sqlite3_mprintf("DELETE FROM \"%w\" WHERE device <> %Q", table, device);
+    db_run(db, "loading", sql);
+    sqlite3_free(sql);
+}
+
 static void load(sqlite3 *db, const char *dir, const char *device, const known_column *c, size_t first, size_t end)
 {
     char *path = xasprintf("%s/%s", dir, c[first].path);
     csv *file = csv_read(path);
+    if (file && file->columns)
+        note_file(db, c[first].table, file);
     if (file && file->rows && has_options(c[first].table)) {
         create(db, "raw", c, first, end);
         insert(db, "raw", file, path, c, first, end);
@@ -246,6 +266,8 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
         db_run(db, path, "DROP TABLE raw");
     } else if (file && file->rows) {
         insert(db, c[first].table, file, path, c, first, end);
+        if (device && is_kind(c[first].table, "profile_"))
+            drop_others(db, c[first].table, device);
     }
     csv_free(file);
     free(path);
@@ -260,6 +282,7 @@ sqlite3 *db_open(const char *dir, const char *device)
     sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, 0, NULL);
     db_run(db, "SQLite", "PRAGMA temp_store = MEMORY; PRAGMA secure_delete = OFF; PRAGMA trusted_schema = OFF; BEGIN");
     db_functions(db);
+    db_run(db, "SQLite", "CREATE TABLE files(name, torn, line)");
     size_t n;
     const known_column *c = known_columns(&n);
     for (size_t first = 0, end; first < n; first = end) {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/report/compare/compare.h"
+#include "common/compare/compare.h"
 #include "common/rows/rows.h"
 
 /* The rows have stdout to themselves; whatever else prints, also a library, goes to stderr. */

@@ -13,7 +13,7 @@ The handouts of 2025 and 2026, by the names of the problems; docs/course.md has 
 Batch {batch}, context 512: a full step takes {group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')', ', ')}.
 @from (SELECT * FROM plain_steps WHERE seq = 512 AND precision IN ('bf16', 'fp32') ORDER BY precision, size_place(size)) HAVING count(*)
 
-+ The backward takes {span(min(bwd_ms / fwd_ms), max(bwd_ms / fwd_ms))} times as long as the forward; the deviation of a step is at most {max(100 * step_std_ms / step_mean_ms)} % of its mean.
++ The backward takes {span(min(bwd_mean_ms / fwd_mean_ms), max(bwd_mean_ms / fwd_mean_ms))} times as long as the forward; the deviation of a step is at most {max(100 * step_std_ms / step_mean_ms)} % of its mean.
 @from plain_steps WHERE seq = 512 AND precision IN ('bf16', 'fp32') HAVING count(*)
 
 + Without warm-up the mean step takes {span(min(ratio), max(ratio))} times as long as after the most.
@@ -389,4 +389,4 @@ Collectives of both axes {group_concat(said, ', ')}.
 @end
 
 Not answered here, without rows: {group_concat(name, ', ')}.
-@from (SELECT DISTINCT name FROM unanswered) HAVING count(*)
+@from (SELECT DISTINCT name FROM unanswered) WHERE NOT (SELECT device = 'cpu' AND other FROM main_device) HAVING count(*)

@@ -10,6 +10,9 @@ SELECT key, value FROM machine WHERE id IN (SELECT max(id) FROM machine WHERE ru
 
 @use rows
 
+@into about
+SELECT utc, "commit" AS version FROM rows
+
 {substr(max(utc), 1, 10)}, stepbench {max("commit")}[[{only(max(dirty) <> 0)} with changes that were not committed]][[, driver {(SELECT value
 FROM facts WHERE key = 'driver')}, CUDA {(SELECT value FROM facts WHERE key = 'cuda_runtime')}]][[, NCCL {(SELECT value FROM facts WHERE
 key = 'nccl_library')}]]; {code(max(machine))}. Written by `build/report`; do not edit.
@@ -59,9 +62,9 @@ UNION ALL SELECT * FROM (SELECT 9, n(busbw_gb_s) || ' GB/s on ' || ranks, 100 * 
 UNION ALL SELECT * FROM (SELECT 10, n(1e3 * median_ms) || ' us on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL FROM all_reduces WHERE small LIMIT 1)
 UNION ALL SELECT 11, n(1e3 / tokens_per_j) || ' mJ per token', NULL, '', '', NULL, '%', NULL FROM steps WHERE size = 'xl' AND seq = 1024 AND tokens_per_j > 0
 
-@table
-SELECT c.column2 AS "what (fixed cases)", coalesce(m.value, '') AS "value:", iif(m.share IS NULL, '', trim(m.more || printf(' %.0f %%', m.share))) AS "of its limit:",
-    coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)), '') AS "strongest peer, its time over ours"
+@into first
+SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value, iif(m.share IS NULL, '', trim(m.more || printf(' %.0f %%', m.share))) AS share,
+    coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)), '') AS peer
 FROM (VALUES (1, 'bf16 product, best of four sizes'), (2, 'copy of 1 GiB'), (3, 'attention forward, B 8 H 16 S 2048 D 128'),
     (4, 'attention backward, the same'), (5, 'training step, xl S 1024 batch 4'), (6, 'training step, 2.7b S 2048 batch 4'),
     (7, 'data parallel, xl S 512 batch 2 per GPU'), (8, 'FSDP, 2.7b S 2048 batch 2 per GPU'), (9, 'all-reduce of 1 GiB, on the bus'),
@@ -70,8 +73,14 @@ LEFT JOIN measured m ON m.nth = c.column1
 LEFT JOIN strongest p ON p.table_ = m.table_ AND p.work LIKE m.like_ AND iif(m.where_ IS NULL, p.row_id = m.row_id, p.place = m.where_)
 GROUP BY c.column1 ORDER BY c.column1
 
+-- The ranks of a machine's CPU, beside those of its GPUs, are no case of these.
+@table
+SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:", peer AS "strongest peer, its time over ours" FROM first
+WHERE NOT (SELECT device = 'cpu' AND other FROM main_device) ORDER BY nth
+
 Limits: the data sheet for products, copies and MFU, the measured product for attention, the measured copy between GPUs for all-reduce; of a data-parallel
 step the part that does not wait. [values] are the least and largest ratio of the rounds. MFU counts the causal half of attention. What is empty did not run.
+@from (SELECT 1 FROM main_device WHERE NOT (device = 'cpu' AND other))
 
 -- ---- at most ten lines ----
 - Beside peers, ours is faster in {sum(verdict = 'slower')} cases, as fast in {sum(verdict = 'same')} and slower in {sum(verdict = 'faster')}.
@@ -102,6 +111,9 @@ WHERE mfu_causal_pct IS NOT NULL
 
 - Ranks on the CPU have {link('a page of their own', 'report-cpu.html')}.
 @from main_device WHERE device = 'cuda' AND other
+
+- Rows of the GPUs are in {link('report.html', 'report.html')}.
+@from main_device WHERE device = 'cpu' AND other
 
 @contents
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Parameters of a CSV file; see params.h. */
+#include "common/compare/params.h"
+
+#include <string.h>
+
+/* Dimensions whose 0 means: as the others say; and attention without a window or documents. */
+static const char *const unset[][2] = {
+    {"heads_kv", "0"},    {"seq_k", "0"},      {"heads", "0"},   {"d_model", "0"},       {"d_ff", "0"},
+    {"layers", "0"},      {"vocab", "0"},      {"window", "-1"}, {"window_right", "-1"}, {"documents", "0"},
+    {"lengths", "equal"}, {"head_dim_v", "0"}, {NULL, NULL},
+};
+
+/* Parameters of the benches of a whole model at the value that goes without saying. */
+static const char *const usual[][2] = {
+    {"mode", "train-step"},   {"attention", "flash"},   {"recompute", "none"}, {"recompute_every", "1"},
+    {"fp32_products", "fma"}, {"grad_dtype", "policy"}, {"overlap", "auto"},   {"warmup", "5"},
+    {"share_grads", "1"},     {"loss_chunk", "0"},      {"cold", "0"},         {"reduce_dtype", "grad"},
+    {"small", "sharded"},     {"gather", "nccl"},       {"moments", "policy"}, {"offload", "none"},
+    {"offload_every", "1"},   {"micro_batches", "1"},   {"clip", "0"},         {NULL, NULL},
+};
+
+/* NULL: it has none. */
+static const char *plain_value(const char *name)
+{
+    for (size_t i = 0; unset[i][0]; i++)
+        if (strcmp(name, unset[i][0]) == 0)
+            return unset[i][1];
+    for (size_t i = 0; usual[i][0]; i++)
+        if (strcmp(name, usual[i][0]) == 0)
+            return usual[i][1];
+    return NULL;
+}
+
+bool param_departs(const char *name, const char *value)
+{
+    const char *plain = plain_value(name);
+    return *value && plain && strcmp(value, plain) != 0;
+}
+
+static bool is_measured(const char *column)
+{
+    static const char *const units[] = {"_ms", "_us", "_s", "_bytes", "_gib", "_gb_s", "_tflops", "_pct", "_mhz"};
+    const size_t length = strlen(column);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        const size_t n = strlen(units[i]);
+        if (length > n && strcmp(column + length - n, units[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void params_of(const csv *file, int *first, int *end)
+{
+    *first = *end = csv_column(file, "reason") + 1;
+    while (*end < (int)file->columns && !is_measured(file->header[*end]))
+        ++*end;
+}
+
+void params_rename(csv *file)
+{
+    static char *const renamed[][2] = {{"twin_ms", "compute_ms"}, {"recorded_hidden_pct", "overlapped_pct"}};
+    static char split[] = "fp16x3-fast";
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        const int column = csv_column(file, renamed[i][0]);
+        if (column >= 0 && csv_column(file, renamed[i][1]) < 0)
+            file->header[column] = renamed[i][1];
+    }
+    const int column = csv_column(file, "fp32_products");
+    for (size_t row = 0; column >= 0 && row < file->rows; row++)
+        if (strcmp(file->cells[row * file->columns + (size_t)column], "split") == 0)
+            file->cells[row * file->columns + (size_t)column] = split;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading one side of a comparison: its files and their cells; see internal.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/compare/internal.h"
+
+/* Takes over the file. */
+static bool take_file(side *s, csv *file)
+{
+    *s = (side){.file = file};
+    if (!file || !file->rows || csv_column(file, "bench") < 0 || csv_column(file, "reason") < 0) {
+        side_free(s);
+        return false;
+    }
+    params_rename(file);
+    return true;
+}
+
+bool side_parse(side *s, const char *text, const char *machine_csv)
+{
+    const bool taken = take_file(s, csv_parse(text));
+    if (taken)
+        s->machine = csv_read(machine_csv);
+    return taken;
+}
+
+bool side_open(side *s, const char *path)
+{
+    if (!take_file(s, csv_read(path)))
+        return false;
+    csv_warn_dropped(s->file, path);
+    char *folder = xstrdup(path), *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    char *machine = xasprintf("%s/machine.csv", slash ? folder : ".");
+    s->machine = csv_read(machine);
+    free(machine);
+    free(folder);
+    return true;
+}
+
+void side_free(side *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        free(s->groups[i].rows);
+    for (size_t i = 0; s->keys && i < s->file->rows; i++)
+        free(s->keys[i]);
+    free(s->groups);
+    free(s->keys);
+    csv_free(s->file);
+    csv_free(s->machine);
+    *s = (side){0};
+}
+
+const char *side_cell(const side *s, size_t row, const char *column)
+{
+    const char *text = csv_cell(s->file, row, column);
+    return text ? text : "";
+}
+
+const char *side_machine(const side *s, size_t row, const char *what)
+{
+    const char *run = side_cell(s, row, "run_id");
+    for (size_t i = s->machine ? s->machine->rows : 0; i-- > 0;) {
+        const char *id = csv_cell(s->machine, i, "run_id"), *key = csv_cell(s->machine, i, "key");
+        if (id && key && strcmp(id, run) == 0 && strcmp(key, what) == 0)
+            return csv_cell(s->machine, i, "value") ? csv_cell(s->machine, i, "value") : "";
+    }
+    return "";
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Several folders side by side; see machines.h. */
+#include "common/report/machines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/report/db.h"
+#include "common/report/engine.h"
+
+char *machine_title(sqlite3 *db, const char *device)
+{
+    char *gpus = db_text(
+        db, "report",
+        "SELECT c.value || ' x ' || n.value FROM machine n JOIN machine c USING (run_id) WHERE n.key = 'gpu_name' AND "
+        "c.key = 'gpu_count' ORDER BY n.id DESC LIMIT 1");
+    char *cpu = db_text(db, "report", "SELECT value FROM machine WHERE key = 'cpu' ORDER BY id DESC LIMIT 1");
+    const bool on_gpu = gpus && strcmp(device, "cuda") == 0;
+    char *title = on_gpu ? xstrdup(gpus) : xasprintf("CPU: %s", cpu ? cpu : "not known");
+    free(cpu);
+    free(gpus);
+    return title;
+}
+
+const char *machine_device(const char *dir)
+{
+    sqlite3 *db = db_open(dir, NULL);
+    char *gpu = db_text(db, "report", "SELECT 1 FROM machine WHERE key = 'gpu_name'");
+    const char *device = gpu ? "cuda" : "cpu";
+    free(gpu);
+    sqlite3_close(db);
+    return device;
+}
+
+/* What the sections up to the first screen put into their tables, for one folder. */
+static sqlite3 *first_screen(const char *dir, const char *device, bool lint)
+{
+    sqlite3 *db = db_open(dir, device);
+    document *doc = doc_create("");
+    db_run(db, "report", "CREATE TABLE main_device AS SELECT '' AS device, 0 AS other WHERE 0");
+    page_write(&(page){.db = db, .folder = NULL, .doc = doc, .lint = lint}, PAGE_FIRST_SCREEN);
+    doc_free(doc);
+    return db;
+}
+
+/* The rows of a query behind a first column `place`. */
+static void copy(sqlite3 *to, const char *table, sqlite3 *from, const char *query, size_t place)
+{
+    sqlite3_stmt *rows = db_prepare(from, table, query);
+    const int n = sqlite3_column_count(rows);
+    sqlite3_str *sql = sqlite3_str_new(to), *columns = sqlite3_str_new(to);
+    sqlite3_str_appendf(sql, "INSERT INTO \"%w\" VALUES(?1", table);
+    sqlite3_str_appendf(columns, "CREATE TABLE IF NOT EXISTS \"%w\"(place_", table);
+    for (int c = 0; c < n; c++) {
+        sqlite3_str_appendf(sql, ", ?%d", c + 2);
+        sqlite3_str_appendf(columns, ", \"%w\"", sqlite3_column_name(rows, c));
+    }
+    sqlite3_str_appendall(sql, ")");
+    sqlite3_str_appendall(columns, ")");
+    char *create = sqlite3_str_finish(columns), *insert = sqlite3_str_finish(sql);
+    db_run(to, table, create);
+    sqlite3_stmt *into = db_prepare(to, table, insert);
+    while (sqlite3_step(rows) == SQLITE_ROW) {
+        sqlite3_bind_int64(into, 1, (sqlite3_int64)place);
+        for (int c = 0; c < n; c++)
+            sqlite3_bind_value(into, c + 2, sqlite3_column_value(rows, c));
+        sqlite3_step(into);
+        sqlite3_reset(into);
+    }
+    sqlite3_finalize(into);
+    sqlite3_finalize(rows);
+    sqlite3_free(insert);
+    sqlite3_free(create);
+}
+
+static void add_folder(sqlite3 *to, sqlite3 *from, const char *name, const char *title, size_t place)
+{
+    copy(to, "all_first_", from, "SELECT * FROM first", place);
+    copy(to, "all_strongest", from, "SELECT * FROM strongest", place);
+    copy(to, "newest", from, "SELECT substr(max(utc), 1, 10) AS date, max(version) AS version FROM about", place);
+    char *sql = sqlite3_mprintf("INSERT INTO folders VALUES(%lld, %Q, %Q)", (long long)place, name, title);
+    db_run(to, "report", sql);
+    sqlite3_free(sql);
+}
+
+static sqlite3 *empty_database(void)
+{
+    sqlite3 *db;
+    if (sqlite3_open(":memory:", &db) != SQLITE_OK)
+        die(EXIT_CODE_FAILURE, "SQLite cannot open a database in memory: %s", sqlite3_errmsg(db));
+    db_functions(db);
+    db_run(db, "report", "CREATE TABLE folders(place, name, title)");
+    return db;
+}
+
+static void make_views(sqlite3 *db)
+{
+    db_run(db, "report",
+           "CREATE VIEW all_first AS SELECT place_ AS place, nth, what, value, share, peer FROM all_first_;"
+           "CREATE VIEW folder AS SELECT f.*, n.date, n.version FROM folders f JOIN newest n ON n.place_ = f.place");
+}
+
+sqlite3 *machines_open(const machine_folder *folders, size_t n)
+{
+    sqlite3 *db = empty_database();
+    for (size_t i = 0; i < n; i++) {
+        const char *device = machine_device(folders[i].dir);
+        sqlite3 *one = first_screen(folders[i].dir, device, false);
+        char *title = machine_title(one, device);
+        add_folder(db, one, folders[i].name, title, i);
+        free(title);
+        sqlite3_close(one);
+    }
+    make_views(db);
+    return db;
+}
+
+sqlite3 *machines_empty(void)
+{
+    sqlite3 *db = empty_database(), *one = first_screen(NULL, NULL, true);
+    copy(db, "all_first_", one, "SELECT * FROM first WHERE 0", 0);
+    copy(db, "all_strongest", one, "SELECT * FROM strongest WHERE 0", 0);
+    copy(db, "newest", one, "SELECT '' AS date, '' AS version WHERE 0", 0);
+    sqlite3_close(one);
+    make_views(db);
+    return db;
+}

@@ -57,9 +57,9 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     free(path);
 }
 
-static void write_pages(const char *dir, const char *device, const char *name, bool beside_gpus)
+/* Closes db. */
+static void write_pages(sqlite3 *db, const char *dir, const char *device, const char *name, bool beside_gpus)
 {
-    sqlite3 *db = db_open(dir, device);
     db_guard(db, false);
     char *title = machine_title(db, device);
     document *doc = doc_create(title);
@@ -84,16 +84,17 @@ static int write_report(const char *dir)
 {
     check_folder(dir);
     const char *device = machine_device(dir);
-    sqlite3 *db = db_open(dir, "cpu");
-    char *ranks = db_text(
-        db, "report",
-        "SELECT 1 FROM bench_allreduce UNION SELECT 1 FROM bench_ddp_naive UNION SELECT 1 FROM bench_fsdp LIMIT 1");
-    const bool both = ranks && strcmp(device, "cuda") == 0;
+    sqlite3 *cpu = strcmp(device, "cuda") == 0 ? db_open(dir, "cpu") : NULL;
+    char *ranks = cpu ? db_text(cpu, "report",
+                                "SELECT 1 FROM bench_allreduce UNION SELECT 1 FROM bench_ddp_naive UNION SELECT 1 FROM "
+                                "bench_fsdp LIMIT 1")
+                      : NULL;
+    write_pages(db_open(dir, device), dir, device, "report", ranks);
+    if (ranks)
+        write_pages(cpu, dir, "cpu", "report-cpu", true);
+    else
+        sqlite3_close(cpu);
     free(ranks);
-    sqlite3_close(db);
-    write_pages(dir, device, "report", both);
-    if (both)
-        write_pages(dir, "cpu", "report-cpu", true);
     return EXIT_CODE_OK;
 }
 

@@ -317,38 +317,68 @@ static void slice_block(const section *s, const block *b, const char *rest)
     free(name);
 }
 
-/* @union NAME TABLE ...: their rows one below the other, by the names of columns; `bench_table` says whose a row is. */
+/* " a b ": between blanks, so that a name is found whole. Caller frees. */
+static char *one_line(const char *names)
+{
+    char *text = xasprintf(" %s ", names);
+    for (char *at = text; (at = strchr(at, '\n'));)
+        *at = ' ';
+    return text;
+}
+
+/* "a", "b" ...: the columns of a table, of those in `only` where it is given. Free with sqlite3_free. */
+static char *columns_of(const section *s, const block *b, const char *table, const char *only)
+{
+    sqlite3_str *list = sqlite3_str_new(s->page->db);
+    char *sql = sqlite3_mprintf("SELECT name FROM pragma_table_info(%Q)", table), *wanted = one_line(only);
+    sqlite3_stmt *columns = prepare(s, b, sql);
+    while (step(s, b, columns)) {
+        char *name = xasprintf(" %s ", (const char *)sqlite3_column_text(columns, 0));
+        if (!*only || strstr(wanted, name))
+            sqlite3_str_appendf(list, ", \"%w\"", sqlite3_column_text(columns, 0));
+        free(name);
+    }
+    sqlite3_finalize(columns);
+    sqlite3_free(sql);
+    free(wanted);
+    return sqlite3_str_finish(list);
+}
+
+/* @union NAME TABLE ... [OF COLUMN ...]: their rows one below the other, by the names of columns; `bench_table` says whose a row is. */
 static void union_block(const section *s, const block *b, const char *rest)
 {
     char *name = word(&rest);
+    const char *of = strstr(rest, "OF ");
+    const char *only = of ? of + 3 : "";
+    sqlite3_str *tables = sqlite3_str_new(s->page->db);
+    for (const char *at = rest; *at && at != of;) {
+        char *table = word(&at);
+        sqlite3_str_appendf(tables, "%s%Q", sqlite3_str_length(tables) ? ", " : "", table);
+        free(table);
+    }
+    char *list = sqlite3_str_finish(tables), *wanted = one_line(only);
+    char *sql = sqlite3_mprintf("SELECT group_concat(printf('\"%%w\" %%s', name, type), ', ') FROM (SELECT i.name, "
+                                "i.type, min(m.rowid * 1000 + i.cid) AS place "
+                                "FROM sqlite_schema m JOIN pragma_table_info(m.name) i WHERE m.name IN (%s) AND (%Q = "
+                                "'  ' OR instr(%Q, ' ' || i.name || ' ')) "
+                                "GROUP BY i.name ORDER BY place)",
+                                list, wanted, wanted);
+    char *where = place(s, b), *columns = db_text(s->page->db, where, sql);
     run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.\"%w\"", name));
-    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\"(bench_table)", name));
-    while (*rest) {
-        char *table = word(&rest);
-        sqlite3_str *list = sqlite3_str_new(s->page->db), *added = sqlite3_str_new(s->page->db);
-        char *sql = sqlite3_mprintf(
-            "SELECT name, type, name IN (SELECT name FROM pragma_table_info(%Q)) FROM pragma_table_info(%Q)", name,
-            table);
-        sqlite3_stmt *columns = prepare(s, b, sql);
-        while (step(s, b, columns)) {
-            const char *column = (const char *)sqlite3_column_text(columns, 0);
-            sqlite3_str_appendf(list, ", \"%w\"", column);
-            if (!sqlite3_column_int(columns, 2))
-                sqlite3_str_appendf(added, "ALTER TABLE temp.\"%w\" ADD COLUMN \"%w\" %s;", name, column,
-                                    sqlite3_column_text(columns, 1));
-        }
-        sqlite3_finalize(columns);
-        sqlite3_free(sql);
-        char *names = sqlite3_str_finish(list), *alter = sqlite3_str_finish(added);
-        if (alter)
-            db_run(s->page->db, s->file, alter);
+    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE \"%w\"(bench_table, %s)", name, columns));
+    while (*rest && rest != of) {
+        char *table = word(&rest), *names = columns_of(s, b, table, only);
         run(s, b,
             sqlite3_mprintf("INSERT INTO temp.\"%w\"(bench_table%s) SELECT %Q%s FROM \"%w\" ORDER BY id", name, names,
                             table, names, table));
-        sqlite3_free(alter);
         sqlite3_free(names);
         free(table);
     }
+    free(columns);
+    free(where);
+    sqlite3_free(sql);
+    sqlite3_free(list);
+    free(wanted);
     free(name);
 }
 

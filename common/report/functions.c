@@ -330,10 +330,19 @@ static bool is_same(const char *a, const char *b)
 static bool is_plain(const char *bench, const char *name, const char *value)
 {
     static const char *const named[] = {"size", "seq", "batch", "ranks", "head_dim", "dtype", "precision", NULL};
+    static size_t first, end; /* of the bench asked for last */
     size_t n;
     const known_column *c = known_columns(&n);
-    for (size_t k = 0; k < n && !is_in(name, named); k++)
-        if (c[k].place == 'p' && strcmp(c[k].name, name) == 0 && strcmp(c[k].table, bench) == 0)
+    if (is_in(name, named))
+        return false;
+    if (first == end || strcmp(c[first].table, bench) != 0) {
+        for (first = 0; first < n && strcmp(c[first].table, bench) != 0; first++)
+            continue;
+        for (end = first; end < n && strcmp(c[end].table, bench) == 0; end++)
+            continue;
+    }
+    for (size_t k = first; k < end; k++)
+        if (c[k].place == 'p' && strcmp(c[k].name, name) == 0)
             return is_same(c[k].plain, value);
     return false;
 }

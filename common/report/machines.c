@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/report/db.h"
 #include "common/report/engine.h"
@@ -25,12 +26,14 @@ char *machine_title(sqlite3 *db, const char *device)
 
 const char *machine_device(const char *dir)
 {
-    sqlite3 *db = db_open(dir, NULL);
-    char *gpu = db_text(db, "report", "SELECT 1 FROM machine WHERE key = 'gpu_name'");
-    const char *device = gpu ? "cuda" : "cpu";
-    free(gpu);
-    sqlite3_close(db);
-    return device;
+    char *path = xasprintf("%s/machine.csv", dir);
+    csv *machine = csv_read(path);
+    bool gpu = false;
+    for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
+        gpu = csv_cell(machine, i, "key") && strcmp(csv_cell(machine, i, "key"), "gpu_name") == 0;
+    csv_free(machine);
+    free(path);
+    return gpu ? "cuda" : "cpu";
 }
 
 /* What the sections up to the first screen put into their tables, for one folder. */

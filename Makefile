@@ -184,7 +184,7 @@ TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
 # The report: text with SQL, put into the program. It alone needs SQLite.
-REPORT_TEXT := $(wildcard common/report/sections/*.sql) common/report/style.css common/report/script.js $(BUILD)/schema.tsv
+REPORT_TEXT := $(wildcard common/report/sections/*.sql plots/figures/*.sql) common/report/style.css common/report/script.js $(BUILD)/schema.tsv
 REPORT_C    := plots/report.c $(wildcard common/report/*.c)
 REPORT_O    := $(call object,$(REPORT_C)) $(BUILD)/report_text.o
 STEPCMP_O   := $(call object,plots/stepcmp.c)
@@ -231,7 +231,8 @@ $(BUILD)/report_text.c: $(REPORT_TEXT) $(BUILD)/report_text.flags
 	           $$n $$n $$file; \
 	   done; \
 	   printf '\nconst embedded embedded_files[] = {'; n=0; \
-	   for file in $(REPORT_TEXT); do n=$$((n + 1)); printf '{"%s", text_%d},\n' $${file##*/} $$n; done; \
+	   for file in $(REPORT_TEXT); do n=$$((n + 1)); name=$${file##*/}; case $$file in plots/figures/*) name=figures/$$name ;; esac; \
+       printf '{"%s", text_%d},\n' $$name $$n; done; \
 	   printf '{0}};\n'; } >$@
 $(BUILD)/report_text.o: $(BUILD)/report_text.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) -MMD -MP -c $< -o $@

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Draws every figure of a machine: plots/draw.sh RESULTS_DIR [OUT_DIR]. Reads RESULTS_DIR/*.csv, writes .svg to
 # OUT_DIR, by default plots/<name of RESULTS_DIR>/, and removes there what has no rows any more. Each built bench names its
-# figures (--list-runs); figures/<name>.gp draws one, and figures/<name>.sh or comments `#: ` at the top of the .gp say from
-# which rows. From the environment: BENCHES, the folder of the benches, by default the project's root; REPORT, the report
-# program, by default build/report.
+# figures (--list-runs); figures/<name>.gp draws one, from the rows that figures/<name>.sql names (docs/report.md) or the
+# recordings that figures/<name>.sh reads. From the environment: BENCHES, the folder of the benches, by default the
+# project's root; REPORT, the report program, by default build/report.
 set -eu
 plots=$(cd "$(dirname "$0")" && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ ! -d "$1" ]; then
@@ -27,7 +27,6 @@ fi
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-data=$work/data.csv
 tab=$(printf '\t')
 : >"$work/drawn"
 
@@ -48,41 +47,19 @@ if [ ! -s "$work/named" ]; then
 fi
 names=$(sort -s -n "$work/named" | awk '!seen[$2]++ { print $2 }')
 
-# ---- what a figure's .sh works with ----
+# ---- draw ----
 
-# pick FILE AXES [COLUMN=VALUE ...]: rows for a figure into $data; sets caption and shape; false when there are none.
-pick() {
-    file=$1 axes=$2
-    shift 2
-    "$report" --tidy "$file" "$data" --axes "$axes" status=ok "$@" >"$work/caption"
-    caption=$(sed -n 1p "$work/caption")
-    shape=$(sed -n 2p "$work/caption")
-    [ -n "$caption" ]
-}
-
-# values COLUMN [COLUMN=VALUE ...]: the distinct ones in $data, of the rows that have the values.
-values() { "$report" --values "$data" "$@"; }
-values_of() { "$report" --values "$@"; }                         # FILE COLUMN [COLUMN=VALUE ...]: in a file
-has() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac }        # VALUE LIST
-several() { case $1 in *" "*) ;; *) return 1 ;; esac }           # LIST; one length makes no curve
 quoted() { printf "'%s'" "$(printf %s "$1" | sed "s/'/''/g")"; } # a text as a gnuplot string
 
-# ordered NAMES LIST: those of the names that are in the list.
-ordered() {
-    for each in $1; do
-        if has "$each" "$2"; then printf '%s ' "$each"; fi
-    done
-}
-models='tiny small medium large xl 2.7b xl-2026 10b 8b'
+# asked QUERY: the rows that it finds (report --sql), without their header
+asked() { "$report" --sql "$results" "$1" | tail -n +2 | tr -d '"'; }
 
-# draw NAME TITLE [VARIABLE=EXPRESSION ...]: $figure.gp with $data, as $out/NAME.svg
+# draw FIGURE NAME: figures/FIGURE.gp with the variables in $work/NAME.gp, as $out/NAME.svg
 draw() {
-    name=$1 title=$2
-    shift 2
+    figure=$1 name=$2
     {
-        echo "folder = $(quoted "$plots"); data = $(quoted "$data")"
-        echo "title = $(quoted "$title"); caption = $(quoted "$caption")"
-        for assignment in "$@"; do echo "$assignment"; done
+        echo "folder = $(quoted "$plots"); data = $(quoted "$work/$name.csv")"
+        cat "$work/$name.gp"
     } >"$work/variables.gp"
     code=0
     gnuplot -e "output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$figure.gp" \
@@ -99,155 +76,24 @@ draw() {
     fi
 }
 
-# ---- figures whose .gp says what they need, in lines `#: WORD ...` ----
-# data FILE                   below RESULTS_DIR; no figure without it
-# each COLUMN [C=V ...]       a figure for each value; {COLUMN} in the other lines is the value
-# axes A,B [C=V ...]          rows that differ in nothing else, and have the values
-# prefer COLUMN V ...         of rows with the first of these values that there is
-# several COLUMN [C=V ...]    no figure unless there are several values
-# needs COLUMN V ...          no figure unless all of these values are there
-# measured NAME COLUMN ...    NAME is the first column that has numbers; no figure without one
-# most NAME COLUMN            NAME is the largest number of a column, 0 where there is none
-# list NAME COLUMN [C=V ...] [in V ... | in models] [with COLUMN2]
-#                             NAME is the list of values, in this order; `with`: those that have several values of COLUMN2
-# title TEXT                  {shape} is what all rows share, {COLUMN} the values of a column
-
-# Of what follows `list NAME`: prints the list.
-list_of() {
-    column=$1 conditions='' order='' with=''
-    shift
-    while [ $# -gt 0 ]; do
-        case $1 in
-            in)
-                shift
-                while [ $# -gt 0 ] && [ "$1" != with ]; do order="$order $1" && shift; done
-                ;;
-            with) with=$2 && shift 2 ;;
-            *) conditions="$conditions $1" && shift ;;
-        esac
-    done
-    # shellcheck disable=SC2086 # conditions are words
-    list=$(values "$column" $conditions)
-    [ "$order" != ' models' ] || order=$models
-    [ -z "$order" ] || list=$(ordered "$order" "$list")
-    if [ -z "$with" ]; then
-        echo "$list"
-    else
-        for value in $list; do
-            if several "$(values "$with" "$column=$value")"; then printf '%s ' "$value"; fi
-        done
-    fi
-}
-
-first_measured() { # COLUMN ...
-    for column; do
-        if [ "$(values "$column")" != nan ] && [ -n "$(values "$column")" ]; then
-            echo "$column"
-            return
-        fi
-    done
-    return 1
-}
-
-# {COLUMN} of a title by what it stands for.
-filled() {
-    text=$1
-    while :; do
-        case $text in *\{*\}*) ;; *) break ;; esac
-        rest=${text#*\{}
-        key=${rest%%\}*}
-        case $key in shape) value=$shape ;; *) value=$(values "$key") ;; esac
-        text=${text%%\{*}$value${rest#*\}}
-    done
-    echo "$text"
-}
-
-# draw_one NAME: by the lines in $work/needs.
-# shellcheck disable=SC2086,SC2046 # words of a line are meant to be split
-draw_one() {
-    name=$1 file='' axes='' conditions='' title=''
-    while read -r word rest; do
-        case $word in
-            data) file=$results/$rest ;;
-            prefer)
-                column=${rest%% *}
-                here=$(ordered "${rest#* }" "$(values_of "$file" "$column" status=ok)")
-                [ -z "$here" ] || conditions="$conditions $column=${here%% *}"
-                ;;
-            axes)
-                axes=${rest%% *}
-                [ "$axes" = "$rest" ] || conditions="$conditions ${rest#* }"
-                ;;
-            title) title=$rest ;;
-        esac
-    done <"$work/needs"
-    pick "$file" "$axes" $conditions || return 0
-    set -- "$name" "$(filled "$title")"
-    while read -r word rest; do
-        case $word in
-            several) several "$(values $rest)" || return 0 ;;
-            needs)
-                here=$(values "${rest%% *}")
-                for value in ${rest#* }; do has "$value" "$here" || return 0; done
-                ;;
-            measured)
-                column=$(first_measured ${rest#* }) || return 0
-                set -- "$@" "${rest%% *} = '$column'"
-                ;;
-            most)
-                most=$(values "${rest#* }" | tr ' ' '\n' | grep -v nan | sort -g | tail -n 1)
-                set -- "$@" "${rest%% *} = ${most:-0}"
-                ;;
-            list)
-                list=$(list_of ${rest#* })
-                case $rest in *' with '*) [ -n "$list" ] || return 0 ;; esac
-                set -- "$@" "${rest%% *} = '$list'"
-                ;;
-        esac
-    done <"$work/needs"
-    draw "$@"
-}
-
-by_comments() {
-    sed -n 's/^#: //p' "$plots/figures/$figure.gp" >"$work/all"
-    file=$(sed -n 's/^data //p' "$work/all")
-    [ -s "$results/$file" ] || return 0
-    each=$(sed -n 's/^each //p' "$work/all")
-    if [ -z "$each" ]; then
-        cp "$work/all" "$work/needs"
-        draw_one "$figure"
-        return
-    fi
-    by=${each%% *}
-    # shellcheck disable=SC2086 # conditions are words
-    for one in $(values_of "$results/$file" $each); do
-        sed "s/{$by}/$one/g" "$work/all" >"$work/needs"
-        draw_one "${figure}_$one"
-    done
-}
-
-draw_figure() {
-    if [ -f "$plots/figures/$figure.sh" ]; then
-        # shellcheck source=/dev/null
-        . "$plots/figures/$figure.sh"
-    elif [ -f "$plots/figures/$figure.gp" ]; then
-        by_comments
-    else
-        echo "plots/draw.sh: there is no $plots/figures/$figure.gp" >&2
-        exit 1
-    fi
-}
-
+# Rows come from figures/<figure>.sql, by the report program; recordings from files, by figures/<figure>.sh.
 for figure in $names; do
-    set +e # a figure that fails does not stop the others
+    if [ ! -f "$plots/figures/$figure.gp" ]; then
+        echo "plots/draw.sh: there is no $plots/figures/$figure.gp" >&2
+        : >"$work/failed"
+    fi
+done
+# shellcheck disable=SC2086 # names are words
+"$report" --figures "$results" "$work" $names >"$work/figures" || : >"$work/failed"
+for figure in $names; do
+    [ -f "$plots/figures/$figure.sh" ] || continue
     (
         set -e
-        draw_figure
-    )
-    status=$?
-    set -e
-    [ $status = 0 ] || : >"$work/failed"
+        # shellcheck source=/dev/null
+        . "$plots/figures/$figure.sh"
+    ) || : >"$work/failed"
 done
+while read -r figure name; do draw "$figure" "$name"; done <"$work/figures"
 
 # A figure whose rows are gone would show another campaign's.
 if [ ! -e "$work/failed" ]; then

@@ -10,6 +10,7 @@
 #include "common/compare/checkout.h"
 #include "common/report/acceptance.h"
 #include "common/report/db.h"
+#include "common/report/embedded.h"
 #include "common/report/engine.h"
 #include "common/report/machines.h"
 
@@ -31,6 +32,8 @@ static const char usage[] =
     "its name\n"
     "              (bench_flash, peer_flash, machine ...); docs/report.md has examples\n"
     "       report --db RESULTS_DIR FILE             writes these tables to FILE, for sqlite3 and others\n"
+    "       report --figures RESULTS_DIR OUT_DIR NAME ...\n"
+    "              writes the data and the variables of figures, for plots/draw.sh\n"
     "       report --lint                            prepares every statement of every section, without results\n";
 
 static void check_folder(const char *dir)
@@ -98,6 +101,27 @@ static int write_report(const char *dir)
     return EXIT_CODE_OK;
 }
 
+/* The data of figures: plots/figures/<name>.sql of the rows that stand for the machine. */
+static int write_figures(const char *dir, const char *into, char *const *names, size_t n)
+{
+    check_folder(dir);
+    check_folder(into);
+    sqlite3 *db = db_open(dir, machine_device(dir));
+    db_guard(db, false);
+    document *doc = doc_create("");
+    db_run(db, "report", "CREATE TABLE main_device AS SELECT '' AS device, 0 AS other WHERE 0");
+    page_write(&(page){.db = db, .folder = NULL, .doc = doc}, PAGE_PEERS);
+    for (size_t i = 0; i < n; i++) {
+        char *file = xasprintf("figures/%s.sql", names[i]);
+        if (embedded_text(file))
+            page_use(&(page){.db = db, .folder = NULL, .doc = doc, .figure = names[i], .drawings = into}, file);
+        free(file);
+    }
+    doc_free(doc);
+    sqlite3_close(db);
+    return EXIT_CODE_OK;
+}
+
 static int lint(void)
 {
     sqlite3 *db = db_open(NULL, NULL);
@@ -105,6 +129,9 @@ static int lint(void)
     document *doc = doc_create("");
     db_run(db, "report", "CREATE TABLE main_device(device, other)");
     page_write(&(page){.db = db, .folder = NULL, .doc = doc, .lint = true}, PAGE_ALL);
+    for (const embedded *e = embedded_files; e->name; e++)
+        if (strncmp(e->name, "figures/", 8) == 0)
+            page_use(&(page){.db = db, .folder = NULL, .doc = doc, .lint = true}, e->name);
     sqlite3_close(db);
     sqlite3 *all = machines_empty();
     static const char *const files[] = {"across.sql", "readme_table.sql", "readme_peers.sql"};
@@ -228,6 +255,8 @@ int main(int argc, char **argv)
     }
     if (argc == 2 && strcmp(argv[1], "--lint") == 0)
         return lint();
+    if (argc >= 4 && strcmp(argv[1], "--figures") == 0)
+        return write_figures(argv[2], argv[3], argv + 4, (size_t)argc - 4);
     if (argc == 4 && strcmp(argv[1], "--sql") == 0)
         return answer(argv[2], argv[3]);
     if (argc == 4 && strcmp(argv[1], "--db") == 0)

@@ -22,7 +22,8 @@ typedef struct known_column {
 /* The known columns, those of a table behind each other; valid for the whole program. */
 const known_column *known_columns(size_t *n);
 
-/* dir NULL: tables without rows. device NULL: rows of all devices; else those of this one alone. */
+/* dir NULL: tables without rows. device NULL: rows of all devices; else those of this one alone, and no recordings: the tables of several
+ * files, which a page does not read. */
 sqlite3 *db_open(const char *dir, const char *device);
 void db_functions(sqlite3 *db); /* functions.c */
 /* Other files cannot be attached from here on, nor settings changed; with `reads`, nothing can be changed at all. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/report/db.h"
 #include "common/report/embedded.h"
@@ -39,12 +40,13 @@ typedef struct section {
 
 static char *place(const section *s, const block *b)
 {
-    return xasprintf("sections/%s:%d", s->file, b->line);
+    const bool figure = strchr(s->file, '/');
+    return xasprintf("%s/%s:%d", figure ? "plots" : "common/report/sections", s->file, b->line);
 }
 
 static void fail(const section *s, const block *b, const char *what)
 {
-    die(EXIT_CODE_FAILURE, "sections/%s:%d: %s", s->file, b->line, what);
+    die(EXIT_CODE_FAILURE, "%s: %s", place(s, b), what);
 }
 
 /* The value of :name, from the row of the innermost @each that has it. */
@@ -382,6 +384,135 @@ static void union_block(const section *s, const block *b, const char *rest)
     free(name);
 }
 
+/* ---- figures ---- */
+
+/* The first column of all rows, with blanks between them. Caller frees. */
+static char *joined(const section *s, const block *b, const char *query)
+{
+    char *text;
+    unsigned long bytes;
+    FILE *out = text_stream(&text, &bytes);
+    sqlite3_stmt *rows = prepare(s, b, query);
+    for (bool any = false; step(s, b, rows); any = true)
+        fprintf(out, "%s%s", any ? " " : "", sqlite3_column_bytes(rows, 0) ? (const char *)sqlite3_column_text(rows, 0) : "");
+    sqlite3_finalize(rows);
+    fclose(out);
+    return text;
+}
+
+static void quote_gnuplot(FILE *out, const char *name, const char *text)
+{
+    fprintf(out, "%s = '", name);
+    for (; *text; text++)
+        fprintf(out, *text == '\'' ? "''" : "%c", *text);
+    fputs("'\n", out);
+}
+
+static FILE *open_drawing(const section *s, const block *b, const char *name, const char *suffix)
+{
+    if (name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")])
+        fail(s, b, "the name of a figure has a character that no file should have");
+    char *path = xasprintf("%s/%s.%s", s->page->drawings, name, suffix);
+    FILE *out = fopen(path, "w");
+    if (!out)
+        die(EXIT_CODE_FAILURE, "%s cannot be written", path);
+    free(path);
+    return out;
+}
+
+/* gnuplot reads no quotes inside quotes: what is JSON is left out. */
+static bool is_json(const char *column)
+{
+    static const char *const names[] = {"options", "rest_of", "same"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(column, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static void write_data(const section *s, const block *b, const char *name)
+{
+    FILE *out = open_drawing(s, b, name, "csv");
+    sqlite3_stmt *rows = prepare(s, b, "SELECT * FROM temp.drawn");
+    const int n = sqlite3_column_count(rows);
+    const char *comma = "";
+    for (int c = 0; c < n; c++)
+        if (!is_json(sqlite3_column_name(rows, c))) {
+            fprintf(out, "%s%s", comma, sqlite3_column_name(rows, c));
+            comma = ",";
+        }
+    while (step(s, b, rows)) {
+        comma = "\n";
+        for (int c = 0; c < n; c++) {
+            if (is_json(sqlite3_column_name(rows, c)))
+                continue;
+            const char *text = (const char *)sqlite3_column_text(rows, c), *kind = sqlite3_column_decltype(rows, c);
+            char cell[4096];
+            csv_quote(text ? text : kind && strcmp(kind, "TEXT") == 0 ? "" : "nan", cell, sizeof cell);
+            fprintf(out, "%s%s", comma, cell);
+            comma = ",";
+        }
+    }
+    fputc('\n', out);
+    sqlite3_finalize(rows);
+    fclose(out);
+}
+
+/* @draw NAME: TITLE, lines `variable = QUERY` (a list) or `variable := QUERY` (a number), and the query of the rows, which is `drawn` to the
+ * title and to the variables. Writes NAME.csv and NAME.gp, and prints the figure's name and its own. */
+static void draw_block(const section *s, const block *b, const char *rest)
+{
+    const char *colon = strstr(rest, ": "), *query = strstr(rest, "\nSELECT");
+    if (!colon || !query || strcspn(rest, "\n") < (size_t)(colon - rest))
+        fail(s, b, "@draw NAME: TITLE, and a query below");
+    char *name_text = xasprintf("%.*s", (int)(colon - rest), rest),
+         *title_text = xasprintf("%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    char *name_sql = template_sql(name_text), *title_sql = template_sql(title_text);
+    run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.drawn"));
+    run(s, b, sqlite3_mprintf("CREATE TEMP TABLE drawn AS %s", query));
+    char *name_query = sqlite3_mprintf("SELECT %s", name_sql), *title_query = sqlite3_mprintf("SELECT %s FROM drawn", title_sql);
+    char *name = joined(s, b, name_query), *title = joined(s, b, title_query), *rows = joined(s, b, "SELECT count(*) FROM drawn");
+    char *caption = joined(s, b, "SELECT machine || ', ' || gpu || ', ' || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, 10), '', substr(min(utc), 1, 10) || ' to ') "
+                                 "|| substr(max(utc), 1, 10) FROM drawn");
+    const bool drawn = s->page->drawings && strcmp(rows, "0") != 0;
+    FILE *out = drawn ? open_drawing(s, b, name, "gp") : NULL;
+    if (out) {
+        quote_gnuplot(out, "title", title);
+        quote_gnuplot(out, "caption", caption);
+        write_data(s, b, name);
+        printf("%s %s\n", s->page->figure, name);
+    }
+    for (const char *at = rest + strcspn(rest, "\n"); at < query; at += strcspn(at, "\n")) {
+        at++;
+        const size_t line = strcspn(at, "\n");
+        const char *equals = memchr(at, '=', line);
+        if (!equals || equals == at)
+            fail(s, b, "a variable of @draw is NAME = QUERY or NAME := QUERY");
+        const bool number = equals[-1] == ':';
+        char *variable = xasprintf("%.*s", (int)strcspn(at, " "), at), *sql = xasprintf("%.*s", (int)(at + line - equals - 1), equals + 1);
+        char *value = joined(s, b, sql);
+        if (out && number)
+            fprintf(out, "%s = %s\n", variable, *value ? value : "0");
+        else if (out)
+            quote_gnuplot(out, variable, value);
+        free(value);
+        free(sql);
+        free(variable);
+    }
+    if (out)
+        fclose(out);
+    free(caption);
+    free(rows);
+    free(title);
+    free(name);
+    sqlite3_free(title_query);
+    sqlite3_free(name_query);
+    sqlite3_free(title_sql);
+    sqlite3_free(name_sql);
+    free(title_text);
+    free(name_text);
+}
+
 /* ---- blocks that hold others ---- */
 
 static void write_blocks(section *s, const block *blocks, size_t n);
@@ -516,6 +647,8 @@ static void write_blocks(section *s, const block *blocks, size_t n)
             into_block(s, b, rest);
         else if (is_word(b->text, "@figures"))
             add_figures(s->doc, s->page->folder, rest);
+        else if (is_word(b->text, "@draw"))
+            draw_block(s, b, rest);
         else if (is_word(b->text, "@contents"))
             doc_contents(s->doc);
         else if (is_word(b->text, "@use"))

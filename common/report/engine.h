@@ -11,13 +11,15 @@ typedef struct page {
     sqlite3 *db;
     const char *folder; /* of results, to find its figures */
     document *doc;
-    bool lint; /* prepares every statement of every block, whatever the rows */
+    const char *figure;   /* whose @draw it is */
+    const char *drawings; /* where @draw puts a figure's data and variables; NULL: nowhere */
+    bool lint;            /* prepares every statement of every block, whatever the rows */
 } page;
 
 /* The sections in their order up to `last`; those behind 0 that have rows are folded. */
 void page_write(const page *p, int last);
-enum { PAGE_FIRST_SCREEN = -20, PAGE_ALL = 1000000 };
-/* The blocks of sections/<file> that is no section of a machine's page. */
+enum { PAGE_PEERS = -30, PAGE_FIRST_SCREEN = -20, PAGE_ALL = 1000000 };
+/* The blocks of an embedded file that is no section of a machine's page: "across.sql", "figures/roofline.sql". */
 void page_use(const page *p, const char *file);
 
 #endif

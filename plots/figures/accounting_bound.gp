@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The batch from which a block is bound by compute: its times by batch, and the tokens per device that each way to
 # lower the bound needs.
-#: data bench_accounting.csv
-#: axes batch,way,blocks tokens= form= model=
-#: several way variant=batch
-#: several at_tokens variant=compute_bound
-#: measured least tokens_least
-#: list ways way variant=batch in as-given overlap-axes more-axes best-whole-split best-split 8bit-weights 8bit-all keep-weights faster-link context
-#: title Bound by compute or by communication (d {d_model}, F {d_ff}, X {x}, Y {y})
 W = 900; H = 460
 load folder."/style.gp"
 ways_n = words(ways)

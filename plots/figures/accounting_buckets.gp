@@ -1,12 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Overhead of gradients over the backward by bucket size: the handout's model, and collectives that only slow down the
 # compute beside them by a share kappa. One panel per number of ranks; the best bucket of each curve is a point.
-#: data bench_accounting.csv
-#: axes ranks,kappa,bucket variant=buckets grad_bits=16
-#: several bucket
-#: list ranks ranks
-#: list kappas kappa
-#: title Overhead of buckets: {model}, 16-bit gradients, {overhead} us per call
 W = 900; H = 460
 load folder."/style.gp"
 n = words(ranks)

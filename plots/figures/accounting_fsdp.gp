@@ -2,13 +2,6 @@
 # How many devices a model takes by the tokens whose activations it keeps: all of them sharded, or half of them whole
 # on every device (FSDP), which ends at a number of tokens that no number of devices can hold. One colour per device
 # size.
-#: data bench_accounting.csv
-#: axes device_memory,tokens x= model=
-#: several tokens
-#: several variant
-#: list tokens tokens
-#: list devices device_memory
-#: title Devices for a model ({shape})
 W = 900; H = 440
 load folder."/style.gp"
 device_text(bytes) = sprintf("%g GB", bytes / 1e9)

@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What a rank holds from the first update on, by kind: DDP, ZeRO-1 to -3 and the number of ranks. One panel per
 # precision recipe. Slots are for gathered weights and for gradients not yet reduced.
-#: data bench_accounting.csv
-#: axes ranks,recipe,strategy variant=zero
-#: several strategy
-#: list ranks ranks
-#: list recipes recipe in fp32 bf16 bf16-grad32
-#: list stages strategy in ddp zero1 zero2 zero3
-#: title Memory of a rank: {model}
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0

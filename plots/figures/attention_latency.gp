@@ -1,14 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Latency of unfused, fused and flash attention against sequence length: one row each for forward and backward, one
 # panel per D.
-#: data bench_attention.csv
-#: each dtype
-#: axes seq,head_dim,dtype dtype={dtype}
-#: several seq
-#: list seqs seq
-#: list dims head_dim
-#: list variants variant
-#: title Attention latency, {dtype} ({shape}, 1 head)
 W = 900; H = 600; tics_fit = 5
 load folder."/style.gp"
 stats data using "fwd_ms" name "fwd" nooutput

@@ -1,14 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Memory of unfused, fused and flash attention against sequence length: peak, and what is held before the backward for
 # each score (a level line grows with S squared, a falling one with S). One panel per D.
-#: data bench_attention.csv
-#: each dtype
-#: axes seq,head_dim,dtype dtype={dtype}
-#: several seq
-#: list seqs seq
-#: list dims head_dim
-#: list variants variant
-#: title Attention memory, {dtype} ({shape}, 1 head)
 W = 900; H = 600; tics_fit = 5
 load folder."/style.gp"
 GIB = 1073741824.0

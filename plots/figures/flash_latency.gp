@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Latency against sequence length: forward and backward, unfused dashed, flash solid, one colour per head dimension.
-#: data bench_flash.csv
-#: each dtype
-#: axes seq,head_dim,dtype dtype={dtype}
-#: several seq
-#: list seqs seq
-#: list dims head_dim
-#: title Attention latency, {dtype} ({shape})
 W = 900; H = 460; tics_fit = 11
 load folder."/style.gp"
 stats data using "fwd_ms" name "fwd" nooutput

@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Peak memory of one forward and backward against sequence length.
-#: data bench_flash.csv
-#: each dtype
-#: axes seq,head_dim,dtype dtype={dtype}
-#: several seq
-#: list seqs seq
-#: list dims head_dim
-#: title Attention peak memory, {dtype} ({shape})
 W = 900; H = 440; tics_fit = 14
 load folder."/style.gp"
 GIB = 1073741824.0

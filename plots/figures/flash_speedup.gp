@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Time of unfused / time of flash as a heat map of S by D. Grey: unfused has no time, as when it is out of memory.
-#: data bench_flash.csv
-#: each dtype
-#: axes seq,head_dim,dtype dtype={dtype} variant=flash
-#: list seqs seq
-#: list dims head_dim
-#: list speedups speedup_fwd
-#: title Speed-up of flash over unfused, {dtype} ({shape})
 W = 900; H = 160 + 38 * words(dims)
 lengths = seqs
 undefine seqs # the x axis here counts cells

@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: MIT
 # TFLOP/s of flash and unfused against sequence length, below the machine's measured GEMM ceiling where it is known.
-#: data bench_flash.csv
-#: each dtype
-#: axes seq,head_dim,dtype dtype={dtype}
-#: several seq
-#: list seqs seq
-#: list dims head_dim
-#: most ceiling ceiling_tflops
-#: title Attention throughput, {dtype} ({shape})
 W = 900; H = 460; tics_fit = 11
 load folder."/style.gp"
 stats data using "fwd_tflops" name "fwd" nooutput

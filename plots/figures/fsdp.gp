@@ -13,10 +13,8 @@ set xlabel (unit == GIB ? "GiB that a rank needs at its worst moment" : "MiB tha
 set ylabel "ms a step"
 set xrange [0 : 1.25 * peak_max / unit]
 set yrange [0 : 1.15 * step_max]
-usual_cell(i) = strcol(word(columns, i)) eq "" || strcol(word(columns, i)) eq word(wanted, i)
-usual(x) = (sum [i = 1:words(columns)] (usual_cell(i) ? 0 : 1)) == 0
 below(x) = strcol("variant") eq "zero2" # its right neighbour is fsdp-keep
-peak(x) = usual(0) ? column("peak_bytes") / unit : NaN
+peak(x) = column("peak_bytes") / unit
 plot data using (peak(0)):"step_ms" with points linestyle 1 pointtype 7 pointsize 1.2, \
      data using (below(0) ? NaN : peak(0)):"step_ms":(strcol("variant")) \
          with labels left offset 0.9,0.4 font font_of(11) noenhanced, \

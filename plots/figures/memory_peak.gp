@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Peak memory of a step by kind, one bar per context length, and what the closed form says (a cross). One panel per
 # mode.
-#: data bench_memory.csv
-#: each precision
-#: axes seq,precision,mode precision={precision}
-#: prefer variant graph kernels
-#: list lengths seq
-#: list modes mode
-#: title Peak memory, {precision} ({shape})
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0

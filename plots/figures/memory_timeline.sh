@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The timelines of the longest context, a panel for each mode.
 # shellcheck shell=sh disable=SC2154
-memory=$results/bench_memory.csv
-[ -s "$memory" ] || exit 0
 # A timeline's rows as corners of steps, so that each kind is one polygon. Of many rows one stands for several of its
 # phase: the one that holds most.
 outline() { # FILE
@@ -25,19 +23,24 @@ outline() { # FILE
             if (rows) corners(end + 1)
         }' "$1"
 }
-level=kernels # the CPU has no graphs
-if has graph "$(values_of "$memory" variant status=ok)"; then level=graph; fi
-for precision in $(values_of "$memory" precision); do
-    pick "$memory" seq,precision,mode "precision=$precision" "variant=$level" || continue
-    longest=$(values seq)
-    longest=${longest##* }
+asked "SELECT precision || char(9) || mode || char(9) || events || char(9) || 'Memory of a step at S ' || seq || ', ' || precision || ' (' || size || ', batch ' || batch || ')'
+    || char(9) || machine || ', ' || gpu || ', ' || substr(utc, 1, 10) FROM bench_memory m
+    WHERE status = 'ok' AND recompute = 'none' AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels') FROM bench_memory)
+        AND size = (SELECT size FROM bench_memory WHERE status = 'ok' GROUP BY size ORDER BY count(*) DESC, min(id) LIMIT 1)
+        AND seq = (SELECT max(seq) FROM bench_memory l WHERE l.size = m.size AND l.status = 'ok' AND l.recompute = 'none')
+    ORDER BY precision, mode = 'train-step', mode" >"$work/recorded"
+for precision in $(cut -f 1 "$work/recorded" | sort -u); do
     files='' panels=''
-    for mode in forward forward-backward train-step; do
-        timeline=$results/memory/$(values events "mode=$mode" "seq=$longest")
-        [ -f "$timeline" ] || continue
-        outline "$timeline" >"$work/timeline-$mode" # a name without blanks, which separate gnuplot's lists
-        files="$files $work/timeline-$mode" panels="$panels $mode"
-    done
-    [ -z "$files" ] || draw "memory_timeline_$precision" "Memory of a step at S $longest, $precision ($shape)" \
-        "files = $(quoted "$files")" "panels = '$panels'"
+    while read -r of mode events title; do
+        timeline=$results/memory/$events
+        if [ "$of" != "$precision" ] || [ ! -f "$timeline" ]; then continue; fi
+        outline "$timeline" >"$work/timeline-$precision-$mode" # a name without blanks, which separate gnuplot's lists
+        files="$files $work/timeline-$precision-$mode" panels="$panels $mode" text=$title
+    done <"$work/recorded"
+    [ -n "$files" ] || continue
+    {
+        echo "title = $(quoted "${text%%"$tab"*}"); caption = $(quoted "${text#*"$tab"}")"
+        echo "files = $(quoted "$files"); panels = '$panels'"
+    } >"$work/memory_timeline_$precision.gp"
+    echo "memory_timeline memory_timeline_$precision" >>"$work/figures"
 done

@@ -1,14 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Error of the norms against width: one panel per dtype of x, one colour per kind of statistics; RMSNorm solid,
 # LayerNorm dashed.
-#: data bench_mixed_precision.csv
-#: axes width,norm,dtype,statistics variant=norm magnitude=1
-#: several width
-#: list widths width
-#: list dtypes dtype
-#: list statistics statistics
-#: list norms norm
-#: title Norms with statistics in 16 bits
 W = 900; H = 440
 load folder."/style.gp"
 stats data using "err_rel" name "err" nooutput

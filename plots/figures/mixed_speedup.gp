@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: MIT
 # How many times faster than fp32 the forward, the backward and the step are, by model size: one line per precision.
-#: data bench_mixed_precision.csv
-#: each seq variant=timing status=ok
-#: axes size,precision variant=timing seq={seq}
-#: several size
-#: list sizes size in models
-#: list precisions precision in tf32 bf16 bf16-pure fp16
-#: title Speed-up over fp32, context {seq}, batch {batch}
 W = 900; H = 440
 load folder."/style.gp"
 place_of(size) = sum [k = 1:words(sizes)] (word(sizes, k) eq size ? k : 0)

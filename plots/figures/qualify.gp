@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: MIT
 # How far each GPU or link is ahead of (above 0) or behind its reference. The lines with #: say which rows are drawn.
-#: data bench_qualify.csv
-#: axes rank,pair,group,dtype,gemm_size,bytes,seq,model,sustain,plant_error against=reference
-#: list metrics metric
-#: title Ahead of the reference, and behind it
 W = 760; H = 420
 load folder."/style.gp"
 set tmargin at screen top_of_panels

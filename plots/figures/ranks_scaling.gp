@@ -4,9 +4,7 @@
 W = 900; H = 460
 load folder."/style.gp"
 
-usual_cell(i) = strcol(word(columns, i)) eq "" || strcol(word(columns, i)) eq word(wanted, i)
-usual(x) = (sum [i = 1:words(columns)] (usual_cell(i) ? 0 : 1)) == 0
-of(name, by, value) = usual(0) && strcol("variant") eq name && column(by) == value ? column("ranks") : NaN
+of(name, by, value) = strcol("variant") eq name && column(by) == value ? column("ranks") : NaN
 do for [i = 1:words(variants)] { text = word(variants, i); style = i; @add_key }
 @draw_key
 first = word(ranks, 1) + 0; last = word(ranks, words(ranks)) + 0

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Time of a step against the memory it takes, one point per way of recomputation.
-#: data bench_recompute.csv
-#: each size
-#: axes variant,group,budget,offload,schedule size={size}
-#: several variant
-#: title What recomputation saves and costs, {size} ({shape})
 W = 900; H = 480
 load folder."/style.gp"
 GIB = 1073741824.0

@@ -1,12 +1,5 @@
 # SPDX-License-Identifier: MIT
 # The machine's ceilings: GEMM by size and dtype, copy bandwidth by size.
-#: data bench_roofline.csv
-#: axes dtype,size,bytes,pair
-#: list dtypes dtype variant=gemm
-#: list sizes size variant=gemm
-#: list variants variant
-#: list bytes bytes variant=copy
-#: title Ceilings of the machine
 W = 900; H = 460
 load folder."/style.gp"
 copies = ""

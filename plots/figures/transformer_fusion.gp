@@ -1,15 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Time of a step by fusion level, over the longest of the group: an eager framework's ops, fused kernels, one CUDA graph.
 # The number on a bar is the time. One panel per context length, one group of bars per size.
-#: data bench_transformer.csv
-#: each precision
-#: axes size,seq,precision precision={precision}
-#: prefer warmup 5
-#: several variant
-#: list lengths seq with variant
-#: list sizes size in models with variant
-#: list variants variant in none kernels graph
-#: title What fusion gives, {precision} ({shape})
 W = 900; H = 460
 load folder."/style.gp"
 n = words(lengths)

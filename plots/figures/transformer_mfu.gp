@@ -1,16 +1,6 @@
 # SPDX-License-Identifier: MIT
 # MFU (causal) of a training step against the context length: one panel per precision, one colour per size. Where the
 # GPU's peak is not known, the share of its measured GEMM ceiling instead.
-#: data bench_transformer.csv
-#: axes size,seq,precision
-#: prefer variant graph kernels
-#: prefer warmup 5
-#: several seq
-#: list seqs seq
-#: list sizes size in models
-#: list precisions precision
-#: measured share mfu_causal_pct ceiling_pct
-#: title Share of the GPU's peak in a step ({shape})
 W = 900; H = 460; tics_fit = 11
 ceiling = share eq "ceiling_pct"
 peak = "the GPU's peak"

@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Time of a step in one precision / its time in another, against the context length. One colour per size.
-#: data bench_transformer.csv
-#: axes size,seq,precision
-#: prefer variant graph kernels
-#: prefer warmup 5
-#: several seq
-#: needs precision fp32 bf16
-#: list seqs seq
-#: list sizes size in models
-#: title bf16 against fp32, training step ({shape})
 W = 900; H = 440; tics_fit = 14
 slow = "fp32"; fast = "bf16"
 load folder."/style.gp"

@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: MIT
 # A training step against the context length: its time, and its tokens per second. One colour per size.
-#: data bench_transformer.csv
-#: each precision
-#: axes size,seq,precision precision={precision}
-#: prefer variant graph kernels
-#: prefer warmup 5
-#: several seq
-#: list seqs seq
-#: list sizes size in models
-#: title Training step, {precision} ({shape})
 W = 900; H = 460; tics_fit = 11
 load folder."/style.gp"
 size_is(name) = strcol("size") eq name ? column("seq") : NaN

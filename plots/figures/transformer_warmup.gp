@@ -1,14 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What too little warm-up does to the mean: time of a step by the host's clock, mean and standard deviation over the
 # measured steps, against the number of warm-up steps before them. One panel per size.
-#: data bench_transformer.csv
-#: each precision
-#: axes size,warmup,precision precision={precision}
-#: prefer variant graph kernels
-#: several warmup
-#: list sizes size in models with warmup
-#: list counts warmup
-#: title Warm-up and the mean, {precision} ({shape})
 W = 900; H = 420
 load folder."/style.gp"
 n = words(sizes)

@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: MIT
 # Rate of a step over the width of the model. Joined: widths that are multiples of 128; the others stand apart.
-#: data bench_transformer.csv
-#: prefer variant graph kernels
-#: axes d_model,heads mode=train-step status=ok layers=4
-#: several d_model
-#: most top tflops
-#: title Rate over width ({layers} blocks, S {seq}, batch {batch}, {precision})
 W = 700; H = 460
 load folder."/style.gp"
 if (top == 0) { exit status 3 }

@@ -7,7 +7,7 @@
 draw_timeline() {
     figure_name=$1 figure_title=$2 shown=$3
     shift 3
-    files='' labels='' sums='' count=0 rank=0 device=''
+    files='' labels='' sums='' count=0 rank=0
     for file; do # the comment of its sums: "# rank 0 of LABEL: 12.345 ms; compute ..."
         about=$(sed -n "s/^# rank $rank of \(.*; idle [^ ]* ms\).*/\1/p" "$file" | head -n 1)
         [ -n "$about" ] || continue
@@ -18,12 +18,12 @@ draw_timeline() {
         sums="$sums${sums:+, }$(quoted "$(printf '%s\n' "${about##*: }" | awk "{ printf $shown }")")"
     done
     [ "$count" -gt 0 ] || return 0
-    for key in cpu gpu_name; do
-        of=$(values_of "$results/machine.csv" value "key=$key" 2>/dev/null) || of=
-        [ -z "$of" ] || device=$of
-    done
-    # shellcheck disable=SC2034 # draw uses it
-    caption="$(basename "$results")${device:+, $device}, rank $rank"
-    draw "$figure_name" "$figure_title" "files = $(quoted "$files")" "array labels[$count] = [$labels]" \
-        "array sums[$count] = [$sums]" "rank = $rank"
+    device=$(asked "SELECT ', ' || value FROM machine WHERE key IN ('cpu', 'gpu_name') ORDER BY key = 'gpu_name' DESC, id DESC LIMIT 1")
+    cat >"$work/$figure_name.gp" <<END
+title = $(quoted "$figure_title"); caption = $(quoted "$(basename "$results")$device, rank $rank")
+files = $(quoted "$files"); rank = $rank
+array labels[$count] = [$labels]
+array sums[$count] = [$sums]
+END
+    echo "$figure $figure_name" >>"$work/figures"
 }

@@ -21,8 +21,8 @@ SELECT *, json_remove(options, '$.precision', '$.attention', '$.recompute', '$.m
     'One GPU: ' || size || ', S ' || seq || ', batch ' || batch AS title FROM bench_transformer WHERE mode = 'train-step' AND status <> 'skip'
 
 @view lines_alone
-SELECT 'alone ' || t.same AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes, t.init_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id
-FROM alone t JOIN rungs_alone r ON t.precision = r.precision AND t.attention = r.attention AND t.recompute = r.recompute AND coalesce(t.moments, 'policy') = r.moments
+SELECT 'alone ' || t.same AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes, t.init_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id, t.size, t.seq, NULL AS ranks,
+    t.machine, t.gpu, t.utc FROM alone t JOIN rungs_alone r ON t.precision = r.precision AND t.attention = r.attention AND t.recompute = r.recompute AND coalesce(t.moments, 'policy') = r.moments
     AND coalesce(t.offload, 'none') = r.offload AND t.variant = coalesce(r.level, iif(EXISTS (SELECT 1 FROM alone g WHERE g.same = t.same AND g.variant = 'graph'), 'graph', 'kernels'))
 
 @view rungs_ranks
@@ -43,8 +43,8 @@ SELECT column1 AS nth, column2 AS feature, column3 AS "on", column4 AS variant, 
     (13, 'with everything in fp32', 0, 'fsdp', 'fp32', 'policy', 'none', 'grad', 'sharded', 'nccl', 'buckets'))
 
 @view lines_ranks
-SELECT 'ranks ' || t.title AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes, t.param_bytes + t.state_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id
-FROM (SELECT *, 'Several ranks: ' || size || ', S ' || seq || ', batch ' || batch || ' on each of ' || ranks || ' ranks' || iif(device = 'cpu', ' on the CPU', '') AS title FROM bench_fsdp
+SELECT 'ranks ' || t.title AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes, t.param_bytes + t.state_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id, t.size, t.seq, t.ranks,
+    t.machine, t.gpu, t.utc FROM (SELECT *, 'Several ranks: ' || size || ', S ' || seq || ', batch ' || batch || ' on each of ' || ranks || ' ranks' || iif(device = 'cpu', ' on the CPU', '') AS title FROM bench_fsdp
     WHERE mode = 'train-step' AND status <> 'skip' AND ranks > 1 AND coalesce(prefetch, 1) = 1 AND coalesce(free_every, 1) = 1 AND coalesce(micro_batches, 1) = 1 AND coalesce(clip, 0) = 0
         AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none' AND update_blocks = 0 AND max_ctas = 0 AND fusion = 'kernels' AND overlap = 'none'
         AND coalesce(d_model, 0) + coalesce(d_ff, 0) + coalesce(layers, 0) + coalesce(heads, 0) + coalesce(heads_kv, 0) + coalesce(vocab, 0) = 0) t

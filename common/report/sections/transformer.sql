@@ -4,14 +4,10 @@
 
 @figures transformer_
 
--- With the usual warm-up where there are any, none of a cold process; of these the most that differ in size, context and precision alone.
-@view warm
-SELECT * FROM bench_transformer WHERE coalesce(cold, 0) = 0 AND (warmup = 5 OR NOT EXISTS (SELECT 1 FROM bench_transformer WHERE coalesce(cold, 0) = 0 AND warmup = 5))
+@use transformer_warm
 
+-- The most rows that differ in size, context and precision alone.
 @slice steps FROM warm ALONG size, seq, precision
-
-@view level
-SELECT iif(sum(variant = 'kernels') > 0 AND sum(variant = 'graph') = 0, 'kernels', 'graph') AS variant FROM steps WHERE status = 'ok'
 
 {shape(bench, json_remove(options, '$.size', '$.seq', '$.precision'))}; {iif((SELECT variant FROM level) = 'graph', 'the step is one CUDA graph',
 'fused kernels launched one by one')}. Times are means and standard deviations over the measured steps; rates are of the median step. PyTorch's columns are its

@@ -1,0 +1,17 @@
+-- SPDX-License-Identifier: MIT
+@use transformer_warm
+
+@each SELECT precision, min(id) AS place FROM warm WHERE status = 'ok' GROUP BY precision ORDER BY place
+
+@slice rows FROM warm ALONG size, seq WHERE status = 'ok' AND precision = :precision AND variant = (SELECT variant FROM level)
+
+@if (SELECT count(DISTINCT seq) FROM rows) > 1
+
+@draw transformer_time_{:precision}: Training step, {:precision} ({shape(bench, json_remove(options, '$.precision', '$.size', '$.seq'))})
+seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq
+sizes = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)
+SELECT * FROM rows ORDER BY size_place(size), seq, id
+
+@end
+
+@end

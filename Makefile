@@ -178,7 +178,7 @@ KERNEL_O := $(call object,$(KERNEL_C) $(KERNEL_CU))
 BENCHES    := $(patsubst bench/%.c,$(BIN)/%,$(wildcard bench/bench_*.c))
 BENCH_O    := $(call object,$(wildcard bench/*/*.c))
 # Those of scripts, documents and peers run next to nothing that is instrumented.
-TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/% $(if $(SANITIZERS),tests/build/% tests/docs/% tests/peers/%),\
+TESTS      := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/gpu/% $(if $(HAVE_SQLITE),,tests/report/%) $(if $(SANITIZERS),tests/build/% tests/docs/% tests/peers/%),\
                 $(wildcard tests/*/test_*.c)))
 TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
@@ -211,7 +211,7 @@ $(BUILD)/%.c.o: %.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) $(EXTRA) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%.c.o: EXTRA += $(CMOCKA_CFLAGS)
-$(call object,$(REPORT_C)): EXTRA += $(SQLITE_CFLAGS)
+$(call object,$(REPORT_C) $(wildcard tests/report/*.c)): EXTRA += $(SQLITE_CFLAGS)
 
 $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 	@mkdir -p $(@D)
@@ -323,9 +323,12 @@ $(BIN)/stepcmp: $(STEPCMP_O) $(PROGRAM_NEEDS)
 $(TESTS): %: %.c.o $(TEST_O) $(PROGRAM_NEEDS)
 	$(call link_program,$(CMOCKA_LIBS))
 $(BUILD)/tests/kernels/test_flash_choice: $(call object,tests/gpu/cases.c tests/gpu/program/dtypes.c)
-$(BUILD)/tests/report/test_report_document $(BUILD)/tests/report/test_html: \
-    $(call object,$(addprefix common/report/,html.c hover.c))
-$(BUILD)/tests/report/test_acceptance: $(filter-out $(call object,plots/report.c),$(REPORT_O))
+# What the report is made of, without its main; a test of the engine brings texts of its own.
+REPORT_PARTS := $(filter-out $(call object,plots/report.c) $(BUILD)/report_text.o,$(REPORT_O))
+REPORT_TESTS := $(addprefix $(BUILD)/tests/report/test_,acceptance report_engine report_document html)
+$(REPORT_TESTS): $(REPORT_PARTS)
+$(filter-out %_engine,$(REPORT_TESTS)): $(BUILD)/report_text.o
+$(REPORT_TESTS): LIBS += $(SQLITE_LIBS)
 # Tests that are a bench, too: its main under another name.
 $(BUILD)/tests/bench/%_main.o: bench/bench_%.c $(BUILD)/bench/bench_%.c.o
 	@mkdir -p $(@D)

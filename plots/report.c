@@ -216,8 +216,10 @@ static int answer(const char *dir, const char *query)
     sqlite3 *db = db_open(dir, NULL);
     db_guard(db, true);
     sqlite3_stmt *s;
-    if (sqlite3_prepare_v2(db, query, -1, &s, NULL) != SQLITE_OK || !s)
-        die(EXIT_CODE_USAGE, "%s", s ? sqlite3_errmsg(db) : "there is no query");
+    if (sqlite3_prepare_v2(db, query, -1, &s, NULL) != SQLITE_OK)
+        die(EXIT_CODE_USAGE, "%s", sqlite3_errmsg(db));
+    if (!s)
+        die(EXIT_CODE_USAGE, "there is no query");
     const int n = sqlite3_column_count(s);
     for (int c = 0; c < n; c++)
         print_cell(sqlite3_column_name(s, c), c == n - 1);

@@ -470,7 +470,7 @@ static void draw_block(const section *s, const block *b, const char *rest)
     char *name_sql = template_sql(name_text), *title_sql = template_sql(title_text);
     run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.drawn"));
     run(s, b, sqlite3_mprintf("CREATE TEMP TABLE drawn AS %s", query));
-    char *name_query = sqlite3_mprintf("SELECT %s", name_sql), *title_query = sqlite3_mprintf("SELECT %s FROM drawn", title_sql);
+    char *name_query = sqlite3_mprintf("SELECT %s", name_sql), *title_query = sqlite3_mprintf("SELECT %s FROM drawn LIMIT 1", title_sql);
     char *name = joined(s, b, name_query), *title = joined(s, b, title_query), *rows = joined(s, b, "SELECT count(*) FROM drawn");
     char *caption = joined(s, b, "SELECT machine || ', ' || gpu || ', ' || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, 10), '', substr(min(utc), 1, 10) || ' to ') "
                                  "|| substr(max(utc), 1, 10) FROM drawn");

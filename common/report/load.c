@@ -105,6 +105,14 @@ static void bind(sqlite3_stmt *s, int at, char *cell, char kind)
     }
 }
 
+/* A file of the time before an option has the option's default, unless that is a sweep. */
+static void bind_default(sqlite3_stmt *s, int at, const known_column *c)
+{
+    char *plain = xstrdup(c->place == 'p' && !strpbrk(c->plain, ",:") ? c->plain : "");
+    bind(s, at, plain, c->kind);
+    free(plain);
+}
+
 static const char *affinity(char kind)
 {
     return kind == 'i' ? "INTEGER" : kind == 'r' ? "REAL" : "TEXT";
@@ -165,7 +173,9 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
         if (many)
             sqlite3_bind_text(s, 1, path, -1, SQLITE_TRANSIENT);
         for (size_t k = 0; k < end - first; k++)
-            if (columns[k] >= 0)
+            if (columns[k] < 0)
+                bind_default(s, (int)k + 2, &c[first + k]);
+            else
                 bind(s, (int)k + 2, file->cells[r * file->columns + (size_t)columns[k]], c[first + k].kind);
         if (sqlite3_step(s) != SQLITE_DONE)
             die(EXIT_CODE_FAILURE, "%s: %s", path, sqlite3_errmsg(db));
@@ -317,5 +327,6 @@ static int may_read(void *reads, int action, const char *a, const char *b, const
 void db_guard(sqlite3 *db, bool reads)
 {
     static char yes;
+    db_run(db, "SQLite", "SELECT 1 FROM pragma_table_info('machine')"); /* which is made on its first use */
     sqlite3_set_authorizer(db, may_read, reads ? &yes : NULL);
 }

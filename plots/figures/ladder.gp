@@ -21,8 +21,8 @@ name_of(i) = k == 1 ? strcol("feature") : ""
 do for [k = 1:2] {
     set ytics scale 0 noenhanced
     set xlabel k == 1 ? "ms a step" : (unit == GIB ? "peak, GiB" : "peak, MiB")
-    set lmargin at screen (k == 1 ? 0.26 : 0.66)
-    set rmargin at screen (k == 1 ? 0.61 : 0.985)
+    set lmargin at screen (k == 1 ? 0.31 : 0.68)
+    set rmargin at screen (k == 1 ? 0.64 : 0.985)
     set style fill solid 0.85 noborder
     plot data using (0.5 * shown(k)):(among(1)):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k, \
          data using (0.5 * shown(k)):(among(0)):(0.5 * shown(k)):(0.33) with boxxyerror linestyle k \

@@ -70,26 +70,32 @@ static void reasons(void **state)
 /* 700 TFLOP/s were measured, so a share of them is at most 989 / 700. */
 static void shares_of_the_measured_product(void **state)
 {
-    static const char row[] =
-        "schema,method,bench,variant,status,reason,dtype,fwd_ceiling_pct,mfu_causal_pct,gpu,device,"
-        "commit,dirty,check,utc\n2,1,bench_flash,flash,ok,,bf16x3,%s,%s,NVIDIA H200,cuda,"
-        "aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n";
+    static const char row
+        [] = "schema,method,bench,variant,status,reason,dtype,fwd_ceiling_pct,gpu,device,commit,dirty,check,utc\n2,1,"
+             "bench_flash,flash,ok,,bf16x3,%s,NVIDIA H200,cuda,aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n",
+     step[] =
+         "schema,method,bench,variant,status,reason,size,step_ms,mfu_causal_pct,gpu,device,commit,dirty,check,utc\n2,1,"
+         "bench_transformer,graph,ok,,xl,%s,%s,NVIDIA H200,cuda,aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n";
     static const struct {
-        const char *ceiling, *mfu, *words;
-    } cases[] = {{"109", "53", "verified"},
-                 {"140", "53", "verified"},
-                 {"150", "53", "fwd_ceiling_pct is 150"},
-                 {"90", "109", "mfu_causal_pct is 109"}};
-    char *path = folder_path(*state, "bench_flash.csv");
+        const char *ceiling, *ms, *mfu, *words;
+    } cases[] = {{"109", "5", "53", "verified"},
+                 {"140", "5", "53", "verified"},
+                 {"150", "5", "53", "bench_flash: fwd_ceiling_pct is 150"},
+                 {"90", "5", "109", "bench_transformer: mfu_causal_pct is 109"},
+                 {"90", "0", "53", "bench_transformer: step_ms is 0"}};
+    char *path = folder_path(*state, "bench_flash.csv"), *other = folder_path(*state, "bench_transformer.csv");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *said, *text = xasprintf(row, cases[i].ceiling, cases[i].mfu);
+        char *said, *text = xasprintf(row, cases[i].ceiling), *more = xasprintf(step, cases[i].ms, cases[i].mfu);
         file_write(path, text);
+        file_write(other, more);
         complaints(*state, "", &said);
         if (!strstr(said, cases[i].words))
             fail_msg("want \"%s\": %s", cases[i].words, said);
         free(said);
+        free(more);
         free(text);
     }
+    free(other);
     free(path);
 }
 

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* CSV files as tables: the newest row of a case, numbers and nothing, devices, and that neither a name nor a value of a stranger's file
+ * is ever SQL. */
+#include "tests/support/report_run.h"
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/core/error.h"
+
+#define HEAD "bench,variant,status,reason,dtype,size,time_us,tflops,check,utc,device,gpu_uuid,run_id\n"
+#define ROW(size, us, check, utc, device)                                                                              \
+    "bench_roofline,gemm,ok,,bf16," size "," us ",100," check "," utc "," device ",GPU-a,r-1\n"
+
+static void put(const char *folder, const char *name, const char *text)
+{
+    char *path = folder_path(folder, name);
+    file_write(path, text);
+    free(path);
+}
+
+/* What the program says, and how it ends. Caller frees. */
+static char *asked(const char *folder, const char *query, int wanted)
+{
+    char *build = build_folder(), *out = folder_path(folder, "said"), *sql = folder_path(folder, "query");
+    file_write(sql, query);
+    char *command = xasprintf("'%s/report' --sql '%s' \"$(cat '%s')\" >'%s' 2>&1", build, folder, sql, out);
+    const int status = system(command);
+    char *text = file_text(out);
+    if (WEXITSTATUS(status) != wanted)
+        fail_msg("ended with %d: %s", WEXITSTATUS(status), text);
+    free(command);
+    free(sql);
+    free(out);
+    free(build);
+    return text;
+}
+
+static void answers(const char *folder, const char *query, const char *wanted)
+{
+    char *text = asked(folder, query, EXIT_CODE_OK), *rows = strchr(text, '\n') + 1;
+    if (strcmp(rows, wanted) != 0)
+        fail_msg("%s: wanted %s, got %s", query, wanted, rows);
+    free(text);
+}
+
+static void the_newest_verified_row_counts(void **state)
+{
+    put(*state, "bench_roofline.csv",
+        HEAD ROW("1024", "3", "1", "2026-01-03", "cuda") ROW("1024", "2", "1", "2026-01-02", "cuda")
+            ROW("1024", "1", "0", "2026-01-04", "cuda") ROW("64", "9", "1", "2026-01-01", "cuda"));
+    answers(*state, "SELECT size, time_us FROM bench_roofline ORDER BY id",
+            "64,9.0\n1024,3.0\n"); /* in the order of the parameters */
+    put(*state, "peer_gemm.csv",
+        "bench,dtype,size,mode,policy,median_ms\ngemm,bf16,64,graph,p,2\ngemm,bf16,64,graph,p,1\n");
+    answers(*state, "SELECT median_ms FROM peer_gemm", "1.0\n"); /* of peers the later line */
+}
+
+static void numbers_and_nothing(void **state)
+{
+    put(*state, "bench_roofline.csv",
+        HEAD ROW("64", "nan", "1", "2026-01-01", "cuda") ROW("128", "", "1", "2026-01-01", "cuda")
+            ROW("256", "4", "1", "2026-01-01", "cuda"));
+    answers(*state, "SELECT count(*), count(time_us), typeof(max(time_us)), typeof(max(size)) FROM bench_roofline",
+            "3,1,real,integer\n");
+    answers(*state, "SELECT count(sustained_us), max(settle_s) IS NULL FROM bench_roofline",
+            "0,1\n"); /* columns that the file lacks */
+    put(*state, "bench_transformer.csv",
+        "bench,variant,status,reason,size,step_ms,device\nbench_transformer,graph,ok,,xl,5,cuda\n");
+    answers(*state, "SELECT attention, recompute, warmup, micro_batches, seq IS NULL FROM bench_transformer",
+            "flash,none,5,1,1\n"); /* options' defaults */
+}
+
+static void old_names_of_columns(void **state)
+{
+    put(*state, "bench_ddp_naive.csv",
+        "bench,variant,status,reason,size,step_ms,twin_ms,device\nbench_ddp_naive,naive,ok,,xl,5,4,cuda\n");
+    answers(*state, "SELECT compute_ms FROM bench_ddp_naive", "4.0\n");
+}
+
+static void a_row_knows_its_run(void **state)
+{
+    put(*state, "machine.csv", "run_id,key,value\nr-1,gpu_uuid,GPU-m\n");
+    put(*state, "bench_roofline.csv",
+        "bench,variant,status,reason,dtype,size,time_us,run_id,commit,campaign\n"
+        "bench_roofline,gemm,ok,,bf16,1,2,r-1,abc,c-1\nbench_roofline,gemm,ok,,bf16,2,2,r-2,abc,\n");
+    answers(*state, "SELECT run_of FROM bench_roofline ORDER BY id", "GPU-m c-1\n abc\n");
+}
+
+/* Unknown files and columns are left out, so that their names reach no statement; values are bound. */
+static void a_stranger_is_never_sql(void **state)
+{
+    put(*state, "bench_x\"; DROP TABLE machine; --.csv", "a,b\n1,2\n");
+    put(*state, "bench_evil.csv", "bench,variant\nx,y\n");
+    put(*state, "bench_roofline.csv",
+        "bench,variant,status,reason,dtype,\"x\"\"); DROP TABLE machine; --\",size,time_us,device\n"
+        "bench_roofline,gemm,ok,\"'); DROP TABLE machine; --\",bf16,1,64,5,cuda\n");
+    put(*state, "machine.csv", "run_id,key,value\nr,cpu,'x'\n");
+    answers(*state, "SELECT reason, time_us FROM bench_roofline", "'); DROP TABLE machine; --,5.0\n");
+    answers(*state, "SELECT count(*) FROM machine", "1\n");
+    answers(*state, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%evil%' OR name LIKE '%DROP%'", "0\n");
+    answers(*state, "SELECT count(*) FROM pragma_table_info('bench_roofline') WHERE name LIKE '%DROP%'", "0\n");
+}
+
+static void a_question_only_reads(void **state)
+{
+    put(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
+    static const char *const refused[] = {"DROP TABLE machine",         "INSERT INTO machine(value) VALUES(1)",
+                                          "ATTACH 'x.db' AS x",         "PRAGMA user_version = 3",
+                                          "SELECT load_extension('x')", "CREATE TEMP TABLE t(a)",
+                                          "VACUUM INTO 'x.db'"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        free(asked(*state, refused[i], EXIT_CODE_USAGE));
+    free(asked(*state, "SELEC 1", EXIT_CODE_USAGE));
+    free(asked(*state, "", EXIT_CODE_USAGE));
+    answers(*state, "SELECT 'a,b', 'c\"d' AS x", "\"a,b\",\"c\"\"d\"\n");
+}
+
+static void a_database_is_kept(void **state)
+{
+    put(*state, "machine.csv", "run_id,key,value\nr,cpu,x\n");
+    char *build = build_folder(), *path = folder_path(*state, "kept.db"),
+         *command = xasprintf("'%s/report' --db '%s' '%s' && test \"$(head -c 15 '%s')\" = 'SQLite format 3'", build,
+                              (char *)*state, path, path);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(path);
+    free(build);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {in_folder(the_newest_verified_row_counts),
+                                       in_folder(numbers_and_nothing),
+                                       in_folder(old_names_of_columns),
+                                       in_folder(a_row_knows_its_run),
+                                       in_folder(a_stranger_is_never_sql),
+                                       in_folder(a_question_only_reads),
+                                       in_folder(a_database_is_kept)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

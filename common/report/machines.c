@@ -24,11 +24,30 @@ char *machine_title(sqlite3 *db, const char *device)
     return title;
 }
 
+/* Of a folder without machine.csv, the rows say it. */
+static bool any_row_of_a_gpu(const char *dir)
+{
+    sqlite3 *db = db_open(dir, "cuda");
+    sqlite3_str *sql = sqlite3_str_new(db);
+    size_t n;
+    const known_column *c = known_columns(&n);
+    for (size_t k = 0; k < n; k++)
+        if (strncmp(c[k].table, "bench_", 6) == 0 && strcmp(c[k].name, "device") == 0)
+            sqlite3_str_appendf(sql, "%sSELECT 1 FROM \"%w\" WHERE device = 'cuda'",
+                                sqlite3_str_length(sql) ? " UNION ALL " : "", c[k].table);
+    char *query = sqlite3_str_finish(sql), *found = query ? db_text(db, "report", query) : NULL;
+    const bool any = found;
+    free(found);
+    sqlite3_free(query);
+    sqlite3_close(db);
+    return any;
+}
+
 const char *machine_device(const char *dir)
 {
     char *path = xasprintf("%s/machine.csv", dir);
     csv *machine = csv_read(path);
-    bool gpu = false;
+    bool gpu = !machine && any_row_of_a_gpu(dir);
     for (size_t i = 0; machine && i < machine->rows && !gpu; i++)
         gpu = csv_cell(machine, i, "key") && strcmp(csv_cell(machine, i, "key"), "gpu_name") == 0;
     csv_free(machine);

@@ -23,7 +23,7 @@ awk -v tree="$tree" '
     NF { path = "" }
     /`[^`]+`:$/ { path = $0; sub(/`:$/, "", path); sub(/.*`/, "", path) }' CONTRIBUTING.md
 cd "$tree"
-for file in bench/bench_fill.c common/report/sections/fill.c plots/figures/fill.gp; do
+for file in bench/bench_fill.c common/report/sections/fill.sql plots/figures/fill.sql plots/figures/fill.gp; do
     [ -s "$file" ] || { echo "example.sh: CONTRIBUTING.md has no $file" >&2; exit 1; }
 done
 
@@ -41,4 +41,4 @@ make -j2 --no-print-directory BUILD="$build" CUDA=$cuda STEPBENCH_COMMIT=example
 BENCHES=$bin REPORT=$build/report sh plots/draw.sh results/example-x1
 if command -v gnuplot >/dev/null; then [ -s plots/example-x1/fill.svg ]; fi
 "$build/report" results/example-x1
-grep -q '^## bench_fill' results/example-x1/report.md
+grep -q '<summary>bench_fill' results/example-x1/report.html

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* plots/draw.sh holds no list: it draws what benches name, by what stands at the top of a figure's script or in its .sh. */
+/* plots/draw.sh holds no list: it draws what benches name, from the rows that a figure's .sql asks for. */
 #include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
@@ -106,32 +106,6 @@ static void a_figure_without_rows_goes(void **state)
     free(old);
 }
 
-static void a_new_figure_is_one_file(void **state)
-{
-    make_project(*state, "figure\\ttrial\\n");
-    char *path = folder_path(*state, "plots/figures/trial.gp");
-    file_write(path, "# A trial.\n"
-                     "#: data bench_flash.csv\n"
-                     "#: each dtype\n"
-                     "#: axes seq,head_dim,dtype dtype={dtype} variant=flash\n"
-                     "#: list seqs seq\n"
-                     "#: most top peak_bytes\n"
-                     "#: title Trial of {dtype}, D {head_dim} ({shape})\n"
-                     "W = 300; H = 200; tics_fit = 3\n"
-                     "load folder.\"/style.gp\"\n"
-                     "set xlabel sprintf('top %d', top)\n"
-                     "plot data using (column('seq')):(column('fwd_ms')) with lines\n");
-    expect_draw(*state, EXIT_CODE_OK, " figures in ");
-    free(path);
-    path = folder_path(*state, "plots/box/trial_bf16.svg");
-    char *text = file_text(path);
-    assert_non_null(strstr(text, "Trial of bf16, D 64 (batch 1, 1 head, causal)"));
-    assert_non_null(strstr(text, "top 1048576"));
-    assert_true(drawn(*state, "trial_fp32"));
-    free(text);
-    free(path);
-}
-
 static void what_cannot_be_drawn_is_said(void **state)
 {
     make_project(*state, "figure\\tnone_such\\n");
@@ -177,6 +151,7 @@ static void a_cpu_has_a_share_of_its_ceiling(void **state)
     "1,bench_transformer,kernels,ok,,tiny,2," seq "," precision ",5,1,nan," share ",box,CPU,cpu,2026-11-21T10:00:"     \
     "00Z\n"
     make_project(*state, "figure\\ttransformer_mfu\\n");
+    put(*state, "machine.csv", "run_id,key,value\nr,cpu,CPU\n");
     put(*state, "bench_transformer.csv",
         "schema,bench,variant,status,reason,size,batch,seq,precision,warmup,step_ms,mfu_causal_pct,ceiling_pct,machine,"
         "gpu,device,utc\n" STEP("32", "fp32", "40") STEP("64", "fp32", "50") STEP("32", "bf16", "nan")
@@ -241,7 +216,6 @@ int main(void)
         return skip_program();
     const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures),
                                        in_folder(a_figure_without_rows_goes),
-                                       in_folder(a_new_figure_is_one_file),
                                        in_folder(what_cannot_be_drawn_is_said),
                                        in_folder(a_missing_folder_is_a_usage_error),
                                        in_folder(a_cpu_has_a_share_of_its_ceiling),

@@ -246,7 +246,7 @@ With s bytes of gradients in n calls, a fixed cost o of a call and bandwidth w, 
 
 @end
 
-@problem optimizer_state_sharding (2025, 2026): Data parallelism
+@problem optimizer_state_sharding (2025, 2026): ZeRO-1: the optimizer's state in parts
 
 @use verified ddp zero1-broadcast,zero1
 
@@ -254,7 +254,7 @@ With s bytes of gradients in n calls, a fixed cost o of a call and bandwidth w, 
 
 @use answer unsharded,zero1
 
-@problem optimizer_state_sharding_accounting (a) (2025, 2026): Data parallelism
+@problem optimizer_state_sharding_accounting (a) (2025, 2026): ZeRO-1: the optimizer's state in parts
 
 {u.title}: after set-up, before and after an update a rank holds {bytes(u.after_init_bytes)}, {bytes(u.before_step_bytes)} and {bytes(u.after_step_bytes)} unsharded, {bytes(z.after_init_bytes)}, {bytes(z.before_step_bytes)} and
 {bytes(z.after_step_bytes)} with ZeRO-1 ({100 * (1 - z.after_step_bytes / u.after_step_bytes)} % less); of it state {bytes(u.state_bytes)} and {bytes(z.state_bytes)}.
@@ -262,7 +262,7 @@ With s bytes of gradients in n calls, a fixed cost o of a call and bandwidth w, 
 
 @end
 
-@problem optimizer_state_sharding_accounting (b) (2025, 2026): Data parallelism
+@problem optimizer_state_sharding_accounting (b) (2025, 2026): ZeRO-1: the optimizer's state in parts
 
 A step takes {n4(u.step_ms)} ms unsharded[[, {n4(b.step_ms)} ms in the handout's way (`zero1-broadcast`)]] and {n4(z.step_ms)} ms in the paper's (`zero1`).
 @from answer a JOIN best u ON u.grp = a.grp AND u.variant = 'unsharded' JOIN best z ON z.grp = a.grp AND z.variant = 'zero1' LEFT JOIN best b ON b.grp = a.grp AND b.variant = 'zero1-broadcast'

@@ -33,6 +33,7 @@ void *xcalloc(unsigned long n, unsigned long size);
 void *xrealloc(void *p, unsigned long bytes);
 char *xstrdup(const char *s);
 char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-FILE *text_stream(char **text, unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
+FILE *text_stream(char **text,
+                  unsigned long *bytes); /* writes to memory; *text is for the caller to free after fclose */
 
 #endif

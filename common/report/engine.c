@@ -394,7 +394,8 @@ static char *joined(const section *s, const block *b, const char *query)
     FILE *out = text_stream(&text, &bytes);
     sqlite3_stmt *rows = prepare(s, b, query);
     for (bool any = false; step(s, b, rows); any = true)
-        fprintf(out, "%s%s", any ? " " : "", sqlite3_column_bytes(rows, 0) ? (const char *)sqlite3_column_text(rows, 0) : "");
+        fprintf(out, "%s%s", any ? " " : "",
+                sqlite3_column_bytes(rows, 0) ? (const char *)sqlite3_column_text(rows, 0) : "");
     sqlite3_finalize(rows);
     fclose(out);
     return text;
@@ -470,10 +471,14 @@ static void draw_block(const section *s, const block *b, const char *rest)
     char *name_sql = template_sql(name_text), *title_sql = template_sql(title_text);
     run(s, b, sqlite3_mprintf("DROP TABLE IF EXISTS temp.drawn"));
     run(s, b, sqlite3_mprintf("CREATE TEMP TABLE drawn AS %s", query));
-    char *name_query = sqlite3_mprintf("SELECT %s", name_sql), *title_query = sqlite3_mprintf("SELECT %s FROM drawn LIMIT 1", title_sql);
-    char *name = joined(s, b, name_query), *title = joined(s, b, title_query), *rows = joined(s, b, "SELECT count(*) FROM drawn");
-    char *caption = joined(s, b, "SELECT machine || ', ' || gpu || ', ' || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, 10), '', substr(min(utc), 1, 10) || ' to ') "
-                                 "|| substr(max(utc), 1, 10) FROM drawn");
+    char *name_query = sqlite3_mprintf("SELECT %s", name_sql),
+         *title_query = sqlite3_mprintf("SELECT %s FROM drawn LIMIT 1", title_sql);
+    char *name = joined(s, b, name_query), *title = joined(s, b, title_query),
+         *rows = joined(s, b, "SELECT count(*) FROM drawn");
+    char *caption = joined(s, b,
+                           "SELECT machine || ', ' || gpu || ', ' || iif(substr(min(utc), 1, 10) = substr(max(utc), 1, "
+                           "10), '', substr(min(utc), 1, 10) || ' to ') "
+                           "|| substr(max(utc), 1, 10) FROM drawn");
     const bool drawn = s->page->drawings && strcmp(rows, "0") != 0;
     FILE *out = drawn ? open_drawing(s, b, name, "gp") : NULL;
     if (out) {
@@ -482,14 +487,17 @@ static void draw_block(const section *s, const block *b, const char *rest)
         write_data(s, b, name);
         printf("%s %s\n", s->page->figure, name);
     }
-    for (const char *at = rest + strcspn(rest, "\n"); at < query; at += strcspn(at, "\n")) {
+    for (const char *at = rest + strcspn(rest, "\n"), *next; at < query; at = next) {
         at++;
-        const size_t line = strcspn(at, "\n");
+        for (next = at + strcspn(at, "\n"); next[0] == '\n' && next[1] == ' ';) /* a line that goes on */
+            next += 1 + strcspn(next + 1, "\n");
+        const size_t line = (size_t)(next - at);
         const char *equals = memchr(at, '=', line);
         if (!equals || equals == at)
             fail(s, b, "a variable of @draw is NAME = QUERY or NAME := QUERY");
         const bool number = equals[-1] == ':';
-        char *variable = xasprintf("%.*s", (int)strcspn(at, " "), at), *sql = xasprintf("%.*s", (int)(at + line - equals - 1), equals + 1);
+        char *variable = xasprintf("%.*s", (int)strcspn(at, " "), at),
+             *sql = xasprintf("%.*s", (int)(at + line - equals - 1), equals + 1);
         char *value = joined(s, b, sql);
         if (out && number)
             fprintf(out, "%s = %s\n", variable, *value ? value : "0");

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
-@slice paper FROM bench_accounting ALONG ranks, kappa, bucket WHERE variant = 'buckets' AND grad_bits = 16 AND status = 'ok'
+@slice paper FROM bench_accounting ALONG ranks, kappa, bucket WHERE variant = 'buckets' AND grad_bits = 16
+    AND status = 'ok'
 
 @if (SELECT count(DISTINCT bucket) FROM paper) > 1
 

@@ -3,7 +3,8 @@
 @use fsdp_usual
 
 @view models
-SELECT size, seq, batch, ranks, precision, wire_dtype FROM usual WHERE recompute = 'none' GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY count(DISTINCT variant) DESC, min(id) LIMIT 1
+SELECT size, seq, batch, ranks, precision, wire_dtype FROM usual WHERE recompute = 'none' GROUP BY 1, 2, 3, 4, 5, 6
+    ORDER BY count(DISTINCT variant) DESC, min(id) LIMIT 1
 
 @if (SELECT count(DISTINCT variant) FROM usual NATURAL JOIN models) > 1
 

@@ -3,7 +3,8 @@
 
 @each SELECT precision, min(id) AS place FROM warm WHERE status = 'ok' GROUP BY precision ORDER BY place
 
-@slice rows FROM warm ALONG size, seq WHERE status = 'ok' AND precision = :precision AND variant = (SELECT variant FROM level)
+@slice rows FROM warm ALONG size, seq WHERE status = 'ok' AND precision = :precision AND variant = (SELECT variant
+    FROM level)
 
 @if (SELECT count(DISTINCT seq) FROM rows) > 1
 

@@ -3,7 +3,8 @@
 
 @each SELECT precision, min(id) AS place FROM bench_transformer WHERE status = 'ok' GROUP BY precision ORDER BY place
 
-@slice rows FROM bench_transformer ALONG size, warmup WHERE status = 'ok' AND precision = :precision AND variant = (SELECT variant FROM level) AND cold = 1
+@slice rows FROM bench_transformer ALONG size, warmup WHERE status = 'ok' AND precision = :precision
+    AND variant = (SELECT variant FROM level) AND cold = 1
 
 @if (SELECT count(DISTINCT warmup) FROM rows) > 1
 

@@ -8,7 +8,7 @@ build=$1 tree=$2
 
 mkdir -p "$tree/plots" "$tree/$build"
 cp -a Makefile run_all.sh bench common kernels reference "$tree"
-cp -a plots/*.sh plots/*.gp plots/*.c plots/figures "$tree/plots"
+cp -a plots/*.sh plots/*.gp plots/*.c plots/figures plots/shared "$tree/plots"
 # Without programs, tests and build folders inside this one.
 (cd "$build" && find . \( -name tests -o -name logs -o -name 'bench_*' -type f -perm -u+x \) -prune -o -type f -print |
     while IFS= read -r file; do

@@ -214,12 +214,10 @@ int main(void)
 {
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)
         return skip_program();
-    const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures),
-                                       in_folder(a_figure_without_rows_goes),
-                                       in_folder(what_cannot_be_drawn_is_said),
-                                       in_folder(a_missing_folder_is_a_usage_error),
-                                       in_folder(a_cpu_has_a_share_of_its_ceiling),
-                                       in_folder(sizes_that_nearly_agree_are_one_point),
-                                       in_folder(ratios_over_runs_are_not_drawn)};
+    const struct CMUnitTest tests[] = {
+        in_folder(benches_name_their_figures),       in_folder(a_figure_without_rows_goes),
+        in_folder(what_cannot_be_drawn_is_said),     in_folder(a_missing_folder_is_a_usage_error),
+        in_folder(a_cpu_has_a_share_of_its_ceiling), in_folder(sizes_that_nearly_agree_are_one_point),
+        in_folder(ratios_over_runs_are_not_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,8 @@ static void attention_with_its_rounds(void **state)
     has(text, "| attention, forward, bf16, one head | 1 / 0 / 0 | 3.00 | 3.00 |");
     has(text, "its result is wrong: attention, forward, bf16 (1)");
     lacks(text, "0.50");
+    assert_true(strstr(text, "| attention, forward, bf16 |") <
+                strstr(text, "| attention, forward, bf16, one head |")); /* the worst first */
     free(text);
 }
 

@@ -5,5 +5,6 @@
 @figures qualify
 
 @table
-SELECT status, metric, coalesce(rank, pair, 'all') AS "GPU", value AS "value:", reference AS "reference:", bound AS "bound:", behind_pct AS "behind, %:", verdict, why AS "why?"
+SELECT status, metric, coalesce(rank, pair, 'all') AS "GPU", value AS "value:", reference AS "reference:",
+    bound AS "bound:", behind_pct AS "behind, %:", verdict, why AS "why?"
 FROM (SELECT *, behind_pct AS behind FROM bench_qualify) ORDER BY id

@@ -8,17 +8,20 @@ Products, TFLOP/s
 @from (SELECT 1 FROM bench_roofline WHERE variant = 'gemm' LIMIT 1)
 
 @grid
-SELECT size AS "n:", dtype || ':' AS across, iif(status = 'ok', tflops, status) AS cell FROM bench_roofline WHERE variant = 'gemm' ORDER BY dtype, size
+SELECT size AS "n:", dtype || ':' AS across, iif(status = 'ok', tflops, status) AS cell FROM bench_roofline
+    WHERE variant = 'gemm' ORDER BY dtype, size
 
 Copies and launches
 @from (SELECT 1 FROM bench_roofline WHERE variant <> 'gemm' LIMIT 1)
 
 @table
-SELECT status, variant AS what, pair AS "GPUs?", bytes AS "bytes:", time_us AS "us:", gb_s AS "GB/s:", sustained_gb_s AS "sustained GB/s?:"
+SELECT status, variant AS what, pair AS "GPUs?", bytes AS "bytes:", time_us AS "us:", gb_s AS "GB/s:",
+    sustained_gb_s AS "sustained GB/s?:"
 FROM bench_roofline WHERE variant <> 'gemm' AND status <> 'skip' ORDER BY id
 
 @view steady
-SELECT id AS place, case_name(bench, variant, options) AS name, time_us / 1e3 AS burst, sustained_us / 1e3 AS sustained, sustained_sm_mhz AS mhz,
+SELECT id AS place, case_name(bench, variant, options) AS name, time_us / 1e3 AS burst, sustained_us / 1e3 AS sustained,
+    sustained_sm_mhz AS mhz,
     sustained_power_w AS watts, energy_j AS joules, tflop_per_j AS per_j FROM bench_roofline WHERE status = 'ok'
 
 @use steady TFLOP

@@ -191,8 +191,11 @@ STEPCMP_O   := $(call object,plots/stepcmp.c)
 REPORT      := $(if $(HAVE_SQLITE),$(BUILD)/report)
 PROGRAMS   := $(BENCHES) $(REPORT) $(BIN)/stepcmp
 
+NO_REPORT   := SQLite was not found, so build/report is not built; install libsqlite3-dev, or set SQLITE_HOME
+needs_report = @$(if $(HAVE_SQLITE),,echo 'make $@: $(NO_REPORT)' >&2; exit 1)
+
 all: $(PROGRAMS)
-	@$(if $(HAVE_SQLITE),,echo 'make: SQLite was not found, so build/report is not built; install libsqlite3-dev for it')
+	@$(if $(HAVE_SQLITE),,echo 'make: $(NO_REPORT)')
 
 # ---- compile ----
 
@@ -354,7 +357,7 @@ install: $(PROGRAMS) lib
 	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(INCLUDEDIR)/kernels
 	install -m 755 $(BENCHES) $(BINDIR)
 	install -m 755 $(BIN)/stepcmp $(BINDIR)
-	install -m 755 $(BUILD)/report $(BINDIR)/stepbench-report
+	$(if $(HAVE_SQLITE),install -m 755 $(BUILD)/report $(BINDIR)/stepbench-report)
 	install -m 755 $(LIBRARY) $(LIBDIR)
 	ln -sf $(notdir $(LIBRARY)) $(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(LIBDIR)/libstepbench.so
@@ -391,20 +394,24 @@ tidy: $(BUILD)/config.mk
 lint: $(BUILD)/config.mk
 	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
 
-plots: $(BUILD)/report $(BENCHES)
+plots: $(REPORT) $(BENCHES)
+	$(needs_report)
 	@$(if $(strip $(RESULTS)),,echo 'make plots: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do BENCHES=$(BIN) REPORT=$(BUILD)/report sh plots/draw.sh $$dir || exit; done
 
-report: $(BUILD)/report
+report: $(REPORT)
+	$(needs_report)
 	@$(if $(strip $(RESULTS)),,echo 'make report: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do $(BUILD)/report $$dir || exit; done
 
-report-all: $(BUILD)/report
+report-all: $(REPORT)
+	$(needs_report)
 	@$(if $(strip $(RESULTS)),,echo 'make report-all: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)
 	@$(BUILD)/report --all results $(patsubst %/,%,$(RESULTS))
 
 # A bench with its least number of GPUs, by its lists of runs; one that runs apart is in no list of run_all.sh.
-check-results: $(BUILD)/report $(BENCHES)
+check-results: $(REPORT) $(BENCHES)
+	$(needs_report)
 	@for dir in $(patsubst %/,%,$(RESULTS)); do \
 	    $(BUILD)/report --check $$dir $$(for bench in $(BENCHES); do \
 	        $$bench --list-runs | awk -F '\t' -v name=$${bench##*/} '$$1 == "apart" { apart = 1 } \

@@ -40,6 +40,10 @@ rule 'quoted includes are paths from the root of the project' < <(
         done
 )
 
+rule 'no line of SQL is longer than 120 bytes, but for the titles of figures' < <(
+    grep -nE '.{121}' common/report/sections/*.sql plots/figures/*.sql | grep -v ':@draw ' | cut -c 1-100
+)
+
 # A launch without a stream runs on the legacy stream, which waits for every other one.
 rule 'a kernel launch names grid, block, shared memory and stream' < <(
     sources kernels | grep -E '\.cuh?$' | xargs -r awk '

@@ -54,8 +54,8 @@ LEFT JOIN ok b ON b.variant = 'two-shot' AND b.bytes = l.bytes AND b.dtype = l.d
 LEFT JOIN handicapped h ON h.id = l.id
 WHERE l.variant = 'all-reduce' AND (a.id OR b.id) ORDER BY l.ranks, l.dtype, l.bytes, l.mode, l.in_place DESC
 
-{count(*)} cases replayed from graphs are not compared: the library's ran with NCCL_LAUNCH_ORDER_IMPLICIT set, which slows
-its replays.
+{count(*)} cases replayed from graphs are not compared: the library's ran with NCCL_LAUNCH_ORDER_IMPLICIT set, which
+slows its replays.
 @from handicapped WHERE EXISTS (SELECT 1 FROM ok WHERE variant IN ('one-shot', 'two-shot')) HAVING count(*)
 
 Beside PyTorch and nccl-tests, from CUDA graphs: their time over ours

@@ -3,30 +3,18 @@
 #include "common/report/document.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
 
-typedef enum block_kind {
-    HEADING,
-    PARAGRAPH,
-    BULLETS,
-    NOTE,
-    PREFORMATTED,
-    FIGURE,
-    FOLD,
-    FOLD_END,
-    TABLE,
-    CONTENTS
-} block_kind;
+typedef enum block_kind { HEADING, PARAGRAPH, BULLETS, NOTE, FIGURE, FOLD, FOLD_END, TABLE, CONTENTS } block_kind;
 
 typedef struct block {
     block_kind kind;
     int level;    /* of a heading */
     size_t n;     /* texts */
-    char **texts; /* one; of bullets one each; of a figure file, alt and caption */
+    char **texts; /* one; of bullets one each; of a figure file and alt */
     doc_grid grid;
 } block;
 
@@ -36,41 +24,6 @@ struct document {
     block *blocks;
     char **open; /* the text begun last, or NULL */
 };
-
-/* ---- marks ---- */
-
-static const char *marked(const char *begin, char mark, const char *format, va_list args, char end)
-{
-    enum { TEXTS = 32 };
-    static char *texts[TEXTS];
-    static unsigned next;
-    char *inner = NULL;
-    if (vasprintf(&inner, format, args) < 0)
-        die(EXIT_CODE_FAILURE, "no host memory left for the report");
-    char **text = &texts[next++ % TEXTS];
-    free(*text);
-    *text = xasprintf("%s%c%s%c", begin, mark, inner, end);
-    free(inner);
-    return *text;
-}
-
-const char *strong(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const char *text = marked("", DOC_STRONG, format, args, DOC_STRONG_END);
-    va_end(args);
-    return text;
-}
-
-const char *code(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const char *text = marked("", DOC_CODE, format, args, DOC_CODE_END);
-    va_end(args);
-    return text;
-}
 
 char *heading_id(const char *heading)
 {
@@ -85,25 +38,6 @@ char *heading_id(const char *heading)
     }
     id[n] = '\0';
     return id;
-}
-
-const char *link_to_heading(const char *heading)
-{
-    char *id = heading_id(heading);
-    const char *text = link_to(heading, "#%s", id);
-    free(id);
-    return text;
-}
-
-const char *link_to(const char *shown, const char *address, ...)
-{
-    char *begin = xasprintf("%c%s", DOC_LINK, shown);
-    va_list args;
-    va_start(args, address);
-    const char *text = marked(begin, DOC_LINK_ADDRESS, address, args, DOC_LINK_END);
-    va_end(args);
-    free(begin);
-    return text;
 }
 
 /* ---- building ---- */
@@ -175,69 +109,48 @@ static void begin_text(document *d, char ***texts, size_t *n)
     *d->open = NULL;
 }
 
-static void add(document *d, const char *format, va_list args)
+static void add(document *d, const char *text)
 {
-    va_list again;
-    va_copy(again, args);
-    const int more = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    if (!d->open || more < 0)
-        die(EXIT_CODE_FAILURE, "report: '%s' belongs to no text", format);
-    const size_t length = *d->open ? strlen(*d->open) : 0;
-    *d->open = xrealloc(*d->open, length + (size_t)more + 1);
-    vsnprintf(*d->open + length, (size_t)more + 1, format, args);
+    if (!d->open)
+        die(EXIT_CODE_FAILURE, "report: '%s' belongs to no text", text);
+    const size_t length = *d->open ? strlen(*d->open) : 0, more = strlen(text);
+    *d->open = xrealloc(*d->open, length + more + 1);
+    memcpy(*d->open + length, text, more + 1);
 }
 
-#define ADD(d, format)                                                                                                 \
-    do {                                                                                                               \
-        va_list args;                                                                                                  \
-        va_start(args, format);                                                                                        \
-        add(d, format, args);                                                                                          \
-        va_end(args);                                                                                                  \
-    } while (0)
-
-static block *begin_with_text(document *d, block_kind kind)
+static block *begin_with_text(document *d, block_kind kind, const char *text)
 {
     block *b = begin_block(d, kind);
     begin_text(d, &b->texts, &b->n);
+    add(d, text);
     return b;
 }
 
-void doc_heading(document *d, int level, const char *format, ...)
+void doc_heading(document *d, int level, const char *text)
 {
-    begin_with_text(d, HEADING)->level = level;
-    ADD(d, format);
+    begin_with_text(d, HEADING, text)->level = level;
 }
 
-void doc_paragraph(document *d, const char *format, ...)
+void doc_paragraph(document *d, const char *text)
 {
-    begin_with_text(d, PARAGRAPH);
-    ADD(d, format);
+    begin_with_text(d, PARAGRAPH, text);
 }
 
-void doc_bullet(document *d, const char *format, ...)
+void doc_bullet(document *d, const char *text)
 {
     block *b = d->n && d->blocks[d->n - 1].kind == BULLETS ? &d->blocks[d->n - 1] : begin_block(d, BULLETS);
     begin_text(d, &b->texts, &b->n);
-    ADD(d, format);
+    add(d, text);
 }
 
-void doc_note(document *d, const char *format, ...)
+void doc_note(document *d, const char *text)
 {
-    begin_with_text(d, NOTE);
-    ADD(d, format);
+    begin_with_text(d, NOTE, text);
 }
 
-void doc_preformatted(document *d, const char *format, ...)
+void doc_fold(document *d, const char *summary)
 {
-    begin_with_text(d, PREFORMATTED);
-    ADD(d, format);
-}
-
-void doc_fold(document *d, const char *format, ...)
-{
-    begin_with_text(d, FOLD);
-    ADD(d, format);
+    begin_with_text(d, FOLD, summary);
 }
 
 void doc_fold_end(document *d)
@@ -250,20 +163,17 @@ void doc_contents(document *d)
     begin_block(d, CONTENTS);
 }
 
-void doc_figure(document *d, const char *file, const char *alt, const char *caption)
+void doc_figure(document *d, const char *file, const char *alt)
 {
-    block *b = begin_block(d, FIGURE);
-    const char *const texts[] = {file, alt, caption};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        begin_text(d, &b->texts, &b->n);
-        *d->open = xstrdup(texts[i]);
-    }
+    block *b = begin_with_text(d, FIGURE, file);
+    begin_text(d, &b->texts, &b->n);
+    add(d, alt);
     d->open = NULL;
 }
 
-void doc_more(document *d, const char *format, ...)
+void doc_more(document *d, const char *text)
 {
-    ADD(d, format);
+    add(d, text);
 }
 
 /* ---- tables ---- */
@@ -280,74 +190,34 @@ static doc_grid *open_grid(document *d)
     return &d->blocks[d->n - 1].grid;
 }
 
-static void begin_column(document *d, doc_kind kind)
+void doc_column(document *d, doc_kind kind, const char *name)
 {
     doc_grid *g = open_grid(d);
     g->kinds = xrealloc(g->kinds, (g->columns + 1) * sizeof *g->kinds);
     g->kinds[g->columns] = kind;
     begin_text(d, &g->names, &g->columns);
+    add(d, name);
 }
 
-void doc_column(document *d, doc_kind kind, const char *format, ...)
+void doc_row(document *d)
 {
-    begin_column(d, kind);
-    ADD(d, format);
+    doc_grid *g = open_grid(d);
+    g->lines = xrealloc(g->lines, (g->rows + 1) * sizeof *g->lines);
+    g->lines[g->rows++] = (doc_line){0, NULL};
+    d->open = NULL;
 }
 
-void doc_columns(document *d, doc_kind kind, ...)
-{
-    va_list names;
-    va_start(names, kind);
-    for (const char *name; (name = va_arg(names, const char *));)
-        doc_column(d, kind, "%s", name);
-    va_end(names);
-}
-
-static void begin_cell(document *d)
+void doc_cell(document *d, const char *text)
 {
     doc_grid *g = open_grid(d);
     doc_line *line = g->rows ? &g->lines[g->rows - 1] : NULL;
     if (!line || line->cells == g->columns)
         die(EXIT_CODE_FAILURE, "report: a row with more cells than the %zu columns of its table", g->columns);
     begin_text(d, &line->text, &line->cells);
-}
-
-void doc_cell(document *d, const char *format, ...)
-{
-    begin_cell(d);
-    ADD(d, format);
-}
-
-void doc_blank(document *d)
-{
-    begin_cell(d);
-    d->open = NULL;
-}
-
-static void add_cells(document *d, va_list cells)
-{
-    for (const char *cell; (cell = va_arg(cells, const char *));)
-        doc_cell(d, "%s", cell);
-}
-
-void doc_row(document *d, ...)
-{
-    doc_grid *g = open_grid(d);
-    g->lines = xrealloc(g->lines, (g->rows + 1) * sizeof *g->lines);
-    g->lines[g->rows++] = (doc_line){0, NULL};
-    d->open = NULL;
-    va_list cells;
-    va_start(cells, d);
-    add_cells(d, cells);
-    va_end(cells);
-}
-
-void doc_cells(document *d, ...)
-{
-    va_list cells;
-    va_start(cells, d);
-    add_cells(d, cells);
-    va_end(cells);
+    if (text)
+        add(d, text);
+    else
+        d->open = NULL;
 }
 
 /* ---- writing ---- */
@@ -364,8 +234,7 @@ static void write_block(const document *d, const block *b, const doc_writer *w, 
     case PARAGRAPH: w->paragraph(to, b->texts[0]); break;
     case BULLETS: w->bullets(to, b->n, b->texts); break;
     case NOTE: w->note(to, b->texts[0]); break;
-    case PREFORMATTED: w->preformatted(to, b->texts[0]); break;
-    case FIGURE: w->figure(to, b->texts[0], b->texts[1], b->texts[2]); break;
+    case FIGURE: w->figure(to, b->texts[0], b->texts[1]); break;
     case FOLD: w->fold(to, b->texts[0]); break;
     case FOLD_END: w->fold_end(to); break;
     case TABLE: w->table(to, &b->grid); break;

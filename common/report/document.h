@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as a list of headings, paragraphs, bullets, tables and figures. Sections add to it from top to bottom;
- * a writer gives it a form: Markdown or HTML. Texts are printf formats and are copied. */
+ * a writer gives it a form: Markdown or HTML. Texts are copied. */
 #ifndef STEPBENCH_REPORT_DOCUMENT_H
 #define STEPBENCH_REPORT_DOCUMENT_H
 
@@ -8,16 +8,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define DOC_PRINTF(at) __attribute__((format(printf, at, at + 1)))
-
-/* Marked text, for a %s of those below; valid until 32 further calls. Only a writer knows how it is shown. The address of
- * a link is a format, too, and starts from the document's folder. */
-const char *strong(const char *format, ...) DOC_PRINTF(1);
-const char *code(const char *format, ...) DOC_PRINTF(1);
-const char *link_to(const char *shown, const char *address, ...) DOC_PRINTF(2);
-
-/* A link to the first heading of the same document that reads like this. */
-const char *link_to_heading(const char *heading);
 /* The name of a heading in addresses, as GitHub forms it: "bench_flash: time" is bench_flash-time. Caller frees. */
 char *heading_id(const char *heading);
 
@@ -29,34 +19,29 @@ void doc_append(document *d, document *part); /* moves all of part behind what d
 
 /* Each begins a block, which ends the one before it. A line break in a text is a blank to the reader. A paragraph that is
  * empty in the end is left out. */
-void doc_heading(document *d, int level, const char *format, ...) DOC_PRINTF(3); /* level 2 is a section's */
-void doc_paragraph(document *d, const char *format, ...) DOC_PRINTF(2);
-void doc_bullet(document *d, const char *format, ...) DOC_PRINTF(2);       /* neighbours are one list */
-void doc_note(document *d, const char *format, ...) DOC_PRINTF(2);         /* an aside */
-void doc_preformatted(document *d, const char *format, ...) DOC_PRINTF(2); /* line breaks and blanks stay */
-void doc_fold(document *d, const char *format, ...) DOC_PRINTF(2); /* detail under a summary, up to doc_fold_end */
+void doc_heading(document *d, int level, const char *text); /* level 2 is a section's */
+void doc_paragraph(document *d, const char *text);
+void doc_bullet(document *d, const char *text);  /* neighbours are one list */
+void doc_note(document *d, const char *text);    /* an aside */
+void doc_fold(document *d, const char *summary); /* detail under a summary, up to doc_fold_end */
 void doc_fold_end(document *d);
 void doc_contents(document *d); /* links to the sections, of a writer that has links */
-/* An SVG; its path starts from the document's folder. */
-void doc_figure(document *d, const char *file, const char *alt, const char *caption);
+void doc_figure(document *d, const char *file,
+                const char *alt); /* an SVG; its path starts from the document's folder */
 
 /* A table: its columns, then rows of cells. A row may have fewer cells than there are columns, not more. The kind of a
- * column says how its cells are aligned and sorted. Lists of texts end with NULL. */
+ * column says how its cells are aligned and sorted. */
 typedef enum doc_kind { DOC_TEXT, DOC_NUMBER } doc_kind;
 void doc_table(document *d);
-void doc_columns(document *d, doc_kind kind, ...) __attribute__((sentinel));
-void doc_column(document *d, doc_kind kind, const char *format, ...) DOC_PRINTF(3);
-void doc_row(document *d, ...) __attribute__((sentinel)); /* begins a row with these cells */
-void doc_cells(document *d, ...) __attribute__((sentinel));
-void doc_cell(document *d, const char *format, ...) DOC_PRINTF(2);
-void doc_blank(document *d); /* a cell that does not apply */
+void doc_column(document *d, doc_kind kind, const char *name);
+void doc_row(document *d);
+void doc_cell(document *d, const char *text); /* NULL: it does not apply */
 
-/* Adds to the text that was begun last: of a heading, paragraph, bullet, summary, column or cell. */
-void doc_more(document *d, const char *format, ...) DOC_PRINTF(2);
+/* Adds to the text that was begun last: of a heading, paragraph, bullet, note, summary, column or cell. */
+void doc_more(document *d, const char *text);
 
-/* ---- for writers ---- */
-
-/* What marks are in a text: a writer puts its own markup in their place. */
+/* What marks are in a text: a writer puts its own markup in their place. The address of a link starts from the document's
+ * folder. */
 enum doc_mark {
     DOC_STRONG = 1,
     DOC_STRONG_END,
@@ -66,6 +51,8 @@ enum doc_mark {
     DOC_LINK_ADDRESS, /* between a link's text and its address */
     DOC_LINK_END
 };
+
+/* ---- for writers ---- */
 
 typedef struct doc_line {
     size_t cells;
@@ -92,8 +79,7 @@ typedef struct doc_writer {
     void (*paragraph)(const doc_output *to, const char *text);
     void (*bullets)(const doc_output *to, size_t n, char *const *texts);
     void (*note)(const doc_output *to, const char *text);
-    void (*preformatted)(const doc_output *to, const char *text);
-    void (*figure)(const doc_output *to, const char *file, const char *alt, const char *caption);
+    void (*figure)(const doc_output *to, const char *file, const char *alt);
     void (*fold)(const doc_output *to, const char *summary);
     void (*fold_end)(const doc_output *to);
     void (*table)(const doc_output *to, const doc_grid *g);

@@ -111,19 +111,19 @@ typedef enum text_kind { PARAGRAPH, SECTION, HEADING, BULLET, NOTE, MORE } text_
 static void add_text(section *s, text_kind kind, const char *text)
 {
     if (s->problem && !s->answered)
-        doc_bullet(s->doc, "%s: %s", s->problem, text);
-    else if (s->problem)
-        doc_more(s->doc, "%s%s", kind == MORE ? "" : " ", text);
-    else if (kind == MORE && s->begun)
-        doc_more(s->doc, "%s", text);
+        doc_bullet(s->doc, s->problem);
+    if (s->problem && (kind != MORE || !s->answered))
+        doc_more(s->doc, " ");
+    if (s->problem || (kind == MORE && s->begun))
+        doc_more(s->doc, text);
     else if (kind == SECTION || kind == HEADING)
-        doc_heading(s->doc, kind == SECTION ? 2 : 3, "%s", text);
+        doc_heading(s->doc, kind == SECTION ? 2 : 3, text);
     else if (kind == BULLET)
-        doc_bullet(s->doc, "%s", text);
+        doc_bullet(s->doc, text);
     else if (kind == NOTE)
-        doc_note(s->doc, "%s", text);
+        doc_note(s->doc, text);
     else
-        doc_paragraph(s->doc, "%s", text + strspn(text, " "));
+        doc_paragraph(s->doc, text + strspn(text, " "));
     s->answered = true;
     s->begun = true;
 }
@@ -192,10 +192,7 @@ static void add_cell(document *doc, sqlite3_stmt *row, const column *c, const ch
     const char *text = number ? number : (const char *)sqlite3_column_text(row, c->at);
     if (none && c->kind == DOC_NUMBER && status && strcmp(status, "ok") != 0)
         text = status;
-    if (text && *text)
-        doc_cell(doc, "%s", text);
-    else
-        doc_blank(doc);
+    doc_cell(doc, text && *text ? text : NULL);
     free(number);
 }
 
@@ -217,10 +214,13 @@ static void add_table(section *s, const block *b, const char *sql)
     if (found)
         doc_table(s->doc);
     for (int c = 0; found && c < n; c++)
-        if (columns[c].shown)
-            doc_column(s->doc, columns[c].kind, "%.*s", columns[c].length, sqlite3_column_name(rows, c));
+        if (columns[c].shown) {
+            char *name = xasprintf("%.*s", columns[c].length, sqlite3_column_name(rows, c));
+            doc_column(s->doc, columns[c].kind, name);
+            free(name);
+        }
     while (step(s, b, rows)) {
-        doc_row(s->doc, NULL);
+        doc_row(s->doc);
         for (int c = 0; c < n; c++)
             if (columns[c].shown)
                 add_cell(s->doc, rows, &columns[c],
@@ -601,7 +601,7 @@ static void fold_block(section *s, const char *summary, const block *inside, siz
     in.doc = doc_create("");
     write_blocks(&in, inside, n);
     if (!doc_empty(in.doc)) {
-        doc_fold(s->doc, "%s", summary);
+        doc_fold(s->doc, summary);
         doc_append(s->doc, in.doc);
         doc_fold_end(s->doc);
     } else {
@@ -609,15 +609,16 @@ static void fold_block(section *s, const char *summary, const block *inside, siz
     }
 }
 
-/* @problem NAME (EDITIONS): SECTION. The texts inside are its answer, one bullet; without rows for any, its name is one of those that
- * this machine leaves open. */
+/* @problem NAME (EDITIONS): SECTION. The texts inside are its answer, one bullet; without rows for any, its name is one of
+ * those that this machine leaves open. */
 static void problem_block(section *s, const block *b, const char *rest, const block *inside, size_t n)
 {
     char *colon = strstr(rest, "): "), *open = strchr(rest, '(');
     if (!colon || !open)
         fail(s, b, "@problem NAME (EDITIONS): SECTION");
     char *name = xasprintf("%.*s", (int)(open - rest - 1), rest), *id = heading_id(colon + 3);
-    char *title = xasprintf("%s %.*s", link_to(strong("%s", name), "#%s", id), (int)(colon + 1 - open), open);
+    char *title = xasprintf("%c%c%s%c%c#%s%c %.*s:", DOC_LINK, DOC_STRONG, name, DOC_STRONG_END, DOC_LINK_ADDRESS, id,
+                            DOC_LINK_END, (int)(colon + 1 - open), open);
     s->problem = title;
     s->answered = false;
     write_blocks(s, inside, n);
@@ -802,7 +803,7 @@ static void write_section(const page *p, const head *h)
         write_blocks(&s, blocks + 1, n - 1);
     const bool folded = h->order > 0 && !doc_empty(s.doc);
     if (folded)
-        doc_fold(p->doc, "%s", h->title);
+        doc_fold(p->doc, h->title);
     doc_append(p->doc, s.doc);
     if (folded)
         doc_fold_end(p->doc);

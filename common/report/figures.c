@@ -21,7 +21,7 @@ void add_figures(document *doc, const char *folder, const char *prefix)
         char *name = entries[i]->d_name, *file = xasprintf("%s/%s", relative, name), *dot = strrchr(name, '.');
         if (strncmp(name, prefix, strlen(prefix)) == 0 && dot && strcmp(dot, ".svg") == 0) {
             *dot = '\0';
-            doc_figure(doc, file, name, "");
+            doc_figure(doc, file, name);
         }
         free(file);
         free(entries[i]);

@@ -162,7 +162,7 @@ static char *figure_text(const doc_output *to, const char *file)
     return text;
 }
 
-static void figure(const doc_output *to, const char *file, const char *alt, const char *caption)
+static void figure(const doc_output *to, const char *file, const char *alt)
 {
     char *text = figure_text(to, file);
     fputs("<figure>", to->file);
@@ -183,11 +183,6 @@ static void figure(const doc_output *to, const char *file, const char *alt, cons
         fputs(": ", to->file);
         plain(to->file, file);
         fputs("</p>", to->file);
-    }
-    if (*caption) {
-        fputs("<figcaption>", to->file);
-        write_text(to->file, caption);
-        fputs("</figcaption>", to->file);
     }
     fputs("</figure>\n", to->file);
     free(text);
@@ -286,11 +281,6 @@ static void note(const doc_output *to, const char *text)
     fputs("</blockquote>\n", to->file);
 }
 
-static void preformatted(const doc_output *to, const char *text)
-{
-    element(to, "pre", text);
-}
-
 static void fold(const doc_output *to, const char *summary)
 {
     fputs("<details>", to->file);
@@ -364,7 +354,6 @@ const doc_writer html_writer = {.begin = begin,
                                 .paragraph = paragraph,
                                 .bullets = bullets,
                                 .note = note,
-                                .preformatted = preformatted,
                                 .figure = figure,
                                 .fold = fold,
                                 .fold_end = fold_end,

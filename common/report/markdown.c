@@ -110,20 +110,10 @@ static void note(const doc_output *to, const char *text)
     fputs("\n\n", to->file);
 }
 
-static void preformatted(const doc_output *to, const char *text)
+static void figure(const doc_output *to, const char *file, const char *alt)
 {
-    const size_t length = strlen(text);
     if (!folded)
-        fprintf(to->file, "```\n%s%s```\n\n", text, length && text[length - 1] == '\n' ? "" : "\n");
-}
-
-static void figure(const doc_output *to, const char *file, const char *alt, const char *caption)
-{
-    if (folded)
-        return;
-    fprintf(to->file, "![%s](%s)\n\n", alt, file);
-    if (*caption)
-        paragraph(to, caption);
+        fprintf(to->file, "![%s](%s)\n\n", alt, file);
 }
 
 static void fold(const doc_output *to, const char *summary)
@@ -182,7 +172,6 @@ const doc_writer markdown_writer = {.begin = begin,
                                     .paragraph = paragraph,
                                     .bullets = bullets,
                                     .note = note,
-                                    .preformatted = preformatted,
                                     .figure = figure,
                                     .fold = fold,
                                     .fold_end = fold_end,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* report.md, and report.html where it is there, of every committed folder of results, and the README's table are what the
- * report program writes from the CSV files, to the byte. */
+/* report.md, and the other pages where they are there, of every committed folder of results, and the README's table are
+ * what the report program writes from the CSV files, to the byte. */
 #include "tests/support/report_run.h"
 #include "tests/support/test.h"
 
@@ -24,12 +24,11 @@ static void link_to(const char *target, const char *folder, const char *name)
     free(absolute);
 }
 
-/* <folder>/results/<machine>, with the published tables and the figures where a report looks for them. Caller frees. */
+/* <folder>/results/<machine>, with the figures where a report looks for them. Caller frees. */
 static char *linked_copy(const char *folder, const char *committed)
 {
     char *results = folder_path(folder, "results"), *dir = folder_path(results, strrchr(committed, '/') + 1);
     if (mkdir(results, 0777) == 0) {
-        link_to("results/published", results, "published");
         link_to("plots", folder, "plots");
     }
     assert_int_equal(mkdir(dir, 0777), 0);
@@ -37,7 +36,7 @@ static char *linked_copy(const char *folder, const char *committed)
     assert_non_null(entries);
     for (const struct dirent *e; (e = readdir(entries));) {
         char *path = folder_path(committed, e->d_name);
-        if (e->d_name[0] != '.' && strncmp(e->d_name, "report.", 7) != 0)
+        if (e->d_name[0] != '.' && strncmp(e->d_name, "report.", 7) != 0 && strncmp(e->d_name, "report-cpu.", 11) != 0)
             link_to(path, dir, e->d_name);
         free(path);
     }
@@ -96,8 +95,9 @@ static void committed_reports_are_current(void **state)
             char *quoted = xasprintf("'%s'", dir);
             report_run(quoted);
             free(quoted);
-            expect_file(committed, dir, "report.md");
-            expect_file(committed, dir, "report.html");
+            static const char *const pages[] = {"report.md", "report.html", "report-cpu.md", "report-cpu.html"};
+            for (size_t p = 0; p < sizeof pages / sizeof *pages; p++)
+                expect_file(committed, dir, pages[p]);
             free(dir);
         }
     }

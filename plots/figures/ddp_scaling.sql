@@ -7,8 +7,8 @@
 @slice rows FROM ddp_drawn ALONG ranks, seq, bucket_mb, update, update_blocks, max_ctas, overlap, fusion, grad_dtype
     WHERE stands AND precision = :precision AND gradients = :gradients
 
-@if EXISTS (SELECT 1 FROM rows GROUP BY seq HAVING count(DISTINCT ranks) > 1) AND EXISTS (SELECT 1 FROM rows
-    GROUP BY variant HAVING count(DISTINCT ranks) > 1)
+@if EXISTS (SELECT 1 FROM rows GROUP BY seq HAVING count(DISTINCT ranks) > 1)
+    AND EXISTS (SELECT 1 FROM rows GROUP BY variant HAVING count(DISTINCT ranks) > 1)
 
 @draw ddp_scaling_{:precision}_{:gradients}: Tokens a second over ranks, {:precision}, gradients {:gradients} ({max(size)}, batch {max(batch)})
 ranks = SELECT DISTINCT ranks FROM drawn ORDER BY ranks

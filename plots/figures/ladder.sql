@@ -6,8 +6,10 @@
     min(place) AS first FROM ladder WHERE status = 'ok' GROUP BY grp HAVING count(*) > 3 AND min(nth) = 1 ORDER BY first
 
 @draw {:name}: Feature by feature ({substr(:title, instr(:title, ': ') + 2)})
-SELECT row_number() OVER (ORDER BY place) AS place, replace(replace(replace(replace(feature, ',', ' and'),
-    ' an eager framework''s ops and', ' eager ops and'), 'computed again', 'recomputed'), ' half', '') AS feature,
-    "on" AS main, step_ms, peak_bytes, machine, gpu, utc FROM ladder WHERE grp = :grp AND status = 'ok' ORDER BY place
+SELECT row_number() OVER (ORDER BY place) AS place,
+    replace(replace(replace(replace(feature, ',', ' and'), ' an eager framework''s ops and', ' eager ops and'),
+    'computed again', 'recomputed'), ' half', '') AS feature, "on" AS main, step_ms, peak_bytes, machine, gpu, utc
+FROM ladder
+WHERE grp = :grp AND status = 'ok' ORDER BY place
 
 @end

@@ -8,8 +8,8 @@
 
 @draw mixed_speedup_{:seq}: Speed-up over fp32, context {:seq}, batch {max(batch)}
 sizes = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)
-precisions = SELECT column1 FROM (VALUES ('tf32'), ('bf16'), ('bf16-pure'), ('fp16')) WHERE column1 IN (SELECT precision
-    FROM drawn)
+precisions = SELECT column1 FROM (VALUES ('tf32'), ('bf16'), ('bf16-pure'), ('fp16'))
+    WHERE column1 IN (SELECT precision FROM drawn)
 SELECT * FROM rows ORDER BY size_place(size), id
 
 @end

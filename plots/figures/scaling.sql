@@ -3,15 +3,18 @@
 -- something else.
 @use transformer_warm
 
-@each SELECT column1 AS axis, column2 AS least, column3 AS by, column4 AS name, column5 AS what FROM (VALUES ('layers',
-    3, 'precision', 'depth', 'blocks'), ('d_model', 3, 'precision', 'width', 'width (d-model)'), ('batch', 3,
-    'precision', 'batch', 'sequences'), ('seq', 5, 'recompute', 'context', 'context length S (tokens)'), ('heads_kv', 3,
-    'precision', 'heads', 'key and value heads'))
+@each SELECT column1 AS axis, column2 AS least, column3 AS by, column4 AS name, column5 AS what
+FROM (VALUES
+    ('layers', 3, 'precision', 'depth', 'blocks'),
+    ('d_model', 3, 'precision', 'width', 'width (d-model)'),
+    ('batch', 3, 'precision', 'batch', 'sequences'),
+    ('seq', 5, 'recompute', 'context', 'context length S (tokens)'),
+    ('heads_kv', 3, 'precision', 'heads', 'key and value heads'))
 
 @view along
 SELECT w.*, json_remove(options, '$.' || :axis, '$.' || :by) AS same, json_extract(options, '$.' || :axis) AS point
-    FROM warm w NATURAL JOIN level WHERE status = 'ok' AND mode = 'train-step' AND json_extract(options, '$.'
-    || :axis) <> 0
+    FROM warm w NATURAL JOIN level WHERE status = 'ok' AND mode = 'train-step'
+    AND json_extract(options, '$.' || :axis) <> 0
 
 @view rows
 SELECT * FROM along WHERE same = (SELECT same FROM along GROUP BY 1 ORDER BY count(*) DESC, min(id) LIMIT 1)

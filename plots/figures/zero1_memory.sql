@@ -4,8 +4,8 @@
 @use ddp_drawn
 
 @view rows
-SELECT * FROM ddp_drawn WHERE stands AND bench_table = 'bench_zero1' AND (seq, batch) = (SELECT seq, batch
-    FROM ddp_drawn WHERE variant = 'zero1' ORDER BY seq, batch LIMIT 1)
+SELECT * FROM ddp_drawn WHERE stands AND bench_table = 'bench_zero1'
+    AND (seq, batch) = (SELECT seq, batch FROM ddp_drawn WHERE variant = 'zero1' ORDER BY seq, batch LIMIT 1)
 
 @if (SELECT count(DISTINCT variant) FROM rows) > 1
 
@@ -13,8 +13,8 @@ SELECT * FROM ddp_drawn WHERE stands AND bench_table = 'bench_zero1' AND (seq, b
 panels = SELECT precision || '/' || gradients FROM drawn WHERE variant = 'zero1' GROUP BY 1
     ORDER BY instr('fp32 tf32 bf16 bf16-pure fp16', precision), gradients
 ranks = SELECT DISTINCT ranks FROM drawn WHERE variant = 'zero1' ORDER BY ranks
-ways = SELECT column1 FROM (VALUES ('unsharded'), ('zero1'), ('zero1-broadcast')) WHERE column1 IN (SELECT variant
-    FROM drawn)
+ways = SELECT column1 FROM (VALUES ('unsharded'), ('zero1'), ('zero1-broadcast'))
+    WHERE column1 IN (SELECT variant FROM drawn)
 SELECT * FROM rows ORDER BY place
 
 @end

@@ -12,8 +12,8 @@ leads to its tables.
 
 @problem benchmarking_script (2025, 2026): bench_transformer: a whole training step
 
-Batch {batch}, context 512: a full step takes {group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')',
-', ')}.
+Batch {batch}, context 512: a full step takes
+{group_concat(n(step_ms) || ' ms (' || size || ', ' || precision || ')', ', ')}.
 @from (SELECT * FROM plain_steps WHERE seq = 512 AND precision IN ('bf16', 'fp32') ORDER BY precision, size_place(size))
     HAVING count(*)
 
@@ -30,30 +30,31 @@ forward; the deviation of a step is at most {max(100 * step_std_ms / step_mean_m
 @end
 
 @view profiled
-SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY "case", measurement ORDER BY id DESC) AS nth,
+SELECT *
+FROM (SELECT *, row_number() OVER (PARTITION BY "case", measurement ORDER BY id DESC) AS nth,
     trim(substr("case", 6, instr("case", ' ') - 6)) AS size FROM profile_totals WHERE rank = 0
-    AND bench = 'bench_transformer' AND measurement = 'steps') WHERE nth = 1
+    AND bench = 'bench_transformer' AND measurement = 'steps')
+WHERE nth = 1
 
 @problem nsys_profile (2025, 2026): Profiles: where the time of a step goes
 
 (a) The profiler and events agree on the same steps within {max(100 * abs(window_ms / recorded_event_ms - 1))} %; a
-recorded step takes {span(min(recorded_event_ms / event_ms), max(recorded_event_ms / event_ms))} times
-as long as one that is not recorded.
+recorded step takes {span(min(recorded_event_ms / event_ms), max(recorded_event_ms / event_ms))} times as long as one
+that is not recorded.
 @from profiled WHERE recorded_event_ms > 0 AND event_ms > 0 HAVING count(*)
 
 + (b), (d) {p.size}: products are {p.gemm} % of the kernels' time in a forward and {s.gemm} % of a train step[[; most
-time takes {code(k.name)} ({k.calls} calls, {k.total_ms} ms)]].
+time takes {code(k.name)} ({counted(k.calls, 'call')}, {k.total_ms} ms)]].
 @from (SELECT t.size, o.gemm_pct AS gemm, t.run_id, t."case" FROM profiled t JOIN profile_products o
     ON o."case" = t."case" AND o.run_id = t.run_id AND o.rank = 0 AND o.mode = 'forward' AND o.measurement = 'steps'
     WHERE t."case" LIKE '% mode=forward %') p
 JOIN (SELECT t.size, o.gemm_pct AS gemm, t.run_id, t."case" FROM profiled t JOIN profile_products o
     ON o."case" = t."case" AND o.run_id = t.run_id AND o.rank = 0 AND o.mode = 'train-step'
-    AND o.measurement = 'steps') s
-    ON s.size = p.size
+    AND o.measurement = 'steps') s ON s.size = p.size
 LEFT JOIN profile_kernels k ON k.id = (SELECT id FROM profile_kernels m WHERE m."case" = s."case"
-    AND m.run_id = s.run_id AND m.rank = 0 AND m.measurement = 'steps' AND m.total_ms =
-    (SELECT max(total_ms) FROM profile_kernels x WHERE x."case" = s."case" AND x.run_id = s.run_id AND x.rank = 0
-    AND x.measurement = 'steps') LIMIT 1)
+    AND m.run_id = s.run_id AND m.rank = 0 AND m.measurement = 'steps'
+    AND m.total_ms = (SELECT max(total_ms) FROM profile_kernels x WHERE x."case" = s."case" AND x.run_id = s.run_id
+    AND x.rank = 0 AND x.measurement = 'steps') LIMIT 1)
 
 + (e) In unfused attention softmax takes {time_ratio} times the time of both products and {flop_ratio} times their
 FLOPs: it is bound by the bytes it moves.
@@ -64,18 +65,18 @@ FLOPs: it is bound by the bytes it moves.
 @problem mixed_precision_accumulation (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
 1000 times 0.01 is {group_concat(value || ' as ' || pair, ', ')}: the fp16 sum is off most, since it rounds at every
-addition; an fp32 sum of fp16 numbers is off by what each lost when it was stored, and casting them
-first changes nothing.
-@from (SELECT * FROM bench_mixed_precision WHERE "sum" = '1000x0.01' AND pair IN ('fp32+fp32', 'fp16+fp16', 'fp32+fp16',
-    'fp32+fp16-cast') AND status = 'ok' ORDER BY id) HAVING count(*)
+addition; an fp32 sum of fp16 numbers is off by what each lost when it was stored, and casting them first changes
+nothing.
+@from (SELECT * FROM bench_mixed_precision WHERE "sum" = '1000x0.01'
+    AND pair IN ('fp32+fp32', 'fp16+fp16', 'fp32+fp16', 'fp32+fp16-cast') AND status = 'ok' ORDER BY id) HAVING count(*)
 
 @end
 
 @problem benchmarking_mixed_precision (a) (2025, 2026): bench_mixed_precision: what low precision costs and gives
 
 Under autocast to fp16, {group_concat(tensor || ' is ' || tensor_dtype, ', ')}.
-@from (SELECT * FROM bench_mixed_precision WHERE dtype = 'fp16' AND tensor IN ('fc1.weight', 'fc1', 'ln', 'logits',
-    'loss', 'fc1.weight.grad') ORDER BY id) HAVING count(*)
+@from (SELECT * FROM bench_mixed_precision WHERE dtype = 'fp16'
+    AND tensor IN ('fc1.weight', 'fc1', 'ln', 'logits', 'loss', 'fc1.weight.grad') ORDER BY id) HAVING count(*)
 
 + {sum(tensor_dtype = expected_dtype)} of {count(*)} tensors have the dtype that autocast gives them in PyTorch.
 @from bench_mixed_precision WHERE tensor IS NOT NULL AND status = 'ok' HAVING count(*)
@@ -112,17 +113,18 @@ SELECT size, seq, max(peak_bytes) FILTER (WHERE precision = 'fp32' AND mode = 'f
     max(peak_bytes) FILTER (WHERE precision = 'fp32' AND mode = 'train-step') AS step32,
     max(peak_bytes) FILTER (WHERE precision = 'bf16' AND mode = 'forward') AS forward16,
     max(peak_bytes) FILTER (WHERE precision = 'bf16' AND mode = 'train-step') AS step16
-FROM bench_memory WHERE status = 'ok' AND recompute = 'none' GROUP BY size, seq ORDER BY size_place(size), seq
+FROM bench_memory
+WHERE status = 'ok' AND recompute = 'none' GROUP BY size, seq ORDER BY size_place(size), seq
 
 @problem memory_profiling (2025, 2026): bench_memory: where every byte goes
 
-{group_concat(size || ', context ' || seq || ': forward ' || bytes(forward32) || ', full step ' || bytes(step32) ||
-' in fp32' || coalesce('; ' || bytes(forward16) || ' and ' || bytes(step16) || ' in bf16', ''), '. ')}.
+{group_concat(size || ', context ' || seq || ': forward ' || bytes(forward32) || ', full step ' || bytes(step32)
+|| ' in fp32' || coalesce('; ' || bytes(forward16) || ' and ' || bytes(step16) || ' in bf16', ''), '. ')}.
 @from (SELECT * FROM peaks WHERE step32 IS NOT NULL) HAVING count(*)
 
 + In bf16 a forward peaks at {span(min(100 * forward16 / forward32), max(100 * forward16 / forward32))} % of what it
-takes in fp32, a full step at {span(min(100 * step16 / step32), max(100 * step16 / step32))} %, since
-AdamW's moments take as much.
+takes in fp32, a full step at {span(min(100 * step16 / step32), max(100 * step16 / step32))} %, since AdamW's moments
+take as much.
 @from peaks HAVING count(step16 / step32)
 
 + The residual stream of {size}, context {seq}, in {precision}, is {bytes(residual_bytes)}, and the largest allocation
@@ -133,15 +135,15 @@ AdamW's moments take as much.
 @end
 
 @view ways
-SELECT * FROM bench_recompute WHERE status = 'ok' AND size = (SELECT size FROM bench_recompute GROUP BY size
-    ORDER BY size = 'xl-2026' DESC, min(id) LIMIT 1)
+SELECT * FROM bench_recompute WHERE status = 'ok'
+    AND size = (SELECT size FROM bench_recompute GROUP BY size ORDER BY size = 'xl-2026' DESC, min(id) LIMIT 1)
 
 @problem gradient_checkpointing (2026): bench_recompute: activations computed again
 
 {o.size}, batch {o.batch}, context {o.seq}, {o.precision}: (a) nested, a step peaks at {bytes(n.peak_bytes)} instead of
-{bytes(o.peak_bytes)} and takes {n.extra_pct} % more time. (b) The best group has
-{counted(b.group_used, 'block')}, at {bytes(b.peak_bytes)} and {b.extra_pct} % more time[[; the next larger one, of
-{l.group_used}, takes {100 * (l.peak_bytes / b.peak_bytes - 1)} % more]].
+{bytes(o.peak_bytes)} and takes {n.extra_pct} % more time. (b) The best group has {counted(b.group_used, 'block')}, at
+{bytes(b.peak_bytes)} and {b.extra_pct} % more time[[; the next larger one, of {l.group_used}, takes
+{100 * (l.peak_bytes / b.peak_bytes - 1)} % more]].
 @from ways o JOIN ways n ON n.variant = 'nested' JOIN ways b ON b.variant = 'group-best' LEFT JOIN ways l
     ON l.variant = 'group-larger' WHERE o.variant = 'none'
 
@@ -150,9 +152,9 @@ SELECT * FROM bench_recompute WHERE status = 'ok' AND size = (SELECT size FROM b
 @problem pytorch_attention (2025, 2026): bench_attention: what unfused attention costs
 
 {dtype}, D {head_dim}, S {seq}: forward {fwd_ms} ms, backward {bwd_ms} ms, {bytes(mem_before_bwd_bytes)} held before the
-backward, which grows with the square of S. {(SELECT sum(status = 'oom') FROM bench_attention WHERE variant =
-'unfused')}
-of {(SELECT count(*) FROM bench_attention WHERE variant = 'unfused')} cases are out of memory.
+backward, which grows with the square of S.
+{(SELECT sum(status = 'oom') FROM bench_attention WHERE variant = 'unfused')} of
+{(SELECT count(*) FROM bench_attention WHERE variant = 'unfused')} cases are out of memory.
 @from bench_attention WHERE variant = 'unfused' AND status = 'ok' ORDER BY seq DESC, head_dim DESC, id LIMIT 1
 
 @end
@@ -170,16 +172,16 @@ and {span(min(u.bwd_ms / f.bwd_ms), max(u.bwd_ms / f.bwd_ms))} times in the back
 
 With fused kernels in one graph a full step is {span(min(ratio), max(ratio))} times as fast as op by op.
 @from (SELECT n.step_ms / g.step_ms AS ratio FROM bench_transformer n JOIN bench_transformer g ON g.options = n.options
-    AND g.variant = 'graph' AND g.run_of = n.run_of AND g.status = 'ok'
-    WHERE n.variant = 'none' AND n.status = 'ok' AND n.mode = 'train-step' AND n.attention = 'flash') HAVING count(*)
+    AND g.variant = 'graph' AND g.run_of = n.run_of AND g.status = 'ok' WHERE n.variant = 'none' AND n.status = 'ok'
+    AND n.mode = 'train-step' AND n.attention = 'flash') HAVING count(*)
 
 @end
 
 @problem flash_forward (2025, 2026): bench_flash: FlashAttention against unfused attention
 
-All {count(*)} cases agree with attention in fp64; the largest relative L2 error of o is {(SELECT group_concat(dtype ||
-' ' || n(e), ', ') FROM (SELECT dtype, max(err_fwd) AS e FROM bench_flash WHERE variant = 'flash' AND status = 'ok'
-GROUP BY dtype))}.
+All {count(*)} cases agree with attention in fp64; the largest relative L2 error of o is
+{(SELECT group_concat(dtype || ' ' || n(e), ', ') FROM (SELECT dtype, max(err_fwd) AS e FROM bench_flash
+WHERE variant = 'flash' AND status = 'ok' GROUP BY dtype))}.
 @from bench_flash WHERE variant = 'flash' AND status = 'ok' AND err_fwd IS NOT NULL HAVING count(*)
 
 + {count(*)} cases failed: {max(reason)}
@@ -210,12 +212,12 @@ SELECT *, max(ranks) OVER () AS most FROM bench_allreduce WHERE variant = 'all-r
 
 @problem distributed_communication_single_node (2025, 2026): bench_allreduce: collectives
 
-{backend}, {ranks} ranks: {group_concat(size || ' takes ' || n(median_ms) || ' ms (' || n(busbw_gb_s) ||
-' GB/s on the bus)', ', ')}.
+{backend}, {ranks} ranks: {group_concat(size || ' takes ' || n(median_ms) || ' ms (' || n(busbw_gb_s)
+|| ' GB/s on the bus)', ', ')}.
 @from (SELECT * FROM reduced WHERE ranks = most ORDER BY bytes) HAVING count(*)
 
-+ For {b.size} {b.ranks} ranks take {b.median_ms / a.median_ms} times as long as {a.ranks}, where a ring sends {2.0 *
-(b.ranks - 1) / b.ranks / (2.0 * (a.ranks - 1) / a.ranks)} times as much per rank.
++ For {b.size} {b.ranks} ranks take {b.median_ms / a.median_ms} times as long as {a.ranks}, where a ring sends
+{2.0 * (b.ranks - 1) / b.ranks / (2.0 * (a.ranks - 1) / a.ranks)} times as much per rank.
 @from reduced a JOIN reduced b ON b.ranks = b.most AND b.bytes = a.bytes WHERE a.bytes = 1e9
     AND a.ranks = (SELECT min(ranks) FROM reduced) AND a.ranks < b.ranks
 
@@ -244,10 +246,10 @@ communication. Its {buckets} all-reduces follow the backward and take {n4(comm_a
 
 @use answer naive,flat
 
-{n.buckets} calls in a step become {f.buckets}; communication falls from {range4(n.exposed_ms, n.exposed_lo_ms,
-n.exposed_hi_ms)} to {range4(f.exposed_ms, f.exposed_lo_ms, f.exposed_hi_ms)} ms, the step from {n4(n.step_ms)} to
-{n4(f.step_ms)} ms.[[
-Copying gradients together and back, as the handout does (`flat-copy`), makes it {n4(c.step_ms)} ms.]]
+{n.buckets} calls in a step become {f.buckets}; communication falls from
+{range4(n.exposed_ms, n.exposed_lo_ms, n.exposed_hi_ms)} to {range4(f.exposed_ms, f.exposed_lo_ms, f.exposed_hi_ms)} ms,
+the step from {n4(n.step_ms)} to {n4(f.step_ms)} ms.[[ Copying gradients together and back, as the handout does
+(`flat-copy`), makes it {n4(c.step_ms)} ms.]]
 @from answer a JOIN best n ON n.grp = a.grp AND n.variant = 'naive' JOIN best f ON f.grp = a.grp AND f.variant = 'flat'
     LEFT JOIN best c ON c.grp = a.grp AND c.variant = 'flat-copy'
 
@@ -263,10 +265,10 @@ Copying gradients together and back, as the handout does (`flat-copy`), makes it
 
 @use answer naive,flat,overlap
 
-Of {n4(o.comm_alone_ms)} ms that the calls take alone, `overlap` exposes {range4(o.exposed_ms, o.exposed_lo_ms,
-o.exposed_hi_ms)} ms[[: {n4(o.tail_ms)} ms in which compute waits after the backward, the rest by slowing down compute
-beside it]]. Its step takes
-{n4(o.step_ms)} ms, that of `flat` {n4(f.step_ms)} and that of `naive` {n4(n.step_ms)} ms.
+Of {n4(o.comm_alone_ms)} ms that the calls take alone, `overlap` exposes
+{range4(o.exposed_ms, o.exposed_lo_ms, o.exposed_hi_ms)} ms[[: {n4(o.tail_ms)} ms in which compute waits after the
+backward, the rest by slowing down compute beside it]]. Its step takes {n4(o.step_ms)} ms, that of `flat`
+{n4(f.step_ms)} and that of `naive` {n4(n.step_ms)} ms.
 @from answer a JOIN best o ON o.grp = a.grp AND o.variant = 'overlap' JOIN best f ON f.grp = a.grp
     AND f.variant = 'flat' JOIN best n ON n.grp = a.grp AND n.variant = 'naive'
 
@@ -279,17 +281,19 @@ beside it]]. Its step takes
 @end
 
 @view sizes
-SELECT * FROM ddp WHERE variant = 'bucketed' AND how = '' AND status = 'ok' AND grp = (SELECT grp FROM ddp
-    WHERE variant = 'bucketed' AND how = '' AND status = 'ok' GROUP BY grp
+SELECT * FROM ddp
+WHERE variant = 'bucketed' AND how = '' AND status = 'ok'
+    AND grp = (SELECT grp FROM ddp WHERE variant = 'bucketed' AND how = '' AND status = 'ok' GROUP BY grp
     ORDER BY size = (SELECT size FROM main_size) DESC, count(*) DESC, precision = 'bf16' DESC, grp LIMIT 1)
 
 @problem ddp_bucketed_benchmarking (a) (2025): Data parallelism
 
-{title}: {(SELECT group_concat(l, ', ') FROM (SELECT printf('%.6g MB ', bucket_mb) || n4(step_ms) || ' ms' AS l FROM
-sizes ORDER BY bucket_mb))}; {printf('%.6g', bucket_mb)} MB is best[[, where a call for each tensor takes
+{title}: {(SELECT group_concat(l, ', ') FROM (SELECT printf('%.6g MB ', bucket_mb) || n4(step_ms) || ' ms' AS l
+FROM sizes ORDER BY bucket_mb))}; {printf('%.6g', bucket_mb)} MB is best[[, where a call for each tensor takes
 {n4(o.step_ms)} ms]].
-@from (SELECT * FROM sizes ORDER BY step_ms LIMIT 1) s LEFT JOIN (SELECT grp, step_ms FROM best
-    WHERE variant = 'overlap') o USING (grp) WHERE (SELECT count(*) FROM sizes) > 1
+@from (SELECT * FROM sizes ORDER BY step_ms LIMIT 1) s
+    LEFT JOIN (SELECT grp, step_ms FROM best WHERE variant = 'overlap') o USING (grp)
+    WHERE (SELECT count(*) FROM sizes) > 1
 
 @end
 
@@ -314,9 +318,9 @@ s / (n w), least with buckets of sqrt(s o w). This run's all-reduces say o = {o_
 
 {u.title}: after set-up, before and after an update a rank holds {bytes(u.after_init_bytes)},
 {bytes(u.before_step_bytes)} and {bytes(u.after_step_bytes)} unsharded, {bytes(z.after_init_bytes)},
-{bytes(z.before_step_bytes)} and
-{bytes(z.after_step_bytes)} with ZeRO-1 ({100 * (1 - z.after_step_bytes / u.after_step_bytes)} % less); of it state
-{bytes(u.state_bytes)} and {bytes(z.state_bytes)}.
+{bytes(z.before_step_bytes)} and {bytes(z.after_step_bytes)} with ZeRO-1
+({100 * (1 - z.after_step_bytes / u.after_step_bytes)} % less); of it state {bytes(u.state_bytes)} and
+{bytes(z.state_bytes)}.
 @from answer a JOIN best u ON u.grp = a.grp AND u.variant = 'unsharded' JOIN best z ON z.grp = a.grp
     AND z.variant = 'zero1'
 
@@ -335,19 +339,21 @@ A step takes {n4(u.step_ms)} ms unsharded[[, {n4(b.step_ms)} ms in the handout's
 
 The handout's way sums all gradients on every rank, 2 P (n - 1)/n elements sent, and then broadcasts P (n - 1)/n updated
 parameters. The paper's ZeRO-1 reduces each gradient to its owner and gathers the parameters: 2 P (n - 1)/n together. On
-paper a rank of
-two sends {b.wire_bytes / 1e9} GB in fp32 in the handout's way and {z.wire_bytes / 1e9} GB in the paper's ({b.model}).
+paper a rank of two sends {b.wire_bytes / 1e9} GB in fp32 in the handout's way and {z.wire_bytes / 1e9} GB in the
+paper's ({b.model}).
 @from bench_accounting b JOIN bench_accounting z ON z.variant = 'zero' AND z.strategy = 'zero1' AND z.recipe = b.recipe
-    AND z.ranks = b.ranks AND z.model = b.model
-WHERE b.variant = 'zero' AND b.strategy = 'zero1-broadcast' AND b.recipe = 'fp32' AND b.ranks = 2 LIMIT 1
+    AND z.ranks = b.ranks AND z.model = b.model WHERE b.variant = 'zero' AND b.strategy = 'zero1-broadcast'
+    AND b.recipe = 'fp32' AND b.ranks = 2 LIMIT 1
 
 @end
 
 @view shards
 SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank, ' || ranks || ' ranks' AS title,
-    recompute = 'none' AND "update" = 'buckets' AND coalesce("gather", 'nccl') = 'nccl' AND coalesce(small,
-    'sharded') = 'sharded' AND coalesce(reduce_dtype, 'grad') = 'grad' AND coalesce(prefetch, 1) = 1
-        AND coalesce(micro_batches, 1) = 1 AS plain FROM bench_fsdp WHERE ranks > 1
+    recompute = 'none' AND "update" = 'buckets' AND coalesce("gather", 'nccl') = 'nccl'
+    AND coalesce(small, 'sharded') = 'sharded' AND coalesce(reduce_dtype, 'grad') = 'grad' AND coalesce(prefetch, 1) = 1
+    AND coalesce(micro_batches, 1) = 1 AS plain
+FROM bench_fsdp
+WHERE ranks > 1
 
 @problem fsdp (2026): Sharded training: nothing is whole on any rank
 
@@ -359,10 +365,11 @@ SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank, ' || ranks
 
 {f.title}, {f.precision}: `fsdp` holds {bytes(f.after_step_bytes)} between steps and {bytes(f.peak_bytes)} at the peak,
 and a step takes {n4(f.step_ms)} ms, of it {n4(f.exposed_ms)} ms communication[[; `ddp` holds
-{bytes(d.after_step_bytes)} and
-{bytes(d.peak_bytes)} and takes {n4(d.step_ms)} ms]][[, `zero1` {bytes(z.after_step_bytes)}, {bytes(z.peak_bytes)} and
-{n4(z.step_ms)} ms]]. {bytes(f.gathered_bytes)} are gathered in a step.
-@from shards f LEFT JOIN shards d ON d.variant = 'ddp' AND d.title = f.title AND d.precision = f.precision
+{bytes(d.after_step_bytes)} and {bytes(d.peak_bytes)} and takes {n4(d.step_ms)} ms]][[, `zero1`
+{bytes(z.after_step_bytes)}, {bytes(z.peak_bytes)} and {n4(z.step_ms)} ms]]. {bytes(f.gathered_bytes)} are gathered in a
+step.
+@from shards f
+LEFT JOIN shards d ON d.variant = 'ddp' AND d.title = f.title AND d.precision = f.precision
     AND d.wire_dtype = f.wire_dtype AND d.status = 'ok'
 LEFT JOIN shards z ON z.variant = 'zero1' AND z.title = f.title AND z.precision = f.precision
     AND z.wire_dtype = f.wire_dtype AND z.status = 'ok'
@@ -378,19 +385,18 @@ WHERE f.variant = 'fsdp' AND f.status = 'ok' AND f.precision = 'bf16' AND f.wire
 
 Master weights, gradients and AdamW's two moments of P = {printf('%.0f', parameters)} parameters in fp32 are 16 P =
 {printf('%.2f', state_bytes / 1e9)} GB ({printf('%.1f', state_bytes / gib())} GiB), or {printf('%.2f', devices_exact)}
-devices of 80 GB, so
-{devices}. For the backward a token leaves {printf('%.2f', saved_per_token_bytes / 1e6)} MB in bf16; one more device
-holds those of {tokens_of_a_device} tokens.
+devices of 80 GB, so {devices}. For the backward a token leaves {printf('%.2f', saved_per_token_bytes / 1e6)} MB in
+bf16; one more device holds those of {tokens_of_a_device} tokens.
 @from paper WHERE variant = 'memory' AND device_memory = 8e10 AND tokens = 0
 
 @end
 
 @problem communication_accounting (b) (2025): bench_accounting: memory and communication on paper
 
-A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. Less than 95 GB take, {(SELECT
-group_concat(iif(tokens = 0, 'without activations', 'with those of ' || tokens || ' tokens') || ' ' ||
-iif(devices IS NULL, 'no N', 'N = ' || devices), '; ') FROM (SELECT * FROM paper WHERE variant = 'fsdp' AND
-device_memory = 9.5e10 ORDER BY tokens))}. No N holds more than {printf('%.0f', tokens_most)} tokens.
+A device holds 16 P / N + A/2 (1 + 1/N), with A the activations of the batch. Less than 95 GB take,
+{(SELECT group_concat(iif(tokens = 0, 'without activations', 'with those of ' || tokens || ' tokens') || ' '
+|| iif(devices IS NULL, 'no N', 'N = ' || devices), '; ') FROM (SELECT * FROM paper WHERE variant = 'fsdp'
+AND device_memory = 9.5e10 ORDER BY tokens))}. No N holds more than {printf('%.0f', tokens_most)} tokens.
 @from paper WHERE variant = 'fsdp' AND device_memory = 9.5e10 AND tokens = 0
 
 @end
@@ -414,26 +420,29 @@ What lowers it: {group_concat(way || ' to ' || printf('%.1f', tokens_per_device)
 @problem alternate_ring_all_reduce (2026): bench_accounting: memory and communication on paper
 
 Each of N - 1 steps passes all S bytes on: (N - 1) S / W, against 2 (N - 1)/N S / W of a reduce-scatter with an
-all-gather, which is N/2 times less. For the gradients of a block of d = {d_model}, F = {d_ff} that is {alternate_us /
-1e3} ms against
-{comm_us / 1e3} ms.
+all-gather, which is N/2 times less. For the gradients of a block of d = {d_model}, F = {d_ff} that is
+{alternate_us / 1e3} ms against {comm_us / 1e3} ms.
 @from paper WHERE variant = 'closed_forms' AND form = 'all-reduce' AND batch = 0 LIMIT 1
 
 @end
 
 @view forms
-SELECT column1 AS problem, column2 AS form, column3 AS bound FROM (VALUES ('data_parallel_calcs', 'data',
-    'N <= 1 + B rho'), ('fsdp_calcs', 'fsdp-forward', 'N <= 1 + B rho in the forward'), ('fsdp_calcs', 'fsdp-backward',
-    'and in the backward'),
-    ('tp_calcs', 'tensor-forward', 'N <= 1 + 1.5 F rho in the forward'), ('tp_calcs', 'tensor-backward',
-    'N <= 1 + 3 F rho in the backward'), ('fsdp_tp_calcs', '2d-at-once', 'N <= (1 + B rho) (1 + 1.5 F rho) at once'),
+SELECT column1 AS problem, column2 AS form, column3 AS bound
+FROM (VALUES
+    ('data_parallel_calcs', 'data', 'N <= 1 + B rho'),
+    ('fsdp_calcs', 'fsdp-forward', 'N <= 1 + B rho in the forward'),
+    ('fsdp_calcs', 'fsdp-backward', 'and in the backward'),
+    ('tp_calcs', 'tensor-forward', 'N <= 1 + 1.5 F rho in the forward'),
+    ('tp_calcs', 'tensor-backward', 'N <= 1 + 3 F rho in the backward'),
+    ('fsdp_tp_calcs', '2d-at-once', 'N <= (1 + B rho) (1 + 1.5 F rho) at once'),
     ('fsdp_tp_calcs', '2d-in-turn', 'N <= 3 F / (2 B) (B rho / 2 + 1/2 + B / (3 F))^2 in turn'))
 
 @view formed
-SELECT f.problem, f.rowid AS place, f.bound || ' (' || group_concat(n(p.devices_most) || ' at B '
-    || CAST(p.batch AS INTEGER), ', ') || ')' AS said FROM forms f JOIN (SELECT * FROM paper WHERE batch > 0
-    ORDER BY batch) p
-    ON p.variant = 'closed_forms' AND p.form = f.form GROUP BY f.rowid
+SELECT f.problem, f.rowid AS place, f.bound || ' ('
+    || group_concat(n(p.devices_most) || ' at B ' || CAST(p.batch AS INTEGER), ', ') || ')' AS said
+FROM forms f
+JOIN (SELECT * FROM paper WHERE batch > 0 ORDER BY batch) p ON p.variant = 'closed_forms' AND p.form = f.form
+    GROUP BY f.rowid
 
 @problem data_parallel_calcs (2026): bench_accounting: memory and communication on paper
 
@@ -471,8 +480,8 @@ Collectives of both axes {group_concat(said, ', ')}.
     AND seq = 16384 AND causal AND batch = 1 AND deterministic = 0 AND "window" < 0 AND heads_kv IN (0, 16) LIMIT 1
 
 + 2026, 8b, context 32768: a step takes {min(step_ms)} ms.
-@from (SELECT step_ms FROM bench_transformer WHERE status = 'ok' AND size = '8b' AND seq = 32768
-    UNION ALL SELECT step_ms FROM bench_fsdp WHERE status = 'ok' AND size = '8b' AND seq = 32768) HAVING count(*)
+@from (SELECT step_ms FROM bench_transformer WHERE status = 'ok' AND size = '8b' AND seq = 32768 UNION ALL
+    SELECT step_ms FROM bench_fsdp WHERE status = 'ok' AND size = '8b' AND seq = 32768) HAVING count(*)
 
 @end
 

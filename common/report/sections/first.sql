@@ -15,102 +15,109 @@ SELECT key, value FROM machine WHERE id IN (SELECT max(id) FROM machine WHERE ru
 SELECT utc, "commit" AS version FROM rows
 
 {substr(max(utc), 1, 10)}, stepbench {max("commit")}[[{only(max(dirty) <> 0)} with changes that were not committed]][[,
-driver {(SELECT value
-FROM facts WHERE key = 'driver')}, CUDA {(SELECT value FROM facts WHERE key = 'cuda_runtime')}]][[, NCCL {(SELECT value
-FROM facts WHERE
-key = 'nccl_library')}]]; {code(max(machine))}. Written by `build/report`; do not edit.
+driver {(SELECT value FROM facts WHERE key = 'driver')}, CUDA
+{(SELECT value FROM facts WHERE key = 'cuda_runtime')}]][[, NCCL
+{(SELECT value FROM facts WHERE key = 'nccl_library')}]]; {code(max(machine))}. Written by `build/report`; do not edit.
 @from rows HAVING count(*)
 
 + Rows are of {count(DISTINCT "commit")} commits.
 @from rows WHERE status = 'ok' HAVING count(DISTINCT "commit") > 1
 
-+ {iif(sum(verdict = 'slow') + sum(verdict = 'fail'), 'Of the checks of bench_qualify, ' || sum(verdict = 'ok') ||
-' of ' || count(*) || ' passed.',
-'Every GPU is as fast as it should be (' || counted(count(*), 'check') || ' of bench_qualify).')}
++ {iif(sum(verdict = 'slow') + sum(verdict = 'fail'), 'Of the checks of bench_qualify, ' || sum(verdict = 'ok')
+|| ' of ' || count(*) || ' passed.', 'Every GPU is as fast as it should be (' || counted(count(*), 'check')
+|| ' of bench_qualify).')}
 @from bench_qualify WHERE verdict IS NOT NULL HAVING count(*)
 
 -- ---- the table ----
 @use ddp_rows
 
 @view steps
-SELECT * FROM bench_transformer WHERE status = 'ok' AND variant = 'graph' AND precision = 'bf16' AND mode = 'train-step'
-    AND batch = 4 AND recompute = 'none'
-    AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5 AND coalesce(moments, 'policy') = 'policy'
-    AND coalesce(offload, 'none') = 'none'
+SELECT * FROM bench_transformer
+WHERE status = 'ok' AND variant = 'graph' AND precision = 'bf16' AND mode = 'train-step' AND batch = 4
+    AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5
+    AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
     AND coalesce(layers, 0) + coalesce(d_model, 0) + coalesce(heads_kv, 0) = 0
 
 @view attention
 SELECT * FROM bench_flash WHERE status = 'ok' AND variant = 'flash' AND dtype = 'bf16' AND batch = 8 AND heads = 16
-    AND heads_kv IN (0, 16)
-    AND seq = 2048 AND head_dim = 128 AND causal AND deterministic = 0 AND "window" < 0 AND documents = 0 LIMIT 1
+    AND heads_kv IN (0, 16) AND seq = 2048 AND head_dim = 128 AND causal AND deterministic = 0 AND "window" < 0
+    AND documents = 0 LIMIT 1
 
 @view all_reduces
-SELECT *, bytes = 1024 AS small FROM bench_allreduce WHERE status = 'ok' AND bytes IN (1024, 1073741824)
-    AND dtype = 'fp32'
-    AND variant IN ('all-reduce', 'one-shot', 'two-shot') AND ranks = (SELECT max(ranks) FROM bench_allreduce
-    WHERE status = 'ok')
-    ORDER BY median_ms
+SELECT *, bytes = 1024 AS small FROM bench_allreduce
+WHERE status = 'ok' AND bytes IN (1024, 1073741824) AND dtype = 'fp32'
+    AND variant IN ('all-reduce', 'one-shot', 'two-shot')
+    AND ranks = (SELECT max(ranks) FROM bench_allreduce WHERE status = 'ok') ORDER BY median_ms
 
 @view measured
 SELECT 1 AS nth, n(tflops) || ' TFLOP/s' AS value, 100 * tflops / peak_tflops(gpu, 'bf16') AS share, '' AS more,
-    'bench_roofline' AS table_, id AS row_id, 'matrix product, bf16%' AS like_,
-    NULL AS where_ FROM (SELECT * FROM bench_roofline WHERE status = 'ok' AND variant = 'gemm' AND dtype = 'bf16'
-    ORDER BY tflops DESC LIMIT 1)
+    'bench_roofline' AS table_, id AS row_id, 'matrix product, bf16%' AS like_, NULL AS where_
+FROM (SELECT * FROM bench_roofline WHERE status = 'ok' AND variant = 'gemm' AND dtype = 'bf16' ORDER BY tflops DESC
+    LIMIT 1)
 UNION ALL SELECT 2, n(gb_s) || ' GB/s', 100 * gb_s / peak_gb_s(gpu), '', 'bench_roofline', id, '%', NULL
-    FROM bench_roofline WHERE status = 'ok' AND variant = 'copy_kernel' AND bytes = 1073741824
+FROM bench_roofline
+WHERE status = 'ok' AND variant = 'copy_kernel' AND bytes = 1073741824
 UNION ALL SELECT 3, n(fwd_tflops) || ' TFLOP/s', fwd_ceiling_pct, '', 'peer_flash', NULL, 'attention, forward, bf16%',
-    'B 8, H 16, S 2048, D 128' FROM attention
+    'B 8, H 16, S 2048, D 128'
+FROM attention
 UNION ALL SELECT 4, n(bwd_tflops) || ' TFLOP/s', bwd_ceiling_pct, '', 'peer_flash', NULL, 'attention, backward, bf16%',
-    'B 8, H 16, S 2048, D 128' FROM attention
-UNION ALL SELECT 5, n(tokens_per_s) || ' tokens/s', mfu_causal_pct, 'MFU', 'bench_transformer', id, '%', NULL FROM steps
-    WHERE size = 'xl' AND seq = 1024
-UNION ALL SELECT 6, n(tokens_per_s) || ' tokens/s', mfu_causal_pct, 'MFU', 'bench_transformer', id, '%', NULL FROM steps
-    WHERE size = '2.7b' AND seq = 2048
+    'B 8, H 16, S 2048, D 128'
+FROM attention
+UNION ALL SELECT 5, n(tokens_per_s) || ' tokens/s', mfu_causal_pct, 'MFU', 'bench_transformer', id, '%', NULL
+FROM steps
+WHERE size = 'xl' AND seq = 1024
+UNION ALL SELECT 6, n(tokens_per_s) || ' tokens/s', mfu_causal_pct, 'MFU', 'bench_transformer', id, '%', NULL
+FROM steps
+WHERE size = '2.7b' AND seq = 2048
 UNION ALL SELECT 7, n4(step_ms) || ' ms on ' || ranks, 100 - comm_pct, 'not waiting', bench_table, id, '%', NULL
-    FROM (SELECT * FROM ddp WHERE status = 'ok'
-    AND size = 'xl' AND seq = 512 AND batch = 2 AND precision = 'bf16' AND ranks > 1 AND custom = 0
-    AND variant NOT GLOB 'zero1*' AND variant <> 'fused'
-    ORDER BY ranks DESC, step_ms LIMIT 1)
+FROM (SELECT * FROM ddp WHERE status = 'ok' AND size = 'xl' AND seq = 512 AND batch = 2 AND precision = 'bf16'
+    AND ranks > 1 AND custom = 0 AND variant NOT GLOB 'zero1*' AND variant <> 'fused' ORDER BY ranks DESC, step_ms
+    LIMIT 1)
 UNION ALL SELECT 8, n(tokens_per_s / ranks) || ' tokens/s per GPU', mfu_causal_pct, 'MFU', 'bench_fsdp', id, '%', NULL
-    FROM (SELECT * FROM bench_fsdp
-    WHERE status = 'ok' AND size = '2.7b' AND seq = 2048 AND batch = 2 AND precision = 'bf16' AND ranks > 1
-    AND variant IN ('fsdp', 'fsdp-keep')
-    AND recompute = 'none' ORDER BY ranks DESC, step_ms LIMIT 1)
-UNION ALL SELECT * FROM (SELECT 9, n(busbw_gb_s) || ' GB/s on ' || ranks, 100 * busbw_gb_s / (SELECT max(gb_s)
-    FROM bench_roofline WHERE variant = 'p2p'), '',
-    'bench_allreduce', id, '%', NULL FROM all_reduces WHERE NOT small LIMIT 1)
-UNION ALL SELECT * FROM (SELECT 10, n(1e3 * median_ms) || ' us on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL
-    FROM all_reduces WHERE small LIMIT 1)
-UNION ALL SELECT 11, n(1e3 / tokens_per_j) || ' mJ per token', NULL, '', '', NULL, '%', NULL FROM steps
-    WHERE size = 'xl' AND seq = 1024 AND tokens_per_j > 0
+FROM (SELECT * FROM bench_fsdp WHERE status = 'ok' AND size = '2.7b' AND seq = 2048 AND batch = 2 AND precision = 'bf16'
+    AND ranks > 1 AND variant IN ('fsdp', 'fsdp-keep') AND recompute = 'none' ORDER BY ranks DESC, step_ms LIMIT 1)
+UNION ALL SELECT *
+FROM (SELECT 9, n(busbw_gb_s) || ' GB/s on ' || ranks, 100 * busbw_gb_s / (SELECT max(gb_s) FROM bench_roofline
+    WHERE variant = 'p2p'), '', 'bench_allreduce', id, '%', NULL FROM all_reduces WHERE NOT small LIMIT 1)
+UNION ALL SELECT *
+FROM (SELECT 10, n(1e3 * median_ms) || ' us on ' || ranks, NULL, '', 'bench_allreduce', id, '%', NULL FROM all_reduces
+    WHERE small LIMIT 1)
+UNION ALL SELECT 11, n(1e3 / tokens_per_j) || ' mJ per token', NULL, '', '', NULL, '%', NULL
+FROM steps
+WHERE size = 'xl' AND seq = 1024 AND tokens_per_j > 0
 
 @into first
-SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value, iif(m.share IS NULL, '', trim(m.more
-    || printf(' %.0f %%', m.share))) AS share,
+SELECT c.column1 AS nth, c.column2 AS what, coalesce(m.value, '') AS value,
+    iif(m.share IS NULL, '', trim(m.more || printf(' %.0f %%', m.share))) AS share,
     coalesce(p.peer || printf(' %.2f', p.ratio) || iif(p.low IS NULL, '', printf(' [%.2f, %.2f]', p.low, p.high)),
-    '') AS peer
-FROM (VALUES (1, 'bf16 product, best of four sizes'), (2, 'copy of 1 GiB'), (3,
-    'attention forward, B 8 H 16 S 2048 D 128'),
-    (4, 'attention backward, the same'), (5, 'training step, xl S 1024 batch 4'), (6,
-    'training step, 2.7b S 2048 batch 4'),
-    (7, 'data parallel, xl S 512 batch 2 per GPU'), (8, 'FSDP, 2.7b S 2048 batch 2 per GPU'), (9,
-    'all-reduce of 1 GiB, on the bus'),
-    (10, 'all-reduce of 1 KiB'), (11, 'energy, the xl step above')) c
+    r.peer || ': not compared, ' || substr(r.why, 1, instr(r.why || ':', ':') - 1), '') AS peer
+FROM (VALUES
+    (1, 'bf16 product, best of four sizes'),
+    (2, 'copy of 1 GiB'),
+    (3, 'attention forward, B 8 H 16 S 2048 D 128'),
+    (4, 'attention backward, the same'),
+    (5, 'training step, xl S 1024 batch 4'),
+    (6, 'training step, 2.7b S 2048 batch 4'),
+    (7, 'data parallel, xl S 512 batch 2 per GPU'),
+    (8, 'FSDP, 2.7b S 2048 batch 2 per GPU'),
+    (9, 'all-reduce of 1 GiB, on the bus'),
+    (10, 'all-reduce of 1 KiB'),
+    (11, 'energy, the xl step above')) c
 LEFT JOIN measured m ON m.nth = c.column1
-LEFT JOIN strongest p ON p.table_ = m.table_ AND p.work LIKE m.like_ AND iif(m.where_ IS NULL, p.row_id = m.row_id,
-    p.place = m.where_)
-GROUP BY c.column1 ORDER BY c.column1
+LEFT JOIN strongest p ON p.table_ = m.table_ AND p.work LIKE m.like_
+    AND iif(m.where_ IS NULL, p.row_id = m.row_id, p.place = m.where_)
+LEFT JOIN judged r ON r.why IS NOT NULL AND r.table_ = m.table_ AND r.work LIKE m.like_
+    AND iif(m.where_ IS NULL, r.row_id = m.row_id, r.place = m.where_) GROUP BY c.column1 ORDER BY c.column1
 
 -- The ranks of a machine's CPU, beside those of its GPUs, are no case of these.
 @table
 SELECT what AS "what (fixed cases)", value AS "value:", share AS "of its limit:",
-    peer AS "strongest peer, its time over ours" FROM first
-WHERE NOT (SELECT device = 'cpu' AND other FROM main_device) ORDER BY nth
+    peer AS "strongest peer, its time over ours" FROM first WHERE NOT (SELECT device = 'cpu' AND other FROM main_device)
+    ORDER BY nth
 
 Limits: the data sheet for products, copies and MFU, the measured product for attention, the measured copy between GPUs
-for all-reduce; of a data-parallel
-step the part that does not wait. [values] are the least and largest ratio of the rounds. MFU counts the causal half of
-attention. What is empty did not run.
+for all-reduce; of a data-parallel step the part that does not wait. [values] are the least and largest ratio of the
+rounds. MFU counts the causal half of attention. What is empty did not run.
 @from (SELECT 1 FROM main_device WHERE NOT (device = 'cpu' AND other))
 
 -- ---- at most ten lines ----
@@ -124,27 +131,25 @@ attention. What is empty did not run.
 - The highest MFU of a step is {mfu_causal_pct} % ({case_name(bench, '', options)}: {tokens_per_s} tokens/s).
 @from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' AND precision = 'bf16'
     AND coalesce(layers, 0) + coalesce(d_model, 0) = 0 ORDER BY mfu_causal_pct DESC, id LIMIT 1)
-WHERE mfu_causal_pct IS NOT NULL
+    WHERE mfu_causal_pct IS NOT NULL
 
-- The largest step takes {bytes(peak_bytes)}[[ of {bytes((SELECT CAST(value AS REAL) FROM facts WHERE key =
-'gpu_memory_bytes'))}]] ({case_name(bench, '', options)}).
+- The largest step takes {bytes(peak_bytes)}[[ of
+{bytes((SELECT CAST(value AS REAL) FROM facts WHERE key = 'gpu_memory_bytes'))}]] ({case_name(bench, '', options)}).
 @from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' ORDER BY peak_bytes DESC, id LIMIT 1)
     WHERE peak_bytes > gib()
 
-- Of the shortest data-parallel step ({title}: {label}, {n4(step_ms)} ms), communication is {range4(exposed_ms,
-exposed_lo_ms, exposed_hi_ms)} ms.
+- Of the shortest data-parallel step ({title}: {label}, {n4(step_ms)} ms), communication is
+{range4(exposed_ms, exposed_lo_ms, exposed_hi_ms)} ms.
 @from (SELECT * FROM ddp WHERE status = 'ok' AND exposed_ms IS NOT NULL AND precision = 'bf16' AND ranks > 1
-    ORDER BY ranks DESC, params DESC, seq DESC,
-    step_ms, place LIMIT 1)
+    ORDER BY ranks DESC, params DESC, seq DESC, step_ms, place LIMIT 1)
 
 - The shortest FSDP step of {model} takes {n4(step_ms)} ms and {bytes(peak_bytes)} ({variant}, sums in {wire_dtype}).
 @from (SELECT *, size || ', S ' || seq || ', batch ' || batch || ' per rank on ' || ranks AS model FROM bench_fsdp
-    WHERE status = 'ok'
-    ORDER BY ranks DESC, params DESC, seq DESC, step_ms, id LIMIT 1)
+    WHERE status = 'ok' ORDER BY ranks DESC, params DESC, seq DESC, step_ms, id LIMIT 1)
 
-- Not run as asked: {sum(status = 'oom')} cases out of memory, {sum(status = 'skip')} not supported, {sum(status =
-'fail')} failed; clocks were held back in
-{sum(throttle IS NOT NULL AND status = 'ok')} of {sum(status = 'ok')} rows.
+- {sum(status = 'ok')} of {counted(count(*), 'case')} ran[[; out of memory: {nullif(sum(status = 'oom'), 0)}]][[; not
+supported: {nullif(sum(status = 'skip'), 0)}]][[; failed: {nullif(sum(status = 'fail'), 0)}]].[[ Clocks were held back
+in {nullif(sum(throttle IS NOT NULL AND status = 'ok'), 0)} of them.]]
 @from rows HAVING count(*)
 
 - Ranks on the CPU have {link('a page of their own', 'report-cpu.html')}.
@@ -165,10 +170,9 @@ exposed_lo_ms, exposed_hi_ms)} ms.
 @from (SELECT 1 FROM judged LIMIT 1)
 
 A ratio is the peer's time over ours, of one GPU and one run, timed alike; below 1 the peer is faster.[[ Same library on
-both sides, so that the harness can be
-trusted: {(SELECT group_concat(l, '; ') FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) ||
-' (' || counted(count(*), 'case') || ')' AS l
-FROM strongest WHERE library IS NOT NULL GROUP BY library))}.]]
+both sides, so that the harness can be trusted:
+{(SELECT group_concat(l, '; ') FROM (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) || ' ('
+|| counted(count(*), 'case') || ')' AS l FROM strongest WHERE library IS NOT NULL GROUP BY library))}.]]
 @from (SELECT 1 FROM judged LIMIT 1)
 
 @table
@@ -177,11 +181,11 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
     printf('%.2f', median(ratio)) AS "median:",
     (SELECT peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place
-    FROM strongest w WHERE w.work = s.work AND library IS NULL
-        ORDER BY ratio, id LIMIT 1) AS "the worst case"
-FROM strongest s WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
+    FROM strongest w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
+FROM strongest s
+WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
 No ratio is formed where {group_concat(said, '; ')}.
-@from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said FROM (SELECT why, work,
-    count(*) AS rows FROM judged WHERE why IS NOT NULL
-    GROUP BY 1, 2) GROUP BY why) HAVING count(*)
+@from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said
+    FROM (SELECT why, work, count(*) AS rows FROM judged WHERE why IS NOT NULL GROUP BY 1, 2) GROUP BY why)
+    HAVING count(*)

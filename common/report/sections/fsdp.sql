@@ -10,29 +10,32 @@ SELECT *, param_bytes + state_bytes + grad_bytes AS held FROM bench_fsdp
 @table
 SELECT status, variant, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:", prefetch AS "prefetch?:", precision,
     wire_dtype AS sums, "gather" AS gathers,
-    substr(iif(recompute <> 'none', ', recompute ' || recompute, '') || iif(coalesce(offload, 'none') <> 'none',
-    ', offload ' || offload, '') || iif("update" <> 'buckets', ', update ' || "update", '')
-        || iif(update_blocks > 0, ', update_blocks ' || update_blocks, '') || iif(coalesce(reduce_dtype,
-        'grad') <> 'grad', ', reduce_dtype ' || reduce_dtype, '')
-        || iif(coalesce(small, 'sharded') <> 'sharded', ', small ' || small, '') || iif(micro_batches > 1,
-        ', micro_batches ' || micro_batches, '') || iif(clip > 0, ', clip ' || clip, '')
-        || iif(coalesce(moments, 'policy') <> 'policy', ', moments ' || moments, '') || iif(free_every > 1,
-        ', free_every ' || free_every, '') || iif(replicas > 1, ', replicas ' || replicas, '')
-        || iif(layers > 0, ', layers ' || layers, ''), 3) AS "other options?",
-    step_ms AS "step ms:", compute_ms AS "compute ms:", exposed_ms AS "exposed ms:",
-    gather_wait_ms AS "waits for gathers ms:", tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:",
-    after_step_bytes / gib() AS "held GiB:", peak_bytes / gib() AS "peak GiB:",
-    gathered_bytes / gib() AS "gathered GiB a step:"
-FROM rows WHERE status <> 'skip' ORDER BY id
+    substr(iif(recompute <> 'none', ', recompute ' || recompute, '')
+    || iif(coalesce(offload, 'none') <> 'none', ', offload ' || offload, '')
+    || iif("update" <> 'buckets', ', update ' || "update", '')
+    || iif(update_blocks > 0, ', update_blocks ' || update_blocks, '')
+    || iif(coalesce(reduce_dtype, 'grad') <> 'grad', ', reduce_dtype ' || reduce_dtype, '')
+    || iif(coalesce(small, 'sharded') <> 'sharded', ', small ' || small, '')
+    || iif(micro_batches > 1, ', micro_batches ' || micro_batches, '') || iif(clip > 0, ', clip ' || clip, '')
+    || iif(coalesce(moments, 'policy') <> 'policy', ', moments ' || moments, '')
+    || iif(free_every > 1, ', free_every ' || free_every, '') || iif(replicas > 1, ', replicas ' || replicas, '')
+    || iif(layers > 0, ', layers ' || layers, ''), 3) AS "other options?", step_ms AS "step ms:",
+    compute_ms AS "compute ms:", exposed_ms AS "exposed ms:", gather_wait_ms AS "waits for gathers ms:",
+    tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:", after_step_bytes / gib() AS "held GiB:",
+    peak_bytes / gib() AS "peak GiB:", gathered_bytes / gib() AS "gathered GiB a step:"
+FROM rows
+WHERE status <> 'skip' ORDER BY id
 
 @figures ranks_scaling
 
 -- ---- weak and strong scaling: the same step on more ranks, by each rank's tokens a second ----
 @view growing
-SELECT *, json_remove(options, '$.ranks') || variant AS same, count(*) OVER (PARTITION BY json_remove(options,
-    '$.ranks') || variant || run_of) AS n_,
+SELECT *, json_remove(options, '$.ranks') || variant AS same,
+    count(*) OVER (PARTITION BY json_remove(options, '$.ranks') || variant || run_of) AS n_,
     first_value(tokens_per_s / ranks) OVER (PARTITION BY json_remove(options, '$.ranks') || variant || run_of
-    ORDER BY ranks) AS base FROM bench_fsdp WHERE status = 'ok'
+    ORDER BY ranks) AS base
+FROM bench_fsdp
+WHERE status = 'ok'
 
 ### Weak scaling
 @from (SELECT 1 FROM growing WHERE n_ > 1 LIMIT 1)
@@ -44,4 +47,5 @@ The batch per rank stays the same. In % of linear: tokens a second of each rank 
 SELECT variant, case_name(bench, '', json_remove(options, '$.ranks')) AS "case", ranks AS "ranks:",
     step_ms AS "step ms:", tokens_per_s AS "tokens/s:", 100 * tokens_per_s / ranks / base AS "% of linear:",
     exposed_ms AS "exposed ms:"
-FROM growing WHERE n_ > 1 ORDER BY same, ranks
+FROM growing
+WHERE n_ > 1 ORDER BY same, ranks

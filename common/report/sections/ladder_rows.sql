@@ -4,7 +4,8 @@
 
 @view rungs_alone
 SELECT column1 AS nth, column2 AS feature, column3 AS "on", column4 AS level, column5 AS precision,
-    column6 AS attention, column7 AS recompute, column8 AS moments, column9 AS offload FROM (VALUES
+    column6 AS attention, column7 AS recompute, column8 AS moments, column9 AS offload
+FROM (VALUES
     (1, 'fp32, an eager framework''s ops, unfused attention', 1, 'none', 'fp32', 'unfused', 'none', 'policy', 'none'),
     (2, '+ bf16, master weights in fp32', 1, 'none', 'bf16', 'unfused', 'none', 'policy', 'none'),
     (3, '+ flash attention', 1, 'none', 'bf16', 'flash', 'none', 'policy', 'none'),
@@ -26,15 +27,17 @@ SELECT *, json_remove(options, '$.precision', '$.attention', '$.recompute', '$.m
 @view lines_alone
 SELECT 'alone ' || t.same AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes,
     t.init_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id, t.size, t.seq, NULL AS ranks,
-    t.machine, t.gpu, t.utc FROM alone t JOIN rungs_alone r ON t.precision = r.precision AND t.attention = r.attention
-    AND t.recompute = r.recompute AND coalesce(t.moments, 'policy') = r.moments
-    AND coalesce(t.offload, 'none') = r.offload AND t.variant = coalesce(r.level, iif(EXISTS (SELECT 1 FROM alone g
-    WHERE g.same = t.same AND g.variant = 'graph'), 'graph', 'kernels'))
+    t.machine, t.gpu, t.utc
+FROM alone t
+JOIN rungs_alone r ON t.precision = r.precision AND t.attention = r.attention AND t.recompute = r.recompute
+    AND coalesce(t.moments, 'policy') = r.moments AND coalesce(t.offload, 'none') = r.offload
+    AND t.variant = coalesce(r.level, iif(EXISTS (SELECT 1 FROM alone g WHERE g.same = t.same AND g.variant = 'graph'),
+    'graph', 'kernels'))
 
 @view rungs_ranks
 SELECT column1 AS nth, column2 AS feature, column3 AS "on", column4 AS variant, column5 AS precision, column6 AS grads,
-    column7 AS recompute, column8 AS reduce, column9 AS small, column10 AS gathers,
-    column11 AS updates FROM (VALUES
+    column7 AS recompute, column8 AS reduce, column9 AS small, column10 AS gathers, column11 AS updates
+FROM (VALUES
     (1, 'fp32, everything on every rank', 1, 'ddp', 'fp32', 'policy', 'none', 'grad', 'sharded', 'nccl', 'buckets'),
     (2, '+ bf16, gradients in fp32', 1, 'ddp', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'nccl', 'buckets'),
     (3, '+ state in slices (ZeRO-1)', 1, 'zero1', 'bf16', 'fp32', 'none', 'grad', 'sharded', 'nccl', 'buckets'),
@@ -54,29 +57,30 @@ SELECT column1 AS nth, column2 AS feature, column3 AS "on", column4 AS variant, 
 @view lines_ranks
 SELECT 'ranks ' || t.title AS grp, t.title, r.nth, r.feature, r."on", t.status, t.step_ms, t.peak_bytes,
     t.param_bytes + t.state_bytes AS first_bytes, t.tokens_per_s, t.mfu_causal_pct, t.run_of, t.id, t.size, t.seq,
-    t.ranks,
-    t.machine, t.gpu, t.utc FROM (SELECT *, 'Several ranks: ' || size || ', S ' || seq || ', batch ' || batch
-    || ' on each of ' || ranks || ' ranks' || iif(device = 'cpu', ' on the CPU', '') AS title FROM bench_fsdp
-    WHERE mode = 'train-step' AND status <> 'skip' AND ranks > 1 AND coalesce(prefetch, 1) = 1 AND coalesce(free_every,
-    1) = 1 AND coalesce(micro_batches, 1) = 1 AND coalesce(clip, 0) = 0
-        AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none' AND update_blocks = 0
-        AND max_ctas = 0 AND fusion = 'kernels' AND overlap = 'none'
-        AND coalesce(d_model, 0) + coalesce(d_ff, 0) + coalesce(layers, 0) + coalesce(heads, 0) + coalesce(heads_kv,
-        0) + coalesce(vocab, 0) = 0) t
+    t.ranks, t.machine, t.gpu, t.utc
+FROM (SELECT *, 'Several ranks: ' || size || ', S ' || seq || ', batch ' || batch || ' on each of ' || ranks || ' ranks'
+    || iif(device = 'cpu', ' on the CPU', '') AS title FROM bench_fsdp WHERE mode = 'train-step' AND status <> 'skip'
+    AND ranks > 1 AND coalesce(prefetch, 1) = 1 AND coalesce(free_every, 1) = 1 AND coalesce(micro_batches, 1) = 1
+    AND coalesce(clip, 0) = 0 AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
+    AND update_blocks = 0 AND max_ctas = 0 AND fusion = 'kernels' AND overlap = 'none'
+    AND coalesce(d_model, 0) + coalesce(d_ff, 0) + coalesce(layers, 0) + coalesce(heads, 0) + coalesce(heads_kv, 0)
+    + coalesce(vocab, 0) = 0) t
 JOIN rungs_ranks r ON t.variant = r.variant AND t.precision = r.precision AND t.grad_dtype = r.grads
     AND t.recompute = r.recompute AND coalesce(t.reduce_dtype, 'grad') = r.reduce
     AND coalesce(t.small, 'sharded') = r.small AND coalesce(t."gather", 'nccl') = r.gathers AND t."update" = r.updates
 
 @view lines
-SELECT *, count(*) OVER (PARTITION BY grp) AS lines FROM (SELECT *, row_number() OVER (PARTITION BY grp, nth
-    ORDER BY id) AS again
+SELECT *, count(*) OVER (PARTITION BY grp) AS lines
+    FROM (SELECT *, row_number() OVER (PARTITION BY grp, nth ORDER BY id) AS again
     FROM (SELECT * FROM lines_alone UNION ALL SELECT * FROM lines_ranks)) WHERE again = 1
 
 -- What a line is compared with: the last line with + above it. Ratios are of one run on one GPU.
 @view ladder
-SELECT l.*, dense_rank() OVER (ORDER BY l.grp GLOB 'ranks*', size_place(substr(l.title, instr(l.title, ': ') + 2,
-    instr(l.title, ',') - instr(l.title, ': ') - 2)), l.grp) * 100 + l.nth AS place,
-    max(l.peak_bytes) OVER (PARTITION BY l.grp) > 0.5 * gib() AS big, b.peak_bytes AS below_peak,
+SELECT l.*, dense_rank() OVER (ORDER BY l.grp GLOB 'ranks*',
+    size_place(substr(l.title, instr(l.title, ': ') + 2, instr(l.title, ',') - instr(l.title, ': ') - 2)), l.grp) * 100
+    + l.nth AS place, max(l.peak_bytes) OVER (PARTITION BY l.grp) > 0.5 * gib() AS big, b.peak_bytes AS below_peak,
     iif(b.run_of = l.run_of, b.step_ms / l.step_ms, NULL) AS gain
-FROM lines l LEFT JOIN lines b ON b.grp = l.grp AND b.nth = (SELECT max(nth) FROM lines o WHERE o.grp = l.grp AND o."on"
-    AND o.nth < l.nth) AND b.status = 'ok' WHERE l.lines >= 4
+FROM lines l
+LEFT JOIN lines b ON b.grp = l.grp AND b.nth = (SELECT max(nth) FROM lines o WHERE o.grp = l.grp AND o."on"
+    AND o.nth < l.nth) AND b.status = 'ok'
+WHERE l.lines >= 4

@@ -1,37 +1,35 @@
 -- SPDX-License-Identifier: MIT
 -- Peers beside ours. Every row of a peer that does the same work as one of ours becomes a row of `pairs`; one list of
--- rules, below, says
--- which of them give a ratio. A ratio is the peer's time over ours: below 1 the peer is faster.
--- place_id orders cases; table_ and row_id name our row. Timed: 'graph' without launches, 'calls' with them, NULL does
--- not matter.
+-- rules, below, says which of them give a ratio. A ratio is the peer's time over ours: below 1 the peer is faster.
+-- Columns table_ and row_id name our row. Timed: 'graph' without launches, 'calls' with them, NULL does not matter.
 @section -30 Peers
 
 @into pairs
 SELECT '' AS work, '' AS library, '' AS peer, '' AS place, 0.0 AS ratio, 0.0 AS low, 0.0 AS high, '' AS table_,
-    0 AS row_id, 0.0 AS memory,
-    '' AS their_gpu, '' AS our_gpu, '' AS their_run, '' AS our_run, '' AS their_timer, '' AS our_timer,
-    '' AS their_settling,
-    '' AS our_settling, '' AS checked, 0 AS is_step, 0.0 AS busy, 0.0 AS their_mfu
+    0 AS row_id, 0.0 AS memory, '' AS their_gpu, '' AS our_gpu, '' AS their_run, '' AS our_run, '' AS their_timer,
+    '' AS our_timer, '' AS their_settling, '' AS our_settling, '' AS checked, 0 AS is_step, 0.0 AS busy,
+    0.0 AS their_mfu
 WHERE 0
 
 -- ---- attention, in turn with ours: CUDA graphs of both, replayed alternately in one process ----
 @view flash_pairs
 SELECT p.*, o.fwd_ms AS our_fwd_ms, o.bwd_ms AS our_bwd_ms, o.fwd_diff AS our_fwd_diff, o.bwd_diff AS our_bwd_diff,
-    o.id AS our_id,
-    CASE p.impl WHEN 'fa4' THEN 'FlashAttention-4' WHEN 'sdpa_cudnn' THEN 'cuDNN'
+    o.id AS our_id, CASE p.impl
+    WHEN 'fa4' THEN 'FlashAttention-4'
+    WHEN 'sdpa_cudnn' THEN 'cuDNN'
     WHEN 'sdpa_fa2' THEN 'FlashAttention-2'
-        WHEN 'fa3' THEN 'FlashAttention-3' WHEN 'sdpa_efficient' THEN 'PyTorch''s efficient attention'
-        ELSE p.impl END AS peer,
-    'B ' || p.batch || ', H ' || p.heads || iif(p.heads_kv <> p.heads, ' / ' || p.heads_kv, '') || ', S ' || p.seq
-    || ', D ' || p.head_dim ||
-        iif(p.head_dim_v NOT IN (0, p.head_dim), ' / ' || p.head_dim_v, '') || iif(p.causal, '', ', full') AS place,
-    CASE WHEN p.heads = 1 THEN ', one head' WHEN p.batch * p.heads * p.seq / 128 >= 264 THEN ''
+    WHEN 'fa3' THEN 'FlashAttention-3'
+    WHEN 'sdpa_efficient' THEN 'PyTorch''s efficient attention'
+    ELSE p.impl END AS peer, 'B ' || p.batch || ', H ' || p.heads || iif(p.heads_kv <> p.heads, ' / ' || p.heads_kv, '')
+    || ', S ' || p.seq || ', D ' || p.head_dim || iif(p.head_dim_v NOT IN (0, p.head_dim), ' / ' || p.head_dim_v, '')
+    || iif(p.causal, '', ', full') AS place, CASE
+    WHEN p.heads = 1 THEN ', one head'
+    WHEN p.batch * p.heads * p.seq / 128 >= 264 THEN ''
     ELSE ', small loads' END AS load
-FROM peer_flash p LEFT JOIN peer_flash o ON o.impl = 'stepbench' AND o.dtype = p.dtype AND o.batch = p.batch
-    AND o.heads = p.heads
+FROM peer_flash p
+LEFT JOIN peer_flash o ON o.impl = 'stepbench' AND o.dtype = p.dtype AND o.batch = p.batch AND o.heads = p.heads
     AND o.heads_kv = p.heads_kv AND o.seq = p.seq AND o.head_dim = p.head_dim AND o.head_dim_v IS p.head_dim_v
-    AND o.causal = p.causal
-    AND o.run_id = p.run_id AND o.gpu_uuid = p.gpu_uuid
+    AND o.causal = p.causal AND o.run_id = p.run_id AND o.gpu_uuid = p.gpu_uuid
 WHERE p.impl <> 'stepbench'
 
 @into attention_pairs
@@ -39,38 +37,37 @@ SELECT * FROM flash_pairs
 
 @into pairs
 SELECT 'attention, forward, ' || dtype || load, NULL, peer, place, fwd_ratio, fwd_ratio_lo, fwd_ratio_hi, 'peer_flash',
-    our_id, NULL,
-    gpu_uuid, gpu_uuid, run_id, run_id, 'graph', 'graph', NULL, NULL,
-    CASE WHEN fwd_diff IS NULL THEN 'its result was not checked' WHEN fwd_diff > attention_bound(dtype,
-    0) THEN 'its result is wrong' END, 0, NULL, NULL
-FROM flash_pairs WHERE fwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
+    our_id, NULL, gpu_uuid, gpu_uuid, run_id, run_id, 'graph', 'graph', NULL, NULL,
+    CASE WHEN fwd_diff IS NULL THEN 'its result was not checked' WHEN fwd_diff > attention_bound(dtype, 0)
+    THEN 'its result is wrong' END, 0, NULL, NULL
+FROM flash_pairs
+WHERE fwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 
 @into pairs
 SELECT 'attention, backward, ' || dtype || load, NULL, peer, place, bwd_ratio, bwd_ratio_lo, bwd_ratio_hi, 'peer_flash',
-    our_id, NULL,
-    gpu_uuid, gpu_uuid, run_id, run_id, 'graph', 'graph', NULL, NULL,
-    CASE WHEN bwd_diff IS NULL THEN 'its result was not checked' WHEN bwd_diff > attention_bound(dtype,
-    1) THEN 'its result is wrong' END, 0, NULL, NULL
-FROM flash_pairs WHERE bwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
+    our_id, NULL, gpu_uuid, gpu_uuid, run_id, run_id, 'graph', 'graph', NULL, NULL,
+    CASE WHEN bwd_diff IS NULL THEN 'its result was not checked' WHEN bwd_diff > attention_bound(dtype, 1)
+    THEN 'its result is wrong' END, 0, NULL, NULL
+FROM flash_pairs
+WHERE bwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 
 -- ---- products and copies ----
 @into pairs
 SELECT iif(p.bench = 'copy', 'copy in memory', 'matrix product, ' || p.dtype), iif(p.bench = 'copy', NULL, 'cuBLAS'),
-    'PyTorch',
-    iif(p.bench = 'copy', bytes(p.size), 'n ' || p.size), 1e3 * p.median_ms / o.time_us, NULL, NULL, 'bench_roofline',
-    o.id, NULL,
-    p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), iif(p.mode IN ('eager', 'event', 'host'), 'calls',
-    'graph'),
-    iif(o.timer IN ('eager', 'event', 'host'), 'calls', 'graph'), iif(instr(p.policy, 'samples after'), 'settled',
-    'not'),
-    iif(o.settle_s > 0, 'settled', 'not'), NULL, 0, NULL, NULL
-FROM peer_gemm p JOIN bench_roofline o ON o.status = 'ok' AND iif(p.bench = 'copy', o.variant = 'copy_kernel'
-    AND o.bytes = p.size,
-    o.variant = 'gemm' AND o.dtype = p.dtype AND o.size = p.size) ORDER BY p.id
+    'PyTorch', iif(p.bench = 'copy', bytes(p.size), 'n ' || p.size), 1e3 * p.median_ms / o.time_us, NULL, NULL,
+    'bench_roofline', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id),
+    iif(p.mode IN ('eager', 'event', 'host'), 'calls', 'graph'),
+    iif(o.timer IN ('eager', 'event', 'host'), 'calls', 'graph'),
+    iif(instr(p.policy, 'samples after'), 'settled', 'not'), iif(o.settle_s > 0, 'settled', 'not'), NULL, 0, NULL, NULL
+FROM peer_gemm p
+JOIN bench_roofline o ON o.status = 'ok'
+    AND iif(p.bench = 'copy', o.variant = 'copy_kernel' AND o.bytes = p.size, o.variant = 'gemm' AND o.dtype = p.dtype
+    AND o.size = p.size) ORDER BY p.id
 
 -- ---- a step of one GPU: the ways to run PyTorch's, the strongest first ----
 @view ways
-SELECT column1 AS mode, column2 AS attn, column3 AS master, column4 AS named FROM (VALUES
+SELECT column1 AS mode, column2 AS attn, column3 AS master, column4 AS named
+FROM (VALUES
     ('step-graph', 'sdpa', 'bf16master', 'in one graph, fp32 master'),
     ('step-graph', 'sdpa', NULL, 'in one graph'),
     ('compile-graph', 'sdpa', 'bf16master', 'compiled, graphs, fp32 master'),
@@ -81,65 +78,61 @@ SELECT column1 AS mode, column2 AS attn, column3 AS master, column4 AS named FRO
 
 @into pairs
 SELECT 'training step, ' || o.precision || iif(o.precision = 'fp32' AND o.fp32_products <> 'fma', ' by fp16 parts', ''),
-    NULL,
-    'PyTorch ' || w.named, o.size || ', S ' || o.seq || ', batch ' || o.batch, p.step_ms / o.step_ms, NULL, NULL,
-    'bench_transformer', o.id,
-    p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), NULL, NULL,
-    NULL, NULL,
+    NULL, 'PyTorch ' || w.named, o.size || ', S ' || o.seq || ', batch ' || o.batch, p.step_ms / o.step_ms, NULL, NULL,
+    'bench_transformer', o.id, p.peak_gib * gib() / o.peak_bytes, p.gpu_uuid, o.gpu_uuid, p.run_id,
+    coalesce(o.campaign, o.run_id), NULL, NULL, NULL, NULL,
     iif(p.loss IN ('nan', 'inf', '-inf'), 'its result is wrong', NULL), 1,
     coalesce(p.gpu_busy_pct, iif(p.mode IN ('step-graph', 'block-graph'), 100, NULL)), p.mfu_pct
-FROM bench_transformer o JOIN ways w JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch
-    AND p.attn = w.attn
+FROM bench_transformer o
+JOIN ways w
+JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND p.attn = w.attn
     AND (p.mode = w.mode OR (w.mode = 'step-graph' AND p.mode = 'block-graph'))
     AND p.precision = iif(w.master IS NOT NULL, iif(o.precision = 'bf16', w.master, NULL),
     iif(o.precision = 'bf16-pure', 'bf16pure', o.precision))
-WHERE o.status = 'ok' AND o.mode = 'train-step' AND o.recompute = 'none' AND o.variant = 'graph' AND coalesce(o.cold,
-    0) = 0 AND o.warmup = 5
-    AND coalesce(o.offload, 'none') = 'none' AND coalesce(o.moments, 'policy') = 'policy' AND coalesce(o.micro_batches,
-    1) = 1
-    AND coalesce(o.clip, 0) = 0 AND o.attention = 'flash' AND coalesce(o.fp32_products, 'fma') IN ('fma', 'fp16x3')
-    AND coalesce(o.d_model, 0) + coalesce(o.d_ff, 0) + coalesce(o.layers, 0) + coalesce(o.heads,
-    0) + coalesce(o.heads_kv, 0)
-        + coalesce(o.vocab, 0) = 0 ORDER BY o.id
+WHERE o.status = 'ok' AND o.mode = 'train-step' AND o.recompute = 'none' AND o.variant = 'graph'
+    AND coalesce(o.cold, 0) = 0 AND o.warmup = 5 AND coalesce(o.offload, 'none') = 'none'
+    AND coalesce(o.moments, 'policy') = 'policy' AND coalesce(o.micro_batches, 1) = 1 AND coalesce(o.clip, 0) = 0
+    AND o.attention = 'flash' AND coalesce(o.fp32_products, 'fma') IN ('fma', 'fp16x3') AND coalesce(o.d_model, 0)
+    + coalesce(o.d_ff, 0) + coalesce(o.layers, 0) + coalesce(o.heads, 0) + coalesce(o.heads_kv, 0)
+    + coalesce(o.vocab, 0) = 0 ORDER BY o.id
 
 -- PyTorch updates as many fp32 parameters as it likes: rates are compared, with our update of the nearest number.
 @view updates
 SELECT p.gb_s, p.params AS their_params, p.gpu_uuid AS their_gpu, p.run_id AS their_run, o.*,
     row_number() OVER (PARTITION BY p.id ORDER BY abs(o.params - p.params), o.id) AS nth
-FROM peer_adamw p JOIN bench_transformer o ON o.precision = 'fp32' AND o.opt_tb_s IS NOT NULL AND o.status = 'ok'
+FROM peer_adamw p
+JOIN bench_transformer o ON o.precision = 'fp32' AND o.opt_tb_s IS NOT NULL AND o.status = 'ok'
 
 @into pairs
 SELECT 'AdamW, fp32, by bytes per second', NULL, 'PyTorch fused', n(params / 1e6) || ' million parameters, theirs '
-    || n(their_params / 1e6) || ' million',
-    1e3 * opt_tb_s / gb_s, NULL, NULL, 'bench_transformer', id, NULL, their_gpu, gpu_uuid, their_run, coalesce(campaign,
-    run_id), NULL, NULL,
-    NULL, NULL, NULL, 0, NULL, NULL
-FROM updates WHERE nth = 1
+    || n(their_params / 1e6) || ' million', 1e3 * opt_tb_s / gb_s, NULL, NULL, 'bench_transformer', id, NULL, their_gpu,
+    gpu_uuid, their_run, coalesce(campaign, run_id), NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL
+FROM updates
+WHERE nth = 1
 
--- ---- all-reduce, from CUDA graphs: a call of the host has its launch in its time, which Python makes longer than C
--- does ----
+-- ---- all-reduce, from CUDA graphs ----
+-- A call of the host has its launch in its time, which Python makes longer than C does.
 @view others_allreduce
 SELECT 'PyTorch' AS peer, id, ranks, bytes, mode, 1 AS in_place, median_ms, gpu_uuid, run_id, 0 AS wrong
-    FROM peer_allreduce WHERE backend = 'nccl'
-UNION ALL
-SELECT 'nccl-tests', id, ranks, bytes, mode, in_place, median_us / 1e3, gpu_uuid, run_id, wrong FROM peer_nccl_tests
+FROM peer_allreduce
+WHERE backend = 'nccl'
+UNION ALL SELECT 'nccl-tests', id, ranks, bytes, mode, in_place, median_us / 1e3, gpu_uuid, run_id, wrong
+FROM peer_nccl_tests
 
 @into pairs
-SELECT 'all-reduce on ' || o.ranks || ' GPUs', iif(o.backend GLOB 'nccl*', 'NCCL', NULL), p.peer, o.size
-    || iif(o.in_place, '', ', not in place'),
-    p.median_ms / o.median_ms, NULL, NULL, 'bench_allreduce', o.id, NULL, p.gpu_uuid, o.gpu_uuid, p.run_id,
-    coalesce(o.campaign, o.run_id),
-    'graph', 'graph', NULL, NULL, iif(p.wrong > 0, 'its result is wrong', NULL), 0, NULL, NULL
-FROM bench_allreduce o JOIN others_allreduce p ON p.ranks = o.ranks AND p.bytes = o.bytes AND p.mode = o.mode
-    AND p.in_place = o.in_place
+SELECT 'all-reduce on ' || o.ranks || ' GPUs', iif(o.backend GLOB 'nccl*', 'NCCL', NULL), p.peer,
+    o.size || iif(o.in_place, '', ', not in place'), p.median_ms / o.median_ms, NULL, NULL, 'bench_allreduce', o.id,
+    NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'graph', 'graph', NULL, NULL,
+    iif(p.wrong > 0, 'its result is wrong', NULL), 0, NULL, NULL
+FROM bench_allreduce o
+JOIN others_allreduce p ON p.ranks = o.ranks AND p.bytes = o.bytes AND p.mode = o.mode AND p.in_place = o.in_place
 WHERE o.status = 'ok' AND o.mode = 'graph' AND o.dtype = 'fp32' AND o.variant IN ('all-reduce', 'one-shot', 'two-shot')
     AND o.median_ms = (SELECT min(median_ms) FROM bench_allreduce f WHERE f.status = 'ok' AND f.mode = 'graph'
-    AND f.dtype = 'fp32' AND f.ranks = o.ranks
-        AND f.bytes = o.bytes AND f.in_place = o.in_place AND f.variant IN ('all-reduce', 'one-shot', 'two-shot'))
-ORDER BY o.bytes, p.peer
+    AND f.dtype = 'fp32' AND f.ranks = o.ranks AND f.bytes = o.bytes AND f.in_place = o.in_place
+    AND f.variant IN ('all-reduce', 'one-shot', 'two-shot')) ORDER BY o.bytes, p.peer
 
--- ---- steps of several GPUs: a model on each rank beside the same, a sharded optimizer beside the same, FSDP beside
--- FSDP2 ----
+-- ---- steps of several GPUs ----
+-- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2.
 @use ddp_rows
 
 @view kinds
@@ -152,42 +145,37 @@ SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY grp, kind ORDER BY step
 
 @view ddp_pairs
 SELECT o.kind || ', ' || o.precision AS work, p.*, o.title AS place, o.step_ms AS our_ms, o.bench_table, o.id AS our_id,
-    o.gpu_uuid AS our_gpu,
-    coalesce(o.campaign, o.run_id) AS our_run, o.place AS nth_
-FROM fastest o JOIN peer_ddp p ON p.strategy NOT GLOB 'fsdp*' AND (p.strategy GLOB 'zero1*') = (o.kind = 'ZeRO-1 step')
-    AND p.ranks = o.ranks
-    AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
-    AND p.precision = iif(o.precision = 'bf16-pure', 'bf16pure', o.precision) AND o.wire = iif(p.precision = 'bf16pure',
-    'bf16', 'fp32')
-UNION ALL
-SELECT iif(p.strategy = 'fsdp2', 'FSDP step, sums in fp32', 'FSDP step with parameters kept, sums in fp32'), p.*,
-    o.size || ', batch ' || o.batch || ' per rank, S ' || o.seq || ', bf16, ' || o.ranks || ' ranks', o.step_ms,
-    'bench_fsdp', o.id, o.gpu_uuid,
-    coalesce(o.campaign, o.run_id), 1000 + o.id
-FROM peer_ddp p JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok' AND f.wire_dtype = 'fp32'
-    AND f.precision = 'bf16'
-    AND f.recompute = 'none' AND coalesce(f.moments, 'policy') = 'policy' AND coalesce(f.offload, 'none') = 'none'
-    AND coalesce(f.micro_batches, 1) = 1
-    AND coalesce(f.clip, 0) = 0 AND f.ranks = p.ranks AND f.size = p.size AND f.seq = p.seq
-    AND f.batch = p.batch_per_rank
+    o.gpu_uuid AS our_gpu, coalesce(o.campaign, o.run_id) AS our_run, o.place AS nth_
+FROM fastest o
+JOIN peer_ddp p ON p.strategy NOT GLOB 'fsdp*' AND (p.strategy GLOB 'zero1*') = (o.kind = 'ZeRO-1 step')
+    AND p.ranks = o.ranks AND p.size = o.size AND p.seq = o.seq AND p.batch_per_rank = o.batch
+    AND p.precision = iif(o.precision = 'bf16-pure', 'bf16pure', o.precision)
+    AND o.wire = iif(p.precision = 'bf16pure', 'bf16', 'fp32')
+UNION ALL SELECT iif(p.strategy = 'fsdp2', 'FSDP step, sums in fp32', 'FSDP step with parameters kept, sums in fp32'),
+    p.*, o.size || ', batch ' || o.batch || ' per rank, S ' || o.seq || ', bf16, ' || o.ranks || ' ranks', o.step_ms,
+    'bench_fsdp', o.id, o.gpu_uuid, coalesce(o.campaign, o.run_id), 1000 + o.id
+FROM peer_ddp p
+JOIN bench_fsdp o ON o.id = (SELECT id FROM bench_fsdp f WHERE f.status = 'ok' AND f.wire_dtype = 'fp32'
+    AND f.precision = 'bf16' AND f.recompute = 'none' AND coalesce(f.moments, 'policy') = 'policy'
+    AND coalesce(f.offload, 'none') = 'none' AND coalesce(f.micro_batches, 1) = 1 AND coalesce(f.clip, 0) = 0
+    AND f.ranks = p.ranks AND f.size = p.size AND f.seq = p.seq AND f.batch = p.batch_per_rank
     AND f.variant IN (iif(p.strategy = 'fsdp2', 'fsdp', 'fsdp-keep'), iif(p.strategy = 'fsdp2', 'fsdp', 'zero2'))
     ORDER BY f.step_ms LIMIT 1)
 WHERE p.strategy IN ('fsdp2', 'fsdp2-keep') AND p.precision = 'bf16'
 
 @into pairs
 SELECT work, NULL, 'PyTorch ' || strategy || ', ' || mode || ', ' || precision, place, step_ms / our_ms, NULL, NULL,
-    bench_table, our_id, NULL,
-    gpu_uuid, our_gpu, run_id, our_run, NULL, NULL, NULL, NULL, iif(loss IN ('nan', 'inf', '-inf'),
-    'its result is wrong', NULL), 1,
+    bench_table, our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, NULL, NULL, NULL, NULL,
+    iif(loss IN ('nan', 'inf', '-inf'), 'its result is wrong', NULL), 1,
     coalesce(gpu_busy_pct, iif(mode IN ('step-graph', 'block-graph'), 100, NULL)), mfu_pct
-FROM ddp_pairs WHERE step_ms IS NOT NULL ORDER BY nth_, id
+FROM ddp_pairs
+WHERE step_ms IS NOT NULL ORDER BY nth_, id
 
 -- ---- the rules: the first that holds says why there is no ratio ----
 @into judged
 SELECT *, rowid AS id, CASE
-    WHEN coalesce(their_gpu, '') = '' OR coalesce(our_gpu, '') = '' OR coalesce(their_run, '') = '' OR coalesce(our_run,
-    '') = ''
-        THEN 'its GPU or run is not known'
+    WHEN coalesce(their_gpu, '') = '' OR coalesce(our_gpu, '') = '' OR coalesce(their_run, '') = ''
+    OR coalesce(our_run, '') = '' THEN 'its GPU or run is not known'
     WHEN their_gpu <> our_gpu THEN 'measured on another GPU'
     WHEN their_run <> our_run THEN 'measured in another run'
     WHEN their_timer <> our_timer THEN 'timed otherwise: one side from a CUDA graph, the other with its launches'
@@ -200,7 +188,9 @@ FROM pairs
 -- The strongest peer of each case. With rounds, the same means that they lie on both sides of 1; else that the ratio is
 -- within 2 %.
 @into strongest
-SELECT *, CASE WHEN coalesce(low, ratio - 0.02) > 1 THEN 'slower' WHEN coalesce(high, ratio + 0.02) < 1 THEN 'faster'
+SELECT *, CASE
+    WHEN coalesce(low, ratio - 0.02) > 1 THEN 'slower'
+    WHEN coalesce(high, ratio + 0.02) < 1 THEN 'faster'
     ELSE 'same' END AS verdict
 FROM (SELECT *, row_number() OVER (PARTITION BY work, place ORDER BY ratio, id) AS nth FROM judged WHERE why IS NULL)
-    WHERE nth = 1
+WHERE nth = 1

@@ -3,14 +3,18 @@
 -- means after fewer warm-up steps over that after the most.
 
 @view plain_steps
-SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' AND recompute = 'none'
-    AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5 AND coalesce(moments, 'policy') = 'policy'
-    AND coalesce(offload, 'none') = 'none' AND coalesce(fp32_products, 'fma') = 'fma' AND coalesce(d_model,
-    0) + coalesce(layers, 0) + coalesce(heads_kv, 0) + coalesce(vocab, 0) = 0 AND batch = 4
-    AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels') FROM bench_transformer WHERE status = 'ok')
+SELECT * FROM bench_transformer
+WHERE status = 'ok' AND mode = 'train-step' AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0
+    AND warmup = 5 AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
+    AND coalesce(fp32_products, 'fma') = 'fma' AND coalesce(d_model, 0) + coalesce(layers, 0) + coalesce(heads_kv, 0)
+    + coalesce(vocab, 0) = 0 AND batch = 4 AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels')
+    FROM bench_transformer WHERE status = 'ok')
 
 @view warm_up
-SELECT w.warmup, w.host_step_mean_ms / m.host_step_mean_ms AS ratio FROM bench_transformer w JOIN bench_transformer m
-    ON m.variant = w.variant AND json_remove(m.options, '$.warmup') = json_remove(w.options, '$.warmup')
-    AND m.warmup = (SELECT max(warmup) FROM bench_transformer x WHERE x.variant = w.variant AND json_remove(x.options,
-    '$.warmup') = json_remove(w.options, '$.warmup')) WHERE w.warmup < m.warmup
+SELECT w.warmup, w.host_step_mean_ms / m.host_step_mean_ms AS ratio
+FROM bench_transformer w
+JOIN bench_transformer m ON m.variant = w.variant
+    AND json_remove(m.options, '$.warmup') = json_remove(w.options, '$.warmup')
+    AND m.warmup = (SELECT max(warmup) FROM bench_transformer x WHERE x.variant = w.variant
+    AND json_remove(x.options, '$.warmup') = json_remove(w.options, '$.warmup'))
+WHERE w.warmup < m.warmup

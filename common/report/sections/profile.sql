@@ -5,8 +5,8 @@
 From `--profile`. A kernel's ideal is the longer of its FLOPs at the rate of the best product and its bytes at that of
 the best copy; what it takes beyond that is lost.
 
-@each SELECT bench, variant, "case", measurement, run_id, max(id) AS place FROM (SELECT * FROM profile_totals
-    WHERE rank = 0 ORDER BY id) GROUP BY bench, "case", measurement ORDER BY place
+@each SELECT bench, variant, "case", measurement, run_id, max(id) AS place
+    FROM (SELECT * FROM profile_totals WHERE rank = 0 ORDER BY id) GROUP BY bench, "case", measurement ORDER BY place
 
 @view this
 SELECT * FROM profile_totals WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id
@@ -15,9 +15,9 @@ SELECT * FROM profile_totals WHERE bench = :bench AND "case" = :case AND measure
 @from this WHERE rank = 0
 
 {code(:case)}. By events it takes {event_ms} ms, by the host's clock {host_ms} ms; it was timed at {timed_ms} ms. In the
-recorded step, of {window_ms} ms, something ran in {busy_ms} ms, and nothing in
-{100 * (1 - busy_ms / window_ms)} % of the time. Recording costs {profiler_overhead_pct} %.[[{only(attributed_pct <
-99.5)} Only {attributed_pct} % of the kernels' time is attributed to ranges.]]
+recorded step, of {window_ms} ms, something ran in {busy_ms} ms, and nothing in {100 * (1 - busy_ms / window_ms)} % of
+the time. Recording costs {profiler_overhead_pct} %.[[{only(attributed_pct < 99.5)} Only {attributed_pct} % of the
+kernels' time is attributed to ranges.]]
 @from this WHERE rank = 0
 
 @view kernels
@@ -34,33 +34,36 @@ SELECT coalesce(range, '') AS range, op, name AS kernel, calls AS "calls:", tota
 
 @table
 SELECT mode AS "share of matrix products in", gemm_pct AS "products %:", attention_pct AS "attention in one kernel %:",
-    other_pct AS "other %:", idle_pct AS "idle %:" FROM profile_products
+    other_pct AS "other %:", idle_pct AS "idle %:"
+FROM profile_products
 WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id AND rank = 0 ORDER BY id
 
 @table
 SELECT pass AS "softmax beside the products", scores_ms AS "scores ms:", mask_ms AS "mask ms:",
     softmax_ms AS "softmax ms:", value_ms AS "value ms:", time_ratio AS "softmax / products: time:",
     flop_ratio AS "FLOPs:", byte_ratio AS "bytes:"
-FROM profile_softmax WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id
-    AND rank = 0 AND form = 'parts' ORDER BY id
+FROM profile_softmax
+WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id AND rank = 0
+    AND form = 'parts' ORDER BY id
 
 @table
 SELECT class AS "why nothing ran", host_in AS "the host was in?", count AS "gaps:", total_ms AS "ms:",
-    longest_us AS "longest us:", after, before FROM profile_idle
-WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id AND rank = 0
-    ORDER BY id LIMIT 6
+    longest_us AS "longest us:", after, before
+FROM profile_idle
+WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id AND rank = 0 ORDER BY id
+    LIMIT 6
 
 @table
 SELECT rank AS "rank:", comm_ms AS "communication ms:", exposed_ms AS "of it exposed:",
     overlapped_pct AS "overlapped %:", step_ms AS "step:", twin_ms AS "without:", term_exposed_ms AS "exposed:",
-    term_compute_ms AS "slower compute:",
-    term_copy_ms AS "copies:", term_idle_ms AS "idle:", residual_ms AS "residual:" FROM profile_overlap
-    WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id AND comm_ms > 0
-    ORDER BY id
+    term_compute_ms AS "slower compute:", term_copy_ms AS "copies:", term_idle_ms AS "idle:", residual_ms AS "residual:"
+FROM profile_overlap
+WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id AND comm_ms > 0 ORDER BY id
 
 @table
 SELECT rank AS "rank:", count(*) AS "collectives:", sum(bytes) / mib() AS "MiB:", sum(wait_us) / 1e3 AS "waited ms:",
-    sum(transfer_us) / 1e3 AS "moved data ms:", sum(late_rank = rank) AS "came last:" FROM profile_collectives
+    sum(transfer_us) / 1e3 AS "moved data ms:", sum(late_rank = rank) AS "came last:"
+FROM profile_collectives
 WHERE bench = :bench AND "case" = :case AND measurement = :measurement AND run_id = :run_id GROUP BY rank ORDER BY rank
 
 @end

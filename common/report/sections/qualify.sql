@@ -7,4 +7,4 @@
 @table
 SELECT status, metric, coalesce(rank, pair, 'all') AS "GPU", value AS "value:", reference AS "reference:",
     bound AS "bound:", behind_pct AS "behind, %:", verdict, why AS "why?"
-FROM (SELECT *, behind_pct AS behind FROM bench_qualify) ORDER BY id
+    FROM (SELECT *, behind_pct AS behind FROM bench_qualify) ORDER BY id

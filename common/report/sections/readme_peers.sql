@@ -10,7 +10,8 @@ SELECT work, sum(verdict = 'slower') || ' / ' || sum(verdict = 'same') || ' / '
     iif(count(*) > 1, printf('%.2f to %.2f', min(ratio), max(ratio)), printf('%.2f', ratio)) AS "all ratios:",
     (SELECT peer || printf(' %.2f', ratio) || iif(low IS NULL, '', printf(' [%.2f, %.2f]', low, high)) || ', ' || place
     FROM best w WHERE w.work = s.work AND library IS NULL ORDER BY ratio, id LIMIT 1) AS "the worst case"
-FROM best s WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
+FROM best s
+WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 
 Same library on both sides, so that the harness can be trusted: {group_concat(said, '; ')}.
 @from (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) || ' (' || counted(count(*), 'case')

@@ -3,9 +3,8 @@
 @of bench_recompute
 
 What backward computes again instead of keeping it. Times are predicted from models of few blocks, bytes by the plan of
-the step before it runs. A group is as many
-blocks as its number says; nested keeps the inputs of about log2 L blocks; a plan mixes two kinds so that the step fits
-the budget in brackets.
+the step before it runs. A group is as many blocks as its number says; nested keeps the inputs of about log2 L blocks; a
+plan mixes two kinds so that the step fits the budget in brackets.
 
 @figures recompute_
 
@@ -20,20 +19,21 @@ SELECT *, size || ', batch ' || batch || ', S ' || seq || ', ' || precision AS t
 SELECT * FROM rows WHERE title = :title
 
 The step of {n(o.step_ms)} ms takes {bytes(o.peak_bytes)}[[; selective saves {bytes(s.saved_bytes)} for {n(s.extra_pct)}
-% of time]][[; whole blocks save {bytes(b.saved_bytes)} for
-{n(b.extra_pct)} %]].
+% of time]][[; whole blocks save {bytes(b.saved_bytes)} for {n(b.extra_pct)} %]].
 @from here o LEFT JOIN here s ON s.variant = 'selective' AND s.status = 'ok' LEFT JOIN here b ON b.variant = 'block'
     AND b.status = 'ok' WHERE o.variant = 'none' AND o.status = 'ok'
 
 @table
-SELECT status, variant || CASE WHEN variant GLOB 'plan*' THEN ' (' || coalesce(bytes(nullif(budget_bytes, 0)), '-')
-    || ')' WHEN group_used > 0 THEN ' (' || group_used || ')'
-        WHEN variant = 'offload' THEN ' (' || offload || ')' ELSE '' END AS way, schedule AS "what is computed again",
-        step_ms AS "step ms:", predicted_step_ms AS "predicted ms:",
-    err_step_pct AS "off by %:", extra_pct AS "more time %:", peak_bytes / gib() AS "peak GiB:",
-    err_bytes_pct AS "plan off the driver by %:", saved_bytes / gib() AS "saved GiB:",
-    ms_per_gib AS "ms for each GiB saved:", nullif(offloaded_bytes, 0) / gib() AS "to the host GiB?:",
-    nullif(offload_exposed_ms, 0) AS "waited for it ms?:"
-FROM here WHERE status <> 'skip' ORDER BY id
+SELECT status, variant || CASE
+    WHEN variant GLOB 'plan*' THEN ' (' || coalesce(bytes(nullif(budget_bytes, 0)), '-') || ')'
+    WHEN group_used > 0 THEN ' (' || group_used || ')'
+    WHEN variant = 'offload' THEN ' (' || offload || ')'
+    ELSE '' END AS way, schedule AS "what is computed again", step_ms AS "step ms:",
+    predicted_step_ms AS "predicted ms:", err_step_pct AS "off by %:", extra_pct AS "more time %:",
+    peak_bytes / gib() AS "peak GiB:", err_bytes_pct AS "plan off the driver by %:",
+    saved_bytes / gib() AS "saved GiB:", ms_per_gib AS "ms for each GiB saved:", nullif(offloaded_bytes, 0)
+    / gib() AS "to the host GiB?:", nullif(offload_exposed_ms, 0) AS "waited for it ms?:"
+FROM here
+WHERE status <> 'skip' ORDER BY id
 
 @end

@@ -16,12 +16,11 @@ Copies and launches
 
 @table
 SELECT status, variant AS what, pair AS "GPUs?", bytes AS "bytes:", time_us AS "us:", gb_s AS "GB/s:",
-    sustained_gb_s AS "sustained GB/s?:"
-FROM bench_roofline WHERE variant <> 'gemm' AND status <> 'skip' ORDER BY id
+    sustained_gb_s AS "sustained GB/s?:" FROM bench_roofline WHERE variant <> 'gemm' AND status <> 'skip' ORDER BY id
 
 @view steady
 SELECT id AS place, case_name(bench, variant, options) AS name, time_us / 1e3 AS burst, sustained_us / 1e3 AS sustained,
-    sustained_sm_mhz AS mhz,
-    sustained_power_w AS watts, energy_j AS joules, tflop_per_j AS per_j FROM bench_roofline WHERE status = 'ok'
+    sustained_sm_mhz AS mhz, sustained_power_w AS watts, energy_j AS joules, tflop_per_j AS per_j FROM bench_roofline
+    WHERE status = 'ok'
 
 @use steady TFLOP

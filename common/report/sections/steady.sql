@@ -8,8 +8,7 @@ the clock that the power limit allows.
 
 @table
 SELECT name AS "case", burst AS "burst ms:", sustained AS "steady ms:", sustained / burst AS "steady / burst:",
-    mhz AS "SM MHz:", watts AS "W:"
-FROM steady WHERE sustained IS NOT NULL ORDER BY place
+    mhz AS "SM MHz:", watts AS "W:" FROM steady WHERE sustained IS NOT NULL ORDER BY place
 
 Energy, by the GPU's counter while samples were taken, of the cases that took long enough
 @from (SELECT 1 FROM steady WHERE joules IS NOT NULL LIMIT 1)

@@ -9,26 +9,23 @@
 -- The most rows that differ in size, context and precision alone.
 @slice steps FROM warm ALONG size, seq, precision
 
-{shape(bench, json_remove(options, '$.size', '$.seq', '$.precision'))}; {iif((SELECT variant FROM level) = 'graph',
-'the step is one CUDA graph',
-'fused kernels launched one by one')}. Times are means and standard deviations over the measured steps; rates are of the
-median step. PyTorch's columns are its
-time and its peak memory over ours: above 1, ours is faster or smaller.
+{shape(bench, json_remove(options, '$.size', '$.seq', '$.precision'))};
+{iif((SELECT variant FROM level) = 'graph', 'the step is one CUDA graph', 'fused kernels launched one by one')}. Times
+are means and standard deviations over the measured steps; rates are of the median step. PyTorch's columns are its time
+and its peak memory over ours: above 1, ours is faster or smaller.
 @from steps
 
 @table
-SELECT status, precision, size, seq AS "S:", pm(fwd_mean_ms, fwd_std_ms) AS "forward ms:", pm(bwd_mean_ms,
-    bwd_std_ms) AS "backward ms:",
-    pm(opt_mean_ms, opt_std_ms) AS "AdamW ms:", pm(step_mean_ms, step_std_ms) AS "step ms:",
-    tokens_per_s AS "tokens/s:", tflops AS "TFLOP/s:",
+SELECT status, precision, size, seq AS "S:", pm(fwd_mean_ms, fwd_std_ms) AS "forward ms:",
+    pm(bwd_mean_ms, bwd_std_ms) AS "backward ms:", pm(opt_mean_ms, opt_std_ms) AS "AdamW ms:",
+    pm(step_mean_ms, step_std_ms) AS "step ms:", tokens_per_s AS "tokens/s:", tflops AS "TFLOP/s:",
     mfu_causal_pct AS "MFU %?:", mfu_full_pct AS "full?:", ceiling_pct AS "% of GEMM ceiling?:",
-    peak_bytes / gib() AS "peak GiB:",
-    (SELECT n(min(ratio)) FROM judged j WHERE j.row_id = s.id AND table_ = 'bench_transformer' AND memory IS NOT NULL
-    AND why IS NULL) AS "PyTorch time?:",
+    peak_bytes / gib() AS "peak GiB:", (SELECT n(min(ratio)) FROM judged j WHERE j.row_id = s.id
+    AND table_ = 'bench_transformer' AND memory IS NOT NULL AND why IS NULL) AS "PyTorch time?:",
     (SELECT n(memory) FROM judged j WHERE j.row_id = s.id AND table_ = 'bench_transformer' AND memory IS NOT NULL
     AND why IS NULL ORDER BY ratio LIMIT 1) AS "memory?:"
-FROM steps s NATURAL JOIN level ORDER BY (SELECT min(id) FROM steps p WHERE p.precision = s.precision),
-    size_place(size), seq
+FROM steps s NATURAL
+JOIN level ORDER BY (SELECT min(id) FROM steps p WHERE p.precision = s.precision), size_place(size), seq
 
 AdamW alone reaches {opt_tb_s} TB/s and would take {printf('%.0f', 100 * opt_alone_ms / step_ms)} % of the step of
 {size}, S {seq}, {precision}.
@@ -38,9 +35,9 @@ AdamW alone reaches {opt_tb_s} TB/s and would take {printf('%.0f', 100 * opt_alo
 @view fused
 SELECT precision, size, seq, max(iif(variant = 'none', coalesce(n(step_ms), status), NULL)) AS none,
     max(iif(variant = 'kernels', coalesce(n(step_ms), status), NULL)) AS kernels,
-    max(iif(variant = 'graph', coalesce(n(step_ms), status), NULL)) AS graph, max(iif(variant = 'none', step_ms,
-    NULL)) / max(iif(variant = 'graph', step_ms, NULL)) AS ratio,
-    min(id) AS place FROM steps GROUP BY precision, size, seq HAVING count(DISTINCT variant) > 1
+    max(iif(variant = 'graph', coalesce(n(step_ms), status), NULL)) AS graph, max(iif(variant = 'none', step_ms, NULL))
+    / max(iif(variant = 'graph', step_ms, NULL)) AS ratio, min(id) AS place
+FROM steps GROUP BY precision, size, seq HAVING count(DISTINCT variant) > 1
 
 What fusion gives, step ms (none: an eager framework's ops)
 @from (SELECT 1 FROM fused LIMIT 1)
@@ -53,8 +50,7 @@ SELECT precision, size, seq AS "S:", none AS "none:", kernels AS "kernels:", gra
 
 @view modes
 SELECT precision, size, seq, mode, iif(status = 'ok', pm(step_mean_ms, step_std_ms), status) AS cell,
-    count(*) OVER (PARTITION BY precision, size, seq) AS n_
-FROM by_mode NATURAL JOIN level
+    count(*) OVER (PARTITION BY precision, size, seq) AS n_ FROM by_mode NATURAL JOIN level
 
 Steps that do a part of the work, ms: a forward alone keeps nothing for a backward, and a forward with its backward
 leaves the parameters as they are
@@ -64,32 +60,39 @@ leaves the parameters as they are
 SELECT precision, size, seq AS "S:", max(iif(mode = 'forward', cell, NULL)) AS "forward:",
     max(iif(mode = 'forward-backward', cell, NULL)) AS "forward and backward:",
     max(iif(mode = 'train-step', cell, NULL)) AS "train step:"
-FROM modes WHERE n_ > 1 GROUP BY precision, size, seq ORDER BY precision, size_place(size), seq
+FROM modes
+WHERE n_ > 1 GROUP BY precision, size, seq ORDER BY precision, size_place(size), seq
 
 -- ---- one dimension at a time ----
 @figures scaling_
 
-@each SELECT column1 AS axis, column2 AS called FROM (VALUES ('seq', 'Context'), ('layers', 'Depth'), ('d_model',
-    'Width'), ('batch', 'Batch'), ('heads_kv', 'Key and value heads'))
+@each SELECT column1 AS axis, column2 AS called FROM (VALUES
+    ('seq', 'Context'),
+    ('layers', 'Depth'),
+    ('d_model', 'Width'),
+    ('batch', 'Batch'),
+    ('heads_kv', 'Key and value heads'))
 
 @view axis_rows
-SELECT w.*, json_extract(options, '$.' || :axis) AS value, json_remove(options, '$.' || :axis, '$.recompute',
-    iif(:axis = 'd_model', '$.heads', '$.' || :axis)) || variant AS rest_of
-FROM warm w WHERE json_extract(options, '$.' || :axis) <> 0 AND mode = 'train-step'
+SELECT w.*, json_extract(options, '$.' || :axis) AS value,
+    json_remove(options, '$.' || :axis, '$.recompute', iif(:axis = 'd_model', '$.heads', '$.' || :axis))
+    || variant AS rest_of
+FROM warm w
+WHERE json_extract(options, '$.' || :axis) <> 0 AND mode = 'train-step'
 
 @view sweep
-SELECT *, count(*) OVER () AS n_ FROM axis_rows WHERE rest_of = (SELECT rest_of FROM axis_rows GROUP BY 1
-    ORDER BY count(DISTINCT value) DESC, count(*) DESC, min(id) LIMIT 1)
-    AND (SELECT count(DISTINCT value) FROM axis_rows GROUP BY rest_of ORDER BY count(DISTINCT value) DESC LIMIT 1) > 2
+SELECT *, count(*) OVER () AS n_ FROM axis_rows
+WHERE rest_of = (SELECT rest_of FROM axis_rows GROUP BY 1 ORDER BY count(DISTINCT value) DESC, count(*) DESC, min(id)
+    LIMIT 1) AND (SELECT count(DISTINCT value) FROM axis_rows GROUP BY rest_of ORDER BY count(DISTINCT value) DESC
+    LIMIT 1) > 2
 
 ### {:called}: {shape(bench, json_remove(options, '$.' || :axis, '$.recompute'))}
 @from sweep HAVING count(*)
 
 @table
 SELECT status, value AS "value:", iif(recompute <> 'none', recompute, '') AS "recompute?",
-    params / 1e6 AS "parameters, millions:", step_ms AS "step ms:",
-    tokens_per_s AS "tokens/s:", tflops AS "TFLOP/s:", mfu_causal_pct AS "MFU %?:", hfu_pct AS "HFU %?:",
-    peak_bytes / gib() AS "peak GiB:"
+    params / 1e6 AS "parameters, millions:", step_ms AS "step ms:", tokens_per_s AS "tokens/s:", tflops AS "TFLOP/s:",
+    mfu_causal_pct AS "MFU %?:", hfu_pct AS "HFU %?:", peak_bytes / gib() AS "peak GiB:"
 FROM sweep ORDER BY value, id
 
 @end
@@ -97,29 +100,27 @@ FROM sweep ORDER BY value, id
 -- ---- warm-up, energy and the rest ----
 @view warmups
 SELECT * FROM (SELECT *, json_remove(options, '$.warmup') || variant AS same,
-    count(*) OVER (PARTITION BY json_remove(options, '$.warmup') || variant) AS n_ FROM bench_transformer)
-WHERE n_ > 1
+    count(*) OVER (PARTITION BY json_remove(options, '$.warmup') || variant) AS n_ FROM bench_transformer) WHERE n_ > 1
 
 @view ratios
 SELECT w.warmup, w.host_step_mean_ms / m.host_step_mean_ms AS ratio FROM warmups w JOIN warmups m ON m.same = w.same
-    AND m.warmup = (SELECT max(warmup) FROM warmups x WHERE x.same = w.same)
-WHERE w.warmup < m.warmup
+    AND m.warmup = (SELECT max(warmup) FROM warmups x WHERE x.same = w.same) WHERE w.warmup < m.warmup
 
 Warm-up: the measured steps after different numbers of warm-up steps. cold is a process of its own, whose first step
-neither a check nor tuning precedes. By the
-host's clock and against the most warm-up, the mean step takes {group_concat(span(low, high) || ' times as long after '
-|| counted(warmup, 'step'), ', ')}.
+neither a check nor tuning precedes. By the host's clock and against the most warm-up, the mean step takes
+{group_concat(span(low, high) || ' times as long after ' || counted(warmup, 'step'), ', ')}.
 @from (SELECT warmup, min(ratio) AS low, max(ratio) AS high FROM ratios GROUP BY warmup ORDER BY warmup) HAVING count(*)
 
 @table
-SELECT status, case_name(bench, variant, options) AS "case", warmup AS "warm-up:", pm(step_mean_ms,
-    step_std_ms) AS "step ms:", pm(host_step_mean_ms, host_step_std_ms) AS "by the host ms:",
-    host_step_ms AS "median:", first_step_ms AS "first step ms:" FROM warmups ORDER BY id
+SELECT status, case_name(bench, variant, options) AS "case", warmup AS "warm-up:",
+    pm(step_mean_ms, step_std_ms) AS "step ms:", pm(host_step_mean_ms, host_step_std_ms) AS "by the host ms:",
+    host_step_ms AS "median:", first_step_ms AS "first step ms:"
+FROM warmups ORDER BY id
 
 @view steady
 SELECT id AS place, case_name(bench, variant, options) AS name, step_ms AS burst, sustained_step_ms AS sustained,
-    sustained_step_sm_mhz AS mhz, sustained_step_power_w AS watts,
-    step_j AS joules, tokens_per_j AS per_j FROM bench_transformer WHERE status = 'ok'
+    sustained_step_sm_mhz AS mhz, sustained_step_power_w AS watts, step_j AS joules, tokens_per_j AS per_j
+    FROM bench_transformer WHERE status = 'ok'
 
 @use steady tokens
 
@@ -128,6 +129,7 @@ Other cases
 
 @table
 SELECT status, case_name(bench, variant, options) AS "case", fwd_ms AS "forward ms:", bwd_ms AS "backward ms:",
-    opt_ms AS "AdamW ms:", step_ms AS "step ms:",
-    tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:", hfu_pct AS "HFU %?:", peak_bytes / gib() AS "peak GiB:"
-FROM warm WHERE id NOT IN (SELECT id FROM steps) ORDER BY id
+    opt_ms AS "AdamW ms:", step_ms AS "step ms:", tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:",
+    hfu_pct AS "HFU %?:", peak_bytes / gib() AS "peak GiB:"
+FROM warm
+WHERE id NOT IN (SELECT id FROM steps) ORDER BY id

@@ -3,8 +3,8 @@
 -- the level of fusion that stands for the machine.
 
 @view warm
-SELECT * FROM bench_transformer WHERE coalesce(cold, 0) = 0 AND (warmup = 5 OR NOT EXISTS (SELECT 1
-    FROM bench_transformer WHERE coalesce(cold, 0) = 0 AND warmup = 5))
+SELECT * FROM bench_transformer WHERE coalesce(cold, 0) = 0
+    AND (warmup = 5 OR NOT EXISTS (SELECT 1 FROM bench_transformer WHERE coalesce(cold, 0) = 0 AND warmup = 5))
 
 @view level
 SELECT iif(sum(variant = 'kernels') > 0 AND sum(variant = 'graph') = 0, 'kernels', 'graph') AS variant FROM warm

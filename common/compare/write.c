@@ -172,11 +172,15 @@ void compare_write_csv(FILE *out, const comparison *c, const char *const names[2
 
 /* ---- Markdown ---- */
 
+/* What a cell holds is never markup: a value may come from anybody's file. */
 static void md_cell(FILE *out, const char *text)
 {
     fputc(' ', out);
     for (; *text; text++)
-        fprintf(out, "%s%c", strchr("|*`<\\", *text) ? "\\" : "", *text == '\n' ? ' ' : *text);
+        if (*text == '<')
+            fputs("&lt;", out);
+        else
+            fprintf(out, "%s%c", strchr("|*`[]\\", *text) ? "\\" : "", (unsigned char)*text < ' ' ? ' ' : *text);
     fputs(" |", out);
 }
 

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# usage: probe.sh --inputs FILE    writes what the answers depend on; FILE is touched only when that has changed
-#        probe.sh BUILD            finds each tool and library by compiling and linking a tiny program, each alone
-# The second form writes BUILD/config.mk (for make), BUILD/config.h (HAVE_...) and BUILD/config.txt, and prints the last.
+# usage: probe.sh [--if-changed] BUILD
+# Finds each tool and library by compiling and linking a tiny program, each alone. Writes BUILD/config.mk (for make),
+# BUILD/config.h (HAVE_...) and BUILD/config.txt, and prints the last. With --if-changed it does nothing where
+# BUILD/probe.inputs, what the answers depend on, is as it was.
 # From the environment: CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME
 set -u
 export LC_ALL=C
@@ -13,20 +14,25 @@ replace_if_changed() { # FILE; its new text is stdin
     if [ ! -e "$1" ] || [ "$(cat "$1")" != "$text" ]; then printf '%s\n' "$text" >"$1"; fi
 }
 
-if [ "$1" = --inputs ]; then
-    mkdir -p "$(dirname "$2")"
-    {
-        for name in CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME; do
-            echo "$name=${!name:-}"
-        done
-        # Tools and libraries come and go with packages and toolkits; a GPU may be handed to a container later.
-        for tool in $CC $CXX "${NVCC:-nvcc}" /usr/local/cuda/bin/nvcc mpicc gnuplot; do
-            path=$(command -v "$tool") && stat -L -c '%n %Y' "$path"
-        done
-        stat -c '%n %Y' /var/lib/dpkg/status 2>/dev/null
-        ls -d /dev/nvidia[0-9]* 2>/dev/null
-    } | replace_if_changed "$2"
-    exit 0
+inputs() {
+    for name in CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME CMOCKA_HOME; do
+        echo "$name=${!name:-}"
+    done
+    # Tools and libraries come and go with packages and toolkits; a GPU may be handed to a container later.
+    for tool in $CC $CXX "${NVCC:-nvcc}" /usr/local/cuda/bin/nvcc mpicc gnuplot; do
+        path=$(command -v "$tool" 2>/dev/null) && stat -L -c '%n %Y' "$path" 2>/dev/null
+    done
+    stat -c '%n %Y' /var/lib/dpkg/status 2>/dev/null
+    ls -d /dev/nvidia[0-9]* 2>/dev/null
+    cksum "${BASH_SOURCE[0]}"
+}
+
+found=$(inputs)
+if [ "$1" = --if-changed ]; then
+    shift
+    if [ -e "$1/config.mk" ] && [ -e "$1/config.h" ] && [ "$(cat "$1/probe.inputs" 2>/dev/null)" = "$found" ]; then
+        exit 0
+    fi
 fi
 
 build=$1
@@ -264,3 +270,4 @@ printf '/* Written by common/build/probe.sh. */\n%s' "$h" | replace_if_changed "
 } >"$build/config.txt"
 printf '%s' "$mk" >"$build/config.mk"
 cat "$build/config.txt"
+printf '%s\n' "$found" >"$build/probe.inputs"

@@ -131,8 +131,9 @@ COMPILE_CC := $(strip $(CXX) -std=c++17 -D_GNU_SOURCE -I. -include $(BUILD)/conf
 COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 $(if $(filter 1,$(LINEINFO)),-lineinfo) -Xptxas -v \
               -Xcompiler -fPIC,-Wall -I. -include $(BUILD)/config.h $(NVCCFLAGS))
 GENCODE    := $(strip $(GENCODE_SASS) $(if $(filter 1,$(PTX)),$(GENCODE_PTX)))
-GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 comma := ,
+BUILT_FOR  := $(CUDA_ARCHS)$(if $(filter 1,$(PTX)),$(PTX_ARCH:%=$(comma)%+ptx))
+GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
 KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
@@ -231,8 +232,8 @@ $(BUILD)/report_sections.o: $(BUILD)/report_sections.c $(BUILD)/cc.flags
 
 $(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
-$(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"'
-$(BUILD)/common/device/device.c.o: $(BUILD)/config.mk
+$(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCHS='"$(BUILT_FOR)"'
+$(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
 $(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
@@ -328,6 +329,9 @@ $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wra
 # bench_roofline with a device that never closes.
 $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
+# GPUs and drivers that are not here.
+$(BUILD)/tests/device/test_misfit: LIBS += $(addprefix -Wl$(comma)--wrap=,\
+    cudaGetDeviceCount cudaDriverGetVersion cudaGetDeviceProperties cudaGetDeviceProperties_v2)
 # Three benches with a GPU's sensors on the CPU.
 $(BUILD)/tests/bench/test_energy: $(patsubst %,$(BUILD)/tests/bench/%_main.o,transformer flash roofline) $(BENCH_O)
 $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
@@ -373,7 +377,7 @@ run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 tidy: $(BUILD)/config.mk
 	@command -v clang-tidy >/dev/null || { echo 'make tidy: clang-tidy is not installed' >&2; exit 1; }
 	@git ls-files '*.c' | grep -v '^kernels/cuda/' | xargs -P "$$(nproc)" -n 12 sh -c \
-	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" 2>/dev/null' tidy
+	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" -DCUDA_ARCHS=\"\" 2>/dev/null' tidy
 
 lint: $(BUILD)/config.mk
 	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh

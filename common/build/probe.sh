@@ -246,12 +246,23 @@ if [ "$backend" = 1 ]; then
         from='no GPU of compute capability 8.0 or above here'
         archs=90a
     fi
+    # One sentence here, rather than one of nvcc for every file.
+    known=$("$nvcc" --list-gpu-arch 2>/dev/null | sed 's/compute_//')
+    for arch in $archs; do
+        if [ -n "$known" ] && ! grep -qx "${arch%[af]}" <<<"$known"; then
+            echo "nvcc $nvcc_version cannot compile for $arch, which is from $from; it can for $(echo $known | tr ' ' ,):" \
+                "name one of them with CUDA_ARCH, or install another CUDA toolkit" >&2
+            exit 2
+        fi
+    done
     # Portable files need no feature of 90a. Machine code for each; PTX=1 adds PTX of the lowest for GPUs that come later.
     portable=$(tr ' ' '\n' <<<"$archs" | grep . | sed 's/^90a$/90/' | sort -uV)
     gencode=''
     for arch in $portable; do gencode+="-gencode=arch=compute_$arch,code=sm_$arch "; done
     lowest=$(head -n 1 <<<"$portable")
+    set_mk CUDA_ARCHS "$(paste -sd, <<<"$portable")"
     set_mk GENCODE_SASS "$gencode"
+    set_mk PTX_ARCH "$lowest"
     set_mk GENCODE_PTX "-gencode=arch=compute_$lowest,code=compute_$lowest"
     row 'CUDA_ARCH' "$(tr '\n' ',' <<<"$portable" | sed 's/,$//')" "from $from; Hopper kernels always for 90a"
 elif [ "$cuda" != 0 ] && [ -n "$cuda_cflags" ]; then
@@ -269,5 +280,5 @@ printf '/* Written by common/build/probe.sh. */\n%s' "$h" | replace_if_changed "
     printf '%s' "$table"
 } >"$build/config.txt"
 printf '%s' "$mk" >"$build/config.mk"
-cat "$build/config.txt"
 printf '%s\n' "$found" >"$build/probe.inputs"
+cat "$build/config.txt"

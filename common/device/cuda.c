@@ -283,11 +283,26 @@ static void fill_info(device_info *info, int ordinal, int count)
     }
 }
 
+/* Dies of a driver that is too old for this build's toolkit: nothing else can be said of its GPUs. */
+static cudaError_t count_gpus(int *count)
+{
+    const cudaError_t e = cudaGetDeviceCount(count);
+    if (e == cudaErrorInsufficientDriver) {
+        int driver = 0;
+        cudaDriverGetVersion(&driver);
+        die(EXIT_CODE_USAGE,
+            "the NVIDIA driver is for CUDA %d.%d at most, and this build needs %d: update the driver, or build with a "
+            "CUDA toolkit that it knows; --device cpu measures the CPU",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000);
+    }
+    return e;
+}
+
 bool device_cuda_look(int ordinal, device_info *out)
 {
     int count = 0;
     *out = (device_info){.count = 0};
-    if (cudaGetDeviceCount(&count) != cudaSuccess || ordinal >= count)
+    if (count_gpus(&count) != cudaSuccess || ordinal >= count)
         return false;
     fill_info(out, ordinal, count);
     return true;
@@ -326,7 +341,7 @@ device *device_cuda_open(int ordinal)
     };
     int count = 0;
     char bus_id[32];
-    CUDA_CHECK(cudaGetDeviceCount(&count));
+    CUDA_CHECK(count_gpus(&count));
     if (ordinal >= count)
         die(EXIT_CODE_USAGE, "GPU %d was requested, but only 0 to %d are visible", ordinal, count - 1);
     cuda_device *c = xcalloc(1, sizeof *c);
@@ -335,6 +350,9 @@ device *device_cuda_open(int ordinal)
     d->kind = DEVICE_CUDA;
     d->ops = &ops;
     fill_info(&d->info, ordinal, count);
+    const char *misfit = device_misfit(&d->info, device_archs());
+    if (misfit)
+        die(EXIT_CODE_USAGE, "%s", misfit);
     use(d);
     d->stream = stream_create(d, STREAM_NORMAL);
     CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));

@@ -103,6 +103,9 @@ static void print_where(const options *o)
     char slug[96];
     if (!device_look(kind, 0, &info))
         die(EXIT_CODE_FAILURE, "there is no GPU to look at");
+    const char *misfit = kind == DEVICE_CPU ? NULL : device_misfit(&info, device_archs());
+    if (misfit)
+        die(EXIT_CODE_USAGE, "%s", misfit);
     const int gpus = kind == DEVICE_CPU ? 0 : info.count;
     machine_slug(kind, &info, slug, sizeof slug);
     printf("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The Makefile in a small tree, with a compiler that builds everything: clocks that were set back. Run from the
- * project's root. */
+/* The Makefile in a small tree, with a compiler that builds everything: clocks that were set back, and when a warning
+ * ends a build. Run from the project's root. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -64,10 +64,27 @@ static void a_clock_that_was_set_back(void **state)
     expect_probes(*state, "rm out/config.mk", 1);
 }
 
+static void warnings_end_the_build_in_ci_alone(void **state)
+{
+    static const struct {
+        const char *variables;
+        size_t errors;
+    } table[] = {{"", 0}, {"CI=false", 0}, {"CI=true", 1}, {"WERROR=-Werror", 1}, {"CI=true WERROR=", 0}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *arguments = xasprintf("print-config %s", table[i].variables),
+             *said = make_says(*state, "true", arguments);
+        if (!strstr(said, "-Wall") || times(said, "-Werror") != table[i].errors)
+            fail_msg("make %s compiles with: %s", arguments, said);
+        free(said);
+        free(arguments);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_clock_that_was_set_back, tree_create, folder_remove),
+        cmocka_unit_test_setup_teardown(warnings_end_the_build_in_ci_alone, tree_create, folder_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

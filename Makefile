@@ -15,6 +15,7 @@
 ## make test-mutants  plants the faults of tests/mutants/list.txt, one at a time: a test must find each; MUTANTS=ci
 ##                    takes a few, MUTANTS="word ..." those whose title has a word
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
+## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80,120; needs no GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
 ## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
@@ -58,7 +59,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
+.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -82,6 +83,11 @@ test-tsan: setup
 test-mutants: setup
 	@CC='$(CC)' CXX='$(CXX)' bash tests/mutants/run.sh $(BUILD)/mutants $(MUTANTS)
 
+# Warnings of ptxas are few, and told once for each architecture. No GPU is looked for.
+ARCHS ?= 80,86,89,100,120
+test-archs:
+	@$(MAKE) $(jobs) --no-print-directory arch-kernels BUILD=$(BUILD)/archs CUDA_ARCH='$(ARCHS)'
+
 test-gpu:
 	@bash $(SCRIPTS)/run_gpu_tests.sh --gpu-present
 	@$(MAKE) $(jobs) --no-print-directory run-gpu-tests
@@ -103,7 +109,7 @@ dist:
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-gpu dist format clean help,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-archs test-gpu dist format clean help,$(or $(MAKECMDGOALS),all)),)
 
 # ---- what this machine has: probed once, and again when something the probe depends on has changed ----
 
@@ -252,11 +258,18 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/nvcc.flags
 	    2>$(ptxas_log) || { cat $(ptxas_log) >&2; exit 1; }
 	@grep -vE '^ptxas info |bytes stack frame|^$$' $(ptxas_log) >&2 || true
 
-# Fails when a kernel listed as spill-free spills, or when ptxas had to serialize the tensor-core pipeline.
+# Fails when a kernel listed as spill-free spills where it must not, or when ptxas had to serialize the tensor-core pipeline.
+check_ptxas = NVCC_VERSION='$(NVCC_VERSION)' WERROR='$(WERROR)' bash $(SCRIPTS)/check_ptxas.sh $(1) kernels/cuda/spill_free.txt \
+              $(foreach k,$(patsubst kernels/cuda/%.cu,%,$(2)),$(BUILD)/ptxas/$(subst /,.,$(k)).txt)
 $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
-	@bash $(SCRIPTS)/check_ptxas.sh kernels/cuda/spill_free.txt \
-	    $(foreach k,$(patsubst kernels/cuda/%.cu,%,$(KERNEL_CU)),$(BUILD)/ptxas/$(subst /,.,$(k)).txt)
+	@$(call check_ptxas,,$(KERNEL_CU))
+	@touch $@
+# make test-archs: host code tells no architecture from another, and Hopper kernels are for one alone.
+PORTABLE_CU := $(foreach k,$(KERNEL_CU),$(if $(findstring /hopper/,$(k)),,$(k)))
+$(BUILD)/ptxas/portable: $(call object,$(PORTABLE_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
+	@mkdir -p $(@D)
+	@$(call check_ptxas,--some,$(PORTABLE_CU))
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
@@ -368,6 +381,9 @@ tsan-tests: $(addprefix $(BUILD)/tests/,stream/test_cpu_stream launch/test_launc
             comm/test_peer parallel/test_parallel train/test_offload)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
+
+arch-kernels: $(if $(HAVE_CUDA),$(BUILD)/ptxas/portable)
+	@$(if $(HAVE_CUDA),echo 'compiled for $(CUDA_ARCHS)',echo 'make test-archs: there is no CUDA toolkit (see above)' >&2; exit 77)
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.

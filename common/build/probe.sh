@@ -162,8 +162,8 @@ else
 
     library CUPTI CUPTI "$cuda_cflags$(include_flags "$cuda_home/extras/CUPTI/include")" \
         "$cuda_ldflags$(library_flags "$cuda_home/extras/CUPTI/lib64")-lcupti" <<<'#include <cupti.h>
-        int main(void) { uint32_t version; return cuptiGetVersion(&version) != CUPTI_SUCCESS; }' ||
-        row CUPTI missing 'disables kernel traces'
+        int main(void) { CUpti_ActivityKernel10 k = {0}; return cuptiActivityEnableRuntimeApi(k.gridX, 0) != CUPTI_SUCCESS; }' ||
+        row CUPTI missing 'disables kernel traces (that of CUDA 12 lacks records that are read)'
 
     library NCCL NCCL "$(home_cflags "${NCCL_HOME:-}")$cuda_cflags" \
         "$(home_libs "${NCCL_HOME:-}")$cuda_ldflags-lnccl" <<<'#include <nccl.h>

@@ -206,7 +206,8 @@ all: $(PROGRAMS)
 
 $(eval $(call stamp,cc,$(COMPILE_C)))
 $(eval $(call stamp,c++,$(COMPILE_CC)))
-$(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE) $(GENCODE_SM90)))
+$(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE)))
+$(eval $(call stamp,nvcc_hopper,$(COMPILE_CU) $(GENCODE_SM90)))
 $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
 $(eval $(call stamp,members,$(COMMON_O)))
@@ -251,7 +252,11 @@ $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 ptxas_log = $(BUILD)/ptxas/$(subst /,.,$(patsubst kernels/cuda/%,%,$*)).txt
 # Hopper kernels use wgmma and TMA, which exist for sm_90a alone: those below a folder hopper/. The others are built for
 # every architecture asked for.
-$(BUILD)/%.cu.o: %.cu $(BUILD)/nvcc.flags
+HOPPER_CU   := $(foreach k,$(KERNEL_CU),$(if $(findstring /hopper/,$(k)),$(k)))
+PORTABLE_CU := $(filter-out $(HOPPER_CU),$(KERNEL_CU))
+$(call object,$(HOPPER_CU)): $(BUILD)/nvcc_hopper.flags
+$(call object,$(PORTABLE_CU)): $(BUILD)/nvcc.flags
+$(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D) $(BUILD)/ptxas
 	$(call say,NVCC,$<)
 	$(Q)$(COMPILE_CU) $(if $(findstring /hopper/,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
@@ -266,7 +271,6 @@ $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCR
 	@$(call check_ptxas,,$(KERNEL_CU))
 	@touch $@
 # make test-archs: host code tells no architecture from another, and Hopper kernels are for one alone.
-PORTABLE_CU := $(foreach k,$(KERNEL_CU),$(if $(findstring /hopper/,$(k)),,$(k)))
 $(BUILD)/ptxas/portable: $(call object,$(PORTABLE_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
 	@$(call check_ptxas,--some,$(PORTABLE_CU))

@@ -148,21 +148,16 @@ KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++)
 CRYPT := $(if $(SANITIZERS),$(if $(CRYPT_LIBS),-Wl$(comma)--no-as-needed $(CRYPT_LIBS) -Wl$(comma)--as-needed),$(CRYPT_LIBS))
 LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS)) $(GLOO_LIBS) $(if $(HAVE_GLOO),-lstdc++) $(CRYPT) $(KERNEL_LIBS))
 
-# What the results say of the build: the environment's word, else an archive's (make dist), else git's.
-ifndef STEPBENCH_COMMIT
-STEPBENCH_COMMIT := $(shell grep -oxE '[0-9a-f]{40}' common/build/commit | cut -c 1-12)
-endif
-ifeq ($(STEPBENCH_COMMIT),)
-STEPBENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-# What is compiled in: sources by wildcard, so new files count, and tables below reference.
-STEPBENCH_DIRTY  := $(shell changed=$$(git --no-optional-locks status --porcelain -- Makefile bench common kernels reference \
-                      2>/dev/null) && { [ -z "$$changed" ] && echo 0 || echo 1; } || echo -1)
-endif
+quote = '$(subst ','\'',$(1))'
+# What the results say of the build, and what tells its library from others.
 BUILT_BY   := $(CC_VERSION): $(COMPILE_C)$(if $(HAVE_CUDA), | nvcc $(NVCC_VERSION): $(COMPILE_CU) $(GENCODE))
-BUILD_INFO := -DSTEPBENCH_COMMIT='"$(STEPBENCH_COMMIT)"' -DSTEPBENCH_DIRTY=$(or $(STEPBENCH_DIRTY),-1) \
+IDENTITY   := $(shell STEPBENCH_COMMIT=$(call quote,$(STEPBENCH_COMMIT)) sh $(SCRIPTS)/identity.sh $(call quote,$(BUILT_BY)))
+NO_COMMIT  := $(wordlist 4,$(words $(IDENTITY)),$(IDENTITY))
+KERNELS_ID := -DSTEPBENCH_KERNELS='"$(word 3,$(IDENTITY))"'
+BUILD_INFO := -DSTEPBENCH_COMMIT='"$(word 1,$(IDENTITY))"' -DSTEPBENCH_DIRTY=$(word 2,$(IDENTITY)) $(KERNELS_ID) \
+              -DSTEPBENCH_LIBRARY='"$(BUILD)/lib/libstepbench.so.$(VERSION)"' \
               -DSTEPBENCH_COMPILER='"$(subst ",,$(subst ',,$(subst \,,$(BUILT_BY))))"'
 
-quote = '$(subst ','\'',$(1))'
 stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quote,$(2)) | cmp -s - $$@ || \
         printf '%s\n' $(call quote,$(2)) >$$@
 
@@ -210,6 +205,7 @@ $(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE)))
 $(eval $(call stamp,nvcc_hopper,$(COMPILE_CU) $(GENCODE_SM90)))
 $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
+$(eval $(call stamp,kernels_id,$(KERNELS_ID)))
 $(eval $(call stamp,members,$(COMMON_O)))
 $(eval $(call stamp,kernels,$(KERNEL_O)))
 $(eval $(call stamp,sections,$(SECTIONS)))
@@ -238,10 +234,14 @@ $(BUILD)/report_sections.c: $(BUILD)/sections.flags
 $(BUILD)/report_sections.o: $(BUILD)/report_sections.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) -MMD -MP -c $< -o $@
 
-$(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
+# Once a build, and not whenever make runs.
+no_commit = $(shell printf '%s\n' $(call quote,stepbench: rows will name the commit $(word 1,$(IDENTITY)): $(NO_COMMIT)) >&2)
+$(BUILD)/common/core/build_info.c.o: EXTRA = $(BUILD_INFO)$(if $(NO_COMMIT),$(no_commit))
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
 $(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCHS='"$(BUILT_FOR)"'
 $(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
+$(BUILD)/kernels/build.c.o: EXTRA := $(KERNELS_ID)
+$(BUILD)/kernels/build.c.o: $(BUILD)/kernels_id.flags
 $(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)

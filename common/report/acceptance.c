@@ -61,7 +61,7 @@ static bool is_of_one_gpu(const table *t, size_t row)
 
 static void check_rows(verdict *v, const table *t, const char *name)
 {
-    size_t failed = 0, unverified = 0, changed = 0, first = NO_ROW;
+    size_t failed = 0, unverified = 0, changed = 0, unknown = 0, first = NO_ROW;
     for (size_t r = 0; r < t->n; r++) {
         const bool bad = strcmp(table_text(t, r, "status"), "fail") == 0;
         first = bad && !failed ? r : first;
@@ -69,7 +69,9 @@ static void check_rows(verdict *v, const table *t, const char *name)
         if (!is_measured(t, r))
             continue;
         unverified += strcmp(table_text(t, r, "check"), "0") == 0;
-        changed += strcmp(table_text(t, r, "dirty"), "0") != 0;
+        const char *dirty = table_text(t, r, "dirty");
+        changed += strcmp(dirty, "1") == 0;
+        unknown += strcmp(dirty, "1") != 0 && strcmp(dirty, "0") != 0;
         names_add(&v->commits, table_text(t, r, "commit"));
         if (is_of_one_gpu(t, r) && *table_text(t, r, "gpu_uuid"))
             names_add(&v->gpus, table_text(t, r, "gpu_uuid"));
@@ -80,6 +82,9 @@ static void check_rows(verdict *v, const table *t, const char *name)
         complain(v, "%s: %zu rows were not verified (--check 0)", name, unverified);
     if (changed)
         complain(v, "%s: %zu rows come from a tree with changes that were not committed", name, changed);
+    if (unknown)
+        complain(v, "%s: %zu rows come from a tree of which git did not say that it is a commit's, such as an archive",
+                 name, unknown);
 }
 
 static bool ends(const char *text, const char *with)

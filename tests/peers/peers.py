@@ -7,6 +7,8 @@ import ctypes
 import importlib.util
 import math
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -216,22 +218,17 @@ def test_rows():
 
 
 def test_commit():
-    """A source archive without git knows its commit; a checkout's file holds none."""
+    """Rows of peers have the commit that the benches' rows have; tests/build/test_build_info.c has its cases."""
     import tempfile
     wrong = []
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
-        os.environ.pop("STEPBENCH_COMMIT", None)
-        os.environ["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
-        os.makedirs(f"{folder}/common/build")
-        for text, wanted in ((None, ""), ("$Format:%H$", ""), ("0123456789" * 4, "012345678901")):
-            if text:
-                with open(f"{folder}/common/build/commit", "w") as file:
-                    file.write(text + "\n")
-            if record.commit(folder) != wanted:
-                wrong.append(f"the commit of an archive with '{text}' is '{record.commit(folder)}'")
         os.environ["STEPBENCH_COMMIT"] = "said"
-        if record.commit(folder) != "said":
-            wrong.append("STEPBENCH_COMMIT does not name the commit")
+        os.makedirs(f"{folder}/common/build")
+        shutil.copy(f"{library.ROOT}/common/build/identity.sh", f"{folder}/common/build")
+        if not re.fullmatch(r"said\+[0-9a-f]{12}", record.commit(folder)):
+            wrong.append(f"STEPBENCH_COMMIT=said names the commit '{record.commit(folder)}'")
+        if record.commit(f"{folder}/none"):
+            wrong.append("a folder without sources has a commit")
     return wrong
 
 

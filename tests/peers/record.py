@@ -4,7 +4,6 @@ import csv
 import datetime
 import io
 import os
-import re
 import subprocess
 import sys
 
@@ -48,18 +47,8 @@ def output_of(*command):
 
 
 def commit(root=library.ROOT):
-    """As the Makefile finds it: the environment's word, else an archive's (make dist), else git's."""
-    if os.environ.get("STEPBENCH_COMMIT"):
-        return os.environ["STEPBENCH_COMMIT"]
-    try:
-        with open(os.path.join(root, "common", "build", "commit")) as file:
-            archived = file.read().strip()
-    except OSError:
-        archived = ""
-    if re.fullmatch("[0-9a-f]{40}", archived):
-        return archived[:12]
-    head = output_of("git", "-C", root, "rev-parse", "--short=12", "HEAD")
-    return head + ("-dirty" if head and output_of("git", "-C", root, "status", "--porcelain", "--untracked-files=no") else "")
+    """As the benches' rows have it."""
+    return output_of("sh", os.path.join(root, "common", "build", "identity.sh")).split(" ")[0]
 
 
 def run_id():

@@ -111,9 +111,9 @@ static void over_commits(void **state)
     text = page(*state);
     expect(text, "5.00 ms at bbbbbbb, 6.00 ms at aaaaaaa, 20.0 % more.");
     free(text);
-    plant(*state, "a", (char *[]){line("ok", 2, 5.0, "aaaaaaaaaa", "2026-01-01T00:00:00Z"), NULL});
+    plant(*state, "a", (char *[]){line("ok", 2, 5.0, "aaaaaaaaaa+bbbbbbbbbb", "2026-01-01T00:00:00Z"), NULL});
     text = page(*state);
-    expect(text, "5.00 ms at bbbbbbb, 5.00 ms at aaaaaaa, the same.");
+    expect(text, "5.00 ms at bbbbbbb, 5.00 ms at aaaaaaaaaa+bbbbbbbbbb, the same.");
     free(text);
 }
 

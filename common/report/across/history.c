@@ -18,6 +18,12 @@ static const char *text_of(const across_case *c, const point *p, size_t i, const
     return text ? text : "";
 }
 
+/* How much of it a page shows: seven digits of a hash that stands alone, else all. */
+static int shown_of(const char *commit)
+{
+    return strpbrk(commit, "+-") ? (int)strlen(commit) : 7;
+}
+
 static point *find(point *points, size_t n, const across_case *c, size_t f, size_t r)
 {
     for (size_t i = 0; i < n; i++)
@@ -81,8 +87,9 @@ static void add_sentence(document *doc, const across_case *c, const point *point
     if (!first || first == last)
         return;
     const double a = value_of(c, first, shown->column), b = value_of(c, last, shown->column), pct = 100 * (b / a - 1);
-    doc_bullet(doc, "%s: %s at %.7s, %s at %.7s", across_what(c->bench, column), number_unit(a, shown->unit),
-               text_of(c, first, 0, "commit"), number_unit(b, shown->unit), text_of(c, last, 0, "commit"));
+    const char *from = text_of(c, first, 0, "commit"), *to = text_of(c, last, 0, "commit");
+    doc_bullet(doc, "%s: %s at %.*s, %s at %.*s", across_what(c->bench, column), number_unit(a, shown->unit),
+               shown_of(from), from, number_unit(b, shown->unit), shown_of(to), to);
     if (isfinite(pct) && fabs(pct) >= 0.05)
         doc_more(doc, ", %.1f %% %s.", fabs(pct), pct > 0 ? "more" : "less");
     else
@@ -104,9 +111,10 @@ void across_history(document *doc, const across_case *c)
         for (size_t k = 0; c->bench->columns[k].column; k++)
             doc_column(doc, DOC_NUMBER, "%s", across_what(c->bench, k));
         for (size_t i = 0; i < n; i++) {
+            const char *commit = text_of(c, &points[i], 0, "commit");
             doc_row(doc, NULL);
             doc_cell(doc, "%.10s", text_of(c, &points[i], 0, "utc"));
-            doc_cell(doc, "%s", code("%.7s", text_of(c, &points[i], 0, "commit")));
+            doc_cell(doc, "%s", code("%.*s", shown_of(commit), commit));
             doc_cell(doc, "%s", c->folders[points[i].folder].name);
             doc_cell(doc, "%zu", points[i].runs);
             for (size_t k = 0; c->bench->columns[k].column; k++)

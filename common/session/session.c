@@ -9,6 +9,7 @@
 #include "common/core/build_info.h"
 #include "common/core/error.h"
 #include "common/session/folder_lock.h"
+#include "common/session/library.h"
 #include "common/session/machine.h"
 #include "common/session/row_output.h"
 #include "common/profile/nvtx.h"
@@ -230,7 +231,9 @@ static char *folder_of(const char *path)
 options *session_options(const bench_info *info, int argc, char **argv)
 {
     const char *no_cuda = device_no_cuda_reason();
-    return options_parse(info, argc, argv, &(options_env){no_cuda ? "cpu" : "cuda", no_cuda, &rows_layout});
+    options *o = options_parse(info, argc, argv, &(options_env){no_cuda ? "cpu" : "cuda", no_cuda, &rows_layout});
+    library_check();
+    return o;
 }
 
 int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv)

@@ -2,8 +2,11 @@
 /* Messages, exit codes and the current phase; see error.h. */
 #include "common/core/error.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +83,26 @@ void die(int code, const char *fmt, ...)
     va_end(args);
     /* No exit handlers: a driver's or a library's may wait for the very device that is stuck. */
     _exit(code);
+}
+
+static void check_stdout(int code, void *nothing)
+{
+    (void)nothing;
+    const bool earlier = ferror(stdout);
+    if (fflush(stdout) == 0 && !earlier)
+        return;
+    warn("stdout can't be written%s%s: a part of the output is lost", earlier ? "" : ": ",
+         earlier ? "" : strerror(errno));
+    if (code == EXIT_CODE_OK)
+        _exit(EXIT_CODE_FAILURE);
+}
+
+__attribute__((constructor)) static void guard_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) /* the lowest that is free */
+            _exit(EXIT_CODE_FAILURE);
+    on_exit(check_stdout, NULL);
 }
 
 void *xmalloc(unsigned long bytes)

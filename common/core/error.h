@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Exit codes, and the one way to stop with a message. No function here touches a device. */
+/* Exit codes, and the one way to stop with a message. No function here touches a device. A program with this file in it
+ * says so when its stdout could not be written, and then exits with 1 instead of 0; standard streams that are closed when it
+ * starts become /dev/null, so that no file of ours takes their place. */
 #ifndef STEPBENCH_CORE_ERROR_H
 #define STEPBENCH_CORE_ERROR_H
 

@@ -39,6 +39,23 @@ die_usage() {
     exit 2
 }
 
+# Whether a file can be made in a folder, or where it will be made, and written to: it may be somebody else's, of a read-only
+# file system or of a full one.
+need_writable() { # FOLDER...
+    local folder probe why
+    for folder; do
+        while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
+        probe=$folder/.run_all.$$
+        why=$({ echo probe >"$probe"; } 2>&1)
+        [ -z "$why" ] || {
+            rm -f "$probe"
+            echo "run_all.sh: $folder can't be written: ${why##*: }" >&2
+            exit 2
+        }
+        rm -f "$probe"
+    done
+}
+
 benches=()
 for source in bench/bench_*.c; do
     name=${source#bench/bench_}
@@ -101,11 +118,11 @@ while [ $# -gt 0 ]; do
         --qualify) qualify=1 ;;
         --list)
             list
-            exit 0
+            exit
             ;;
         -h | --help)
             usage
-            exit 0
+            exit
             ;;
         *) die_usage "unknown option '$option'" ;;
     esac
@@ -117,6 +134,7 @@ if [ -n "$qualify" ]; then
 fi
 [ -z "$resume" ] || [[ " ${only[*]} " != *" qualify "* ]] || die_usage "a node is qualified in one run: leave out --resume"
 
+[ -n "$dry" ] || need_writable build
 # Before make: on a fresh machine there may be none yet.
 bash common/build/setup.sh
 command -v make >/dev/null || {
@@ -238,18 +256,32 @@ print_plan
 
 # ---- the run: what it is, and which of its parts are done ----
 
-# Two at once would mix their rows and their lists of what is done. The benches hold it, too, so one that outlives this
-# script keeps the next one out.
-mkdir -p build
-exec 9>build/.run_all.lock
-if command -v flock >/dev/null && ! flock -n 9; then
-    echo 'run_all.sh: another ./run_all.sh of this checkout is running' >&2
-    exit 1
-fi
-
 state=build/logs/run-$machine.txt
 logs=build/logs
+need_writable build "$logs" "results/$machine" "plots/$machine"
+for file in build/.run_all.lock "$state" results/"$machine"/*.csv; do
+    [ ! -e "$file" ] || [ -w "$file" ] || {
+        echo "run_all.sh: $file can't be written; it belongs to $(stat -c %U "$file")" >&2
+        exit 2
+    }
+done
 mkdir -p "$logs"
+
+# Two at once would mix their rows and their lists of what is done. The benches hold it, too, so one that outlives this
+# script keeps the next one out; when all have ended, the file that is left keeps out nobody.
+exec 9>build/.run_all.lock
+if command -v flock >/dev/null; then
+    flock -n 9 2>/dev/null
+    case $? in
+        0) ;;
+        1)
+            echo 'run_all.sh: another ./run_all.sh of this checkout is running, or a bench that it began' >&2
+            exit 1
+            ;;
+        *) echo 'run_all.sh: this file system has no locks: nothing keeps a second ./run_all.sh out' >&2 ;;
+    esac
+fi
+
 begin() {
     # Speed-ups and shares of a ceiling compare rows of one campaign: this one.
     STEPBENCH_RUN=${STEPBENCH_RUN:-$(date -u +%Y%m%dT%H%M%SZ)-all-$$}
@@ -272,11 +304,16 @@ export STEPBENCH_RUN
 summary='' results='' worst=0 supported=0
 record() { summary+=$(printf '  %-22s %5d %9s %9s' "$1" "$2" "$(duration "$3")" "$4")$'\n'; } # WHAT EXIT SECONDS ABOUT
 
-finish() {
-    [ -n "$summary" ] && printf '\n  %-22s %5s %9s %9s\n%s' bench exit time estimate "$summary"
-    [ -z "$results" ] || echo "results: $results"
-    [ -z "$results" ] || [ ! -f "$results/report.html" ] || echo "page: $PWD/$results/report.html"
-    exit "$1"
+finish() { # CODE
+    local code=$1 text=''
+    [ -z "$summary" ] || text=$(printf '\n  %-22s %5s %9s %9s\n%s' bench exit time estimate "$summary")$'\n'
+    [ -z "$results" ] || text+="results: $results"$'\n'
+    [ -z "$results" ] || [ ! -f "$results/report.html" ] || text+="page: $PWD/$results/report.html"$'\n'
+    printf %s "$text" 2>/dev/null || {
+        echo "run_all.sh: stdout can't be written: a part of the output is lost" >&2
+        [ "$code" != 0 ] || code=1
+    }
+    exit "$code"
 }
 trap 'echo; echo "interrupted; ./run_all.sh --resume goes on" >&2; finish 130' INT TERM
 

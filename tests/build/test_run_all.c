@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 
@@ -86,7 +87,8 @@ static int run_all(const char *folder, const char *environment, const char *argu
 {
     char command[4096];
     snprintf(command, sizeof command,
-             "cd '%s' && rm -f calls && : >calls && env -u STEPBENCH_RUN COMMIT=c1 UUIDS='GPU-a' %s bash run_all.sh %s "
+             "cd '%s' && rm -f calls && : >calls && env -u STEPBENCH_RUN LC_ALL=C COMMIT=c1 UUIDS='GPU-a' %s bash "
+             "run_all.sh %s "
              ">out 2>&1 </dev/null",
              folder, environment, arguments);
     const int status = system(command);
@@ -210,6 +212,79 @@ static void one_at_a_time(void **state)
     free(command);
 }
 
+/* Somebody who may not write in the tree: this user, or nobody in root's place. */
+static const char *other_user(void)
+{
+    return geteuid() ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups";
+}
+
+static void change_mode(const char *folder, const char *name, mode_t mode)
+{
+    char *path = folder_path(folder, name);
+    assert_int_equal(chmod(path, mode), 0);
+    free(path);
+}
+
+static void expect_unwritable(const char *folder, const char *environment, const char *said)
+{
+    assert_int_equal(run_all(folder, environment, "--only one"), EXIT_CODE_USAGE);
+    expect_said(folder, said);
+    expect_calls(folder, "");
+}
+
+static void it_says_what_cannot_be_written(void **state)
+{
+    if (geteuid() == 0 && system("command -v setpriv >/dev/null") != 0)
+        skip();
+    plant(*state, "results", "");
+    expect_unwritable(*state, "", "run_all.sh: results can't be written: Not a directory\n");
+    char *results = folder_path(*state, "results");
+    assert_int_equal(remove(results), 0);
+    free(results);
+    assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK); /* leaves a lock that nobody holds */
+    change_mode(*state, "", 0755);
+    change_mode(*state, "build", 0555);
+    expect_unwritable(*state, other_user(), "run_all.sh: build can't be written: Permission denied\n");
+    assert_int_equal(run_all(*state, other_user(), "--only one --dry-run"), EXIT_CODE_OK);
+    change_mode(*state, "build", 0777);
+    change_mode(*state, "build/logs", 0777);
+    change_mode(*state, "plots", 0777);
+    change_mode(*state, "results/lab", 0777);
+    change_mode(*state, "build/.run_all.lock", 0444);
+    expect_unwritable(*state, other_user(), "run_all.sh: build/.run_all.lock can't be written; it belongs to ");
+    change_mode(*state, "build/.run_all.lock", 0666);
+    change_mode(*state, "results/lab", 0555);
+    expect_unwritable(*state, other_user(), "run_all.sh: results/lab can't be written: Permission denied\n");
+    change_mode(*state, "results/lab", 0777);
+    change_mode(*state, "build/logs/run-lab.txt", 0444);
+    expect_unwritable(*state, other_user(), "run_all.sh: build/logs/run-lab.txt can't be written; it belongs to ");
+}
+
+/* The exit code of a command in the tree, and what it says. Caller frees. */
+static char *said_by(const char *folder, const char *command, int want)
+{
+    int code;
+    char *line = xasprintf("cd '%s' && export COMMIT=c1 UUIDS=GPU-a && { %s; } 2>&1 </dev/null", folder, command),
+         *said = command_text(line, &code);
+    if (code != want)
+        fail_msg("exit code %d, not %d: %s: %s", code, want, command, said);
+    free(line);
+    return said;
+}
+
+static void a_full_stdout_is_a_failure(void **state)
+{
+    if (access("/dev/full", W_OK) != 0)
+        skip();
+    plant(*state, "Makefile", "all lib:\n\t@:\n"); /* make checks its own */
+    char *said = said_by(*state, "bash run_all.sh --only one 2>&1 >/dev/full", EXIT_CODE_FAILURE);
+    if (!strstr(said, "run_all.sh: stdout can't be written: a part of the output is lost\n"))
+        fail_msg("it says: %s", said);
+    free(said);
+    free(said_by(*state, "bash run_all.sh --help >/dev/full", EXIT_CODE_FAILURE));
+    free(said_by(*state, "bash run_all.sh --list >/dev/full", EXIT_CODE_FAILURE));
+}
+
 static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
 {
     plant(*state, "exits", "1 --d\n");
@@ -275,6 +350,8 @@ int main(void)
         IN_TREE(the_worst_code_is_the_exit_code),
         IN_TREE(a_node_is_qualified_whole),
         IN_TREE(one_at_a_time),
+        IN_TREE(it_says_what_cannot_be_written),
+        IN_TREE(a_full_stdout_is_a_failure),
         IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
         IN_TREE(resume_compares_programs_of_changed_files),
         IN_TREE(bad_options_are_refused),

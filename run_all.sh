@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Sets up, builds, runs the benches by their own lists (--list-runs), draws the figures and writes the report of this
 # machine; ./run_all.sh --help.
+if [ -z "${BASH_VERSION:-}" ]; then # `sh run_all.sh`; what follows is read only later
+    command -v bash >/dev/null || { echo 'run_all.sh: bash was not found, and sh is not enough' >&2; exit 2; }
+    exec bash "$0" "$@"
+fi
+set +o posix # bash that was called as sh
 set -u
 cd "$(dirname "$0")" || exit 1
 
@@ -82,7 +87,7 @@ list() {
     done
 }
 
-level=default device='' resume='' only=() qualify='' peers='' dry=''
+level=default device='' resume='' only=() qualify='' peers='' dry='' given=' '
 choose_level() {
     [ "$level" = default ] || die_usage "--$level and --$1 exclude each other"
     level=$1
@@ -90,7 +95,7 @@ choose_level() {
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
-        --*=*) value=${option#*=} option=${option%%=*} ;;
+        --device=* | --only=*) value=${option#*=} option=${option%%=*} ;;
         --device | --only)
             [ $# -ge 2 ] || die_usage "$option needs a value"
             value=$2
@@ -98,6 +103,11 @@ while [ $# -gt 0 ]; do
             ;;
     esac
     shift
+    case $option in --device | --only)
+        [[ $given != *" $option "* ]] || die_usage "$option is given twice"
+        given+="$option "
+        ;;
+    esac
     case $option in
         --quick | --full | --small) choose_level "${option#--}" ;;
         --device)
@@ -110,6 +120,7 @@ while [ $# -gt 0 ]; do
                 only[i]=${only[i]#bench_}
                 [[ " ${benches[*]} " == *" ${only[i]} "* ]] ||
                     die_usage "--only: there is no bench '${only[i]}'; there are: ${benches[*]}"
+                [[ " ${only[*]:0:i} " != *" ${only[i]} "* ]] || die_usage "--only: ${only[i]} is given twice"
             done
             ;;
         --resume) resume=1 ;;

@@ -272,6 +272,18 @@ static char *said_by(const char *folder, const char *command, int want)
     return said;
 }
 
+static void any_shell_will_do(void **state)
+{
+    static const char *const shells[] = {"sh", "POSIXLY_CORRECT=1 bash", "bash --posix"};
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        char *command = xasprintf("%s run_all.sh --only one --dry-run", shells[i]),
+             *said = said_by(*state, command, EXIT_CODE_OK);
+        assert_non_null(strstr(said, "lab: G 1, commit c1"));
+        free(said);
+        free(command);
+    }
+}
+
 static void a_full_stdout_is_a_failure(void **state)
 {
     if (access("/dev/full", W_OK) != 0)
@@ -329,9 +341,21 @@ static void resume_compares_programs_of_changed_files(void **state)
 
 static void bad_options_are_refused(void **state)
 {
-    static const char *const bad[] = {"--quick --full",    "--small --quick",      "--only",
-                                      "--only two",        "--device gpu",         "--fast",
-                                      "--quick=1x --full", "--qualify --only one", "--only one --qualify"};
+    static const char *const bad[] = {"--quick --full",
+                                      "--small --quick",
+                                      "--only",
+                                      "--only two",
+                                      "--device gpu",
+                                      "--fast",
+                                      "--quick=1x",
+                                      "--qualify --only one",
+                                      "--only one --qualify",
+                                      "--only one,one",
+                                      "--only bench_one,one",
+                                      "--only one --only more",
+                                      "--device cpu --device=cpu",
+
+                                      "--only ,"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run_all(*state, "", bad[i]), EXIT_CODE_USAGE);
         expect_said(*state, "; ./run_all.sh --help lists the options");
@@ -351,6 +375,7 @@ int main(void)
         IN_TREE(a_node_is_qualified_whole),
         IN_TREE(one_at_a_time),
         IN_TREE(it_says_what_cannot_be_written),
+        IN_TREE(any_shell_will_do),
         IN_TREE(a_full_stdout_is_a_failure),
         IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
         IN_TREE(resume_compares_programs_of_changed_files),

@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_KERNELS_BUILD_H
 #define STEPBENCH_KERNELS_BUILD_H
 
-/* A hash of the kernels' sources and of the compiler lines (common/build/identity.sh). */
+/* A hash of the kernels' sources, and one of the compiler lines: KERNELS of common/build/identity.sh. */
 const char *sb_build(void);
 
 #endif

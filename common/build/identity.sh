@@ -3,7 +3,8 @@
 # usage: identity.sh [COMPILER_LINES]
 # Prints what a build of this tree may call itself: COMMIT DIRTY KERNELS, and if there is no commit, the reason.
 # COMMIT is that of git alone where git knows that no source has changed; else "+" and a hash of the sources follow it,
-# or it is src-<hash>. DIRTY is 0, 1, or -1 where nobody can tell. KERNELS stands for what the library is compiled from.
+# or it is src-<hash>. DIRTY is 0, 1, or -1 where nobody can tell. KERNELS is a hash of what the
+# library is compiled from, and one of the compiler lines.
 # STEPBENCH_COMMIT, which is anybody's word, goes before an archive's commit (make dist), and that before git's.
 set -u
 export LC_ALL=C
@@ -46,5 +47,5 @@ else
 fi
 sources=$(hash_of Makefile bench common kernels reference)
 [ "$dirty" = 0 ] || commit=${commit:-src}$([ -z "$commit" ] && echo - || echo +)$sources
-kernels=$(printf '%s\n' "$*" "$(hash_of kernels common/core/numeric.h common/core/rng.[ch])" | sha256sum | cut -c 1-12)
+kernels=$(hash_of kernels common/core/numeric.h common/core/rng.[ch])-$(printf %s "$*" | sha256sum | cut -c 1-12)
 printf '%s %s %s %s\n' "$commit" "$dirty" "$kernels" "$(printf %s "$why" | tr -s '\n\t ' ' ')"

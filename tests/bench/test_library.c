@@ -70,9 +70,9 @@ static void these_tests_have_their_own_library(void **state)
 
 static void another_library_is_refused(void **state)
 {
-    copy_with(*state, build_kernels(), "0123456789ab");
-    expect_refused(*state, "LD_LIBRARY_PATH", "0123456789ab");
-    expect_refused(*state, "LD_PRELOAD", "0123456789ab");
+    copy_with(*state, build_kernels(), "0123456789ab-0123456789ab");
+    expect_refused(*state, "LD_LIBRARY_PATH", "0123456789ab-0123456789ab");
+    expect_refused(*state, "LD_PRELOAD", "0123456789ab-0123456789ab");
     copy_with(*state, "sb_build", "sb_older"); /* from before libraries said it */
     expect_refused(*state, "LD_LIBRARY_PATH", "unknown");
 }

@@ -14,6 +14,7 @@
 #define NO_GIT_DIR "env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE "
 #define GIT NO_GIT_DIR "git -c user.name=t -c user.email=t@example.org "
 #define HASH "[0-9a-f]{12}"
+#define KERNELS HASH "-" HASH
 
 static int repository_create(void **state)
 {
@@ -82,9 +83,9 @@ static void need_git(void)
         skip();
 }
 
-#define CLEAN HASH " 0 " HASH
-#define CHANGED HASH "\\+" HASH " 1 " HASH
-#define UNKNOWN "src-" HASH " -1 " HASH " "
+#define CLEAN HASH " 0 " KERNELS
+#define CHANGED HASH "\\+" HASH " 1 " KERNELS
+#define UNKNOWN "src-" HASH " -1 " KERNELS " "
 
 static void a_commit_alone_is_one_of_unchanged_sources(void **state)
 {
@@ -167,10 +168,10 @@ static void another_repository_is_not_ones_own(void **state)
 /* An archive knows its commit (make dist), and the environment may give one: neither knows the sources. */
 static void a_word_is_no_proof(void **state)
 {
-    expect(*state, "printf '%040d\\n' 7 >common/build/commit", "0{12}\\+" HASH " -1 " HASH);
-    char *one =
-             commit_in(*state, "tree", "true", "STEPBENCH_COMMIT='a b' STEPBENCH_DIRTY=0", "a_b\\+" HASH " -1 " HASH),
-         *two = commit_in(*state, "tree", "echo 1 >bench/a.c", "STEPBENCH_COMMIT='a b'", "a_b\\+" HASH " -1 " HASH);
+    expect(*state, "printf '%040d\\n' 7 >common/build/commit", "0{12}\\+" HASH " -1 " KERNELS);
+    char *one = commit_in(*state, "tree", "true", "STEPBENCH_COMMIT='a b' STEPBENCH_DIRTY=0",
+                          "a_b\\+" HASH " -1 " KERNELS),
+         *two = commit_in(*state, "tree", "echo 1 >bench/a.c", "STEPBENCH_COMMIT='a b'", "a_b\\+" HASH " -1 " KERNELS);
     assert_string_not_equal(one, two);
     free(one);
     free(two);
@@ -209,7 +210,7 @@ static void make_says_why_there_is_no_commit(void **state)
     expect_match(said, why);
     assert_null(strstr(again, "rows will name"));
     expect_match(flags,
-                 "-DSTEPBENCH_COMMIT='\"src-" HASH "\"' -DSTEPBENCH_DIRTY=-1 -DSTEPBENCH_KERNELS='\"" HASH "\"' ");
+                 "-DSTEPBENCH_COMMIT='\"src-" HASH "\"' -DSTEPBENCH_DIRTY=-1 -DSTEPBENCH_KERNELS='\"" KERNELS "\"' ");
     free(said);
     free(again);
     free(flags);

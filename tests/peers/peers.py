@@ -217,7 +217,7 @@ def test_rows():
     return wrong
 
 
-def test_commit():
+def test_commit(path):
     """Rows of peers have the commit that the benches' rows have; tests/build/test_build_info.c has its cases."""
     import tempfile
     wrong = []
@@ -229,6 +229,10 @@ def test_commit():
             wrong.append(f"STEPBENCH_COMMIT=said names the commit '{record.commit(folder)}'")
         if record.commit(f"{folder}/none"):
             wrong.append("a folder without sources has a commit")
+        if path and library.is_of_tree(path, folder):
+            wrong.append("a library is taken for one of an empty tree")
+    if path and not library.is_of_tree(path):
+        wrong.append(f"{path} is not taken for one of this tree's kernels")
     return wrong
 
 
@@ -254,7 +258,7 @@ def test_run_limited():
 
 def self_test(options):
     print("rows of a folder:")
-    wrong = test_rows() + test_commit() + test_nccl_tests() + test_run_limited()
+    wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_run_limited()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))

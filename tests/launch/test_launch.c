@@ -285,6 +285,26 @@ static void signals_end_the_job(void **state)
     }
 }
 
+/* As `nohup` and the background jobs of a shell start it; the job lives on, and so do its ranks. */
+static void ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    const int signals[] = {SIGHUP, SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_IGN);
+    pid_t pid = ranks_start(NULL, "bench_toy", "", CPU "--variant busy");
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_DFL);
+    ranks_wait_lines("ran.txt", 4);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        kill(pid, signals[i]);
+        for (const char *line = ranks_text("pids.txt"); *line; line = strchr(line, '\n') + 1)
+            kill(atoi(line), signals[i]);
+    }
+    assert_int_equal(ranks_wait(pid), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+}
+
 static void ranks_die_with_the_launcher(void **state)
 {
     (void)state;
@@ -837,6 +857,7 @@ int main(int argc, char **argv)
         IN_FOLDER(a_stuck_rank_ends_the_job_at_the_timeout),
         IN_FOLDER(waiting_for_a_busy_rank_is_no_standstill),
         IN_FOLDER(signals_end_the_job),
+        IN_FOLDER(ignored_signals_stay_ignored),
         IN_FOLDER(ranks_die_with_the_launcher),
         IN_FOLDER(bad_requests_are_usage_errors),
         IN_FOLDER(ranks_by_hand),

@@ -342,6 +342,21 @@ static void signals_keep_the_rows(void **state)
     }
 }
 
+/* As the background jobs of a shell start it. */
+static void ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    pid_t pid = start(CPU "--n 1,2 --variant stuck --timeout 1");
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    wait_for_lines("ran.txt", 2);
+    kill(pid, SIGINT);
+    kill(pid, SIGTERM);
+    assert_int_equal(wait_for(pid), EXIT_CODE_TIMEOUT);
+}
+
 static void one_run_at_a_time_writes_a_folder(void **state)
 {
     (void)state;
@@ -514,6 +529,7 @@ int main(void)
         IN_FOLDER(dry_run_only_prints),
         IN_FOLDER(no_progress_is_exit_5),
         IN_FOLDER(signals_keep_the_rows),
+        IN_FOLDER(ignored_signals_stay_ignored),
         IN_FOLDER(one_run_at_a_time_writes_a_folder),
         IN_FOLDER(a_burst_does_not_stand_for_the_steady_state),
         IN_FOLDER(a_killed_run_is_resumed),

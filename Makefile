@@ -344,6 +344,8 @@ $(BUILD)/tests/bench/test_collective_graph: $(BUILD)/tests/bench/allreduce_main.
 $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     comm_all_reduce comm_all_gather comm_reduce_scatter comm_broadcast \
     device_has_graphs device_graph_begin device_graph_end device_graph_launch device_graph_destroy)
+# Host names that have addresses of both families.
+$(BUILD)/tests/launch/test_launch: LIBS += -Wl,--wrap=getaddrinfo
 # bench_roofline with a device that never closes.
 $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close

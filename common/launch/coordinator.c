@@ -182,8 +182,9 @@ static void serve_stranger(coordinator *h, member *m)
 
 static void accept_all(coordinator *h)
 {
-    for (int fd; h->listener >= 0 && (fd = accept4(h->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-        coordinator_meet(h, fd);
+    for (int i = 0; i < h->listeners_n; i++)
+        for (int fd; (fd = accept4(h->listeners[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+            coordinator_meet(h, fd);
 }
 
 /* A rank whose channel is full has been told already, or does not run. */
@@ -200,10 +201,10 @@ static void say_alive(coordinator *h, double now)
 
 static void wait_for_news(const coordinator *h, double wait_s)
 {
-    struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + 1, sizeof *all);
+    struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + h->listeners_n, sizeof *all);
     nfds_t n = 0;
-    if (h->listener >= 0)
-        all[n++] = (struct pollfd){.fd = h->listener, .events = POLLIN};
+    for (int i = 0; i < h->listeners_n; i++)
+        all[n++] = (struct pollfd){.fd = h->listeners[i], .events = POLLIN};
     for (int i = 0; i < h->o.ranks + h->places; i++) {
         const member *m = i < h->o.ranks ? &h->ranks[i] : &h->strangers[i - h->o.ranks];
         if (m->used && m->c.fd >= 0)

@@ -27,7 +27,7 @@ struct coordinator {
     char where[300];
     member *ranks, *strangers; /* [o.ranks], [places]: who has said hello, and who not yet */
     int places;
-    int listener; /* -1: none */
+    int listeners[COORDINATOR_LISTENERS], listeners_n;
     bool welcomed, ending;
     int code;
     double since, stepped; /* when it was made, and its last step */

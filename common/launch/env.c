@@ -2,7 +2,9 @@
 /* Rank discovery; see env.h. */
 #include "common/launch/env.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +98,25 @@ static bool find_port(launch_place *p, char *msg, size_t msg_bytes)
     return true;
 }
 
+/* "[::1]", as in a URL, is ::1. */
+static void copy_address(const char *text, char *out, size_t out_bytes)
+{
+    const size_t length = strlen(text);
+    const bool brackets = length > 2 && text[0] == '[' && text[length - 1] == ']';
+    snprintf(out, out_bytes, "%.*s", (int)(brackets ? length - 2 : length), brackets ? text + 1 : text);
+}
+
+static bool is_loopback(const char *host)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_aton(host, &four))
+        return ntohl(four.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, host, &six) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+    return strcmp(host, "localhost") == 0;
+}
+
 static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_bytes)
 {
     const bool slurm = strcmp(s->by, "srun") == 0;
@@ -104,7 +125,7 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
     if (one_host || p->size == 1)
         snprintf(p->master, sizeof p->master, "127.0.0.1");
     else if (*text_of("MASTER_ADDR"))
-        snprintf(p->master, sizeof p->master, "%s", text_of("MASTER_ADDR"));
+        copy_address(text_of("MASTER_ADDR"), p->master, sizeof p->master);
     else if (slurm && *nodes)
         launch_first_host(nodes, p->master, sizeof p->master);
     if (*p->master)
@@ -120,8 +141,7 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
 /* Beyond one host anybody who reaches the port could end the job or take a rank's place. */
 static bool find_secret(launch_place *p, char *msg, size_t msg_bytes)
 {
-    p->local =
-        strncmp(p->master, "127.", 4) == 0 || strcmp(p->master, "localhost") == 0 || strcmp(p->master, "::1") == 0;
+    p->local = is_loopback(p->master);
     if (!secret_find(&p->secret, msg, msg_bytes))
         return false;
     if (p->local || *p->secret)

@@ -15,7 +15,7 @@ typedef struct launch_place {
     int local_rank, local_size; /* -1: not said */
     char master[256];           /* where rank 0 listens; "" within one process tree */
     int port;
-    bool local;         /* all ranks are on this host, as far as the environment says: rank 0 listens on 127.0.0.1 */
+    bool local;         /* all ranks are on this host, as far as the environment says: rank 0 listens on its loopback */
     const char *secret; /* STEPBENCH_SECRET, "" where there is none; ranks on several hosts need one */
     uint64_t run_id;    /* the same for all ranks of a job, and hardly for two jobs */
     int control_fd, board_fd; /* of our own launcher; else -1 */

@@ -106,15 +106,16 @@ static void *run_coordinator(void *arg)
 /* Rank 0 of a job that somebody else started: the coordinator is a thread here. Returns the rank's end of its channel. */
 static int start_coordinator(launch *l, const launch_place *place)
 {
-    int pair[2];
+    int pair[2], listeners[COORDINATOR_LISTENERS];
     char where[300];
     snprintf(where, sizeof where, "%s port %d", place->master, place->port);
-    const int listener = launch_listen(place);
+    const int n = launch_listen(place, listeners);
     l->coordinator = coordinator_create(&(coordinator_options){
         .ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .secret = place->secret, .where = where});
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die(EXIT_CODE_FAILURE, "can't make a control channel: %s", strerror(errno));
-    coordinator_listen(l->coordinator, listener);
+    for (int i = 0; i < n; i++)
+        coordinator_listen(l->coordinator, listeners[i]);
     coordinator_attach(l->coordinator, pair[0]);
     if (pthread_create(&l->coordinator_thread, NULL, run_coordinator, l) != 0)
         die(EXIT_CODE_FAILURE, "can't start the thread of the coordinator");

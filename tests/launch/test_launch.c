@@ -9,6 +9,7 @@
 #include <ifaddrs.h>
 #include <math.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -515,31 +516,55 @@ static void dead_and_stuck_ranks_by_hand(void **state)
 #define SECRET "STEPBENCH_SECRET=0123456789abcdef"
 #define WRONG_SECRET "STEPBENCH_SECRET=0123456789abcdeg"
 
-/* MASTER_ADDR= an address of this host that is not of the loopback; skips the test where there is none. */
+/* An address of this host that is not of the loopback, in text; "" where there is none. */
+static const char *address_of(int family)
+{
+    static char four[NI_MAXHOST], six[NI_MAXHOST];
+    char *address = family == AF_INET ? four : six;
+    struct ifaddrs *all = NULL;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (struct ifaddrs *i = all; i && !*address; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == family && (i->ifa_flags & IFF_UP) &&
+            !(i->ifa_flags & IFF_LOOPBACK))
+            getnameinfo(i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6),
+                        address, NI_MAXHOST, NULL, 0, NI_NUMERICHOST);
+    freeifaddrs(all);
+    return address;
+}
+
+/* MASTER_ADDR= such an address; skips the test where there is none. */
 static const char *own_address(void)
 {
     static char text[128];
-    char address[INET_ADDRSTRLEN] = "";
-    struct ifaddrs *all = NULL;
-    assert_int_equal(getifaddrs(&all), 0);
-    for (struct ifaddrs *i = all; i; i = i->ifa_next)
-        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
-            !(i->ifa_flags & IFF_LOOPBACK))
-            inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, address, sizeof address);
-    freeifaddrs(all);
-    if (!*address)
+    if (!*address_of(AF_INET))
         skip();
-    snprintf(text, sizeof text, "MASTER_ADDR=%s", address);
+    snprintf(text, sizeof text, "MASTER_ADDR=%s", address_of(AF_INET));
     return text;
+}
+
+/* Two names: both.test has an address of each family, half.test an IPv6 address that this host does not have, and IPv4. */
+int __real_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+{
+    const bool both = host && strcmp(host, "both.test") == 0, half = host && strcmp(host, "half.test") == 0;
+    if (!both && !half)
+        return __real_getaddrinfo(host, service, hints, found);
+    const int code = __real_getaddrinfo(both ? address_of(AF_INET6) : "2001:db8::1", service, hints, found);
+    return code ? code : __real_getaddrinfo(address_of(AF_INET), service, hints, &(*found)->ai_next);
 }
 
 static int connect_to(const char *address, int port)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    assert_int_equal(inet_pton(AF_INET, address, &to.sin_addr), 1);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *to;
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    assert_int_equal(__real_getaddrinfo(address, service, &hints, &to), 0);
+    int fd = socket(to->ai_family, SOCK_STREAM, 0);
     assert_true(fd >= 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+    const int refused = connect(fd, to->ai_addr, to->ai_addrlen);
+    freeaddrinfo(to);
+    if (refused == 0)
         return fd;
     close(fd);
     return -1;
@@ -591,6 +616,56 @@ static void several_hosts_need_a_secret(void **state)
     assert_int_equal(ranks_wait(b), EXIT_CODE_OK);
     assert_int_equal(ranks_wait(a), EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+}
+
+static bool has_ipv6(void)
+{
+    const struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
+    if (fd >= 0)
+        close(fd);
+    return has;
+}
+
+/* Rank 0 listens at the address it was given, of either family, and nowhere else; so it does at all addresses of a name. */
+static void rank_0_listens_where_it_is_told(void **state)
+{
+    (void)state;
+    const bool six = has_ipv6();
+    const char *four = address_of(AF_INET), *global = six ? address_of(AF_INET6) : "";
+    const struct {
+        bool here;
+        const char *master, *of_rank_1, *there, *not_there;
+    } cases[] = {
+        {true, "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.1"},
+        {true, "localhost", "localhost", "127.0.0.1", *four ? four : NULL},
+        {six, "::1", "::1", "::1", "127.0.0.1"},
+        {six, "[::1]", "0:0:0:0:0:0:0:1", "::1", "127.0.0.1"},
+        {six, "::ffff:127.0.0.1", "127.0.0.1", "127.0.0.1", "::1"},
+        {*global, global, global, global, "::1"}, /* with its scope where it is of the link */
+        {*four, "0.0.0.0", "127.0.0.1", four, six ? "::1" : NULL},
+        {*global, "::", "127.0.0.1", global, NULL},
+        {*four && *global, "both.test", "both.test", four, "127.0.0.1"},
+        {*four && *global, "both.test", global, global, "::1"},
+        {*four, "half.test", "half.test", four, "127.0.0.1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int port = some_port();
+        char settings[2][512];
+        snprintf(settings[0], sizeof settings[0], "MASTER_ADDR=%s " SECRET, cases[i].master);
+        snprintf(settings[1], sizeof settings[1], "MASTER_ADDR=%s " SECRET, cases[i].of_rank_1);
+        if (!cases[i].here)
+            continue;
+        pid_t a = start_rank_with(settings[0], NULL, 0, 2, port, "--variant right --timeout 5");
+        close(connect_soon(cases[i].there, port));
+        if (cases[i].not_there && connect_to(cases[i].not_there, port) >= 0)
+            fail_msg("with MASTER_ADDR=%s rank 0 listens at %s, too", cases[i].master, cases[i].not_there);
+        pid_t b = start_rank_with(settings[1], NULL, 1, 2, port, "--variant right --timeout 5");
+        if (ranks_wait(b) != EXIT_CODE_OK || ranks_wait(a) != EXIT_CODE_OK)
+            fail_msg("MASTER_ADDR=%s, rank 1's %s: %s%s", cases[i].master, cases[i].of_rank_1, ranks_text("err0.txt"),
+                     ranks_text("err1.txt"));
+    }
 }
 
 static void a_wrong_secret_is_turned_away(void **state)
@@ -869,6 +944,7 @@ int main(int argc, char **argv)
         IN_FOLDER(a_port_of_another_job_is_said),
         IN_FOLDER(dead_and_stuck_ranks_by_hand),
         IN_FOLDER(several_hosts_need_a_secret),
+        IN_FOLDER(rank_0_listens_where_it_is_told),
         IN_FOLDER(a_wrong_secret_is_turned_away),
         IN_FOLDER(strangers_are_shut_out),
         IN_FOLDER(a_silent_port_is_given_up_at_the_timeout),

@@ -68,11 +68,27 @@ static bool number_of(const char *name, int max, int *out, char *msg, size_t msg
     return true;
 }
 
-void launch_first_host(const char *list, char *out, size_t out_bytes)
+bool launch_first_host(const char *list, char *out, size_t out_bytes)
 {
-    size_t name = strcspn(list, "[,");
-    const char *inside = list[name] == '[' ? list + name + 1 : "";
-    snprintf(out, out_bytes, "%.*s%.*s", (int)name, list, (int)strcspn(inside, "-,]"), inside);
+    static const char number[] = "0123456789", stop[] = "[],";
+    size_t used = 0;
+    while (*list && *list != ',') {
+        const bool range = *list == '[';
+        list += range;
+        const size_t n = range ? strspn(list, number) : strcspn(list, stop);
+        if (n == 0 || used + n >= out_bytes || (range && !strchr("-,]", list[n])))
+            return false;
+        memcpy(out + used, list, n);
+        used += n;
+        list += n;
+        if (range) {
+            list += strspn(list, "0123456789-,");
+            if (*list++ != ']')
+                return false;
+        }
+    }
+    out[used] = 0;
+    return used > 0;
 }
 
 static uint64_t run_id(const source *s)
@@ -126,8 +142,14 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
         snprintf(p->master, sizeof p->master, "127.0.0.1");
     else if (*text_of("MASTER_ADDR"))
         copy_address(text_of("MASTER_ADDR"), p->master, sizeof p->master);
-    else if (slurm && *nodes)
-        launch_first_host(nodes, p->master, sizeof p->master);
+    else if (slurm && *nodes && !launch_first_host(nodes, p->master, sizeof p->master)) {
+        snprintf(
+            msg, msg_bytes,
+            "the environment has SLURM_STEP_NODELIST=%s, which is no list of hosts; set MASTER_ADDR to the host of "
+            "rank 0",
+            nodes);
+        return false;
+    }
     if (*p->master)
         return true;
     snprintf(

@@ -24,7 +24,7 @@ typedef struct launch_place {
 /* False with a sentence in msg when the environment contradicts itself or lacks something. */
 bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes);
 
-/* The first host of a Slurm node list such as "gpu[07-09,12],login1": "gpu07". */
-void launch_first_host(const char *list, char *out, size_t out_bytes);
+/* The first host of a Slurm node list such as "gpu[07-09,12]-ib,login1": "gpu07-ib". False when it is none. */
+bool launch_first_host(const char *list, char *out, size_t out_bytes);
 
 #endif

@@ -799,7 +799,7 @@ static void place_is_found_in_order(void **state)
 {
     (void)state;
     launch_place p;
-    char msg[512], host[64];
+    char msg[512];
     static const char *const all[] = {"RANK",
                                       "WORLD_SIZE",
                                       "LOCAL_RANK",
@@ -872,10 +872,43 @@ static void place_is_found_in_order(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         unsetenv(all[i]);
 
-    launch_first_host("node1,node2", host, sizeof host);
-    assert_string_equal(host, "node1");
-    launch_first_host("n-[3,5-9]", host, sizeof host);
-    assert_string_equal(host, "n-3");
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_STEP_ID", "7", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+    setenv("SLURM_STEP_NODELIST", "gpu[07-09", 1);
+    assert_false(launch_place_find(&p, msg, sizeof msg));
+    assert_non_null(strstr(msg, "SLURM_STEP_NODELIST=gpu[07-09, which is no list of hosts; set MASTER_ADDR"));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        unsetenv(all[i]);
+}
+
+static void the_first_host_of_a_list_is_found(void **state)
+{
+    (void)state;
+    static const char *const lists[][2] = {{"node1,node2", "node1"},
+                                           {"node1", "node1"},
+                                           {"n-[3,5-9]", "n-3"},
+                                           {"x[1-2]-ib", "x1-ib"},
+                                           {"x[1-2]-ib,y[3-4]", "x1-ib"},
+                                           {"x[7],y1", "x7"},
+                                           {"a[1-2]b[3-4]", "a1b3"},
+                                           {"a[1-2]b[3-4].site.org,c", "a1b3.site.org"},
+                                           {"[10-12]", "10"},
+                                           {"n[001-010]", "n001"},
+                                           {"n[009,001-003],m[1-2]", "n009"}};
+    static const char *const none[] = {"",       ",a",     "x[1-2", "x[1-2,y", "x[",       "x[]",  "x]1",
+                                       "x[1]]2", "x[[1]]", "x[-2]", "x[a-b]",  "x[1-2;3]", "x[1 ]"};
+    char host[16];
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        assert_true(launch_first_host(lists[i][0], host, sizeof host));
+        assert_string_equal(host, lists[i][1]);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (launch_first_host(none[i], host, sizeof host))
+            fail_msg("%s is taken for %s", none[i], host);
+    assert_true(launch_first_host("fifteen-letters", host, sizeof host));
+    assert_false(launch_first_host("sixteen-letters-", host, sizeof host));
+    assert_false(launch_first_host("fifteen-letter[10-20]", host, sizeof host));
 }
 
 static rank_view at(unsigned long enqueued, double beat_age_s, double move_age_s)
@@ -924,6 +957,7 @@ int main(int argc, char **argv)
         return toy_main(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(place_is_found_in_order),
+        cmocka_unit_test(the_first_host_of_a_list_is_found),
         cmocka_unit_test(the_right_rank_is_blamed),
         IN_FOLDER(rank_0_alone_writes),
         IN_FOLDER(resume_is_agreed),

@@ -35,6 +35,13 @@ static const source sources[] = {
      "OMPI_COMM_WORLD_RANK",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
     {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK", {"PMI_JOBID", "PMI_ID"}},
+    {"mpirun_rsh",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE",
+     "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE",
+     "MV2_COMM_WORLD_RANK",
+     {NULL, NULL}},
     {"srun",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
@@ -138,7 +145,7 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
     const bool slurm = strcmp(s->by, "srun") == 0;
     const char *nodes = text_of("SLURM_STEP_NODELIST");
     const bool one_host = p->local_size == p->size || (slurm && strcmp(text_of("SLURM_STEP_NUM_NODES"), "1") == 0);
-    if (one_host || p->size == 1)
+    if (one_host)
         snprintf(p->master, sizeof p->master, "127.0.0.1");
     else if (*text_of("MASTER_ADDR"))
         copy_address(text_of("MASTER_ADDR"), p->master, sizeof p->master);
@@ -180,14 +187,13 @@ static bool find_secret(launch_place *p, char *msg, size_t msg_bytes)
 bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes)
 {
     enum { RANKS_MAX = 1 << 16 };
-    const source *s = NULL;
-    *p = (launch_place){
+    const launch_place nobody = {
         .rank = 0, .size = 1, .local_rank = -1, .local_size = -1, .control_fd = -1, .board_fd = -1, .secret = ""};
+    const source *s = NULL;
+    *p = nobody;
     for (size_t i = 0; i < sizeof sources / sizeof *sources && !s; i++)
         if (*text_of(sources[i].needs) && *text_of(sources[i].rank) && *text_of(sources[i].size))
             s = &sources[i];
-    if (s && strcmp(s->by, "srun") == 0 && strcmp(text_of(s->size), "1") == 0)
-        s = NULL; /* the shell of an allocation, or srun as the way to a node: ranks are started there */
     if (!s)
         return true;
     p->by = s->by;
@@ -205,6 +211,10 @@ bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes)
     }
     if (p->control_fd >= 0)
         return true;
+    if (p->size == 1) { /* a launcher as the way to a node, a container's settings: ranks are started there */
+        *p = nobody;
+        return true;
+    }
     p->run_id = run_id(s);
     return find_port(p, msg, msg_bytes) && find_master(p, s, msg, msg_bytes) && find_secret(p, msg, msg_bytes);
 }

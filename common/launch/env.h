@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Who started this process, and which rank is it? Read from the environment alone, in this order: our own launcher,
- * torchrun (RANK, WORLD_SIZE), Open MPI, PMI (MPICH, Intel MPI), a Slurm step; else nobody: then this process starts the
- * ranks. None of these libraries is needed. */
+ * torchrun (RANK, WORLD_SIZE), Open MPI, PMI (MPICH, Intel MPI), MVAPICH2, a Slurm step; else nobody: then this process
+ * starts the ranks, as it does in a world of one. None of these libraries is needed. */
 #ifndef STEPBENCH_LAUNCH_ENV_H
 #define STEPBENCH_LAUNCH_ENV_H
 

@@ -196,6 +196,24 @@ static void rank_0_alone_writes(void **state)
     assert_int_equal(run(CPU "--ranks 2 --variant wrong"), EXIT_CODE_VERIFY);
 }
 
+/* A container's settings, mpirun -np 1: the ranks are started all the same, as many as are asked for. */
+static void a_world_of_one_starts_its_ranks(void **state)
+{
+    (void)state;
+    static const char *const worlds[] = {
+        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ",
+        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 ", "PMI_RANK=0 PMI_SIZE=1 ",
+        "SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 "};
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        char arguments[256];
+        unlink("rows.csv");
+        snprintf(arguments, sizeof arguments, "%s" CPU "--ranks 3 --n 1 --variant right", worlds[i]);
+        assert_int_equal(run(arguments), EXIT_CODE_OK);
+        assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
+        assert_int_equal(ranks_lines("ran.txt"), 3 * ((int)i + 1));
+    }
+}
+
 static void resume_is_agreed(void **state)
 {
     (void)state;
@@ -812,6 +830,9 @@ static void place_is_found_in_order(void **state)
                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
                                       "PMI_RANK",
                                       "PMI_SIZE",
+                                      "MV2_COMM_WORLD_RANK",
+                                      "MV2_COMM_WORLD_SIZE",
+                                      "MV2_COMM_WORLD_LOCAL_SIZE",
                                       "SLURM_PROCID",
                                       "SLURM_STEP_ID",
                                       "SLURM_STEP_NUM_TASKS",
@@ -831,6 +852,35 @@ static void place_is_found_in_order(void **state)
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_null(p.by);
+    unsetenv("SLURM_STEP_ID");
+
+    static const char *const alone[][2] = {{"RANK", "WORLD_SIZE"},
+                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        setenv(alone[i][0], "0", 1); /* without a size it says nothing */
+        assert_true(launch_place_find(&p, msg, sizeof msg) && !p.by);
+        setenv(alone[i][1], "1", 1);
+        setenv("LOCAL_WORLD_SIZE", "1", 1);
+        assert_true(launch_place_find(&p, msg, sizeof msg));
+        assert_null(p.by);
+        assert_int_equal(p.local_size, -1);
+        setenv(alone[i][0], "1", 1);
+        assert_false(launch_place_find(&p, msg, sizeof msg));
+        assert_non_null(strstr(msg, "the environment says rank 1 of 1"));
+        unsetenv(alone[i][0]); /* nor does a size without a rank */
+        assert_true(launch_place_find(&p, msg, sizeof msg) && !p.by);
+        unsetenv(alone[i][1]);
+        unsetenv("LOCAL_WORLD_SIZE");
+    }
+    setenv("MV2_COMM_WORLD_RANK", "1", 1);
+    setenv("MV2_COMM_WORLD_SIZE", "2", 1);
+    setenv("MV2_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg) && p.rank == 1 && p.local);
+    unsetenv("MV2_COMM_WORLD_RANK");
+
+    setenv("SLURM_STEP_ID", "7", 1);
     setenv("SLURM_PROCID", "5", 1);
     setenv("SLURM_STEP_NUM_TASKS", "8", 1);
     setenv("SLURM_LOCALID", "1", 1);
@@ -960,6 +1010,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_first_host_of_a_list_is_found),
         cmocka_unit_test(the_right_rank_is_blamed),
         IN_FOLDER(rank_0_alone_writes),
+        IN_FOLDER(a_world_of_one_starts_its_ranks),
         IN_FOLDER(resume_is_agreed),
         IN_FOLDER(dry_run_starts_nobody),
         IN_FOLDER(a_dead_rank_ends_the_job),

@@ -180,10 +180,12 @@ static void serve_stranger(coordinator *h, member *m)
     }
 }
 
-static void accept_all(coordinator *h)
+/* Not all at once: those who come are listened to before others take their places. */
+static void accept_some(coordinator *h)
 {
     for (int i = 0; i < h->listeners_n; i++)
-        for (int fd; (fd = accept4(h->listeners[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+        for (int n = 0, fd;
+             n < h->places / 4 && (fd = accept4(h->listeners[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0; n++)
             coordinator_meet(h, fd);
 }
 
@@ -219,7 +221,7 @@ void coordinator_step(coordinator *h, double wait_s)
     wait_for_news(h, wait_s);
     const double now = host_seconds();
     coordinator_forgive_gap(h, now, wait_s);
-    accept_all(h);
+    accept_some(h);
     for (int i = 0; i < h->places; i++)
         serve_stranger(h, &h->strangers[i]);
     for (int r = 0; r < h->o.ranks; r++)

@@ -152,9 +152,8 @@ static void keep_alive(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-int launch_connect(launch *l, const launch_place *place)
+int launch_connect(launch *l, const launch_place *place, double since)
 {
-    const double start = host_seconds();
     char why[256] = "no answer";
     useconds_t pause_us = 10 * 1000;
     for (;;) {
@@ -165,7 +164,7 @@ int launch_connect(launch *l, const launch_place *place)
                 note_address(l, fd);
             return fd;
         }
-        if (l->timeout_s > 0 && host_seconds() - start > l->timeout_s)
+        if (l->timeout_s > 0 && host_seconds() - since > l->timeout_s)
             die(EXIT_CODE_TIMEOUT, "rank %d of %d can't reach rank 0 at %s port %d within --timeout %g s: %s", l->rank,
                 l->size, place->master, place->port, l->timeout_s, why);
         usleep(pause_us);

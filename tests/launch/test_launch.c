@@ -15,8 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/clock.h"
@@ -722,7 +724,7 @@ static uint64_t run_id_by_hand(void)
 static void strangers_are_shut_out(void **state)
 {
     (void)state;
-    enum { SILENT = 80, BYTES = 1 << 20 }; /* more of the silent than there are places */
+    enum { SILENT = 300, BYTES = 1 << 20 }; /* more of the silent than there are places */
     const int port = some_port();
     const char *right = "--variant right --timeout 30";
     pid_t a = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 0, 2, port, right);
@@ -762,16 +764,94 @@ static void strangers_are_shut_out(void **state)
     close(rash);
 }
 
-static void a_silent_port_is_given_up_at_the_timeout(void **state)
+static int listen_on_loopback(int port)
 {
-    (void)state;
-    const int port = some_port(), on = 1;
+    const int on = 1;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+/* Connects again and again and says nothing; keeps some connections. */
+_Noreturn static void flood(int port)
+{
+    enum { KEPT = 600 };
+    int kept[KEPT];
+    memset(kept, -1, sizeof kept);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0;; i = (i + 1) % KEPT) {
+        if (kept[i] >= 0)
+            close(kept[i]);
+        kept[i] = connect_to("127.0.0.1", port);
+    }
+}
+
+static void ranks_join_among_strangers(void **state)
+{
+    (void)state;
+    enum { SILENT = 400 };
+    static const char *const settings[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=127.0.0.1 " SECRET};
+    for (int i = 0; i < 4; i++) {
+        const bool many = i / 2;
+        const int port = some_port();
+        pid_t a = start_rank_with(settings[i % 2], NULL, 0, 2, port, "--variant right --timeout 20"), stranger = 0;
+        int silent[SILENT];
+        silent[0] = connect_soon("127.0.0.1", port);
+        for (int k = 1; k < SILENT; k++)
+            silent[k] = many ? connect_soon("127.0.0.1", port) : -1;
+        if (!many && (stranger = fork()) == 0)
+            flood(port);
+        usleep(100 * 1000);
+        pid_t b = start_rank_with(settings[i % 2], NULL, 1, 2, port, "--variant right --timeout 20");
+        if (ranks_wait(b) != EXIT_CODE_OK || ranks_wait(a) != EXIT_CODE_OK)
+            fail_msg("%s, %s: %s%s", settings[i % 2], many ? "400 silent ones" : "one that keeps connecting",
+                     ranks_text("err0.txt"), ranks_text("err1.txt"));
+        if (stranger) {
+            kill(stranger, SIGKILL);
+            waitpid(stranger, NULL, 0);
+        }
+        for (int k = 0; k < SILENT; k++)
+            close(silent[k]);
+    }
+}
+
+_Noreturn static void close_all(int listener)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;)
+        close(accept(listener, NULL, NULL));
+}
+
+/* Whoever has the port closes every connection. The reason must not be a secret, or a version, that nobody saw. */
+static void a_port_that_closes_is_said(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    static const char *const settings[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=127.0.0.1 " SECRET};
+    const int fd = listen_on_loopback(port);
+    for (int i = 0; i < 2; i++) {
+        pid_t closer = fork();
+        if (closer == 0)
+            close_all(fd);
+        pid_t b = start_rank_with(settings[i], NULL, 1, 2, port, "--variant right --timeout 1");
+        assert_int_equal(ranks_wait(b), EXIT_CODE_TIMEOUT);
+        kill(closer, SIGKILL);
+        waitpid(closer, NULL, 0);
+        assert_non_null(
+            strstr(ranks_text("err1.txt"), "rank 1 of 2 could not join within --timeout 1 s: each of its "));
+        assert_non_null(strstr(ranks_text("err1.txt"), "was closed before rank 0 had heard it"));
+    }
+    close(fd);
+}
+
+static void a_silent_port_is_given_up_at_the_timeout(void **state)
+{
+    (void)state;
+    const int port = some_port(), fd = listen_on_loopback(port);
     const double start = ranks_seconds();
     assert_int_equal(ranks_wait(start_rank(NULL, 1, 2, port, "--variant right --timeout 1")), EXIT_CODE_TIMEOUT);
     assert_true(ranks_seconds() - start < 6);
@@ -1032,6 +1112,8 @@ int main(int argc, char **argv)
         IN_FOLDER(rank_0_listens_where_it_is_told),
         IN_FOLDER(a_wrong_secret_is_turned_away),
         IN_FOLDER(strangers_are_shut_out),
+        IN_FOLDER(ranks_join_among_strangers),
+        IN_FOLDER(a_port_that_closes_is_said),
         IN_FOLDER(a_silent_port_is_given_up_at_the_timeout),
         IN_FOLDER(a_stopped_rank_0_is_named_by_the_others),
         IN_FOLDER(under_mpirun),

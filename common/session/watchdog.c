@@ -16,6 +16,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/core/signals.h"
 #include "common/rows/rows.h"
 
@@ -50,7 +51,7 @@ void watchdog_end(int code, const char *what)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 2; /* a main thread stuck inside a write must not keep the program alive */
     if (pthread_mutex_timedlock(&row_lock, &until) == 0)
-        fflush(stdout);
+        fflush(output());
     progress_clear();
     if (what)
         warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(),

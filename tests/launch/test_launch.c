@@ -69,8 +69,7 @@ static void note(const char *path, const char *fmt, long value)
 
 static void meet_fate(launch *l, const char *variant, bool victim)
 {
-    if (!getenv("STEPBENCH_CONTROL_FD")) /* then what it does is sent, every 50 ms */
-        usleep(150 * 1000);
+    usleep(150 * 1000); /* rank 0 writes the row before; what ranks do is known, also where they send it every 50 ms */
     if (strcmp(variant, "killed") == 0 && victim)
         raise(SIGKILL);
     if (strcmp(variant, "stopped") == 0 && victim)
@@ -141,6 +140,9 @@ static void toy_run(session *s, const bench_case *c, row *w)
     launch *l = launch_of(s);
     int64_t mine = case_int(c, "n"), all[64], sum = 0;
     note("ran.txt", "%ld\n", launch_rank(l));
+    if (getenv("NOISE") &&
+        (puts("a library says") < 0 || fflush(stdout) != 0 || write(STDOUT_FILENO, "and more\n", 9) != 9))
+        _exit(EXIT_CODE_FAILURE);
     launch_collective_done(l, launch_collective(l, "all_gather", 1234, "bf16", "toy"));
     if (mine == 2)
         meet_fate(l, case_variant(c), launch_rank(l) == option_int(s->opt, "victim"));
@@ -196,6 +198,18 @@ static void rank_0_alone_writes(void **state)
     ranks_all_gone("pids.txt");
     assert_int_equal(run(CPU "--ranks 1 --variant right"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--ranks 2 --variant wrong"), EXIT_CODE_VERIFY);
+}
+
+static void libraries_of_ranks_print_to_stderr(void **state)
+{
+    (void)state;
+    assert_int_equal(run("NOISE=1 " CPU "--ranks 3 --variant right --json"), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("out.txt"), 3);
+    assert_null(strstr(ranks_text("out.txt"), "a library says"));
+    assert_int_equal(run("NOISE=1 " CPU "--ranks 3 --variant right"), EXIT_CODE_OK);
+    assert_non_null(strstr(ranks_text("out.txt"), "results: rows.csv\n"));
+    assert_null(strstr(ranks_text("out.txt"), "a library says"));
+    assert_int_equal(ranks_lines("err.txt"), 3 * 3 * 2);
 }
 
 /* A container's settings, mpirun -np 1: the ranks are started all the same, as many as are asked for. */
@@ -1090,6 +1104,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_first_host_of_a_list_is_found),
         cmocka_unit_test(the_right_rank_is_blamed),
         IN_FOLDER(rank_0_alone_writes),
+        IN_FOLDER(libraries_of_ranks_print_to_stderr),
         IN_FOLDER(a_world_of_one_starts_its_ranks),
         IN_FOLDER(resume_is_agreed),
         IN_FOLDER(dry_run_starts_nobody),

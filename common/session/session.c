@@ -264,7 +264,9 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     session s = {.opt = o, .timing = timing_of(o), .peers = peers};
     s.sustain_s = sustain_of(o);
     const bool json = option_flag(o, "json");
+    watchdog_hold();                   /* a rank's watcher may end it, and writes out what was said */
     FILE *records = output_take(json); /* before any library may print */
+    watchdog_release();
     watchdog_start(peers ? 0 : option_real(o, "timeout"));
     s.dev =
         device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, peers ? peers->gpu : (int)option_int(o, "gpu"));
@@ -327,7 +329,9 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     memory_destroy(s.mem);
     device_close(s.dev);
     watchdog_stop();
+    watchdog_hold();
     output_give_back();
+    watchdog_release();
     free(results);
     free(csv);
     options_free(o);

@@ -9,6 +9,7 @@
 #include "common/report/acceptance.h"
 #include "common/report/across/across.h"
 #include "common/report/checkout.h"
+#include "common/report/flash_peers.h"
 #include "common/report/section.h"
 #include "common/report/ddp/ddp.h"
 
@@ -31,7 +32,9 @@ static const char usage[] =
     "              the distinct values of a column on one line\n"
     "       report --ddp RESULTS_DIR OUT.csv\n"
     "              every row of the benches of data parallelism that went well, with the columns that figures want;\n"
-    "              writes nothing when there is none\n";
+    "              writes nothing when there is none\n"
+    "       report --flash-peers RESULTS_DIR OUT.csv\n"
+    "              ratios of attention in bf16 beside its peers, a row for each shape, for the figure\n";
 
 enum { MAX_AXES = 16, MAX_CONDITIONS = 16 };
 
@@ -125,6 +128,15 @@ static int write_ddp(const char *dir, const char *path)
     if (r && !ddp_write(r, path))
         die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
     ddp_rows_free(r);
+    return EXIT_CODE_OK;
+}
+
+static int write_flash_peers(const char *dir, const char *path)
+{
+    csv *c = flash_peers_open(dir);
+    if (!flash_peers_write_csv(c, "bf16", path))
+        die(EXIT_CODE_FAILURE, "%s: %s", path, strerror(errno));
+    csv_free(c);
     return EXIT_CODE_OK;
 }
 
@@ -258,6 +270,8 @@ int main(int argc, char **argv)
         return readme_update(argv + 2, (size_t)argc - 3, argv[argc - 1]) ? EXIT_CODE_OK : EXIT_CODE_FAILURE;
     if (argc == 4 && strcmp(argv[1], "--ddp") == 0)
         return write_ddp(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "--flash-peers") == 0)
+        return write_flash_peers(argv[2], argv[3]);
     if (argc == 2 && argv[1][0] != '-')
         return write_report(argv[1]);
     fputs(usage, stderr);

@@ -10,20 +10,19 @@
 #include "common/report/section.h"
 
 static const struct {
-    const char *name, *peer, *old; /* the files' names: with --peers, and before there was that */
-    const char *time, *old_time;   /* their columns */
-    double ms;                     /* of their unit */
+    const char *name, *file, *time; /* time: its column */
+    double ms;                      /* of its unit */
     bool of_nccl;
 } peers[ALLREDUCE_PEERS] = {
-    {"PyTorch", "allreduce", "pytorch_allreduce.csv", "median_ms", "ms", 1, false},
-    {"nccl-tests", "nccl_tests", "nccl_tests.csv", "median_us", "us", 1e-3, true},
+    {"PyTorch", "allreduce", "median_ms", 1, false},
+    {"nccl-tests", "nccl_tests", "median_us", 1e-3, true},
 };
 
 allreduce_peers allreduce_peers_open(const char *dir)
 {
     allreduce_peers p;
     for (size_t i = 0; i < ALLREDUCE_PEERS; i++)
-        p.files[i] = open_peer_rows(dir, peers[i].peer, peers[i].old);
+        p.files[i] = open_peer_rows(dir, peers[i].file);
     return p;
 }
 
@@ -51,12 +50,13 @@ static bool same_dtype(const csv *c, size_t peer, const table *t, size_t row)
     return csv_column(c, "dtype") < 0 ? strcmp(ours, "fp32") == 0 : cell_is(c, peer, "dtype", ours);
 }
 
-/* A row of the same case: old files have neither its mode nor whether it was in place. */
-static size_t peer_row(const csv *c, const table *t, size_t row)
+/* A row of the same case, whatever its origin; a file without in_place has calls in place alone, and one without a backend is of
+ * NCCL. */
+static size_t same_call(const csv *c, const table *t, size_t row)
 {
     static const char *const same[] = {"ranks", "bytes", "mode", "in_place"};
-    for (size_t i = 0; i < c->rows; i++) {
-        bool found = peer_beside(c, i, t, row) && same_dtype(c, i, t, row);
+    for (size_t i = 0; c && i < c->rows; i++) {
+        bool found = same_dtype(c, i, t, row);
         for (size_t k = 0; found && k < sizeof same / sizeof *same; k++)
             found = csv_column(c, same[k]) < 0 || cell_is(c, i, same[k], table_text(t, row, same[k]));
         if (found && (csv_column(c, "backend") < 0 || cell_is(c, i, "backend", library_of(t, row))))
@@ -65,18 +65,20 @@ static size_t peer_row(const csv *c, const table *t, size_t row)
     return NO_ROW;
 }
 
+static size_t peer_row(const allreduce_peers *p, size_t which, const table *t, size_t row)
+{
+    if (row == NO_ROW || (peers[which].of_nccl && strcmp(library_of(t, row), "nccl") != 0))
+        return NO_ROW;
+    return same_call(p->files[which], t, row);
+}
+
 double allreduce_peer_ratio(const allreduce_peers *p, size_t which, const table *t, size_t row)
 {
     const csv *c = p->files[which];
-    if (!c || row == NO_ROW || (peers[which].of_nccl && strcmp(library_of(t, row), "nccl") != 0))
+    const size_t theirs = peer_row(p, which, t, row);
+    if (theirs == NO_ROW || !peer_beside(c, theirs, t, row, peers[which].time))
         return NAN;
-    if (!peers[which].of_nccl && csv_column(c, "mode") < 0 && strcmp(table_text(t, row, "mode"), "eager") != 0)
-        return NAN; /* an old file of PyTorch's, all eager */
-    const size_t theirs = peer_row(c, t, row);
-    if (theirs == NO_ROW)
-        return NAN;
-    const char *column = csv_column(c, peers[which].time) < 0 ? peers[which].old_time : peers[which].time;
-    return peers[which].ms * csv_real(c, theirs, column) / table_real(t, row, "median_ms");
+    return peers[which].ms * csv_real(c, theirs, peers[which].time) / table_real(t, row, "median_ms");
 }
 
 /* Whether no row of the same case is faster. */
@@ -95,12 +97,19 @@ static bool is_fastest(const table *t, size_t row)
 
 void allreduce_peers_compare(comparison *to, const allreduce_peers *p, const table *t)
 {
+    to->library = "NCCL";
     for (size_t i = 0; i < t->n; i++) {
-        char *where =
-            xasprintf("%s, %s, %s%s", table_text(t, i, "size"), table_text(t, i, "dtype"), table_text(t, i, "mode"),
-                      strcmp(table_text(t, i, "in_place"), "0") == 0 ? ", not in place" : "");
-        for (size_t which = 0; which < ALLREDUCE_PEERS && is_fastest(t, i); which++)
-            comparison_add(to, allreduce_peer_ratio(p, which, t, i), peers[which].name, where);
+        if (strcmp(table_text(t, i, "mode"), "graph") != 0 || !is_fastest(t, i))
+            continue; /* a call of the host has its launch in its time, which Python makes longer than C does */
+        char *where = xasprintf("%s, %s%s", table_text(t, i, "size"), table_text(t, i, "dtype"),
+                                strcmp(table_text(t, i, "in_place"), "0") == 0 ? ", not in place" : "");
+        for (size_t which = 0; which < ALLREDUCE_PEERS; which++) {
+            const size_t theirs = peer_row(p, which, t, i);
+            const char *why = theirs == NO_ROW ? NULL : peer_refused(p->files[which], theirs, t, i, peers[which].time);
+            if (why)
+                comparison_refuse(to, why, peers[which].name, where);
+            comparison_add(to, ratio_of_one(allreduce_peer_ratio(p, which, t, i)), peers[which].name, where);
+        }
         free(where);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All-reduces of others beside rows of bench_allreduce: peer_allreduce.csv and peer_nccl_tests.csv, or their older names. */
+/* All-reduces of others beside rows of bench_allreduce: peer_allreduce.csv and peer_nccl_tests.csv. */
 #ifndef STEPBENCH_REPORT_ALLREDUCE_PEERS_H
 #define STEPBENCH_REPORT_ALLREDUCE_PEERS_H
 
@@ -20,7 +20,7 @@ const char *allreduce_peer_name(size_t which);
  * same GPU in the same run. An op of our own stands beside the library that it replaces. */
 double allreduce_peer_ratio(const allreduce_peers *p, size_t which, const table *t, size_t row);
 
-/* Adds the cases of `t`, each with our fastest row of it. */
+/* Adds the calls of `t` that ran from CUDA graphs, each with our fastest row of it; all of them must be of one library. */
 void allreduce_peers_compare(comparison *to, const allreduce_peers *p, const table *t);
 
 #endif

@@ -14,7 +14,7 @@ enum { SHAPE = sizeof shape / sizeof *shape };
 
 csv *flash_peers_open(const char *dir)
 {
-    return open_peer_rows(dir, "flash", "peer_flash.csv");
+    return open_peer_rows(dir, "flash");
 }
 
 static const char *text(const csv *c, size_t row, const char *column)
@@ -40,14 +40,32 @@ static bool is_first(const csv *c, size_t row)
     return true;
 }
 
-/* The row of our own in the same shape and the same run, or NO_ROW. */
+/* The row of our own in the same shape, or NO_ROW. */
 static size_t ours(const csv *c, size_t row)
 {
     for (size_t i = 0; i < c->rows; i++)
-        if (cell_is(c, i, "impl", "stepbench") && same_shape(c, i, row) &&
-            cell_is(c, i, "run_id", text(c, row, "run_id")) && cell_is(c, i, "gpu_uuid", text(c, row, "gpu_uuid")))
+        if (cell_is(c, i, "impl", "stepbench") && same_shape(c, i, row))
             return i;
     return NO_ROW;
+}
+
+/* Why the ratio of a pass, fwd_ratio or bwd_ratio, counts nowhere; NULL: it counts. */
+static const char *refusal(const csv *c, size_t row, const char *ratio)
+{
+    const size_t mine = ours(c, row);
+    return mine == NO_ROW ? "ours was not measured beside it" : peer_refusal(c, row, c, mine, ratio);
+}
+
+/* Blocks of 128 queries for each of an H200's 132 processors, twice over: less leaves some of them idle. */
+enum { FULL_LOAD_TILES = 2 * 132, TILE = 128 };
+
+static flash_load load_of(const csv *c, size_t row)
+{
+    const double heads = csv_real(c, row, "heads");
+    if (heads == 1)
+        return FLASH_ONE_HEAD;
+    return csv_real(c, row, "batch") * heads * csv_real(c, row, "seq") / TILE >= FULL_LOAD_TILES ? FLASH_FULL_LOAD
+                                                                                                 : FLASH_PART_LOAD;
 }
 
 static const char *name_of(const char *impl)
@@ -86,43 +104,132 @@ static char *shape_of(const csv *c, size_t row)
     return of;
 }
 
-void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const char *causal, const char *ratio)
+static peer_ratio ratio_of(const csv *c, size_t row, const char *ratio)
+{
+    char *low = xasprintf("%s_lo", ratio), *high = xasprintf("%s_hi", ratio);
+    const peer_ratio r = {csv_real(c, row, ratio), csv_real(c, row, low), csv_real(c, row, high)};
+    free(low);
+    free(high);
+    return r;
+}
+
+void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const char *causal, flash_load load,
+                         const char *ratio)
 {
     for (size_t i = 0; c && i < c->rows; i++) {
-        if (!cell_is(c, i, "dtype", dtype) || (causal && !cell_is(c, i, "causal", causal)) || !is_first(c, i))
+        if (!cell_is(c, i, "dtype", dtype) || (causal && !cell_is(c, i, "causal", causal)) || !is_first(c, i) ||
+            load_of(c, i) != load)
             continue;
         char *where = shape_of(c, i);
-        for (size_t k = i; k < c->rows; k++)
-            if (same_shape(c, i, k) && ours(c, k) != NO_ROW)
-                comparison_add(to, csv_real(c, k, ratio), name_of(text(c, k, "impl")), where);
+        for (size_t k = i; k < c->rows; k++) {
+            if (!same_shape(c, i, k) || !isfinite(csv_real(c, k, ratio)))
+                continue;
+            const char *why = refusal(c, k, ratio), *who = name_of(text(c, k, "impl"));
+            if (why)
+                comparison_refuse(to, why, who, where);
+            else
+                comparison_add(to, ratio_of(c, k, ratio), who, where);
+        }
         free(where);
     }
+}
+
+static void put_text(FILE *out, const char *words)
+{
+    const size_t bytes = 2 * strlen(words) + 3;
+    char *cell = xmalloc(bytes);
+    csv_quote(words, cell, bytes);
+    fprintf(out, ",%s", cell);
+    free(cell);
+}
+
+static const char *const passes[] = {"fwd_ratio", "bwd_ratio"};
+
+/* Which peers of a shape have no ratio of a pass, and why: "FlashAttention-4: its result is wrong". Caller frees. */
+static char *refusals_of(const csv *c, size_t first, const char *ratio)
+{
+    char *all = xstrdup("");
+    for (size_t k = first; k < c->rows; k++) {
+        const char *why = same_shape(c, first, k) && isfinite(csv_real(c, k, ratio)) ? refusal(c, k, ratio) : NULL;
+        if (!why)
+            continue;
+        char *more = xasprintf("%s%s%s: %s", all, *all ? ", " : "", name_of(text(c, k, "impl")), why);
+        free(all);
+        all = more;
+    }
+    return all;
+}
+
+/* A line of peers_flash: the least of a shape's ratios, each peer's, `nan` where there is none that counts, and in words what does
+ * not count. */
+static void put_shape(FILE *out, const csv *c, size_t first)
+{
+    static const char *const impls[] = {"sdpa_fa2", "sdpa_cudnn", "fa4"};
+    double of[3][2], least = INFINITY;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t r = 0; r < 2; r++) {
+            of[i][r] = NAN;
+            for (size_t k = first; k < c->rows; k++)
+                if (same_shape(c, first, k) && cell_is(c, k, "impl", impls[i]) && !refusal(c, k, passes[r]))
+                    of[i][r] = csv_real(c, k, passes[r]);
+            least = fmin(least, of[i][r]);
+        }
+    if (!isfinite(least))
+        return;
+    fprintf(out, "%g", least);
+    for (size_t i = 0; i < 3; i++)
+        fprintf(out, ",%g,%g", of[i][0], of[i][1]);
+    char *shape = shape_of(c, first);
+    put_text(out, shape);
+    free(shape);
+    for (size_t r = 0; r < 2; r++) {
+        char *refused = refusals_of(c, first, passes[r]);
+        put_text(out, refused);
+        free(refused);
+    }
+    fputc('\n', out);
+}
+
+bool flash_peers_write_csv(const csv *c, const char *dtype, const char *path)
+{
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return false;
+    fputs("least,fa2_fwd,fa2_bwd,cudnn_fwd,cudnn_bwd,fa4_fwd,fa4_bwd,shape,refused_fwd,refused_bwd\n", out);
+    for (size_t i = 0; c && i < c->rows; i++)
+        if (is_first(c, i) && cell_is(c, i, "dtype", dtype))
+            put_shape(out, c, i);
+    const bool wrote = !ferror(out);
+    return fclose(out) == 0 && wrote;
 }
 
 /* ---- the section ---- */
 
 static void add_pass(document *doc, const csv *c, size_t row, size_t mine, const char *pass)
 {
-    char *ms = xasprintf("%s_ms", pass), *ratio = xasprintf("%s_ratio", pass);
-    char *low = xasprintf("%s_lo", ratio), *high = xasprintf("%s_hi", ratio), *diff = xasprintf("%s_diff", pass);
+    char *ms = xasprintf("%s_ms", pass), *ratio = xasprintf("%s_ratio", pass), *diff = xasprintf("%s_diff", pass);
+    const char *why = refusal(c, row, ratio);
     doc_cell(doc, "%s, %s", number(csv_real(c, row, ms)), number(csv_real(c, mine, ms)));
-    doc_cell(doc, "%s [%s, %s]", number(csv_real(c, row, ratio)), number(csv_real(c, row, low)),
-             number(csv_real(c, row, high)));
+    doc_cell(doc, "%s", why ? why : ratio_text(ratio_of(c, row, ratio)));
     if (cell_is(c, row, "reference", "fp64"))
         doc_cell(doc, "%s, %s", number(csv_real(c, row, diff)), number(csv_real(c, mine, diff)));
     else
         doc_blank(doc);
     free(ms);
     free(ratio);
-    free(low);
-    free(high);
     free(diff);
+}
+
+/* Memory is no time: what refuses even its ratio is another GPU or run. */
+static bool other_origin(const csv *c, size_t row, size_t mine)
+{
+    return peer_refusal(c, row, c, mine, "peak_gib");
 }
 
 static void add_row(document *doc, const csv *c, size_t row)
 {
     const size_t mine = ours(c, row);
-    if (mine == NO_ROW)
+    if (mine == NO_ROW || other_origin(c, row, mine))
         return;
     doc_row(doc, text(c, row, "impl"), text(c, row, "dtype"), text(c, row, "batch"), NULL);
     char *heads = heads_of(c, row), *widths = widths_of(c, row);
@@ -155,14 +262,16 @@ static void add_shape(document *doc, const csv *c, size_t first)
 static void add_lead(document *doc, const csv *c, const char *dtype)
 {
     comparison forward = {0}, backward = {0};
-    flash_peers_compare(&forward, c, dtype, NULL, "fwd_ratio");
-    flash_peers_compare(&backward, c, dtype, NULL, "bwd_ratio");
+    flash_peers_compare(&forward, c, dtype, NULL, FLASH_FULL_LOAD, "fwd_ratio");
+    flash_peers_compare(&backward, c, dtype, NULL, FLASH_FULL_LOAD, "bwd_ratio");
     const compared *least = comparison_least(&forward), *least_backward = comparison_least(&backward);
     if (least) {
-        doc_bullet(doc, "%s: forward, the strongest peer takes at least %s times as long as ours (%s; %zu shape%s)",
-                   strong("%s", dtype), number(least->ratio), least->who, forward.n, forward.n == 1 ? "" : "s");
+        doc_bullet(
+            doc,
+            "%s, full loads: forward, the strongest peer takes at least %s times as long as ours (%s; %zu shape%s)",
+            strong("%s", dtype), ratio_text(least->ratio), least->who, forward.n, forward.n == 1 ? "" : "s");
         if (least_backward)
-            doc_more(doc, "; backward %s (%s)", number(least_backward->ratio), least_backward->who);
+            doc_more(doc, "; backward %s (%s)", ratio_text(least_backward->ratio), least_backward->who);
         doc_more(doc, ".");
     }
     comparison_free(&forward);

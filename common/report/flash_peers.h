@@ -9,8 +9,13 @@
 #include "common/report/document.h"
 
 csv *flash_peers_open(const char *dir); /* NULL when it is absent */
+/* Whether a shape gives every processor of the GPU work; one head is made for by nobody, and a class of its own. */
+typedef enum flash_load { FLASH_FULL_LOAD, FLASH_PART_LOAD, FLASH_ONE_HEAD } flash_load;
 /* Adds the shapes of a dtype. `ratio` is fwd_ratio or bwd_ratio; `causal` "0", "1" or NULL: both. `c` may be NULL. */
-void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const char *causal, const char *ratio);
+void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const char *causal, flash_load load,
+                         const char *ratio);
+/* What the figure peers_flash draws: a row for each shape that has a ratio; false with errno set. `c` may be NULL. */
+bool flash_peers_write_csv(const csv *c, const char *dtype, const char *path);
 void flash_peers_write(document *doc, const csv *c); /* a section; nothing when c is NULL */
 
 #endif

@@ -23,7 +23,7 @@ const model_peer model_peers[MODEL_PEERS] = {
 
 csv *model_peers_open(const char *dir)
 {
-    return open_peer_rows(dir, "model", "pytorch_model.csv");
+    return open_peer_rows(dir, "model");
 }
 
 /* Another model or step than those of a size, which PyTorch did not run. */
@@ -47,19 +47,25 @@ static bool has_mode(const csv *c, size_t row, const model_peer *how)
            (strcmp(how->mode, "step-graph") == 0 && cell_is(c, row, "mode", "block-graph"));
 }
 
-/* Its fastest row of the same model, shape and precision, run that way. */
-static size_t peer_row(const csv *c, const table *t, size_t row, const model_peer *how)
+/* The same model, shape and precision, run that way. */
+static bool same_step(const csv *c, size_t peer, const table *t, size_t row, const model_peer *how)
 {
-    const char *precision = precision_of(table_text(t, row, "precision"), how);
+    static const char *const columns[] = {"size", "seq", "batch"};
+    bool same = strcmp(table_text(t, row, "mode"), "train-step") == 0 && !is_custom(t, row) && has_mode(c, peer, how) &&
+                cell_is(c, peer, "attn", how->attn) &&
+                cell_is(c, peer, "precision", precision_of(table_text(t, row, "precision"), how));
+    for (size_t k = 0; same && k < sizeof columns / sizeof *columns; k++)
+        same = cell_is(c, peer, columns[k], table_text(t, row, columns[k]));
+    return same;
+}
+
+/* Its fastest such row that may stand beside ours, by a column. */
+static size_t peer_row(const csv *c, const table *t, size_t row, const model_peer *how, const char *what)
+{
     size_t best = NO_ROW;
-    if (row == NO_ROW || strcmp(table_text(t, row, "mode"), "train-step") != 0 || is_custom(t, row))
-        return NO_ROW;
-    for (size_t i = 0; c && i < c->rows; i++) {
-        const bool same =
-            cell_is(c, i, "size", table_text(t, row, "size")) && cell_is(c, i, "seq", table_text(t, row, "seq")) &&
-            cell_is(c, i, "batch", table_text(t, row, "batch")) && cell_is(c, i, "precision", precision) &&
-            peer_beside(c, i, t, row) && has_mode(c, i, how) && cell_is(c, i, "attn", how->attn);
-        const double ms = same ? csv_real(c, i, "step_ms") : NAN;
+    for (size_t i = 0; row != NO_ROW && c && i < c->rows; i++) {
+        const bool beside = same_step(c, i, t, row, how) && peer_beside(c, i, t, row, what);
+        const double ms = beside ? csv_real(c, i, "step_ms") : NAN;
         if (isfinite(ms) && (best == NO_ROW || ms < csv_real(c, best, "step_ms")))
             best = i;
     }
@@ -68,14 +74,34 @@ static size_t peer_row(const csv *c, const table *t, size_t row, const model_pee
 
 double model_peer_time(const csv *c, const table *t, size_t row, const model_peer *how)
 {
-    size_t theirs = peer_row(c, t, row, how);
+    size_t theirs = peer_row(c, t, row, how, "step_ms");
     return theirs == NO_ROW ? NAN : csv_real(c, theirs, "step_ms") / table_real(t, row, "step_ms");
 }
 
 double model_peer_memory(const csv *c, const table *t, size_t row, const model_peer *how)
 {
-    size_t theirs = peer_row(c, t, row, how);
+    size_t theirs = peer_row(c, t, row, how, "peak_gib");
     return theirs == NO_ROW ? NAN : csv_real(c, theirs, "peak_gib") * GIB / table_real(t, row, "peak_bytes");
+}
+
+static void compare_way(comparison *to, const csv *c, const table *t, size_t row, const model_peer *how,
+                        const char *where)
+{
+    char *who = xasprintf("PyTorch %s", how->named);
+    for (size_t i = 0; c && i < c->rows; i++) {
+        const char *why = isfinite(csv_real(c, i, "step_ms")) && same_step(c, i, t, row, how)
+                              ? peer_refused(c, i, t, row, "step_ms")
+                              : NULL;
+        if (why)
+            comparison_refuse(to, why, who, where);
+    }
+    const size_t theirs = peer_row(c, t, row, how, "step_ms");
+    if (theirs != NO_ROW) {
+        char *named = peer_named(who, c, theirs, table_real(t, row, "mfu_causal_pct"));
+        comparison_add(to, ratio_of_one(model_peer_time(c, t, row, how)), named, where);
+        free(named);
+    }
+    free(who);
 }
 
 void model_peers_compare(comparison *to, const csv *c, const table *t)
@@ -83,11 +109,8 @@ void model_peers_compare(comparison *to, const csv *c, const table *t)
     for (size_t i = 0; i < t->n; i++) {
         char *where = xasprintf("%s, S %s, batch %s", table_text(t, i, "size"), table_text(t, i, "seq"),
                                 table_text(t, i, "batch"));
-        for (size_t p = 0; p < MODEL_PEERS; p++) {
-            char *who = xasprintf("PyTorch %s", model_peers[p].named);
-            comparison_add(to, model_peer_time(c, t, i, &model_peers[p]), who, where);
-            free(who);
-        }
+        for (size_t p = 0; p < MODEL_PEERS; p++)
+            compare_way(to, c, t, i, &model_peers[p], where);
         free(where);
     }
 }

@@ -15,7 +15,7 @@ typedef struct model_peer {
 } model_peer;
 extern const model_peer model_peers[MODEL_PEERS];
 
-csv *model_peers_open(const char *dir); /* <dir>/peer_model.csv, or pytorch_model.csv; NULL when both are absent */
+csv *model_peers_open(const char *dir); /* <dir>/peer_model.csv; NULL when it is absent */
 /* Its fastest step of the same size, context, batch and precision over ours; its peak memory over ours. NAN where it has
  * no such row, and for rows of ours that are no train step. `c` may be NULL. */
 double model_peer_time(const csv *c, const table *t, size_t row, const model_peer *how);

@@ -57,6 +57,13 @@ static bool same_case(const csv *c, size_t a, size_t b, int first, int end)
     return true;
 }
 
+/* What names neither its GPU nor its run can stand beside nothing. */
+static bool has_origin(const csv *c, size_t row)
+{
+    const char *gpu = csv_cell(c, row, "gpu_uuid"), *run = csv_cell(c, row, "run_id");
+    return gpu && *gpu && run && *run;
+}
+
 /* Rows are appended: a later one of the same case is newer. */
 static void keep_newest(csv *c)
 {
@@ -64,7 +71,7 @@ static void keep_newest(csv *c)
     size_t kept = 0;
     table_params(c, &first, &end);
     for (size_t i = 0; i < c->rows; i++) {
-        bool newest = true;
+        bool newest = has_origin(c, i);
         for (size_t k = i + 1; newest && k < c->rows; k++)
             newest = !same_case(c, i, k, first, end);
         if (newest)
@@ -73,28 +80,14 @@ static void keep_newest(csv *c)
     c->rows = kept;
 }
 
-csv *open_peer_rows(const char *dir, const char *what, const char *old)
+csv *open_peer_rows(const char *dir, const char *what)
 {
     char *name = xasprintf("peer_%s.csv", what);
     csv *c = open_peer(dir, name);
     free(name);
-    if (!c || !c->rows) {
-        csv_free(c);
-        return open_peer(dir, old);
-    }
-    keep_newest(c);
+    if (c)
+        keep_newest(c);
     return c;
-}
-
-bool peer_beside(const csv *c, size_t peer, const table *t, size_t row)
-{
-    static const char *const columns[][2] = {{"gpu_uuid", "gpu_uuid"}, {"run_id", "campaign"}}; /* theirs, ours */
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        const char *theirs = csv_cell(c, peer, columns[i][0]), *mine = table_text(t, row, columns[i][1]);
-        if (theirs && *theirs && *mine && strcmp(theirs, mine) != 0)
-            return false;
-    }
-    return true;
 }
 
 const char *main_device(const char *dir)

@@ -11,11 +11,9 @@ table *open_result(const char *dir, const char *name);
 table *open_rows(const char *path);
 /* Opens <dir>/<name> as it is; NULL when it is absent. `published`: <dir>/../published/<name>, the write-ups' tables. */
 csv *open_peer(const char *dir, const char *name);
-/* <dir>/peer_<what>.csv, the newest row of each case; where there is none <dir>/<old>, a file of the time before
- * run_all.sh --peers. NULL when both are absent. */
-csv *open_peer_rows(const char *dir, const char *what, const char *old);
-/* Whether a ratio of a peer's row and ours may be formed: not when both say what GPU or which run they are of, and differ. */
-bool peer_beside(const csv *c, size_t peer, const table *t, size_t row);
+/* <dir>/peer_<what>.csv, the newest row of each case, without the rows that do not say of which GPU and run they are. NULL when
+ * it is absent. */
+csv *open_peer_rows(const char *dir, const char *what);
 /* "cuda" if any run of the folder had a GPU, else "cpu": what stands for the machine. Rows of the CPU may lie beside. */
 const char *main_device(const char *dir);
 csv *open_published(const char *dir, const char *name);

@@ -6,6 +6,7 @@
 
 #include "common/report/comparison.h"
 #include "common/report/document.h"
+#include "common/report/peer.h"
 #include "common/report/results.h"
 
 #define MIB 1048576.0
@@ -38,6 +39,7 @@ extern const report_section *const report_sections[]; /* ended by NULL, in no or
 
 /* Text of a number, valid until 32 further calls: three digits, "-" for NAN. */
 const char *number(double value);
+const char *hundredths(double value);                    /* of a ratio: "0.95", and from ten on "12.3" */
 const char *number_unit(double value, const char *unit); /* "345 TFLOP/s"; of unit bytes in MiB or GiB */
 /* number of a row's column; its status (oom, skip, fail) when the row has no numbers. */
 const char *cell_number(const table *t, size_t row, const char *column, double scale);

@@ -17,6 +17,22 @@ static char *next_buffer(void)
     return buffers[next++ % BUFFERS];
 }
 
+const char *hundredths(double value)
+{
+    char *text = next_buffer();
+    snprintf(text, 64, "%.*f", value < 9.995 ? 2 : 1, value);
+    return text;
+}
+
+const char *ratio_text(peer_ratio r)
+{
+    if (!isfinite(r.low) || !isfinite(r.high))
+        return hundredths(r.is);
+    char *text = next_buffer();
+    snprintf(text, 64, "%s [%s, %s]", hundredths(r.is), hundredths(r.low), hundredths(r.high));
+    return text;
+}
+
 const char *number(double value)
 {
     char *text = next_buffer();

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# A peer's time over ours, a line for each shape. Left of the line at 1, the peer is faster. See peers_flash.sh.
+# A peer's time over ours, a line for each shape. Left of the line at 1, the peer is faster. A peer without a ratio is named with the
+# reason. See peers_flash.sh.
 W = 900; H = 180 + 17 * shapes
 load folder."/style.gp"
 set datafile columnheaders
@@ -29,7 +30,8 @@ do for [k = 1:2] {
     name_of(i) = k == 1 ? strcol("shape") : ""
     plot data using (column("fa2".suffix)):0:ytic(name_of(0)) with points linestyle 3 pointsize 0.8, \
          data using (column("cudnn".suffix)):0 with points linestyle 1 pointsize 0.8, \
-         data using (column("fa4".suffix)):0 with points linestyle 2 pointsize 0.9
+         data using (column("fa4".suffix)):0 with points linestyle 2 pointsize 0.9, \
+         data using (1.04 * most):0:(strcol("refused".suffix)) with labels right font ",9"
     @first_panel_done
 }
 unset multiplot

@@ -136,22 +136,17 @@ static line overlap(void)
 
 static void strategies_stand_in_one_table(void **state)
 {
-    char *dir = machine_folder(*state), *peers = folder_path(dir, "pytorch_ddp.csv");
+    char *dir = machine_folder(*state);
     WRITE(dir, "bench_ddp_naive.csv", naive(), timed("naive-grouped", 118, 19, 1));
     WRITE(dir, "bench_ddp_flat.csv", timed("flat", 115, 16, 0.5), failed("flat-copy", "oom", "10:00:00"));
     WRITE(dir, "bench_ddp_overlap.csv", overlap(), with_ctas(timed("overlap", 100, 1, 0.1), 8));
     WRITE(dir, "bench_ddp_bucketed.csv", bucket("bucketed", 1, 104, 5, 0.5), bucket("bucketed", 10, 100.5, 1.8, 0.4));
-    file_write(peers, "bench,strategy,ranks,size,seq,batch_per_rank,precision,bucket_mb,step_ms,comm_exposed_ms\n"
-                      "ddp,naive,2,xl,512,2,bf16,0,240,30\n"
-                      "ddp,naive,4,xl,512,2,bf16,0,1,1\n"
-                      "ddp,ddp,2,xl,512,2,bf16,10,201,0.01\n");
     char *text = report_text(dir);
     has(text, "### xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks");
     has(text, "| naive | 120.0 (- ± -) | 21.00 [20.00, 22.00] | 20.00 |");
-    has(text, "| 435 | 240.0, 30.00 | 2.00 |\n");
+    has(text, "| 435 |\n");
     has(text, "| flat-copy | oom | |");
     has(text, "| overlap (8 CTAs) | 100.0");
-    has(text, "| 100 | 201.0, 0.010 | 2.00 |\n");
     const char *table = strstr(text, "\n## Data parallelism\n"); /* other sections show some of its rows */
     assert_non_null(table);
     assert_true(strstr(table, "| naive | 120") < strstr(table, "| naive-grouped |"));
@@ -163,10 +158,7 @@ static void strategies_stand_in_one_table(void **state)
     has(text, "(`naive-grouped`) makes a step 2.000 ms shorter than `naive` does (5th to 95th percentiles don't meet)");
     has(text,
         "- **Data parallelism** (xl, batch 2 per rank, S 512, bf16, gradients bf16, 2 ranks): a step of 100.5 ms");
-    has(text, "PyTorch's step of this model (autocast, fp32 weights and gradients) takes 2.00 times as long; its rows "
-              "do not say in which mode it ran (eager, compiled).");
     free(text);
-    free(peers);
     free(dir);
 }
 
@@ -220,20 +212,22 @@ static void sharded_steps_in_short(void **state)
 {
     char *dir = machine_folder(*state), *path = folder_path(dir, "bench_fsdp.csv"),
          *peers = folder_path(dir, "peer_ddp.csv");
-    file_write(path,
-               "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,recompute,wire_dtype,step_ms,"
-               "peak_bytes,params,device,utc\n"
-               "1,1,bench_fsdp,fsdp,ok,,2,small,2,512,bf16,none,fp32,5,1e9,100,cpu,2026-11-21T10:00:00Z\n"
-               "1,1,bench_fsdp,ddp,ok,,2,xl,2,512,bf16,none,fp32,40,1e9,2000,cpu,2026-11-21T10:00:00Z\n"
-               "1,1,bench_fsdp,zero2,ok,,2,xl,2,512,bf16,none,fp32,45,21474836480,2000,cpu,2026-11-21T10:00:00Z\n"
-               "1,1,bench_fsdp,fsdp,ok,,2,xl,2,512,bf16,none,fp32,47,21474836480,2000,cpu,2026-11-21T10:00:00Z\n"
-               "1,1,bench_fsdp,fsdp,ok,,2,xl,2,512,bf16,block,bf16,50,16106127360,2000,cpu,2026-11-21T10:00:00Z\n"
-               "1,1,bench_fsdp,fsdp,ok,,2,2.7b,2,2048,bf16,none,fp32,184,2e10,9000,cpu,2026-11-21T10:00:00Z\n");
-    file_write(peers, "bench,strategy,ranks,size,seq,batch_per_rank,precision,mode,step_ms\n"
-                      "ddp,fsdp2,2,xl,512,2,bf16,eager,141\n"
-                      "ddp,fsdp2,2,xl,512,2,bf16,compile-blocks,94\n"
-                      "ddp,fsdp2,2,xl,512,4,bf16,compile-blocks,60\n"
-                      "ddp,zero1,2,xl,512,2,bf16,compile-blocks,50\n");
+    file_write(
+        path,
+        "schema,method,bench,variant,status,reason,ranks,size,batch,seq,precision,recompute,wire_dtype,step_ms,"
+        "peak_bytes,params,device,utc,run_id,gpu_uuid\n"
+        "1,1,bench_fsdp,fsdp,ok,,2,small,2,512,bf16,none,fp32,5,1e9,100,cpu,2026-11-21T10:00:00Z,r,GPU-a\n"
+        "1,1,bench_fsdp,ddp,ok,,2,xl,2,512,bf16,none,fp32,40,1e9,2000,cpu,2026-11-21T10:00:00Z,r,GPU-a\n"
+        "1,1,bench_fsdp,zero2,ok,,2,xl,2,512,bf16,none,fp32,45,21474836480,2000,cpu,2026-11-21T10:00:00Z,r,GPU-a\n"
+        "1,1,bench_fsdp,fsdp,ok,,2,xl,2,512,bf16,none,fp32,47,21474836480,2000,cpu,2026-11-21T10:00:00Z,r,GPU-a\n"
+        "1,1,bench_fsdp,fsdp,ok,,2,xl,2,512,bf16,block,bf16,50,16106127360,2000,cpu,2026-11-21T10:00:00Z,r,GPU-a\n"
+        "1,1,bench_fsdp,fsdp,ok,,2,2.7b,2,2048,bf16,none,fp32,184,2e10,9000,cpu,2026-11-21T10:00:00Z,r,GPU-a\n");
+    file_write(peers,
+               "bench,strategy,ranks,size,seq,batch_per_rank,precision,mode,step_ms,gpu_busy_pct,run_id,gpu_uuid\n"
+               "ddp,fsdp2,2,xl,512,2,bf16,eager,141,95,r,GPU-a\n"
+               "ddp,fsdp2,2,xl,512,2,bf16,compile-blocks,94,95,r,GPU-a\n"
+               "ddp,fsdp2,2,xl,512,4,bf16,compile-blocks,60,95,r,GPU-a\n"
+               "ddp,zero1,2,xl,512,2,bf16,compile-blocks,50,95,r,GPU-a\n");
     char *text = report_text(dir);
     has(text,
         "**Sharded training** (xl, batch 2 per rank, S 512, bf16, 2 ranks): the shortest step takes 45.00 ms and "

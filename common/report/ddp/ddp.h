@@ -4,6 +4,7 @@
 #ifndef STEPBENCH_REPORT_DDP_DDP_H
 #define STEPBENCH_REPORT_DDP_DDP_H
 
+#include "common/report/comparison.h"
 #include "common/report/table.h"
 
 enum { DDP_FILES = 5 };
@@ -23,7 +24,7 @@ typedef struct ddp_entry {
  * in the order of sizes, ranks, precisions and contexts, strategies in that from naive to ZeRO-1. */
 typedef struct ddp_rows {
     table *files[DDP_FILES];
-    csv *pytorch; /* peer_ddp.csv, or pytorch_ddp.csv, or NULL */
+    csv *pytorch; /* peer_ddp.csv, or NULL */
     size_t n;
     ddp_entry *all;
 } ddp_rows;
@@ -56,15 +57,23 @@ bool ddp_beside(const ddp_entry *a, const ddp_entry *b);
 bool ddp_apart(const ddp_entry *a, const ddp_entry *b);
 bool ddp_steps_apart(const ddp_entry *a, const ddp_entry *b); /* so can two steps: 5th to 95th percentiles don't meet */
 
-/* A number of PyTorch's row of the same strategy, model and ranks (the fastest, if there are several), else NAN. */
-double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column);
-/* How that row ran: "eager"; "" where it does not say. */
-const char *ddp_pytorch_mode(const ddp_rows *r, const ddp_entry *e);
+/* What a rank has whole: all, or all but the optimizer's state. Only steps of one kind have a ratio that says how good either
+ * is; another algorithm's is labelled so. */
+typedef enum ddp_kind { DDP_REPLICATED, DDP_SHARDED_OPTIMIZER } ddp_kind;
+ddp_kind ddp_kind_of(const char *variant);
 
-/* The row of r->pytorch with its fastest step of the same model and ranks, by any strategy with a model on every rank and,
- * beside bf16, also with everything in bf16. NO_ROW where there is none, and in old files, which do not say the mode. */
-size_t ddp_pytorch_strongest(const ddp_rows *r, const ddp_entry *e);
-/* What that row ran: "ddp25, compile-blocks, bf16pure". The caller frees it. */
+/* What of PyTorch's stands beside a row: the same strategy, the fastest of its kind (both with the same dtypes of weights and
+ * sums), the fastest of its kind whatever is kept in bf16, the fastest of all. */
+typedef enum ddp_match { DDP_STRATEGY, DDP_KIND, DDP_KIND_ANY_POLICY, DDP_ANY } ddp_match;
+
+/* The row of r->pytorch with the shortest such step of the same model and ranks that may stand beside ours, or NO_ROW. */
+size_t ddp_peer(const ddp_rows *r, const ddp_entry *e, ddp_match match);
+/* Adds its ratio, and what was refused; that of DDP_ANY has been named beside steps of its kind. */
+void ddp_compare(comparison *to, const ddp_rows *r, const ddp_entry *e, ddp_match match);
+/* A number of the row of the same strategy, else NAN; how it ran: "eager", else "". */
+double ddp_pytorch(const ddp_rows *r, const ddp_entry *e, const char *column);
+const char *ddp_pytorch_mode(const ddp_rows *r, const ddp_entry *e);
+/* What a row ran: "ddp25, compile-blocks, bf16pure". The caller frees it. */
 char *ddp_pytorch_name(const ddp_rows *r, size_t row);
 
 void ddp_name(ddp_entry *e); /* sets how and label */

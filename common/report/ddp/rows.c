@@ -151,7 +151,7 @@ ddp_rows *ddp_rows_open(const char *dir)
     }
     qsort(r->all, r->n, sizeof *r->all, compare_entries);
     keep_newest(r);
-    r->pytorch = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
+    r->pytorch = open_peer_rows(dir, "ddp");
     return r;
 }
 

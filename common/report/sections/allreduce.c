@@ -221,7 +221,8 @@ static void compare(comparisons *to, const char *dir)
     values ranks = table_values(on, "ranks");
     for (size_t i = 0; i < ranks.n; i++) {
         table *of = table_where(on, "ranks", ranks.v[i], NULL);
-        allreduce_peers_compare(comparisons_begin(to, xasprintf("all-reduce on %s ranks", ranks.v[i])), &p, of);
+        allreduce_peers_compare(
+            comparisons_begin(to, xasprintf("all-reduce on %s ranks, from CUDA graphs", ranks.v[i])), &p, of);
         table_free(of);
     }
     values_free(&ranks);

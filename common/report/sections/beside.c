@@ -9,8 +9,11 @@ static void write_section(document *doc, const char *dir)
     if (all.n) {
         doc_heading(doc, 2, "Beside the strongest peers");
         doc_paragraph(
-            doc, "A ratio is a peer's time over ours, so below 1 the peer is faster. In each case the strongest peer "
-                 "counts. Both times are\nof one GPU and one run, as far as both say so.");
+            doc,
+            "A ratio is a peer's time over ours, so below 1 the peer is faster; [in brackets] the least and the "
+            "largest of all rounds. In each\ncase the strongest peer counts. It is the same as ours where the rounds "
+            "lie on both sides of 1, or one measurement\nis within 2 %% of it. Both sides are of one GPU and one run, "
+            "timed alike, and do the same work in the same dtypes of sums.");
         figures(doc, dir, "peers_");
         comparisons_write(doc, &all);
     }

@@ -74,29 +74,53 @@ static bool same_model(const table *t, size_t a, size_t b)
     return true;
 }
 
-/* FSDP2 sums gradients in fp32 and computes nothing again: our shortest step of that kind. */
-static size_t like_fsdp2(const table *t, size_t model)
+/* What of FSDP2 does the same: it frees what it gathered behind the forward, or keeps it for the backward. */
+static const struct likeness {
+    const char *theirs, *what;
+    const char *ours[3];
+} likenesses[] = {
+    {"fsdp2", "FSDP step, sums in fp32", {"fsdp", NULL}},
+    {"fsdp2-keep", "step with parameters kept for the backward, sums in fp32", {"fsdp-keep", "zero2", NULL}}};
+enum { LIKENESSES = sizeof likenesses / sizeof *likenesses };
+
+/* FSDP2 sums gradients in fp32, keeps moments in fp32 and computes nothing again. */
+static bool is_like(const table *t, size_t row, const struct likeness *l)
+{
+    static const char *const options[][2] = {{"recompute", "none"},  {"offload", "none"}, {"moments", "policy"},
+                                             {"micro_batches", "1"}, {"clip", "0"},       {NULL, NULL}};
+    return names_have(l->ours, table_text(t, row, "variant")) &&
+           strcmp(table_text(t, row, "wire_dtype"), "fp32") == 0 && table_agrees(t, row, options) &&
+           !table_is_custom(t, row);
+}
+
+/* Our shortest step of that kind of the model of a row. */
+static size_t ours_like(const table *t, size_t model, const struct likeness *l)
 {
     size_t ours = NO_ROW;
     for (size_t i = 0; i < t->n; i++)
-        if (same_model(t, i, model) && strcmp(table_text(t, i, "variant"), "fsdp") == 0 &&
-            strcmp(table_text(t, i, "wire_dtype"), "fp32") == 0 && strcmp(table_text(t, i, "recompute"), "none") == 0 &&
+        if (same_model(t, i, model) && is_like(t, i, l) &&
             (ours == NO_ROW || table_real(t, i, "step_ms") < table_real(t, ours, "step_ms")))
             ours = i;
     return ours;
 }
 
-/* Its fastest step beside that. */
-static size_t fsdp2_beside(const csv *peers, const table *t, size_t ours)
+static bool does_the_same(const csv *c, size_t peer, const table *t, size_t row, const struct likeness *l)
+{
+    static const char *const columns[][2] = {
+        {"ranks", "ranks"}, {"size", "size"}, {"seq", "seq"}, {"batch_per_rank", "batch"}};
+    bool same = cell_is(c, peer, "strategy", l->theirs) && cell_is(c, peer, "precision", "bf16") &&
+                isfinite(csv_real(c, peer, "step_ms"));
+    for (size_t k = 0; same && k < sizeof columns / sizeof *columns; k++)
+        same = cell_is(c, peer, columns[k][0], table_text(t, row, columns[k][1]));
+    return same;
+}
+
+/* Its fastest step of those that may stand beside ours. */
+static size_t fsdp2_beside(const csv *peers, const table *t, size_t ours, const struct likeness *l)
 {
     size_t theirs = NO_ROW;
     for (size_t i = 0; ours != NO_ROW && peers && i < peers->rows; i++)
-        if (cell_is(peers, i, "strategy", "fsdp2") && cell_is(peers, i, "precision", "bf16") &&
-            cell_is(peers, i, "ranks", table_text(t, ours, "ranks")) &&
-            cell_is(peers, i, "size", table_text(t, ours, "size")) &&
-            cell_is(peers, i, "seq", table_text(t, ours, "seq")) &&
-            cell_is(peers, i, "batch_per_rank", table_text(t, ours, "batch")) && peer_beside(peers, i, t, ours) &&
-            isfinite(csv_real(peers, i, "step_ms")) &&
+        if (does_the_same(peers, i, t, ours, l) && peer_beside(peers, i, t, ours, "step_ms") &&
             (theirs == NO_ROW || csv_real(peers, i, "step_ms") < csv_real(peers, theirs, "step_ms")))
             theirs = i;
     return theirs;
@@ -104,8 +128,8 @@ static size_t fsdp2_beside(const csv *peers, const table *t, size_t ours)
 
 static void add_peer(document *doc, const char *dir, const table *t, size_t model)
 {
-    csv *peers = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
-    const size_t ours = like_fsdp2(t, model), theirs = fsdp2_beside(peers, t, ours);
+    csv *peers = open_peer_rows(dir, "ddp");
+    const size_t ours = ours_like(t, model, &likenesses[0]), theirs = fsdp2_beside(peers, t, ours, &likenesses[0]);
     if (theirs != NO_ROW)
         doc_more(doc, ". PyTorch's FSDP2 (%s, sums in fp32) takes %s ms, %s times as long as our fsdp with such sums",
                  csv_cell(peers, theirs, "mode"), precise(csv_real(peers, theirs, "step_ms")),
@@ -165,24 +189,41 @@ static void findings(document *doc, const char *dir)
     table_free(t);
 }
 
+static void compare_model(comparison *to, const csv *peers, const table *t, size_t ours, const struct likeness *l)
+{
+    char *where = xasprintf("%s, batch %s per rank, S %s, bf16, %s ranks", table_text(t, ours, "size"),
+                            table_text(t, ours, "batch"), table_text(t, ours, "seq"), table_text(t, ours, "ranks"));
+    for (size_t i = 0; peers && i < peers->rows; i++) {
+        const char *why = does_the_same(peers, i, t, ours, l) ? peer_refused(peers, i, t, ours, "step_ms") : NULL;
+        char *who = xasprintf("PyTorch %s, %s", l->theirs, csv_cell(peers, i, "mode"));
+        if (why)
+            comparison_refuse(to, why, who, where);
+        free(who);
+    }
+    const size_t theirs = fsdp2_beside(peers, t, ours, l);
+    if (theirs != NO_ROW) {
+        char *who = xasprintf("PyTorch %s, %s", l->theirs, csv_cell(peers, theirs, "mode")),
+             *named = peer_named(who, peers, theirs, table_real(t, ours, "mfu_causal_pct"));
+        comparison_add(to, ratio_of_one(csv_real(peers, theirs, "step_ms") / table_real(t, ours, "step_ms")), named,
+                       where);
+        free(who);
+        free(named);
+    }
+    free(where);
+}
+
 static void compare(comparisons *to, const char *dir)
 {
     table *t = open_result(dir, "bench_fsdp.csv");
     if (!t)
         return;
-    csv *peers = open_peer_rows(dir, "ddp", "pytorch_ddp.csv");
+    csv *peers = open_peer_rows(dir, "ddp");
     table *of = table_where(t, "device", main_device(dir), "status", "ok", "precision", "bf16", NULL);
-    comparison *c = comparisons_begin(to, xstrdup("sharded step, sums in fp32"));
-    for (size_t i = 0; i < of->n; i++) {
-        const size_t theirs = like_fsdp2(of, i) == i ? fsdp2_beside(peers, of, i) : NO_ROW;
-        if (theirs == NO_ROW)
-            continue;
-        char *where = xasprintf("%s, batch %s per rank, S %s, bf16, %s ranks", table_text(of, i, "size"),
-                                table_text(of, i, "batch"), table_text(of, i, "seq"), table_text(of, i, "ranks")),
-             *who = xasprintf("PyTorch fsdp2, %s", csv_cell(peers, theirs, "mode"));
-        comparison_add(c, csv_real(peers, theirs, "step_ms") / table_real(of, i, "step_ms"), who, where);
-        free(where);
-        free(who);
+    for (size_t k = 0; k < LIKENESSES; k++) {
+        comparison *c = comparisons_begin(to, xstrdup(likenesses[k].what));
+        for (size_t i = 0; i < of->n; i++)
+            if (ours_like(of, i, &likenesses[k]) == i)
+                compare_model(c, peers, of, i, &likenesses[k]);
     }
     table_free(of);
     csv_free(peers);

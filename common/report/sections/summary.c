@@ -42,19 +42,24 @@ static void add_share(document *doc, double percent)
         doc_blank(doc);
 }
 
-/* PyTorch's least time over ours. */
+/* The strongest peer of a few cases, or why there is none. */
+static void add_strongest(document *doc, const comparison *c, const char *cases)
+{
+    const compared *least = comparison_least(c);
+    if (least)
+        doc_cell(doc, "%s takes at least %s times as long (%zu %s%s)", least->who, ratio_text(least->ratio), c->n,
+                 cases, c->n == 1 ? "" : "s");
+    else if (c->n_refused)
+        doc_cell(doc, "%s: not compared, %s", c->refused[0].who, c->refused[0].why);
+    else
+        doc_blank(doc);
+}
+
 static void roofline_peer(document *doc, const table *t, const csv *c, const char *kind, const char *dtype)
 {
     comparison sizes = {0};
-    const roofline_sampled apart = roofline_peers_compare(&sizes, t, c, kind, dtype);
-    if (sizes.n)
-        doc_cell(doc, "PyTorch takes at least %s times as long (%zu size%s)", number(comparison_least(&sizes)->ratio),
-                 sizes.n, sizes.n == 1 ? "" : "s");
-    else if (apart)
-        doc_cell(doc, "not compared: PyTorch's rows were sampled %s settling, ours %s",
-                 apart == SAMPLED_UNSETTLED ? "without" : "after", apart == SAMPLED_UNSETTLED ? "after it" : "without");
-    else
-        doc_blank(doc);
+    roofline_peers_compare(&sizes, t, c, kind, dtype);
+    add_strongest(doc, &sizes, "size");
     comparison_free(&sizes);
 }
 
@@ -124,49 +129,15 @@ static void published_attention(document *doc, const char *dir, const table *fla
     csv_free(c);
 }
 
-/* Over the shapes of both: PyTorch's fastest time of a shape over ours, the least of them. */
-static bool attention_peer_in_turn(document *doc, const char *dir, const char *ratio)
+/* Over causal shapes that fill the GPU. */
+static void attention_peer(document *doc, const char *dir, const char *ratio)
 {
     csv *in_turn = flash_peers_open(dir);
     comparison shapes = {0};
-    flash_peers_compare(&shapes, in_turn, "bf16", "1", ratio);
-    const compared *least = comparison_least(&shapes);
-    const bool any = least;
-    if (any)
-        doc_cell(doc, "the strongest peer (%s, in turn with ours) takes at least %s times as long (%zu shape%s)",
-                 least->who, number(least->ratio), shapes.n, shapes.n == 1 ? "" : "s");
+    flash_peers_compare(&shapes, in_turn, "bf16", "1", FLASH_FULL_LOAD, ratio);
+    add_strongest(doc, &shapes, "shape");
     comparison_free(&shapes);
     csv_free(in_turn);
-    return any;
-}
-
-static void attention_peer(document *doc, const char *dir, const table *flash)
-{
-    if (attention_peer_in_turn(doc, dir, "fwd_ratio"))
-        return;
-    csv *c = open_peer(dir, "pytorch_flash.csv");
-    double least = INFINITY;
-    size_t shapes = 0;
-    for (size_t i = 0; c && i < flash->n; i++) {
-        double fastest = INFINITY;
-        for (size_t r = 0; r < c->rows; r++)
-            if (cell_is(c, r, "dtype", table_text(flash, i, "dtype")) &&
-                cell_is(c, r, "batch", table_text(flash, i, "batch")) &&
-                cell_is(c, r, "heads", table_text(flash, i, "heads")) &&
-                cell_is(c, r, "seq", table_text(flash, i, "seq")) &&
-                cell_is(c, r, "head_dim", table_text(flash, i, "head_dim")) && csv_real(c, r, "fwd_ms") > 0)
-                fastest = fmin(fastest, csv_real(c, r, "fwd_ms"));
-        const double ratio = fastest / table_real(flash, i, "fwd_ms");
-        if (!isfinite(ratio))
-            continue;
-        least = fmin(least, ratio);
-        shapes++;
-    }
-    if (shapes)
-        doc_cell(doc, "the fastest of PyTorch takes at least %s times as long (%zu shapes)", number(least), shapes);
-    else
-        doc_blank(doc);
-    csv_free(c);
 }
 
 /* A pass's best rate, up to its share; false without one. */
@@ -199,34 +170,37 @@ static void attention(document *doc, const char *dir)
     table *flash = table_where(t, "variant", "flash", "status", "ok", "dtype", dtype, "causal", "1", "heads_kv", "0",
                                "seq_k", "0", "layout", "bhsd", "deterministic", "0", NULL);
     if (attention_row(doc, flash, "forward", dtype, "fwd_tflops", "fwd_ceiling_pct")) {
-        attention_peer(doc, dir, flash);
+        attention_peer(doc, dir, "fwd_ratio");
         published_attention(doc, dir, flash);
     }
-    if (attention_row(doc, flash, "backward", dtype, "bwd_tflops", "bwd_ceiling_pct") &&
-        !attention_peer_in_turn(doc, dir, "bwd_ratio"))
-        doc_blank(doc);
+    if (attention_row(doc, flash, "backward", dtype, "bwd_tflops", "bwd_ceiling_pct"))
+        attention_peer(doc, dir, "bwd_ratio");
     table_free(flash);
     table_free(t);
 }
 
-/* PyTorch's times, or memory, over ours: the least over rows first ... end - 1 and all ways to run it. */
-static void step_peer(document *doc, const csv *c, const table *t, size_t first, size_t end,
-                      double (*ratio_of)(const csv *, const table *, size_t, const model_peer *), const char *takes)
+static void step_peer(document *doc, const csv *c, const table *t)
+{
+    comparison cases = {0};
+    model_peers_compare(&cases, c, t);
+    add_strongest(doc, &cases, "case");
+    comparison_free(&cases);
+}
+
+/* PyTorch's memory over ours: the least over all ways to run it. */
+static void memory_peer(document *doc, const csv *c, const table *t, size_t row)
 {
     double least = INFINITY;
     const char *how = "";
-    for (size_t p = 0; p < MODEL_PEERS; p++)
-        for (size_t i = first; i < end; i++) {
-            const double ratio = ratio_of(c, t, i, &model_peers[p]);
-            if (ratio < least) {
-                least = ratio;
-                how = model_peers[p].named;
-            }
+    for (size_t p = 0; p < MODEL_PEERS; p++) {
+        const double ratio = model_peer_memory(c, t, row, &model_peers[p]);
+        if (ratio < least) {
+            least = ratio;
+            how = model_peers[p].named;
         }
+    }
     if (isfinite(least))
-        doc_cell(doc, "PyTorch (%s) %s at least %s times as %s",
-                 model_peers_eager_alone(c) ? "eager; its fastest mode is not known" : how, takes, number(least),
-                 strcmp(takes, "takes") == 0 ? "long" : "much");
+        doc_cell(doc, "PyTorch (%s) uses at least %s times as much", how, number(least));
     else
         doc_blank(doc);
 }
@@ -262,7 +236,7 @@ static void step(document *doc, const char *dir)
                  table_text(ok, best, "seq"), table_text(ok, best, "batch"));
         doc_cell(doc, "the data sheet's rate of matrix products");
         add_share(doc, table_real(ok, best, "mfu_causal_pct"));
-        step_peer(doc, theirs, ok, 0, ok->n, model_peer_time, "takes");
+        step_peer(doc, theirs, ok);
     }
     if (most != NO_ROW) {
         double memory = NAN;
@@ -279,7 +253,7 @@ static void step(document *doc, const char *dir)
         else
             doc_cell(doc, "not known");
         add_share(doc, 100 * table_real(any, most, "peak_bytes") / memory);
-        step_peer(doc, theirs, any, most, most + 1, model_peer_memory, "uses");
+        memory_peer(doc, theirs, any, most);
     }
     table_free(any);
     table_free(ok);
@@ -342,19 +316,17 @@ static void data_parallelism(document *doc, const char *dir)
         best = !best || meant_more(e, best) ? e : best;
     }
     if (best) {
-        const double ms = ddp_real(best, "step_ms"), theirs = ddp_pytorch(r, best, "step_ms");
+        const double ms = ddp_real(best, "step_ms");
         begin_row(doc, "exposed communication", "bf16");
         doc_cell(doc, "%s of a step of %s ms (%s ranks, %s, S %s, %s)", with_interval(best), precise(ms),
                  ddp_text(best, "ranks"), ddp_text(best, "size"), ddp_text(best, "seq"), best->label);
         doc_cell(doc, "0; share is that of the step");
         add_share(doc, 100 * best->exposed / ms);
-        const size_t strongest = ddp_pytorch_strongest(r, best);
+        const size_t strongest = ddp_peer(r, best, DDP_KIND_ANY_POLICY);
         char *name = strongest == NO_ROW ? NULL : ddp_pytorch_name(r, strongest);
         if (name)
-            doc_cell(doc, "PyTorch's fastest step (%s) takes %s times as long", name,
+            doc_cell(doc, "PyTorch's fastest step of this kind (%s) takes %s times as long", name,
                      number(csv_real(r->pytorch, strongest, "step_ms") / ms));
-        else if (isfinite(theirs))
-            doc_cell(doc, "PyTorch's step takes %s times as long", number(theirs / ms));
         else
             doc_blank(doc);
         free(name);
@@ -403,12 +375,7 @@ static void collective(document *doc, const char *dir)
             add_share(doc, 100 * table_real(of, best, "busbw_gb_s") / link);
             comparison cases = {0};
             allreduce_peers_compare(&cases, &peers, of);
-            const compared *least = comparison_least(&cases);
-            if (least)
-                doc_cell(doc, "%s takes at least %s times as long (%zu case%s)", least->who, number(least->ratio),
-                         cases.n, cases.n == 1 ? "" : "s");
-            else
-                doc_blank(doc);
+            add_strongest(doc, &cases, "case");
             comparison_free(&cases);
         }
         table_free(of);
@@ -437,9 +404,7 @@ static void write_section(document *doc, const char *dir)
         doc, "Rates are the best rows of the bench of each; shorter bursts at a higher clock, as those of "
              "bench_qualify and of\nattention in turn with peers, are faster. Exposed communication is that of the "
              "shortest step of the largest model on\nthe most ranks. Limits of the data sheet are dense rates at full "
-             "clock. Peers ran on "
-             "this machine, not always on the same\nGPU; published numbers are of other machines. \"not known\": "
-             "no file of this folder has it.");
+             "clock. Published\nnumbers are of other machines. \"not known\": no file of this folder has it.");
 }
 
 const report_section section_summary = {.order = -10, .write = write_section};

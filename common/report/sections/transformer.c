@@ -421,17 +421,35 @@ static void write_section(document *doc, const char *dir)
     table_free(all);
 }
 
+/* Our update of the number of parameters that is nearest to theirs. */
+static size_t nearest_update(const table *t, double params)
+{
+    size_t nearest = NO_ROW;
+    for (size_t i = 0; i < t->n; i++)
+        if (isfinite(table_real(t, i, "opt_tb_s")) &&
+            (nearest == NO_ROW ||
+             fabs(table_real(t, i, "params") - params) < fabs(table_real(t, nearest, "params") - params)))
+            nearest = i;
+    return nearest;
+}
+
 /* PyTorch updates as many fp32 parameters as it likes: rates are compared, of the traffic that either needs. */
 static void compare_updates(comparisons *to, const table *fp32, const char *dir)
 {
-    csv *theirs = open_peer_rows(dir, "adamw", "peer_adamw.csv");
+    csv *theirs = open_peer_rows(dir, "adamw");
     comparison *c = comparisons_begin(to, xstrdup("AdamW, fp32, by bytes per second"));
-    for (size_t i = 0; i < fp32->n; i++) {
-        char *where = xasprintf("%s million parameters", number(table_real(fp32, i, "params") / 1e6));
-        for (size_t r = 0; theirs && r < theirs->rows; r++)
-            if (peer_beside(theirs, r, fp32, i))
-                comparison_add(c, 1e3 * table_real(fp32, i, "opt_tb_s") / csv_real(theirs, r, "gb_s"), "PyTorch fused",
-                               where);
+    for (size_t r = 0; theirs && r < theirs->rows; r++) {
+        const size_t ours = nearest_update(fp32, csv_real(theirs, r, "params"));
+        if (ours == NO_ROW)
+            continue;
+        const char *why = peer_refused(theirs, r, fp32, ours, "gb_s");
+        char *where = xasprintf("%s million parameters, ours %s million", number(csv_real(theirs, r, "params") / 1e6),
+                                number(table_real(fp32, ours, "params") / 1e6));
+        if (why)
+            comparison_refuse(c, why, "PyTorch fused", where);
+        else
+            comparison_add(c, ratio_of_one(1e3 * table_real(fp32, ours, "opt_tb_s") / csv_real(theirs, r, "gb_s")),
+                           "PyTorch fused", where);
         free(where);
     }
     csv_free(theirs);

@@ -24,6 +24,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --dry-run          say what would run, with its estimated time and memory, and stop
   --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
+  --full-loads       on several GPUs, only steps that fill them and that a peer takes, too, then these peers: with
+                     --only fsdp 5 minutes on two GPUs
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
@@ -89,7 +91,7 @@ list() {
 
 level=default device='' resume='' only=() qualify='' peers='' dry='' given=' '
 choose_level() {
-    [ "$level" = default ] || die_usage "--$level and --$1 exclude each other"
+    [ "$level" = default ] || die_usage "--full, --quick, --small and --full-loads exclude each other"
     level=$1
 }
 while [ $# -gt 0 ]; do
@@ -110,6 +112,10 @@ while [ $# -gt 0 ]; do
     esac
     case $option in
         --quick | --full | --small) choose_level "${option#--}" ;;
+        --full-loads)
+            choose_level load
+            peers=1
+            ;;
         --device)
             case $value in cpu | cuda) device=$value ;; *) die_usage "--device is cpu or cuda, not '$value'" ;; esac
             ;;
@@ -190,6 +196,7 @@ wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is
     case $level in
         quick) [[ +$1+ == *+quick+* ]] ;;
         full) [[ +$1+ == *+default+* || +$1+ == *+full+* ]] ;;
+        load) [[ +$1+ == *+load+* ]] ;;
         *) if [ "$gpus" -gt 1 ] && [ "$2" = 1 ]; then [[ +$1+ == *+quick+* ]]; else [[ +$1+ == *+default+* ]]; fi ;;
     esac
 }
@@ -212,7 +219,7 @@ plan_bench() { # NAME
             add "$1" "$seconds" "$options"
         fi
     done < <(fact "$1" run)
-    [ "${#run_bench[@]}" = "$before" ] || return
+    [ "${#run_bench[@]}" = "$before" ] && [ "$level" != load ] || return
     if [ -z "$(fact "$1" run)" ]; then # it has no lists: its defaults
         add "$1" 60 "$place"
     elif [ "$gpus" != 0 ]; then # it needs more GPUs
@@ -389,8 +396,11 @@ if [ -n "$peers" ] && [ -n "$results" ]; then
     start=$SECONDS
     if command -v python3 >/dev/null; then
         make --no-print-directory BUILD=build lib >/dev/null
-        # shellcheck disable=SC2046 # a word or none
-        python3 tests/peers/peers.py --out "$results" $([ "$level" != small ] || echo --small) </dev/null
+        options=(--out "$results")
+        [ "$level" != small ] || options+=(--small)
+        [ "$level" != load ] || options+=(--full-loads)
+        [ ${#only[@]} = 0 ] || options+=(--beside "$(IFS=, && echo "${only[*]}")")
+        python3 tests/peers/peers.py "${options[@]}" </dev/null
         status=$?
     else
         echo 'python3 was not found: no rows of PyTorch, FlashAttention-4 and nccl-tests'

@@ -59,7 +59,8 @@ enum run_lists {
     RUN_QUICK = 1,   /* --quick; with several GPUs also the default list, if the run needs one GPU */
     RUN_DEFAULT = 2, /* the default list, which --full does as well */
     RUN_FULL = 4,    /* --full alone */
-    RUN_CPU = 8      /* of machines without a GPU, whatever the list */
+    RUN_CPU = 8,     /* of machines without a GPU, whatever the list */
+    RUN_LOAD = 16    /* --full-loads: fills the GPUs and stands beside a peer (tests/peers) */
 };
 
 typedef struct bench_run {

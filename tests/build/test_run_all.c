@@ -38,7 +38,7 @@ static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\
                                   "run\tdefault\t4\t20\t--four\nrun\tquick+default\t0\t20\t--beside\n"
                                   "run\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
 static const char lists_more[] = "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n"
-                                 "run\tdefault\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
+                                 "run\tdefault+load\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
 /* One that runs only when it is asked for. */
 static const char lists_qualify[] = "name\tbench_qualify\norder\t4\nsummary\tWell?\nsmall\t--tiny\n"
                                     "run\tquick+default\t1\t10\t\nrun\tcpu\t0\t5\t--c\nsection\tone\napart\t1\n"
@@ -71,6 +71,7 @@ static int tree_create(void **state)
     plant(*state, "plots/draw.sh", "");
     plant(*state, "build/report", "#!/bin/sh\n");
     plant(*state, "exits", "");
+    plant(*state, "tests/peers/peers.py", "");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "bench/bench_%s.c", names[i]);
         plant(*state, path, "");
@@ -136,6 +137,8 @@ static void a_machine_gets_its_runs(void **state)
                   "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
                  {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
                  {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
+                 {"UUIDS='a b'", "--full-loads", "bench_more --two\n"},
+                 {"UUIDS='a b'", "--full-loads --only one,more", "bench_more --two\n"},
                  {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
                  {"UUIDS=", "--qualify", "bench_qualify --device cpu --c\n"},
                  {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
@@ -143,6 +146,29 @@ static void a_machine_gets_its_runs(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
         expect_calls(*state, table[i].calls);
+    }
+}
+
+/* Peers that stand beside the named benches, as part of this run: its lock is their file 9. */
+static void peers_are_told_what_they_stand_beside(void **state)
+{
+    static const struct {
+        const char *arguments, *told;
+    } table[] = {{"--peers", "--out results/lab"},
+                 {"--only one --peers", "--out results/lab --beside one"},
+                 {"--only more,one --full-loads", "--out results/lab --full-loads --beside more,one"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        plant(*state, "tests/peers/peers.py",
+              "import os, sys\nsame = os.path.samestat(os.fstat(9), os.stat('build/.run_all.lock'))\n"
+              "open('told', 'w').write(' '.join(sys.argv[1:]) + f' {same} ' + os.environ['STEPBENCH_RUN'])\n");
+        assert_int_equal(run_all(*state, "UUIDS='a b'", table[i].arguments), EXIT_CODE_OK);
+        char *told = text_in(*state, "told"), *campaigns = text_in(*state, "campaigns");
+        char *wanted = xasprintf("%s True 2", table[i].told);
+        if (strncmp(told, wanted, strlen(wanted)) != 0 || !strstr(campaigns, strrchr(told, ' ') + 1))
+            fail_msg("'%s' and not '%s...' of the runs %s", told, wanted, campaigns);
+        free(wanted);
+        free(campaigns);
+        free(told);
     }
 }
 
@@ -347,6 +373,8 @@ static void bad_options_are_refused(void **state)
                                       "--only two",
                                       "--device gpu",
                                       "--fast",
+                                      "--full --full-loads",
+                                      "--quick=1x --full",
                                       "--quick=1x",
                                       "--qualify --only one",
                                       "--only one --qualify",
@@ -354,7 +382,6 @@ static void bad_options_are_refused(void **state)
                                       "--only bench_one,one",
                                       "--only one --only more",
                                       "--device cpu --device=cpu",
-
                                       "--only ,"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run_all(*state, "", bad[i]), EXIT_CODE_USAGE);
@@ -369,6 +396,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_TREE(a_machine_gets_its_runs),
+        IN_TREE(peers_are_told_what_they_stand_beside),
         IN_TREE(a_bench_without_lists_runs_with_its_defaults),
         IN_TREE(it_says_what_will_run_and_for_how_long),
         IN_TREE(the_worst_code_is_the_exit_code),

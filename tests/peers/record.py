@@ -20,10 +20,10 @@ COLUMNS = {
               ("fwd_ms", "bwd_ms", "fwd_tflops", "bwd_tflops", "fwd_ratio", "fwd_ratio_lo", "fwd_ratio_hi", "bwd_ratio",
                "bwd_ratio_lo", "bwd_ratio_hi", "reference", "fwd_diff", "bwd_diff", "note")),
     "model": (("bench", "size", "seq", "batch", "precision", "attn", "mode", "policy"),
-              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss", "note")),
+              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "ddp": (("bench", "strategy", "ranks", "size", "seq", "batch_per_rank", "precision", "attn", "mode", "timing", "policy", "bucket_mb"),
             ("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms", "mem_init_gib", "mem_before_step_gib",
-             "mem_after_step_gib", "peak_gib", "loss", "note")),
+             "mem_after_step_gib", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
     "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
 }
@@ -49,6 +49,21 @@ def output_of(*command):
 def commit(root=library.ROOT):
     """As the benches' rows have it."""
     return output_of("sh", os.path.join(root, "common", "build", "identity.sh")).split(" ")[0]
+
+
+def within_run_all():
+    """./run_all.sh keeps its lock open as file 9 for itself and what it starts."""
+    try:
+        return os.path.samestat(os.fstat(9), os.stat(os.path.join(library.ROOT, "build", ".run_all.lock")))
+    except OSError:
+        return False
+
+
+def begin_run():
+    """Only what ./run_all.sh starts is part of its run: by hand, a name in the environment is left out, and peers have their own."""
+    if not within_run_all():
+        os.environ.pop("STEPBENCH_RUN", None)
+    return run_id()
 
 
 def run_id():

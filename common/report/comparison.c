@@ -206,25 +206,31 @@ static bool said_before(const comparisons *c, size_t i, size_t k)
     return false;
 }
 
-enum { NAMED = 2 }; /* more rows of one kind of work are counted */
-
-/* "FlashAttention-4 in attention, backward, bf16 (B 8, H 16)", or "attention, backward, bf16 (4 rows)". */
-static void add_refused(document *doc, const comparison *c, const char *why, const char **separator)
+static size_t refused_for(const comparison *c, const char *why)
 {
-    size_t of_why = 0;
+    size_t n = 0;
     for (size_t i = 0; i < c->n_refused; i++)
-        of_why += strcmp(c->refused[i].why, why) == 0;
-    for (size_t i = 0; i < c->n_refused && of_why <= NAMED; i++) {
+        n += strcmp(c->refused[i].why, why) == 0;
+    return n;
+}
+
+/* "FlashAttention-4 in attention, backward, bf16 (B 8, H 16)", or of many "attention, backward, bf16 (4 rows)". */
+static void add_refused(document *doc, const comparison *c, const char *why, bool many, const char **separator)
+{
+    const size_t rows = refused_for(c, why);
+    for (size_t i = 0; i < c->n_refused && !many; i++) {
         if (strcmp(c->refused[i].why, why) != 0)
             continue;
         doc_more(doc, "%s %s in %s (%s)", *separator, c->refused[i].who, c->what, c->refused[i].where);
         *separator = ";";
     }
-    if (of_why > NAMED) {
-        doc_more(doc, "%s %s (%zu rows)", *separator, c->what, of_why);
+    if (many && rows) {
+        doc_more(doc, "%s %s (%zu row%s)", *separator, c->what, rows, rows == 1 ? "" : "s");
         *separator = ";";
     }
 }
+
+enum { NAMED = 8 }; /* rows that one reason refuses; more are counted */
 
 static void write_refused(document *doc, const comparisons *c)
 {
@@ -237,9 +243,12 @@ static void write_refused(document *doc, const comparisons *c)
             if (!begun)
                 doc_paragraph(doc, "No ratio is formed of these rows:");
             begun = true;
+            size_t rows = 0;
+            for (size_t of = 0; of < c->n; of++)
+                rows += refused_for(&c->all[of], why);
             doc_bullet(doc, "%s:", why);
             for (size_t of = 0; of < c->n; of++)
-                add_refused(doc, &c->all[of], why, &separator);
+                add_refused(doc, &c->all[of], why, rows > NAMED, &separator);
             doc_more(doc, ".");
         }
 }

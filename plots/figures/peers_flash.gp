@@ -27,11 +27,12 @@ do for [k = 1:2] {
     set rmargin at screen (k == 1 ? 0.62 : 0.99)
     set ytics scale 0
     if (k == 2) { set ytics () }
+    said(text) = text eq "-" ? "" : text
     name_of(i) = k == 1 ? strcol("shape") : ""
     plot data using (column("fa2".suffix)):0:ytic(name_of(0)) with points linestyle 3 pointsize 0.8, \
          data using (column("cudnn".suffix)):0 with points linestyle 1 pointsize 0.8, \
          data using (column("fa4".suffix)):0 with points linestyle 2 pointsize 0.9, \
-         data using (1.04 * most):0:(strcol("refused".suffix)) with labels right font ",9"
+         data using (1.04 * most):0:(said(strcol("refused".suffix))) with labels right offset 0,0.5 font ",8"
     @first_panel_done
 }
 unset multiplot

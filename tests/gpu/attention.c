@@ -200,7 +200,8 @@ static void ask_reference(const runner *r, const problem *p, double *const out[T
 static bool test_reference(const runner *r, const problem *p)
 {
     const double wider = judge_widening(p, "flash", T_DK, 1) * fmax(1, p->largest_score);
-    const check_bound bound = {1e-11 * wider, 1e-9 * wider, 1e-9 * wider, 1};
+    const check_bound bound = {
+        .rel_l2 = 1e-11 * wider, .rel_row = 1e-9 * wider, .max_abs = 1e-9 * wider, .zero_scale = 1};
     double *out[T_COUNT] = {0}, *lse = xcalloc(p->lse_count, sizeof *lse);
     bool ok = true;
     for (int tensor = T_O; tensor < T_COUNT; tensor++)

@@ -22,7 +22,7 @@ static_assert(MAX_D >= SB_HEAD_DIM_MAX, "a row does not fit in the lanes");
 struct scratch {
     double *lse, *delta;             /* (B*H, Sq), with key rows only */
     double *o, *dq, *dk, *dv;        /* (ROWS_AT_ONCE, Dv), (ROWS_AT_ONCE, D) of dq and dk */
-    double *row_lse;                 /* (ROWS_AT_ONCE) */
+    double *row_lse, *terms;         /* (ROWS_AT_ONCE); terms of dq, then of dk */
     int *bh, *q_row, *bh_kv, *k_row; /* (ROWS_AT_ONCE) */
     size_t bytes;
 };
@@ -46,6 +46,7 @@ scratch scratch_of(const sb_attention *a, bool backward)
     s.dk = take(row_doubles);
     s.dv = take(row_doubles);
     s.row_lse = take(ROWS_AT_ONCE);
+    s.terms = take(ROWS_AT_ONCE);
     s.bh = (int *)take(ROWS_AT_ONCE / 2);
     s.q_row = (int *)take(ROWS_AT_ONCE / 2);
     s.bh_kv = (int *)take(ROWS_AT_ONCE / 2);
@@ -246,6 +247,16 @@ __device__ __forceinline__ double dot(const lane_row &u, const lane_row &v)
     return sum;
 }
 
+/* Sum of the squares of the terms of dot(u, v). */
+__device__ __forceinline__ double squares_of_terms(const lane_row &u, const lane_row &v)
+{
+    lane_row terms;
+#pragma unroll
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        terms.x[i] = u.x[i] * v.x[i];
+    return dot(terms, terms);
+}
+
 __device__ __forceinline__ void add(lane_row &sum, double weight, const lane_row &row)
 {
 #pragma unroll
@@ -267,6 +278,19 @@ __device__ __forceinline__ lane_row add_warps(const lane_row &mine, double (*sha
 #pragma unroll
         for (int i = 0; i < LANE_ELEMENTS; i++)
             sum.x[i] += shared[w][lane + 32 * i];
+    return sum;
+}
+
+/* Sum over the warps of a block of a number that the lanes of each agree on, in every thread. */
+__device__ __forceinline__ double add_warps(double mine, double (*shared)[MAX_D])
+{
+    double sum = 0;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32][0] = mine;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++)
+        sum += shared[w][0];
     return sum;
 }
 
@@ -325,12 +349,17 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d_v);
     const double delta = dot(d_o, o);
     lane_row dq = {};
+    double squares = 0;
     for (int j = first + warp; j < keys; j += WARPS) {
-        const lane_row k = load_row(row_of<T>(a.k, b, h_kv, j), d);
-        const double p = exp(scale * dot(q, k) - lse);
-        add(dq, scale * p * (dot(d_o, load_row(row_of<T>(a.v, b, h_kv, j), d_v)) - delta), k);
+        const lane_row k = load_row(row_of<T>(a.k, b, h_kv, j), d), v = load_row(row_of<T>(a.v, b, h_kv, j), d_v);
+        const double weight = scale * exp(scale * dot(q, k) - lse);
+        add(dq, weight * (dot(d_o, v) - delta), k);
+        squares += weight * weight * squares_of_terms(d_o, v) * dot(k, k);
     }
     store_row(to.dq + (int64_t)sample * d, add_warps(dq, shared), d);
+    squares = add_warps(squares, shared);
+    if (threadIdx.x == 0)
+        to.terms[sample] = sqrt(squares);
 }
 
 template <typename T>
@@ -348,16 +377,21 @@ __global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, do
     const lane_row k = load_row(row_of<T>(a.k, b, h_kv, key), d), v = load_row(row_of<T>(a.v, b, h_kv, key), d_v);
 
     lane_row dk = {}, dv = {};
+    double squares = 0;
     for (int h = h_kv * group; h < (h_kv + 1) * group; h++)
         for (int i = first + warp; i < end; i += WARPS) {
             const int64_t at = (int64_t)(b * a.heads + h) * a.seq_q + i;
             const lane_row q = load_row(row_of<T>(a.q, b, h, i), d), d_o = load_row(row_of<T>(a.d_o, b, h, i), d_v);
-            const double p = exp(scale * dot(q, k) - to.lse[at]);
+            const double p = exp(scale * dot(q, k) - to.lse[at]), weight = scale * p;
             add(dv, p, d_o);
-            add(dk, scale * p * (dot(d_o, v) - to.delta[at]), q);
+            add(dk, weight * (dot(d_o, v) - to.delta[at]), q);
+            squares += weight * weight * squares_of_terms(d_o, v) * dot(q, q);
         }
     store_row(to.dk + (int64_t)sample * d, add_warps(dk, shared), d);
     store_row(to.dv + (int64_t)sample * d_v, add_warps(dv, shared), d_v);
+    squares = add_warps(squares, shared);
+    if (threadIdx.x == 0)
+        to.terms[sample] = sqrt(squares);
 }
 
 /* ---- host ---- */
@@ -407,7 +441,8 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
             status = sb_cuda_launched("reference: query rows");
             copy_rows(r->o, s.o, a->head_dim_v);
             copy_rows(r->dq, s.dq, a->head_dim);
-            copy(r->lse ? r->lse + first : NULL, s.row_lse, n * sizeof(double), cudaMemcpyDeviceToHost);
+            copy_rows(r->lse, s.row_lse, 1);
+            copy_rows(r->dq ? r->dq_terms : NULL, s.terms, 1);
         }
         if (keys && status == SB_OK) {
             copy(s.bh_kv, r->bh_kv + first, n * sizeof(int), cudaMemcpyHostToDevice);
@@ -416,6 +451,7 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
             status = sb_cuda_launched("reference: key rows");
             copy_rows(r->dk, s.dk, a->head_dim);
             copy_rows(r->dv, s.dv, a->head_dim_v);
+            copy_rows(r->dk_terms, s.terms, 1);
         }
     }
     const cudaError_t finished = cudaStreamSynchronize(stream);

@@ -435,6 +435,14 @@ static void test_refusals(void **state)
             assert_int_equal(op->forward(NULL, &a, NULL), bad[i].status);
             assert_int_equal(op->backward(NULL, &a, NULL), bad[i].status);
         }
+        static const int many[][3] = {{1 << 15, 1 << 14, 4},
+                                      {1 << 26, 1, 32}}; /* batch, seq_q, seq_k: 2^31 rows and more */
+        for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+            sb_attention a = good;
+            a.batch = many[i][0], a.seq_q = many[i][1], a.seq_k = many[i][2];
+            assert_int_equal(op->supported(NULL, &a), SB_UNSUPPORTED);
+            assert_non_null(strstr(sb_last_message(), "rows"));
+        }
         static const int widths[] = {8, 12, 264, -16};
         for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
             sb_attention a = good;

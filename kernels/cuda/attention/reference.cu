@@ -146,15 +146,16 @@ __device__ __forceinline__ void multiply_tile(const double (*x)[PITCH], const do
 }
 
 /* Every thread keeps the maximum, the sum and the weighted sum of dP of its rows over its own keys; the 16 threads of a
- * row put them together at the end. Blocks with the most keys start first. */
+ * row put them together at the end. Of a head, blocks with the most keys start first. Heads and tiles are both in x: y ends
+ * at 65535. */
 template <typename T>
 __global__ void __launch_bounds__(SIDE *SIDE)
-    statistics_kernel(sb_attention a, double scale, double *lse, double *delta)
+    statistics_kernel(sb_attention a, int tiles, double scale, double *lse, double *delta)
 {
     __shared__ alignas(16) double q[TILE][PITCH], d_o[TILE][PITCH], k[TILE][PITCH], v[TILE][PITCH];
-    const int bh = blockIdx.y, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    const int bh = blockIdx.x / tiles, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
-    const int q0 = (gridDim.x - 1 - blockIdx.x) * TILE;
+    const int q0 = (tiles - 1 - (int)blockIdx.x % tiles) * TILE;
     const int keys = visible(a, min(q0 + TILE, a.seq_q) - 1), first_key = first_visible(a, q0) / TILE * TILE;
 
     double m[OWN], l[OWN], weighted[OWN];
@@ -424,8 +425,9 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
     sb_status status = SB_OK;
     copier copy = {stream, cudaSuccess};
     if (keys) {
-        const dim3 grid((a->seq_q + TILE - 1) / TILE, a->batch * a->heads);
-        statistics_kernel<T><<<grid, SIDE * SIDE, 0, stream>>>(*a, scale, s.lse, s.delta);
+        const int tiles = (a->seq_q + TILE - 1) / TILE;
+        statistics_kernel<T>
+            <<<(unsigned)(a->batch * a->heads * tiles), SIDE * SIDE, 0, stream>>>(*a, tiles, scale, s.lse, s.delta);
         status = sb_cuda_launched("reference: row statistics");
     }
     for (int first = 0; first < r->n && status == SB_OK; first += ROWS_AT_ONCE) {
@@ -478,9 +480,6 @@ extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, c
         status = sb_workspace_check(a, sb_cuda_reference_workspace(ctx, a, backward));
     if (status != SB_OK)
         return status;
-    if (a->batch * a->heads > 65535)
-        return sb_error(SB_UNSUPPORTED, "the reference takes at most 65535 heads, batch * heads is %d",
-                        a->batch * a->heads);
     if (queries && !(in_range(rows->bh, rows->n, a->batch * a->heads) && in_range(rows->q_row, rows->n, a->seq_q)))
         return sb_error(SB_INVALID, "a query row of the reference lies outside of the tensor");
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))

@@ -130,6 +130,7 @@ static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
     trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
     for (int step = 0; step < steps && ok; step++) {
         for (b.added = 0; b.added < b.ranks && ok; b.added++) {
+            phase_set("check: step %d of %d, batch %d of %d on one rank", step + 1, steps, b.added + 1, b.ranks);
             replica_set_tokens(t, k->o.seed, b.added);
             ok = trainer_step(t);
         }
@@ -184,6 +185,7 @@ static float *make_whole(ddp_case *k, const trainer_options *slice, char *why, s
 static bool make(ddp_case *k, const trainer_options *slice, const float *whole, ddp_reference *r, char *why,
                  size_t why_bytes)
 {
+    phase_set("check: set-up of one rank with all batches");
     trainer *t = alone(k, slice, batches_of(k), why, why_bytes);
     if (!t)
         return false;
@@ -219,6 +221,7 @@ const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice,
         return r;
     cache_drop(kept, "reference"); /* it is several times the size of its slice */
     r = cache_add(kept, "reference", key, sizeof *r, clear);
+    phase_set("check: one batch without other ranks");
     float *whole = k->ranks > 1 ? make_whole(k, slice, why, why_bytes) : NULL;
     const bool ok = (whole || k->ranks == 1) && make(k, slice, whole, r, why, why_bytes);
     free(whole);

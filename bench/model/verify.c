@@ -429,12 +429,16 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
 static bool check_slice(session *s, const trainer_options *slice, row *w, outcome *out)
 {
     reference *r = &checks_of(s)->refs[slice->fusion == FUSION_NONE];
-    trainer *t = reference_make(s, slice, r, w) ? model_trainer_untimed(s, slice, w) : NULL;
+    if (!reference_make(s, slice, r, w))
+        return false;
+    phase_set("check: set-up of a slice: %s", out->key);
+    trainer *t = model_trainer_untimed(s, slice, w);
     if (!t)
         return false;
-    phase_set("check of a slice: %s", out->key);
+    phase_set("check: steps of a slice: %s", out->key);
     sample updated = {.n = 0};
     bool ok = run_slice(t, &updated);
+    phase_set("check: comparing with plain fp32: %s", out->key);
     if (ok)
         compare(t, r, bound_of(slice), out);
     else

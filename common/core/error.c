@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/core/clock.h"
+
 enum { PHASE_BYTES = 256, MESSAGE_BYTES = 4096 };
 
 static pthread_mutex_t phase_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,6 +28,18 @@ char *text_printable(char *text)
     return text;
 }
 
+/* With STEPBENCH_PHASES set, a line on stderr for each phase that ends: of which process, how long it took, its name. */
+static void phase_report(const char *next)
+{
+    static double since;
+    const double now = host_seconds();
+    if (strcmp(phase_text, next) == 0)
+        return;
+    if (*phase_text && getenv("STEPBENCH_PHASES"))
+        fprintf(stderr, "%s[%d]: %8.3f s: %s\n", program, (int)getpid(), now - since, phase_text);
+    since = now;
+}
+
 void phase_set(const char *fmt, ...)
 {
     char text[PHASE_BYTES];
@@ -35,6 +49,7 @@ void phase_set(const char *fmt, ...)
     va_end(args);
     text_printable(text);
     pthread_mutex_lock(&phase_lock);
+    phase_report(text);
     memcpy(phase_text, text, sizeof text);
     pthread_mutex_unlock(&phase_lock);
 }

@@ -15,7 +15,8 @@ enum exit_code {
     EXIT_CODE_UNSUPPORTED = 77 /* nothing of what was asked can run here */
 };
 
-/* What the program is doing now, for messages and the watchdog. `text` is copied (at most 255 bytes). Thread-safe. */
+/* What the program is doing now, for messages and the watchdog. `text` is copied (at most 255 bytes). Thread-safe. With
+ * STEPBENCH_PHASES in the environment, how long each took is a line on stderr. */
 void phase_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *phase_get(void);
 

@@ -24,7 +24,7 @@
 ## make report        the report.md and report.html of each of them
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
 ## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
-## make columns       docs/columns.md, from what the benches say of their columns
+## make columns       docs/columns.md: every column of every bench, as --list explains it
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean

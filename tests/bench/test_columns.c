@@ -722,20 +722,6 @@ static void memory_of_a_step(void **state)
     columns_were_seen("bench_memory", memory_rules);
 }
 
-/* ---- every bench ---- */
-
-/* One of the programs test_columns... checks the columns of each. */
-static void every_bench_has_rules(void **state)
-{
-    (void)state;
-    const char *const command =
-        "cd bench && for b in bench_*.c; do "
-        "grep -q \"columns_have_rules([^,]*, \\\"${b%.c}\\\"\\|strategy([^,]*, \\\"${b%.c}\\\"\" "
-        "../tests/bench/test_columns*.c || { echo \"no test states the columns of $b\" >&2; "
-        "exit 1; }; done";
-    assert_int_equal(system(command), 0);
-}
-
 static int build(void **state)
 {
     if (folder_create(state) != 0)
@@ -761,7 +747,7 @@ int main(void)
         cmocka_unit_test(roofline),        cmocka_unit_test(flash),
         cmocka_unit_test(attention),       cmocka_unit_test(transformer),
         cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
-        cmocka_unit_test(recomputation),   cmocka_unit_test(every_bench_has_rules),
+        cmocka_unit_test(recomputation),
     };
     return cmocka_run_group_tests_name("columns", tests, build, clean);
 }

@@ -177,8 +177,22 @@ static void every_bench(void **state)
                      quick_s[k], quick_most[k], normal_s[k], normal_most[k]);
 }
 
+/* One of the programs test_columns... checks the columns of each. */
+static void every_bench_has_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        char *command = xasprintf("grep -qE 'columns_have_rules\\([^,]*, \"%s\"|strategy\\([^,]*, \"%s\"' "
+                                  "tests/bench/test_columns*.c",
+                                  benches[i], benches[i]);
+        if (system(command) != 0)
+            fail_msg("no tests/bench/test_columns*.c states the columns of %s", benches[i]);
+        free(command);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bench)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bench), cmocka_unit_test(every_bench_has_rules)};
     return cmocka_run_group_tests(tests, find_benches, NULL);
 }

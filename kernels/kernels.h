@@ -95,7 +95,7 @@ typedef struct sb_kernels {
     /* out[i] = N(0,1)*scale of draw i of (seed, stream_id) rounded to dtype (see common/core/rng.h). */
     sb_status (*fill_normal)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
                              float scale, void *stream);
-    /* The same of draw first + i; `first` is a multiple of 4. */
+    /* Like fill_normal, starting at draw `first`, a multiple of 4. */
     sb_status (*fill_normal_from)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
                                   uint32_t stream_id, uint64_t first, float scale, void *stream);
     sb_status (*copy)(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream); /* a copy kernel */

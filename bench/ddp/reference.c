@@ -110,7 +110,7 @@ static bool run_whole(ddp_case *k, trainer *t, float *out)
     return ok;
 }
 
-/* Of a step on all ranks, in the order of samples. */
+/* The batches of a step on all ranks, in the order of samples. */
 static int batches_of(const ddp_case *k)
 {
     return k->ranks * trainer_micro_batches(&k->o);

@@ -15,7 +15,7 @@ typedef struct list {
     int n;
 } list;
 
-/* Of every dtype up to `last`. */
+/* Adds the case in every dtype up to `last`. */
 static void add_to(list *l, test_case c, sb_dtype last)
 {
     char seq[32], width[32], scale[32] = "", window[32] = "", documents[32] = "";

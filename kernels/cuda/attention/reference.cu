@@ -79,7 +79,7 @@ struct extent {
     int q_begin, q_end, k_begin, k_end;
 };
 
-/* Of a query, or of a key. */
+/* The rows of the document to which a query, or a key, belongs. */
 __device__ __forceinline__ extent extent_of(const sb_attention &a, int row, bool key = false)
 {
     if (!a.packed)

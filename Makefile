@@ -15,6 +15,7 @@
 ## make test-mutants  plants the faults of tests/mutants/list.txt, one at a time: a test must find each; MUTANTS=ci
 ##                    takes a few, MUTANTS="word ..." those whose title has a word
 ## make test-gpu      every CUDA op against the CPU reference, then under compute-sanitizer; needs a GPU
+## make test-archs  compiles the portable kernels for every other architecture, or for ARCHS=80,120; needs no GPU
 ## make lib           libstepbench.so: the ops alone; its header is kernels/kernels.h
 ## make install       benches, library, headers and stepbench.pc to PREFIX (default /usr/local), below DESTDIR if set
 ## make test-install  installs to a temporary folder, then builds and runs a C program against what lies there
@@ -23,19 +24,20 @@
 ## make report        the report.md and report.html of each of them
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
 ## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
-## make columns       docs/columns.md, from what the benches say of their columns
+## make columns       docs/columns.md: every column of every bench, as --list explains it
 ## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
 ##   PTX=1 (PTX of the lowest CUDA_ARCH too, for GPUs that come later)  LINEINFO=1 (source lines for profilers)
 ##   SETUP=0 (install nothing)  V=1 (whole command lines)  CC CXX NVCC OPT CFLAGS CPPFLAGS NVCCFLAGS LDFLAGS
-##   WERROR= (warnings stay warnings)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
+##   WERROR=-Werror (warnings end the build, as in CI)  CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
 
 BUILD   ?= build
 # -g1: functions and lines, all that a backtrace needs, in a third of the size of -g.
 OPT     ?= -O3 -g1
-WERROR  ?= -Werror
+# A newer compiler's new warning must end nobody's build: CI alone fails over warnings.
+WERROR  ?= $(if $(filter true,$(CI)),-Werror)
 SETUP   ?= 1
 CUDA    ?= 1
 PREFIX  ?= /usr/local
@@ -57,7 +59,7 @@ Q       := $(if $(filter 1,$(V)),,@)
 say      = $(if $(filter 1,$(V)),,@printf '  %-7s %s\n' $(1) $(2))
 jobs     = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
-.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
+.PHONY: all lib dist install test-install test test-asan test-tsan test-mutants test-archs arch-kernels tsan-tests test-gpu run-tests gpu-tests run-gpu-tests plots report report-all check-results choices \
         columns lint format tidy print-config setup clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -81,6 +83,11 @@ test-tsan: setup
 test-mutants: setup
 	@CC='$(CC)' CXX='$(CXX)' bash tests/mutants/run.sh $(BUILD)/mutants $(MUTANTS)
 
+# Warnings of ptxas are few, and told once for each architecture. No GPU is looked for.
+ARCHS ?= 80,86,89,100,120
+test-archs:
+	@$(MAKE) $(jobs) --no-print-directory arch-kernels BUILD=$(BUILD)/archs CUDA_ARCH='$(ARCHS)'
+
 test-gpu:
 	@bash $(SCRIPTS)/run_gpu_tests.sh --gpu-present
 	@$(MAKE) $(jobs) --no-print-directory run-gpu-tests
@@ -102,7 +109,7 @@ dist:
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-gpu dist format clean help,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test test-asan test-tsan test-mutants test-archs test-gpu dist format clean help,$(or $(MAKECMDGOALS),all)),)
 
 # ---- what this machine has: probed once, and again when something the probe depends on has changed ----
 
@@ -110,10 +117,10 @@ PROBE := CC='$(CC)' CXX='$(CXX)' CUDA='$(CUDA)' CUDA_ARCH='$(CUDA_ARCH)' NVCC='$
          NCCL_HOME='$(NCCL_HOME)' MPI_HOME='$(MPI_HOME)' GLOO_HOME='$(GLOO_HOME)' \
          OPENBLAS_HOME='$(OPENBLAS_HOME)' SQLITE_HOME='$(SQLITE_HOME)' CMOCKA_HOME='$(CMOCKA_HOME)' bash $(SCRIPTS)/probe.sh
 
-$(BUILD)/probe.inputs: FORCE
-	@$(PROBE) --inputs $@
-$(BUILD)/config.mk: $(BUILD)/probe.inputs $(SCRIPTS)/probe.sh
-	@$(PROBE) $(BUILD) $(if $(filter print-config,$(MAKECMDGOALS)),>/dev/null)
+# The script compares what the answers depend on, not times of files: where a clock was set back, make would begin anew
+# for ever.
+$(BUILD)/config.mk: FORCE
+	@$(PROBE) --if-changed $(BUILD) $(if $(filter print-config,$(MAKECMDGOALS)),>/dev/null)
 include $(BUILD)/config.mk
 
 # ---- compilers and flags; each line is kept in a stamp file, so that a changed flag rebuilds what it touches ----
@@ -131,8 +138,9 @@ COMPILE_CC := $(strip $(CXX) -std=c++17 -D_GNU_SOURCE -I. -include $(BUILD)/conf
 COMPILE_CU := $(strip $(FOUND_NVCC) -std=c++17 -O3 $(if $(filter 1,$(LINEINFO)),-lineinfo) -Xptxas -v \
               -Xcompiler -fPIC,-Wall -I. -include $(BUILD)/config.h $(NVCCFLAGS))
 GENCODE    := $(strip $(GENCODE_SASS) $(if $(filter 1,$(PTX)),$(GENCODE_PTX)))
-GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 comma := ,
+BUILT_FOR  := $(CUDA_ARCHS)$(if $(filter 1,$(PTX)),$(PTX_ARCH:%=$(comma)%+ptx))
+GENCODE_SM90 := -gencode=arch=compute_90a,code=sm_90a
 # --as-needed: a program that uses no cuBLAS or OpenBLAS does not load it.
 LINK := $(strip $(CC) $(OPT) $(SANITIZERS) $(LDFLAGS) -Wl,--as-needed)
 KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++) $(BLAS_LIBS) -lpthread -ldl -lm)
@@ -140,21 +148,16 @@ KERNEL_LIBS := $(strip $(if $(HAVE_CUDA),$(CUBLAS_LIBS) $(CUDART_LIBS) -lstdc++)
 CRYPT := $(if $(SANITIZERS),$(if $(CRYPT_LIBS),-Wl$(comma)--no-as-needed $(CRYPT_LIBS) -Wl$(comma)--as-needed),$(CRYPT_LIBS))
 LIBS := $(strip $(if $(HAVE_CUDA),$(NCCL_LIBS)) $(GLOO_LIBS) $(if $(HAVE_GLOO),-lstdc++) $(CRYPT) $(KERNEL_LIBS))
 
-# What the results say of the build: the environment's word, else an archive's (make dist), else git's.
-ifndef STEPBENCH_COMMIT
-STEPBENCH_COMMIT := $(shell grep -oxE '[0-9a-f]{40}' common/build/commit | cut -c 1-12)
-endif
-ifeq ($(STEPBENCH_COMMIT),)
-STEPBENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-# What is compiled in: sources by wildcard, so new files count, and tables below reference.
-STEPBENCH_DIRTY  := $(shell changed=$$(git --no-optional-locks status --porcelain -- Makefile bench common kernels reference \
-                      2>/dev/null) && { [ -z "$$changed" ] && echo 0 || echo 1; } || echo -1)
-endif
+quote = '$(subst ','\'',$(1))'
+# What the results say of the build, and what tells its library from others.
 BUILT_BY   := $(CC_VERSION): $(COMPILE_C)$(if $(HAVE_CUDA), | nvcc $(NVCC_VERSION): $(COMPILE_CU) $(GENCODE))
-BUILD_INFO := -DSTEPBENCH_COMMIT='"$(STEPBENCH_COMMIT)"' -DSTEPBENCH_DIRTY=$(or $(STEPBENCH_DIRTY),-1) \
+IDENTITY   := $(shell STEPBENCH_COMMIT=$(call quote,$(STEPBENCH_COMMIT)) sh $(SCRIPTS)/identity.sh $(call quote,$(BUILT_BY)))
+NO_COMMIT  := $(wordlist 4,$(words $(IDENTITY)),$(IDENTITY))
+KERNELS_ID := -DSTEPBENCH_KERNELS='"$(word 3,$(IDENTITY))"'
+BUILD_INFO := -DSTEPBENCH_COMMIT='"$(word 1,$(IDENTITY))"' -DSTEPBENCH_DIRTY=$(word 2,$(IDENTITY)) $(KERNELS_ID) \
+              -DSTEPBENCH_LIBRARY='"$(BUILD)/lib/libstepbench.so.$(VERSION)"' \
               -DSTEPBENCH_COMPILER='"$(subst ",,$(subst ',,$(subst \,,$(BUILT_BY))))"'
 
-quote = '$(subst ','\'',$(1))'
 stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quote,$(2)) | cmp -s - $$@ || \
         printf '%s\n' $(call quote,$(2)) >$$@
 
@@ -201,9 +204,11 @@ all: $(PROGRAMS)
 
 $(eval $(call stamp,cc,$(COMPILE_C)))
 $(eval $(call stamp,c++,$(COMPILE_CC)))
-$(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE) $(GENCODE_SM90)))
+$(eval $(call stamp,nvcc,$(COMPILE_CU) $(GENCODE)))
+$(eval $(call stamp,nvcc_hopper,$(COMPILE_CU) $(GENCODE_SM90)))
 $(eval $(call stamp,link,$(LINK) $(LIBS) $(CMOCKA_LIBS)))
 $(eval $(call stamp,build_info,$(BUILD_INFO)))
+$(eval $(call stamp,kernels_id,$(KERNELS_ID)))
 $(eval $(call stamp,members,$(COMMON_O)))
 $(eval $(call stamp,kernels,$(KERNEL_O)))
 $(eval $(call stamp,report_text,$(REPORT_TEXT)))
@@ -240,10 +245,14 @@ $(BUILD)/report_text.c: $(REPORT_TEXT) $(BUILD)/report_text.flags
 $(BUILD)/report_text.o: $(BUILD)/report_text.c $(BUILD)/cc.flags
 	$(Q)$(COMPILE_C) -MMD -MP -c $< -o $@
 
-$(BUILD)/common/core/build_info.c.o: EXTRA := $(BUILD_INFO)
+# Once a build, and not whenever make runs.
+no_commit = $(shell printf '%s\n' $(call quote,stepbench: rows will name the commit $(word 1,$(IDENTITY)): $(NO_COMMIT)) >&2)
+$(BUILD)/common/core/build_info.c.o: EXTRA = $(BUILD_INFO)$(if $(NO_COMMIT),$(no_commit))
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
-$(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"'
-$(BUILD)/common/device/device.c.o: $(BUILD)/config.mk
+$(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCHS='"$(BUILT_FOR)"'
+$(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
+$(BUILD)/kernels/build.c.o: EXTRA := $(KERNELS_ID)
+$(BUILD)/kernels/build.c.o: $(BUILD)/kernels_id.flags
 $(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
@@ -254,18 +263,28 @@ $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 ptxas_log = $(BUILD)/ptxas/$(subst /,.,$(patsubst kernels/cuda/%,%,$*)).txt
 # Hopper kernels use wgmma and TMA, which exist for sm_90a alone: those below a folder hopper/. The others are built for
 # every architecture asked for.
-$(BUILD)/%.cu.o: %.cu $(BUILD)/nvcc.flags
+HOPPER_CU   := $(foreach k,$(KERNEL_CU),$(if $(findstring /hopper/,$(k)),$(k)))
+PORTABLE_CU := $(filter-out $(HOPPER_CU),$(KERNEL_CU))
+$(call object,$(HOPPER_CU)): $(BUILD)/nvcc_hopper.flags
+$(call object,$(PORTABLE_CU)): $(BUILD)/nvcc.flags
+$(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D) $(BUILD)/ptxas
 	$(call say,NVCC,$<)
 	$(Q)$(COMPILE_CU) $(if $(findstring /hopper/,$*),$(GENCODE_SM90),$(GENCODE)) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ \
 	    2>$(ptxas_log) || { cat $(ptxas_log) >&2; exit 1; }
 	@grep -vE '^ptxas info |bytes stack frame|^$$' $(ptxas_log) >&2 || true
 
-# Fails when a kernel listed as spill-free spills, or when ptxas had to serialize the tensor-core pipeline.
+# Fails when a kernel listed as spill-free spills where it must not, or when ptxas had to serialize the tensor-core pipeline.
+check_ptxas = NVCC_VERSION='$(NVCC_VERSION)' WERROR='$(WERROR)' bash $(SCRIPTS)/check_ptxas.sh $(1) kernels/cuda/spill_free.txt \
+              $(foreach k,$(patsubst kernels/cuda/%.cu,%,$(2)),$(BUILD)/ptxas/$(subst /,.,$(k)).txt)
 $(BUILD)/ptxas/ok: $(call object,$(KERNEL_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
 	@mkdir -p $(@D)
-	@bash $(SCRIPTS)/check_ptxas.sh kernels/cuda/spill_free.txt \
-	    $(foreach k,$(patsubst kernels/cuda/%.cu,%,$(KERNEL_CU)),$(BUILD)/ptxas/$(subst /,.,$(k)).txt)
+	@$(call check_ptxas,,$(KERNEL_CU))
+	@touch $@
+# make test-archs: host code tells no architecture from another, and Hopper kernels are for one alone.
+$(BUILD)/ptxas/portable: $(call object,$(PORTABLE_CU)) kernels/cuda/spill_free.txt $(SCRIPTS)/check_ptxas.sh
+	@mkdir -p $(@D)
+	@$(call check_ptxas,--some,$(PORTABLE_CU))
 	@touch $@
 
 -include $(patsubst %.o,%.d,$(COMMON_O) $(KERNEL_O) \
@@ -341,9 +360,14 @@ $(BUILD)/tests/bench/test_collective_graph: $(BUILD)/tests/bench/allreduce_main.
 $(BUILD)/tests/bench/test_collective_graph: LIBS += $(addprefix -Wl$(comma)--wrap=,\
     comm_all_reduce comm_all_gather comm_reduce_scatter comm_broadcast \
     device_has_graphs device_graph_begin device_graph_end device_graph_launch device_graph_destroy)
+# Host names that have addresses of both families.
+$(BUILD)/tests/launch/test_launch: LIBS += -Wl,--wrap=getaddrinfo
 # bench_roofline with a device that never closes.
 $(BUILD)/tests/bench/test_close: $(BUILD)/tests/bench/roofline_main.o $(filter $(BUILD)/bench/roofline/%,$(BENCH_O))
 $(BUILD)/tests/bench/test_close: LIBS += -Wl,--wrap=device_close
+# GPUs and drivers that are not here.
+$(BUILD)/tests/device/test_misfit: LIBS += $(addprefix -Wl$(comma)--wrap=,\
+    cudaGetDeviceCount cudaDriverGetVersion cudaGetDeviceProperties cudaGetDeviceProperties_v2)
 # Three benches with a GPU's sensors on the CPU.
 $(BUILD)/tests/bench/test_energy: $(patsubst %,$(BUILD)/tests/bench/%_main.o,transformer flash roofline) $(BENCH_O)
 $(BUILD)/tests/bench/test_energy: LIBS += -Wl,--wrap=device_cpu_open
@@ -380,6 +404,9 @@ tsan-tests: $(addprefix $(BUILD)/tests/,stream/test_cpu_stream launch/test_launc
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 
+arch-kernels: $(if $(HAVE_CUDA),$(BUILD)/ptxas/portable)
+	@$(if $(HAVE_CUDA),echo 'compiled for $(CUDA_ARCHS)',echo 'make test-archs: there is no CUDA toolkit (see above)' >&2; exit 77)
+
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.
 MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update train/test_offload))
@@ -389,7 +416,7 @@ run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 tidy: $(BUILD)/config.mk
 	@command -v clang-tidy >/dev/null || { echo 'make tidy: clang-tidy is not installed' >&2; exit 1; }
 	@git ls-files '*.c' | grep -v '^kernels/cuda/' | xargs -P "$$(nproc)" -n 12 sh -c \
-	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" 2>/dev/null' tidy
+	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" -DCUDA_ARCHS=\"\" 2>/dev/null' tidy
 
 lint: $(BUILD)/config.mk
 	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh

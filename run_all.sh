@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Sets up, builds, runs the benches by their own lists (--list-runs), draws the figures and writes the report of this
 # machine; ./run_all.sh --help.
+if [ -z "${BASH_VERSION:-}" ]; then # `sh run_all.sh`; what follows is read only later
+    command -v bash >/dev/null || { echo 'run_all.sh: bash was not found, and sh is not enough' >&2; exit 2; }
+    exec bash "$0" "$@"
+fi
+set +o posix # bash that was called as sh
 set -u
 cd "$(dirname "$0")" || exit 1
 
@@ -19,6 +24,8 @@ A bench that fails does not stop the others; the exit code is the worst of them.
   --dry-run          say what would run, with its estimated time and memory, and stop
   --resume           go on with the run that was interrupted, on the same GPUs at the same commit; else begin anew
   --small            a few tiny cases of each bench, to try everything: half a minute after make; rows go to results/small
+  --full-loads       on several GPUs, only steps that fill them and that a peer takes, too, then these peers: with
+                     --only fsdp 5 minutes on two GPUs
   --peers            afterwards measure what others offer for the same work, as far as it is installed: PyTorch,
                      FlashAttention-4, nccl-tests (NCCL_TESTS names its folder); docs/peers.md
   --qualify          only find out whether every GPU of this host is as fast as it should be (bench_qualify, a few
@@ -37,6 +44,23 @@ END
 die_usage() {
     echo "run_all.sh: $*; ./run_all.sh --help lists the options" >&2
     exit 2
+}
+
+# Whether a file can be made in a folder, or where it will be made, and written to: it may be somebody else's, of a read-only
+# file system or of a full one.
+need_writable() { # FOLDER...
+    local folder probe why
+    for folder; do
+        while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
+        probe=$folder/.run_all.$$
+        why=$({ echo probe >"$probe"; } 2>&1)
+        [ -z "$why" ] || {
+            rm -f "$probe"
+            echo "run_all.sh: $folder can't be written: ${why##*: }" >&2
+            exit 2
+        }
+        rm -f "$probe"
+    done
 }
 
 benches=()
@@ -65,15 +89,15 @@ list() {
     done
 }
 
-level=default device='' resume='' only=() qualify='' peers='' dry=''
+level=default device='' resume='' only=() qualify='' peers='' dry='' given=' '
 choose_level() {
-    [ "$level" = default ] || die_usage "--$level and --$1 exclude each other"
+    [ "$level" = default ] || die_usage "--full, --quick, --small and --full-loads exclude each other"
     level=$1
 }
 while [ $# -gt 0 ]; do
     option=$1 value=''
     case $option in
-        --*=*) value=${option#*=} option=${option%%=*} ;;
+        --device=* | --only=*) value=${option#*=} option=${option%%=*} ;;
         --device | --only)
             [ $# -ge 2 ] || die_usage "$option needs a value"
             value=$2
@@ -81,8 +105,17 @@ while [ $# -gt 0 ]; do
             ;;
     esac
     shift
+    case $option in --device | --only)
+        [[ $given != *" $option "* ]] || die_usage "$option is given twice"
+        given+="$option "
+        ;;
+    esac
     case $option in
         --quick | --full | --small) choose_level "${option#--}" ;;
+        --full-loads)
+            choose_level load
+            peers=1
+            ;;
         --device)
             case $value in cpu | cuda) device=$value ;; *) die_usage "--device is cpu or cuda, not '$value'" ;; esac
             ;;
@@ -93,6 +126,7 @@ while [ $# -gt 0 ]; do
                 only[i]=${only[i]#bench_}
                 [[ " ${benches[*]} " == *" ${only[i]} "* ]] ||
                     die_usage "--only: there is no bench '${only[i]}'; there are: ${benches[*]}"
+                [[ " ${only[*]:0:i} " != *" ${only[i]} "* ]] || die_usage "--only: ${only[i]} is given twice"
             done
             ;;
         --resume) resume=1 ;;
@@ -101,11 +135,11 @@ while [ $# -gt 0 ]; do
         --qualify) qualify=1 ;;
         --list)
             list
-            exit 0
+            exit
             ;;
         -h | --help)
             usage
-            exit 0
+            exit
             ;;
         *) die_usage "unknown option '$option'" ;;
     esac
@@ -117,6 +151,7 @@ if [ -n "$qualify" ]; then
 fi
 [ -z "$resume" ] || [[ " ${only[*]} " != *" qualify "* ]] || die_usage "a node is qualified in one run: leave out --resume"
 
+[ -n "$dry" ] || need_writable build
 # Before make: on a fresh machine there may be none yet.
 bash common/build/setup.sh
 command -v make >/dev/null || {
@@ -161,6 +196,7 @@ wanted() { # LISTS GPUS: whether a run of these lists that needs so many GPUs is
     case $level in
         quick) [[ +$1+ == *+quick+* ]] ;;
         full) [[ +$1+ == *+default+* || +$1+ == *+full+* ]] ;;
+        load) [[ +$1+ == *+load+* ]] ;;
         *) if [ "$gpus" -gt 1 ] && [ "$2" = 1 ]; then [[ +$1+ == *+quick+* ]]; else [[ +$1+ == *+default+* ]]; fi ;;
     esac
 }
@@ -183,7 +219,7 @@ plan_bench() { # NAME
             add "$1" "$seconds" "$options"
         fi
     done < <(fact "$1" run)
-    [ "${#run_bench[@]}" = "$before" ] || return
+    [ "${#run_bench[@]}" = "$before" ] && [ "$level" != load ] || return
     if [ -z "$(fact "$1" run)" ]; then # it has no lists: its defaults
         add "$1" 60 "$place"
     elif [ "$gpus" != 0 ]; then # it needs more GPUs
@@ -238,18 +274,32 @@ print_plan
 
 # ---- the run: what it is, and which of its parts are done ----
 
-# Two at once would mix their rows and their lists of what is done. The benches hold it, too, so one that outlives this
-# script keeps the next one out.
-mkdir -p build
-exec 9>build/.run_all.lock
-if command -v flock >/dev/null && ! flock -n 9; then
-    echo 'run_all.sh: another ./run_all.sh of this checkout is running' >&2
-    exit 1
-fi
-
 state=build/logs/run-$machine.txt
 logs=build/logs
+need_writable build "$logs" "results/$machine" "plots/$machine"
+for file in build/.run_all.lock "$state" results/"$machine"/*.csv; do
+    [ ! -e "$file" ] || [ -w "$file" ] || {
+        echo "run_all.sh: $file can't be written; it belongs to $(stat -c %U "$file")" >&2
+        exit 2
+    }
+done
 mkdir -p "$logs"
+
+# Two at once would mix their rows and their lists of what is done. The benches hold it, too, so one that outlives this
+# script keeps the next one out; when all have ended, the file that is left keeps out nobody.
+exec 9>build/.run_all.lock
+if command -v flock >/dev/null; then
+    flock -n 9 2>/dev/null
+    case $? in
+        0) ;;
+        1)
+            echo 'run_all.sh: another ./run_all.sh of this checkout is running, or a bench that it began' >&2
+            exit 1
+            ;;
+        *) echo 'run_all.sh: this file system has no locks: nothing keeps a second ./run_all.sh out' >&2 ;;
+    esac
+fi
+
 begin() {
     # Speed-ups and shares of a ceiling compare rows of one campaign: this one.
     STEPBENCH_RUN=${STEPBENCH_RUN:-$(date -u +%Y%m%dT%H%M%SZ)-all-$$}
@@ -272,11 +322,16 @@ export STEPBENCH_RUN
 summary='' results='' worst=0 supported=0
 record() { summary+=$(printf '  %-22s %5d %9s %9s' "$1" "$2" "$(duration "$3")" "$4")$'\n'; } # WHAT EXIT SECONDS ABOUT
 
-finish() {
-    [ -n "$summary" ] && printf '\n  %-22s %5s %9s %9s\n%s' bench exit time estimate "$summary"
-    [ -z "$results" ] || echo "results: $results"
-    [ -z "$results" ] || [ ! -f "$results/report.html" ] || echo "page: $PWD/$results/report.html"
-    exit "$1"
+finish() { # CODE
+    local code=$1 text=''
+    [ -z "$summary" ] || text=$(printf '\n  %-22s %5s %9s %9s\n%s' bench exit time estimate "$summary")$'\n'
+    [ -z "$results" ] || text+="results: $results"$'\n'
+    [ -z "$results" ] || [ ! -f "$results/report.html" ] || text+="page: $PWD/$results/report.html"$'\n'
+    printf %s "$text" 2>/dev/null || {
+        echo "run_all.sh: stdout can't be written: a part of the output is lost" >&2
+        [ "$code" != 0 ] || code=1
+    }
+    exit "$code"
 }
 trap 'echo; echo "interrupted; ./run_all.sh --resume goes on" >&2; finish 130' INT TERM
 
@@ -341,8 +396,11 @@ if [ -n "$peers" ] && [ -n "$results" ]; then
     start=$SECONDS
     if command -v python3 >/dev/null; then
         make --no-print-directory BUILD=build lib >/dev/null
-        # shellcheck disable=SC2046 # a word or none
-        python3 tests/peers/peers.py --out "$results" $([ "$level" != small ] || echo --small) </dev/null
+        options=(--out "$results")
+        [ "$level" != small ] || options+=(--small)
+        [ "$level" != load ] || options+=(--full-loads)
+        [ ${#only[@]} = 0 ] || options+=(--beside "$(IFS=, && echo "${only[*]}")")
+        python3 tests/peers/peers.py "${options[@]}" </dev/null
         status=$?
     else
         echo 'python3 was not found: no rows of PyTorch, FlashAttention-4 and nccl-tests'

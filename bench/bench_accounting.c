@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/core/output.h"
 #include "bench/accounting/questions.h"
 
 static const option_spec option_table[] = {
@@ -265,7 +266,7 @@ static void run(session *s, const bench_case *c, row *w)
     const accounting a = {
         .s = s, .c = c, .w = w, .steps = strcmp(steps, "1") == 0 || (strcmp(steps, "auto") == 0 && only)};
     if (a.steps)
-        printf("%s\n", case_key(c));
+        say("%s\n", case_key(c));
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
         if (strcmp(questions[i].variant, case_variant(c)) == 0)
             questions[i].run(&a);

@@ -272,7 +272,7 @@ static double estimate_bytes(const options *o, const bench_case *c)
     return attention_estimate_bytes(&p, case_variant(c));
 }
 
-/* Of the products that the variant makes on this device. */
+/* The dtype of the products that the variant makes on this device. */
 static const char *products_of(const session *s, const bench_case *c)
 {
     const char *dtype = case_text(c, "dtype"), *variant = case_variant(c);

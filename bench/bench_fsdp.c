@@ -44,6 +44,9 @@ static const column_spec column_table[] = {DDP_COLUMNS, DDP_MEMORY_COLUMNS, DDP_
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 2, 20, "--ranks {gpus} --size small --seq 512 --precision bf16 --grad-dtype fp32"},
+    /* FSDP2 runs the same (tests/peers/parallel_cases.py). */
+    {RUN_DEFAULT | RUN_LOAD, 2, 110,
+     "--ranks {gpus} --size 2.7b --seq 2048 --batch 4,2 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
     {RUN_DEFAULT, 2, 60, "--ranks {gpus} --size xl --seq 512 --precision bf16 --grad-dtype fp32"},
     /* Feature by feature: the rows that the run above does not have. */
     {RUN_DEFAULT, 2, 34, "--ranks {gpus} --size xl --seq 512 --precision fp32 --grad-dtype policy --variant ddp"},
@@ -70,8 +73,6 @@ static const bench_run run_table[] = {
      "--ranks 4 --size large --seq 512 --batch 2,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
     {RUN_DEFAULT, 8, 32,
      "--ranks 8 --size large --seq 512 --batch 1,4 --precision bf16 --grad-dtype fp32 --variant ddp,fsdp"},
-    {RUN_FULL, 2, 60,
-     "--ranks {gpus} --size 2.7b --seq 2048 --precision bf16 --grad-dtype fp32 --variant fsdp,fsdp-keep"},
     {RUN_FULL, 2, 180,
      "--ranks {gpus} --size 8b --seq 32768 --batch 1 --precision bf16 --grad-dtype policy --variant fsdp "
      "--recompute block --loss-chunk 4096"},

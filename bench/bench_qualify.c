@@ -16,6 +16,7 @@
 
 #include "bench/qualify/qualify.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/launch/env.h"
 #include "common/model/config.h"
 
@@ -288,12 +289,11 @@ static void print_links(const qualify *q)
                 continue;
             qualify_explain(&q->sets[s], item, why, sizeof why);
             if (is(q->sets[s].name, "p2p"))
-                printf("pair %d-%d: %s: %s\n", (int)i / (q->ranks - 1),
-                       (int)i % (q->ranks - 1) + ((int)i % (q->ranks - 1) >= (int)i / (q->ranks - 1)),
-                       verdict_word(item->j.word), why);
+                say("pair %d-%d: %s: %s\n", (int)i / (q->ranks - 1),
+                    (int)i % (q->ranks - 1) + ((int)i % (q->ranks - 1) >= (int)i / (q->ranks - 1)),
+                    verdict_word(item->j.word), why);
             else
-                printf("all-reduce %s: %s: %s\n", option_text_at(q->s->opt, "group", i), verdict_word(item->j.word),
-                       why);
+                say("all-reduce %s: %s: %s\n", option_text_at(q->s->opt, "group", i), verdict_word(item->j.word), why);
         }
 }
 
@@ -305,7 +305,7 @@ static void finish(session *s)
     const bool print = launch_rank(q->l) == 0 && !option_flag(s->opt, "quiet") && q->sets_n > 0;
     for (int r = 0; print && r < q->ranks; r++) {
         const verdict v = qualify_of_gpu(q, r, why, sizeof why);
-        printf("%s%s %d: %s; %s\n", r ? "" : "\n", cpu ? "rank" : "GPU", r, verdict_word(v), why);
+        say("%s%s %d: %s; %s\n", r ? "" : "\n", cpu ? "rank" : "GPU", r, verdict_word(v), why);
     }
     if (print)
         print_links(q);

@@ -150,7 +150,7 @@ static const bench_info info = {
 
 /* ---- what is remembered ---- */
 
-/* Of a model, from variant to variant. */
+/* What is kept about a model from one variant to the next. */
 typedef struct model_facts {
     int64_t none_bytes; /* planned without recomputation; 0: not asked yet */
     int best_group;     /* likewise */

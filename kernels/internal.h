@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Of the ops that take the most; flash on CUDA takes fewer. */
+/* The head_dims of the ops that take the most; flash on CUDA takes fewer. */
 enum { SB_HEAD_DIM_MIN = 16, SB_HEAD_DIM_MAX = 256, SB_HEAD_DIM_STEP = 8 };
 
 /* Keeps the message for sb_last_message of this thread and returns `status`: return sb_error(SB_INVALID, "...", ...). */
@@ -29,7 +29,7 @@ sb_status sb_attention_check_host(const sb_attention *a, size_t workspace_bytes)
 
 /* Columns of v, o, d_o and dv. */
 int sb_head_dim_v(const sb_attention *a);
-/* Those of q or of v, whichever are more: what kernels that have one width for both compute. */
+/* The columns of q or of v, whichever are more: kernels that have one width for both compute so many. */
 int sb_head_dim_most(const sb_attention *a);
 /* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
 float sb_attention_scale(const sb_attention *a);

@@ -70,12 +70,16 @@ typedef struct sb_attention_op {
 /* fp64 attention of chosen rows from the same inputs (q, k, v, d_o as stored): the oracle of the checks.
  * Sample i is query row (bh[i], q_row[i]) for o, lse, dq and key row (bh_kv[i], k_row[i]) for dk, dv, where
  * bh = b*H + h and bh_kv = b*Hkv + h. Host pointers; any of o, lse, dq, dk, dv may be NULL. Synchronous; needs
- * reference_workspace bytes of workspace. No o, lse of `a` is read. */
+ * reference_workspace bytes of workspace. No o, lse of `a` is read.
+ * dq_terms says how large the terms of dq = scale sum_j p_j (dO . V_j - delta) K_j are: the root of the sum of the squares of
+ * scale p_j dO_c V_jc K_jd over j, c and d. Rounding errors scale with it. Where a query sees few keys, or one takes nearly
+ * all the weight, the terms cancel, and dq is much smaller. dk_terms is the same of dk. Each needs its gradient. */
 typedef struct sb_attention_rows {
     int n;
     const int *bh, *q_row, *bh_kv, *k_row;
-    double *o, *dq, *dk, *dv; /* (n, Dv) (n, D) (n, D) (n, Dv) */
-    double *lse;              /* (n) */
+    double *o, *dq, *dk, *dv;    /* (n, Dv) (n, D) (n, D) (n, Dv) */
+    double *lse;                 /* (n) */
+    double *dq_terms, *dk_terms; /* (n) root of the sum of squares of the terms of dq, of dk */
 } sb_attention_rows;
 
 typedef struct sb_kernels {
@@ -91,7 +95,7 @@ typedef struct sb_kernels {
     /* out[i] = N(0,1)*scale of draw i of (seed, stream_id) rounded to dtype (see common/core/rng.h). */
     sb_status (*fill_normal)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed, uint32_t stream_id,
                              float scale, void *stream);
-    /* The same of draw first + i; `first` is a multiple of 4. */
+    /* Like fill_normal, starting at draw `first`, a multiple of 4. */
     sb_status (*fill_normal_from)(sb_context *ctx, sb_dtype dtype, void *out, size_t n, uint64_t seed,
                                   uint32_t stream_id, uint64_t first, float scale, void *stream);
     sb_status (*copy)(sb_context *ctx, void *dst, const void *src, size_t bytes, void *stream); /* a copy kernel */

@@ -26,7 +26,7 @@ typedef struct sb_peer_all_reduce {
     size_t n;        /* elements; 0: nothing is done */
     const void *in;  /* 4-byte aligned, in this GPU's memory */
     void *out;       /* likewise; may be `in`, and must not overlap it otherwise */
-    /* Of each rank, as mapped here, [rank] being this one's own; 128-byte aligned device memory. All bytes are zero
+    /* The mailbox of each rank as mapped here, [rank] this one's own; 128-byte aligned device memory. All bytes are zero
      * before the first call, and nobody else ever writes there. */
     void *mailboxes[SB_PEER_RANKS_MAX];
     size_t mailbox_bytes; /* of each, the same for all ranks and calls */

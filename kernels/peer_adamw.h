@@ -18,7 +18,7 @@ extern "C" {
 
 typedef struct sb_peer_adamw {
     int rank, ranks; /* 1 to SB_PEER_RANKS_MAX */
-    /* Of this rank's slice. n is a multiple of 4 and below 2^32. max_blocks: of 256 threads; 0: as many as there is room for. param and
+    /* The update of this rank's slice. n is a multiple of 4 and below 2^32. max_blocks: of 256 threads; 0: as many as there is room for. param and
      * grad are not looked at: */
     sb_adamw update;
     void *params[SB_PEER_RANKS_MAX];      /* (n) of this slice on each rank, as mapped here; written on all */

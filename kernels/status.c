@@ -2,6 +2,7 @@
 /* Status codes, the message behind the last error of a thread, and the argument checks that every backend shares. */
 #include "kernels/internal.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,6 +73,9 @@ sb_status sb_attention_check(const sb_attention *a)
         return sb_error(SB_INVALID,
                         "batch %d, heads %d, heads_kv %d, seq_q %d, seq_k %d and head_dim %d must all be at least 1",
                         a->batch, a->heads, a->heads_kv, a->seq_q, a->seq_k, a->head_dim);
+    if ((int64_t)a->batch * a->heads > INT_MAX / a->seq_q || (int64_t)a->batch * a->heads_kv > INT_MAX / a->seq_k)
+        return sb_error(SB_UNSUPPORTED, "batch * heads * seq is above %d, the most rows that a tensor may have",
+                        INT_MAX);
     if (a->heads % a->heads_kv != 0)
         return sb_error(SB_INVALID, "heads (%d) must be a multiple of heads_kv (%d)", a->heads, a->heads_kv);
     if ((int)a->dtype < SB_BF16 || (int)a->dtype > SB_BF16X3)

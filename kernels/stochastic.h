@@ -28,13 +28,13 @@ SB_ANYWHERE uint32_t sb_mix(uint32_t x)
     return x ^ (x >> 16);
 }
 
-/* Of a step, for sb_chances_of. */
+/* The key of a step, for sb_chances_of. */
 SB_ANYWHERE uint32_t sb_chance_key(int64_t step)
 {
     return sb_mix((uint32_t)step + 0x9e3779b9u * (uint32_t)((uint64_t)step >> 32) + 0x632be59bu);
 }
 
-/* Of elements 4 group to 4 group + 3. */
+/* The chances of elements 4 group to 4 group + 3. */
 SB_ANYWHERE sb_chances sb_chances_of(uint64_t group, uint32_t key)
 {
     sb_chances c;

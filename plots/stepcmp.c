@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* stepcmp: two folders of results, two CSV files, or two commits of one, compared case by case. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,10 +114,14 @@ static request read_request(int argc, char **argv)
 int main(int argc, char **argv)
 {
     program_name_set(argv[0]);
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return fputs(usage, stdout) < 0;
-    if (argc == 2 && strcmp(argv[1], "--version") == 0)
-        return printf("stepcmp %s\n", STEPBENCH_VERSION) < 0;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        fputs(usage, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("stepcmp %s\n", STEPBENCH_VERSION);
+        return EXIT_CODE_OK;
+    }
     const request r = read_request(argc, argv);
     char *a = checkout_path(r.paths[0]), *b = checkout_path(r.paths[1]);
     comparison *c = compare_paths(a, b, &r.compare);
@@ -133,8 +136,6 @@ int main(int argc, char **argv)
         warn("%zu cases are broken or slower by at least %.3g %%", comparison_failures(c), 100 * expm1(c->margin));
         code = EXIT_CODE_GATE;
     }
-    if (fflush(stdout) != 0)
-        die(EXIT_CODE_FAILURE, "stdout: %s", strerror(errno));
     comparison_free(c);
     free(a);
     free(b);

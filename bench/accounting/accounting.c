@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/output.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
 
@@ -19,9 +20,9 @@ void accounting_step(const accounting *a, const char *fmt, ...)
         return;
     va_list args;
     va_start(args, fmt);
-    printf("  ");
-    vprintf(fmt, args);
-    printf("\n");
+    say("  ");
+    vfprintf(output(), fmt, args);
+    say("\n");
     va_end(args);
 }
 

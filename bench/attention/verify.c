@@ -28,7 +28,7 @@ static void oracle_clear(void *data)
 {
     oracle *o = data;
     free((void *)o->rows.bh); /* one block holds the four index arrays */
-    free(o->rows.o);          /* and one the five results */
+    free(o->rows.o);          /* and one the results */
     *o = (oracle){0};
 }
 
@@ -77,7 +77,8 @@ static void oracle_choose(const attention_case *ac, oracle *o)
     int n = whole ? (int)most : SAMPLED_ROWS;
     int *index = xcalloc((unsigned long)n * 4, sizeof *index);
     const size_t block = (size_t)n * (size_t)a->head_dim, block_v = (size_t)n * (size_t)attention_columns(ac, &a->v);
-    double *result = xcalloc(2 * block + 2 * block_v + (size_t)n, sizeof *result);
+    double *result = xcalloc(2 * block + 2 * block_v + 3 * (size_t)n, sizeof *result),
+           *of_rows = result + 2 * block + 2 * block_v;
 
     for (int i = 0; i < n; i++) {
         index[i] = whole ? (int)(i % queries) / a->seq_q : sample_row(ac->seed, 16, i, a->batch * a->heads);
@@ -96,7 +97,9 @@ static void oracle_choose(const attention_case *ac, oracle *o)
                                   .dq = o->backward ? result + block_v : NULL,
                                   .dk = o->backward ? result + block_v + block : NULL,
                                   .dv = o->backward ? result + block_v + 2 * block : NULL,
-                                  .lse = result + 2 * block_v + 2 * block};
+                                  .lse = of_rows,
+                                  .dq_terms = o->backward ? of_rows + n : NULL,
+                                  .dk_terms = o->backward ? of_rows + 2 * n : NULL};
 }
 
 /* Makes the oracle hold the answer for this case. */
@@ -128,10 +131,11 @@ static double element(sb_dtype dtype, const void *data, int i)
 
 /* unfused and fused add up all keys, or all queries, in one chain of cuBLAS's, whose rounding grows with the root of its length
  * (4.5e-6 at 65536 in fp32); flash rounds tile by tile. */
-static check_bound bound_of(const attention_case *ac, bool backward)
+static check_bound bound_of(const attention_case *ac, bool backward, const double *terms)
 {
     const sb_attention *a = &ac->a;
-    check_bound b = check_attention_bound(ac->problem.dtype, backward);
+    check_bound b =
+        terms ? check_terms_bound(ac->problem.dtype, terms) : check_attention_bound(ac->problem.dtype, backward);
     if (a->dtype != SB_FP32 || strncmp(ac->op->name, "flash", 5) == 0)
         return b;
     const double longer = sqrt(1 + fmax(a->seq_q, a->seq_k) / 4096.0);
@@ -157,7 +161,8 @@ static bool compare(attention_case *ac, const char *name, const sb_tensor *t, bo
         for (int j = 0; j < d; j++)
             got[(size_t)i * (size_t)d + (size_t)j] = element(a->dtype, raw, j);
     }
-    check_bound bound = bound_of(ac, t != &a->o);
+    const double *terms = t == &a->dq ? r->dq_terms : t == &a->dk ? r->dk_terms : NULL;
+    check_bound bound = bound_of(ac, t != &a->o, terms);
     check_result result = check_compare(want, got, (size_t)r->n * (size_t)d, (size_t)d, bound);
     *err = result.nonfinite ? NAN : result.rel_l2;
     if (!result.ok && row_status_get(ac->w) == ROW_OK) {
@@ -182,8 +187,8 @@ static bool compare_lse(attention_case *ac)
         device_download(ac->s->dev, &x, ac->a.lse + (size_t)r->bh[i] * (size_t)ac->a.seq_q + r->q_row[i], sizeof x);
         got[i] = x;
     }
-    check_bound bound = bound_of(ac, false);
-    check_result result = check_compare(r->lse, got, (size_t)r->n, (size_t)r->n, bound);
+    check_bound bound = bound_of(ac, false, NULL);
+    check_result result = check_logarithms(r->lse, got, (size_t)r->n, bound);
     if (!result.ok && row_status_get(ac->w) == ROW_OK) {
         char text[256];
         check_describe(&result, bound, text, sizeof text);

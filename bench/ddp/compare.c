@@ -2,6 +2,7 @@
 /* Compares the results of the ranks with those of one rank that computed everything; see compare.h. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/ddp/compare.h"
 #include "common/core/numeric.h"
@@ -65,17 +66,31 @@ static int half_steps_of(const replica *r, int updates)
     return r->o.precision->master == SB_MASTER_NONE ? 2 * updates : r->plan->sharded ? 1 : 0;
 }
 
+enum { LANES = 8 }; /* sums that run side by side: one alone would wait for each addition */
+
+static double total(const double sums[LANES])
+{
+    double sum = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
 /* ---- gradients ---- */
 
 static double relative_error(const float *got, const float *want, int64_t n)
 {
-    double off = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double d = (double)got[i] - want[i];
-        off += d * d;
-        size += (double)want[i] * want[i];
+    double off[LANES] = {0}, size[LANES] = {0};
+    for (int64_t first = 0; first < n; first += LANES) {
+        const int lanes = n - first < LANES ? (int)(n - first) : LANES;
+        const float *const g = got + first, *const w = want + first;
+        for (int lane = 0; lane < lanes; lane++) {
+            const double d = (double)g[lane] - w[lane];
+            off[lane] += d * d;
+            size[lane] += (double)w[lane] * w[lane];
+        }
     }
-    return off == 0 ? 0 : sqrt(off / size);
+    return total(off) == 0 ? 0 : sqrt(total(off) / total(size));
 }
 
 /* Only the gradients that this rank updates with: the others may be partial sums here. */
@@ -127,12 +142,17 @@ static float high_half(float x)
     return float_join(high, 0);
 }
 
-/* Half the distance between neighbours in bf16, which has 8 significant bits. */
-static double half_step(double x)
+/* Half the distance between neighbours in bf16, which has 8 significant bits: the power of two at x or below, over 256. frexp
+ * and ldexp took most of a comparison's time. */
+static double half_step(float x)
 {
-    int exponent;
-    frexp(x, &exponent);
-    return x == 0 ? 0 : ldexp(1, exponent - 9);
+    const double wide = x;
+    uint64_t bits;
+    memcpy(&bits, &wide, sizeof bits);
+    bits &= 0x7ff0000000000000; /* sign and mantissa off; every float is a normal double */
+    double power;
+    memcpy(&power, &bits, sizeof power);
+    return power * 0x1p-8;
 }
 
 typedef struct distance {
@@ -144,19 +164,28 @@ typedef struct distance {
 static distance distance_of(const float *got, const float *want, const float *from, int64_t n, bool exact,
                             int half_steps)
 {
-    double off = 0, moved = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double w = want[i], m = w - from[i], whole = fabs(got[i] - w);
-        double error = whole;
+    double off[LANES] = {0}, moved[LANES] = {0}, size[LANES] = {0};
+    for (int64_t first = 0; first < n; first += LANES) {
+        const int lanes = n - first < LANES ? (int)(n - first) : LANES;
+        double error[LANES];
+        for (int lane = 0; lane < lanes; lane++)
+            error[lane] = fabs((double)got[first + lane] - want[first + lane]);
         if (exact && half_steps == 1)
-            error = got[i] == high_half(want[i]) ? 0 : whole;
+            for (int lane = 0; lane < lanes; lane++)
+                error[lane] = got[first + lane] == high_half(want[first + lane]) ? 0 : error[lane];
         else if (!exact && half_steps)
-            error = fmax(0, whole - half_steps * half_step(w)) + 0 * whole; /* of NaN it is NaN */
-        off += error * error;
-        moved += m * m;
-        size += w * w;
+            for (int lane = 0; lane < lanes; lane++) { /* of NaN it is NaN */
+                const double more = error[lane] - half_steps * half_step(want[first + lane]);
+                error[lane] = (more > 0 ? more : 0) + 0 * error[lane];
+            }
+        for (int lane = 0; lane < lanes; lane++) {
+            const double w = want[first + lane], m = w - from[first + lane];
+            off[lane] += error[lane] * error[lane];
+            moved[lane] += m * m;
+            size[lane] += w * w;
+        }
     }
-    return (distance){sqrt(off), sqrt(moved), sqrt(size)};
+    return (distance){sqrt(total(off)), sqrt(total(moved)), sqrt(total(size))};
 }
 
 static void compare_params(const replica *r, int updates, const float *got, const float *want, const float *start,

@@ -17,7 +17,7 @@ typedef struct ddp_results { /* of a member's check; elements of the index space
     float *first, *after;    /* parameters after the first update and after the last; of rank 0 alone, else NULL */
 } ddp_results;
 
-/* Of members; the outcome is ok so far. */
+/* Called by members; the outcome is ok so far. */
 void ddp_compare(const ddp_case *k, const replica *r, const ddp_results *got, const ddp_reference *ref,
                  ddp_outcome *out);
 

@@ -47,7 +47,7 @@ typedef struct ddp_held {
 } ddp_held;
 
 void ddp_held_start(const ddp_case *k, ddp_held *h); /* before a replica is made */
-/* Of a new replica: uses its communicators and runs a step without an update. Neither changes its parameters. */
+/* What a new replica holds: uses its communicators and runs a step without an update; neither changes its parameters. */
 void ddp_held_init(const ddp_case *k, replica *r, ddp_held *h);
 void ddp_held_after(const ddp_case *k, ddp_held *h); /* after its steps */
 /* Fills in DDP_MEMORY_COLUMNS. */

@@ -26,22 +26,24 @@ typedef struct batches {
     void *raw;
 } batches;
 
-/* The gradients as they lie in memory, of every tensor. */
-static void read_grads(batches *b)
+/* The gradients as they lie in memory, of every tensor; `raw` is for those that are not fp32 there. */
+static void read_grads(batches *b, float *out)
 {
     const sb_dtype dtype = trainer_grad_dtype(b->t);
+    const bool as_is = sb_dtype_bytes(dtype) == sizeof *out;
     device_sync(b->d);
-    device_download(b->d, b->raw, trainer_grad_arena(b->t), b->n * (size_t)sb_dtype_bytes(dtype));
-    dtype_load(dtype, b->one, b->raw, b->n);
+    device_download(b->d, as_is ? (void *)out : b->raw, trainer_grad_arena(b->t), b->n * (size_t)sb_dtype_bytes(dtype));
+    if (!as_is)
+        dtype_load(dtype, out, b->raw, b->n);
 }
 
-static double mean_error(const batches *b)
+static double mean_error(const batches *b, const float *one)
 {
     const params *p = trainer_params(b->t);
     double off = 0, size = 0;
     for (int i = 0; i < p->count; i++)
         for (int64_t j = p->tensors[i].first, end = j + p->tensors[i].count; j < end; j++) {
-            const double want = (double)b->whole[j] / b->ranks, d = b->one[j] - want;
+            const double want = (double)b->whole[j] / b->ranks, d = one[j] - want;
             off += d * d;
             size += want * want;
         }
@@ -54,20 +56,22 @@ static void add_up(void *user)
     batches *b = user;
     const sb_dtype dtype = trainer_grad_dtype(b->t);
     const size_t bytes = b->n * (size_t)sb_dtype_bytes(dtype);
-    read_grads(b);
+    read_grads(b, b->added == 0 ? b->sum : b->one);
     if (b->whole && b->added == 0)
-        b->err_mean = mean_error(b);
+        b->err_mean = mean_error(b, b->sum);
     b->whole = NULL;
-    for (size_t i = 0; i < b->n; i++)
-        b->sum[i] = b->added == 0 ? b->one[i] : b->sum[i] + b->one[i];
+    for (size_t i = 0; b->added > 0 && i < b->n; i++)
+        b->sum[i] += b->one[i];
     watchdog_beat();
     if (b->added < b->ranks - 1)
         return;
     if (b->first_sums)
         memcpy(b->first_sums, b->sum, b->n * sizeof *b->sum);
     b->first_sums = NULL;
-    dtype_store(dtype, b->raw, b->sum, b->n);
-    device_upload(b->d, trainer_grad_arena(b->t), b->raw, bytes);
+    const bool as_is = sb_dtype_bytes(dtype) == sizeof *b->sum;
+    if (!as_is)
+        dtype_store(dtype, b->raw, b->sum, b->n);
+    device_upload(b->d, trainer_grad_arena(b->t), as_is ? b->sum : b->raw, bytes);
     trainer_update_all(b->t);
 }
 
@@ -88,7 +92,8 @@ double ddp_grad_norm(trainer *t)
 /* The gradients of the first batch, in place of their update. */
 static void keep_whole(void *user)
 {
-    read_grads(user);
+    batches *b = user;
+    read_grads(b, b->one);
 }
 
 /* One step on the first batch, whose gradients go to `out`, elements of the index space. */
@@ -105,7 +110,7 @@ static bool run_whole(ddp_case *k, trainer *t, float *out)
     return ok;
 }
 
-/* Of a step on all ranks, in the order of samples. */
+/* The batches of a step on all ranks, in the order of samples. */
 static int batches_of(const ddp_case *k)
 {
     return k->ranks * trainer_micro_batches(&k->o);
@@ -130,6 +135,7 @@ static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
     trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
     for (int step = 0; step < steps && ok; step++) {
         for (b.added = 0; b.added < b.ranks && ok; b.added++) {
+            phase_set("check: step %d of %d, batch %d of %d on one rank", step + 1, steps, b.added + 1, b.ranks);
             replica_set_tokens(t, k->o.seed, b.added);
             ok = trainer_step(t);
         }
@@ -184,6 +190,7 @@ static float *make_whole(ddp_case *k, const trainer_options *slice, char *why, s
 static bool make(ddp_case *k, const trainer_options *slice, const float *whole, ddp_reference *r, char *why,
                  size_t why_bytes)
 {
+    phase_set("check: set-up of one rank with all batches");
     trainer *t = alone(k, slice, batches_of(k), why, why_bytes);
     if (!t)
         return false;
@@ -219,8 +226,10 @@ const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice,
         return r;
     cache_drop(kept, "reference"); /* it is several times the size of its slice */
     r = cache_add(kept, "reference", key, sizeof *r, clear);
-    float *whole = k->ranks > 1 ? make_whole(k, slice, why, why_bytes) : NULL;
-    const bool ok = (whole || k->ranks == 1) && make(k, slice, whole, r, why, why_bytes);
+    phase_set("check: one batch without other ranks");
+    const bool first = k->ranks > 1 && launch_rank(k->l) == 0; /* on another it would be the same batch again */
+    float *whole = first ? make_whole(k, slice, why, why_bytes) : NULL;
+    const bool ok = (whole || !first) && make(k, slice, whole, r, why, why_bytes);
     free(whole);
     if (ok)
         return r;

@@ -15,7 +15,7 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
     double err_mean; /* of a batch's share in the mean, relative to its gradients in a process alone divided by ranks */
 } ddp_reference;
 
-/* Of members, each for itself: the gradients that it updates with are compared on each, the parameters on rank 0
+/* Each member calls it for itself: the gradients that it updates with are compared on each, the parameters on rank 0
  * alone, since they are the same everywhere. That of the last slice is remembered by its key. NULL with a sentence in
  * why. */
 const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,

@@ -98,7 +98,7 @@ static void fill_rates(const ddp_case *k, double step_ms)
     row_real(k->w, "mfu_full_pct", 100 * full * to_tflops / peak);
 }
 
-/* Of all ranks' GPUs together: each has its mean power for as long as its steps take. */
+/* The energy of all ranks' GPUs together: each has its mean power for as long as its steps take. */
 static double step_energy_j(const ddp_case *k, const ddp_times *m)
 {
     const double mine = m->own.n ? stats_of(&m->energy_w).mean * stats_of(&m->own).mean * 1e-3 : NAN;

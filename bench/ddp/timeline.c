@@ -19,7 +19,7 @@ static int steps_of(const replica *r)
     return r->plan->s->share == SHARE_GATHER ? 2 : 1;
 }
 
-/* Of members. Returns NULL and a sentence on failure. */
+/* Called by members. Returns NULL and a sentence on failure. */
 static stream_timeline *record_steps(replica *r, char *why, size_t why_bytes)
 {
     if (!timeline_start(r->at.d, why, why_bytes))

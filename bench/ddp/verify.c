@@ -161,6 +161,7 @@ static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome
     r->tamper = p->kind != PLANT_NONE ? tamper : NULL;
     r->user = p;
     r->hold = true;
+    phase_set("check: gradients of a step on all ranks");
     replica_step(r);
     replica_settle(r);
     if (r->member)
@@ -169,6 +170,7 @@ static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome
     if (k->graph && !ddp_capture(k, r))
         return false;
     for (int step = 0; step < DDP_CHECK_STEPS && out->ok; step++) {
+        phase_set("check: update %d of %d on all ranks", step + 1, DDP_CHECK_STEPS);
         update(r, p, step, out);
         if (step == 0 && r->member)
             got->norm = ddp_grad_norm(r->t);
@@ -208,7 +210,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
     const bool sent = parallel_strategy(p.strategy)->parameters == PARAMETERS_RESIDENT;
     if (sent && slice->precision->master != SB_MASTER_FP32) /* separate fp32 masters are not sent by rank 0 */
         other.seed += (uint64_t)launch_rank(k->l);
-    phase_set("check of a slice: %s", key);
+    phase_set("check: set-up of a slice: %s", key);
     replica *r = ddp_replica(k, &other, &p);
     if (!r)
         return false;
@@ -221,6 +223,7 @@ static bool check_slice(ddp_case *k, const trainer_options *slice, const char *k
         if (r->member)
             ref = ddp_reference_of(k, slice, reference_key, why, sizeof why);
         ran = ddp_agree(k, "reference", ref || !r->member, why);
+        phase_set("check: comparing with one rank");
         if (ran && r->member)
             ddp_compare(k, r, &got, ref, out);
         merge(k, out);

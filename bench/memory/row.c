@@ -10,6 +10,7 @@
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/train/memory_step.h"
 
 static void fill_kinds(row *w, const char *prefix, const int64_t held[MEMORY_KINDS])
@@ -87,11 +88,11 @@ static void fill_largest(row *w, const timeline *x, int top, const char *name)
         row_int(w, "largest_count", largest[0].times);
     }
     if (top > 0)
-        printf("\nlargest allocations of %s:\n", name);
+        say("\nlargest allocations of %s:\n", name);
     for (size_t i = 0; i < n && top > 0; i++) {
         char text[160];
         allocation_describe(&largest[i], text, sizeof text);
-        puts(text);
+        say("%s\n", text);
     }
     free(largest);
 }

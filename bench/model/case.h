@@ -51,7 +51,7 @@
 #define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
     MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes), MODEL_RECOMPUTE_OPTIONS,                 \
         MODEL_DETAIL_OPTIONS
-/* Of the benches that take steps of several micro-batches and clip gradients. */
+/* Options of the benches that take steps of several micro-batches and clip gradients. */
 #define MODEL_UPDATE_OPTIONS(clip_with)                                                                                \
     {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",                                          \
      "forwards and backwards of a step, each of --batch sequences, before its update"},                                \
@@ -70,7 +70,7 @@ bool model_shape_validate(const options *o, char *msg, size_t msg_bytes);
 /* For session_hooks.estimate_bytes: the closed-form peak of a case. --dry-run opens no device: workspaces are those of the
  * CPU's ops, which are small beside the rest on any. */
 double model_case_estimate(const options *o, const bench_case *c);
-/* Of what is in slices a rank has a part, and units that are whole while they are used; `kept` is the share of the parameters
+/* A rank has a part of what is in slices, and units that are whole while they are used; `kept` is the share of the parameters
  * that stays whole until the backward. 1 slice: all of it is here. */
 typedef struct model_slices {
     int state, grads, params, grad_units, param_units;
@@ -83,9 +83,9 @@ int model_slice_chunk(const trainer_options *slice);
 /* What the formulas want to know: the shape of a whole step, all its micro-batches. Of forward alone nothing is repeated. */
 transformer_shape model_shape(const trainer_options *o);
 transformer_repeats model_repeats(const trainer_options *o);
-/* Of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
+/* The dtype of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
 const char *model_product_dtype(const trainer_options *o);
-/* Of attention's: flash makes those of fp32 by parts, three products for one on Hopper and six elsewhere ("bf16x6") as
+/* The dtype of attention's products: flash makes those of fp32 by parts, three products for one on Hopper and six elsewhere ("bf16x6") as
  * flash_portable does; unfused and fused are cuBLAS's, without tensor cores. */
 const char *model_attention_dtype(const trainer_options *o);
 /* The data sheet's peak for the step's products and attention; NAN where it is not known. */

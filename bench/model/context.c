@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/formulas/attention.h"
 #include "common/profile/nvtx.h"
 #include "common/session/profile.h"
@@ -94,16 +95,16 @@ void model_print_products(const trainer *t)
         [CHOICE_TIMED] = "", [CHOICE_KEPT] = ", kept from an earlier run", [CHOICE_SHIPPED] = ", shipped for this GPU"};
     const tuned_product *p;
     const int n = trainer_products(t, &p);
-    printf("\n%-18s %7s %7s %7s %10s %8s %6s  %s\n", "product", "m", "n", "k", "ms", "TFLOP/s", "gain", "algorithm");
+    say("\n%-18s %7s %7s %7s %10s %8s %6s  %s\n", "product", "m", "n", "k", "ms", "TFLOP/s", "gain", "algorithm");
     for (int i = 0; i < n; i++) {
         const sb_matmul_choice *c = &p[i].choice;
         const double flops = gemm_flops(p[i].shape.m, p[i].shape.n, p[i].shape.k);
-        printf("%-18s %7d %7d %7d ", p[i].name, p[i].shape.m, p[i].shape.n, p[i].shape.k);
+        say("%-18s %7d %7d %7d ", p[i].name, p[i].shape.m, p[i].shape.n, p[i].shape.k);
         if (c->tried)
-            printf("%10.4g %8.4g %5.2fx  %s%s\n", c->ms, flops / c->ms / 1e9, c->first_ms / c->ms, c->name,
-                   from[p[i].source]);
+            say("%10.4g %8.4g %5.2fx  %s%s\n", c->ms, flops / c->ms / 1e9, c->first_ms / c->ms, c->name,
+                from[p[i].source]);
         else
-            printf("%10s %8s %6s  the library's first proposal, not timed\n", "-", "-", "-");
+            say("%10s %8s %6s  the library's first proposal, not timed\n", "-", "-", "-");
     }
-    putchar('\n');
+    say("\n");
 }

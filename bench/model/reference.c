@@ -110,7 +110,7 @@ bool reference_make(session *s, const trainer_options *slice, reference *r, row 
     slice_describe(&o, key, sizeof key);
     if (strcmp(r->key, key) == 0)
         return true;
-    phase_set("fp32 reference of the check: %s", key);
+    phase_set("check: plain fp32 of a slice: %s", key);
     reference_clear(r);
     trainer *t = create(s, &o, why, sizeof why);
     if (!t) {

@@ -26,7 +26,7 @@ enum {
     PIECES = 16,             /* of a large tensor so many pieces are compared after the update, */
     PIECE = 1 << 16          /* each of so many elements */
 };
-/* Of the last step: several times the standard deviation of the weights, so that a product with weights that are already
+/* The rate of the last step: several times the standard deviation of the weights, so that a product with weights already
  * updated is far off. And what keeps small gradients from being magnified. */
 static const double update_lr = 0.1, update_eps = 1e-5;
 
@@ -287,7 +287,7 @@ static double rounding_of(const trainer *t, double want)
     return rounded ? 0x1p-8 * fabs(want) : 0;
 }
 
-/* Of a part, relative to how far gradients times `clip` should have moved it. */
+/* The error of a part's update, relative to how far gradients times `clip` should have moved it. */
 static double error_of_update(trainer *t, const param_tensor *part, const float *before, double clip)
 {
     const size_t n = (size_t)part->count;
@@ -429,12 +429,16 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
 static bool check_slice(session *s, const trainer_options *slice, row *w, outcome *out)
 {
     reference *r = &checks_of(s)->refs[slice->fusion == FUSION_NONE];
-    trainer *t = reference_make(s, slice, r, w) ? model_trainer_untimed(s, slice, w) : NULL;
+    if (!reference_make(s, slice, r, w))
+        return false;
+    phase_set("check: set-up of a slice: %s", out->key);
+    trainer *t = model_trainer_untimed(s, slice, w);
     if (!t)
         return false;
-    phase_set("check of a slice: %s", out->key);
+    phase_set("check: steps of a slice: %s", out->key);
     sample updated = {.n = 0};
     bool ok = run_slice(t, &updated);
+    phase_set("check: comparing with plain fp32: %s", out->key);
     if (ok)
         compare(t, r, bound_of(slice), out);
     else

@@ -80,14 +80,14 @@ void qualify_groups_run(qualify *q, const bench_case *c, qualify_set *set, const
 void qualify_gemm_together(qualify *q, const bench_case *c, qualify_set *set);
 void qualify_step_together(qualify *q, const bench_case *c, qualify_set *set);
 
-/* Of an item measured with a scratch row: its value and status. */
+/* Fills in the value and status of an item measured with a scratch row. */
 void qualify_item_fill(qualify *q, qualify_item *item, const row *scratch, bool measured, double value);
 
 /* ---- what follows ---- */
 
 /* What a verdict on an item rests on, in words. */
 void qualify_explain(const qualify_set *set, const qualify_item *item, char *out, size_t bytes);
-/* Of GPU `rank`, from all sets; why: what was found, or not checked. */
+/* The verdict on GPU `rank` from all sets; why: what was found, or not checked. */
 verdict qualify_of_gpu(qualify *q, int rank, char *why, size_t why_bytes);
 
 #endif

@@ -49,7 +49,7 @@ void qualify_explain(const qualify_set *set, const qualify_item *item, char *out
         say(&t, "; ", "%s", item->why);
 }
 
-/* Of a GPU's links. */
+/* The verdict on a GPU's links. */
 static verdict of_links(qualify *q, int rank, text *t)
 {
     const size_t n = (size_t)q->ranks;

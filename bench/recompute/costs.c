@@ -15,7 +15,7 @@ typedef struct medians {
     double step, forward, backward;
 } medians;
 
-/* Of a few steps; NAN after setting the row's status, or when there is no memory. */
+/* The times of a few steps; NAN after setting the row's status, or when there is no memory. */
 static medians times_of(session *s, const trainer_options *o, row *w)
 {
     trainer *t = model_trainer_untimed(s, o, w); /* whole steps are too many to race */

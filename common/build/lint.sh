@@ -75,6 +75,10 @@ rule 'no fast-math on host code' < <(
     sources bench common kernels plots tests | xargs -r grep -nE 'ffast-math|Ofast' /dev/null
 )
 
+rule 'what a bench prints goes through say(): printf ends on stderr while a session runs' < <(
+    sources bench common kernels | grep -v '^common/report/' | xargs -r grep -nE '(^|[^a-z_])(v?printf|puts|putchar)\(' /dev/null
+)
+
 compiles() { # HEADER LANGUAGE COMPILER STANDARD
     # shellcheck disable=SC2086 # flags are meant to be split
     echo "#include \"$1\"" | $3 -std=$4 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Werror -I. ${CUDA_CFLAGS:-} -x $2 - 2>&1

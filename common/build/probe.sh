@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# usage: probe.sh --inputs FILE    writes what the answers depend on; FILE is touched only when that has changed
-#        probe.sh BUILD            finds each tool and library by compiling and linking a tiny program, each alone
-# The second form writes BUILD/config.mk (for make), BUILD/config.h (HAVE_...) and BUILD/config.txt, and prints the last.
+# usage: probe.sh [--if-changed] BUILD
+# Finds each tool and library by compiling and linking a tiny program, each alone. Writes BUILD/config.mk (for make),
+# BUILD/config.h (HAVE_...) and BUILD/config.txt, and prints the last. With --if-changed it does nothing where
+# BUILD/probe.inputs, what the answers depend on, is as it was.
 # From the environment: CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME
 set -u
 export LC_ALL=C
@@ -13,20 +14,25 @@ replace_if_changed() { # FILE; its new text is stdin
     if [ ! -e "$1" ] || [ "$(cat "$1")" != "$text" ]; then printf '%s\n' "$text" >"$1"; fi
 }
 
-if [ "$1" = --inputs ]; then
-    mkdir -p "$(dirname "$2")"
-    {
-        for name in CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME; do
-            echo "$name=${!name:-}"
-        done
-        # Tools and libraries come and go with packages and toolkits; a GPU may be handed to a container later.
-        for tool in $CC $CXX "${NVCC:-nvcc}" /usr/local/cuda/bin/nvcc mpicc gnuplot; do
-            path=$(command -v "$tool") && stat -L -c '%n %Y' "$path"
-        done
-        stat -c '%n %Y' /var/lib/dpkg/status 2>/dev/null
-        ls -d /dev/nvidia[0-9]* 2>/dev/null
-    } | replace_if_changed "$2"
-    exit 0
+inputs() {
+    for name in CC CXX NVCC CUDA CUDA_ARCH CUDA_HOME NCCL_HOME MPI_HOME GLOO_HOME OPENBLAS_HOME SQLITE_HOME CMOCKA_HOME; do
+        echo "$name=${!name:-}"
+    done
+    # Tools and libraries come and go with packages and toolkits; a GPU may be handed to a container later.
+    for tool in $CC $CXX "${NVCC:-nvcc}" /usr/local/cuda/bin/nvcc mpicc gnuplot; do
+        path=$(command -v "$tool" 2>/dev/null) && stat -L -c '%n %Y' "$path" 2>/dev/null
+    done
+    stat -c '%n %Y' /var/lib/dpkg/status 2>/dev/null
+    ls -d /dev/nvidia[0-9]* 2>/dev/null
+    cksum "${BASH_SOURCE[0]}"
+}
+
+found=$(inputs)
+if [ "$1" = --if-changed ]; then
+    shift
+    if [ -e "$1/config.mk" ] && [ -e "$1/config.h" ] && [ "$(cat "$1/probe.inputs" 2>/dev/null)" = "$found" ]; then
+        exit 0
+    fi
 fi
 
 build=$1
@@ -156,8 +162,8 @@ else
 
     library CUPTI CUPTI "$cuda_cflags$(include_flags "$cuda_home/extras/CUPTI/include")" \
         "$cuda_ldflags$(library_flags "$cuda_home/extras/CUPTI/lib64")-lcupti" <<<'#include <cupti.h>
-        int main(void) { uint32_t version; return cuptiGetVersion(&version) != CUPTI_SUCCESS; }' ||
-        row CUPTI missing 'disables kernel traces'
+        int main(void) { CUpti_ActivityKernel10 k = {0}; return cuptiActivityEnableRuntimeApi(k.gridX, 0) != CUPTI_SUCCESS; }' ||
+        row CUPTI missing 'disables kernel traces (that of CUDA 12 lacks records that are read)'
 
     library NCCL NCCL "$(home_cflags "${NCCL_HOME:-}")$cuda_cflags" \
         "$(home_libs "${NCCL_HOME:-}")$cuda_ldflags-lnccl" <<<'#include <nccl.h>
@@ -244,12 +250,23 @@ if [ "$backend" = 1 ]; then
         from='no GPU of compute capability 8.0 or above here'
         archs=90a
     fi
+    # One sentence here, rather than one of nvcc for every file.
+    known=$("$nvcc" --list-gpu-arch 2>/dev/null | sed 's/compute_//')
+    for arch in $archs; do
+        if [ -n "$known" ] && ! grep -qx "${arch%[af]}" <<<"$known"; then
+            echo "nvcc $nvcc_version cannot compile for $arch, which is from $from; it can for $(echo $known | tr ' ' ,):" \
+                "name one of them with CUDA_ARCH, or install another CUDA toolkit" >&2
+            exit 2
+        fi
+    done
     # Portable files need no feature of 90a. Machine code for each; PTX=1 adds PTX of the lowest for GPUs that come later.
     portable=$(tr ' ' '\n' <<<"$archs" | grep . | sed 's/^90a$/90/' | sort -uV)
     gencode=''
     for arch in $portable; do gencode+="-gencode=arch=compute_$arch,code=sm_$arch "; done
     lowest=$(head -n 1 <<<"$portable")
+    set_mk CUDA_ARCHS "$(paste -sd, <<<"$portable")"
     set_mk GENCODE_SASS "$gencode"
+    set_mk PTX_ARCH "$lowest"
     set_mk GENCODE_PTX "-gencode=arch=compute_$lowest,code=compute_$lowest"
     row 'CUDA_ARCH' "$(tr '\n' ',' <<<"$portable" | sed 's/,$//')" "from $from; Hopper kernels always for 90a"
 elif [ "$cuda" != 0 ] && [ -n "$cuda_cflags" ]; then
@@ -267,4 +284,5 @@ printf '/* Written by common/build/probe.sh. */\n%s' "$h" | replace_if_changed "
     printf '%s' "$table"
 } >"$build/config.txt"
 printf '%s' "$mk" >"$build/config.mk"
+printf '%s\n' "$found" >"$build/probe.inputs"
 cat "$build/config.txt"

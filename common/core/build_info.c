@@ -11,6 +11,12 @@
 #ifndef STEPBENCH_COMPILER
 #define STEPBENCH_COMPILER "unknown"
 #endif
+#ifndef STEPBENCH_KERNELS
+#define STEPBENCH_KERNELS "unknown"
+#endif
+#ifndef STEPBENCH_LIBRARY
+#define STEPBENCH_LIBRARY "libstepbench"
+#endif
 
 const char *build_commit(void)
 {
@@ -25,4 +31,14 @@ int build_dirty(void)
 const char *build_describe(void)
 {
     return STEPBENCH_COMPILER;
+}
+
+const char *build_kernels(void)
+{
+    return STEPBENCH_KERNELS;
+}
+
+const char *build_library(void)
+{
+    return STEPBENCH_LIBRARY;
 }

@@ -2,12 +2,17 @@
 /* Messages, exit codes and the current phase; see error.h. */
 #include "common/core/error.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "common/core/clock.h"
 
 enum { PHASE_BYTES = 256, MESSAGE_BYTES = 4096 };
 
@@ -23,6 +28,18 @@ char *text_printable(char *text)
     return text;
 }
 
+/* With STEPBENCH_PHASES set, a line on stderr for each phase that ends: of which process, how long it took, its name. */
+static void phase_report(const char *next)
+{
+    static double since;
+    const double now = host_seconds();
+    if (strcmp(phase_text, next) == 0)
+        return;
+    if (*phase_text && getenv("STEPBENCH_PHASES"))
+        fprintf(stderr, "%s[%d]: %8.3f s: %s\n", program, (int)getpid(), now - since, phase_text);
+    since = now;
+}
+
 void phase_set(const char *fmt, ...)
 {
     char text[PHASE_BYTES];
@@ -32,6 +49,7 @@ void phase_set(const char *fmt, ...)
     va_end(args);
     text_printable(text);
     pthread_mutex_lock(&phase_lock);
+    phase_report(text);
     memcpy(phase_text, text, sizeof text);
     pthread_mutex_unlock(&phase_lock);
 }
@@ -80,6 +98,26 @@ void die(int code, const char *fmt, ...)
     va_end(args);
     /* No exit handlers: a driver's or a library's may wait for the very device that is stuck. */
     _exit(code);
+}
+
+static void check_stdout(int code, void *nothing)
+{
+    (void)nothing;
+    const bool earlier = ferror(stdout);
+    if (fflush(stdout) == 0 && !earlier)
+        return;
+    warn("stdout can't be written%s%s: a part of the output is lost", earlier ? "" : ": ",
+         earlier ? "" : strerror(errno));
+    if (code == EXIT_CODE_OK)
+        _exit(EXIT_CODE_FAILURE);
+}
+
+__attribute__((constructor)) static void guard_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) /* the lowest that is free */
+            _exit(EXIT_CODE_FAILURE);
+    on_exit(check_stdout, NULL);
 }
 
 void *xmalloc(unsigned long bytes)

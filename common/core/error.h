@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Exit codes, and the one way to stop with a message. No function here touches a device. */
+/* Exit codes, and the one way to stop with a message. No function here touches a device. A program with this file in it
+ * says so when its stdout could not be written, and then exits with 1 instead of 0; standard streams that are closed when it
+ * starts become /dev/null, so that no file of ours takes their place. */
 #ifndef STEPBENCH_CORE_ERROR_H
 #define STEPBENCH_CORE_ERROR_H
 
@@ -15,7 +17,8 @@ enum exit_code {
     EXIT_CODE_UNSUPPORTED = 77 /* nothing of what was asked can run here */
 };
 
-/* What the program is doing now, for messages and the watchdog. `text` is copied (at most 255 bytes). Thread-safe. */
+/* What the program is doing now, for messages and the watchdog. `text` is copied (at most 255 bytes). Thread-safe. With
+ * STEPBENCH_PHASES in the environment, how long each took is a line on stderr. */
 void phase_set(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *phase_get(void);
 

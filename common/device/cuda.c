@@ -8,6 +8,7 @@
 
 #include "common/core/error.h"
 #include "common/device/internal.h"
+#include "common/device/visible.h"
 
 /* Left free on the GPU: kernels loaded later and libraries' own buffers need some, and can't report a lack of it as
  * clearly as an allocation can. */
@@ -283,11 +284,33 @@ static void fill_info(device_info *info, int ordinal, int count)
     }
 }
 
+/* Dies where the user has something to mend: a driver that is too old for this build's toolkit, or a value of
+ * CUDA_VISIBLE_DEVICES that leaves no GPU. */
+static cudaError_t count_gpus(int *count)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const cudaError_t e = cudaGetDeviceCount(count);
+    if (e == cudaErrorInsufficientDriver) {
+        int driver = 0;
+        cudaDriverGetVersion(&driver);
+        die(EXIT_CODE_USAGE,
+            "the NVIDIA driver is for CUDA %d.%d at most, and this build needs %d: update the driver, or build with a "
+            "CUDA toolkit that it knows; --device cpu measures the CPU",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000);
+    }
+    if (visible && (e == cudaErrorNoDevice || e == cudaErrorInvalidDevice || (e == cudaSuccess && *count == 0))) {
+        char text[512];
+        visible_none(visible, device_gpus_here(), text, sizeof text);
+        die(EXIT_CODE_USAGE, "%s", text);
+    }
+    return e;
+}
+
 bool device_cuda_look(int ordinal, device_info *out)
 {
     int count = 0;
     *out = (device_info){.count = 0};
-    if (cudaGetDeviceCount(&count) != cudaSuccess || ordinal >= count)
+    if (count_gpus(&count) != cudaSuccess || ordinal >= count)
         return false;
     fill_info(out, ordinal, count);
     return true;
@@ -325,16 +348,21 @@ device *device_cuda_open(int ordinal)
         .peer_copy = peer_copy,
     };
     int count = 0;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     char bus_id[32];
-    CUDA_CHECK(cudaGetDeviceCount(&count));
+    CUDA_CHECK(count_gpus(&count));
     if (ordinal >= count)
-        die(EXIT_CODE_USAGE, "GPU %d was requested, but only 0 to %d are visible", ordinal, count - 1);
+        die(EXIT_CODE_USAGE, "GPU %d was requested, but only 0 to %d are visible%s%s", ordinal, count - 1,
+            visible ? " with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
     cuda_device *c = xcalloc(1, sizeof *c);
     device *d = &c->base;
     c->ordinal = ordinal;
     d->kind = DEVICE_CUDA;
     d->ops = &ops;
     fill_info(&d->info, ordinal, count);
+    const char *misfit = device_misfit(&d->info, device_archs());
+    if (misfit)
+        die(EXIT_CODE_USAGE, "%s", misfit);
     use(d);
     d->stream = stream_create(d, STREAM_NORMAL);
     CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));

@@ -10,18 +10,25 @@
 
 #include "common/core/error.h"
 #include "common/device/internal.h"
+#include "common/device/visible.h"
 
 #ifdef HAVE_CUDA
-/* Of a driver without NVML: a GPU's node of Linux, of the Windows subsystem, or of Jetson. */
-static bool device_node_exists(void)
+/* Of a driver without NVML: a GPU's nodes of Linux, or that of the Windows subsystem or of Jetson. */
+static int device_nodes(void)
 {
     char path[32];
+    int n = 0;
     for (int i = 0; i < 32; i++) {
         snprintf(path, sizeof path, "/dev/nvidia%d", i);
-        if (access(path, F_OK) == 0)
-            return true;
+        n += access(path, F_OK) == 0;
     }
-    return access("/dev/dxg", F_OK) == 0 || access("/dev/nvhost-gpu", F_OK) == 0;
+    return n ? n : access("/dev/dxg", F_OK) == 0 || access("/dev/nvhost-gpu", F_OK) == 0;
+}
+
+int device_gpus_here(void)
+{
+    const int count = clocks_gpu_count(NULL);
+    return count < 0 ? device_nodes() : count;
 }
 
 const char *device_no_cuda_reason(void)
@@ -29,7 +36,7 @@ const char *device_no_cuda_reason(void)
     static char text[256];
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *why = "";
     int count = clocks_gpu_count(&why);
-    if (count == 0 || (count < 0 && !device_node_exists())) {
+    if (count == 0 || (count < 0 && device_nodes() == 0)) {
         snprintf(text, sizeof text, "no NVIDIA GPU: %s%s%s",
                  count == 0 ? "the driver reports none" : "there is no NVIDIA driver or device node",
                  *why ? "; NVML says: " : "", why);
@@ -46,16 +53,40 @@ const char *device_no_cuda_reason(void)
 }
 #endif
 
+const char *device_archs(void)
+{
+    return CUDA_ARCHS;
+}
+
+const char *device_misfit(const device_info *gpu, const char *archs)
+{
+    static char text[384];
+    const long has = 10L * gpu->compute_major + gpu->compute_minor;
+    if (has < 80) {
+        snprintf(text, sizeof text,
+                 "%s has compute capability %d.%d, and the kernels need 8.0 or above; --device cpu measures the CPU",
+                 gpu->name, gpu->compute_major, gpu->compute_minor);
+        return text;
+    }
+    for (const char *a = archs; *a; a += strcspn(a, ","), a += *a == ',') {
+        /* Machine code runs on later GPUs of its generation, PTX on all later ones; with features of one generation (f)
+         * or of one GPU (a), both run there alone. CUDA C++ Programming Guide, "Compute Capabilities". */
+        char *suffix;
+        const long arch = strtol(a, &suffix, 10);
+        const bool ptx = strncmp(suffix, "+ptx", 4) == 0;
+        if (*suffix == 'a' ? has == arch : has >= arch && (ptx || has / 10 == arch / 10))
+            return NULL;
+    }
+    snprintf(text, sizeof text,
+             "%s has compute capability %d.%d, and this build is for %s; make CUDA_ARCH=%ld builds for this GPU",
+             gpu->name, gpu->compute_major, gpu->compute_minor, archs, has);
+    return text;
+}
+
 int device_visible_gpus(void)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    int count = device_no_cuda_reason() ? 0 : clocks_gpu_count(NULL), listed = 0;
-    for (const char *c = visible; c && *c; c += *c == ',') {
-        const size_t length = strcspn(c, ",");
-        listed += length > 0;
-        c += length;
-    }
-    return count < 0 ? 0 : visible && listed < count ? listed : count;
+    const int count = device_no_cuda_reason() ? 0 : clocks_gpu_count(NULL);
+    return count < 0 ? 0 : visible_count(getenv("CUDA_VISIBLE_DEVICES"), count);
 }
 
 device *device_open(device_kind kind, int ordinal)

@@ -29,8 +29,13 @@ const char *device_no_cuda_reason(void);
 int device_visible_gpus(void); /* as cheaply: how many device_open would find; 0 none or unknown */
 
 device *device_open(device_kind kind, int ordinal); /* dies with a clear message */
-/* What device_open would find, without opening it; false when there is no such device. */
+/* What device_open would find, without opening it; false when there is no such device. Dies as it does when
+ * CUDA_VISIBLE_DEVICES leaves no GPU. */
 bool device_look(device_kind kind, int ordinal, device_info *out);
+/* NULL when code that was built for these architectures runs on this GPU; else a sentence why not and what to do. archs
+ * is as CUDA_ARCH, "80,90a"; PTX has "+ptx" behind its architecture. */
+const char *device_misfit(const device_info *gpu, const char *archs);
+const char *device_archs(void); /* those of this build; empty without CUDA */
 void device_close(device *d);
 device_kind device_kind_of(const device *d);
 int device_ordinal(const device *d); /* as given to device_open; a rank's is not the one of --gpu */

@@ -153,7 +153,7 @@ typedef struct zero_bytes {
     double after_step;  /* and moments: what is held from then on */
     double slots; /* beside these while forward and backward run: gathered parameters, gradients not yet reduced */
 } zero_bytes;
-/* Of one of n ranks. `slots` of each kind hold the largest unit, of unit_parameters; ZeRO-2 has those of gradients. */
+/* What one of n ranks holds. `slots` of each kind hold the largest unit, of unit_parameters; ZeRO-2 has those of gradients. */
 zero_bytes zero_memory(zero_stage stage, zero_recipe r, double parameters, double ranks, double slots,
                        double unit_parameters);
 

@@ -37,7 +37,7 @@ static double counted_pairs(const attention_shape *s)
     return s->causal ? all / 2 : all;
 }
 
-/* Of products in each head that have so many columns together. */
+/* The operations of each head's products, which have `columns` columns together. */
 static double product_flops(const attention_shape *s, int64_t columns)
 {
     return 2.0 * (double)s->batch * (double)s->heads * (double)columns * counted_pairs(s);

@@ -44,7 +44,7 @@ double adamw_bytes(int64_t parameters, int param_bytes, int master_bytes, int gr
 double peak_tflops(const char *gpu, const char *dtype);
 /* Bandwidth of its memory by the data sheet, in GB/s, reads and writes together; NAN where it is not known. */
 double peak_gb_s(const char *gpu);
-/* Of a step whose matrix products and whose attention have different peaks: its operations over the time that they take at
+/* The peak of a step whose matrix products and whose attention have different ones: its operations over the time they take at
  * these, the mask's half of attention left out. */
 double transformer_peak_tflops(const transformer_shape *s, double products, double attention);
 

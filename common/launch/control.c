@@ -101,7 +101,7 @@ const void *channel_next(channel *c, control_kind *kind, size_t *bytes)
         return NULL;
     memcpy(&head, c->in, sizeof head);
     if (head.magic != CONTROL_MAGIC || head.bytes > c->limit) {
-        c->broken = true;
+        c->broken = c->foreign = true;
         c->in_bytes = 0;
         return NULL;
     }

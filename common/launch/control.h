@@ -11,7 +11,7 @@
 #include "common/launch/secret.h"
 
 /* A message may have so many bytes: of a connection that has proved nothing yet, of one that says hello, of a rank. */
-enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 3 };
+enum { CONTROL_MAGIC = 0x53424348, CONTROL_VERSION = 4 };
 enum { CONTROL_STRANGER_BYTES = 512, CONTROL_HELLO_BYTES = 1 << 16, CONTROL_RANK_BYTES = 1 << 26 };
 
 typedef enum control_kind {
@@ -26,9 +26,9 @@ typedef enum control_kind {
     CONTROL_CHALLENGE, /* coordinator: the first message of a connection by TCP */
     CONTROL_PROOF,     /* rank: its answer, and a challenge of its own */
     CONTROL_PROVED,    /* coordinator: its answer to that; hello may follow */
-    CONTROL_ALIVE,     /* coordinator: it runs; several times a second where ranks do not see its process */
-    CONTROL_PING,      /* rank: what time is it with you? */
-    CONTROL_PONG       /* coordinator: the same message with the time */
+    CONTROL_ALIVE, /* coordinator: hello was heard. Then: it runs, several times a second where ranks do not see it */
+    CONTROL_PING,  /* rank: what time is it with you? */
+    CONTROL_PONG   /* coordinator: the same message with the time */
 } control_kind;
 
 typedef struct control_head {
@@ -74,7 +74,8 @@ typedef struct control_ping {
 /* One end of a channel. Nothing here blocks: what can't be sent yet waits in `out`. */
 typedef struct channel {
     int fd;      /* -1: closed */
-    bool broken; /* the other end is gone */
+    bool broken; /* the other end is gone, or is none of ours: then it is foreign, too */
+    bool foreign;
     char *in, *out;
     size_t in_bytes, in_capacity, in_taken, out_bytes, out_capacity;
     size_t limit; /* bytes of a message that the other end may send; more breaks the channel, and is not read */

@@ -180,10 +180,13 @@ static void serve_stranger(coordinator *h, member *m)
     }
 }
 
-static void accept_all(coordinator *h)
+/* Not all at once: those who come are listened to before others take their places. */
+static void accept_some(coordinator *h)
 {
-    for (int fd; h->listener >= 0 && (fd = accept4(h->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-        coordinator_meet(h, fd);
+    for (int i = 0; i < h->listeners_n; i++)
+        for (int n = 0, fd;
+             n < h->places / 4 && (fd = accept4(h->listeners[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0; n++)
+            coordinator_meet(h, fd);
 }
 
 /* A rank whose channel is full has been told already, or does not run. */
@@ -200,10 +203,10 @@ static void say_alive(coordinator *h, double now)
 
 static void wait_for_news(const coordinator *h, double wait_s)
 {
-    struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + 1, sizeof *all);
+    struct pollfd *all = xcalloc((unsigned long)h->o.ranks + h->places + h->listeners_n, sizeof *all);
     nfds_t n = 0;
-    if (h->listener >= 0)
-        all[n++] = (struct pollfd){.fd = h->listener, .events = POLLIN};
+    for (int i = 0; i < h->listeners_n; i++)
+        all[n++] = (struct pollfd){.fd = h->listeners[i], .events = POLLIN};
     for (int i = 0; i < h->o.ranks + h->places; i++) {
         const member *m = i < h->o.ranks ? &h->ranks[i] : &h->strangers[i - h->o.ranks];
         if (m->used && m->c.fd >= 0)
@@ -218,7 +221,7 @@ void coordinator_step(coordinator *h, double wait_s)
     wait_for_news(h, wait_s);
     const double now = host_seconds();
     coordinator_forgive_gap(h, now, wait_s);
-    accept_all(h);
+    accept_some(h);
     for (int i = 0; i < h->places; i++)
         serve_stranger(h, &h->strangers[i]);
     for (int r = 0; r < h->o.ranks; r++)

@@ -24,7 +24,8 @@ typedef struct coordinator_options {
 
 coordinator *coordinator_create(const coordinator_options *o);
 void coordinator_free(coordinator *h);
-/* Takes over a listening socket. Whoever connects must prove that it knows the secret, where there is one, and say hello,
+enum { COORDINATOR_LISTENERS = 8 };
+/* Takes over a listening socket, one of several. Whoever connects must prove that it knows the secret, where there is one, and say hello,
  * all within seconds; until then little is read of it. */
 void coordinator_listen(coordinator *h, int fd);
 void coordinator_attach(coordinator *h,

@@ -6,7 +6,7 @@
 #include "common/launch/coordinator.h"
 #include "common/launch/control.h"
 
-enum { MORE_STRANGERS = 64, STRANGER_SECONDS = 5, TEXT_BYTES = 4096 };
+enum { MORE_STRANGERS = 256, STRANGER_SECONDS = 5, TEXT_BYTES = 4096 };
 typedef struct member { /* one connection; a rank once it has said hello */
     channel c;
     bool used, joined, left, gone; /* left: said bye; gone: its channel or process has ended */
@@ -27,7 +27,7 @@ struct coordinator {
     char where[300];
     member *ranks, *strangers; /* [o.ranks], [places]: who has said hello, and who not yet */
     int places;
-    int listener; /* -1: none */
+    int listeners[COORDINATOR_LISTENERS], listeners_n;
     bool welcomed, ending;
     int code;
     double since, stepped; /* when it was made, and its last step */

@@ -65,7 +65,7 @@ static void turn_away(member *m, int code, const char *text)
 
 /* ---- strangers ---- */
 
-/* Where all places are taken, the one that has said nothing for longest gives up its place. */
+/* Where all places are taken, the one that has said nothing for longest gives up its place; a rank among them tries again. */
 static member *place_of_stranger(coordinator *h)
 {
     member *oldest = NULL;
@@ -73,7 +73,7 @@ static member *place_of_stranger(coordinator *h)
         member *m = &h->strangers[i];
         if (!m->used)
             return m;
-        if (m->met && !m->proved && (!oldest || m->since < oldest->since))
+        if (m->met && (!m->proved || !*h->o.secret) && (!oldest || m->since < oldest->since))
             oldest = m;
     }
     if (oldest)
@@ -157,6 +157,7 @@ void coordinator_join(coordinator *h, member *stranger, const void *data, size_t
     *m = *stranger;
     memset(stranger, 0, sizeof *stranger);
     m->joined = true;
+    channel_put(&m->c, CONTROL_ALIVE, NULL, 0, NULL, 0);
     m->c.limit = CONTROL_RANK_BYTES;
     m->options = xasprintf("%.*s", (int)hello.options_bytes, (const char *)data + sizeof hello);
     for (int r = 0; r < h->o.ranks; r++)

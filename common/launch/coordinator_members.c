@@ -20,7 +20,6 @@ coordinator *coordinator_create(const coordinator_options *o)
     h->ranks = xcalloc((unsigned long)o->ranks, sizeof *h->ranks);
     h->places = o->ranks + MORE_STRANGERS;
     h->strangers = xcalloc((unsigned long)h->places, sizeof *h->strangers);
-    h->listener = -1;
     h->since = h->stepped = host_seconds();
     return h;
 }
@@ -41,8 +40,8 @@ void coordinator_free(coordinator *h)
     for (int i = 0; i < h->places; i++)
         if (h->strangers[i].used)
             coordinator_member_close(&h->strangers[i]);
-    if (h->listener >= 0)
-        close(h->listener);
+    for (int i = 0; i < h->listeners_n; i++)
+        close(h->listeners[i]);
     free(h->ranks);
     free(h->strangers);
     free(h);
@@ -50,7 +49,7 @@ void coordinator_free(coordinator *h)
 
 void coordinator_listen(coordinator *h, int fd)
 {
-    h->listener = fd;
+    h->listeners[h->listeners_n++] = fd;
 }
 
 void coordinator_attach(coordinator *h, int fd)

@@ -2,7 +2,9 @@
 /* Rank discovery; see env.h. */
 #include "common/launch/env.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,13 @@ static const source sources[] = {
      "OMPI_COMM_WORLD_RANK",
      {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
     {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_RANK", {"PMI_JOBID", "PMI_ID"}},
+    {"mpirun_rsh",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE",
+     "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE",
+     "MV2_COMM_WORLD_RANK",
+     {NULL, NULL}},
     {"srun",
      "SLURM_PROCID",
      "SLURM_STEP_NUM_TASKS",
@@ -66,11 +75,27 @@ static bool number_of(const char *name, int max, int *out, char *msg, size_t msg
     return true;
 }
 
-void launch_first_host(const char *list, char *out, size_t out_bytes)
+bool launch_first_host(const char *list, char *out, size_t out_bytes)
 {
-    size_t name = strcspn(list, "[,");
-    const char *inside = list[name] == '[' ? list + name + 1 : "";
-    snprintf(out, out_bytes, "%.*s%.*s", (int)name, list, (int)strcspn(inside, "-,]"), inside);
+    static const char number[] = "0123456789", stop[] = "[],";
+    size_t used = 0;
+    while (*list && *list != ',') {
+        const bool range = *list == '[';
+        list += range;
+        const size_t n = range ? strspn(list, number) : strcspn(list, stop);
+        if (n == 0 || used + n >= out_bytes || (range && !strchr("-,]", list[n])))
+            return false;
+        memcpy(out + used, list, n);
+        used += n;
+        list += n;
+        if (range) {
+            list += strspn(list, "0123456789-,");
+            if (*list++ != ']')
+                return false;
+        }
+    }
+    out[used] = 0;
+    return used > 0;
 }
 
 static uint64_t run_id(const source *s)
@@ -96,17 +121,42 @@ static bool find_port(launch_place *p, char *msg, size_t msg_bytes)
     return true;
 }
 
+/* "[::1]", as in a URL, is ::1. */
+static void copy_address(const char *text, char *out, size_t out_bytes)
+{
+    const size_t length = strlen(text);
+    const bool brackets = length > 2 && text[0] == '[' && text[length - 1] == ']';
+    snprintf(out, out_bytes, "%.*s", (int)(brackets ? length - 2 : length), brackets ? text + 1 : text);
+}
+
+static bool is_loopback(const char *host)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_aton(host, &four))
+        return ntohl(four.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, host, &six) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == 127);
+    return strcmp(host, "localhost") == 0;
+}
+
 static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_bytes)
 {
     const bool slurm = strcmp(s->by, "srun") == 0;
     const char *nodes = text_of("SLURM_STEP_NODELIST");
     const bool one_host = p->local_size == p->size || (slurm && strcmp(text_of("SLURM_STEP_NUM_NODES"), "1") == 0);
-    if (one_host || p->size == 1)
+    if (one_host)
         snprintf(p->master, sizeof p->master, "127.0.0.1");
     else if (*text_of("MASTER_ADDR"))
-        snprintf(p->master, sizeof p->master, "%s", text_of("MASTER_ADDR"));
-    else if (slurm && *nodes)
-        launch_first_host(nodes, p->master, sizeof p->master);
+        copy_address(text_of("MASTER_ADDR"), p->master, sizeof p->master);
+    else if (slurm && *nodes && !launch_first_host(nodes, p->master, sizeof p->master)) {
+        snprintf(
+            msg, msg_bytes,
+            "the environment has SLURM_STEP_NODELIST=%s, which is no list of hosts; set MASTER_ADDR to the host of "
+            "rank 0",
+            nodes);
+        return false;
+    }
     if (*p->master)
         return true;
     snprintf(
@@ -120,8 +170,7 @@ static bool find_master(launch_place *p, const source *s, char *msg, size_t msg_
 /* Beyond one host anybody who reaches the port could end the job or take a rank's place. */
 static bool find_secret(launch_place *p, char *msg, size_t msg_bytes)
 {
-    p->local =
-        strncmp(p->master, "127.", 4) == 0 || strcmp(p->master, "localhost") == 0 || strcmp(p->master, "::1") == 0;
+    p->local = is_loopback(p->master);
     if (!secret_find(&p->secret, msg, msg_bytes))
         return false;
     if (p->local || *p->secret)
@@ -138,14 +187,13 @@ static bool find_secret(launch_place *p, char *msg, size_t msg_bytes)
 bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes)
 {
     enum { RANKS_MAX = 1 << 16 };
-    const source *s = NULL;
-    *p = (launch_place){
+    const launch_place nobody = {
         .rank = 0, .size = 1, .local_rank = -1, .local_size = -1, .control_fd = -1, .board_fd = -1, .secret = ""};
+    const source *s = NULL;
+    *p = nobody;
     for (size_t i = 0; i < sizeof sources / sizeof *sources && !s; i++)
         if (*text_of(sources[i].needs) && *text_of(sources[i].rank) && *text_of(sources[i].size))
             s = &sources[i];
-    if (s && strcmp(s->by, "srun") == 0 && strcmp(text_of(s->size), "1") == 0)
-        s = NULL; /* the shell of an allocation, or srun as the way to a node: ranks are started there */
     if (!s)
         return true;
     p->by = s->by;
@@ -163,6 +211,10 @@ bool launch_place_find(launch_place *p, char *msg, size_t msg_bytes)
     }
     if (p->control_fd >= 0)
         return true;
+    if (p->size == 1) { /* a launcher as the way to a node, a container's settings: ranks are started there */
+        *p = nobody;
+        return true;
+    }
     p->run_id = run_id(s);
     return find_port(p, msg, msg_bytes) && find_master(p, s, msg, msg_bytes) && find_secret(p, msg, msg_bytes);
 }

@@ -54,8 +54,9 @@ void launch_leave(launch *l); /* the end of a rank that went well; frees */
 /* The launcher: starts n ranks of this very program, waits for them, returns the exit code. */
 int launch_spawn(const options *o, int n, char **argv);
 
-int launch_connect(launch *l, const launch_place *place); /* to rank 0, by TCP; dies at the deadline */
-int launch_listen(const launch_place *place);             /* rank 0's socket */
+/* To rank 0, by TCP; dies when that takes longer than --timeout from `since`. */
+int launch_connect(launch *l, const launch_place *place, double since);
+int launch_listen(const launch_place *place, int *fds); /* rank 0's sockets; returns their number */
 void launch_watch(launch *l);   /* starts the watcher; from here on the coordinator may end this process */
 void launch_publish(launch *l); /* under the lock: the rank made progress */
 void launch_join_within(pthread_t thread, double seconds);

@@ -106,15 +106,16 @@ static void *run_coordinator(void *arg)
 /* Rank 0 of a job that somebody else started: the coordinator is a thread here. Returns the rank's end of its channel. */
 static int start_coordinator(launch *l, const launch_place *place)
 {
-    int pair[2];
+    int pair[2], listeners[COORDINATOR_LISTENERS];
     char where[300];
     snprintf(where, sizeof where, "%s port %d", place->master, place->port);
-    const int listener = launch_listen(place);
+    const int n = launch_listen(place, listeners);
     l->coordinator = coordinator_create(&(coordinator_options){
         .ranks = l->size, .timeout_s = l->timeout_s, .run_id = place->run_id, .secret = place->secret, .where = where});
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die(EXIT_CODE_FAILURE, "can't make a control channel: %s", strerror(errno));
-    coordinator_listen(l->coordinator, listener);
+    for (int i = 0; i < n; i++)
+        coordinator_listen(l->coordinator, listeners[i]);
     coordinator_attach(l->coordinator, pair[0]);
     if (pthread_create(&l->coordinator_thread, NULL, run_coordinator, l) != 0)
         die(EXIT_CODE_FAILURE, "can't start the thread of the coordinator");
@@ -165,14 +166,17 @@ _Noreturn static void take_end(launch *l, const void *data, size_t bytes)
     _exit(code);
 }
 
-/* Both ends prove that they know the secret, where the job has one. */
-static void prove(launch *l, const launch_place *place, double since)
+/* Both ends prove that they know the secret, where the job has one. False: the connection was closed, as rank 0 does where too
+ * many strangers connect. */
+static bool prove(launch *l, const launch_place *place, double since)
 {
     control_kind kind = CONTROL_END;
     size_t bytes = 0;
     control_challenge first;
     control_proof own, theirs;
     const void *data = next_message(l, place, since, &kind, &bytes);
+    if (!data && !l->c.foreign)
+        return false;
     if (data && kind == CONTROL_CHALLENGE && bytes == sizeof first)
         memcpy(&first, data, sizeof first);
     else
@@ -182,12 +186,14 @@ static void prove(launch *l, const launch_place *place, double since)
         die(EXIT_CODE_USAGE, "STEPBENCH_SECRET is set for %s but not for %s; give it to all ranks or to none",
             first.secret ? "rank 0" : "this rank", first.secret ? "this rank" : "rank 0");
     if (!first.secret)
-        return;
+        return true;
     first.challenge[sizeof first.challenge - 1] = 0;
     secret_answer(place->secret, SECRET_OF_RANK, first.challenge, own.answer);
     secret_challenge(own.challenge);
     channel_put(&l->c, CONTROL_PROOF, &own, sizeof own, NULL, 0);
     data = next_message(l, place, since, &kind, &bytes);
+    if (!data && !l->c.foreign)
+        return false;
     if (data && kind == CONTROL_END && bytes > sizeof(int32_t))
         take_end(l, data, bytes);
     if (data && kind == CONTROL_PROVED && bytes == sizeof theirs)
@@ -197,14 +203,52 @@ static void prove(launch *l, const launch_place *place, double since)
     if (!secret_proves(place->secret, SECRET_OF_COORDINATOR, own.challenge, theirs.answer))
         die(EXIT_CODE_USAGE, "rank %d of %d: what listens at %s port %d does not know STEPBENCH_SECRET", l->rank,
             l->size, place->master, place->port);
+    return true;
 }
 
-/* Waits until all ranks have joined, and learns which of them are on this host. */
-static void await_welcome(launch *l, const launch_place *place, double since)
+/* Says hello and hears that it arrived. False: the connection was closed before that. */
+static bool introduce(launch *l, const launch_place *place, const options *o, double since)
 {
     control_kind kind;
     size_t bytes;
+    if (!prove(l, place, since))
+        return false;
+    say_hello(l, place, o);
     const void *data = next_message(l, place, since, &kind, &bytes);
+    if (data && kind == CONTROL_END && bytes > sizeof(int32_t))
+        take_end(l, data, bytes);
+    return data && kind == CONTROL_ALIVE;
+}
+
+/* The way of a rank to rank 0 by TCP: it knocks until it is heard, because strangers may keep rank 0 busy. */
+static void knock(launch *l, const launch_place *place, const options *o)
+{
+    const double since = host_seconds();
+    for (int times = 1;; times++) {
+        channel_open(&l->c, launch_connect(l, place, since), CONTROL_RANK_BYTES);
+        if (introduce(l, place, o, since))
+            return;
+        channel_close(&l->c);
+        if (l->timeout_s > 0 && host_seconds() - since > l->timeout_s)
+            die(EXIT_CODE_TIMEOUT,
+                "rank %d of %d could not join within --timeout %g s: each of its %d connections to %s port %d was "
+                "closed "
+                "before rank 0 had heard it; other programs connect there all the time, or another program has the "
+                "port",
+                l->rank, l->size, l->timeout_s, times, place->master, place->port);
+        usleep((useconds_t)(times < 20 ? times : 20) * 10 * 1000);
+    }
+}
+
+/* Waits until all ranks have joined, and learns which of them are on this host. */
+static void await_welcome(launch *l, const launch_place *place)
+{
+    const double since = host_seconds();
+    control_kind kind;
+    size_t bytes;
+    const void *data = next_message(l, place, since, &kind, &bytes);
+    while (data && kind == CONTROL_ALIVE)
+        data = next_message(l, place, since, &kind, &bytes);
     if (data && kind == CONTROL_END && bytes > sizeof(int32_t))
         take_end(l, data, bytes);
     if (!data || kind != CONTROL_WELCOME || bytes != (size_t)l->size * sizeof(control_place))
@@ -246,17 +290,15 @@ launch *launch_join(const launch_place *place, const options *o)
     const bool child = place->control_fd >= 0;
     if (child)
         map_board(l, place->board_fd);
-    int fd = child ? place->control_fd : l->rank == 0 ? start_coordinator(l, place) : launch_connect(l, place);
-    if (l->rank == 0 && !child && !place->local) { /* the address the others know it by */
-        int own = launch_connect(l, place);
-        close(own);
+    if (!child && l->rank > 0) {
+        knock(l, place, o);
+    } else {
+        channel_open(&l->c, child ? place->control_fd : start_coordinator(l, place), CONTROL_RANK_BYTES);
+        say_hello(l, place, o);
     }
-    const double since = host_seconds();
-    channel_open(&l->c, fd, CONTROL_RANK_BYTES);
-    if (!child && l->rank > 0)
-        prove(l, place, since);
-    say_hello(l, place, o);
-    await_welcome(l, place, since);
+    if (l->rank == 0 && !child && !place->local) /* the address the others know it by */
+        close(launch_connect(l, place, host_seconds()));
+    await_welcome(l, place);
     l->heard = host_seconds();
     launch_watch(l);
     return l;

@@ -17,6 +17,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/signals.h"
 #include "common/launch/internal.h"
 
 static const double grace_s = 3; /* from the end of the job until ranks that are still there are killed */
@@ -155,7 +156,6 @@ static int watch(children *c)
 int launch_spawn(const options *o, int n, char **argv)
 {
     const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = note_signal};
     status_slot *board = NULL;
     int fd = open_board(n, &board);
     children c = {.n = n,
@@ -164,7 +164,7 @@ int launch_spawn(const options *o, int n, char **argv)
                   .coordinator = coordinator_create(
                       &(coordinator_options){.ranks = n, .timeout_s = option_real(o, "timeout"), .board = board})};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaction(signals[i], &action, NULL);
+        signal_catch(signals[i], note_signal, 0);
     start(&c, fd, argv);
     int code = watch(&c);
     coordinator_free(c.coordinator);

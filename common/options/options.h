@@ -45,7 +45,7 @@ typedef struct column_spec { /* a measured or derived column of a row */
     const char *name;        /* with its unit: fwd_ms, peak_bytes, fwd_tflops */
     column_kind kind;
     bool console;     /* also shown in the table on stdout */
-    const char *help; /* one line; --list prints it, and docs/columns.md quotes it */
+    const char *help; /* one line; --list prints it, and make columns quotes it */
 } column_spec;        /* a table ends with {0} */
 
 /* The columns around a bench's own, the same in every row, and the versions of the CSV; rows.h has it. */
@@ -59,7 +59,8 @@ enum run_lists {
     RUN_QUICK = 1,   /* --quick; with several GPUs also the default list, if the run needs one GPU */
     RUN_DEFAULT = 2, /* the default list, which --full does as well */
     RUN_FULL = 4,    /* --full alone */
-    RUN_CPU = 8      /* of machines without a GPU, whatever the list */
+    RUN_CPU = 8,     /* of machines without a GPU, whatever the list */
+    RUN_LOAD = 16    /* --full-loads: fills the GPUs and stands beside a peer (tests/peers) */
 };
 
 typedef struct bench_run {

@@ -35,7 +35,7 @@ static bool has_choice(const char *choices, const char *word)
     return false;
 }
 
-/* Of a list the word "all" is every choice, unless a choice has that name. */
+/* In a list the word "all" means every choice, unless a choice has that name. */
 static bool means_every(const option_spec *spec, const char *word)
 {
     return (spec->flags & OPTION_LIST) && strcmp(word, "all") == 0 && !has_choice(spec->choices, word);

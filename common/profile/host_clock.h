@@ -7,7 +7,7 @@
 #ifndef STEPBENCH_PROFILE_HOST_CLOCK_H
 #define STEPBENCH_PROFILE_HOST_CLOCK_H
 
-/* Of one host: what to add to its clock to get that of rank 0's host, and for when that holds. On rank 0's host the
+/* A reading of one host's clock: what to add to get the clock of rank 0's host, and for when that holds. On rank 0's host the
  * offset and the round trip are 0. */
 typedef struct clock_reading {
     double at_s; /* by this host's clock */

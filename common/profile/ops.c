@@ -45,7 +45,7 @@ static const char *dtype_name(sb_dtype t)
 static _Thread_local const sb_attention *running; /* the one that parts are told of */
 static _Thread_local bool running_backward;
 
-/* Of packed documents one sequence of all: their lengths are on the device. */
+/* Packed documents count as one sequence: their lengths are on the device. */
 static attention_shape shape_of(const sb_attention *a)
 {
     return (attention_shape){.batch = a->batch,

@@ -8,7 +8,7 @@
 #include "common/core/csv.h"
 #include "common/qualify/verdict.h"
 
-/* Of the GPU with this name, as CUDA has it; NULL when there is none. */
+/* The reference of the GPU with this name, as CUDA has it; NULL when there is none. */
 csv *reference_shipped(const char *gpu);
 /* The reference files that are part of the program, by number; NULL behind the last one. */
 const char *reference_file(size_t i, const char **gpu);

@@ -19,7 +19,7 @@
 typedef enum verdict { VERDICT_OK, VERDICT_NOT_CHECKED, VERDICT_SLOW, VERDICT_BUSY, VERDICT_BROKEN } verdict;
 const char *verdict_word(verdict v); /* "ok", "not checked", "slow", "busy", "broken" */
 bool verdict_missed(verdict v);      /* whether a bound was missed: slow, busy or broken */
-/* Of two findings about a GPU: the worse one if a bound was missed; ok where one is, since not everything has a
+/* Joins two findings about a GPU: the worse one if a bound was missed; ok where one is, since not everything has a
  * reference. */
 verdict verdict_join(verdict a, verdict b);
 
@@ -43,7 +43,7 @@ typedef struct judgement {
     double bound;      /* that it must reach; NAN */
     double behind_pct; /* how much worse than expected; negative: better */
 } judgement;
-/* Of value i of n, a GPU or a pair each; NAN: not measured, which counts for nobody. r may be NULL. */
+/* Judges value i of n, a GPU or a pair each; NAN: not measured, which counts for nobody. r may be NULL. */
 judgement qualify_judge(const qualify_metric *m, const qualify_reference *r, const double *values, size_t n, size_t i);
 
 /* The same judgement, or slow against its past: earlier values of the same GPU that were ok. */
@@ -57,7 +57,7 @@ bool qualify_odd(const uint64_t *results, size_t n, bool *odd);
  * slow: (n, n), from and to. */
 bool qualify_links_slow(const bool *slow, size_t n, size_t i);
 
-/* Of GPU i of n, from what NVML said before anything ran. why: a sentence, "" when ok. `throttle`: words of
+/* The health of GPU i of n, from what NVML said before anything ran. why: a sentence, "" when ok. `throttle`: words of
  * clocks_throttle_words under load. */
 verdict qualify_health(const gpu_health *gpus, size_t n, size_t i, const char *throttle, char *why, size_t why_bytes);
 

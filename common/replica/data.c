@@ -90,6 +90,10 @@ uint64_t replica_checksum(replica *r)
 static void load(const replica *r, sb_dtype dtype, const void *from, int64_t count, float *out)
 {
     const size_t bytes = (size_t)count * (size_t)sb_dtype_bytes(dtype);
+    if (bytes == (size_t)count * sizeof *out) {
+        device_download(r->at.d, out, from, bytes);
+        return;
+    }
     void *raw = xmalloc(bytes);
     device_download(r->at.d, raw, from, bytes);
     dtype_load(dtype, out, raw, (size_t)count);

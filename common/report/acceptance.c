@@ -54,8 +54,12 @@ static void check_rows(verdict *v, const char *table)
     complain(
         v, sqlite3_mprintf(
                "SELECT '%q: ' || count(*) || ' rows come from a tree with changes that were not committed' FROM \"%w\" "
-               "WHERE status = 'ok' AND dirty IS NOT 0 HAVING count(*)",
+               "WHERE status = 'ok' AND dirty = 1 HAVING count(*)",
                table, table));
+    complain(v, sqlite3_mprintf("SELECT '%q: ' || count(*) || ' rows come from a tree of which git did not say that it "
+                                "is a commit''s, such as an archive' FROM \"%w\" WHERE status = 'ok' AND "
+                                "coalesce(dirty, -1) NOT IN (0, 1) HAVING count(*)",
+                                table, table));
     complain(
         v, sqlite3_mprintf(
                "SELECT '%q: ' || torn || ' torn rows, the first in line ' || line FROM files WHERE name = %Q AND torn",

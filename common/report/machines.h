@@ -11,7 +11,7 @@ typedef struct machine_folder {
     const char *name, *dir; /* name: what its column is called */
 } machine_folder;
 
-/* Tables: folder (place, name, title, date, version), all_first and all_strongest with the place of the folder. */
+/* Tables: folder (place, name, title, date, version), all_first, all_strongest and all_refused with the place of the folder. */
 sqlite3 *machines_open(const machine_folder *folders, size_t n);
 sqlite3 *machines_empty(void); /* the same without rows, for lint */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table on stdout: the parameters that vary, variant, status, then the columns meant for the console. */
+#include "common/core/output.h"
 #include "common/rows/internal.h"
 
 #include <math.h>
@@ -70,22 +71,22 @@ static void number_text(const char *cell, column_kind kind, char *out, size_t ou
 static void print_heading(const row_writer *r)
 {
     const options *o = r->o;
-    printf("%s on %s (%s), machine %s\n", options_bench(o)->name, r->device_name, r->device, r->machine);
+    say("%s on %s (%s), machine %s\n", options_bench(o)->name, r->device_name, r->device, r->machine);
     bool any = false;
     for (size_t i = 0; i < options_param_count(o); i++)
         if (options_param_values(o, i) == 1 && asked_for(o, i)) {
-            printf("%s%s=%s", any ? " " : "", options_param_name(o, i), options_param_value(o, i, 0));
+            say("%s%s=%s", any ? " " : "", options_param_name(o, i), options_param_value(o, i, 0));
             any = true;
         }
-    printf(any ? "\n\n" : "\n");
+    say(any ? "\n\n" : "\n");
     for (size_t i = 0; i < options_param_count(o); i++)
         if (varies(o, i))
-            printf("%*s  ", param_width(o, i), options_param_name(o, i));
-    printf("%-*s  %-*s", variant_width(o), "variant", STATUS_WIDTH, "status");
+            say("%*s  ", param_width(o, i), options_param_name(o, i));
+    say("%-*s  %-*s", variant_width(o), "variant", STATUS_WIDTH, "status");
     for (const column_spec *s = options_bench(o)->columns; s && s->name; s++)
         if (s->console)
-            printf("  %*s", column_width(s), s->name);
-    printf("\n");
+            say("  %*s", column_width(s), s->name);
+    say("\n");
 }
 
 void console_row(const row *w)
@@ -95,13 +96,13 @@ void console_row(const row *w)
         print_heading(w->r);
     for (size_t i = 0; i < options_param_count(o); i++)
         if (varies(o, i))
-            printf("%*s  ", param_width(o, i), case_param(w->c, i));
-    printf("%-*s  ", variant_width(o), case_variant(w->c));
+            say("%*s  ", param_width(o, i), case_param(w->c, i));
+    say("%-*s  ", variant_width(o), case_variant(w->c));
     if (w->status != ROW_OK) {
-        printf("%-*s  %s\n", STATUS_WIDTH, row_status_names[w->status], w->reason);
+        say("%-*s  %s\n", STATUS_WIDTH, row_status_names[w->status], w->reason);
         return;
     }
-    printf("%-*s", STATUS_WIDTH, row_status_names[w->status]);
+    say("%-*s", STATUS_WIDTH, row_status_names[w->status]);
     for (size_t i = 0; i < w->r->columns; i++) {
         const column_spec *s = &options_bench(o)->columns[i];
         char text[64];
@@ -111,7 +112,7 @@ void console_row(const row *w)
             snprintf(text, sizeof text, "%s", w->cells[i] ? w->cells[i] : "-");
         else
             number_text(w->cells[i], s->kind, text, sizeof text);
-        printf("  %*s", column_width(s), text);
+        say("  %*s", column_width(s), text);
     }
-    printf("%s%s\n", *w->reason ? "  " : "", w->reason);
+    say("%s%s\n", *w->reason ? "  " : "", w->reason);
 }

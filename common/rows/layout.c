@@ -35,8 +35,10 @@ static const column_spec last_columns[] = {
     {"idle_w", COLUMN_REAL, false, "its power before the first case: median of 0.2 s in which nothing ran"},
     {"readings", COLUMN_INT, false, "readings of clock and power that these are of"},
     {"throttle", COLUMN_TEXT, false, "why the clock was held back, words joined by +; empty: it was not"},
-    {"commit", COLUMN_TEXT, false, "commit this binary was built from"},
-    {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit"},
+    {"commit", COLUMN_TEXT, false,
+     "commit this binary was built from; + and a hash of the sources follow unless git knows them as its own; src- and "
+     "the hash where no commit is known"},
+    {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit; nan: git does not say"},
     {"utc", COLUMN_TEXT, false, "when the row was written"},
     {0},
 };

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The progress of a sweep and what it is doing: one line on stderr that is overwritten, only on a terminal. The thread
- * that runs the sweep and the watchdog's may both write it. */
+/* The progress of a sweep and what it is doing: one line on stderr that is overwritten, only on a terminal that can. The
+ * thread that runs the sweep and the watchdog's may both write it. */
 #include "common/rows/rows.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -26,10 +28,16 @@ static void duration_text(double s, char *out, size_t out_bytes)
         snprintf(out, out_bytes, "%ldm%02lds", whole / 60, whole % 60);
 }
 
+static bool can_overwrite(void)
+{
+    const char *terminal = getenv("TERM");
+    return terminal && *terminal && strcmp(terminal, "dumb") != 0 && isatty(STDERR_FILENO);
+}
+
 static void draw(const char *what)
 {
     drawn_s = host_seconds();
-    if (!isatty(STDERR_FILENO))
+    if (!can_overwrite())
         return;
 
     double elapsed_s = drawn_s - start_s;

@@ -5,6 +5,7 @@
 #include "common/core/build_info.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/rows/internal.h"
 
 #include <stdio.h>
@@ -80,7 +81,6 @@ static void read_kept(row_writer *r, const char *campaign)
 
 row_writer *rows_open(const options *o, const rows_info *info, bool resume)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0); /* rows show at once, also in a log */
     row_writer *r = xcalloc(1, sizeof *r);
     r->o = o;
     r->csv_path = info->csv_path ? xstrdup(info->csv_path) : NULL;
@@ -162,12 +162,12 @@ int rows_close(row_writer *r)
 {
     progress_clear();
     if (!r->quiet) {
-        printf("\n%zu row%s", r->rows, r->rows == 1 ? "" : "s");
+        say("\n%zu row%s", r->rows, r->rows == 1 ? "" : "s");
         if (r->kept_used)
-            printf(", %zu kept from earlier runs", r->kept_used);
+            say(", %zu kept from earlier runs", r->kept_used);
         if (r->fails)
-            printf(", %zu with a wrong result", r->fails);
-        printf(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : ", not stored");
+            say(", %zu with a wrong result", r->fails);
+        say(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : ", not stored");
     }
     if (!r->silent)
         say_what_is_wrong(r);

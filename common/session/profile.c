@@ -9,6 +9,7 @@
 
 #include "common/core/build_info.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/profile/ops.h"
 #include "common/session/profile_internal.h"
 
@@ -106,7 +107,7 @@ void profile_pass_begin(session *s)
 void profile_pass_end(session *s)
 {
     if (profile_first_rank(s) && s->profile->recorded && *s->profile->folder)
-        printf("profile: %s\n", s->profile->folder);
+        say("profile: %s\n", s->profile->folder);
     else if (profile_first_rank(s) && !s->profile->recorded && !s->profile->told)
         warn("no profile: nothing was timed that runs on the device");
     s->after_measure = NULL;

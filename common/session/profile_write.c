@@ -9,6 +9,7 @@
 
 #include "common/core/cache.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/session/ceiling.h"
 #include "common/session/profile_internal.h"
 
@@ -163,20 +164,20 @@ void profile_write_together(session *s, const char *folder, const profile_identi
 
 static void print_summary(const profile_identity *id, const profile_totals *t, const profile_tables *tables)
 {
-    printf("\nprofile of %s, %s: %.4g ms by events, %.4g ms of the recorded step busy, %.1f %% idle; recording costs "
-           "%.1f %%\n",
-           id->key, id->measurement, t->event_ms, t->busy_us / 1e3, 100 * (1 - t->busy_us / t->window_us),
-           100 * (t->recorded_event_ms / t->event_ms - 1));
-    printf("%8s %6s %7s %9s %9s  %s\n", "ms", "share", "calls", "attained", "lost ms", "range, op, kernel");
+    say("\nprofile of %s, %s: %.4g ms by events, %.4g ms of the recorded step busy, %.1f %% idle; recording costs "
+        "%.1f %%\n",
+        id->key, id->measurement, t->event_ms, t->busy_us / 1e3, 100 * (1 - t->busy_us / t->window_us),
+        100 * (t->recorded_event_ms / t->event_ms - 1));
+    say("%8s %6s %7s %9s %9s  %s\n", "ms", "share", "calls", "attained", "lost ms", "range, op, kernel");
     for (size_t i = 0; i < tables->kernel_count && i < 8; i++) {
         const kernel_row *k = &tables->kernels[i];
         const double attained = kernel_attained_pct(k);
-        printf("%8.4g %5.1f%% %7zu ", k->total_us / 1e3, 100 * k->total_us / tables->kernel_us, k->calls);
+        say("%8.4g %5.1f%% %7zu ", k->total_us / 1e3, 100 * k->total_us / tables->kernel_us, k->calls);
         if (isnan(attained))
-            printf("%9s %9s", "-", "-");
+            say("%9s %9s", "-", "-");
         else
-            printf("%8.1f%% %9.3g", attained, kernel_lost_us(k) / 1e3);
-        printf("  %s, %s, %s\n", k->range, k->op, k->name);
+            say("%8.1f%% %9.3g", attained, kernel_lost_us(k) / 1e3);
+        say("  %s, %s, %s\n", k->range, k->op, k->name);
     }
 }
 

@@ -9,18 +9,8 @@
 
 #include "common/core/error.h"
 #include "common/compare/compare.h"
+#include "common/core/output.h"
 #include "common/rows/rows.h"
-
-/* The rows have stdout to themselves; whatever else prints, also a library, goes to stderr. */
-static FILE *take_stdout(void)
-{
-    fflush(stdout);
-    const int fd = dup(STDOUT_FILENO);
-    FILE *rows = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!rows || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-        die(EXIT_CODE_FAILURE, "--json: stdout can't be set apart: %s", strerror(errno));
-    return rows;
-}
 
 /* The file with the rows of this bench, or NULL. Caller frees. */
 static char *baseline_of(const options *o)
@@ -38,11 +28,9 @@ void row_output_check(const options *o)
     free(baseline);
 }
 
-row_output row_output_begin(const options *o, const char *csv)
+row_output row_output_begin(const options *o, FILE *json, const char *csv)
 {
-    row_output out = {.o = o};
-    if (option_flag(o, "json"))
-        out.json = take_stdout();
+    row_output out = {.o = o, .json = json};
     out.baseline = baseline_of(o);
     if (!out.baseline)
         return out;
@@ -59,18 +47,13 @@ void row_output_write(void *output, const char *header, const char *line)
     if (!out->baseline)
         return;
     char *row = xasprintf("%s\n%s", header, line), *said = compare_row(out->baseline, row, out->machine);
-    printf("    baseline: %s\n", said);
+    say("    baseline: %s\n", said);
     free(said);
     free(row);
 }
 
 void row_output_end(row_output *out)
 {
-    if (out->json) {
-        const bool failed = ferror(out->json);
-        if (fclose(out->json) != 0 || failed)
-            die(EXIT_CODE_FAILURE, "stdout can't be written (%m): rows as JSON are lost");
-    }
     free(out->baseline);
     free(out->machine);
 }

@@ -9,15 +9,14 @@
 
 typedef struct row_output {
     const options *o;
-    FILE *json;               /* the stdout that the program began with; NULL: no JSON */
+    FILE *json;               /* NULL: no JSON */
     char *baseline, *machine; /* CSV of the baseline, machine.csv of this run; baseline NULL: there is none */
 } row_output;
 
 /* Ends the program with a sentence when the baseline has no rows of this bench. */
 void row_output_check(const options *o);
-/* With --json, stdout goes to stderr from here on, so that the rows alone are there. `csv` is the file of this run's
- * rows, or NULL. */
-row_output row_output_begin(const options *o, const char *csv);
+/* `json` takes rows as JSON, or is NULL; `csv` is the file of this run's rows, or NULL. */
+row_output row_output_begin(const options *o, FILE *json, const char *csv);
 void row_output_write(void *output, const char *header, const char *line); /* rows_info.written */
 void row_output_end(row_output *out);
 

@@ -8,7 +8,9 @@
 
 #include "common/core/build_info.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
 #include "common/session/folder_lock.h"
+#include "common/session/library.h"
 #include "common/session/machine.h"
 #include "common/session/row_output.h"
 #include "common/profile/nvtx.h"
@@ -87,10 +89,10 @@ static void dry_run(const options *o, const session_hooks *hooks)
     for (size_t i = 0; i < cases_count(o); i++) {
         bench_case *c = case_at(o, i);
         double bytes = hooks->estimate_bytes ? hooks->estimate_bytes(o, c) : 0;
-        printf("%s", case_key(c));
+        say("%s", case_key(c));
         if (bytes > 0)
-            printf("  (about %.3g GiB)", bytes / gib);
-        printf("\n");
+            say("  (about %.3g GiB)", bytes / gib);
+        say("\n");
         case_free(c);
     }
 }
@@ -103,12 +105,15 @@ static void print_where(const options *o)
     char slug[96];
     if (!device_look(kind, 0, &info))
         die(EXIT_CODE_FAILURE, "there is no GPU to look at");
+    const char *misfit = kind == DEVICE_CPU ? NULL : device_misfit(&info, device_archs());
+    if (misfit)
+        die(EXIT_CODE_USAGE, "%s", misfit);
     const int gpus = kind == DEVICE_CPU ? 0 : info.count;
     machine_slug(kind, &info, slug, sizeof slug);
-    printf("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n",
-           is(o, "machine", "auto") ? slug : option_text(o, "machine"), build_commit(), build_dirty(), gpus, info.name);
+    say("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n",
+        is(o, "machine", "auto") ? slug : option_text(o, "machine"), build_commit(), build_dirty(), gpus, info.name);
     for (int i = 0; i < gpus && device_look(kind, i, &info); i++)
-        printf("gpu\t%s\n", info.uuid);
+        say("gpu\t%s\n", info.uuid);
 }
 
 /* A failed allocation says more than what the bench made of it, unless it found a wrong result. */
@@ -227,7 +232,9 @@ static char *folder_of(const char *path)
 options *session_options(const bench_info *info, int argc, char **argv)
 {
     const char *no_cuda = device_no_cuda_reason();
-    return options_parse(info, argc, argv, &(options_env){no_cuda ? "cpu" : "cuda", no_cuda, &rows_layout});
+    options *o = options_parse(info, argc, argv, &(options_env){no_cuda ? "cpu" : "cuda", no_cuda, &rows_layout});
+    library_check();
+    return o;
 }
 
 int session_main(const bench_info *info, const session_hooks *hooks, int argc, char **argv)
@@ -256,6 +263,10 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     char slug[96];
     session s = {.opt = o, .timing = timing_of(o), .peers = peers};
     s.sustain_s = sustain_of(o);
+    const bool json = option_flag(o, "json");
+    watchdog_hold();                   /* a rank's watcher may end it, and writes out what was said */
+    FILE *records = output_take(json); /* before any library may print */
+    watchdog_release();
     watchdog_start(peers ? 0 : option_real(o, "timeout"));
     s.dev =
         device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, peers ? peers->gpu : (int)option_int(o, "gpu"));
@@ -277,7 +288,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     const char *campaign = getenv("STEPBENCH_RUN"); /* ./run_all.sh sets it */
     row_output output = {.o = o};
     if (first)
-        output = row_output_begin(o, csv);
+        output = row_output_begin(o, json ? records : NULL, csv);
     const int lock = csv ? folder_lock(csv) : -1; /* before --resume reads what is there */
     s.rows = rows_open(o,
                        &(rows_info){.csv_path = csv,
@@ -312,12 +323,15 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     int code = rows_close(s.rows);
     folder_unlock(lock);
     if (csv)
-        printf("results: %s\n", csv);
+        say("results: %s\n", csv);
     row_output_end(&output);
     phase_set("closing the device"); /* a driver may hang here, too */
     memory_destroy(s.mem);
     device_close(s.dev);
     watchdog_stop();
+    watchdog_hold();
+    output_give_back();
+    watchdog_release();
     free(results);
     free(csv);
     options_free(o);

@@ -16,6 +16,8 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/core/output.h"
+#include "common/core/signals.h"
 #include "common/rows/rows.h"
 
 static pthread_t thread;
@@ -49,7 +51,7 @@ void watchdog_end(int code, const char *what)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 2; /* a main thread stuck inside a write must not keep the program alive */
     if (pthread_mutex_timedlock(&row_lock, &until) == 0)
-        fflush(stdout);
+        fflush(output());
     progress_clear();
     if (what)
         warn("%s%s%s%s%s", what, *phase_get() ? ", while: " : "", phase_get(),
@@ -99,11 +101,11 @@ static void note_signal(int number)
 void watchdog_start(double timeout_s)
 {
     /* RESETHAND: a second Ctrl-C ends the program at once, whatever this one waits for. */
-    struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    const int flags = SA_RESTART | (int)SA_RESETHAND;
     timeout = timeout_s;
     atomic_store(&stopping, false);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    signal_catch(SIGINT, note_signal, flags);
+    signal_catch(SIGTERM, note_signal, flags);
     if (pthread_create(&thread, NULL, watch, NULL) != 0)
         die(EXIT_CODE_FAILURE, "cannot start the watchdog thread");
 }
@@ -120,7 +122,7 @@ void watchdog_stop(void)
 {
     atomic_store(&stopping, true);
     pthread_join(thread, NULL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
+    signal_release(SIGINT);
+    signal_release(SIGTERM);
     watchdog_rows(NULL);
 }

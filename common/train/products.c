@@ -2,6 +2,7 @@
 /* The matrix products of a step: noted while it is planned, each timed once unless its choice is known. */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
@@ -111,14 +112,21 @@ static bool tune_one(trainer *t, tuned_product *n, choices *known)
 bool trainer_tune_products(trainer *t, choices *known)
 {
     bool ok = true;
+    char *before = xstrdup(phase_get());
     for (int i = 0; i < t->product_count && ok; i++)
         if (!t->products[i].choice.tried)
             ok = tune_one(t, &t->products[i], known);
     memory_trim(t->mem); /* the operands */
+    phase_set("%s", before);
+    free(before);
     return ok;
 }
 
 bool trainer_tune(trainer *t, choices *known)
 {
-    return trainer_tune_products(t, known) && overlap_tune(t) && products_race(t, known);
+    char *before = xstrdup(phase_get());
+    const bool ok = trainer_tune_products(t, known) && overlap_tune(t) && products_race(t, known);
+    phase_set("%s", before); /* what follows is none of it */
+    free(before);
+    return ok;
 }

@@ -48,7 +48,7 @@ typedef struct range {
     int first, end;
 } range;
 
-/* Of the n of the tile that starts at key k0. */
+/* The keys that a query sees among the n of the tile that starts at key k0. */
 static range visible_in_tile(const sb_attention *a, int query, int k0, int n)
 {
     int first = sb_first_key(a, query) - k0, end = sb_visible_keys(a, query) - k0;

@@ -84,6 +84,15 @@ static double dot(const double *x, const double *y, int n)
     return sum;
 }
 
+/* Sum of the squares of the n terms of dot(x, y). */
+static double squares_of_terms(const double *x, const double *y, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] * y[i] * x[i] * y[i];
+    return sum;
+}
+
 /* out (D) += sum over the first n rows of x (n, D) times weight (n). */
 static void add_rows(const double *weight, const double *x, int n, int d, double *out)
 {
@@ -114,7 +123,7 @@ static double forward_row(oracle *r, int query, double *o)
     return lse;
 }
 
-static void query_row(oracle *r, int query, double *o_out, double *lse_out, double *dq_out)
+static void query_row(oracle *r, int query, double *o_out, double *lse_out, double *dq_out, double *terms_out)
 {
     const sb_attention *a = r->a;
     int d = a->head_dim, d_v = sb_head_dim_v(a), first = sb_first_key(a, query), n = sb_visible_keys(a, query);
@@ -128,9 +137,14 @@ static void query_row(oracle *r, int query, double *o_out, double *lse_out, doub
     if (!dq_out)
         return;
     const double *d_o = r->d_o + (size_t)query * d_v;
-    double delta = dot(o, d_o, d_v);
-    for (int j = first; j < n; j++)
-        r->dp[j] = r->scale * r->p[j] * (dot(d_o, r->v + (size_t)j * d_v, d_v) - delta);
+    double delta = dot(o, d_o, d_v), squares = 0;
+    for (int j = first; j < n; j++) {
+        const double *k = r->k + (size_t)j * d, *v = r->v + (size_t)j * d_v, weight = r->scale * r->p[j];
+        r->dp[j] = weight * (dot(d_o, v, d_v) - delta);
+        squares += weight * weight * squares_of_terms(d_o, v, d_v) * dot(k, k, d);
+    }
+    if (terms_out)
+        *terms_out = sqrt(squares);
     for (int i = 0; i < d; i++)
         dq_out[i] = 0;
     add_rows(r->dp + first, r->k + (size_t)first * d, n - first, d, dq_out);
@@ -150,8 +164,8 @@ static void row_statistics(oracle *r)
     }
 }
 
-/* Adds what the loaded query head gives to dk (D) and dv (Dv) of one key. */
-static void key_row(oracle *r, int key, double *dk, double *dv)
+/* Adds what the loaded query head gives to dk (D), dv (Dv) and the squares of dk's terms of one key. */
+static void key_row(oracle *r, int key, double *dk, double *dv, double *squares)
 {
     const sb_attention *a = r->a;
     int d = a->head_dim, d_v = sb_head_dim_v(a);
@@ -165,6 +179,7 @@ static void key_row(oracle *r, int key, double *dk, double *dv)
         const double *q = r->q + (size_t)i * d, *d_o = r->d_o + (size_t)i * d_v;
         double p = exp(r->scale * dot(q, k, d) - lse[i]);
         double ds = r->scale * p * (dot(d_o, v, d_v) - delta[i]);
+        *squares += r->scale * p * r->scale * p * squares_of_terms(d_o, v, d_v) * dot(q, q, d);
         if (dk)
             add_rows(&ds, q, 1, d, dk);
         if (dv)
@@ -215,19 +230,21 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
     for (int s = 0; queries && s < rows->n; s++) {
         load_heads(&r, rows->bh[s]);
         query_row(&r, rows->q_row[s], rows->o ? rows->o + s * d_v : NULL, rows->lse ? rows->lse + s : NULL,
-                  rows->dq ? rows->dq + s * d : NULL);
+                  rows->dq ? rows->dq + s * d : NULL, rows->dq_terms ? rows->dq_terms + s : NULL);
     }
     int group = a->heads / a->heads_kv;
     for (int s = 0; keys && s < rows->n; s++) {
-        double *dk = rows->dk ? rows->dk + s * d : NULL, *dv = rows->dv ? rows->dv + s * d_v : NULL;
+        double *dk = rows->dk ? rows->dk + s * d : NULL, *dv = rows->dv ? rows->dv + s * d_v : NULL, squares = 0;
         for (size_t i = 0; dk && i < d; i++)
             dk[i] = 0;
         for (size_t i = 0; dv && i < d_v; i++)
             dv[i] = 0;
         for (int g = 0; g < group; g++) { /* heads of a batch entry are numbered on, so this holds across entries too */
             load_heads(&r, rows->bh_kv[s] * group + g);
-            key_row(&r, rows->k_row[s], dk, dv);
+            key_row(&r, rows->k_row[s], dk, dv, &squares);
         }
+        if (rows->dk_terms)
+            rows->dk_terms[s] = sqrt(squares);
     }
     return SB_OK;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# A peer's time over ours, a line for each shape. Left of the line at 1, the peer is faster. See peers_flash.sh.
+# A peer's time over ours, a line for each shape. Left of the line at 1, the peer is faster. A peer without a ratio is named with the
+# reason. See peers_flash.sql.
 W = 900; H = 180 + 17 * shapes
 load folder."/style.gp"
 set datafile columnheaders
@@ -26,10 +27,12 @@ do for [k = 1:2] {
     set rmargin at screen (k == 1 ? 0.62 : 0.99)
     set ytics scale 0
     if (k == 2) { set ytics () }
+    said(text) = text eq "-" ? "" : text
     name_of(i) = k == 1 ? strcol("shape") : ""
     plot data using (column("fa2".suffix)):0:ytic(name_of(0)) with points linestyle 3 pointsize 0.8, \
          data using (column("cudnn".suffix)):0 with points linestyle 1 pointsize 0.8, \
-         data using (column("fa4".suffix)):0 with points linestyle 2 pointsize 0.9
+         data using (column("fa4".suffix)):0 with points linestyle 2 pointsize 0.9, \
+         data using (1.04 * most):0:(said(strcol("refused".suffix))) with labels right offset 0,0.5 font ",8"
     @first_panel_done
 }
 unset multiplot

@@ -33,7 +33,7 @@ FORMULA(three, 3)
 FORMULA(two, 2)
 FORMULA(one, 1)
 FORMULA(none, 0)
-/* Of three samples the middle one is the rest of their sum. */
+/* The middle one of three samples is the rest of their sum. */
 FORMULA(middle, 3 * N("mean_ms") - N("min_ms") - N("max_ms"))
 FORMULA(deviation, sqrt((pow(N("min_ms") - N("mean_ms"), 2) + pow(N("median_ms") - N("mean_ms"), 2) +
                          pow(N("max_ms") - N("mean_ms"), 2)) /

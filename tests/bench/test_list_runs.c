@@ -43,7 +43,7 @@ static char *output_of(const char *bench, const char *arguments, int *code)
 }
 
 /* What ./run_all.sh promises of its lists, by the seconds that the benches give: on one GPU, on two and on four. */
-static const int gpu_counts[] = {1, 2, 4}, quick_most[] = {240, 300, 300}, normal_most[] = {1200, 840, 840};
+static const int gpu_counts[] = {1, 2, 4}, quick_most[] = {240, 300, 300}, normal_most[] = {1200, 960, 960};
 enum { MACHINES = sizeof gpu_counts / sizeof *gpu_counts };
 
 typedef struct facts {
@@ -73,7 +73,8 @@ static void check_options(const char *bench, const char *run)
 /* A run: its lists, how many GPUs it needs, the seconds it takes, its options. */
 static void check_run(const char *bench, const char *run, facts *f)
 {
-    static const char *const lists[] = {"quick", "default", "quick+default", "full", "cpu"};
+    static const char *const lists[] = {"quick",        "default", "quick+default", "full", "full+load",
+                                        "default+load", "cpu"};
     char list[16];
     int gpus, seconds, options = 0;
     if (sscanf(run, "%15[a-z+]\t%d\t%d\t%n", list, &gpus, &seconds, &options) != 3 || !options)
@@ -176,8 +177,22 @@ static void every_bench(void **state)
                      quick_s[k], quick_most[k], normal_s[k], normal_most[k]);
 }
 
+/* One of the programs test_columns... checks the columns of each. */
+static void every_bench_has_rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < count; i++) {
+        char *command = xasprintf("grep -qE 'columns_have_rules\\([^,]*, \"%s\"|strategy\\([^,]*, \"%s\"' "
+                                  "tests/bench/test_columns*.c",
+                                  benches[i], benches[i]);
+        if (system(command) != 0)
+            fail_msg("no tests/bench/test_columns*.c states the columns of %s", benches[i]);
+        free(command);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bench)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bench), cmocka_unit_test(every_bench_has_rules)};
     return cmocka_run_group_tests(tests, find_benches, NULL);
 }

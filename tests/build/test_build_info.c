@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* What a build says of its commit (Makefile): whether files that are compiled in have been changed. In a small repository
- * with the Makefile and its scripts. Run from the project's root. */
+/* What a build says of its commit (common/build/identity.sh, Makefile): only sources that git knows as a commit's are
+ * called by it alone; others are told from one another by a hash. In a small repository with the Makefile and its
+ * scripts. Run from the project's root. */
 #include "tests/support/test.h"
 
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/error.h"
 
-#define GIT "env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE git -c user.name=t -c user.email=t@example.org "
+#define NO_GIT_DIR "env -u GIT_DIR -u GIT_WORK_TREE -u GIT_INDEX_FILE "
+#define GIT NO_GIT_DIR "git -c user.name=t -c user.email=t@example.org "
+#define HASH "[0-9a-f]{12}"
+#define KERNELS HASH "-" HASH
 
 static int repository_create(void **state)
 {
     if (folder_create(state) != 0)
         return -1;
     char *command =
-        xasprintf("d='%s' && mkdir -p \"$d\"/common/core \"$d\"/bench \"$d\"/tests \"$d\"/reference \"$d\"/docs && "
+        xasprintf("d='%s'/tree && mkdir -p \"$d\"/common/core \"$d\"/bench \"$d\"/tests \"$d\"/reference \"$d\"/docs "
+                  "\"$d\"/kernels && "
                   "cp Makefile \"$d\" && cp -r common/build \"$d\"/common/ && "
-                  "cp common/core/version.h \"$d\"/common/core/ && cd \"$d\" && "
+                  "cp common/core/version.h common/core/build_info.[ch] \"$d\"/common/core/ && cd \"$d\" && "
                   "echo none >common/build/commit && echo /out/ >.gitignore && "
-                  "touch bench/a.c reference/a.csv docs/a.md && "
+                  "touch bench/a.c reference/a.csv docs/a.md kernels/a.c && "
                   "if command -v git >/dev/null; then " GIT "init -q && " GIT "add -A && " GIT "commit -qm first; fi",
                   (char *)*state);
     const int status = system(command);
@@ -28,51 +34,200 @@ static int repository_create(void **state)
     return status;
 }
 
-/* -DSTEPBENCH_DIRTY=<want> is among what build_info.c is compiled with after `change` in the repository. */
-static void expect_dirty(const char *folder, const char *change, const char *want)
+/* What a command prints in folder/<where>, where no repository lies around the folder. Caller frees. */
+static char *said_in(const char *folder, const char *where, const char *command)
 {
-    char *command =
-             xasprintf("cd '%s' && { %s; } && env -u STEPBENCH_COMMIT -u STEPBENCH_DIRTY -u MAKEFLAGS -u GIT_DIR "
-                       "GIT_CEILING_DIRECTORIES=\"${PWD%%/*}\" "
-                       "make -s CC=true CXX=true CUDA=0 SETUP=0 BUILD=out out/build_info.flags >make.txt 2>&1",
-                       folder, change),
-         *path = folder_path(folder, "out/build_info.flags"), *flag = xasprintf(" -DSTEPBENCH_DIRTY=%s ", want);
-    assert_int_equal(system(command), 0);
-    char *flags = file_text(path);
-    if (!strstr(flags, flag))
-        fail_msg("after '%s' there is no%sin: %s", change, flag, flags);
-    free(flags);
-    free(flag);
-    free(path);
-    free(command);
+    int code;
+    char *line = xasprintf(
+             "cd '%s/%s' && export GIT_CEILING_DIRECTORIES='%s' && unset STEPBENCH_COMMIT MAKEFLAGS && { %s; } 2>&1",
+             folder, where, folder, command),
+         *said = command_text(line, &code);
+    if (code != 0)
+        fail_msg("exit code %d: %s: %s", code, line, said);
+    free(line);
+    return said;
 }
 
-static void a_build_knows_changed_files(void **state)
+static void expect_match(const char *said, const char *pattern)
+{
+    regex_t compiled;
+    assert_int_equal(regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    if (regexec(&compiled, said, 0, NULL, 0) != 0)
+        fail_msg("'%s' is not '%s'", said, pattern);
+    regfree(&compiled);
+}
+
+/* The commit that folder/<where> gives itself after `change`, with "NAME=value" in the environment, if commit, dirty
+ * and the reason match `pattern`. Caller frees. */
+static char *commit_in(const char *folder, const char *where, const char *change, const char *environment,
+                       const char *pattern)
+{
+    char *command = xasprintf("{ %s; } >/dev/null 2>&1 && env -u GIT_DIR %s sh common/build/identity.sh lines", change,
+                              environment),
+         *said = said_in(folder, where, command), *whole = xasprintf("^%s *\n$", pattern);
+    expect_match(said, whole);
+    said[strcspn(said, " ")] = '\0';
+    free(whole);
+    free(command);
+    return said;
+}
+
+static void expect(const char *folder, const char *change, const char *pattern)
+{
+    free(commit_in(folder, "tree", change, "", pattern));
+}
+
+static void need_git(void)
 {
     if (system("command -v git >/dev/null") != 0)
         skip();
-    static const char *const compiled[][2] = {{"echo 1 >reference/a.csv", GIT "checkout -q reference"},
-                                              {"touch bench/bench_new.c", "rm bench/bench_new.c"},
-                                              {"echo '# 1' >>Makefile", GIT "checkout -q Makefile"}};
-    expect_dirty(*state, "true", "0");
-    expect_dirty(*state, "echo 1 >docs/a.md", "0");
-    for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++) {
-        expect_dirty(*state, compiled[i][0], "1");
-        expect_dirty(*state, compiled[i][1], "0");
-    }
-    expect_dirty(*state, "mv .git git-was", "-1");
 }
 
-static void an_archive_knows_its_commit_alone(void **state)
+#define CLEAN HASH " 0 " KERNELS
+#define CHANGED HASH "\\+" HASH " 1 " KERNELS
+#define UNKNOWN "src-" HASH " -1 " KERNELS " "
+
+static void a_commit_alone_is_one_of_unchanged_sources(void **state)
 {
-    expect_dirty(*state, "printf '%040d\\n' 7 >common/build/commit", "-1");
+    static const char *const compiled[][2] = {
+        {"echo 1 >reference/a.csv", GIT "checkout -q reference"},
+        {"touch bench/bench_new.c", "rm bench/bench_new.c"},
+        {GIT "config status.showUntrackedFiles no; touch kernels/b.c", "rm kernels/b.c"},
+        {"echo '# 1' >>Makefile", GIT "checkout -q Makefile"}};
+    need_git();
+    expect(*state, "true", CLEAN);
+    expect(*state, "echo 1 >docs/a.md", CLEAN);
+    for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++) {
+        expect(*state, compiled[i][0], CHANGED);
+        expect(*state, compiled[i][1], CLEAN);
+    }
 }
+
+/* Two changes of one commit are two builds; so are two trees without a commit. */
+static void changed_sources_are_told_apart(void **state)
+{
+    static const char *const trees[][2] = {{"true", CHANGED},
+                                           {"mv .git git-was", UNKNOWN "[^\n]*not a git repository[^\n]*"}};
+    need_git();
+    for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+        expect(*state, trees[i][0], ".*");
+        char *one = commit_in(*state, "tree", "echo 1 >kernels/a.c", "", trees[i][1]),
+             *two = commit_in(*state, "tree", "echo 2 >kernels/a.c", "", trees[i][1]),
+             *again = commit_in(*state, "tree",
+                                "echo 1 >kernels/a.c; echo 3 >docs/a.md; touch kernels/.a.c.swp kernels/a.c~", "",
+                                trees[i][1]);
+        assert_string_not_equal(one, two);
+        assert_string_equal(one, again);
+        free(one);
+        free(two);
+        free(again);
+    }
+}
+
+static void a_tree_that_git_refuses_says_why(void **state)
+{
+    need_git();
+    free(commit_in(*state, "tree", "true", "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 GIT_CONFIG_GLOBAL=/dev/null",
+                   UNKNOWN "fatal: detected dubious ownership[^\n]*safe.directory[^\n]*"));
+    free(commit_in(*state, "tree", "mkdir ../bin && ln -s /usr/bin/* /bin/* ../bin; rm ../bin/git",
+                   "PATH=\"$PWD/../bin\"", UNKNOWN "git is not installed"));
+    expect(*state, "rm -rf .git; " GIT "init -q", UNKNOWN "fatal: Needed a single revision");
+}
+
+/* Copied into another repository, or called by a hook of one, a tree has not that one's commit. */
+static void another_repository_is_not_ones_own(void **state)
+{
+    need_git();
+    char *own = commit_in(*state, "tree", "true", "", CLEAN),
+         *hooked = commit_in(*state, "tree",
+                             "(cd .. && mkdir other && cd other && " GIT "init -q && " GIT
+                             "commit -q --allow-empty -m other)",
+                             "GIT_DIR=\"$PWD/../other/.git\" GIT_WORK_TREE=\"$PWD/../other\"", CLEAN),
+         *worktree = commit_in(*state, "tree", GIT "worktree add ../second", "", CLEAN),
+         *second = commit_in(*state, "second", "true", "", CLEAN),
+         *shallow = commit_in(*state, "tree", GIT "clone -q --depth 1 \"file://$PWD\" ../shallow", "", CLEAN),
+         *cloned = commit_in(*state, "shallow", "true", "", CLEAN),
+         *module =
+             commit_in(*state, "tree",
+                       "(cd ../other && " GIT "-c protocol.file.allow=always submodule add ../tree module)", "", CLEAN),
+         *inside = commit_in(*state, "other/module", "true", "", CLEAN);
+    assert_string_equal(hooked, own);
+    assert_string_equal(second, own);
+    assert_string_equal(cloned, own);
+    assert_string_equal(inside, own);
+    free(commit_in(*state, "tree",
+                   "(cp -r . ../other/copied; rm -rf ../other/copied/.git; cd ../other; " GIT "add copied; " GIT
+                   "commit -qm more)",
+                   "", CLEAN));
+    free(commit_in(*state, "other/copied", "true", "", UNKNOWN "the repository around this folder [^\n]*"));
+    char *const all[] = {own, hooked, worktree, second, shallow, cloned, module, inside};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+/* An archive knows its commit (make dist), and the environment may give one: neither knows the sources. */
+static void a_word_is_no_proof(void **state)
+{
+    expect(*state, "printf '%040d\\n' 7 >common/build/commit", "0{12}\\+" HASH " -1 " KERNELS);
+    char *one = commit_in(*state, "tree", "true", "STEPBENCH_COMMIT='a b' STEPBENCH_DIRTY=0",
+                          "a_b\\+" HASH " -1 " KERNELS),
+         *two = commit_in(*state, "tree", "echo 1 >bench/a.c", "STEPBENCH_COMMIT='a b'", "a_b\\+" HASH " -1 " KERNELS);
+    assert_string_not_equal(one, two);
+    free(one);
+    free(two);
+}
+
+/* The kernels' hash knows their sources and how they are compiled, and nothing else. */
+static void kernels_have_a_hash(void **state)
+{
+    static const char *const changes[] = {"true", "echo 1 >bench/a.c", "echo 1 >kernels/a.c",
+                                          "echo 1 >common/core/rng.h"};
+    char *was = xstrdup("");
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *command = xasprintf("%s; sh common/build/identity.sh lines | cut -d ' ' -f 3", changes[i]),
+             *is = said_in(*state, "tree", command);
+        assert_int_equal(strcmp(is, was) == 0, i == 1);
+        free(was);
+        free(command);
+        was = is;
+    }
+    char *other = said_in(*state, "tree", "sh common/build/identity.sh other lines | cut -d ' ' -f 3");
+    assert_string_not_equal(other, was);
+    free(other);
+    free(was);
+}
+
+/* Once a build, not whenever make runs. */
+static void make_says_why_there_is_no_commit(void **state)
+{
+    static const char make[] = "make CC=true CXX=true CUDA=0 SETUP=0 BUILD=out out/common/core/build_info.c.o; touch "
+                               "out/common/core/build_info.c.o",
+                      why[] = "stepbench: rows will name the commit src-" HASH ": fatal: not a git repository";
+    need_git();
+    free(said_in(*state, "tree", "rm -rf .git"));
+    char *said = said_in(*state, "tree", make), *again = said_in(*state, "tree", make),
+         *flags = said_in(*state, "tree", "cat out/build_info.flags");
+    expect_match(said, why);
+    assert_null(strstr(again, "rows will name"));
+    expect_match(flags,
+                 "-DSTEPBENCH_COMMIT='\"src-" HASH "\"' -DSTEPBENCH_DIRTY=-1 -DSTEPBENCH_KERNELS='\"" KERNELS "\"' ");
+    free(said);
+    free(again);
+    free(flags);
+}
+
+#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, repository_create, folder_remove)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_build_knows_changed_files, repository_create, folder_remove),
-        cmocka_unit_test_setup_teardown(an_archive_knows_its_commit_alone, repository_create, folder_remove),
+        IN_TREE(a_commit_alone_is_one_of_unchanged_sources),
+        IN_TREE(changed_sources_are_told_apart),
+        IN_TREE(a_tree_that_git_refuses_says_why),
+        IN_TREE(another_repository_is_not_ones_own),
+        IN_TREE(a_word_is_no_proof),
+        IN_TREE(kernels_have_a_hash),
+        IN_TREE(make_says_why_there_is_no_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The probe (common/build/probe.sh), with a compiler that builds everything: wrong places are refused, and programs are
- * told why they have no CUDA. Run from the project's root. */
+/* The probe (common/build/probe.sh), with a compiler that builds everything: wrong places and architectures are
+ * refused, and programs are told why they have no CUDA. Run from the project's root. */
 #include "tests/support/test.h"
 
 #include <stdlib.h>
@@ -61,11 +61,37 @@ static void the_reason_for_no_cuda_is_right(void **state)
     free(config);
 }
 
+/* An nvcc that compiles everything, and knows two architectures. */
+static void an_architecture_that_nvcc_lacks(void **state)
+{
+    char *nvcc = folder_path(*state, "nvcc"), *config = folder_path(*state, "build/config.mk"), *said;
+    folder_program(*state, "nvcc",
+                   "#!/bin/sh\ncase $1 in --version) echo release 12.4, ;; --list-gpu-arch) "
+                   "printf 'compute_80\\ncompute_90\\n' ;; esac\n");
+    char *known = xasprintf("CUDA=1 NVCC='%s' CUDA_ARCH=sm_90a,80", nvcc),
+         *unknown = xasprintf("CUDA=1 NVCC='%s' CUDA_ARCH=80,120a", nvcc);
+    assert_int_equal(probe(*state, known, &said), EXIT_CODE_OK);
+    free(said);
+    char *text = file_text(config);
+    assert_non_null(strstr(text, "\nCUDA_ARCHS := 80,90\n"));
+    assert_int_equal(probe(*state, unknown, &said), EXIT_CODE_USAGE);
+    if (!strstr(said, "nvcc 12.4 cannot compile for 120a, which is from CUDA_ARCH; it can for 80,90: name one of them "
+                      "with CUDA_ARCH, or install another CUDA toolkit\n"))
+        fail_msg("%s", said);
+    free(said);
+    free(text);
+    free(unknown);
+    free(known);
+    free(config);
+    free(nvcc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_place_is_refused),
         cmocka_unit_test(the_reason_for_no_cuda_is_right),
+        cmocka_unit_test(an_architecture_that_nvcc_lacks),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

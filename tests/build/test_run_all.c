@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 
@@ -37,7 +38,7 @@ static const char lists_ranks[] = "name\tbench_ranks\norder\t3\nsummary\tRanks?\
                                   "run\tdefault\t4\t20\t--four\nrun\tquick+default\t0\t20\t--beside\n"
                                   "run\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
 static const char lists_more[] = "name\tbench_more\norder\t2\nsummary\tMore?\nsmall\t--tiny\n"
-                                 "run\tdefault\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
+                                 "run\tdefault+load\t2\t20\t--two\nrun\tcpu\t0\t5\t\nsection\tone\nfigure\tone\n";
 /* One that runs only when it is asked for. */
 static const char lists_qualify[] = "name\tbench_qualify\norder\t4\nsummary\tWell?\nsmall\t--tiny\n"
                                     "run\tquick+default\t1\t10\t\nrun\tcpu\t0\t5\t--c\nsection\tone\napart\t1\n"
@@ -70,6 +71,7 @@ static int tree_create(void **state)
     plant(*state, "plots/draw.sh", "");
     plant(*state, "build/report", "#!/bin/sh\n");
     plant(*state, "exits", "");
+    plant(*state, "tests/peers/peers.py", "");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "bench/bench_%s.c", names[i]);
         plant(*state, path, "");
@@ -86,7 +88,8 @@ static int run_all(const char *folder, const char *environment, const char *argu
 {
     char command[4096];
     snprintf(command, sizeof command,
-             "cd '%s' && rm -f calls && : >calls && env -u STEPBENCH_RUN COMMIT=c1 UUIDS='GPU-a' %s bash run_all.sh %s "
+             "cd '%s' && rm -f calls && : >calls && env -u STEPBENCH_RUN LC_ALL=C COMMIT=c1 UUIDS='GPU-a' %s bash "
+             "run_all.sh %s "
              ">out 2>&1 </dev/null",
              folder, environment, arguments);
     const int status = system(command);
@@ -134,6 +137,8 @@ static void a_machine_gets_its_runs(void **state)
                   "bench_ranks --ranks 4 --q\nbench_ranks " BESIDE " --beside\nbench_one --q\n"},
                  {"UUIDS='a b'", "--full --only one", "bench_one\nbench_one --d\nbench_one --f\n"},
                  {"UUIDS=", "", "bench_one --device cpu --c\nbench_more --device cpu\nbench_ranks --device cpu\n"},
+                 {"UUIDS='a b'", "--full-loads", "bench_more --two\n"},
+                 {"UUIDS='a b'", "--full-loads --only one,more", "bench_more --two\n"},
                  {"UUIDS='a b c d'", "--qualify", "bench_qualify\n"},
                  {"UUIDS=", "--qualify", "bench_qualify --device cpu --c\n"},
                  {"UUIDS=", "--quick --only one", "bench_one --device cpu --tiny\n"},
@@ -141,6 +146,29 @@ static void a_machine_gets_its_runs(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         assert_int_equal(run_all(*state, table[i].environment, table[i].arguments), EXIT_CODE_OK);
         expect_calls(*state, table[i].calls);
+    }
+}
+
+/* Peers that stand beside the named benches, as part of this run: its lock is their file 9. */
+static void peers_are_told_what_they_stand_beside(void **state)
+{
+    static const struct {
+        const char *arguments, *told;
+    } table[] = {{"--peers", "--out results/lab"},
+                 {"--only one --peers", "--out results/lab --beside one"},
+                 {"--only more,one --full-loads", "--out results/lab --full-loads --beside more,one"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        plant(*state, "tests/peers/peers.py",
+              "import os, sys\nsame = os.path.samestat(os.fstat(9), os.stat('build/.run_all.lock'))\n"
+              "open('told', 'w').write(' '.join(sys.argv[1:]) + f' {same} ' + os.environ['STEPBENCH_RUN'])\n");
+        assert_int_equal(run_all(*state, "UUIDS='a b'", table[i].arguments), EXIT_CODE_OK);
+        char *told = text_in(*state, "told"), *campaigns = text_in(*state, "campaigns");
+        char *wanted = xasprintf("%s True 2", table[i].told);
+        if (strncmp(told, wanted, strlen(wanted)) != 0 || !strstr(campaigns, strrchr(told, ' ') + 1))
+            fail_msg("'%s' and not '%s...' of the runs %s", told, wanted, campaigns);
+        free(wanted);
+        free(campaigns);
+        free(told);
     }
 }
 
@@ -210,6 +238,91 @@ static void one_at_a_time(void **state)
     free(command);
 }
 
+/* Somebody who may not write in the tree: this user, or nobody in root's place. */
+static const char *other_user(void)
+{
+    return geteuid() ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups";
+}
+
+static void change_mode(const char *folder, const char *name, mode_t mode)
+{
+    char *path = folder_path(folder, name);
+    assert_int_equal(chmod(path, mode), 0);
+    free(path);
+}
+
+static void expect_unwritable(const char *folder, const char *environment, const char *said)
+{
+    assert_int_equal(run_all(folder, environment, "--only one"), EXIT_CODE_USAGE);
+    expect_said(folder, said);
+    expect_calls(folder, "");
+}
+
+static void it_says_what_cannot_be_written(void **state)
+{
+    if (geteuid() == 0 && system("command -v setpriv >/dev/null") != 0)
+        skip();
+    plant(*state, "results", "");
+    expect_unwritable(*state, "", "run_all.sh: results can't be written: Not a directory\n");
+    char *results = folder_path(*state, "results");
+    assert_int_equal(remove(results), 0);
+    free(results);
+    assert_int_equal(run_all(*state, "", "--only one"), EXIT_CODE_OK); /* leaves a lock that nobody holds */
+    change_mode(*state, "", 0755);
+    change_mode(*state, "build", 0555);
+    expect_unwritable(*state, other_user(), "run_all.sh: build can't be written: Permission denied\n");
+    assert_int_equal(run_all(*state, other_user(), "--only one --dry-run"), EXIT_CODE_OK);
+    change_mode(*state, "build", 0777);
+    change_mode(*state, "build/logs", 0777);
+    change_mode(*state, "plots", 0777);
+    change_mode(*state, "results/lab", 0777);
+    change_mode(*state, "build/.run_all.lock", 0444);
+    expect_unwritable(*state, other_user(), "run_all.sh: build/.run_all.lock can't be written; it belongs to ");
+    change_mode(*state, "build/.run_all.lock", 0666);
+    change_mode(*state, "results/lab", 0555);
+    expect_unwritable(*state, other_user(), "run_all.sh: results/lab can't be written: Permission denied\n");
+    change_mode(*state, "results/lab", 0777);
+    change_mode(*state, "build/logs/run-lab.txt", 0444);
+    expect_unwritable(*state, other_user(), "run_all.sh: build/logs/run-lab.txt can't be written; it belongs to ");
+}
+
+/* The exit code of a command in the tree, and what it says. Caller frees. */
+static char *said_by(const char *folder, const char *command, int want)
+{
+    int code;
+    char *line = xasprintf("cd '%s' && export COMMIT=c1 UUIDS=GPU-a && { %s; } 2>&1 </dev/null", folder, command),
+         *said = command_text(line, &code);
+    if (code != want)
+        fail_msg("exit code %d, not %d: %s: %s", code, want, command, said);
+    free(line);
+    return said;
+}
+
+static void any_shell_will_do(void **state)
+{
+    static const char *const shells[] = {"sh", "POSIXLY_CORRECT=1 bash", "bash --posix"};
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        char *command = xasprintf("%s run_all.sh --only one --dry-run", shells[i]),
+             *said = said_by(*state, command, EXIT_CODE_OK);
+        assert_non_null(strstr(said, "lab: G 1, commit c1"));
+        free(said);
+        free(command);
+    }
+}
+
+static void a_full_stdout_is_a_failure(void **state)
+{
+    if (access("/dev/full", W_OK) != 0)
+        skip();
+    plant(*state, "Makefile", "all lib:\n\t@:\n"); /* make checks its own */
+    char *said = said_by(*state, "bash run_all.sh --only one 2>&1 >/dev/full", EXIT_CODE_FAILURE);
+    if (!strstr(said, "run_all.sh: stdout can't be written: a part of the output is lost\n"))
+        fail_msg("it says: %s", said);
+    free(said);
+    free(said_by(*state, "bash run_all.sh --help >/dev/full", EXIT_CODE_FAILURE));
+    free(said_by(*state, "bash run_all.sh --list >/dev/full", EXIT_CODE_FAILURE));
+}
+
 static void resume_goes_on_on_the_same_gpus_at_the_same_commit(void **state)
 {
     plant(*state, "exits", "1 --d\n");
@@ -254,9 +367,22 @@ static void resume_compares_programs_of_changed_files(void **state)
 
 static void bad_options_are_refused(void **state)
 {
-    static const char *const bad[] = {"--quick --full",    "--small --quick",      "--only",
-                                      "--only two",        "--device gpu",         "--fast",
-                                      "--quick=1x --full", "--qualify --only one", "--only one --qualify"};
+    static const char *const bad[] = {"--quick --full",
+                                      "--small --quick",
+                                      "--only",
+                                      "--only two",
+                                      "--device gpu",
+                                      "--fast",
+                                      "--full --full-loads",
+                                      "--quick=1x --full",
+                                      "--quick=1x",
+                                      "--qualify --only one",
+                                      "--only one --qualify",
+                                      "--only one,one",
+                                      "--only bench_one,one",
+                                      "--only one --only more",
+                                      "--device cpu --device=cpu",
+                                      "--only ,"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run_all(*state, "", bad[i]), EXIT_CODE_USAGE);
         expect_said(*state, "; ./run_all.sh --help lists the options");
@@ -270,11 +396,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_TREE(a_machine_gets_its_runs),
+        IN_TREE(peers_are_told_what_they_stand_beside),
         IN_TREE(a_bench_without_lists_runs_with_its_defaults),
         IN_TREE(it_says_what_will_run_and_for_how_long),
         IN_TREE(the_worst_code_is_the_exit_code),
         IN_TREE(a_node_is_qualified_whole),
         IN_TREE(one_at_a_time),
+        IN_TREE(it_says_what_cannot_be_written),
+        IN_TREE(any_shell_will_do),
+        IN_TREE(a_full_stdout_is_a_failure),
         IN_TREE(resume_goes_on_on_the_same_gpus_at_the_same_commit),
         IN_TREE(resume_compares_programs_of_changed_files),
         IN_TREE(bad_options_are_refused),

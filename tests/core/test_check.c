@@ -177,6 +177,94 @@ static void zero_references(void **state)
     assert_false(check_compare(ref, got, N, ROW, check_attention_bound("bf16", true)).ok);
 }
 
+/* Row 3 is a hundredth of its terms, and row 5 nothing at all: each may be as wrong as the terms are. */
+static void terms_that_cancel(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 4; d++) {
+        double terms[ROWS];
+        const check_bound bound = check_terms_bound(dtypes[d], terms), without = check_attention_bound(dtypes[d], true);
+        const double error = 2 * bound.rel_l2;
+        for (int row = 0; row < ROWS; row++)
+            terms[row] = sqrt(ROW);
+        for (int all = 0; all < 2; all++) { /* the whole tensor, or two rows of many */
+            fill(ref, got, dtypes[d], false, 1);
+            for (int i = 0; i < N; i++)
+                if (all || i / ROW == 3)
+                    got[i] = (ref[i] *= 0.01) + (i % 2 ? error : -error) / 4;
+                else if (i / ROW == 5)
+                    got[i] = ref[i] = 0;
+            assert_true(check_compare(ref, got, N, ROW, bound).ok);
+            assert_int_equal(check_compare(ref, got, N, ROW, without).ok, !all);
+
+            got[3 * ROW + 7] += 30 * error; /* 30 bounds are allowed, where the terms are 1 */
+            expect_caught(bound, "one wrong element of a row that cancels", 3 * ROW + 7, 0);
+            for (int i = 3 * ROW; i < 4 * ROW; i++)
+                got[i] = ref[i] + (i % 2 ? 4.3 : -4.3) * error; /* 8 bounds, and an allowance of 0.05 */
+            expect_caught(bound, "a wrong row that cancels", N, 0);
+            memcpy(got + 3 * ROW, ref + 3 * ROW, ROW * sizeof *got);
+            assert_true(check_compare(ref, got, N, ROW, bound).ok);
+        }
+        /* A row without terms is one that nothing was added to. */
+        memset(ref, 0, sizeof ref);
+        memset(got, 0, sizeof got);
+        terms[5] = 0;
+        got[5 * ROW] = 1e-30;
+        expect_caught(bound, "a row that should be 0", 5 * ROW, 0);
+    }
+}
+
+/* The terms of few rows may not hide errors of the others: this is how dq of a long causal sequence looks. */
+static void large_terms_elsewhere(void **state)
+{
+    (void)state;
+    double terms[ROWS];
+    for (int d = 0; d < 4; d++) {
+        const check_bound bound = check_terms_bound(dtypes[d], terms);
+        for (int row = 0; row < ROWS; row++)
+            terms[row] = (row < 2 ? 1000 : 0.5) * sqrt(ROW);
+        fill(ref, got, dtypes[d], false, 1);
+        memset(ref, 0, ROW * sizeof *ref);
+        memset(got, 0, ROW * sizeof *got);
+        assert_true(check_compare(ref, got, N, ROW, bound).ok);
+        for (int i = 2 * ROW; i < N; i++)
+            got[i] *= 1 + 2 * bound.rel_l2;
+        expect_caught(bound, "a wrong scale of all rows but two", N, 0);
+        fill(ref, got, dtypes[d], false, 1);
+        got[17 * ROW + 5] += 1;
+        expect_caught(bound, "one wrong element", 17 * ROW + 5, 0);
+    }
+}
+
+static void logarithms(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 4; d++) {
+        const check_bound bound = check_attention_bound(dtypes[d], false);
+        const double e = bound.rel_l2, want[] = {1e-9, -0.5, 12, -INFINITY};
+        double is[] = {1e-9 + 0.9 * e, -0.5 - 0.9 * e, 12 + 11 * e, -INFINITY};
+        assert_true(check_logarithms(want, is, 4, bound).ok);
+        static const struct {
+            int at;
+            double off;
+        } wrong[] = {{0, 1.1}, {1, -1.1}, {2, 13}};
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            double other[4];
+            memcpy(other, is, sizeof is);
+            other[wrong[i].at] = want[wrong[i].at] + wrong[i].off * e;
+            const check_result r = check_logarithms(want, other, 4, bound);
+            assert_false(r.ok);
+            assert_int_equal(r.worst, wrong[i].at);
+        }
+        is[3] = -1e30;
+        assert_int_equal(check_logarithms(want, is, 4, bound).nonfinite, 1);
+        is[3] = -INFINITY, is[0] = NAN;
+        assert_false(check_logarithms(want, is, 4, bound).ok);
+        assert_int_equal(check_logarithms(want, is, 4, bound).worst, 0);
+        assert_false(check_logarithms(want, is, 0, bound).ok);
+    }
+}
+
 static void nan_bounds_and_nothing(void **state)
 {
     (void)state;
@@ -221,6 +309,9 @@ int main(void)
         cmocka_unit_test(wrong_row_among_many),
         cmocka_unit_test(not_finite_references),
         cmocka_unit_test(zero_references),
+        cmocka_unit_test(terms_that_cancel),
+        cmocka_unit_test(large_terms_elsewhere),
+        cmocka_unit_test(logarithms),
         cmocka_unit_test(nan_bounds_and_nothing),
         cmocka_unit_test(short_last_row),
         cmocka_unit_test(description),

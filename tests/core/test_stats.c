@@ -85,7 +85,7 @@ static void not_a_number(void **state)
     assert_true(isnan(r.median) && isnan(r.min) && isnan(r.max));
 }
 
-/* Of two sets of 61 normal numbers whose medians differ by 3: the interval is as wide as theory has it for 95 % (a median
+/* Two sets of 61 normal numbers whose medians differ by 3: the interval is as wide as theory has it for 95 % (a median
  * has sqrt(pi / 2) the standard deviation of a mean), and holds 3 nearly always. */
 static void interval_of_a_difference(void **state)
 {

@@ -1,16 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # usage: example.sh BUILD SCRATCH
-# Adds the example of CONTRIBUTING.md to a copy of the tree, builds it there with the objects of BUILD, runs it, draws its
-# figure and writes the report. A code block is a file if the line before it ends with `its path`: and it has a language.
+# Adds the examples of CONTRIBUTING.md, a bench and a strategy, to a copy of the tree, builds them there with the objects of
+# BUILD, runs them and the tests that look at every bench and strategy, draws the bench's figure and writes the report. A code
+# block is a file if the line before it ends with `its path`: and it has a language.
 set -eu
 build=$1 tree=$2
 
 mkdir -p "$tree/plots" "$tree/$build"
-cp -a Makefile run_all.sh bench common kernels reference "$tree"
+cp -a Makefile run_all.sh bench common kernels reference tests "$tree"
 cp -a plots/*.sh plots/*.gp plots/*.c plots/figures plots/shared "$tree/plots"
-# Without programs, tests and build folders inside this one.
-(cd "$build" && find . \( -name tests -o -name logs -o -name 'bench_*' -type f -perm -u+x \) -prune -o -type f -print |
+# Without programs, logs and build folders inside this one; of the tests, what they share.
+(cd "$build" && find . \( -path './tests/[!s]*' -o -name logs -o -name 'bench_*' -type f -perm -u+x \) -prune -o -type f -print |
     while IFS= read -r file; do
         inner=${file#./} inner=${inner%%/*}
         [ "$inner" != "${file#./}" ] && [ -e "$inner/config.mk" ] || printf '%s\n' "$file"
@@ -23,9 +24,15 @@ awk -v tree="$tree" '
     NF { path = "" }
     /`[^`]+`:$/ { path = $0; sub(/`:$/, "", path); sub(/.*`/, "", path) }' CONTRIBUTING.md
 cd "$tree"
-for file in bench/bench_fill.c common/report/sections/fill.sql plots/figures/fill.sql plots/figures/fill.gp; do
+for file in bench/bench_fill.c common/report/sections/fill.sql plots/figures/fill.sql plots/figures/fill.gp \
+    tests/bench/test_columns_fill.c; do
     [ -s "$file" ] || { echo "example.sh: CONTRIBUTING.md has no $file" >&2; exit 1; }
 done
+row=$(sed -n '/^    {"bucketed-after"/,/"},$/p' "$OLDPWD/CONTRIBUTING.md")
+[ -n "$row" ] || { echo 'example.sh: CONTRIBUTING.md has no row of a strategy' >&2; exit 1; }
+{ sed '/{\.name = NULL}/,$d' common/parallel/strategy.c && printf '%s\n' "$row" &&
+    sed -n '/{\.name = NULL}/,$p' common/parallel/strategy.c; } >strategy.c
+mv strategy.c common/parallel/strategy.c
 
 bin=$build
 [ "$build" != build ] || bin=.
@@ -35,7 +42,18 @@ grep -q '^HAVE_CUDA' "$build/config.mk" || cuda=0
 case ${MAKEFLAGS:-} in *'-- '*) export MAKEFLAGS=" -- ${MAKEFLAGS#*-- }" ;; *) unset MAKEFLAGS ;; esac
 unset MAKELEVEL
 make -j2 --no-print-directory BUILD="$build" CUDA=$cuda STEPBENCH_COMMIT=example STEPBENCH_DIRTY=0 \
-    "$bin/bench_fill" "$build/report"
+    "$bin/bench_fill" "$bin/bench_ddp_bucketed" "$build/report" \
+    "$build"/tests/bench/test_columns_fill "$build"/tests/bench/test_list_runs "$build"/tests/parallel/test_parallel
+export STEPBENCH_BIN=$bin
+"$build/tests/bench/test_columns_fill"
+"$build/tests/parallel/test_parallel"
+# Without Gloo no ranks run: exit code 77.
+"$bin/bench_ddp_bucketed" --device cpu --ranks 2 --size tiny --seq 16 --iters 2 --variant bucketed-after --csv none || [ $? = 77 ]
+for bench in bench/bench_*.c; do # whose programs are those of this build; one bench and its lists are new
+    name=$(basename "$bench" .c)
+    [ -x "$bin/$name" ] || ln -s "$OLDPWD/$bin/$name" "$bin/$name"
+done
+"$build/tests/bench/test_list_runs"
 "$bin/bench_fill" --device cpu --machine example-x1 --bytes 64K,1M --iters 3
 ! grep -qvE '^schema|,ok,' results/example-x1/bench_fill.csv
 BENCHES=$bin REPORT=$build/report sh plots/draw.sh results/example-x1

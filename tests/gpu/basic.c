@@ -52,7 +52,7 @@ static bool test_gemm(const runner *r, sb_dtype dtype, const char *name, int m, 
 {
     /* Rounding of the result for 16 bits, of the factors for tf32, of the sums for fp32 (which tf32 would fail). */
     static const double rel_l2[] = {4e-3, 5e-4, 1e-3, 2e-6};
-    const check_bound bound = {rel_l2[dtype], 8 * rel_l2[dtype], 30 * rel_l2[dtype], 0};
+    const check_bound bound = {.rel_l2 = rel_l2[dtype], .rel_row = 8 * rel_l2[dtype], .max_abs = 30 * rel_l2[dtype]};
     const size_t count = (size_t)m * (size_t)n, bytes = count * (size_t)sb_dtype_bytes(dtype);
     double *a_values, *b_values, *want = xcalloc(count, sizeof *want), *got = xcalloc(count, sizeof *got);
     unsigned char *stored = xmalloc(bytes);

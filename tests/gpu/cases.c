@@ -15,7 +15,7 @@ typedef struct list {
     int n;
 } list;
 
-/* Of every dtype up to `last`. */
+/* Adds the case in every dtype up to `last`. */
 static void add_to(list *l, test_case c, sb_dtype last)
 {
     char seq[32], width[32], scale[32] = "", window[32] = "", documents[32] = "";
@@ -303,6 +303,19 @@ static void add_heads_and_layouts(list *l)
     add(l, c);
 }
 
+/* More heads in all than a grid has blocks along y or z. */
+static void add_very_many_heads(list *l)
+{
+    static const struct {
+        int batch, heads, heads_kv, seq, head_dim;
+    } shapes[] = {{33000, 2, 2, 3, 16}, {65537, 1, 1, 1, 64}, {16400, 4, 2, 1, 72}, {17, 4096, 4096, 2, 16}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        test_case c = one_head(shapes[i].seq, shapes[i].seq, shapes[i].head_dim, i % 2);
+        c.batch = shapes[i].batch, c.heads = shapes[i].heads, c.heads_kv = shapes[i].heads_kv;
+        add(l, c);
+    }
+}
+
 static void add_values(list *l)
 {
     for (int values = VALUES_PEAKED; values <= VALUES_IDENTICAL; values++)
@@ -441,6 +454,7 @@ test_case *cases_create(int *n)
     add_documents(&l);
     add_long_rows(&l);
     add_heads_and_layouts(&l);
+    add_very_many_heads(&l);
     add_values(&l);
     *n = l.n;
     return l.items;

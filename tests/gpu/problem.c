@@ -154,6 +154,8 @@ problem *problem_create(const test_case *c)
     }
     p->lse_count = p->tensor[T_Q].rows;
     p->lse = xcalloc(p->lse_count, sizeof *p->lse);
+    for (int tensor = T_DQ; tensor <= T_DK; tensor++)
+        p->tensor[tensor].terms = xcalloc(p->tensor[tensor].rows, sizeof(double));
     return p;
 }
 
@@ -162,6 +164,7 @@ void problem_free(problem *p)
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         free(p->tensor[tensor].host);
         free(p->tensor[tensor].values);
+        free(p->tensor[tensor].terms);
     }
     free(p->lse);
     free(p);
@@ -200,7 +203,7 @@ bool problem_cpu_affordable(const problem *p)
 }
 
 bool problem_reference(const problem *p, const sb_kernels *k, sb_context *ctx, const sb_attention *a, void *stream,
-                       double *const out[T_COUNT], double *lse)
+                       double *const out[T_COUNT], double *const terms[T_COUNT], double *lse)
 {
     const size_t rows = p->tensor[T_Q].rows, keys = p->tensor[T_K].rows, most = rows > keys ? rows : keys;
     int *index = xcalloc(most * 2, sizeof *index), *row = index + most;
@@ -209,13 +212,14 @@ bool problem_reference(const problem *p, const sb_kernels *k, sb_context *ctx, c
         row[i] = (int)(i % (size_t)a->seq_q);
     }
     const sb_attention_rows query_rows = {
-        .n = (int)rows, .bh = index, .q_row = row, .o = out[T_O], .dq = out[T_DQ], .lse = lse};
+        .n = (int)rows, .bh = index, .q_row = row, .o = out[T_O], .dq = out[T_DQ], .dq_terms = terms[T_DQ], .lse = lse};
     bool ok = k->reference(ctx, a, &query_rows, stream) == SB_OK;
     for (size_t i = 0; i < keys; i++) {
         index[i] = (int)(i / (size_t)a->seq_k);
         row[i] = (int)(i % (size_t)a->seq_k);
     }
-    const sb_attention_rows key_rows = {.n = (int)keys, .bh_kv = index, .k_row = row, .dk = out[T_DK], .dv = out[T_DV]};
+    const sb_attention_rows key_rows = {
+        .n = (int)keys, .bh_kv = index, .k_row = row, .dk = out[T_DK], .dk_terms = terms[T_DK], .dv = out[T_DV]};
     ok = ok && k->reference(ctx, a, &key_rows, stream) == SB_OK;
     free(index);
     return ok;
@@ -226,16 +230,17 @@ void problem_expect_from_cpu(problem *p)
     const sb_kernels *cpu = sb_kernels_cpu();
     sb_context *ctx = NULL;
     sb_attention a = p->a;
-    double *out[T_COUNT];
+    double *out[T_COUNT], *terms[T_COUNT];
     if (cpu->create(0, &ctx) != SB_OK)
         die(EXIT_CODE_FAILURE, "the CPU backend: %s", sb_last_message());
     for (int tensor = 0; tensor < T_COUNT; tensor++) {
         problem_view(p, &a, tensor)->data = p->tensor[tensor].host;
         out[tensor] = p->tensor[tensor].values;
+        terms[tensor] = p->tensor[tensor].terms;
     }
     a.workspace_bytes = cpu->reference_workspace(ctx, &a, true);
     a.workspace = xmalloc(a.workspace_bytes);
-    if (!problem_reference(p, cpu, ctx, &a, NULL, out, p->lse))
+    if (!problem_reference(p, cpu, ctx, &a, NULL, out, terms, p->lse))
         die(EXIT_CODE_FAILURE, "the CPU reference of %s: %s", p->c->name, sb_last_message());
     free(a.workspace);
     cpu->destroy(ctx);

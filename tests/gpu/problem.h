@@ -31,6 +31,7 @@ typedef struct problem {
         size_t bytes;         /* of the buffer, gaps of the layout included */
         unsigned char *host;  /* the buffer before a run: gaps and outputs are NaN */
         double *values;       /* (B, heads, seq, columns): inputs as stored, outputs as expected */
+        double *terms;        /* (B, heads, seq) of dq and dk: see sb_attention_rows; else NULL */
     } tensor[T_COUNT];
     size_t lse_count;
     double *lse;          /* (B, H, Sq) as expected */
@@ -53,9 +54,10 @@ size_t problem_row_at(const problem *p, int tensor, size_t row);
 void problem_read_row(const problem *p, int tensor, const unsigned char *buffer, size_t row, double *out);
 
 /* Asks `k` for every row of o, lse, dq, dk, dv. `a` has the inputs where that backend can read them; `workspace` of
- * k->reference_workspace(.., true) bytes too. Arrays of the sizes in `p`, indexed by tensor. False: sb_last_message. */
+ * k->reference_workspace(.., true) bytes too. Arrays of the sizes in `p`, indexed by tensor, of `terms` dq and dk. False:
+ * sb_last_message. */
 bool problem_reference(const problem *p, const sb_kernels *k, sb_context *ctx, const sb_attention *a, void *stream,
-                       double *const out[T_COUNT], double *lse);
+                       double *const out[T_COUNT], double *const terms[T_COUNT], double *lse);
 /* Is the CPU's reference cheap enough to ask? */
 bool problem_cpu_affordable(const problem *p);
 /* Fills `values` of the outputs and `lse` from the CPU's reference. */

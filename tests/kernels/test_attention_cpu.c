@@ -302,6 +302,62 @@ static void test_finite_differences(void **state)
     }
 }
 
+/* The terms of dq and dk, written out product by product: head h of a batch of one reads keys of head h / 2. */
+static void test_reference_terms(void **state)
+{
+    enum { D = 16, DV = 24, SEQ = 3, HEADS = 4, ROWS = HEADS * SEQ };
+    const sb_attention shape = {.batch = 1,
+                                .heads = HEADS,
+                                .heads_kv = HEADS / 2,
+                                .seq_q = SEQ,
+                                .seq_k = SEQ,
+                                .head_dim = D,
+                                .head_dim_v = DV,
+                                .dtype = SB_FP32,
+                                .causal = true};
+    problem *p = problem_create(&shape, LAYOUT_BHSD, 7);
+    const double *q = p->tensor[INPUT_Q].values, *k = p->tensor[INPUT_K].values, *v = p->tensor[INPUT_V].values,
+                 *d_o = p->tensor[INPUT_D_O].values;
+    double of_query[ROWS] = {0}, of_key[ROWS / 2] = {0};
+    (void)state;
+    problem_reference(p);
+    for (int row = 0; row < ROWS; row++)
+        for (int key = 0; key <= row % SEQ; key++) {
+            const int at = row / SEQ / 2 * SEQ + key;
+            double score = 0;
+            for (int i = 0; i < D; i++)
+                score += q[row * D + i] * k[at * D + i] / sqrt(D);
+            const double weight = exp(score - p->expected_lse[row]) / sqrt(D);
+            for (int c = 0; c < DV; c++)
+                for (int i = 0; i < D; i++) {
+                    const double ds = weight * d_o[row * DV + c] * v[at * DV + c];
+                    of_query[row] += ds * ds * k[at * D + i] * k[at * D + i];
+                    of_key[at] += ds * ds * q[row * D + i] * q[row * D + i];
+                }
+        }
+
+    int bh[ROWS], q_row[ROWS];
+    double dq[ROWS * D], dk[ROWS / 2 * D], dq_terms[ROWS], dk_terms[ROWS / 2];
+    for (int row = 0; row < ROWS; row++)
+        bh[row] = row / SEQ, q_row[row] = row % SEQ;
+    const sb_kernels *cpu = sb_kernels_cpu();
+    sb_context *ctx;
+    assert_int_equal(cpu->create(0, &ctx), SB_OK);
+    p->a.workspace_bytes = cpu->reference_workspace(ctx, &p->a, true);
+    p->a.workspace = xmalloc(p->a.workspace_bytes);
+    const sb_attention_rows queries = {.n = ROWS, .bh = bh, .q_row = q_row, .dq = dq, .dq_terms = dq_terms},
+                            keys = {.n = ROWS / 2, .bh_kv = bh, .k_row = q_row, .dk = dk, .dk_terms = dk_terms};
+    assert_int_equal(cpu->reference(ctx, &p->a, &queries, NULL), SB_OK);
+    assert_int_equal(cpu->reference(ctx, &p->a, &keys, NULL), SB_OK);
+    for (int row = 0; row < ROWS; row++)
+        assert_true(fabs(dq_terms[row] - sqrt(of_query[row])) <= 1e-12 * dq_terms[row]);
+    for (int row = 0; row < ROWS / 2; row++)
+        assert_true(fabs(dk_terms[row] - sqrt(of_key[row])) <= 1e-12 * dk_terms[row]);
+    cpu->destroy(ctx);
+    free(p->a.workspace);
+    problem_free(p);
+}
+
 /* Rows asked for one by one, in any order and more than once, are the rows of the whole. */
 static void test_reference_rows(void **state)
 {
@@ -327,7 +383,7 @@ static void test_reference_rows(void **state)
     p->a.workspace_bytes = cpu->reference_workspace(ctx, &p->a, true);
     p->a.workspace = xmalloc(p->a.workspace_bytes);
 
-    sb_attention_rows rows = {N, bh, q_row, bh_kv, k_row, o, dq, dk, dv, lse};
+    sb_attention_rows rows = {N, bh, q_row, bh_kv, k_row, o, dq, dk, dv, lse, NULL, NULL};
     assert_int_equal(cpu->reference(ctx, &p->a, &rows, NULL), SB_OK);
     for (int i = 0; i < N; i++) {
         int query = bh[i] * SEQ_Q + q_row[i], key = bh_kv[i] * SEQ_K + k_row[i];
@@ -378,6 +434,14 @@ static void test_refusals(void **state)
             assert_int_not_equal(strlen(sb_last_message()), 0);
             assert_int_equal(op->forward(NULL, &a, NULL), bad[i].status);
             assert_int_equal(op->backward(NULL, &a, NULL), bad[i].status);
+        }
+        static const int many[][3] = {{1 << 15, 1 << 14, 4},
+                                      {1 << 26, 1, 32}}; /* batch, seq_q, seq_k: 2^31 rows and more */
+        for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+            sb_attention a = good;
+            a.batch = many[i][0], a.seq_q = many[i][1], a.seq_k = many[i][2];
+            assert_int_equal(op->supported(NULL, &a), SB_UNSUPPORTED);
+            assert_non_null(strstr(sb_last_message(), "rows"));
         }
         static const int widths[] = {8, 12, 264, -16};
         for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -463,11 +527,17 @@ static void test_fill_and_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),         cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_wide_heads),         cmocka_unit_test(test_value_widths),
-        cmocka_unit_test(test_large_scores),       cmocka_unit_test(test_blind_rows),
-        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_reference_rows),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_odd_shapes),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_wide_heads),
+        cmocka_unit_test(test_value_widths),
+        cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_blind_rows),
+        cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_reference_rows),
+        cmocka_unit_test(test_reference_terms),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_gemm),
         cmocka_unit_test(test_fill_and_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static void compare_row(const problem *p, sb_attention *one, sb_context *ctx, in
     enum { D = 24 };
     const int bh_kv = bh / 2, q_row = row % one->seq_q, k_row = row % one->seq_k;
     double o[D], dq[D], dk[D], dv[D], lse;
-    const sb_attention_rows rows = {1, &bh, &q_row, &bh_kv, &k_row, o, dq, dk, dv, &lse};
+    const sb_attention_rows rows = {1, &bh, &q_row, &bh_kv, &k_row, o, dq, dk, dv, &lse, NULL, NULL};
     assert_int_equal(sb_kernels_cpu()->reference(ctx, one, &rows, NULL), SB_OK);
     const size_t query = (size_t)bh * Q_TOKENS + (size_t)(some_q[i] + q_row),
                  key = (size_t)bh_kv * K_TOKENS + (size_t)(some_k[i] + k_row);

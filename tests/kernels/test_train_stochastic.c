@@ -27,7 +27,7 @@ static void test_special_values(void **state)
             assert_int_equal(sb_round_stochastic(float_bits(kept[i]), chance), float_bits(kept[i]) >> 16);
     for (uint32_t payload = 1; payload < 0x800000; payload = 2 * payload + 1) /* with every chance still a NaN */
         assert_true(isnan(bf16_to_float((uint16_t)sb_round_stochastic(0x7f800000 | payload, 0xffff))));
-    /* Of the 65536 chances, those that round up are the share that is cut off; the upper half of a word is not looked at. */
+    /* The share of the 65536 chances that round up is the share that is cut off; the upper half of a word is not looked at. */
     const float x = 1 + 0x1p-7f * 0.3f;
     int up = 0;
     for (uint32_t chance = 0; chance < 0x10000; chance++)

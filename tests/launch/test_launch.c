@@ -9,13 +9,16 @@
 #include <ifaddrs.h>
 #include <math.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/core/clock.h"
@@ -66,8 +69,7 @@ static void note(const char *path, const char *fmt, long value)
 
 static void meet_fate(launch *l, const char *variant, bool victim)
 {
-    if (!getenv("STEPBENCH_CONTROL_FD")) /* then what it does is sent, every 50 ms */
-        usleep(150 * 1000);
+    usleep(150 * 1000); /* rank 0 writes the row before; what ranks do is known, also where they send it every 50 ms */
     if (strcmp(variant, "killed") == 0 && victim)
         raise(SIGKILL);
     if (strcmp(variant, "stopped") == 0 && victim)
@@ -138,6 +140,9 @@ static void toy_run(session *s, const bench_case *c, row *w)
     launch *l = launch_of(s);
     int64_t mine = case_int(c, "n"), all[64], sum = 0;
     note("ran.txt", "%ld\n", launch_rank(l));
+    if (getenv("NOISE") &&
+        (puts("a library says") < 0 || fflush(stdout) != 0 || write(STDOUT_FILENO, "and more\n", 9) != 9))
+        _exit(EXIT_CODE_FAILURE);
     launch_collective_done(l, launch_collective(l, "all_gather", 1234, "bf16", "toy"));
     if (mine == 2)
         meet_fate(l, case_variant(c), launch_rank(l) == option_int(s->opt, "victim"));
@@ -193,6 +198,36 @@ static void rank_0_alone_writes(void **state)
     ranks_all_gone("pids.txt");
     assert_int_equal(run(CPU "--ranks 1 --variant right"), EXIT_CODE_OK);
     assert_int_equal(run(CPU "--ranks 2 --variant wrong"), EXIT_CODE_VERIFY);
+}
+
+static void libraries_of_ranks_print_to_stderr(void **state)
+{
+    (void)state;
+    assert_int_equal(run("NOISE=1 " CPU "--ranks 3 --variant right --json"), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("out.txt"), 3);
+    assert_null(strstr(ranks_text("out.txt"), "a library says"));
+    assert_int_equal(run("NOISE=1 " CPU "--ranks 3 --variant right"), EXIT_CODE_OK);
+    assert_non_null(strstr(ranks_text("out.txt"), "results: rows.csv\n"));
+    assert_null(strstr(ranks_text("out.txt"), "a library says"));
+    assert_int_equal(ranks_lines("err.txt"), 3 * 3 * 2);
+}
+
+/* A container's settings, mpirun -np 1: the ranks are started all the same, as many as are asked for. */
+static void a_world_of_one_starts_its_ranks(void **state)
+{
+    (void)state;
+    static const char *const worlds[] = {
+        "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ",
+        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 ", "PMI_RANK=0 PMI_SIZE=1 ",
+        "SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 "};
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        char arguments[256];
+        unlink("rows.csv");
+        snprintf(arguments, sizeof arguments, "%s" CPU "--ranks 3 --n 1 --variant right", worlds[i]);
+        assert_int_equal(run(arguments), EXIT_CODE_OK);
+        assert_int_equal(ranks_lines("rows.csv"), 1 + 1);
+        assert_int_equal(ranks_lines("ran.txt"), 3 * ((int)i + 1));
+    }
 }
 
 static void resume_is_agreed(void **state)
@@ -283,6 +318,26 @@ static void signals_end_the_job(void **state)
         assert_non_null(strstr(ranks_text("err.txt"), "rows so far are in rows.csv"));
         ranks_all_gone("pids.txt");
     }
+}
+
+/* As `nohup` and the background jobs of a shell start it; the job lives on, and so do its ranks. */
+static void ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    const int signals[] = {SIGHUP, SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_IGN);
+    pid_t pid = ranks_start(NULL, "bench_toy", "", CPU "--variant busy");
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        signal(signals[i], SIG_DFL);
+    ranks_wait_lines("ran.txt", 4);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        kill(pid, signals[i]);
+        for (const char *line = ranks_text("pids.txt"); *line; line = strchr(line, '\n') + 1)
+            kill(atoi(line), signals[i]);
+    }
+    assert_int_equal(ranks_wait(pid), EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
 }
 
 static void ranks_die_with_the_launcher(void **state)
@@ -495,31 +550,55 @@ static void dead_and_stuck_ranks_by_hand(void **state)
 #define SECRET "STEPBENCH_SECRET=0123456789abcdef"
 #define WRONG_SECRET "STEPBENCH_SECRET=0123456789abcdeg"
 
-/* MASTER_ADDR= an address of this host that is not of the loopback; skips the test where there is none. */
+/* An address of this host that is not of the loopback, in text; "" where there is none. */
+static const char *address_of(int family)
+{
+    static char four[NI_MAXHOST], six[NI_MAXHOST];
+    char *address = family == AF_INET ? four : six;
+    struct ifaddrs *all = NULL;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (struct ifaddrs *i = all; i && !*address; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == family && (i->ifa_flags & IFF_UP) &&
+            !(i->ifa_flags & IFF_LOOPBACK))
+            getnameinfo(i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6),
+                        address, NI_MAXHOST, NULL, 0, NI_NUMERICHOST);
+    freeifaddrs(all);
+    return address;
+}
+
+/* MASTER_ADDR= such an address; skips the test where there is none. */
 static const char *own_address(void)
 {
     static char text[128];
-    char address[INET_ADDRSTRLEN] = "";
-    struct ifaddrs *all = NULL;
-    assert_int_equal(getifaddrs(&all), 0);
-    for (struct ifaddrs *i = all; i; i = i->ifa_next)
-        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
-            !(i->ifa_flags & IFF_LOOPBACK))
-            inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, address, sizeof address);
-    freeifaddrs(all);
-    if (!*address)
+    if (!*address_of(AF_INET))
         skip();
-    snprintf(text, sizeof text, "MASTER_ADDR=%s", address);
+    snprintf(text, sizeof text, "MASTER_ADDR=%s", address_of(AF_INET));
     return text;
+}
+
+/* Two names: both.test has an address of each family, half.test an IPv6 address that this host does not have, and IPv4. */
+int __real_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+{
+    const bool both = host && strcmp(host, "both.test") == 0, half = host && strcmp(host, "half.test") == 0;
+    if (!both && !half)
+        return __real_getaddrinfo(host, service, hints, found);
+    const int code = __real_getaddrinfo(both ? address_of(AF_INET6) : "2001:db8::1", service, hints, found);
+    return code ? code : __real_getaddrinfo(address_of(AF_INET), service, hints, &(*found)->ai_next);
 }
 
 static int connect_to(const char *address, int port)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    assert_int_equal(inet_pton(AF_INET, address, &to.sin_addr), 1);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *to;
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    assert_int_equal(__real_getaddrinfo(address, service, &hints, &to), 0);
+    int fd = socket(to->ai_family, SOCK_STREAM, 0);
     assert_true(fd >= 0);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
+    const int refused = connect(fd, to->ai_addr, to->ai_addrlen);
+    freeaddrinfo(to);
+    if (refused == 0)
         return fd;
     close(fd);
     return -1;
@@ -573,6 +652,56 @@ static void several_hosts_need_a_secret(void **state)
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
 }
 
+static bool has_ipv6(void)
+{
+    const struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool has = fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0;
+    if (fd >= 0)
+        close(fd);
+    return has;
+}
+
+/* Rank 0 listens at the address it was given, of either family, and nowhere else; so it does at all addresses of a name. */
+static void rank_0_listens_where_it_is_told(void **state)
+{
+    (void)state;
+    const bool six = has_ipv6();
+    const char *four = address_of(AF_INET), *global = six ? address_of(AF_INET6) : "";
+    const struct {
+        bool here;
+        const char *master, *of_rank_1, *there, *not_there;
+    } cases[] = {
+        {true, "127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.1"},
+        {true, "localhost", "localhost", "127.0.0.1", *four ? four : NULL},
+        {six, "::1", "::1", "::1", "127.0.0.1"},
+        {six, "[::1]", "0:0:0:0:0:0:0:1", "::1", "127.0.0.1"},
+        {six, "::ffff:127.0.0.1", "127.0.0.1", "127.0.0.1", "::1"},
+        {*global, global, global, global, "::1"}, /* with its scope where it is of the link */
+        {*four, "0.0.0.0", "127.0.0.1", four, six ? "::1" : NULL},
+        {*global, "::", "127.0.0.1", global, NULL},
+        {*four && *global, "both.test", "both.test", four, "127.0.0.1"},
+        {*four && *global, "both.test", global, global, "::1"},
+        {*four, "half.test", "half.test", four, "127.0.0.1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int port = some_port();
+        char settings[2][512];
+        snprintf(settings[0], sizeof settings[0], "MASTER_ADDR=%s " SECRET, cases[i].master);
+        snprintf(settings[1], sizeof settings[1], "MASTER_ADDR=%s " SECRET, cases[i].of_rank_1);
+        if (!cases[i].here)
+            continue;
+        pid_t a = start_rank_with(settings[0], NULL, 0, 2, port, "--variant right --timeout 5");
+        close(connect_soon(cases[i].there, port));
+        if (cases[i].not_there && connect_to(cases[i].not_there, port) >= 0)
+            fail_msg("with MASTER_ADDR=%s rank 0 listens at %s, too", cases[i].master, cases[i].not_there);
+        pid_t b = start_rank_with(settings[1], NULL, 1, 2, port, "--variant right --timeout 5");
+        if (ranks_wait(b) != EXIT_CODE_OK || ranks_wait(a) != EXIT_CODE_OK)
+            fail_msg("MASTER_ADDR=%s, rank 1's %s: %s%s", cases[i].master, cases[i].of_rank_1, ranks_text("err0.txt"),
+                     ranks_text("err1.txt"));
+    }
+}
+
 static void a_wrong_secret_is_turned_away(void **state)
 {
     (void)state;
@@ -609,7 +738,7 @@ static uint64_t run_id_by_hand(void)
 static void strangers_are_shut_out(void **state)
 {
     (void)state;
-    enum { SILENT = 80, BYTES = 1 << 20 }; /* more of the silent than there are places */
+    enum { SILENT = 300, BYTES = 1 << 20 }; /* more of the silent than there are places */
     const int port = some_port();
     const char *right = "--variant right --timeout 30";
     pid_t a = start_rank_with("MASTER_ADDR=127.0.0.1 " SECRET, NULL, 0, 2, port, right);
@@ -649,16 +778,94 @@ static void strangers_are_shut_out(void **state)
     close(rash);
 }
 
-static void a_silent_port_is_given_up_at_the_timeout(void **state)
+static int listen_on_loopback(int port)
 {
-    (void)state;
-    const int port = some_port(), on = 1;
+    const int on = 1;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+/* Connects again and again and says nothing; keeps some connections. */
+_Noreturn static void flood(int port)
+{
+    enum { KEPT = 600 };
+    int kept[KEPT];
+    memset(kept, -1, sizeof kept);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (int i = 0;; i = (i + 1) % KEPT) {
+        if (kept[i] >= 0)
+            close(kept[i]);
+        kept[i] = connect_to("127.0.0.1", port);
+    }
+}
+
+static void ranks_join_among_strangers(void **state)
+{
+    (void)state;
+    enum { SILENT = 400 };
+    static const char *const settings[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=127.0.0.1 " SECRET};
+    for (int i = 0; i < 4; i++) {
+        const bool many = i / 2;
+        const int port = some_port();
+        pid_t a = start_rank_with(settings[i % 2], NULL, 0, 2, port, "--variant right --timeout 20"), stranger = 0;
+        int silent[SILENT];
+        silent[0] = connect_soon("127.0.0.1", port);
+        for (int k = 1; k < SILENT; k++)
+            silent[k] = many ? connect_soon("127.0.0.1", port) : -1;
+        if (!many && (stranger = fork()) == 0)
+            flood(port);
+        usleep(100 * 1000);
+        pid_t b = start_rank_with(settings[i % 2], NULL, 1, 2, port, "--variant right --timeout 20");
+        if (ranks_wait(b) != EXIT_CODE_OK || ranks_wait(a) != EXIT_CODE_OK)
+            fail_msg("%s, %s: %s%s", settings[i % 2], many ? "400 silent ones" : "one that keeps connecting",
+                     ranks_text("err0.txt"), ranks_text("err1.txt"));
+        if (stranger) {
+            kill(stranger, SIGKILL);
+            waitpid(stranger, NULL, 0);
+        }
+        for (int k = 0; k < SILENT; k++)
+            close(silent[k]);
+    }
+}
+
+_Noreturn static void close_all(int listener)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;)
+        close(accept(listener, NULL, NULL));
+}
+
+/* Whoever has the port closes every connection. The reason must not be a secret, or a version, that nobody saw. */
+static void a_port_that_closes_is_said(void **state)
+{
+    (void)state;
+    const int port = some_port();
+    static const char *const settings[] = {"MASTER_ADDR=127.0.0.1", "MASTER_ADDR=127.0.0.1 " SECRET};
+    const int fd = listen_on_loopback(port);
+    for (int i = 0; i < 2; i++) {
+        pid_t closer = fork();
+        if (closer == 0)
+            close_all(fd);
+        pid_t b = start_rank_with(settings[i], NULL, 1, 2, port, "--variant right --timeout 1");
+        assert_int_equal(ranks_wait(b), EXIT_CODE_TIMEOUT);
+        kill(closer, SIGKILL);
+        waitpid(closer, NULL, 0);
+        assert_non_null(
+            strstr(ranks_text("err1.txt"), "rank 1 of 2 could not join within --timeout 1 s: each of its "));
+        assert_non_null(strstr(ranks_text("err1.txt"), "was closed before rank 0 had heard it"));
+    }
+    close(fd);
+}
+
+static void a_silent_port_is_given_up_at_the_timeout(void **state)
+{
+    (void)state;
+    const int port = some_port(), fd = listen_on_loopback(port);
     const double start = ranks_seconds();
     assert_int_equal(ranks_wait(start_rank(NULL, 1, 2, port, "--variant right --timeout 1")), EXIT_CODE_TIMEOUT);
     assert_true(ranks_seconds() - start < 6);
@@ -704,7 +911,7 @@ static void place_is_found_in_order(void **state)
 {
     (void)state;
     launch_place p;
-    char msg[512], host[64];
+    char msg[512];
     static const char *const all[] = {"RANK",
                                       "WORLD_SIZE",
                                       "LOCAL_RANK",
@@ -717,6 +924,9 @@ static void place_is_found_in_order(void **state)
                                       "OMPI_COMM_WORLD_LOCAL_SIZE",
                                       "PMI_RANK",
                                       "PMI_SIZE",
+                                      "MV2_COMM_WORLD_RANK",
+                                      "MV2_COMM_WORLD_SIZE",
+                                      "MV2_COMM_WORLD_LOCAL_SIZE",
                                       "SLURM_PROCID",
                                       "SLURM_STEP_ID",
                                       "SLURM_STEP_NUM_TASKS",
@@ -736,6 +946,35 @@ static void place_is_found_in_order(void **state)
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_true(launch_place_find(&p, msg, sizeof msg));
     assert_null(p.by);
+    unsetenv("SLURM_STEP_ID");
+
+    static const char *const alone[][2] = {{"RANK", "WORLD_SIZE"},
+                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        setenv(alone[i][0], "0", 1); /* without a size it says nothing */
+        assert_true(launch_place_find(&p, msg, sizeof msg) && !p.by);
+        setenv(alone[i][1], "1", 1);
+        setenv("LOCAL_WORLD_SIZE", "1", 1);
+        assert_true(launch_place_find(&p, msg, sizeof msg));
+        assert_null(p.by);
+        assert_int_equal(p.local_size, -1);
+        setenv(alone[i][0], "1", 1);
+        assert_false(launch_place_find(&p, msg, sizeof msg));
+        assert_non_null(strstr(msg, "the environment says rank 1 of 1"));
+        unsetenv(alone[i][0]); /* nor does a size without a rank */
+        assert_true(launch_place_find(&p, msg, sizeof msg) && !p.by);
+        unsetenv(alone[i][1]);
+        unsetenv("LOCAL_WORLD_SIZE");
+    }
+    setenv("MV2_COMM_WORLD_RANK", "1", 1);
+    setenv("MV2_COMM_WORLD_SIZE", "2", 1);
+    setenv("MV2_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    assert_true(launch_place_find(&p, msg, sizeof msg) && p.rank == 1 && p.local);
+    unsetenv("MV2_COMM_WORLD_RANK");
+
+    setenv("SLURM_STEP_ID", "7", 1);
     setenv("SLURM_PROCID", "5", 1);
     setenv("SLURM_STEP_NUM_TASKS", "8", 1);
     setenv("SLURM_LOCALID", "1", 1);
@@ -777,10 +1016,43 @@ static void place_is_found_in_order(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         unsetenv(all[i]);
 
-    launch_first_host("node1,node2", host, sizeof host);
-    assert_string_equal(host, "node1");
-    launch_first_host("n-[3,5-9]", host, sizeof host);
-    assert_string_equal(host, "n-3");
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_STEP_ID", "7", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+    setenv("SLURM_STEP_NODELIST", "gpu[07-09", 1);
+    assert_false(launch_place_find(&p, msg, sizeof msg));
+    assert_non_null(strstr(msg, "SLURM_STEP_NODELIST=gpu[07-09, which is no list of hosts; set MASTER_ADDR"));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        unsetenv(all[i]);
+}
+
+static void the_first_host_of_a_list_is_found(void **state)
+{
+    (void)state;
+    static const char *const lists[][2] = {{"node1,node2", "node1"},
+                                           {"node1", "node1"},
+                                           {"n-[3,5-9]", "n-3"},
+                                           {"x[1-2]-ib", "x1-ib"},
+                                           {"x[1-2]-ib,y[3-4]", "x1-ib"},
+                                           {"x[7],y1", "x7"},
+                                           {"a[1-2]b[3-4]", "a1b3"},
+                                           {"a[1-2]b[3-4].site.org,c", "a1b3.site.org"},
+                                           {"[10-12]", "10"},
+                                           {"n[001-010]", "n001"},
+                                           {"n[009,001-003],m[1-2]", "n009"}};
+    static const char *const none[] = {"",       ",a",     "x[1-2", "x[1-2,y", "x[",       "x[]",  "x]1",
+                                       "x[1]]2", "x[[1]]", "x[-2]", "x[a-b]",  "x[1-2;3]", "x[1 ]"};
+    char host[16];
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        assert_true(launch_first_host(lists[i][0], host, sizeof host));
+        assert_string_equal(host, lists[i][1]);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (launch_first_host(none[i], host, sizeof host))
+            fail_msg("%s is taken for %s", none[i], host);
+    assert_true(launch_first_host("fifteen-letters", host, sizeof host));
+    assert_false(launch_first_host("sixteen-letters-", host, sizeof host));
+    assert_false(launch_first_host("fifteen-letter[10-20]", host, sizeof host));
 }
 
 static rank_view at(unsigned long enqueued, double beat_age_s, double move_age_s)
@@ -829,14 +1101,18 @@ int main(int argc, char **argv)
         return toy_main(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(place_is_found_in_order),
+        cmocka_unit_test(the_first_host_of_a_list_is_found),
         cmocka_unit_test(the_right_rank_is_blamed),
         IN_FOLDER(rank_0_alone_writes),
+        IN_FOLDER(libraries_of_ranks_print_to_stderr),
+        IN_FOLDER(a_world_of_one_starts_its_ranks),
         IN_FOLDER(resume_is_agreed),
         IN_FOLDER(dry_run_starts_nobody),
         IN_FOLDER(a_dead_rank_ends_the_job),
         IN_FOLDER(a_stuck_rank_ends_the_job_at_the_timeout),
         IN_FOLDER(waiting_for_a_busy_rank_is_no_standstill),
         IN_FOLDER(signals_end_the_job),
+        IN_FOLDER(ignored_signals_stay_ignored),
         IN_FOLDER(ranks_die_with_the_launcher),
         IN_FOLDER(bad_requests_are_usage_errors),
         IN_FOLDER(ranks_by_hand),
@@ -848,8 +1124,11 @@ int main(int argc, char **argv)
         IN_FOLDER(a_port_of_another_job_is_said),
         IN_FOLDER(dead_and_stuck_ranks_by_hand),
         IN_FOLDER(several_hosts_need_a_secret),
+        IN_FOLDER(rank_0_listens_where_it_is_told),
         IN_FOLDER(a_wrong_secret_is_turned_away),
         IN_FOLDER(strangers_are_shut_out),
+        IN_FOLDER(ranks_join_among_strangers),
+        IN_FOLDER(a_port_that_closes_is_said),
         IN_FOLDER(a_silent_port_is_given_up_at_the_timeout),
         IN_FOLDER(a_stopped_rank_0_is_named_by_the_others),
         IN_FOLDER(under_mpirun),

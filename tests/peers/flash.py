@@ -234,7 +234,9 @@ def flash(rows, small, path=None, layouts=("bhsd",), rounds=4):
     warnings.filterwarnings("ignore")
     torch.manual_seed(1)
     ours = None
-    if path:
+    if path and not library.is_of_tree(path):
+        print(f"  {path} has other kernels than this tree, whose commit rows have (make lib): no rows stepbench, no ratios")
+    elif path:
         ours = attempt("stepbench", lambda: library.Library(path, "cuda"))
     else:
         print("  libstepbench.so was not found (make lib, or STEPBENCH_LIB): no rows stepbench, no ratios")

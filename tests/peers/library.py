@@ -79,6 +79,16 @@ def default_path():
     return None
 
 
+def is_of_tree(path, root=ROOT):
+    """Whether a library was compiled from the kernels of this tree: rows have the tree's commit. The compiler's lines may differ."""
+    build = getattr(ctypes.CDLL(path), "sb_build", None)
+    if not build:
+        return False
+    build.restype = ctypes.c_char_p
+    said = subprocess.run(["sh", f"{root}/common/build/identity.sh"], capture_output=True, text=True, check=True).stdout.split()
+    return build().decode().split("-")[0] == said[2].split("-")[0]
+
+
 class Library:
     """One context on the first visible device. Raises RuntimeError with the library's own sentence."""
 

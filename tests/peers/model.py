@@ -4,11 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-VOCAB = 10000
-SIZES = {  # d_model, d_ff, layers, heads: as in common/model/config.c
-    "tiny": (64, 192, 2, 4), "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
-    "xl": (1600, 6400, 48, 25), "2.7b": (2560, 10240, 32, 32),
-}
+from load import SIZES, VOCAB
 
 
 class RMSNorm(nn.Module):

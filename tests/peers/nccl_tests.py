@@ -38,7 +38,7 @@ def nccl_tests(rows, small, ranks=None, timeout=300):
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     ranks = ranks or (len(visible.split(",")) if visible else gpus)
     for mode in ("eager", "graph"):
-        command = [program(), "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-g", str(ranks), "-w", "5", "-n", "20" if small else "50"]
+        command = [program(), "-b", "1K", "-e", "1M" if small else "1G", "-f", "2", "-t", str(ranks), "-g", "1", "-w", "5", "-n", "20" if small else "50"]
         command += ["-G", "20"] if mode == "graph" else []
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
         found, tool, library = parse(done.stdout)
@@ -47,4 +47,4 @@ def nccl_tests(rows, small, ranks=None, timeout=300):
         rows.facts["nccl"] = library or rows.facts["nccl"]
         for size, in_place, us, algorithm, bus, wrong in found:
             rows.add(bench="nccl_tests", tool=f"nccl-tests {tool}".strip(), ranks=ranks, bytes=size, mode=mode, in_place=in_place,
-                     policy="one process for all ranks, fp32, sum", median_us=us, algbw_gb_s=algorithm, busbw_gb_s=bus, wrong=wrong)
+                     policy="one process, a thread for each rank, fp32, sum", median_us=us, algbw_gb_s=algorithm, busbw_gb_s=bus, wrong=wrong)

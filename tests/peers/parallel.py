@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's collectives and data parallelism, one process per GPU: the peers of bench_allreduce, the DDP benches and ZeRO-1.
 
-usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small]"""
+usage: python3 -m torch.distributed.run --standalone --nproc_per_node N parallel.py allreduce|ddp FOLDER [--small | --case NUMBER]"""
 import gc
 import os
 import statistics
@@ -16,25 +16,10 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import clock
+import load
 import model as models
-from record import Rows
-
-POLICIES = {
-    "fp32": "all fp32",
-    "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16; gradients sent as fp32",
-    "bf16pure": "everything bf16: weights, gradients, activations, AdamW states; gradients sent as bf16",
-    "fsdp": "FSDP2: fp32 shards and AdamW states, weights gathered and products in bf16, gradients reduced in fp32",
-}
-# strategy, precision, mode, bucket MB (0: the strategy has none). Blocks are alike and compiled once; a whole model of 48
-# layers takes minutes, so those come last, where a time limit cuts the end off.
-# The strongest of each kind first: what a time limit cuts off is the least.
-CASES = [("ddp25", "bf16pure", "compile", 25), ("ddp25", "bf16", "compile", 25), ("fsdp2", "bf16", "compile-blocks", 0),
-         ("zero1", "bf16", "compile-blocks", 25), ("zero1", "bf16", "eager", 25), ("ddp25", "fp32", "eager", 25), ("ddp25", "bf16", "eager", 25),
-         *(("ddp", "bf16", "eager", mb) for mb in (1000, 100, 10, 1)), ("naive", "bf16", "eager", 0), ("flat", "bf16", "eager", 0),
-         ("overlap", "bf16", "eager", 0), ("ddp25", "bf16pure", "compile-blocks", 25), ("ddp25", "bf16", "compile-blocks", 25),
-         ("fsdp2", "bf16", "eager", 0), ("zero1", "bf16", "compile", 25)]
-SMALL = [("ddp", "bf16", "eager", 1), ("ddp25", "bf16", "compile-blocks", 25), ("ddp25", "bf16", "compile", 25), ("naive", "bf16", "eager", 0), ("flat", "bf16", "eager", 0),
-         ("overlap", "bf16", "eager", 0), ("zero1", "bf16", "eager", 25), ("fsdp2", "bf16", "eager", 0), ("fsdp2", "bf16", "compile-blocks", 0)]
+import parallel_cases
+from record import Rows, provenance
 
 
 def slowest(values, device="cuda"):
@@ -105,8 +90,8 @@ class Strategy:
         if mode == "compile-blocks":
             for place, block in enumerate(model.blocks):
                 model.blocks[place] = torch.compile(block, dynamic=False)
-        if strategy == "fsdp2":
-            self.shard()
+        if strategy in ("fsdp2", "fsdp2-keep"):
+            self.shard(free=strategy == "fsdp2")
         elif strategy in ("ddp", "ddp25", "zero1"):
             self.function = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()], bucket_cap_mb=bucket_mb,
                                                     gradient_as_bucket_view=True, broadcast_buffers=False)
@@ -121,11 +106,12 @@ class Strategy:
         else:
             self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
-    def shard(self):
-        """A unit for every block, and the root. If compiled, then block by block before that, as FSDP2's authors advise."""
+    def shard(self, free):
+        """A unit for every block, and the root. If compiled, then block by block before that, as FSDP2's authors advise. `free`: what
+        was gathered is freed behind the forward, and gathered again for the backward."""
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
         for block in self.model.blocks:
-            fully_shard(block, mp_policy=policy)
+            fully_shard(block, mp_policy=policy, reshard_after_forward=free)
         fully_shard(self.model, mp_policy=policy)
 
     def send(self, parameter):
@@ -145,9 +131,10 @@ class Strategy:
         self.handles.clear()
 
 
-def measure(case, size, seq, batch, warmup, iters):
-    """Medians of the slowest rank, and the memory that this rank's tensors take by phase."""
-    strategy, precision, mode, bucket_mb = case
+def measure(case, gpu, warmup, iters):
+    """Medians of the slowest rank, the share in which the least busy GPU was busy, and the memory that this rank's tensors take by
+    phase. Python's collector of garbage does not run meanwhile: it would stop a rank, and with it all of them."""
+    strategy, precision, mode, bucket_mb, size, seq, batch = case[:7]
     torch.cuda.reset_peak_memory_stats()
     base = torch.cuda.memory_allocated()
     model = models.create(size, seq)
@@ -156,7 +143,7 @@ def measure(case, size, seq, batch, warmup, iters):
     memory = {"mem_init_gib": allocated(base)}
     run = Strategy(strategy, model, mode, bucket_mb)
     inputs, targets = models.batch_of(batch, seq, seed=1 + dist.get_rank())
-    autocast = precision == "bf16" and strategy != "fsdp2"
+    autocast = precision == "bf16" and not strategy.startswith("fsdp2")
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(5)]
 
     def step():
@@ -175,6 +162,8 @@ def measure(case, size, seq, batch, warmup, iters):
         marks[4].record()
         return loss
 
+    gc.collect()
+    gc.disable()
     for _ in range(warmup):
         step()
     # As the benches time theirs: one step is launched behind the other, from begin to begin.
@@ -197,34 +186,47 @@ def measure(case, size, seq, batch, warmup, iters):
     times = dict(zip(("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms"), medians))
     if strategy not in ("naive", "flat", "overlap"):
         del times["comm_exposed_ms"]  # the library sends inside backward: what is exposed cannot be told apart
-    return {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss": float(loss.detach())}
+    result = {**times, **memory, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "loss": float(loss.detach()),
+              "mfu_pct": load.mfu_pct(gpu["gpu"], precision, size, seq, batch, times["step_ms"])}
+    busy = load.gpu_busy(step, torch.cuda.synchronize, times["step_ms"], gpu["gpu_uuid"], agree=lambda value: slowest([value])[0])
+    return {**result, **busy} if busy else {**result, "note": "the share of busy time could not be measured"}
 
 
-def ddp(rows, small, warmup=5, iters=10):
-    size, seq, batch = ("small", 128, 2) if small else ("xl", 512, 2)
-    for case in SMALL if small else CASES:
+def ddp(rows, cases, warmup=5, iters=10):
+    gpu = provenance()
+    for case in cases:
         try:
-            cells = measure(case, size, seq, batch, warmup, iters)
+            cells = measure(case, gpu, warmup, iters)
         except Exception as error:  # the same on every rank, or the job's timeout ends it
             cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
-        strategy, precision, mode, bucket_mb = case
+        gc.enable()
         if rows:
-            rows.add(bench="ddp", strategy=strategy, ranks=dist.get_world_size(), size=size, seq=seq, batch_per_rank=batch,
-                     precision=precision, attn="sdpa", mode=mode, timing="queued", policy=POLICIES["fsdp" if strategy == "fsdp2" else precision],
-                     bucket_mb=bucket_mb, **cells)
+            rows.add(**parallel_cases.columns(case, dist.get_world_size()), **cells)
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()
 
 
+def cases_of(arguments):
+    if "--small" in arguments:
+        return parallel_cases.SMALL
+    if "--case" in arguments:
+        return [parallel_cases.CASES[int(arguments[arguments.index("--case") + 1])]]
+    return parallel_cases.CASES
+
+
 def main():
     what, folder = sys.argv[1:3]
     backend = "gloo" if "--gloo" in sys.argv else "nccl"
+    load.pin(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group(backend, timeout=timedelta(seconds=120))
     rows = Rows("allreduce" if what == "allreduce" else "ddp", folder) if dist.get_rank() == 0 else None
-    {"allreduce": allreduce, "ddp": ddp}[what](rows, "--small" in sys.argv)
+    if what == "allreduce":
+        allreduce(rows, "--small" in sys.argv)
+    else:
+        ddp(rows, cases_of(sys.argv))
     dist.destroy_process_group()
 
 

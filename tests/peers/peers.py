@@ -5,8 +5,11 @@ needs it. Each peer is a process of its own: one that fails does not stop the ot
 import argparse
 import ctypes
 import importlib.util
+import json
 import math
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -16,20 +19,24 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import library  # noqa: E402
+import load  # noqa: E402
 import nccl_tests  # noqa: E402
+import parallel_cases  # noqa: E402
 import record  # noqa: E402
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOTHING = 0, 1, 2, 77
 
-# What a peer is, what it needs, and on how many GPUs at least.
+# What a peer is, what it needs, on how many GPUs at least, and the benches that do the same.
 PEERS = {
-    "gemm": ("PyTorch's matrix products and copies", "torch", 1),
-    "adamw": ("PyTorch's fused AdamW", "torch", 1),
-    "flash": ("attention by each backend of PyTorch, FlashAttention-4 where it is installed, and libstepbench.so, in turn", "torch", 1),
-    "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master", "torch", 1),
-    "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2),
-    "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2),
-    "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2),
+    "gemm": ("PyTorch's matrix products and copies", "torch", 1, ("roofline",)),
+    "adamw": ("PyTorch's fused AdamW", "torch", 1, ("transformer",)),
+    "flash": ("attention by each backend of PyTorch, FlashAttention-4 where it is installed, and libstepbench.so, in turn", "torch", 1, ("flash",)),
+    "model": ("training steps of PyTorch: eager, compiled, with CUDA graphs; autocast, bf16, bf16 with fp32 master", "torch", 1,
+              ("transformer", "memory")),
+    "ddp": ("DDP eager and compiled, ZeroRedundancyOptimizer, FSDP2, and all-reduce by hand", "torch", 2,
+            ("fsdp", "ddp_bucketed", "zero1", "ddp_naive", "ddp_flat", "ddp_overlap")),
+    "allreduce": ("torch.distributed's all-reduce, called and from CUDA graphs", "torch", 2, ("allreduce",)),
+    "nccl_tests": ("all_reduce_perf of nccl-tests, from the folder NCCL_TESTS", "nccl-tests", 2, ("allreduce",)),
 }
 
 
@@ -43,7 +50,7 @@ def visible_gpus():
 
 def missing(name):
     """Why a peer cannot run here, or None."""
-    _, needs, gpus = PEERS[name]
+    _, needs, gpus, _ = PEERS[name]
     if needs == "torch" and importlib.util.find_spec("torch") is None:
         return f"{sys.executable} has no module torch"
     if needs == "nccl-tests" and not nccl_tests.program():
@@ -98,8 +105,37 @@ def run_limited(command, seconds):
         raise
 
 
+def run_case(number, options, seconds):
+    """One case of `ddp` in a process of its own, so that one that fails, hangs or leaves memory behind does not touch the next. What
+    ended without a row gets one that says how. True: it ended well."""
+    case = parallel_cases.CASES[number]
+    try:
+        code = run_limited([*command_of("ddp", options), "--case", str(number)], seconds)
+        if code == 0:
+            return True
+        note = f"exit code {code}"
+    except subprocess.TimeoutExpired:
+        note = f"no end within {seconds:.0f} s"
+    record.Rows("ddp", options.out).add(**parallel_cases.columns(case, visible_gpus()), note=note)
+    return False
+
+
+def run_cases(options):
+    """An exit code. What there is no time left for is named."""
+    end, code = time.monotonic() + options.timeout, 0
+    for number in parallel_cases.chosen(options.beside, options.full_loads):
+        case = parallel_cases.CASES[number]
+        seconds = min(case.seconds, end - time.monotonic())
+        if seconds < 5:
+            print(f"  not run, no time is left: {case.strategy}, {case.precision}, {case.mode}, {case.size}, batch {case.batch}")
+            code = 1
+        elif not run_case(number, options, seconds):
+            code = 1
+    return code
+
+
 def run_all(names, options):
-    record.run_id()
+    record.begin_run()
     ran, failed = 0, []
     for name in names:
         reason = missing(name)
@@ -109,7 +145,8 @@ def run_all(names, options):
         print(f"{name}: {PEERS[name][0]}", flush=True)
         start = time.monotonic()
         try:
-            code = run_limited(command_of(name, options), options.timeout)
+            apart = name == "ddp" and not options.small
+            code = run_cases(options) if apart else run_limited(command_of(name, options), options.timeout)
         except subprocess.TimeoutExpired:
             code = f"no end within {options.timeout} s"
         ran += 1
@@ -215,23 +252,22 @@ def test_rows():
     return wrong
 
 
-def test_commit():
-    """A source archive without git knows its commit; a checkout's file holds none."""
+def test_commit(path):
+    """Rows of peers have the commit that the benches' rows have; tests/build/test_build_info.c has its cases."""
     import tempfile
     wrong = []
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ):
-        os.environ.pop("STEPBENCH_COMMIT", None)
-        os.environ["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
-        os.makedirs(f"{folder}/common/build")
-        for text, wanted in ((None, ""), ("$Format:%H$", ""), ("0123456789" * 4, "012345678901")):
-            if text:
-                with open(f"{folder}/common/build/commit", "w") as file:
-                    file.write(text + "\n")
-            if record.commit(folder) != wanted:
-                wrong.append(f"the commit of an archive with '{text}' is '{record.commit(folder)}'")
         os.environ["STEPBENCH_COMMIT"] = "said"
-        if record.commit(folder) != "said":
-            wrong.append("STEPBENCH_COMMIT does not name the commit")
+        os.makedirs(f"{folder}/common/build")
+        shutil.copy(f"{library.ROOT}/common/build/identity.sh", f"{folder}/common/build")
+        if not re.fullmatch(r"said\+[0-9a-f]{12}", record.commit(folder)):
+            wrong.append(f"STEPBENCH_COMMIT=said names the commit '{record.commit(folder)}'")
+        if record.commit(f"{folder}/none"):
+            wrong.append("a folder without sources has a commit")
+        if path and library.is_of_tree(path, folder):
+            wrong.append("a library is taken for one of an empty tree")
+    if path and not library.is_of_tree(path):
+        wrong.append(f"{path} is not taken for one of this tree's kernels")
     return wrong
 
 
@@ -255,9 +291,89 @@ def test_run_limited():
     return []
 
 
+def test_run_by_hand():
+    """A run that the environment names is taken from ./run_all.sh alone, which keeps its lock open as file 9."""
+    with unittest.mock.patch.dict(os.environ, STEPBENCH_RUN="run-of-another"):
+        with unittest.mock.patch.object(record, "within_run_all", lambda: True):
+            within = record.begin_run()
+        by_hand = record.begin_run()
+    return [] if within == "run-of-another" and by_hand not in ("", "run-of-another") else [f"run ids: {within}, {by_hand}"]
+
+
+class FakeProfile:
+    """Two kernels that overlap, and a third: 50 of 100 us are busy."""
+
+    def start(self):
+        pass
+
+    def stop(self):
+        pass
+
+    def export_chrome_trace(self, path):
+        kernels = [("kernel", 100, 30), ("gpu_memcpy", 120, 20), ("kernel", 190, 10), ("cpu_op", 0, 500), ("gpu_user_annotation", 100, 100)]
+        with open(path, "w") as file:
+            json.dump({"traceEvents": [{"cat": cat, "ts": ts, "dur": dur} for cat, ts, dur in kernels] + [{"ph": "M"}]}, file)
+
+
+def test_load():
+    """The busy share, what is measured where the profiler does not work, and that ranks take as many steps in either case."""
+    wrong, steps = [], []
+
+    def broken():
+        raise RuntimeError("nobody may profile here")
+
+    busy = load.gpu_busy(lambda: steps.append(1), lambda: None, 1000, "GPU-none", make=FakeProfile)
+    if busy != {"gpu_busy_pct": 50.0, "gpu_busy_by": "profiler"} or len(steps) != 1 + load.PROFILED_STEPS:
+        wrong.append(f"busy share by profiler: {busy} in {len(steps)} steps")
+    steps.clear()
+    with unittest.mock.patch.object(load, "by_driver", lambda *_: 97.0):
+        busy = load.gpu_busy(lambda: steps.append(1), lambda: None, 1000, "GPU-none", make=broken)
+    if busy != {"gpu_busy_pct": 97.0, "gpu_busy_by": "nvml"} or steps:
+        wrong.append(f"busy share by NVML: {busy} after {len(steps)} steps")
+    with unittest.mock.patch.object(load, "by_driver", lambda *_: math.nan):
+        if load.gpu_busy(lambda: None, lambda: None, 1000, "GPU-none", make=broken):
+            wrong.append("a busy share without a measurement")
+        with_another = load.gpu_busy(lambda: steps.append(1), lambda: None, 1000, "GPU-none", make=FakeProfile, agree=lambda _: 1.0)
+    if with_another or steps:
+        wrong.append(f"another rank's profiler failed, and this one took {len(steps)} steps")
+    return wrong
+
+
+def test_cases():
+    """The full loads come first, and what each bench is asked for is what is beside it."""
+    full = [case for case in parallel_cases.CASES if case.full_load]
+    wrong = [] if parallel_cases.CASES[:len(full)] == full else ["full loads do not come first"]
+    fsdp = [parallel_cases.CASES[i][:7] for i in parallel_cases.chosen(["fsdp"], True)]
+    wanted = [(strategy, "bf16", "compile-blocks", 0, "2.7b", 2048, batch) for strategy in ("fsdp2", "fsdp2-keep") for batch in (4, 2)]
+    wrong += [] if fsdp == wanted else [f"full loads beside bench_fsdp: {fsdp}"]
+    names = {bench for *_, benches in PEERS.values() for bench in benches}
+    wrong += [f"no bench is called {case.beside}" for case in parallel_cases.CASES if case.beside not in names]
+    unknown = set(parallel_cases.columns(full[0], 2)) - set(record.header("ddp"))
+    return wrong + [f"peer_ddp.csv has no column {name}" for name in unknown]
+
+
+def test_limit_of_a_case():
+    """A case that does not end, or ends badly, has a row that says so."""
+    import tempfile
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder, \
+            unittest.mock.patch(f"{__name__}.command_of", lambda *_: ["sh", f"{folder}/case"]):
+        for script, note in (("sleep 60", "no end within 1 s"), ("exit 3", "exit code 3")):
+            with open(f"{folder}/case", "w") as file:
+                file.write(script + "\n")
+            options = argparse.Namespace(out=folder)
+            run_case(0, options, 1)
+            with open(f"{folder}/peer_ddp.csv", newline="") as file:
+                cells = list(record.csv.DictReader(file))[-1]
+            if cells["note"] != note or cells["strategy"] != "fsdp2" or cells["step_ms"]:
+                wrong.append(f"a case that ends badly: {cells}")
+    return wrong
+
+
 def self_test(options):
     print("rows of a folder:")
-    wrong = test_rows() + test_commit() + test_nccl_tests() + test_run_limited()
+    wrong = test_rows() + test_commit(options.lib) + test_nccl_tests() + test_run_limited()
+    wrong += test_run_by_hand() + test_load() + test_cases() + test_limit_of_a_case()
     wrong += [] if record.cudnn_version(91900) == "9.19.0" else ["cuDNN's version"]
     wrong += [f"peers: {name} has no columns" for name in PEERS if name not in record.COLUMNS]
     differences = library.layout_differences(os.environ.get("CC", "cc"))
@@ -280,6 +396,8 @@ def main():
     parser = argparse.ArgumentParser(prog="peers.py", description=__doc__)
     parser.add_argument("--out", default="", help="the folder of results: rows are appended to peer_<what>.csv")
     parser.add_argument("--only", default="", help=f"only these, of: {', '.join(PEERS)}")
+    parser.add_argument("--beside", default="", help="only what stands beside these benches, such as fsdp,roofline")
+    parser.add_argument("--full-loads", action="store_true", help="of ddp only the steps that fill the GPUs, as ./run_all.sh --full-loads")
     parser.add_argument("--lib", default=library.default_path(), help="libstepbench.so; default: STEPBENCH_LIB, or the build's")
     parser.add_argument("--small", action="store_true", help="a few tiny cases of each, to try everything")
     parser.add_argument("--timeout", type=float, default=1500, help="seconds for each peer")
@@ -291,6 +409,10 @@ def main():
     unknown = [name for name in names if name not in PEERS]
     if unknown:
         parser.error(f"--only: there is no peer '{unknown[0]}'; there are: {', '.join(PEERS)}")
+    options.beside = [bench.removeprefix("bench_") for bench in options.beside.split(",") if bench]
+    names = [name for name in names if not options.beside or set(PEERS[name][3]) & set(options.beside)]
+    if options.full_loads:
+        names = [name for name in names if name == "ddp"]
     if options.lib and not os.path.exists(options.lib):
         parser.error(f"--lib: there is no {options.lib}")
     if options.self_test:

@@ -4,7 +4,6 @@ import csv
 import datetime
 import io
 import os
-import re
 import subprocess
 import sys
 
@@ -21,10 +20,10 @@ COLUMNS = {
               ("fwd_ms", "bwd_ms", "fwd_tflops", "bwd_tflops", "fwd_ratio", "fwd_ratio_lo", "fwd_ratio_hi", "bwd_ratio",
                "bwd_ratio_lo", "bwd_ratio_hi", "reference", "fwd_diff", "bwd_diff", "note")),
     "model": (("bench", "size", "seq", "batch", "precision", "attn", "mode", "policy"),
-              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss", "note")),
+              ("step_ms", "fwd_ms", "bwd_ms", "opt_ms", "tokens_per_s", "peak_gib", "params", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "ddp": (("bench", "strategy", "ranks", "size", "seq", "batch_per_rank", "precision", "attn", "mode", "timing", "policy", "bucket_mb"),
             ("step_ms", "fwd_ms", "bwd_ms", "comm_exposed_ms", "opt_ms", "mem_init_gib", "mem_before_step_gib",
-             "mem_after_step_gib", "peak_gib", "loss", "note")),
+             "mem_after_step_gib", "peak_gib", "loss", "mfu_pct", "gpu_busy_pct", "gpu_busy_by", "note")),
     "allreduce": (("bench", "backend", "ranks", "bytes", "mode", "policy"), ("median_ms", "algbw_gb_s", "busbw_gb_s")),
     "nccl_tests": (("bench", "tool", "ranks", "bytes", "mode", "in_place", "policy"), ("median_us", "algbw_gb_s", "busbw_gb_s", "wrong")),
 }
@@ -48,18 +47,23 @@ def output_of(*command):
 
 
 def commit(root=library.ROOT):
-    """As the Makefile finds it: the environment's word, else an archive's (make dist), else git's."""
-    if os.environ.get("STEPBENCH_COMMIT"):
-        return os.environ["STEPBENCH_COMMIT"]
+    """As the benches' rows have it."""
+    return output_of("sh", os.path.join(root, "common", "build", "identity.sh")).split(" ")[0]
+
+
+def within_run_all():
+    """./run_all.sh keeps its lock open as file 9 for itself and what it starts."""
     try:
-        with open(os.path.join(root, "common", "build", "commit")) as file:
-            archived = file.read().strip()
+        return os.path.samestat(os.fstat(9), os.stat(os.path.join(library.ROOT, "build", ".run_all.lock")))
     except OSError:
-        archived = ""
-    if re.fullmatch("[0-9a-f]{40}", archived):
-        return archived[:12]
-    head = output_of("git", "-C", root, "rev-parse", "--short=12", "HEAD")
-    return head + ("-dirty" if head and output_of("git", "-C", root, "status", "--porcelain", "--untracked-files=no") else "")
+        return False
+
+
+def begin_run():
+    """Only what ./run_all.sh starts is part of its run: by hand, a name in the environment is left out, and peers have their own."""
+    if not within_run_all():
+        os.environ.pop("STEPBENCH_RUN", None)
+    return run_id()
 
 
 def run_id():

@@ -6,6 +6,7 @@ import statistics
 import torch
 
 import clock
+import load
 import model as models
 
 POLICIES = {
@@ -130,18 +131,27 @@ def time_graph(step, warmup, iters):
     return {"step_ms": clock.median_ms(graph.replay, warmup, iters)}
 
 
-def measure(size, seq, batch, precision, attention, mode, warmup=5, iters=10):
+def busy_of(step, step_ms, gpu):
+    """A step that is one graph has no host between its first and its last kernel, so it is not asked."""
+    return load.gpu_busy(lambda: (step.whole(), torch.cuda.synchronize()), torch.cuda.synchronize, step_ms, gpu["gpu_uuid"])
+
+
+def measure(gpu, size, seq, batch, precision, attention, mode, warmup=5, iters=10):
     torch.cuda.reset_peak_memory_stats()
     base = torch.cuda.memory_allocated()  # what an earlier case has left is not this one's
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     step = Step(size, seq, batch, precision, attention, mode)
+    gc.collect()
+    gc.disable()
     times = (time_graph if mode in GRAPHS else time_parts)(step, warmup, iters)
     loss = float(step.loss.detach())
     if loss != loss:
         raise ArithmeticError("the loss is not a number")
     params = sum(p.numel() for p in step.model.parameters())
-    return {**times, "tokens_per_s": batch * seq / times["step_ms"] * 1e3, "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30,
-            "params": params, "loss": loss}
+    result = {**times, "tokens_per_s": batch * seq / times["step_ms"] * 1e3,
+              "peak_gib": (torch.cuda.max_memory_allocated() - base) / 2**30, "params": params, "loss": loss,
+              "mfu_pct": load.mfu_pct(gpu["gpu"], precision, size, seq, batch, times["step_ms"])}
+    return result if mode in GRAPHS else {**result, **busy_of(step, times["step_ms"], gpu)}
 
 
 def grid(cases):
@@ -154,9 +164,10 @@ def grid(cases):
 def model(rows, small, batch=4):
     for size, seq, precision, attention, mode in grid(SMALL if small else CASES):
         try:
-            cells = measure(size, seq, batch, precision, attention, mode)
+            cells = measure(rows.facts, size, seq, batch, precision, attention, mode)
         except Exception as error:  # no memory for one case is no end
             cells = {"note": f"{type(error).__name__}: {str(error).strip().split(chr(10))[0][:160]}"}
+        gc.enable()
         rows.add(bench="model", size=size, seq=seq, batch=batch, precision=precision, attn=attention, mode=mode,
                  policy=POLICIES[precision], **cells)
         torch._dynamo.reset()

@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <glob.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #include "common/core/check.h"
 #include "common/core/error.h"
+#include "common/formulas/model.h"
+#include "common/model/config.h"
 
 /* What a command prints; its exit code in *code. Takes and frees the command; caller frees the text. */
 static char *output_of(char *command, int *code)
@@ -156,6 +159,49 @@ static void random_checks_have_the_bounds_of_the_benches(void **state)
     free(text);
 }
 
+/* load.py repeats the formula of a step, the sizes of models and the data sheets. */
+static void peers_count_work_as_the_benches_do(void **state)
+{
+    need_python();
+    int code, lines = 0;
+    char *text = output_of(
+        xasprintf(
+            "PYTHONPYCACHEPREFIX='%s' PYTHONPATH=tests/peers python3 -c 'import load\n"
+            "for size in load.SIZES: print(size, repr(load.step_flops(size, 2048, 3)), 0, sep=\";\")\n"
+            "for gpu in (\"NVIDIA H100 PCIe\", \"NVIDIA H100 80GB HBM3\", \"NVIDIA H200\", \"NVIDIA H200 NVL\", "
+            "\"NVIDIA A100-SXM4-80GB\", \"other\"):\n"
+            "    for dtype in (\"bf16\", \"tf32\", \"fp32\"): print(gpu, repr(load.peak_tflops(gpu, dtype)), dtype, "
+            "sep=\";\")' 2>&1",
+            (char *)*state),
+        &code);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        char name[64], dtype[8];
+        double theirs;
+        if (sscanf(line, "%63[^;];%lf;%7s", name, &theirs, dtype) != 3)
+            fail_msg("%s", line);
+        double ours = peak_tflops(name, dtype);
+        if (*dtype == '0') {
+            const model_config *m = NULL;
+            for (size_t i = 0; model_sizes[i].name; i++)
+                m = strcmp(model_sizes[i].name, name) == 0 ? &model_sizes[i] : m;
+            assert_non_null(m);
+            const transformer_shape shape = {.batch = 3,
+                                             .seq = 2048,
+                                             .d_model = m->d_model,
+                                             .d_ff = m->d_ff,
+                                             .layers = m->layers,
+                                             .heads = m->heads,
+                                             .heads_kv = m->heads,
+                                             .vocab = 10000};
+            ours = transformer_step_flops(&shape, FLOPS_CAUSAL);
+        }
+        if (theirs != ours && !(isnan(theirs) && isnan(ours)))
+            fail_msg("%s: ours is %.17g", line, ours);
+    }
+    assert_int_equal(lines, 6 + 18);
+    free(text);
+}
+
 static void random_checks_name_bad_input(void **state)
 {
     need_python();
@@ -177,6 +223,7 @@ int main(void)
         in_folder(bad_arguments_are_usage_errors),
         in_folder(random_problems_follow_their_seed),
         in_folder(random_checks_have_the_bounds_of_the_benches),
+        in_folder(peers_count_work_as_the_benches_do),
         in_folder(random_checks_name_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

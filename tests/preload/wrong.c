@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands between a bench and the CPU's kernels, and makes one result wrong: WRONG="o 2" an element of o from the second
- * call on. lse, dq, dk, dv likewise, of flash; c is a product, copy a copy, table the embedding's gradient, loss the
+ * call on. lse, dq, dk, dv likewise, of flash; scale is a wrong one in forward, grad-scale in backward; mask a missing
+ * causal one in both; c is a product, copy a copy, table the embedding's gradient, loss the
  * loss; with none AdamW does nothing, with twice it updates twice. For fp32; with chance AdamW rounds the moments of bf16
  * weights by the chances of other elements. */
 #include <dlfcn.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,9 +32,21 @@ static void spoil(const char *what, void *first)
         *(float *)first += 1;
 }
 
+/* The problem of a kernel that takes another scale for what is asked for as `what`, or has no mask. */
+static sb_attention other(const sb_attention *a, const char *what)
+{
+    sb_attention b = *a;
+    if (wrong(what))
+        b.scale = 1.1f / sqrtf((float)a->head_dim);
+    if (wrong("mask"))
+        b.causal = false;
+    return b;
+}
+
 static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status s = flash->forward(ctx, a, stream);
+    const sb_attention b = other(a, "scale");
+    const sb_status s = flash->forward(ctx, &b, stream);
     spoil("o", a->o.data);
     spoil("lse", a->lse);
     return s;
@@ -40,7 +54,8 @@ static sb_status forward(sb_context *ctx, const sb_attention *a, void *stream)
 
 static sb_status backward(sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const sb_status s = flash->backward(ctx, a, stream);
+    const sb_attention b = other(a, "grad-scale");
+    const sb_status s = flash->backward(ctx, &b, stream);
     spoil("dq", a->dq.data);
     spoil("dk", a->dk.data);
     spoil("dv", a->dv.data);

@@ -59,6 +59,7 @@ static void reasons(void **state)
     found(*state, ROW("fail", "4096", "nan", "GPU-a", "aaaaaaaaaaaa", "0", "1"), "1 rows failed, the first with: why");
     found(*state, ROW("ok", "4096", "700", "GPU-a", "aaaaaaaaaaaa", "0", "0"), "not verified");
     found(*state, ROW("ok", "4096", "700", "GPU-a", "aaaaaaaaaaaa", "1", "1"), "not committed");
+    found(*state, ROW("ok", "4096", "700", "GPU-a", "aaaaaaaaaaaa", "nan", "1"), "git did not say");
     found(*state, ROW("ok", "4096", "700", "GPU-a", "bbbbbbbbbbbb", "0", "1"),
           "several commits: aaaaaaaaaaaa, bbbbbbbbbbbb");
     found(*state, ROW("ok", "4096", "700", "GPU-b", "aaaaaaaaaaaa", "0", "1"), "several: GPU-a, GPU-b");

@@ -230,12 +230,13 @@ static void attention_with_its_rounds(void **state)
             FLASH("fa4", "1", "1", "4096", "3", "2.9", "3.1", "0.002")  /* a class of its own */
         FLASH("fa4", "2", "16", "2048", "0.5", "0.5", "0.5", "0.002")); /* ours did not run beside it */
     char *text = report_text(*state);
-    has(text, "| attention, forward, bf16 | 0 / 1 / 1 | 0.95 to 0.99 | 0.97 | FlashAttention-4 0.95 [0.94, 0.97], B 8, "
+    has(text, "| attention, forward, bf16, full loads | 0 / 1 / 1 | 0.95 to 0.99 | 0.97 | FlashAttention-4 0.95 [0.94, "
+              "0.97], B 8, "
               "H 16, S 2048, D 128 |");
     has(text, "| attention, forward, bf16, one head | 1 / 0 / 0 | 3.00 | 3.00 |");
-    has(text, "its result is wrong: attention, forward, bf16 (1)");
+    has(text, "its result is wrong: attention, forward, bf16, full loads (1)");
     lacks(text, "0.50");
-    assert_true(strstr(text, "| attention, forward, bf16 |") <
+    assert_true(strstr(text, "| attention, forward, bf16, full loads |") <
                 strstr(text, "| attention, forward, bf16, one head |")); /* the worst first */
     free(text);
 }

@@ -47,6 +47,7 @@ static void the_line_follows_the_phase(void **state)
 {
     (void)state;
     char text[4096];
+    setenv("TERM", "xterm", 1);
     on_terminal(show_phases, text, sizeof text);
     char *first = strstr(text, "left: the case"), *second = strstr(text, "left: tuning a product");
     assert_non_null(first);
@@ -57,8 +58,31 @@ static void the_line_follows_the_phase(void **state)
     assert_string_equal(text + strlen(text) - 4, "\r\033[K");
 }
 
+static void update_and_clear(void)
+{
+    progress_update(1, 3, "the case");
+    progress_clear();
+}
+
+/* It would print the sequences that overwrite a line elsewhere. */
+static void a_dumb_terminal_gets_no_line(void **state)
+{
+    (void)state;
+    static const char *const dumb[] = {"dumb", "", NULL};
+    for (size_t i = 0; i < sizeof dumb / sizeof *dumb; i++) {
+        char text[4096];
+        if (dumb[i])
+            setenv("TERM", dumb[i], 1);
+        else
+            unsetenv("TERM");
+        on_terminal(update_and_clear, text, sizeof text);
+        assert_string_equal(text, "");
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_line_follows_the_phase)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_line_follows_the_phase),
+                                       cmocka_unit_test(a_dumb_terminal_gets_no_line)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,9 @@ static const bench_info info = {.name = "bench_toy",
 static void toy_run(session *s, const bench_case *c, row *w)
 {
     const char *variant = case_variant(c);
+    if (getenv("NOISE") &&
+        (puts("a library says") < 0 || fflush(stdout) != 0 || write(STDOUT_FILENO, "and more\n", 9) != 9))
+        _exit(EXIT_CODE_FAILURE);
     FILE *log = fopen("ran.txt", "a");
     fprintf(log, "%s\n", case_key(c));
     fclose(log);
@@ -295,6 +298,57 @@ static void json_has_stdout_to_itself(void **state)
     assert_int_equal(lines_of("rows.csv"), 1 + 2);
 }
 
+/* With and without --json, what libraries print goes to stderr. */
+static void libraries_print_to_stderr(void **state)
+{
+    (void)state;
+    setenv("NOISE", "1", 1);
+    assert_int_equal(run(CPU "--n 1,2 --variant right --json"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("out.txt"), 2);
+    assert_non_null(strstr(text_of("err.txt"), "a library says\nand more\n"));
+    assert_int_equal(run(CPU "--n 1,2 --variant right"), EXIT_CODE_OK);
+    assert_non_null(strstr(text_of("out.txt"), "results: rows.csv\n"));
+    assert_null(strstr(text_of("out.txt"), "a library says"));
+    assert_null(strstr(text_of("out.txt"), "and more"));
+    assert_string_equal(text_of("err.txt"), "a library says\nand more\na library says\nand more\n");
+    unsetenv("NOISE");
+}
+
+static int run_into(const char *arguments, const char *path)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        char *argv[32] = {"bench_toy"}, text[256], *rest = text;
+        int argc = 1;
+        snprintf(text, sizeof text, "%s", arguments);
+        while (argc < 31 && (argv[argc] = strsep(&rest, " ")))
+            argc++;
+        if (dup2(open("err.txt", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO) < 0 ||
+            (path && dup2(open(path, O_WRONLY), STDOUT_FILENO) < 0) || (!path && close(STDOUT_FILENO) != 0))
+            _exit(99);
+        const session_hooks hooks = {.run = toy_run};
+        _exit(session_main(&info, &hooks, argc, argv));
+    }
+    return wait_for(pid);
+}
+
+static void a_full_or_closed_stdout_is_an_error(void **state)
+{
+    (void)state;
+    assert_int_equal(run_into("--device cpu --csv rows.csv --n 1 --variant right --json", "/dev/full"),
+                     EXIT_CODE_FAILURE);
+    assert_non_null(
+        strstr(text_of("err.txt"), "stdout can't be written (No space left on device): rows as JSON are lost"));
+    assert_int_equal(run_into("--device cpu --csv rows.csv --n 2 --variant right", "/dev/full"), EXIT_CODE_FAILURE);
+    assert_non_null(
+        strstr(text_of("err.txt"), "stdout can't be written (No space left on device): lines of the table"));
+    assert_int_equal(lines_of("rows.csv"), 1 + 2);
+    assert_int_equal(run_into("--device cpu --csv rows.csv --n 3 --variant right", NULL), EXIT_CODE_FAILURE);
+    assert_non_null(strstr(text_of("err.txt"), "stdout can't be set apart"));
+    assert_int_equal(run_into("--device cpu --csv rows.csv --n 3 --variant right --quiet", "/dev/null"), EXIT_CODE_OK);
+    assert_int_equal(lines_of("rows.csv"), 1 + 3);
+}
+
 static void a_row_stands_beside_its_baseline(void **state)
 {
     (void)state;
@@ -340,6 +394,21 @@ static void signals_keep_the_rows(void **state)
         assert_int_equal(lines_of("rows.csv"), 1 + 1 + i);
         assert_non_null(strstr(text_of("err.txt"), "stopped by SIG"));
     }
+}
+
+/* As the background jobs of a shell start it. */
+static void ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    pid_t pid = start(CPU "--n 1,2 --variant stuck --timeout 1");
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    wait_for_lines("ran.txt", 2);
+    kill(pid, SIGINT);
+    kill(pid, SIGTERM);
+    assert_int_equal(wait_for(pid), EXIT_CODE_TIMEOUT);
 }
 
 static void one_run_at_a_time_writes_a_folder(void **state)
@@ -510,10 +579,13 @@ int main(void)
         IN_FOLDER(the_exit_code_is_explained),
         IN_FOLDER(resume_skips_what_is_there),
         IN_FOLDER(json_has_stdout_to_itself),
+        IN_FOLDER(libraries_print_to_stderr),
+        IN_FOLDER(a_full_or_closed_stdout_is_an_error),
         IN_FOLDER(a_row_stands_beside_its_baseline),
         IN_FOLDER(dry_run_only_prints),
         IN_FOLDER(no_progress_is_exit_5),
         IN_FOLDER(signals_keep_the_rows),
+        IN_FOLDER(ignored_signals_stay_ignored),
         IN_FOLDER(one_run_at_a_time_writes_a_folder),
         IN_FOLDER(a_burst_does_not_stand_for_the_steady_state),
         IN_FOLDER(a_killed_run_is_resumed),

@@ -284,13 +284,10 @@ void problem_check(const problem *p, const char *op_name)
     char where[256];
     const char *dtype = dtype_names[p->a.dtype];
     snprintf(where, sizeof where, "%s, %s", op_name, p->name);
-    /* lse is a logarithm: its error is absolute, of the size of a score's, however close to zero it is itself. */
-    const double bound = check_attention_bound(dtype, false).rel_l2;
-    for (size_t i = 0; i < p->lse_count; i++) {
-        double want = p->expected_lse[i], got = p->lse[i];
-        if (want != got && !(fabs(got - want) <= bound * fmax(1, fabs(want))))
-            fail_msg("lse of %s: [%zu] got %.9g want %.9g", where, i, got, want);
-    }
+    const check_result lse =
+        check_logarithms(p->expected_lse, p->lse, p->lse_count, check_attention_bound(dtype, false));
+    if (!lse.ok)
+        fail_msg("lse of %s: [%zu] got %.9g want %.9g", where, lse.worst, lse.got, lse.ref);
     for (int id = OUTPUT_O; id < TENSOR_COUNT; id++)
         expect_close(p->expected[id], p->tensor[id].values, p->tensor[id].count, p->tensor[id].columns,
                      check_attention_bound(dtype, id != OUTPUT_O), tensor_names[id], where);

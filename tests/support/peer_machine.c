@@ -68,7 +68,7 @@ static call call_of(uint32_t number)
                   .threads = 1 + draw(number, 5, 0) % THREADS};
 }
 
-/* Of such sizes that the order of a sum shows. */
+/* Values so different in size that the order of a sum shows. */
 static float value_of(int rank, uint32_t number, size_t i)
 {
     return (float)((int)(draw((uint32_t)rank, number, (uint32_t)i) % 2001) - 1000) * (i % 2 ? 1e-3f : 1e4f);

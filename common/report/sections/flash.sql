@@ -67,9 +67,10 @@ the peer's time over ours in the same round, median [least, largest]; the error 
 
 @table
 SELECT peer, dtype, place AS shape, n(fwd_ms) || ', ' || n(our_fwd_ms) AS "forward ms: theirs, ours:",
-    range(fwd_ratio, fwd_ratio_lo, fwd_ratio_hi) AS "ratio:",
+    coalesce(fwd_why, range(fwd_ratio, fwd_ratio_lo, fwd_ratio_hi)) AS "ratio:",
     iif(reference = 'fp64', n(fwd_diff) || ', ' || n(our_fwd_diff), NULL) AS "error: theirs, ours?:", n(bwd_ms) || ', '
-    || n(our_bwd_ms) AS "backward ms: theirs, ours:", range(bwd_ratio, bwd_ratio_lo, bwd_ratio_hi) AS "ratio :",
+    || n(our_bwd_ms) AS "backward ms: theirs, ours:",
+    coalesce(bwd_why, range(bwd_ratio, bwd_ratio_lo, bwd_ratio_hi)) AS "ratio :",
     iif(reference = 'fp64', n(bwd_diff) || ', ' || n(our_bwd_diff), NULL) AS "error: theirs, ours ?:"
 FROM attention_pairs
 WHERE our_id IS NOT NULL AND fwd_ratio IS NOT NULL ORDER BY our_id, fwd_ratio

@@ -14,7 +14,7 @@ WHERE 0
 -- ---- attention, in turn with ours: CUDA graphs of both, replayed alternately in one process ----
 @view flash_pairs
 SELECT p.*, o.fwd_ms AS our_fwd_ms, o.bwd_ms AS our_bwd_ms, o.fwd_diff AS our_fwd_diff, o.bwd_diff AS our_bwd_diff,
-    o.id AS our_id, CASE p.impl
+    o.id AS our_id, o.gpu_uuid AS our_gpu, o.run_id AS our_run, CASE p.impl
     WHEN 'fa4' THEN 'FlashAttention-4'
     WHEN 'sdpa_cudnn' THEN 'cuDNN'
     WHEN 'sdpa_fa2' THEN 'FlashAttention-2'
@@ -24,20 +24,17 @@ SELECT p.*, o.fwd_ms AS our_fwd_ms, o.bwd_ms AS our_bwd_ms, o.fwd_diff AS our_fw
     || ', S ' || p.seq || ', D ' || p.head_dim || iif(p.head_dim_v NOT IN (0, p.head_dim), ' / ' || p.head_dim_v, '')
     || iif(p.causal, '', ', full') AS place, CASE
     WHEN p.heads = 1 THEN ', one head'
-    WHEN p.batch * p.heads * p.seq / 128 >= 264 THEN ''
+    WHEN p.batch * p.heads * p.seq / 128 >= 264 THEN ', full loads'
     ELSE ', small loads' END AS load
 FROM peer_flash p
 LEFT JOIN peer_flash o ON o.impl = 'stepbench' AND o.dtype = p.dtype AND o.batch = p.batch AND o.heads = p.heads
     AND o.heads_kv = p.heads_kv AND o.seq = p.seq AND o.head_dim = p.head_dim AND o.head_dim_v IS p.head_dim_v
-    AND o.causal = p.causal AND o.run_id = p.run_id AND o.gpu_uuid = p.gpu_uuid
+    AND o.causal = p.causal
 WHERE p.impl <> 'stepbench'
-
-@into attention_pairs
-SELECT * FROM flash_pairs
 
 @into pairs
 SELECT 'attention, forward, ' || dtype || load, NULL, peer, place, fwd_ratio, fwd_ratio_lo, fwd_ratio_hi, 'peer_flash',
-    our_id, NULL, gpu_uuid, gpu_uuid, run_id, run_id, 'graph', 'graph', NULL, NULL,
+    our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, 'graph', 'graph', NULL, NULL,
     CASE WHEN fwd_diff IS NULL THEN 'its result was not checked' WHEN fwd_diff > attention_bound(dtype, 0)
     THEN 'its result is wrong' END, 0, NULL, NULL
 FROM flash_pairs
@@ -45,7 +42,7 @@ WHERE fwd_ratio IS NOT NULL AND our_id IS NOT NULL ORDER BY id
 
 @into pairs
 SELECT 'attention, backward, ' || dtype || load, NULL, peer, place, bwd_ratio, bwd_ratio_lo, bwd_ratio_hi, 'peer_flash',
-    our_id, NULL, gpu_uuid, gpu_uuid, run_id, run_id, 'graph', 'graph', NULL, NULL,
+    our_id, NULL, gpu_uuid, our_gpu, run_id, our_run, 'graph', 'graph', NULL, NULL,
     CASE WHEN bwd_diff IS NULL THEN 'its result was not checked' WHEN bwd_diff > attention_bound(dtype, 1)
     THEN 'its result is wrong' END, 0, NULL, NULL
 FROM flash_pairs
@@ -111,7 +108,8 @@ FROM updates
 WHERE nth = 1
 
 -- ---- all-reduce, from CUDA graphs ----
--- A call of the host has its launch in its time, which Python makes longer than C does.
+-- A call of the host has its launch in its time, which Python makes longer than C does. NCCL stands beside NCCL; our
+-- own algorithms stand beside whatever the peer's NCCL chose.
 @view others_allreduce
 SELECT 'PyTorch' AS peer, id, ranks, bytes, mode, 1 AS in_place, median_ms, gpu_uuid, run_id, 0 AS wrong
 FROM peer_allreduce
@@ -119,17 +117,20 @@ WHERE backend = 'nccl'
 UNION ALL SELECT 'nccl-tests', id, ranks, bytes, mode, in_place, median_us / 1e3, gpu_uuid, run_id, wrong
 FROM peer_nccl_tests
 
+@view our_allreduce
+SELECT *, variant <> 'all-reduce' AS own, row_number() OVER (PARTITION BY ranks, bytes, in_place, variant = 'all-reduce'
+    ORDER BY median_ms, id) AS nth
+FROM bench_allreduce
+WHERE status = 'ok' AND mode = 'graph' AND dtype = 'fp32' AND variant IN ('all-reduce', 'one-shot', 'two-shot')
+
 @into pairs
-SELECT 'all-reduce on ' || o.ranks || ' GPUs', iif(o.backend GLOB 'nccl*', 'NCCL', NULL), p.peer,
+SELECT 'all-reduce on ' || o.ranks || ' GPUs' || iif(o.own, ', any algorithm', ''), iif(o.own, NULL, 'NCCL'), p.peer,
     o.size || iif(o.in_place, '', ', not in place'), p.median_ms / o.median_ms, NULL, NULL, 'bench_allreduce', o.id,
     NULL, p.gpu_uuid, o.gpu_uuid, p.run_id, coalesce(o.campaign, o.run_id), 'graph', 'graph', NULL, NULL,
     iif(p.wrong > 0, 'its result is wrong', NULL), 0, NULL, NULL
-FROM bench_allreduce o
+FROM our_allreduce o
 JOIN others_allreduce p ON p.ranks = o.ranks AND p.bytes = o.bytes AND p.mode = o.mode AND p.in_place = o.in_place
-WHERE o.status = 'ok' AND o.mode = 'graph' AND o.dtype = 'fp32' AND o.variant IN ('all-reduce', 'one-shot', 'two-shot')
-    AND o.median_ms = (SELECT min(median_ms) FROM bench_allreduce f WHERE f.status = 'ok' AND f.mode = 'graph'
-    AND f.dtype = 'fp32' AND f.ranks = o.ranks AND f.bytes = o.bytes AND f.in_place = o.in_place
-    AND f.variant IN ('all-reduce', 'one-shot', 'two-shot')) ORDER BY o.bytes, p.peer
+WHERE o.nth = 1 ORDER BY o.bytes, p.peer
 
 -- ---- steps of several GPUs ----
 -- A model on each rank beside the same, a sharded optimizer beside the same, FSDP beside FSDP2.
@@ -194,3 +195,13 @@ SELECT *, CASE
     ELSE 'same' END AS verdict
 FROM (SELECT *, row_number() OVER (PARTITION BY work, place ORDER BY ratio, id) AS nth FROM judged WHERE why IS NULL)
 WHERE nth = 1
+
+-- Attention's pairs with the reason why a pass has no ratio.
+@view attention_reasons
+SELECT row_id, peer, max(iif(work GLOB 'attention, forward*', why, NULL)) AS fwd_why,
+    max(iif(work GLOB 'attention, backward*', why, NULL)) AS bwd_why FROM judged WHERE table_ = 'peer_flash'
+    GROUP BY row_id, peer
+
+@into attention_pairs
+SELECT a.*, r.fwd_why, r.bwd_why FROM flash_pairs a LEFT JOIN attention_reasons r ON r.row_id = a.our_id
+    AND r.peer = a.peer

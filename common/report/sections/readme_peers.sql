@@ -16,3 +16,9 @@ WHERE library IS NULL GROUP BY work ORDER BY min(ratio)
 Same library on both sides, so that the harness can be trusted: {group_concat(said, '; ')}.
 @from (SELECT library || ' ' || printf('%.2f to %.2f', min(ratio), max(ratio)) || ' (' || counted(count(*), 'case')
     || ')' AS said FROM best WHERE library IS NOT NULL GROUP BY library) HAVING count(*)
+
+No ratio is formed where {group_concat(said, '; ')}.
+@from (SELECT why || ': ' || group_concat(work || ' (' || rows || ')', ', ') AS said
+    FROM (SELECT why, work, count(*) AS rows FROM all_refused r
+    WHERE place_ = (SELECT min(place_) FROM all_refused f WHERE f.work = r.work) GROUP BY 1, 2) GROUP BY why)
+    HAVING count(*)

@@ -22,7 +22,7 @@ static_assert(MAX_D >= SB_HEAD_DIM_MAX, "a row does not fit in the lanes");
 struct scratch {
     double *lse, *delta;             /* (B*H, Sq), with key rows only */
     double *o, *dq, *dk, *dv;        /* (ROWS_AT_ONCE, Dv), (ROWS_AT_ONCE, D) of dq and dk */
-    double *row_lse;                 /* (ROWS_AT_ONCE) */
+    double *row_lse, *terms;         /* (ROWS_AT_ONCE); terms of dq, then of dk */
     int *bh, *q_row, *bh_kv, *k_row; /* (ROWS_AT_ONCE) */
     size_t bytes;
 };
@@ -46,6 +46,7 @@ scratch scratch_of(const sb_attention *a, bool backward)
     s.dk = take(row_doubles);
     s.dv = take(row_doubles);
     s.row_lse = take(ROWS_AT_ONCE);
+    s.terms = take(ROWS_AT_ONCE);
     s.bh = (int *)take(ROWS_AT_ONCE / 2);
     s.q_row = (int *)take(ROWS_AT_ONCE / 2);
     s.bh_kv = (int *)take(ROWS_AT_ONCE / 2);
@@ -78,7 +79,7 @@ struct extent {
     int q_begin, q_end, k_begin, k_end;
 };
 
-/* Of a query, or of a key. */
+/* The rows of the document to which a query, or a key, belongs. */
 __device__ __forceinline__ extent extent_of(const sb_attention &a, int row, bool key = false)
 {
     if (!a.packed)
@@ -145,15 +146,16 @@ __device__ __forceinline__ void multiply_tile(const double (*x)[PITCH], const do
 }
 
 /* Every thread keeps the maximum, the sum and the weighted sum of dP of its rows over its own keys; the 16 threads of a
- * row put them together at the end. Blocks with the most keys start first. */
+ * row put them together at the end. Of a head, blocks with the most keys start first. Heads and tiles are both in x: y ends
+ * at 65535. */
 template <typename T>
 __global__ void __launch_bounds__(SIDE *SIDE)
-    statistics_kernel(sb_attention a, double scale, double *lse, double *delta)
+    statistics_kernel(sb_attention a, int tiles, double scale, double *lse, double *delta)
 {
     __shared__ alignas(16) double q[TILE][PITCH], d_o[TILE][PITCH], k[TILE][PITCH], v[TILE][PITCH];
-    const int bh = blockIdx.y, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
+    const int bh = blockIdx.x / tiles, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
-    const int q0 = (gridDim.x - 1 - blockIdx.x) * TILE;
+    const int q0 = (tiles - 1 - (int)blockIdx.x % tiles) * TILE;
     const int keys = visible(a, min(q0 + TILE, a.seq_q) - 1), first_key = first_visible(a, q0) / TILE * TILE;
 
     double m[OWN], l[OWN], weighted[OWN];
@@ -246,6 +248,16 @@ __device__ __forceinline__ double dot(const lane_row &u, const lane_row &v)
     return sum;
 }
 
+/* Sum of the squares of the terms of dot(u, v). */
+__device__ __forceinline__ double squares_of_terms(const lane_row &u, const lane_row &v)
+{
+    lane_row terms;
+#pragma unroll
+    for (int i = 0; i < LANE_ELEMENTS; i++)
+        terms.x[i] = u.x[i] * v.x[i];
+    return dot(terms, terms);
+}
+
 __device__ __forceinline__ void add(lane_row &sum, double weight, const lane_row &row)
 {
 #pragma unroll
@@ -267,6 +279,19 @@ __device__ __forceinline__ lane_row add_warps(const lane_row &mine, double (*sha
 #pragma unroll
         for (int i = 0; i < LANE_ELEMENTS; i++)
             sum.x[i] += shared[w][lane + 32 * i];
+    return sum;
+}
+
+/* Sum over the warps of a block of a number that the lanes of each agree on, in every thread. */
+__device__ __forceinline__ double add_warps(double mine, double (*shared)[MAX_D])
+{
+    double sum = 0;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32][0] = mine;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++)
+        sum += shared[w][0];
     return sum;
 }
 
@@ -325,12 +350,17 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d_v);
     const double delta = dot(d_o, o);
     lane_row dq = {};
+    double squares = 0;
     for (int j = first + warp; j < keys; j += WARPS) {
-        const lane_row k = load_row(row_of<T>(a.k, b, h_kv, j), d);
-        const double p = exp(scale * dot(q, k) - lse);
-        add(dq, scale * p * (dot(d_o, load_row(row_of<T>(a.v, b, h_kv, j), d_v)) - delta), k);
+        const lane_row k = load_row(row_of<T>(a.k, b, h_kv, j), d), v = load_row(row_of<T>(a.v, b, h_kv, j), d_v);
+        const double weight = scale * exp(scale * dot(q, k) - lse);
+        add(dq, weight * (dot(d_o, v) - delta), k);
+        squares += weight * weight * squares_of_terms(d_o, v) * dot(k, k);
     }
     store_row(to.dq + (int64_t)sample * d, add_warps(dq, shared), d);
+    squares = add_warps(squares, shared);
+    if (threadIdx.x == 0)
+        to.terms[sample] = sqrt(squares);
 }
 
 template <typename T>
@@ -348,16 +378,21 @@ __global__ void __launch_bounds__(32 * WARPS) key_rows_kernel(sb_attention a, do
     const lane_row k = load_row(row_of<T>(a.k, b, h_kv, key), d), v = load_row(row_of<T>(a.v, b, h_kv, key), d_v);
 
     lane_row dk = {}, dv = {};
+    double squares = 0;
     for (int h = h_kv * group; h < (h_kv + 1) * group; h++)
         for (int i = first + warp; i < end; i += WARPS) {
             const int64_t at = (int64_t)(b * a.heads + h) * a.seq_q + i;
             const lane_row q = load_row(row_of<T>(a.q, b, h, i), d), d_o = load_row(row_of<T>(a.d_o, b, h, i), d_v);
-            const double p = exp(scale * dot(q, k) - to.lse[at]);
+            const double p = exp(scale * dot(q, k) - to.lse[at]), weight = scale * p;
             add(dv, p, d_o);
-            add(dk, scale * p * (dot(d_o, v) - to.delta[at]), q);
+            add(dk, weight * (dot(d_o, v) - to.delta[at]), q);
+            squares += weight * weight * squares_of_terms(d_o, v) * dot(q, q);
         }
     store_row(to.dk + (int64_t)sample * d, add_warps(dk, shared), d);
     store_row(to.dv + (int64_t)sample * d_v, add_warps(dv, shared), d_v);
+    squares = add_warps(squares, shared);
+    if (threadIdx.x == 0)
+        to.terms[sample] = sqrt(squares);
 }
 
 /* ---- host ---- */
@@ -390,8 +425,9 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
     sb_status status = SB_OK;
     copier copy = {stream, cudaSuccess};
     if (keys) {
-        const dim3 grid((a->seq_q + TILE - 1) / TILE, a->batch * a->heads);
-        statistics_kernel<T><<<grid, SIDE * SIDE, 0, stream>>>(*a, scale, s.lse, s.delta);
+        const int tiles = (a->seq_q + TILE - 1) / TILE;
+        statistics_kernel<T>
+            <<<(unsigned)(a->batch * a->heads * tiles), SIDE * SIDE, 0, stream>>>(*a, tiles, scale, s.lse, s.delta);
         status = sb_cuda_launched("reference: row statistics");
     }
     for (int first = 0; first < r->n && status == SB_OK; first += ROWS_AT_ONCE) {
@@ -407,7 +443,8 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
             status = sb_cuda_launched("reference: query rows");
             copy_rows(r->o, s.o, a->head_dim_v);
             copy_rows(r->dq, s.dq, a->head_dim);
-            copy(r->lse ? r->lse + first : NULL, s.row_lse, n * sizeof(double), cudaMemcpyDeviceToHost);
+            copy_rows(r->lse, s.row_lse, 1);
+            copy_rows(r->dq ? r->dq_terms : NULL, s.terms, 1);
         }
         if (keys && status == SB_OK) {
             copy(s.bh_kv, r->bh_kv + first, n * sizeof(int), cudaMemcpyHostToDevice);
@@ -416,6 +453,7 @@ sb_status run(const sb_attention *a, const sb_attention_rows *r, const scratch &
             status = sb_cuda_launched("reference: key rows");
             copy_rows(r->dk, s.dk, a->head_dim);
             copy_rows(r->dv, s.dv, a->head_dim_v);
+            copy_rows(r->dk_terms, s.terms, 1);
         }
     }
     const cudaError_t finished = cudaStreamSynchronize(stream);
@@ -442,9 +480,6 @@ extern "C" sb_status sb_cuda_reference(sb_context *ctx, const sb_attention *a, c
         status = sb_workspace_check(a, sb_cuda_reference_workspace(ctx, a, backward));
     if (status != SB_OK)
         return status;
-    if (a->batch * a->heads > 65535)
-        return sb_error(SB_UNSUPPORTED, "the reference takes at most 65535 heads, batch * heads is %d",
-                        a->batch * a->heads);
     if (queries && !(in_range(rows->bh, rows->n, a->batch * a->heads) && in_range(rows->q_row, rows->n, a->seq_q)))
         return sb_error(SB_INVALID, "a query row of the reference lies outside of the tensor");
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))

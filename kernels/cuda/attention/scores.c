@@ -4,7 +4,8 @@
 
 #include "kernels/internal.h"
 
-#include <limits.h>
+/* Matrices of one cuBLAS call, as many as a grid has along y or z, whichever of them cuBLAS uses. */
+enum { MOST_AT_ONCE = 65535 };
 
 static size_t round_up(size_t x, size_t to)
 {
@@ -29,9 +30,6 @@ sb_status sb_scores_supported(sb_context *ctx, const sb_attention *a)
         return sb_error(SB_UNSUPPORTED, "unfused and fused attention take no window on CUDA");
     if (status == SB_OK && a->packed)
         return sb_error(SB_UNSUPPORTED, "unfused and fused attention take no packed documents on CUDA");
-    if (status == SB_OK && (int64_t)a->batch * a->heads * a->seq_q > INT_MAX)
-        return sb_error(SB_UNSUPPORTED, "batch * heads * seq_q is above %d, the most rows of scores one launch covers",
-                        INT_MAX);
     return status;
 }
 
@@ -90,9 +88,9 @@ static int64_t inner_stride(const sb_attention *a, const operand *x, const batch
     return x->of_query_heads ? x->stride_h * (a->heads / a->heads_kv) : x->stride_h;
 }
 
-static void *operand_at(const sb_attention *a, const operand *x, int outer, int member)
+static void *operand_at(const sb_attention *a, const operand *x, int outer, int member, int64_t inner)
 {
-    int64_t element = outer * x->stride_b + (x->of_query_heads ? member * x->stride_h : 0);
+    int64_t element = outer * x->stride_b + (x->of_query_heads ? member * x->stride_h : 0) + inner;
     return (void *)(x->data + element * sb_dtype_bytes(a->dtype));
 }
 
@@ -105,24 +103,28 @@ static sb_status multiply(sb_context *ctx, const sb_attention *a, operand x, ope
     const cublasComputeType_t compute = sb_cublas_compute(a->dtype);
     const cublasOperation_t op_x = x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_y = y.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const int64_t step_x = inner_stride(a, &x, &w), step_y = inner_stride(a, &y, &w), step_z = inner_stride(a, &z, &w);
     const float one = 1;
 
     for (int outer = 0; outer < w.outer; outer++)
-        for (int member = 0; member < a->heads / a->heads_kv; member++) {
-            const float beta = member > 0 && !z.of_query_heads ? 1 : 0;
-            void *xp = operand_at(a, &x, outer, member), *yp = operand_at(a, &y, outer, member);
-            void *zp = operand_at(a, &z, outer, member);
-            cublasStatus_t status =
-                w.inner == 1
-                    ? cublasGemmEx(ctx->cublas, op_y, op_x, n, m, k, &one, yp, type, (int)y.row_stride, xp, type,
-                                   (int)x.row_stride, &beta, zp, type, (int)z.row_stride, compute, CUBLAS_GEMM_DEFAULT)
-                    : cublasGemmStridedBatchedEx(ctx->cublas, op_y, op_x, n, m, k, &one, yp, type, (int)y.row_stride,
-                                                 inner_stride(a, &y, &w), xp, type, (int)x.row_stride,
-                                                 inner_stride(a, &x, &w), &beta, zp, type, (int)z.row_stride,
-                                                 inner_stride(a, &z, &w), w.inner, compute, CUBLAS_GEMM_DEFAULT);
-            if (status != CUBLAS_STATUS_SUCCESS)
-                return sb_cublas_status(status, "matrix product of attention");
-        }
+        for (int member = 0; member < a->heads / a->heads_kv; member++)
+            for (int first = 0; first < w.inner; first += MOST_AT_ONCE) {
+                const int count = w.inner - first < MOST_AT_ONCE ? w.inner - first : MOST_AT_ONCE;
+                const float beta = member > 0 && !z.of_query_heads ? 1 : 0;
+                void *xp = operand_at(a, &x, outer, member, first * step_x);
+                void *yp = operand_at(a, &y, outer, member, first * step_y);
+                void *zp = operand_at(a, &z, outer, member, first * step_z);
+                cublasStatus_t status =
+                    count == 1 ? cublasGemmEx(ctx->cublas, op_y, op_x, n, m, k, &one, yp, type, (int)y.row_stride, xp,
+                                              type, (int)x.row_stride, &beta, zp, type, (int)z.row_stride, compute,
+                                              CUBLAS_GEMM_DEFAULT)
+                               : cublasGemmStridedBatchedEx(ctx->cublas, op_y, op_x, n, m, k, &one, yp, type,
+                                                            (int)y.row_stride, step_y, xp, type, (int)x.row_stride,
+                                                            step_x, &beta, zp, type, (int)z.row_stride, step_z, count,
+                                                            compute, CUBLAS_GEMM_DEFAULT);
+                if (status != CUBLAS_STATUS_SUCCESS)
+                    return sb_cublas_status(status, "matrix product of attention");
+            }
     return SB_OK;
 }
 

@@ -24,7 +24,7 @@ typedef struct sb_scores {
 } sb_scores;
 
 sb_scores sb_scores_of(const sb_attention *a);
-/* Of unfused and fused alike. */
+/* Unfused and fused attention share these. */
 sb_status sb_scores_supported(sb_context *ctx, const sb_attention *a);
 size_t sb_scores_saved_bytes(sb_context *ctx, const sb_attention *a);
 

@@ -212,7 +212,7 @@ __device__ __forceinline__ void send_parts(const arguments &a, size_t half, uint
             send(a.to[k] + half + i, x[k], epoch);
 }
 
-/* Of the ranks in the mask, those whose slice has a packet i. */
+/* The ranks of the mask whose slice has a packet i. */
 template <int N>
 __device__ __forceinline__ unsigned with_packet(const arguments &a, uint32_t i, unsigned ranks)
 {

@@ -52,7 +52,7 @@ __device__ __forceinline__ void tma_store_4d_by_warp(uint32_t src, const CUtenso
         "r"(src), "r"(d), "r"(s), "r"(h), "r"(b)
         : "memory");
 }
-/* The same of a 2-D tensor (x, y), by the one thread that calls it. */
+/* Stores a tile of a 2-D tensor at (x, y); one thread calls it. */
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap *map, uint32_t src, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(src),

@@ -40,7 +40,7 @@ struct tile {
     {
         return PANEL == 64 ? wgmma_descriptor(addr, panels_apart) : wgmma_descriptor_64(addr, panels_apart);
     }
-    /* Of the k-th step of 16 columns, from a descriptor's on. */
+    /* The bytes from a descriptor to its k-th step of 16 columns. */
     __device__ static constexpr int step(int k) { return k / (PANEL / 16) * PANEL_BYTES + k % (PANEL / 16) * 32; }
 };
 

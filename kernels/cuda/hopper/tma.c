@@ -16,9 +16,13 @@ static encode_fn find_encode(void)
     if (!found) {
         void *f = NULL;
         enum cudaDriverEntryPointQueryResult how;
-        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &how) ==
-                cudaSuccess &&
-            how == cudaDriverEntryPointSuccess)
+#if CUDART_VERSION >= 12050
+        const cudaError_t e =
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault, &how);
+#else
+        const cudaError_t e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &f, cudaEnableDefault, &how);
+#endif
+        if (e == cudaSuccess && how == cudaDriverEntryPointSuccess)
             found = (encode_fn)f;
     }
     return found;

@@ -83,7 +83,7 @@ static cublasStatus_t describe_operation(matmul_plan *p)
     return status;
 }
 
-/* Of a row-major matrix as the column-major one that lies in the same memory. */
+/* Describes a row-major matrix as the column-major one in the same memory. */
 static cublasStatus_t describe_matrix(cublasLtMatrixLayoutOpaque_t *out, int dtype, int rows, int columns, int ld)
 {
     return cublasLtMatrixLayoutInit(out, sb_cublas_type((sb_dtype)dtype), (uint64_t)columns, (uint64_t)rows, ld);

@@ -122,7 +122,7 @@ static int calls_for(float total, float ms, int most)
     return ms * (float)most < total ? most : ms > total ? 1 : (int)(total / ms);
 }
 
-/* Of a batch: replays of the graph, or calls. */
+/* How often a batch replays the graph, or calls the product. */
 static int times_for(cudaGraphExec_t graph, float ms)
 {
     return graph ? calls_for(batch_ms, ms * GRAPH_CALLS, 4) : calls_for(batch_ms, ms, 64);

@@ -8,6 +8,8 @@ sb_status sb_cuda_status(cudaError_t e, const char *what)
 {
     if (e == cudaSuccess)
         return SB_OK;
+    if (e == cudaErrorNoKernelImageForDevice)
+        return sb_error(SB_UNSUPPORTED, "%s: this build has no code for this GPU (make CUDA_ARCH=... builds it)", what);
     return sb_error(e == cudaErrorMemoryAllocation ? SB_NO_MEMORY : SB_DEVICE_ERROR, "%s: %s", what,
                     cudaGetErrorString(e));
 }

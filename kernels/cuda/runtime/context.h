@@ -38,7 +38,7 @@ void matmul_plans_close(sb_context *ctx);
 /* SB_OK, or SB_DEVICE_ERROR with "<what>: <the library's text>". */
 sb_status sb_cuda_status(cudaError_t e, const char *what);
 sb_status sb_cublas_status(cublasStatus_t s, const char *what);
-/* Of the kernel launched last; call it after every launch. */
+/* Status of the last launch; call it after every launch. */
 sb_status sb_cuda_launched(const char *kernel);
 
 /* Makes the cuBLAS handle enqueue on `stream` with our workspace. */

@@ -3,6 +3,7 @@
 #include "tests/gpu/program/program.h"
 
 #include "common/core/error.h"
+#include "common/session/library.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -107,6 +108,7 @@ arguments arguments_parse(int argc, char **argv, const char *const *ops, const c
         }
         i++;
     }
+    library_check();
     return x;
 }
 

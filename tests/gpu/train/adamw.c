@@ -84,7 +84,7 @@ static void list(case_list *l, const train_op *op)
 
 /* ---- one case ---- */
 
-/* Of the update of a step, which is up to about four learning rates: the roundings of fp32, or of a moment in 16 bits
+/* The error of a step's update, which is up to about four learning rates: the roundings of fp32, or of a moment in 16 bits
  * that falls on the other side and changes the updates after it. */
 static double update_error(sb_dtype moments)
 {

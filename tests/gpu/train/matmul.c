@@ -19,7 +19,7 @@ static const char *const kind_names[KINDS] = {"bf16", "fp16", "tf32", "fp32", "f
 
 /* What a case varies beside its shape, in variant[]. */
 enum { ADD, GAP, LEAD, ALGORITHM };
-/* Of variant[ALGORITHM]; larger values are columns of a tile of our own kernel. */
+/* Values of variant[ALGORITHM]; larger ones are columns of a tile of our own kernel. */
 enum { PROPOSED_FIRST, TUNED_TOO };
 enum { ROW_UNIT = 8, RIVALS = 3, NO_TILE = 192 };
 

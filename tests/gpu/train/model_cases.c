@@ -17,7 +17,7 @@ typedef struct model_test {
     model_bed bed;
     outcome references[MODEL_SHAPES]; /* fp32 on the CPU, where they are needed */
     bool needed[MODEL_SHAPES];
-    /* Of the MODEL_BITS cases, which come in a row. */
+    /* The outcome that the MODEL_BITS cases, which come in a row, must repeat. */
     outcome base;
     const model_case *base_of;
 } model_test;

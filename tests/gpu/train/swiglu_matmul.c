@@ -105,7 +105,7 @@ static bool check_h(train_bed *bed, const train_case *c)
 
 enum { BACKWARD_DY, BACKWARD_W2, BACKWARD_GATE_UP, BACKWARD_H };
 
-/* The same of dh and the gradients. */
+/* Like the forward's, for dh and the gradients. */
 static void fill_backward(train_case *c)
 {
     const sb_swiglu_matmul *p = &c->p.swiglu_matmul;

@@ -14,7 +14,7 @@ static inline bool flash_in_parts(const sb_attention *a)
 {
     return a->dtype == SB_FP32 || a->dtype == SB_BF16X3;
 }
-/* Of what the tensor cores multiply. */
+/* The dtype of what the tensor cores multiply. */
 static inline sb_dtype flash_operand_type(const sb_attention *a)
 {
     return a->dtype == SB_FP16 || a->dtype == SB_FP32 ? SB_FP16 : SB_BF16;

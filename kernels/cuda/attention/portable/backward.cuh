@@ -14,13 +14,13 @@
 namespace flash_portable
 {
 
-/* Of one query. lse is in log2 units, at fp32 level natural: see probability. A query that sees no key has lse = +inf, so that
+/* What the backward needs of one query. lse is in log2 units, at fp32 level natural: see probability. A query that sees no key has lse = +inf, so that
  * every p of it is 0. */
 struct query_stats {
     float lse, delta;
 };
 
-/* Of a score without its scale. At fp32 level the difference is rounded once, whatever the size of the scores. */
+/* The probability that belongs to a score without its scale. At fp32 level the difference is rounded once, whatever the size of the scores. */
 template <class P>
 __device__ __forceinline__ float probability(float x, float scale, float scale_log2, float lse)
 {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant
     }
 }
 
-/* Of the first query of the first head, in the document if there are any. */
+/* The statistics of the first query of the first head, or of the document's first query. */
 template <bool PACKED>
 __device__ __forceinline__ const query_stats *stats_of(const sb_attention &whole, int document)
 {

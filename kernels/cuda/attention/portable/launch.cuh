@@ -111,7 +111,7 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
     return e;
 }
 
-/* Of the tiles, which are as wide for values as for queries and keys. */
+/* The width of the tiles, which is the same for values as for queries and keys. */
 inline int columns(const sb_attention &a)
 {
     return a.head_dim_v > a.head_dim ? a.head_dim_v : a.head_dim;

@@ -17,7 +17,7 @@ struct launchers {
     cudaError_t (*backward)(const sb_attention &a, cudaStream_t stream);
 };
 extern const launchers bf16_launchers, fp16_launchers, tf32_launchers, fp32_launchers, bf16x3_launchers;
-/* Of head_dim above 128. */
+/* For head_dim above 128. */
 extern const launchers bf16_wide_launchers, fp16_wide_launchers;
 
 } // namespace flash_portable

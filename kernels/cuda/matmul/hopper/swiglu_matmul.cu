@@ -18,7 +18,7 @@ struct range {
     bool beside; /* another range's launch is the kernel ahead */
 };
 
-/* Of gate and up in gate_up, and of h. */
+/* Makes the maps of gate and up in gate_up, and of h. */
 template <class T, class S>
 sb_status map_results(params &p, const sb_swiglu_matmul *x, range r)
 {

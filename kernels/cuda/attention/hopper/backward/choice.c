@@ -86,7 +86,7 @@ static double pair_time(const sb_attention *a, const work *w, int sms, int pairs
     return a->deterministic ? flash_backward_order_additions(a, t, pairs, choice) : fmax(t.longest, t.busy);
 }
 
-/* Of the large kernel, in its steps, or the tall one. Without a diagonal all jobs take equally long, and so they end in rounds. */
+/* The time of the large kernel, in its steps, or of the tall one. Without a diagonal all jobs take equally long, and so they end in rounds. */
 static double large_time(const sb_attention *a, int sms, flash_backward_choice *choice)
 {
     const double step = choice->kernel == FLASH_BACKWARD_TALL ? TALL_STEP : 1;

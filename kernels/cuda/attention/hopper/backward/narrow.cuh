@@ -392,7 +392,7 @@ struct narrow_keys {
         __syncwarp();
         tma_store_4d_by_warp(corner, map, 0, key, h_kv, b);
     }
-    /* The same of a document, of which `left` keys are left from this warp's first on. */
+    /* Stores the rows of a document, of which `left` keys remain from this warp's first on. */
     __device__ __forceinline__ void store_document_rows(const float (&x)[32], float scale, int corner,
                                                         const sb_tensor &t, int row, int h_kv, int left)
     {
@@ -566,7 +566,7 @@ __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, narrow_
     __syncwarp();
 }
 
-/* Of one step of job n. `place` is its query block's number among all. */
+/* Adds the part of dQ that one step of job n makes. `place` is its query block's number among all. */
 template <class T, bool CAUSAL, bool WINDOW, bool PACKED>
 __device__ __forceinline__ void narrow_add(const narrow_params &p, narrow_block block, unsigned n, unsigned step,
                                            float (&dq)[32], int64_t place, int key_tile, int i, int h, int b)
@@ -705,7 +705,7 @@ __device__ __forceinline__ narrow_job narrow_decode(const narrow_params &p, int 
             CAUSAL ? max(key_first + p.seq_q - p.seq_k - (WINDOW ? p.window_right : 0), 0) / NARROW_ROWS : 0};
 }
 
-/* The same of packed documents: tiles of a document are numbered in order, so none waits for a later one. h_kv < 0: the number has
+/* Decodes a job of packed documents: tiles of a document are numbered in order, so none waits for a later one. h_kv < 0: the number has
  * no tile. */
 __device__ __forceinline__ narrow_job narrow_decode_packed(const narrow_params &p, int number, narrow_document &of)
 {

@@ -28,7 +28,7 @@ struct prepare_params {
     int documents;
 };
 
-/* Of a query block of packed documents, BM rows: the tensor's row of its first query, and how many of its document are left
+/* A query block of packed documents, BM rows: the tensor's row of its first query, and how many of its document are left
  * from there on, which is negative where the number has no block. */
 struct packed_rows {
     int first, left;

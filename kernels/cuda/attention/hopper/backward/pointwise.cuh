@@ -74,7 +74,7 @@ __device__ __forceinline__ void mask_queries(float (&s)[N], const int (&limit)[2
                 s[4 * j + e] = hidden;
 }
 
-/* The same of queries from limit[r] on. */
+/* Hides the queries from limit[r] on. */
 template <int N>
 __device__ __forceinline__ void mask_queries_from(float (&s)[N], const int (&limit)[2], float hidden)
 {

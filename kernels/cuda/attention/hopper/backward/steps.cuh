@@ -237,7 +237,7 @@ __device__ __forceinline__ void find_job(const backward_params &p, volatile back
         job.first = all * rank / split, job.stride = 1, job.steps = all * (rank + 1) / split - job.first;
 }
 
-/* The same of packed documents, in any order, for a key tile of one or a pair of them; steps is 0 where the number has none. A
+/* Finds a job of packed documents, in any order, for a key tile of one or a pair of them; steps is 0 where the number has none. A
  * document without queries has one step, in which all is hidden. */
 template <int TILES, int BM, int TILE_KEYS>
 __device__ __forceinline__ void find_packed_job(const backward_params &p, volatile backward_job &job,

@@ -34,7 +34,7 @@ struct tall_memory {
     static constexpr int P = DO + BACKWARD_STAGES * tile_do::BYTES;
     static constexpr int DS = P + tile_ds::BYTES;
     using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES, BM>;
-    /* Of the fragments of a thread's dQ, as many as a panel has room for: see tall_send. */
+    /* The fragments of a thread's dQ that a panel has room for; see tall_send. */
     static constexpr int SENT = tile_ds::PANEL_BYTES / 2048;
     static constexpr int STAGE_BARRIERS = (tail::PACKED_END + 7) / 8 * 8;
     static constexpr int PACKED_BYTES = STAGE_BARRIERS + 6 * 8;

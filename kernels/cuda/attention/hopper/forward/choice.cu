@@ -24,7 +24,7 @@ const forward_list &forward_list_for(const sb_attention *a)
     return sb_head_dim_most(a) <= 64 ? forward_fp16_small : forward_fp16_large;
 }
 
-/* Of pairs, besides: those that the shape has are tried like the others. */
+/* The instances for pairs: those that the shape has are tried like the others. */
 static const forward_list *paired_list_for(const sb_attention *a)
 {
     if (!flash_forward_has_pairs(a))

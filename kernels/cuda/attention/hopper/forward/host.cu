@@ -15,7 +15,7 @@
 namespace flash_hopper
 {
 
-/* Of a tile in the instances for packed documents: more tiles than these have none. */
+/* The fewest rows of a tile in the instances for packed documents; the workspace is planned for them. */
 enum { PACKED_LEAST_ROWS = 128 };
 
 static void (*kernel_of(const forward_instance *x, const sb_attention *a))(forward_params)

@@ -231,7 +231,7 @@ __device__ __forceinline__ bool softmax_block(float (&s)[BN / 2], row_state &row
     return LAZY ? __any_sync(~0u, moved) : true;
 }
 
-/* The same of scores that are f times as large, f a power of two; no product is rounded but that of the exponent, whose error is then
+/* The softmax of scores that are f times as large, f a power of two: no product is rounded but that of the exponent, whose error is then
  * one of its own size and not of the scores'. */
 template <int BN>
 __device__ __forceinline__ void softmax_scaled(float (&s)[BN / 2], row_state &rows, float (&factor)[2], float c,
@@ -272,7 +272,7 @@ __device__ __forceinline__ void mask_block(float (&s)[BN / 2], const int (&limit
                 s[4 * j + e] = -INFINITY;
 }
 
-/* The same of keys before it. */
+/* Hides the keys before the limit. */
 template <int BN>
 __device__ __forceinline__ void mask_block_before(float (&s)[BN / 2], const int (&limit)[2])
 {
@@ -750,14 +750,14 @@ forward_instance make_forward_instance()
             flash_forward<T, PARTS, D, DV, BN, GROUPS, true, CLUSTERS, false, false, PAIRED>};
 }
 
-/* Of pairs: two tiles share K and V. */
+/* An instance for pairs: two tiles share K and V. */
 template <class T, int D, int BN, int GROUPS, int DV = D>
 forward_instance make_paired_instance()
 {
     return make_forward_instance<T, 1, D, BN, GROUPS, false, DV, true>();
 }
 
-/* Of packed documents, whatever the mask. */
+/* An instance for packed documents, whatever the mask. */
 template <class T, int D, int BN, int GROUPS, int DV = D>
 forward_instance make_packed_instance()
 {
@@ -766,7 +766,7 @@ forward_instance make_packed_instance()
     return {D, DV, GROUPS, BN, mem::PANEL, mem::BYTES, false, false, kernel, kernel};
 }
 
-/* Of windows, causal or not. */
+/* An instance for windows, causal or not. */
 template <class T, int D, int BN, int GROUPS, int DV = D>
 forward_instance make_window_instance()
 {

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* What the program says on stdout. While a session runs, stdout is its alone: `say` writes to a descriptor of its own, and
+ * whatever else prints, such as a library (NCCL_DEBUG=INFO), goes to stderr. Without a session `say` is printf. */
+#ifndef STEPBENCH_CORE_OUTPUT_H
+#define STEPBENCH_CORE_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Sets stdout apart, until output_give_back. With `records`, its lines are written by the caller to what this returns, and
+ * what is said goes to stderr, too. */
+FILE *output_take(bool records);
+/* Ends the program with a sentence when something could not be written. */
+void output_give_back(void);
+
+void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+FILE *output(void); /* where it goes */
+
+#endif

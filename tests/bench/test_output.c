@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Output that cannot be written is a failure of the program, in one sentence, and costs no row of a file; a stream that was
+ * closed on purpose is no failure. Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "tests/support/report_run.h"
+
+#define CASE "bench_flash --device cpu --seq 16 --head-dim 16 --dtype fp32 --variant flash --iters 3 --warmup 0 "
+#define LOST "stdout can't be written"
+
+/* Runs `call` of a program in the folder; what it says on stderr. Caller frees. */
+static char *stderr_of(const char *folder, const char *call, const char *redirect, int want)
+{
+    int code;
+    const char *where = getenv("STEPBENCH_BIN");
+    char *programs = realpath(where ? where : ".", NULL), *build = build_folder(),
+         *command =
+             xasprintf("cd '%s' && PATH='%s:%s':\"$PATH\" && { %s; } 2>&1 %s", folder, programs, build, call, redirect),
+         *said = command_text(command, &code);
+    if (code != want)
+        fail_msg("exit code %d, not %d: %s: %s", code, want, command, said);
+    free(command);
+    free(build);
+    free(programs);
+    return said;
+}
+
+static size_t rows_of(const char *folder, const char *name)
+{
+    char *path = folder_path(folder, name);
+    csv *file = csv_read(path);
+    const size_t rows = file ? file->rows : 0;
+    csv_free(file);
+    free(path);
+    return rows;
+}
+
+static void a_full_stdout_is_a_failure(void **state)
+{
+    static const char *const calls[] = {"bench_flash --help",
+                                        "bench_flash --version",
+                                        "bench_flash --list",
+                                        "bench_flash --list-options",
+                                        "bench_flash --list-runs",
+                                        "bench_flash --dry-run",
+                                        "bench_flash --where --device cpu",
+                                        CASE "--csv none",
+                                        CASE "--csv none --json",
+                                        CASE "--csv kept.csv",
+                                        CASE "--csv kept.csv --quiet",
+                                        "bench_allreduce --help",
+                                        "bench_allreduce --device cpu --ranks 1 --dry-run",
+                                        "report --help",
+                                        "report .",
+                                        "stepcmp --help",
+                                        "stepcmp --version",
+                                        "stepcmp kept.csv kept.csv"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char *said = stderr_of(*state, calls[i], ">/dev/full", EXIT_CODE_FAILURE), *line = strstr(said, LOST);
+        if (!line || strstr(line + 1, LOST))
+            fail_msg("%s says: %s", calls[i], said);
+        free(said);
+    }
+    assert_int_equal(rows_of(*state, "kept.csv"), 2);
+}
+
+static void a_worse_code_stays(void **state)
+{
+    char *said = stderr_of(*state, "report --check .", ">/dev/full", EXIT_CODE_GATE);
+    assert_non_null(strstr(said, LOST));
+    free(said);
+}
+
+static void a_full_csv_is_a_failure(void **state)
+{
+    char *said = stderr_of(*state, CASE "--csv /dev/full", ">/dev/null", EXIT_CODE_FAILURE);
+    assert_non_null(strstr(said, "cannot write a row to /dev/full: No space left on device"));
+    free(said);
+}
+
+/* Else the file that is opened next is stdout, and gets the table. */
+static void closed_streams_are_no_files(void **state)
+{
+    free(stderr_of(*state, CASE "--csv closed.csv", "<&- >&-", EXIT_CODE_OK));
+    assert_int_equal(rows_of(*state, "closed.csv"), 1);
+    char *path = folder_path(*state, "closed.csv"), *text = file_text(path);
+    assert_null(strstr(text, "variant  status"));
+    assert_int_equal(strncmp(text, "schema,", 7), 0);
+    free(text);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_full_stdout_is_a_failure, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_worse_code_stays, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_full_csv_is_a_failure, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(closed_streams_are_no_files, folder_create, folder_remove),
+    };
+    return access("/dev/full", W_OK) == 0 ? cmocka_run_group_tests(tests, NULL, NULL) : skip_program();
+}

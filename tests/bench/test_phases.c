@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* What a bench says that it is doing is what it does: labels of phases follow one another as the work does, and none
+ * outlives its own. */
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+
+enum { MOST = 12 };
+
+/* The labels of rank 0, or of a process alone, must have those that begin so among them, in this order. */
+static void says(const char *folder, const char *bench, const char *arguments, const char *const want[MOST])
+{
+    csv_free(bench_rows(folder, bench, "STEPBENCH_PHASES=1", arguments, EXIT_CODE_OK));
+    char *path = folder_path(folder, "out.txt"), *text = file_text(path), *start = xasprintf("%s[", bench);
+    int next = 0;
+    for (char *line = strtok(text, "\n"); line && want[next]; line = strtok(NULL, "\n")) {
+        char *label = strstr(line, " s: ");
+        if (strncmp(line, start, strlen(start)) != 0 || !label || strstr(line, "[rank"))
+            continue;
+        next += strncmp(label + 4, want[next], strlen(want[next])) == 0;
+    }
+    if (want[next])
+        fail_msg("%s never says '%s' where it should, after '%s'", bench, want[next], next ? want[next - 1] : "");
+    free(start);
+    free(text);
+    free(path);
+}
+
+static void a_step(void **state)
+{
+    static const char *const want[MOST] = {"opening the device",
+                                           "check: plain fp32 of a slice",
+                                           "check: set-up of a slice",
+                                           "tuning product",
+                                           "check: set-up of a slice",
+                                           "check: steps of a slice",
+                                           "check: comparing with plain fp32",
+                                           "setup of",
+                                           "timing"};
+    says(*state, "bench_transformer", "--size tiny --seq 8 --precision fp32 --iters 1 --variant kernels", want);
+}
+
+static void ranks(void **state)
+{
+#ifndef HAVE_GLOO
+    (void)state;
+    skip();
+#else
+    static const char *const want[MOST] = {"check: set-up of a slice",
+                                           "tuning product",
+                                           "check: set-up of a slice",
+                                           "check: gradients of a step on all ranks",
+                                           "check: update 3 of 3 on all ranks",
+                                           "check: one batch without other ranks",
+                                           "check: step 3 of 3, batch 2 of 2 on one rank",
+                                           "check: comparing with one rank",
+                                           "setup of",
+                                           "warm-up of",
+                                           "timing of"};
+    says(*state, "bench_fsdp",
+         "--ranks 2 --size tiny --seq 8 --batch 1 --precision fp32 --grad-dtype policy --variant fsdp --iters 1", want);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step),
+        cmocka_unit_test(ranks),
+    };
+    return cmocka_run_group_tests_name("phases", tests, folder_create, folder_remove);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* The check for kernels that must not spill (common/build/check_ptxas.sh), on made-up logs: it ends the build where the
+ * list was measured, and warns in one line elsewhere. Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+static const char list[] = "# kernels\nmeasured 13.0 sm_90 sm_90a\nadamw_kernel # of both\nsoftmax_kernel\n";
+
+#define KERNEL(name, arch, bytes)                                                                                      \
+    "ptxas info    : Compiling entry function '" name "' for '" arch "'\n"                                             \
+    "ptxas info    : Function properties for " name "\n"                                                               \
+    "    16 bytes stack frame, " bytes " bytes spill stores, " bytes " bytes spill loads\n"                            \
+    "ptxas info    : Used 64 registers\n"
+
+/* Checks this log as `name`: the exit code, and what is said in *said; caller frees. */
+static int check(const char *folder, const char *before, const char *name, const char *log, char **said)
+{
+    int code;
+    char *list_path = folder_path(folder, "list.txt"), *log_path = folder_path(folder, name),
+         *command = xasprintf("unset WERROR; %s bash common/build/check_ptxas.sh %s '%s' '%s' 2>&1", before,
+                              strstr(before, "SOME") ? "--some" : "", list_path, log_path);
+    file_write(list_path, list);
+    file_write(log_path, log);
+    *said = command_text(command, &code);
+    free(command);
+    free(log_path);
+    free(list_path);
+    return code;
+}
+
+static void a_spill_ends_the_build_where_it_was_measured(void **state)
+{
+    static const struct {
+        const char *before, *name, *log;
+        int code;
+        const char *said; /* a part; NULL: nothing is said */
+    } table[] = {
+        {"NVCC_VERSION=13.0", "a.txt",
+         KERNEL("1_adamw_kernelE", "sm_90", "0") KERNEL("1_softmax_kernelE", "sm_90", "0"), 0, NULL},
+        {"NVCC_VERSION=13.0", "a.txt",
+         KERNEL("1_adamw_kernelE", "sm_90", "8") KERNEL("1_softmax_kernelE", "sm_90", "0"), 1,
+         "1_adamw_kernelE (sm_90) is listed as spill-free: 16 bytes stack frame, 8 bytes spill stores"},
+        {"NVCC_VERSION=13.0", "a.txt",
+         KERNEL("1_adamw_kernelE", "sm_80", "0") KERNEL("1_softmax_kernelE", "sm_90a", "4"), 1,
+         "1_softmax_kernelE (sm_90a) is listed"},
+        /* What is not listed may spill. */
+        {"NVCC_VERSION=13.0 SOME=1", "a.txt", KERNEL("1_copy_kernelE", "sm_90", "64"), 0, NULL},
+        /* Other architectures and toolkits: a line for each architecture. */
+        {"NVCC_VERSION=13.0", "a.txt",
+         KERNEL("1_adamw_kernelE", "sm_80", "8") KERNEL("2_adamw_kernelE", "sm_80", "16")
+             KERNEL("1_softmax_kernelE", "sm_80", "4"),
+         0,
+         "warning: sm_80: 3 instances of kernels that spill nothing on sm_90 with nvcc 13.0 spill up to 16 bytes a "
+         "thread with nvcc 13.0 (adamw_kernel, softmax_kernel): right"},
+        {"NVCC_VERSION=13.5 SOME=1", "a.txt", KERNEL("1_adamw_kernelE", "sm_90", "8"), 0,
+         "warning: sm_90: 1 instances"},
+        {"NVCC_VERSION=13.5 SOME=1 WERROR=-Werror", "a.txt", KERNEL("1_adamw_kernelE", "sm_90", "8"), 1, "is listed"},
+        {"NVCC_VERSION=13.0 SOME=1 WERROR=-Werror", "a.txt", KERNEL("1_adamw_kernelE", "sm_120", "8"), 0,
+         "warning: sm_120: 1 instances"},
+        /* A pattern that fits nothing guards nothing. */
+        {"NVCC_VERSION=13.0", "a.txt", KERNEL("1_adamw_kernelE", "sm_80", "0"), 1, "no kernel matches softmax_kernel"},
+        {"NVCC_VERSION=13.0 SOME=1", "a.txt", KERNEL("1_adamw_kernelE", "sm_80", "0"), 0, NULL},
+        /* ptxas serialized what should overlap. */
+        {"NVCC_VERSION=13.0 SOME=1", "matmul.hopper.a.txt", "ptxas info : (C7510) Potential Performance Loss: wgmma\n",
+         1, "Potential Performance Loss"},
+        {"NVCC_VERSION=13.5 SOME=1", "matmul.hopper.a.txt", "ptxas info : (C7510) Potential Performance Loss: wgmma\n",
+         0, "serialized wgmma"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *said;
+        const int code = check(*state, table[i].before, table[i].name, table[i].log, &said);
+        const char *newline = strchr(said, '\n');
+        if (code != table[i].code || (table[i].said ? !strstr(said, table[i].said) : *said != '\0') ||
+            (newline && newline[1]))
+            fail_msg("case %zu: exit code %d: %s", i, code, said);
+        free(said);
+    }
+}
+
+static void each_architecture_has_its_line(void **state)
+{
+    char *said;
+    assert_int_equal(check(*state, "NVCC_VERSION=13.0 SOME=1", "a.txt",
+                           KERNEL("1_adamw_kernelE", "sm_80", "8") KERNEL("1_adamw_kernelE", "sm_90", "0")
+                               KERNEL("1_adamw_kernelE", "sm_120", "20"),
+                           &said),
+                     0);
+    assert_non_null(
+        strstr(said, "sm_80: 1 instances of kernels that spill nothing on sm_90 with nvcc 13.0 spill up to 8 bytes"));
+    assert_non_null(
+        strstr(said, "sm_120: 1 instances of kernels that spill nothing on sm_90 with nvcc 13.0 spill up to 20 bytes"));
+    assert_null(strstr(said, "sm_90:"));
+    free(said);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_spill_ends_the_build_where_it_was_measured, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(each_architecture_has_its_line, folder_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

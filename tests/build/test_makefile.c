@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* The Makefile in a small tree, with a compiler that builds everything: clocks that were set back, and when a warning
+ * ends a build. Run from the project's root. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+
+static int tree_create(void **state)
+{
+    if (folder_create(state) != 0)
+        return -1;
+    char *command = xasprintf("d='%s' && mkdir -p \"$d\"/common/core && cp Makefile \"$d\" && "
+                              "cp -r common/build \"$d\"/common/ && cp common/core/version.h \"$d\"/common/core/",
+                              (char *)*state);
+    const int status = system(command);
+    free(command);
+    return status;
+}
+
+/* What `change`, then make of this goal in the tree, print; make must end, and end well. Caller frees. */
+static char *make_says(const char *folder, const char *change, const char *arguments)
+{
+    int code;
+    char *command = xasprintf("cd '%s' && unset CI WERROR MAKEFLAGS MAKELEVEL && { %s; } && timeout -k 5 60 make -s "
+                              "CC=true CXX=true CUDA=0 SETUP=0 BUILD=out %s 2>&1",
+                              folder, change, arguments),
+         *said = command_text(command, &code);
+    if (code != 0)
+        fail_msg("after '%s' make %s ends with %d: %.2000s", change, arguments, code, said);
+    free(command);
+    return said;
+}
+
+static size_t times(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, part)); text++)
+        n++;
+    return n;
+}
+
+/* The probe runs so often after this change, and make warns of the clock once at most. */
+static void expect_probes(const char *folder, const char *change, size_t n)
+{
+    char *said = make_says(folder, change, "out/build_info.flags");
+    if (times(said, "Found on this machine") != n || times(said, "Clock skew") > 1)
+        fail_msg("after '%s', %zu probes were expected: %s", change, n, said);
+    free(said);
+}
+
+static void a_clock_that_was_set_back(void **state)
+{
+    static const char later[] = "find . -exec touch -d '+2 hours' {} +";
+    expect_probes(*state, later, 1);
+    expect_probes(*state, "true", 0);
+    /* What was built before lies in the future, too, and what has changed since is seen all the same. */
+    expect_probes(*state, later, 0);
+    expect_probes(*state, "export GLOO_HOME=/usr", 1);
+    expect_probes(*state, "echo '# changed' >>common/build/probe.sh", 1);
+    expect_probes(*state, "true", 0);
+    expect_probes(*state, "rm out/config.mk", 1);
+}
+
+static void warnings_end_the_build_in_ci_alone(void **state)
+{
+    static const struct {
+        const char *variables;
+        size_t errors;
+    } table[] = {{"", 0}, {"CI=false", 0}, {"CI=true", 1}, {"WERROR=-Werror", 1}, {"CI=true WERROR=", 0}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *arguments = xasprintf("print-config %s", table[i].variables),
+             *said = make_says(*state, "true", arguments);
+        if (!strstr(said, "-Wall") || times(said, "-Werror") != table[i].errors)
+            fail_msg("make %s compiles with: %s", arguments, said);
+        free(said);
+        free(arguments);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_clock_that_was_set_back, tree_create, folder_remove),
+        cmocka_unit_test_setup_teardown(warnings_end_the_build_in_ci_alone, tree_create, folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* What CUDA_VISIBLE_DEVICES leaves of a machine's GPUs, and what is said when that is nothing. */
+#include "tests/support/test.h"
+
+#include <string.h>
+
+#include "common/device/visible.h"
+
+static void entries_are_counted_up_to_the_first_wrong_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int gpus, visible;
+    } values[] = {{NULL, 4, 4},
+                  {"", 4, 0},
+                  {"-1", 4, 0},
+                  {"0", 4, 1},
+                  {"3,1", 4, 2},
+                  {"7", 2, 0},
+                  {"2", 2, 0},
+                  {"0,7", 2, 1},
+                  {"0,7,1", 2, 1},
+                  {"0,-1,1", 2, 1},
+                  {"0,", 2, 1},
+                  {",0", 2, 0},
+                  {"0x1", 2, 0},
+                  {"GPU-8932f937", 2, 1},
+                  {"GPU-8932f937,GPU-46ab", 2, 2},
+                  {"GPU-8932f937,5", 2, 1},
+                  {"MIG-cd06", 1, 1},
+                  {"NoDevFiles", 2, 0},
+                  {"all", 2, 0},
+                  {"0,1,2,3", 2, 2},
+                  {"0", 0, 0}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (visible_count(values[i].text, values[i].gpus) != values[i].visible)
+            fail_msg("CUDA_VISIBLE_DEVICES=%s of %d: %d, not %d", values[i].text, values[i].gpus,
+                     visible_count(values[i].text, values[i].gpus), values[i].visible);
+}
+
+static void the_variable_its_value_and_the_gpus_are_named(void **state)
+{
+    (void)state;
+    char said[256];
+    visible_none("7", 2, said, sizeof said);
+    assert_string_equal(said, "CUDA_VISIBLE_DEVICES=7 leaves no GPU to use: this machine has 2, numbers 0 to 1 "
+                              "(nvidia-smi -L lists their UUIDs)");
+    visible_none("GPU-1", 1, said, sizeof said);
+    assert_non_null(strstr(said, "CUDA_VISIBLE_DEVICES=GPU-1 leaves no GPU to use: this machine has one, number 0 "));
+    visible_none("7", -1, said, sizeof said);
+    assert_non_null(strstr(said, "which GPUs there are could not be found out"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(entries_are_counted_up_to_the_first_wrong_one),
+                                       cmocka_unit_test(the_variable_its_value_and_the_gpus_are_named)};
+    return cmocka_run_group_tests_name("visible", tests, NULL, NULL);
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""The steps of several GPUs that PyTorch runs. Each is a process of its own with its own time limit; the strongest come first."""
+from collections import namedtuple
+
+# bucket_mb: 0 where the strategy has none. beside: the bench that does the same. seconds: the case ends by then.
+Case = namedtuple("Case", "strategy precision mode bucket_mb size seq batch beside seconds full_load", defaults=(False,))
+
+
+def full_load(strategy, precision, bucket_mb, batch, beside):
+    """4096 or 8192 tokens on each GPU: its kernels are longer than their launches. Blocks are alike and compiled once."""
+    return Case(strategy, precision, "compile-blocks", bucket_mb, "2.7b", 2048, batch, beside, 100, True)
+
+
+def xl(strategy, precision, mode, bucket_mb, beside, seconds=90):
+    """1024 tokens on each GPU, the course's case: most of these wait for their host, and the report says so."""
+    return Case(strategy, precision, mode, bucket_mb, "xl", 512, 2, beside, seconds)
+
+
+COMPILED = 300  # a whole model of 48 layers takes minutes
+CASES = [
+    full_load("fsdp2", "bf16", 0, 4, "fsdp"), full_load("fsdp2", "bf16", 0, 2, "fsdp"),
+    full_load("fsdp2-keep", "bf16", 0, 4, "fsdp"), full_load("fsdp2-keep", "bf16", 0, 2, "fsdp"),
+    full_load("ddp25", "bf16pure", 25, 4, "ddp_bucketed"), full_load("ddp25", "bf16pure", 25, 2, "ddp_bucketed"),
+    xl("ddp25", "bf16pure", "compile", 25, "ddp_bucketed", COMPILED), xl("ddp25", "bf16", "compile", 25, "ddp_bucketed", COMPILED),
+    xl("fsdp2", "bf16", "compile-blocks", 0, "fsdp"), xl("zero1", "bf16", "compile-blocks", 25, "zero1"),
+    xl("zero1", "bf16", "eager", 25, "zero1"), xl("ddp25", "fp32", "eager", 25, "ddp_bucketed"), xl("ddp25", "bf16", "eager", 25, "ddp_bucketed"),
+    *(xl("ddp", "bf16", "eager", mb, "ddp_bucketed") for mb in (1000, 100, 10, 1)), xl("naive", "bf16", "eager", 0, "ddp_naive"),
+    xl("flat", "bf16", "eager", 0, "ddp_flat"), xl("overlap", "bf16", "eager", 0, "ddp_overlap"),
+    xl("ddp25", "bf16pure", "compile-blocks", 25, "ddp_bucketed"), xl("ddp25", "bf16", "compile-blocks", 25, "ddp_bucketed"),
+    xl("fsdp2", "bf16", "eager", 0, "fsdp"), xl("zero1", "bf16", "compile", 25, "zero1", COMPILED),
+]
+SMALL = [Case(*case, "small", 128, 2, "", 0) for case in (
+    ("ddp", "bf16", "eager", 1), ("ddp25", "bf16", "compile-blocks", 25), ("ddp25", "bf16", "compile", 25), ("naive", "bf16", "eager", 0),
+    ("flat", "bf16", "eager", 0), ("overlap", "bf16", "eager", 0), ("zero1", "bf16", "eager", 25), ("fsdp2", "bf16", "eager", 0),
+    ("fsdp2", "bf16", "compile-blocks", 0), ("fsdp2-keep", "bf16", "compile-blocks", 0))]
+
+POLICIES = {
+    "fp32": "all fp32",
+    "bf16": "autocast: fp32 weights, gradients, residual stream and AdamW states; products in bf16; gradients sent as fp32",
+    "bf16pure": "everything bf16: weights, gradients, activations, AdamW states; gradients sent as bf16",
+    "fsdp2": "FSDP2: fp32 shards and AdamW states, weights gathered and products in bf16, gradients reduced in fp32",
+    "fsdp2-keep": "FSDP2 with reshard_after_forward=False: fp32 shards and AdamW states, weights gathered once a step and products in bf16, "
+                  "gradients reduced in fp32",
+}
+
+
+def columns(case, ranks):
+    """Of peer_ddp.csv."""
+    return {"bench": "ddp", "strategy": case.strategy, "ranks": ranks, "size": case.size, "seq": case.seq, "batch_per_rank": case.batch,
+            "precision": case.precision, "attn": "sdpa", "mode": case.mode, "timing": "queued",
+            "policy": POLICIES.get(case.strategy, POLICIES[case.precision]), "bucket_mb": case.bucket_mb}
+
+
+def chosen(beside, full_loads):
+    """Numbers of the cases beside these benches (all, if none is named)."""
+    return [i for i, case in enumerate(CASES) if (not beside or case.beside in beside) and (case.full_load or not full_loads)]

@@ -65,7 +65,8 @@ values() { "$report" --values "$data" "$@"; }
 values_of() { "$report" --values "$@"; }                         # FILE COLUMN [COLUMN=VALUE ...]: in a file
 has() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac }        # VALUE LIST
 several() { case $1 in *" "*) ;; *) return 1 ;; esac }           # LIST; one length makes no curve
-quoted() { printf "'%s'" "$(printf %s "$1" | sed "s/'/''/g")"; } # a text as a gnuplot string
+# A text as a gnuplot string. In single quotes only a quote, a line's end and a backslash before it mean anything.
+quoted() { printf "'%s'" "$(printf %s "$1" | tr '\000-\037\177' '[_*]' | sed "s/'/''/g")"; }
 
 # ordered NAMES LIST: those of the names that are in the list.
 ordered() {
@@ -75,18 +76,27 @@ ordered() {
 }
 models='tiny small medium large xl 2.7b xl-2026 10b 8b'
 
-# draw NAME TITLE [VARIABLE=EXPRESSION ...]: $figure.gp with $data, as $out/NAME.svg
+# draw NAME TITLE [VARIABLE=TEXT | VARIABLE:=NUMBER ...]: $figure.gp with $data, as $out/NAME.svg. It runs in $work, so that
+# names of files there have no blanks. Values come from files that others send: they reach gnuplot in quotes, never as code.
 draw() {
     name=$1 title=$2
     shift 2
-    {
-        echo "folder = $(quoted "$plots"); data = $(quoted "$data")"
-        echo "title = $(quoted "$title"); caption = $(quoted "$caption")"
-        for assignment in "$@"; do echo "$assignment"; done
-    } >"$work/variables.gp"
+    case $name in
+        *[!A-Za-z0-9_.+-]*)
+            echo "plots/draw.sh: no figure is named '$name'; letters, digits and _ . + - make a name" >&2
+            : >"$work/failed"
+            return
+            ;;
+    esac
+    for assignment in "folder=$plots" output=figure "data=$data" "title=$title" "caption=$caption" "$@"; do
+        variable=${assignment%%=*} value=$(quoted "${assignment#*=}")
+        case $variable in
+            *:) printf '%s = %s + 0\n' "${variable%:}" "$value" ;; # no number, no figure
+            *) printf '%s = %s\n' "$variable" "$value" ;;
+        esac
+    done >"$work/variables.gp"
     code=0
-    gnuplot -e "output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$figure.gp" \
-        >"$work/log" 2>&1 || code=$?
+    (cd "$work" && gnuplot variables.gp "$plots/figures/$figure.gp") >"$work/log" 2>&1 || code=$?
     if [ $code = 3 ]; then # the figure finds that it has nothing to show
         rm -f "$work/figure"
     elif [ $code = 0 ] && [ -s "$work/figure" ]; then
@@ -149,24 +159,25 @@ first_measured() { # COLUMN ...
     return 1
 }
 
-# {COLUMN} of a title by what it stands for.
+# {COLUMN} of a line by what it stands for.
 filled() {
     text=$1
     while :; do
         case $text in *\{*\}*) ;; *) break ;; esac
         rest=${text#*\{}
         key=${rest%%\}*}
-        case $key in shape) value=$shape ;; *) value=$(values "$key") ;; esac
+        case $key in shape) value=$shape ;; "$by") value=$one ;; *) value=$(values "$key") ;; esac
         text=${text%%\{*}$value${rest#*\}}
     done
-    echo "$text"
+    printf '%s\n' "$text"
 }
 
-# draw_one NAME: by the lines in $work/needs.
+# draw_one NAME: by the lines in $work/needs, of which {$by} stands for $one.
 # shellcheck disable=SC2086,SC2046 # words of a line are meant to be split
 draw_one() {
     name=$1 file='' axes='' conditions='' title=''
     while read -r word rest; do
+        [ "$word" = title ] || rest=$(filled "$rest")
         case $word in
             data) file=$results/$rest ;;
             prefer)
@@ -184,6 +195,7 @@ draw_one() {
     pick "$file" "$axes" $conditions || return 0
     set -- "$name" "$(filled "$title")"
     while read -r word rest; do
+        [ "$word" = title ] || rest=$(filled "$rest")
         case $word in
             several) several "$(values $rest)" || return 0 ;;
             needs)
@@ -192,16 +204,16 @@ draw_one() {
                 ;;
             measured)
                 column=$(first_measured ${rest#* }) || return 0
-                set -- "$@" "${rest%% *} = '$column'"
+                set -- "$@" "${rest%% *}=$column"
                 ;;
             most)
                 most=$(values "${rest#* }" | tr ' ' '\n' | grep -v nan | sort -g | tail -n 1)
-                set -- "$@" "${rest%% *} = ${most:-0}"
+                set -- "$@" "${rest%% *}:=${most:-0}"
                 ;;
             list)
                 list=$(list_of ${rest#* })
                 case $rest in *' with '*) [ -n "$list" ] || return 0 ;; esac
-                set -- "$@" "${rest%% *} = '$list'"
+                set -- "$@" "${rest%% *}=$list"
                 ;;
         esac
     done <"$work/needs"
@@ -209,21 +221,17 @@ draw_one() {
 }
 
 by_comments() {
-    sed -n 's/^#: //p' "$plots/figures/$figure.gp" >"$work/all"
-    file=$(sed -n 's/^data //p' "$work/all")
-    [ -s "$results/$file" ] || return 0
-    each=$(sed -n 's/^each //p' "$work/all")
+    sed -n 's/^#: //p' "$plots/figures/$figure.gp" >"$work/needs"
+    from=$results/$(sed -n 's/^data //p' "$work/needs")
+    [ -s "$from" ] || return 0
+    each=$(sed -n 's/^each //p' "$work/needs")
+    by=${each%% *} one=''
     if [ -z "$each" ]; then
-        cp "$work/all" "$work/needs"
         draw_one "$figure"
         return
     fi
-    by=${each%% *}
     # shellcheck disable=SC2086 # conditions are words
-    for one in $(values_of "$results/$file" $each); do
-        sed "s/{$by}/$one/g" "$work/all" >"$work/needs"
-        draw_one "${figure}_$one"
-    done
+    for one in $(values_of "$from" $each); do draw_one "${figure}_$one"; done
 }
 
 draw_figure() {

@@ -38,11 +38,13 @@ static const char usage[] =
 
 enum { MAX_AXES = 16, MAX_CONDITIONS = 16 };
 
+/* For a figure. */
 static table *open_or_die(const char *path)
 {
     table *t = open_rows(path);
     if (!t)
         die(EXIT_CODE_USAGE, "%s can't be read or has no rows", path);
+    table_make_drawable(t);
     return t;
 }
 

@@ -396,6 +396,23 @@ void values_free(values *v)
     *v = (values){0};
 }
 
+void text_make_drawable(char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:_+-/=()%";
+    for (; *(text += strspn(text, letters)); text++)
+        *text = '_';
+}
+
+void table_make_drawable(table *t)
+{
+    for (size_t i = 0; i < t->file->columns; i++)
+        text_make_drawable(t->file->header[i]);
+    for (size_t i = 0; i < t->file->rows * t->file->columns; i++)
+        text_make_drawable(t->file->cells[i]);
+    for (size_t i = 0; t->run_of && i < t->file->rows; i++)
+        text_make_drawable(t->run_of[i]);
+}
+
 static void write_cell(FILE *out, const char *text, bool last)
 {
     size_t bytes = csv_quote(text, NULL, 0) + 1;

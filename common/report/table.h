@@ -78,6 +78,10 @@ bool names_have(const char *const *names, const char *name); /* names ended by N
 /* Writes to memory; *text is for the caller to free after fclose. */
 FILE *text_stream(char **text, size_t *bytes);
 
+/* Figures are drawn by a shell and by gnuplot: of the texts of a file it leaves what no program takes for anything but text. */
+void table_make_drawable(table *t);
+void text_make_drawable(char *text);
+
 /* As CSV, with a last column run_of: alike in rows that may stand in a ratio. False with errno set. */
 bool table_write(const table *t, const char *path);
 

@@ -15,9 +15,9 @@ collective() {
     kind=$1 of=$2 by=$3 suffix=$4 only=$5
     shift 5
     pick "$allreduce" "bytes,mode,dtype,$by" "$@" && several "$(values bytes)" || return 0
-    draw "allreduce_$kind" "$of ($shape)" "by = '$by'" "suffix = '$suffix'" \
-        "series = '$(ordered "${only:-$(values "$by")}" "$(values "$by")")'" "sizes = '$(apart "$(values bytes)")'" \
-        "modes = '$(ordered 'eager graph' "$(values mode)")'"
+    draw "allreduce_$kind" "$of ($shape)" "by=$by" "suffix=$suffix" \
+        "series=$(ordered "${only:-$(values "$by")}" "$(values "$by")")" "sizes=$(apart "$(values bytes)")" \
+        "modes=$(ordered 'eager graph' "$(values mode)")"
 }
 
 # Of Gloo beside NCCL: figures of its own. A device and a dtype: all their figures.

@@ -10,8 +10,8 @@ buckets() { # RANKS KIND TEXT CONDITION ...
         several "$(values bucket_mb)" || continue
         with='' suffix=''
         [ "$how" = plain ] || with=", $(echo "$how" | tr - ' ')" suffix=_$how
-        draw "ddp_buckets_$kind$suffix" "Buckets on $on ranks, $of$with ($shape)" "seqs_shown = '$(values seq)'" \
-            "buckets = '$(values bucket_mb)'"
+        draw "ddp_buckets_$kind$suffix" "Buckets on $on ranks, $of$with ($shape)" "seqs_shown=$(values seq)" \
+            "buckets=$(values bucket_mb)"
     done
 }
 for_batches buckets

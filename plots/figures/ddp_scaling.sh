@@ -13,6 +13,6 @@ scaling() { # KIND TEXT CONDITION ...
         if several "$(values ranks "variant=$variant")"; then variants="$variants $variant"; fi
     done
     [ -z "$seqs" ] || [ -z "$variants" ] || draw "ddp_scaling_$kind" "Tokens a second over ranks, $of ($shape)" \
-        "ranks = '$(values ranks)'" "seqs_shown = '$seqs'" "variants = '$variants'"
+        "ranks=$(values ranks)" "seqs_shown=$seqs" "variants=$variants"
 }
 for_dtypes scaling

@@ -14,10 +14,10 @@ ladder() { # NAME FILE OTHER CONDITION ...: OTHER is the column in which lines d
     usual prefetch free_every replicas
     of="$(values size), S $(values seq), batch $(values batch)"
     if [ "$other" = grad_dtype ]; then of="$of on each of $(values ranks) ranks"; fi
-    draw "$as" "Feature by feature ($of)" "other = '$other'" "last = '$last'" "small = '$(column_or_none small)'" \
-        "reduce = '$(column_or_none reduce_dtype)'" "gather = '$(column_or_none gather)'" \
-        "update = '$(column_or_none update)'" "moments = '$(column_or_none moments)'" \
-        "offload = '$(column_or_none offload)'" "columns = '$columns'" "wanted = '$wanted'"
+    draw "$as" "Feature by feature ($of)" "other=$other" "last=$last" "small=$(column_or_none small)" \
+        "reduce=$(column_or_none reduce_dtype)" "gather=$(column_or_none gather)" \
+        "update=$(column_or_none update)" "moments=$(column_or_none moments)" \
+        "offload=$(column_or_none offload)" "columns=$columns" "wanted=$wanted"
 }
 
 transformer=$results/bench_transformer.csv

@@ -33,11 +33,12 @@ for precision in $(values_of "$memory" precision); do
     longest=${longest##* }
     files='' panels=''
     for mode in forward forward-backward train-step; do
-        timeline=$results/memory/$(values events "mode=$mode" "seq=$longest")
+        name=$(values events "mode=$mode" "seq=$longest")
+        timeline=$results/memory/${name##*/}
         [ -f "$timeline" ] || continue
-        outline "$timeline" >"$work/timeline-$mode" # a name without blanks, which separate gnuplot's lists
-        files="$files $work/timeline-$mode" panels="$panels $mode"
+        outline "$timeline" >"$work/timeline-$mode"
+        files="$files timeline-$mode" panels="$panels $mode"
     done
     [ -z "$files" ] || draw "memory_timeline_$precision" "Memory of a step at S $longest, $precision ($shape)" \
-        "files = $(quoted "$files")" "panels = '$panels'"
+        "files=$files" "panels=$panels"
 done

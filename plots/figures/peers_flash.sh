@@ -11,6 +11,6 @@ sed 1d "$work/peers.csv" | sort -t , -g >"$work/rows.csv"
     sed 1q "$work/peers.csv"
     cat "$work/rows.csv"
 } >"$data"
-draw peers_flash "Attention in bf16: the time of peers over ours" "shapes = $(wc -l <"$work/rows.csv")" \
-    "least = $(sed '1!d; s/,.*//' "$work/rows.csv")" \
-    "most = $(cut -d , -f 2-7 "$work/rows.csv" | tr , '\n' | grep -v nan | sort -g | tail -n 1)"
+draw peers_flash "Attention in bf16: the time of peers over ours" "shapes:=$(wc -l <"$work/rows.csv")" \
+    "least:=$(sed '1!d; s/,.*//' "$work/rows.csv")" \
+    "most:=$(cut -d , -f 2-7 "$work/rows.csv" | tr , '\n' | grep -v nan | sort -g | tail -n 1)"

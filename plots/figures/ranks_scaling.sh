@@ -15,9 +15,9 @@ ranks_scaling() { # CONDITION ...
     usual prefetch free_every gather replicas small reduce_dtype
     draw "ranks_scaling_$(values size)_$(values seq)_$(values precision)_$(values wire_dtype)" \
         "Over ranks ($(values size), S $(values seq), $(values precision), gradients $(values wire_dtype))" \
-        "ranks = '$(values ranks)'" "weak = ${weak:-0}" "strong = ${strong:-0}" \
-        "columns = '$columns'" "wanted = '$wanted'" \
-        "variants = '$(ordered 'ddp zero1 zero2 fsdp fsdp-keep hsdp' "$(values variant)")'"
+        "ranks=$(values ranks)" "weak:=${weak:-0}" "strong:=${strong:-0}" \
+        "columns=$columns" "wanted=$wanted" \
+        "variants=$(ordered 'ddp zero1 zero2 fsdp fsdp-keep hsdp' "$(values variant)")"
 }
 for size in $(values_of "$fsdp" size status=ok); do
     for seq in $(values_of "$fsdp" seq status=ok "size=$size"); do

@@ -19,6 +19,6 @@ for sweep in layers:3:precision:depth:blocks 'd_model:3:precision:width:width (d
     pick "$transformer" "$axis,$by" "$level" mode=train-step $warm "$axis!=0" || continue
     points=$(values "$axis")
     [ "$(echo "$points" | wc -w)" -ge "$least" ] || continue
-    draw "scaling_$name" "Scaling in $name ($shape)" "axis = '$axis'" "axis_text = '$what'" \
-        "points = '$points'" "by = '$by'" "lines = '$(values "$by")'"
+    draw "scaling_$name" "Scaling in $name ($shape)" "axis=$axis" "axis_text=$what" \
+        "points=$points" "by=$by" "lines=$(values "$by")"
 done

@@ -10,5 +10,5 @@ for precision in $(ordered 'fp32 tf32 bf16 bf16-pure fp16' "$(values precision v
         panels="$panels $precision/$gradients"
     done
 done
-[ -z "$panels" ] || draw zero1_memory "Memory of a rank after an update ($shape)" "panels = '$panels'" \
-    "ranks = '$(values ranks variant=zero1)'" "ways = '$(ordered 'unsharded zero1 zero1-broadcast' "$(values variant)")'"
+[ -z "$panels" ] || draw zero1_memory "Memory of a rank after an update ($shape)" "panels=$panels" \
+    "ranks=$(values ranks variant=zero1)" "ways=$(ordered 'unsharded zero1 zero1-broadcast' "$(values variant)")"

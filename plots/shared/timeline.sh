@@ -7,16 +7,18 @@
 draw_timeline() {
     figure_name=$1 figure_title=$2 shown=$3
     shift 3
-    files='' labels='' sums='' count=0 rank=0 device=''
+    files='' count=0 rank=0 device=''
+    given=$#
     for file; do # the comment of its sums: "# rank 0 of LABEL: 12.345 ms; compute ..."
         about=$(sed -n "s/^# rank $rank of \(.*; idle [^ ]* ms\).*/\1/p" "$file" | head -n 1)
         [ -n "$about" ] || continue
         count=$((count + 1))
-        cp "$file" "$work/$figure_name-$count" # a name without blanks, which separate gnuplot's lists
-        files="$files $work/$figure_name-$count"
-        labels="$labels${labels:+, }$(quoted "${about%: *ms; compute *}")"
-        sums="$sums${sums:+, }$(quoted "$(printf '%s\n' "${about##*: }" | awk "{ printf $shown }")")"
+        cp "$file" "$work/$figure_name-$count"
+        files="$files $figure_name-$count"
+        set -- "$@" "label_$count=${about%: *ms; compute *}" \
+            "sum_$count=$(printf '%s\n' "${about##*: }" | awk "{ printf $shown }")"
     done
+    shift "$given"
     [ "$count" -gt 0 ] || return 0
     for key in cpu gpu_name; do
         of=$(values_of "$results/machine.csv" value "key=$key" 2>/dev/null) || of=
@@ -24,6 +26,5 @@ draw_timeline() {
     done
     # shellcheck disable=SC2034 # draw uses it
     caption="$(basename "$results")${device:+, $device}, rank $rank"
-    draw "$figure_name" "$figure_title" "files = $(quoted "$files")" "array labels[$count] = [$labels]" \
-        "array sums[$count] = [$sums]" "rank = $rank"
+    draw "$figure_name" "$figure_title" "files=$files" "rank:=$rank" "$@"
 }

@@ -36,11 +36,14 @@ static const char *const origin[] = {"machine", "gpu", "device", "utc"};
 
 static void put(FILE *out, const char *text, const char *separator)
 {
-    const size_t bytes = csv_quote(text, NULL, 0) + 1;
+    char *drawable = xstrdup(text);
+    text_make_drawable(drawable);
+    const size_t bytes = csv_quote(drawable, NULL, 0) + 1;
     char *quoted = xmalloc(bytes);
-    csv_quote(text, quoted, bytes);
+    csv_quote(drawable, quoted, bytes);
     fprintf(out, "%s%s", separator, quoted);
     free(quoted);
+    free(drawable);
 }
 
 static void put_number(FILE *out, double value)

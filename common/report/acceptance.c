@@ -2,6 +2,7 @@
 /* The checks of a folder of results; see acceptance.h. */
 #include "common/report/acceptance.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
@@ -143,13 +144,68 @@ static void check_columns(verdict *v, const table *t, const char *name)
     }
 }
 
+/* What a text of a bench never has: tags, and what a shell or a figure could take for a command. Paths of this machine's owner,
+ * which are in machine.csv, may have letters of any language. */
+static bool is_strange(const char *text, const char *name)
+{
+    for (; *text; text++)
+        if (strchr("`$\\{}", *text) || (*text == '<' && (isalpha((unsigned char)text[1]) || strchr("/!?", text[1]))) ||
+            (*text & 0x80 && strcmp(name, "machine.csv") != 0))
+            return true;
+    return false;
+}
+
+static bool is_drawable(const char *text)
+{
+    char *copy = xstrdup(text);
+    text_make_drawable(copy);
+    const bool same = strcmp(copy, text) == 0;
+    free(copy);
+    return same;
+}
+
+/* What names figures and tells cases apart is a word or a number. */
+static bool is_key(const csv *file, size_t column)
+{
+    static const char *const names[] = {"bench", "variant", "status", "machine", "device", "run_id", "campaign"};
+    int first, end;
+    table_params(file, &first, &end);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(file->header[column], names[i]) == 0)
+            return true;
+    return csv_column(file, "reason") >= 0 && (int)column >= first && (int)column < end;
+}
+
+/* One sentence for a file: the first strange cell's. */
+static void check_texts(void *verdict_of, const char *name, const csv *file)
+{
+    verdict *v = verdict_of;
+    char *lost = csv_lost(file);
+    if (lost || !file->rows)
+        complain(v, "%s: %s", name, lost ? lost : "no rows");
+    free(lost);
+    for (size_t c = 0; c < file->columns; c++) {
+        const bool key = is_key(file, c);
+        bool strange = !is_drawable(file->header[c]);
+        size_t r = 0;
+        while (!strange && r < file->rows) {
+            const char *text = file->cells[r++ * file->columns + c];
+            strange = is_strange(text, name) || (key && !is_drawable(text));
+        }
+        if (strange && r)
+            complain(v, "%s: row %zu has a character in column %zu that no bench writes there", name, r, c + 1);
+        else if (strange)
+            complain(v, "%s: the name of column %zu has a character that no bench writes", name, c + 1);
+        if (strange)
+            return;
+    }
+}
+
 static void check_file(verdict *v, const char *dir, const char *name)
 {
     char *path = xasprintf("%s/%s.csv", dir, name);
     table *t = open_rows(path);
     if (t) {
-        if (t->file->dropped)
-            complain(v, "%s: %zu torn rows, the first in line %zu", name, t->file->dropped, t->file->first_dropped);
         v->files++;
         v->rows += t->n;
         check_rows(v, t, name);
@@ -212,6 +268,7 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
     }
     if (found >= 0)
         free(entries);
+    results_each_file(dir, check_texts, &v);
     if (!v.rows)
         complain(&v, "%s holds no rows of a bench", dir);
     if (v.commits.n > 1)

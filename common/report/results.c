@@ -2,6 +2,7 @@
 /* Opening files of results; see results.h. */
 #include "common/report/results.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,34 @@ csv *open_peer(const char *dir, const char *name)
     csv *c = csv_read(path);
     free(path);
     return c;
+}
+
+static int is_csv(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return *entry->d_name != '.' && dot && strcmp(dot, ".csv") == 0;
+}
+
+void results_each_file(const char *dir, results_visit *visit, void *user)
+{
+    static const char *const folders[] = {"", "memory/", "profile/", "timeline/"};
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+        struct dirent **entries;
+        char *folder = xasprintf("%s/%s", dir, folders[f]);
+        const int n = scandir(folder, &entries, is_csv, alphasort);
+        for (int i = 0; i < n; i++) {
+            char *name = xasprintf("%s%s", folders[f], entries[i]->d_name);
+            csv *file = open_peer(dir, name);
+            if (file)
+                visit(user, name, file);
+            csv_free(file);
+            free(name);
+            free(entries[i]);
+        }
+        if (n >= 0)
+            free(entries);
+        free(folder);
+    }
 }
 
 static bool same_case(const csv *c, size_t a, size_t b, int first, int end)

@@ -14,6 +14,9 @@ csv *open_peer(const char *dir, const char *name);
 /* <dir>/peer_<what>.csv, the newest row of each case, without the rows that do not say of which GPU and run they are. NULL when
  * it is absent. */
 csv *open_peer_rows(const char *dir, const char *what);
+/* Every CSV file of the folder, and of the folders of recordings in it, in the order of names: "profile/totals.csv". */
+typedef void results_visit(void *user, const char *name, const csv *file);
+void results_each_file(const char *dir, results_visit *visit, void *user);
 /* "cuda" if any run of the folder had a GPU, else "cpu": what stands for the machine. Rows of the CPU may lie beside. */
 const char *main_device(const char *dir);
 csv *open_published(const char *dir, const char *name);

@@ -50,7 +50,7 @@ static void read_kept(row_writer *r, const char *campaign)
     csv *file = csv_read(r->csv_path);
     if (!file)
         return;
-    csv_warn_dropped(file, r->csv_path);
+    csv_warn_lost(file, r->csv_path);
     size_t params = options_param_count(r->o);
     const char **values = xcalloc(params, sizeof *values);
     r->kept = xcalloc(file->rows, sizeof *r->kept);

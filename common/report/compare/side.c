@@ -26,11 +26,13 @@ bool side_parse(side *s, const char *text, const char *machine_csv)
     return taken;
 }
 
-bool side_open(side *s, const char *path)
+bool side_open(side *s, const char *path, bool say)
 {
-    if (!take_file(s, csv_read(path)))
+    csv *read = csv_read(path);
+    if (say)
+        csv_warn_lost(read, path);
+    if (!take_file(s, read))
         return false;
-    csv_warn_dropped(s->file, path);
     char *folder = xstrdup(path), *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';

@@ -97,6 +97,16 @@ static void count_rows(document *doc, document *reasons, const char *name, const
     free(bench);
 }
 
+/* Says on the page and on stderr what of a file does not count. */
+static void add_lost(void *doc, const char *name, const csv *file)
+{
+    char *lost = csv_lost(file);
+    csv_warn_lost(file, name);
+    if (lost || !file->rows)
+        doc_bullet(doc, "%s: %s", code("%s", name), lost ? lost : "no rows");
+    free(lost);
+}
+
 static void write_section(document *doc, const char *dir)
 {
     struct dirent **entries;
@@ -117,7 +127,6 @@ static void write_section(document *doc, const char *dir)
         const size_t gpus = t ? gpus_of(t, machine) : 0;
         most = gpus > most ? gpus : most;
         if (t) {
-            csv_warn_dropped(t->file, entries[i]->d_name);
             count_rows(doc, reasons, entries[i]->d_name, t, gpus);
         }
         table_free(t);
@@ -130,6 +139,7 @@ static void write_section(document *doc, const char *dir)
                       "GPUs: how many different ones the runs of these rows started on. Where there are several, two "
                       "rows can be of two GPUs.\nRatios of two rows are formed within one run on one GPU only.");
     doc_append(doc, reasons);
+    results_each_file(dir, add_lost, doc);
 }
 
 const report_section section_ran = {.order = 910, .write = write_section};

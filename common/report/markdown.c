@@ -1,26 +1,101 @@
 /* SPDX-License-Identifier: MIT */
 /* A document as Markdown with GitHub's tables, and HTML where that has no word of its own: folded detail. */
+#include <ctype.h>
 #include <string.h>
 
 #include "common/report/document.h"
 
+static bool is_entity(const char *at)
+{
+    const size_t name = 1 + strspn(at + 1, "#0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return name > 1 && at[name] == ';';
+}
+
+/* Whether GitHub takes the character for markup where it stands. `begins`: nothing but digits, if anything, is before it on its
+ * line. */
+static bool is_markup(const char *at, char before, bool begins)
+{
+    const char next = at[1];
+    switch (*at) {
+    case '`':
+    case '$': return true;
+    case '\\': return ispunct((unsigned char)next);
+    case '*':
+    case '~': return begins || before != ' ' || next != ' ';
+    case '_': return !isalnum((unsigned char)before) || !isalnum((unsigned char)next);
+    case ']': return next && strchr("([:", next);
+    case '.':
+    case ')': return begins && isdigit((unsigned char)before) && (next == ' ' || !next);
+    case '[':
+    case '#':
+    case '>':
+    case '+':
+    case '=':
+    case '|':
+    case ':':
+    case '-': return begins && !isdigit((unsigned char)before);
+    default: return false;
+    }
+}
+
+/* What a text of words and cells holds is shown, not obeyed. */
+static void write_shown(FILE *out, const char *at, char before, bool begins)
+{
+    if (*at == '<' && (isalpha((unsigned char)at[1]) || (at[1] && strchr("/!?", at[1]))))
+        fputs("&lt;", out);
+    else if (*at == '&' && is_entity(at))
+        fputs("&amp;", out);
+    else
+        fprintf(out, "%s%c", is_markup(at, before, begins) ? "\\" : "", *at);
+}
+
+/* In an address a few characters would end it. */
+static void write_address(FILE *out, char c)
+{
+    fprintf(out, strchr(" ()<>\"\\", c) ? "%%%02X" : "%c", (unsigned char)c);
+}
+
 /* A text with its marks as Markdown's. In a cell or a bullet, which is one line, a line break becomes a blank. */
 static void write_text(FILE *out, const char *text, bool one_line, bool in_table)
 {
-    for (; *text; text++)
+    enum { SHOWN, CODE, ADDRESS } as = SHOWN;
+    bool begins = !in_table;
+    for (char before = ' '; *text; before = *text++) {
+        const bool still = begins && isdigit((unsigned char)*text);
         switch (*text) {
         case DOC_STRONG:
         case DOC_STRONG_END: fputs("**", out); break;
         case DOC_CODE:
-        case DOC_CODE_END: fputc('`', out); break;
+        case DOC_CODE_END:
+            fputc('`', out);
+            as = *text == DOC_CODE ? CODE : SHOWN;
+            break;
         case DOC_LINK: fputc('[', out); break;
-        case DOC_LINK_ADDRESS: fputs("](", out); break;
-        case DOC_LINK_END: fputc(')', out); break;
-        case '|': fputs(in_table ? "\\|" : "|", out); break;
+        case DOC_LINK_ADDRESS:
+            fputs("](", out);
+            as = ADDRESS;
+            break;
+        case DOC_LINK_END:
+            fputc(')', out);
+            as = SHOWN;
+            break;
         case '\n':
-        case '\r': fputc(one_line ? ' ' : *text, out); break;
-        default: fputc(*text, out);
+        case '\r':
+            fputc(one_line ? ' ' : *text, out);
+            begins = !one_line;
+            continue;
+        default:
+            if (in_table && *text == '|')
+                fputs("\\|", out);
+            else if (as == ADDRESS)
+                write_address(out, *text);
+            else if (as == CODE)
+                fputc(*text == '`' ? '\'' : *text, out); /* which has no escape */
+            else
+                write_shown(out, text, before, begins);
         }
+        begins = still;
+    }
 }
 
 static void heading(const doc_output *to, int level, const char *text)
@@ -66,12 +141,27 @@ static void note(const doc_output *to, const char *text)
 static void preformatted(const doc_output *to, const char *text)
 {
     const size_t length = strlen(text);
-    fprintf(to->file, "```\n%s%s```\n\n", text, length && text[length - 1] == '\n' ? "" : "\n");
+    size_t fence = 3;
+    for (const char *at = text; (at = strchr(at, '`')); at += strspn(at, "`"))
+        fence = strspn(at, "`") >= fence ? strspn(at, "`") + 1 : fence;
+    for (int end = 0; end < 2; end++) {
+        for (size_t i = 0; i < fence; i++)
+            fputc('`', to->file);
+        if (end)
+            fputs("\n\n", to->file);
+        else
+            fprintf(to->file, "\n%s%s", text, length && text[length - 1] == '\n' ? "" : "\n");
+    }
 }
 
 static void figure(const doc_output *to, const char *file, const char *alt, const char *caption)
 {
-    fprintf(to->file, "![%s](%s)\n\n", alt, file);
+    fputs("![", to->file);
+    write_text(to->file, alt, true, false);
+    fputs("](", to->file);
+    for (; *file; file++)
+        write_address(to->file, *file);
+    fputs(")\n\n", to->file);
     if (*caption)
         paragraph(to, caption);
 }
@@ -79,7 +169,13 @@ static void figure(const doc_output *to, const char *file, const char *alt, cons
 static void fold(const doc_output *to, const char *summary)
 {
     fputs("<details><summary>", to->file);
-    write_text(to->file, summary, true, false);
+    for (; *summary; summary++) /* HTML up to the next empty line */
+        if (*summary == '<' || *summary == '&')
+            fputs(*summary == '<' ? "&lt;" : "&amp;", to->file);
+        else if (*summary >= DOC_STRONG && *summary <= DOC_LINK_END)
+            continue;
+        else
+            fputc(*summary == '\n' || *summary == '\r' ? ' ' : *summary, to->file);
     fputs("</summary>\n\n", to->file);
 }
 

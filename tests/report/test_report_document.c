@@ -55,6 +55,60 @@ static void texts_have_marks_of_the_writer(void **state)
                        "<details><summary>more</summary>\n\n</details>\n\n");
 }
 
+/* Cells of other people's files: on GitHub, they are shown as they are. */
+static void markup_in_texts_is_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *paragraph, *cell;
+    } table[] = {{"<img src=x onerror=a>", "&lt;img src=x onerror=a>", "&lt;img src=x onerror=a>"},
+                 {"</td>", "&lt;/td>", "&lt;/td>"},
+                 {"<!-- ", "&lt;!-- ", "&lt;!-- "},
+                 {"a < 5, b<5", "a < 5, b<5", "a < 5, b<5"},
+                 {"&lt;b & c; R&D", "&amp;lt;b & c; R&D", "&amp;lt;b & c; R&D"},
+                 {"a|b", "a|b", "a\\|b"},
+                 {"a\\|b", "a\\\\|b", "a\\\\\\|b"},
+                 {"`x` $y$", "\\`x\\` \\$y\\$", "\\`x\\` \\$y\\$"},
+                 {"[x](javascript:a)", "\\[x\\](javascript:a)", "[x\\](javascript:a)"},
+                 {"![x](y)", "![x\\](y)", "![x\\](y)"},
+                 {"[x]: y", "\\[x\\]: y", "[x\\]: y"},
+                 {"**a** 2 * 3 ~~b~~", "\\*\\*a\\*\\* 2 * 3 \\~\\~b\\~\\~", "\\*\\*a\\*\\* 2 * 3 \\~\\~b\\~\\~"},
+                 {"_a_ fwd_ms", "\\_a\\_ fwd_ms", "\\_a\\_ fwd_ms"},
+                 {"# a", "\\# a", "# a"},
+                 {"- a", "\\- a", "- a"},
+                 {"* a", "\\* a", "* a"},
+                 {"> a", "\\> a", "> a"},
+                 {"1. a", "1\\. a", "1. a"},
+                 {"12) a", "12\\) a", "12) a"},
+                 {"1.5 ms", "1.5 ms", "1.5 ms"},
+                 {"a\n===", "a\n\\===", "a ==="},
+                 {"a\n---|---", "a\n\\---|---", "a ---\\|---"},
+                 {"=1+1", "\\=1+1", "=1+1"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        document *d = doc_create("");
+        doc_paragraph(d, "%s", table[i].text);
+        doc_table(d);
+        doc_columns(d, DOC_TEXT, "c", NULL);
+        doc_row(d, table[i].text, NULL);
+        char *wanted = xasprintf("%s\n\n| c |\n|---|\n| %s |\n\n", table[i].paragraph, table[i].cell);
+        expect_markdown(d, wanted);
+        free(wanted);
+    }
+}
+
+static void nothing_ends_what_it_is_in(void **state)
+{
+    (void)state;
+    document *d = doc_create("");
+    doc_paragraph(d, "%s %s", code("a`<b>_c_"), link_to("x](y", "a) (b.csv"));
+    doc_preformatted(d, "a\n````\nb");
+    doc_figure(d, "a)<b.svg", "x](y", "");
+    doc_fold(d, "%s", "</summary>\n\n<script>");
+    doc_fold_end(d);
+    expect_markdown(d, "`a'<b>_c_` [x\\](y](a%29%20%28b.csv)\n\n`````\na\n````\nb\n`````\n\n![x\\](y](a%29%3Cb.svg)\n\n"
+                       "<details><summary>&lt;/summary>  &lt;script></summary>\n\n</details>\n\n");
+}
+
 static void tables_have_columns_of_a_kind(void **state)
 {
     (void)state;
@@ -199,6 +253,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(texts_have_marks_of_the_writer),
                                        cmocka_unit_test(tables_have_columns_of_a_kind),
+                                       cmocka_unit_test(markup_in_texts_is_shown),
+                                       cmocka_unit_test(nothing_ends_what_it_is_in),
                                        cmocka_unit_test(parts_are_appended),
                                        cmocka_unit_test(misuse_stops_the_report),
                                        cmocka_unit_test(breaches_are_found),

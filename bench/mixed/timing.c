@@ -70,19 +70,13 @@ static void baseline_forget(const session *s, const bench_case *c)
     forget(baseline_of(s, c, &added));
 }
 
-static bool cell_is(const csv *t, size_t r, const char *column, const char *want)
-{
-    const char *cell = csv_cell(t, r, column);
-    return cell && strcmp(cell, want) == 0;
-}
-
 static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench_case *c)
 {
     const options *o = s->opt;
-    bool is = cell_is(t, r, "variant", "timing") && cell_is(t, r, "status", "ok") && same_run(s, t, r) &&
-              cell_is(t, r, "precision", "fp32") && cell_is(t, r, "fp32_products", "fma");
+    bool is = csv_is(t, r, "variant", "timing") && csv_is(t, r, "status", "ok") && same_run(s, t, r) &&
+              csv_is(t, r, "precision", "fp32") && csv_is(t, r, "fp32_products", "fma");
     for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = compared(options_param_name(o, i)) || cell_is(t, r, options_param_name(o, i), case_param(c, i));
+        is = compared(options_param_name(o, i)) || csv_is(t, r, options_param_name(o, i), case_param(c, i));
     return is;
 }
 

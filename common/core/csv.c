@@ -196,13 +196,19 @@ int csv_column(const csv *c, const char *name)
 const char *csv_cell(const csv *c, size_t row, const char *name)
 {
     int column = csv_column(c, name);
-    return column < 0 ? NULL : c->cells[row * c->columns + (size_t)column];
+    return column < 0 ? "" : c->cells[row * c->columns + (size_t)column];
+}
+
+bool csv_is(const csv *c, size_t row, const char *name, const char *value)
+{
+    int column = csv_column(c, name);
+    return column >= 0 && strcmp(c->cells[row * c->columns + (size_t)column], value) == 0;
 }
 
 double csv_real(const csv *c, size_t row, const char *name)
 {
     const char *cell = csv_cell(c, row, name);
-    if (!cell || !*cell)
+    if (!*cell)
         return NAN;
     char *end;
     double value = strtod(cell, &end);

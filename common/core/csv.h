@@ -22,10 +22,11 @@ csv *csv_parse(const char *text); /* the same of a text in memory, which is copi
 void csv_free(csv *c);
 /* What of the file does not count, as "line 7 is torn and does not count"; NULL when all of it counts. Caller frees. */
 char *csv_lost(const csv *c);
-void csv_warn_lost(const csv *c, const char *path);               /* says it on stderr */
-int csv_column(const csv *c, const char *name);                   /* -1 when absent */
-const char *csv_cell(const csv *c, size_t row, const char *name); /* NULL when the column is absent */
-double csv_real(const csv *c, size_t row, const char *name);      /* NAN when absent, empty or no number */
+void csv_warn_lost(const csv *c, const char *path);                         /* says it on stderr */
+int csv_column(const csv *c, const char *name);                             /* -1 when absent */
+const char *csv_cell(const csv *c, size_t row, const char *name);           /* "" when the column is absent */
+bool csv_is(const csv *c, size_t row, const char *name, const char *value); /* false when the column is absent */
+double csv_real(const csv *c, size_t row, const char *name);                /* NAN when absent, empty or no number */
 
 /* Quotes `text` for a CSV cell into out (RFC 4180) and returns the length it needed. A control character becomes a question mark. */
 size_t csv_quote(const char *text, char *out, size_t out_bytes);

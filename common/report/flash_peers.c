@@ -17,16 +17,10 @@ csv *flash_peers_open(const char *dir)
     return open_peer_rows(dir, "flash");
 }
 
-static const char *text(const csv *c, size_t row, const char *column)
-{
-    const char *cell = csv_cell(c, row, column);
-    return cell ? cell : "";
-}
-
 static bool same_shape(const csv *c, size_t a, size_t b)
 {
     for (size_t i = 0; i < SHAPE; i++)
-        if (strcmp(text(c, a, shape[i]), text(c, b, shape[i])) != 0)
+        if (strcmp(csv_cell(c, a, shape[i]), csv_cell(c, b, shape[i])) != 0)
             return false;
     return true;
 }
@@ -83,21 +77,21 @@ static const char *name_of(const char *impl)
 /* "4 / 2" of 4 query heads and 2 of keys and values. */
 static char *heads_of(const csv *c, size_t row)
 {
-    const char *heads = text(c, row, "heads"), *heads_kv = text(c, row, "heads_kv");
+    const char *heads = csv_cell(c, row, "heads"), *heads_kv = csv_cell(c, row, "heads_kv");
     return strcmp(heads, heads_kv) == 0 ? xstrdup(heads) : xasprintf("%s / %s", heads, heads_kv);
 }
 
 /* "192 / 128" of 192 columns of q and k and 128 of v. */
 static char *widths_of(const csv *c, size_t row)
 {
-    const char *dim = text(c, row, "head_dim"), *dim_v = text(c, row, "head_dim_v");
+    const char *dim = csv_cell(c, row, "head_dim"), *dim_v = csv_cell(c, row, "head_dim_v");
     return *dim_v && strcmp(dim_v, "0") != 0 ? xasprintf("%s / %s", dim, dim_v) : xstrdup(dim);
 }
 
 static char *shape_of(const csv *c, size_t row)
 {
     char *heads = heads_of(c, row), *widths = widths_of(c, row);
-    char *of = xasprintf("B %s, H %s, S %s, D %s%s", text(c, row, "batch"), heads, text(c, row, "seq"), widths,
+    char *of = xasprintf("B %s, H %s, S %s, D %s%s", csv_cell(c, row, "batch"), heads, csv_cell(c, row, "seq"), widths,
                          cell_is(c, row, "causal", "1") ? "" : ", full");
     free(heads);
     free(widths);
@@ -124,7 +118,7 @@ void flash_peers_compare(comparison *to, const csv *c, const char *dtype, const 
         for (size_t k = i; k < c->rows; k++) {
             if (!same_shape(c, i, k) || !isfinite(csv_real(c, k, ratio)))
                 continue;
-            const char *why = refusal(c, k, ratio), *who = name_of(text(c, k, "impl"));
+            const char *why = refusal(c, k, ratio), *who = name_of(csv_cell(c, k, "impl"));
             if (why)
                 comparison_refuse(to, why, who, where);
             else
@@ -152,7 +146,7 @@ static char *refusals_of(const csv *c, size_t first, const char *ratio)
         const char *why = same_shape(c, first, k) && isfinite(csv_real(c, k, ratio)) ? refusal(c, k, ratio) : NULL;
         if (!why)
             continue;
-        char *more = xasprintf("%s%s%s: %s", all, *all ? ", " : "", name_of(text(c, k, "impl")), why);
+        char *more = xasprintf("%s%s%s: %s", all, *all ? ", " : "", name_of(csv_cell(c, k, "impl")), why);
         free(all);
         all = more;
     }
@@ -230,9 +224,9 @@ static void add_row(document *doc, const csv *c, size_t row)
     const size_t mine = ours(c, row);
     if (mine == NO_ROW || other_origin(c, row, mine))
         return;
-    doc_row(doc, text(c, row, "impl"), text(c, row, "dtype"), text(c, row, "batch"), NULL);
+    doc_row(doc, csv_cell(c, row, "impl"), csv_cell(c, row, "dtype"), csv_cell(c, row, "batch"), NULL);
     char *heads = heads_of(c, row), *widths = widths_of(c, row);
-    doc_cells(doc, heads, text(c, row, "seq"), widths, NULL);
+    doc_cells(doc, heads, csv_cell(c, row, "seq"), widths, NULL);
     free(heads);
     free(widths);
     doc_cell(doc, "%s", cell_is(c, row, "causal", "1") ? "causal" : "full");
@@ -288,10 +282,10 @@ void flash_peers_write(document *doc, const csv *c)
                   "tensors: no launch is\nincluded, and clocks are the same for all. Ratio: the peer's time / ours in "
                   "the same round, median [least, largest], so\nabove 1 ours is faster. Error: relative L2 from fp64. "
                   "PyTorch %s, CUDA %s, cuDNN %s, driver %s, %s.",
-                  text(c, last, "torch"), text(c, last, "cuda"), text(c, last, "cudnn"), text(c, last, "driver"),
-                  text(c, last, "gpu"));
-    if (*text(c, last, "commit"))
-        doc_more(doc, " Ours is of commit %s.", text(c, last, "commit"));
+                  csv_cell(c, last, "torch"), csv_cell(c, last, "cuda"), csv_cell(c, last, "cudnn"),
+                  csv_cell(c, last, "driver"), csv_cell(c, last, "gpu"));
+    if (*csv_cell(c, last, "commit"))
+        doc_more(doc, " Ours is of commit %s.", csv_cell(c, last, "commit"));
     add_lead(doc, c, "bf16");
     add_lead(doc, c, "fp32");
     doc_table(doc);

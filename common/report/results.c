@@ -13,9 +13,9 @@ static char *run_of_row(const csv *file, size_t row, const csv *machine)
 {
     const char *campaign = csv_cell(file, row, "campaign"), *gpu = csv_cell(file, row, "gpu_uuid");
     const char *run = csv_cell(file, row, "run_id"), *commit = csv_cell(file, row, "commit");
-    if (!gpu || !*gpu)
-        gpu = run ? run_value(machine, run, "gpu_uuid") : "";
-    return xasprintf("%s %s", gpu, campaign && *campaign ? campaign : commit ? commit : "");
+    if (!*gpu)
+        gpu = run_value(machine, run, "gpu_uuid");
+    return xasprintf("%s %s", gpu, *campaign ? campaign : commit);
 }
 
 table *open_rows(const char *path)
@@ -139,14 +139,13 @@ csv *open_published(const char *dir, const char *name)
 
 bool cell_is(const csv *c, size_t row, const char *column, const char *want)
 {
-    const char *cell = csv_cell(c, row, column);
-    return cell && strcmp(cell, want) == 0;
+    return csv_is(c, row, column, want);
 }
 
 const char *run_value(const csv *machine, const char *run_id, const char *key)
 {
     for (size_t i = 0; machine && i < machine->rows; i++)
         if (cell_is(machine, i, "run_id", run_id) && cell_is(machine, i, "key", key))
-            return csv_cell(machine, i, "value") ? csv_cell(machine, i, "value") : "";
+            return csv_cell(machine, i, "value");
     return "";
 }

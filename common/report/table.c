@@ -79,13 +79,12 @@ static int by_params(const void *a, const void *b, void *t)
 static bool newer_or_same(const csv *f, size_t a, size_t b)
 {
     const char *x = csv_cell(f, a, "utc"), *y = csv_cell(f, b, "utc");
-    return !x || !y || strcmp(x, y) >= 0;
+    return strcmp(x, y) >= 0;
 }
 
 static bool unverified(const csv *f, size_t row)
 {
-    const char *check = csv_cell(f, row, "check");
-    return check && strcmp(check, "0") == 0;
+    return csv_is(f, row, "check", "0");
 }
 
 /* Whether row b gives way to row a: a verified row to a verified one alone. */
@@ -191,8 +190,7 @@ static table *empty_selection(const table *t)
 
 const char *table_text(const table *t, size_t row, const char *column)
 {
-    const char *text = row == NO_ROW ? NULL : csv_cell(t->file, t->rows[row], column);
-    return text ? text : "";
+    return row == NO_ROW ? "" : csv_cell(t->file, t->rows[row], column);
 }
 
 double table_real(const table *t, size_t row, const char *column)

@@ -31,7 +31,8 @@ static void plain(void **state)
     assert_int_equal(csv_column(c, "d"), -1);
     assert_string_equal(csv_cell(c, 0, "b"), "x");
     assert_string_equal(csv_cell(c, 1, "b"), "");
-    assert_null(csv_cell(c, 0, "d"));
+    assert_string_equal(csv_cell(c, 0, "d"), "");
+    assert_true(csv_is(c, 1, "b", "") && !csv_is(c, 1, "d", "") && csv_is(c, 0, "b", "x"));
     assert_true(csv_real(c, 0, "c") == 2.5);
     assert_true(csv_real(c, 1, "a") == -3);
     assert_true(isnan(csv_real(c, 1, "b")));

@@ -10,7 +10,7 @@
 static bool same_cell(const table *t, size_t row, const csv *file, size_t r, const char *column)
 {
     const char *theirs = csv_cell(file, r, column), *ours = table_text(t, row, column);
-    return !theirs || csv_column(t->file, column) < 0 || strcmp(theirs, ours) == 0;
+    return csv_column(file, column) < 0 || csv_column(t->file, column) < 0 || strcmp(theirs, ours) == 0;
 }
 
 /* What follows from the number of ranks. */
@@ -36,7 +36,7 @@ bool across_is(const across_case *c, size_t f, size_t r, bool any_ranks)
 static bool newer(const csv *file, size_t a, size_t b)
 {
     const char *x = csv_cell(file, a, "utc"), *y = csv_cell(file, b, "utc");
-    return !x || !y || strcmp(x, y) >= 0;
+    return strcmp(x, y) >= 0;
 }
 
 size_t across_newest(const across_case *c, size_t f)

@@ -14,8 +14,7 @@ typedef struct point { /* a commit's runs in a folder */
 
 static const char *text_of(const across_case *c, const point *p, size_t i, const char *column)
 {
-    const char *text = csv_cell(c->files[p->folder], p->rows[i], column);
-    return text ? text : "";
+    return csv_cell(c->files[p->folder], p->rows[i], column);
 }
 
 /* How much of it a page shows: seven digits of a hash that stands alone, else all. */

@@ -45,8 +45,7 @@ static void drop_run(csv *file, const char *run)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->rows; i++) {
-        const char *id = csv_cell(file, i, "run_id");
-        if (!id || strcmp(id, run) != 0)
+        if (!csv_is(file, i, "run_id", run))
             memmove(file->cells + kept++ * file->columns, file->cells + i * file->columns,
                     file->columns * sizeof *file->cells);
     }

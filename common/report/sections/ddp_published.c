@@ -5,12 +5,6 @@
 #include "common/report/section.h"
 #include "common/report/ddp/ddp.h"
 
-static const char *cell(const csv *c, size_t row, const char *column)
-{
-    const char *text = csv_cell(c, row, column);
-    return text ? text : "";
-}
-
 static void steps_table(document *doc, const csv *c)
 {
     doc_table(doc);
@@ -22,11 +16,11 @@ static void steps_table(document *doc, const csv *c)
     for (size_t i = 0; i < c->rows; i++) {
         if (cell_is(c, i, "strategy", "unstated") || cell_is(c, i, "status", "ambiguous"))
             continue;
-        doc_row(doc, cell(c, i, "source"), cell(c, i, "gpu"), cell(c, i, "strategy"), cell(c, i, "bucket_mb"),
-                cell(c, i, "seq"), NULL);
-        doc_cell(doc, "%s %s", cell(c, i, "batch"), cell(c, i, "batch_kind"));
-        doc_cells(doc, cell(c, i, *cell(c, i, "step_ms") ? "step_ms" : "status"), cell(c, i, "comm_ms"),
-                  cell(c, i, "note"), NULL);
+        doc_row(doc, csv_cell(c, i, "source"), csv_cell(c, i, "gpu"), csv_cell(c, i, "strategy"),
+                csv_cell(c, i, "bucket_mb"), csv_cell(c, i, "seq"), NULL);
+        doc_cell(doc, "%s %s", csv_cell(c, i, "batch"), csv_cell(c, i, "batch_kind"));
+        doc_cells(doc, csv_cell(c, i, *csv_cell(c, i, "step_ms") ? "step_ms" : "status"), csv_cell(c, i, "comm_ms"),
+                  csv_cell(c, i, "note"), NULL);
     }
 }
 
@@ -37,8 +31,8 @@ static void sharding_table(document *doc, const csv *c)
     doc_columns(doc, DOC_NUMBER, "GiB", "step ms", NULL);
     doc_columns(doc, DOC_TEXT, "note", NULL);
     for (size_t i = 0; i < c->rows; i++)
-        doc_row(doc, cell(c, i, "source"), cell_is(c, i, "sharded", "1") ? "yes" : "no", cell(c, i, "phase"),
-                cell(c, i, "mem_gib"), cell(c, i, "step_ms"), cell(c, i, "note"), NULL);
+        doc_row(doc, csv_cell(c, i, "source"), cell_is(c, i, "sharded", "1") ? "yes" : "no", csv_cell(c, i, "phase"),
+                csv_cell(c, i, "mem_gib"), csv_cell(c, i, "step_ms"), csv_cell(c, i, "note"), NULL);
 }
 
 static void write_section(document *doc, const char *dir)

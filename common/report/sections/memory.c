@@ -118,11 +118,9 @@ static bool is_published(const csv *c, size_t r, const table *t, size_t row)
         *at = *at == '-' ? '_' : *at;
     const char *const wanted[][2] = {
         {"size", size}, {"mode", mode}, {"seq", table_text(t, row, "seq")}, {"dtype", table_text(t, row, "precision")}};
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        const char *cell = csv_cell(c, r, wanted[i][0]);
-        if (!cell || strcmp(cell, wanted[i][1]) != 0)
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!csv_is(c, r, wanted[i][0], wanted[i][1]))
             return false;
-    }
     return true;
 }
 

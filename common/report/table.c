@@ -178,13 +178,14 @@ void table_free(table *t)
     free(t);
 }
 
-static table *empty_selection(const table *t)
+/* With room for so many rows. */
+static table *empty_selection(const table *t, size_t rows)
 {
     table *s = xmalloc(sizeof *s);
     *s = *t;
     s->owner = false;
     s->n = 0;
-    s->rows = xmalloc((t->n ? t->n : 1) * sizeof *s->rows);
+    s->rows = xmalloc((rows ? rows : 1) * sizeof *s->rows);
     return s;
 }
 
@@ -205,7 +206,7 @@ static bool has(const table *t, size_t row, const char *column, const char *valu
 
 table *table_where_pairs(const table *t, size_t pairs, const char *const *columns, const char *const *wanted)
 {
-    table *s = empty_selection(t);
+    table *s = empty_selection(t, t->n);
     for (size_t i = 0; i < t->n; i++) {
         size_t k = 0;
         while (k < pairs && has(t, i, columns[k], wanted[k]))
@@ -218,7 +219,7 @@ table *table_where_pairs(const table *t, size_t pairs, const char *const *column
 
 table *table_without(const table *t, const char *column, const char *value)
 {
-    table *s = empty_selection(t);
+    table *s = empty_selection(t, t->n);
     for (size_t i = 0; i < t->n; i++)
         if (!has(t, i, column, value))
             s->rows[s->n++] = t->rows[i];
@@ -284,12 +285,40 @@ bool names_have(const char *const *names, const char *name)
     return false;
 }
 
-static bool same_slice(const table *t, size_t a, size_t b, const char *const *axes)
+/* The columns that are alike in rows of one slice, ended by -1. */
+static int *slice_columns(const table *t, const char *const *axes)
 {
+    int *columns = xmalloc((t->file->columns + 2) * sizeof *columns), n = 0;
     for (int c = t->first_param; c < t->end_param; c++)
-        if (!names_have(axes, t->file->header[c]) && !same_cell(t->file, a, b, c))
-            return false;
-    return same_cell(t->file, a, b, csv_column(t->file, "device"));
+        if (!names_have(axes, t->file->header[c]))
+            columns[n++] = c;
+    const int device = csv_column(t->file, "device");
+    if (device >= 0)
+        columns[n++] = device;
+    columns[n] = -1;
+    return columns;
+}
+
+typedef struct slices {
+    const table *t;
+    const int *columns;
+} slices;
+
+static int compare_slices(const slices *s, size_t a, size_t b)
+{
+    int order = 0;
+    for (const int *c = s->columns; *c >= 0 && !order; c++)
+        order = strcmp(cell(s->t, a, *c), cell(s->t, b, *c));
+    return order;
+}
+
+/* Of one slice, the earlier row of the table first. */
+static int by_slice(const void *a, const void *b, void *user)
+{
+    const slices *s = user;
+    const size_t x = *(const size_t *)a, y = *(const size_t *)b;
+    const int order = compare_slices(s, s->t->rows[x], s->t->rows[y]);
+    return order ? order : (x > y) - (x < y);
 }
 
 bool table_agrees(const table *t, size_t row, const char *const (*pairs)[2])
@@ -342,21 +371,27 @@ bool table_steps_meet(const table *t, size_t a, size_t b)
 
 table *table_main_slice(const table *t, const char *const *axes, table **rest)
 {
-    size_t best = 0, most = 0;
-    for (size_t i = 0; i < t->n; i++) {
-        size_t count = 0;
-        for (size_t k = 0; k < t->n; k++)
-            count += same_slice(t, t->rows[i], t->rows[k], axes);
-        if (count > most) {
-            most = count;
-            best = i;
+    int *columns = slice_columns(t, axes);
+    slices by = {t, columns};
+    size_t *order = xmalloc((t->n + 1) * sizeof *order), best = 0, most = 0;
+    for (size_t i = 0; i < t->n; i++)
+        order[i] = i;
+    qsort_r(order, t->n, sizeof *order, by_slice, &by);
+    for (size_t i = 0, end; i < t->n; i = end) {
+        for (end = i + 1; end < t->n && compare_slices(&by, t->rows[order[i]], t->rows[order[end]]) == 0;)
+            end++;
+        if (end - i > most || (end - i == most && order[i] < best)) {
+            most = end - i;
+            best = order[i];
         }
     }
-    table *s = empty_selection(t), *others = empty_selection(t);
+    table *s = empty_selection(t, t->n), *others = empty_selection(t, t->n);
     for (size_t i = 0; i < t->n; i++) {
-        table *to = same_slice(t, t->rows[best], t->rows[i], axes) ? s : others;
+        table *to = compare_slices(&by, t->rows[best], t->rows[i]) == 0 ? s : others;
         to->rows[to->n++] = t->rows[i];
     }
+    free(order);
+    free(columns);
     if (rest)
         *rest = others;
     else
@@ -364,28 +399,82 @@ table *table_main_slice(const table *t, const char *const *axes, table **rest)
     return s;
 }
 
+typedef struct seen {
+    const char *text;
+    size_t at; /* the first row that has it */
+} seen;
+
+static int by_text(const void *a, const void *b)
+{
+    const seen *x = a, *y = b;
+    const int order = strcmp(x->text, y->text);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Of a text and a `seen`. */
+static int only_text(const void *text, const void *b)
+{
+    return strcmp(*(const char *const *)text, ((const seen *)b)->text);
+}
+
+static int by_row(const void *a, const void *b)
+{
+    const seen *x = a, *y = b;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const seen *x = a, *y = b;
+    const int order = compare_cells(x->text, y->text);
+    return order ? order : by_row(a, b);
+}
+
 values table_values(const table *t, const char *column)
 {
-    values list = {0, xmalloc((t->n ? t->n : 1) * sizeof *list.v)};
+    seen *all = xmalloc((t->n + 1) * sizeof *all);
+    for (size_t i = 0; i < t->n; i++)
+        all[i] = (seen){table_text(t, i, column), i};
+    qsort(all, t->n, sizeof *all, by_text);
+    size_t n = 0;
     bool numbers = true;
+    for (size_t i = 0; i < t->n; i++)
+        if (!n || strcmp(all[n - 1].text, all[i].text) != 0) {
+            double value;
+            numbers = numbers && is_number(all[i].text, &value);
+            all[n++] = all[i];
+        }
+    qsort(all, n, sizeof *all, numbers ? by_number : by_row);
+    values list = {n, xmalloc((n + 1) * sizeof *list.v)};
+    for (size_t i = 0; i < n; i++)
+        list.v[i] = all[i].text;
+    free(all);
+    return list;
+}
+
+table **table_split(const table *t, const char *column, const values *v)
+{
+    seen *sorted = xmalloc((v->n + 1) * sizeof *sorted);
+    const seen **of = xmalloc((t->n + 1) * sizeof *of);
+    size_t *count = xcalloc(v->n + 1, sizeof *count);
+    table **parts = xmalloc((v->n + 1) * sizeof *parts);
+    for (size_t i = 0; i < v->n; i++)
+        sorted[i] = (seen){v->v[i], i};
+    qsort(sorted, v->n, sizeof *sorted, by_text);
     for (size_t i = 0; i < t->n; i++) {
         const char *text = table_text(t, i, column);
-        size_t k = 0;
-        while (k < list.n && strcmp(list.v[k], text) != 0)
-            k++;
-        if (k < list.n)
-            continue;
-        double value;
-        numbers = numbers && is_number(text, &value);
-        list.v[list.n++] = text;
+        of[i] = bsearch(&text, sorted, v->n, sizeof *sorted, only_text);
+        count[of[i] ? of[i]->at : v->n]++;
     }
-    for (size_t i = 1; numbers && i < list.n; i++)
-        for (size_t k = i; k > 0 && compare_cells(list.v[k - 1], list.v[k]) > 0; k--) {
-            const char *swap = list.v[k];
-            list.v[k] = list.v[k - 1];
-            list.v[k - 1] = swap;
-        }
-    return list;
+    for (size_t i = 0; i < v->n; i++)
+        parts[i] = empty_selection(t, count[i]);
+    for (size_t i = 0; i < t->n; i++)
+        if (of[i])
+            parts[of[i]->at]->rows[parts[of[i]->at]->n++] = t->rows[i];
+    free(count);
+    free(of);
+    free(sorted);
+    return parts;
 }
 
 void values_free(values *v)

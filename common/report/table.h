@@ -57,6 +57,8 @@ typedef struct values {
 } values;
 values table_values(const table *t, const char *column);
 void values_free(values *v);
+/* The rows of each of the values, which are those of the column or some of them: [v->n], each to be freed, as is the list. */
+table **table_split(const table *t, const char *column, const values *v);
 
 /* "batch 1, 1 head, causal": the parameters, without the axes, that all rows share. Caller frees. */
 char *table_shape(const table *t, const char *const *axes);

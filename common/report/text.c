@@ -99,13 +99,16 @@ void sequence_by_head_dim(document *doc, const table *t, grid_cell *cell, const 
     doc_column(doc, DOC_NUMBER, "S");
     for (size_t c = 0; c < across.n; c++)
         doc_column(doc, DOC_NUMBER, "D %s", across.v[c]);
+    table **parts = table_split(t, "seq", &down); /* so that a cell looks at few rows */
     for (size_t r = 0; r < down.n; r++) {
         doc_row(doc, down.v[r], NULL);
         for (size_t c = 0; c < across.n; c++) {
             doc_cell(doc, "%s", "");
-            cell(doc, t, down.v[r], across.v[c], context);
+            cell(doc, parts[r], down.v[r], across.v[c], context);
         }
+        table_free(parts[r]);
     }
+    free(parts);
     values_free(&down);
     values_free(&across);
 }

@@ -154,6 +154,7 @@ table *table_open(const char *path)
     table *t = xcalloc(1, sizeof *t);
     t->file = file;
     t->owner = true;
+    t->alike = xcalloc(1, sizeof *t->alike);
     table_params(file, &t->first_param, &t->end_param);
     t->n = file->rows;
     t->rows = xmalloc(t->n * sizeof *t->rows);
@@ -174,6 +175,8 @@ void table_free(table *t)
         free(t->run_of);
         csv_free(t->file);
     }
+    free(t->alike->params);
+    free(t->alike);
     free(t->rows);
     free(t);
 }
@@ -184,6 +187,7 @@ static table *empty_selection(const table *t, size_t rows)
     table *s = xmalloc(sizeof *s);
     *s = *t;
     s->owner = false;
+    s->alike = xcalloc(1, sizeof *s->alike);
     s->n = 0;
     s->rows = xmalloc((rows ? rows : 1) * sizeof *s->rows);
     return s;

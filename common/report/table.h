@@ -22,7 +22,11 @@ typedef struct table {
     size_t n;
     size_t *rows;               /* [n] rows of file */
     int first_param, end_param; /* columns of file */
-    char **run_of;              /* [rows of file] which run on which GPU; NULL: not known (results.h) */
+    struct {
+        size_t n;     /* rows that it was found out for */
+        char *params; /* [end_param - first_param] whether all rows have one value; NULL: not yet */
+    } * alike;
+    char **run_of; /* [rows of file] which run on which GPU; NULL: not known (results.h) */
 } table;
 
 /* NULL when there is no such file or it has no rows. Columns that were renamed go by their new names. */

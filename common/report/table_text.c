@@ -20,6 +20,18 @@ static bool alike(const table *t, const char *column)
     return true;
 }
 
+/* The same for a parameter, found out once: a list of many rows calls each by what tells it from the others. */
+static bool alike_param(const table *t, int c)
+{
+    if (!t->alike->params || t->alike->n != t->n) {
+        t->alike->params = xrealloc(t->alike->params, (size_t)(t->end_param - t->first_param) + 1);
+        t->alike->n = t->n;
+        for (int k = t->first_param; k < t->end_param; k++)
+            t->alike->params[k - t->first_param] = alike(t, t->file->header[k]);
+    }
+    return t->alike->params[c - t->first_param];
+}
+
 FILE *text_stream(char **text, size_t *bytes)
 {
     *text = NULL;
@@ -85,7 +97,7 @@ char *table_case(const table *t, size_t row)
     fputs(table_text(t, row, "variant"), out);
     for (int c = t->first_param; c < t->end_param; c++) {
         const char *name = t->file->header[c], *value = table_text(t, row, name);
-        if (!alike(t, name) && *value && !param_is_unset(name, value))
+        if (!alike_param(t, c) && *value && !param_is_unset(name, value))
             fprintf(out, " %s=%s", name, value);
     }
     fclose(out);

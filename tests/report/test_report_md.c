@@ -80,6 +80,27 @@ static void expect(int wanted_status, const char *wanted, char *arguments)
     free(arguments);
 }
 
+/* Work that grows with the square of the cases would take minutes. */
+static void many_cases_take_seconds(void **state)
+{
+    enum { CASES = 10000 };
+    char *path = folder_path(*state, "bench_flash.csv"), *self = build_folder();
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(COLUMNS, out);
+    for (int i = 0; i < CASES; i++) {
+        char *row = line(i % 2 ? "flash" : "unfused", "ok", 1, 128 + i / 2, 1 + i, "10:00:00");
+        fputs(row, out);
+        free(row);
+    }
+    assert_int_equal(fclose(out), 0);
+    char *command = xasprintf("ulimit -t 30; '%s/report' '%s' >/dev/null", self, (char *)*state);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(self);
+    free(path);
+}
+
 static void tidy_keeps_the_newest_row(void **state)
 {
     char *dir = results_create(*state), *out = folder_path(*state, "tidy.csv");
@@ -265,6 +286,7 @@ int main(void)
         in_folder(readme_tables_are_rewritten_between_their_markers),
         in_folder(the_readme_shows_options_by_their_defaults),
         in_folder(bad_arguments_are_usage_errors),
+        in_folder(many_cases_take_seconds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

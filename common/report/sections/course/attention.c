@@ -283,8 +283,11 @@ static void flash_benchmarking(document *doc, const char *dir)
     values lengths = table_values(of, "seq"), dims = table_values(of, "head_dim"), dtypes = table_values(t, "dtype");
     const char *widest = dims.n ? dims.v[dims.n - 1] : "";
     bool begun = false;
-    for (size_t s = 0; s < lengths.n; s++) {
-        const size_t unfused = at(of, "unfused", lengths.v[s], widest), flash = at(of, "flash", lengths.v[s], widest);
+    table **of_length = table_split(of, "seq", &lengths);
+    for (size_t s = 0; s < lengths.n; table_free(of_length[s++])) {
+        const table *here = of_length[s];
+        const size_t unfused = at(here, "unfused", lengths.v[s], widest),
+                     flash = at(here, "flash", lengths.v[s], widest);
         if (unfused == NO_ROW || flash == NO_ROW)
             continue;
         if (!begun) {
@@ -297,8 +300,9 @@ static void flash_benchmarking(document *doc, const char *dir)
         begun = true;
         doc_row(doc, lengths.v[s], NULL);
         for (size_t p = 0; p < 3; p++)
-            doc_cell(doc, "%s / %s", cell_number(of, unfused, parts[p][0], 1), cell_number(of, flash, parts[p][0], 1));
-        doc_cells(doc, number(table_real(of, flash, "speedup_fwd_bwd")), NULL);
+            doc_cell(doc, "%s / %s", cell_number(here, unfused, parts[p][0], 1),
+                     cell_number(here, flash, parts[p][0], 1));
+        doc_cells(doc, number(table_real(here, flash, "speedup_fwd_bwd")), NULL);
     }
     for (size_t d = 0; begun && d < dtypes.n; d++) {
         table *each = table_where(t, "dtype", dtypes.v[d], NULL);
@@ -309,6 +313,7 @@ static void flash_benchmarking(document *doc, const char *dir)
         doc_append(doc, said);
         table_free(each);
     }
+    free(of_length);
     values_free(&dtypes);
     values_free(&dims);
     values_free(&lengths);

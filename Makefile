@@ -25,7 +25,7 @@
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
 ## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
 ## make columns       docs/columns.md: every column of every bench, as --list explains it
-## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
+## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
@@ -165,7 +165,7 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # Of the report, what compares rows: stepcmp does, and a session that has a baseline.
 COMPARE_C := $(wildcard common/report/compare/*.c) $(addprefix common/report/,checkout.c params.c table.c table_text.c document.c markdown.c)
-COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(COMPARE_C) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c common/*/*/*.c)) $(COMPARE_C) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
@@ -242,7 +242,7 @@ $(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCH
 $(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
 $(BUILD)/kernels/build.c.o: EXTRA := $(KERNELS_ID)
 $(BUILD)/kernels/build.c.o: $(BUILD)/kernels_id.flags
-$(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
+$(BUILD)/common/train/tune/shipped.c.o: $(wildcard common/train/tune/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
@@ -384,7 +384,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 
 # Gloo itself is built without it: what it does inside is left out.
 tsan-tests: $(addprefix $(BUILD)/tests/,stream/test_cpu_stream launch/test_launch comm/test_comm profile/test_timeline profile/test_record \
-            comm/test_peer parallel/test_parallel train/test_offload)
+            comm/test_peer parallel/test_parallel step/test_offload)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 
@@ -393,7 +393,7 @@ arch-kernels: $(if $(HAVE_CUDA),$(BUILD)/ptxas/portable)
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.
-MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update train/test_offload))
+MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update step/test_offload))
 run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 	@MODEL_TESTS='$(MODEL_TESTS)' HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
 

@@ -27,7 +27,7 @@
 #include "common/session/measure.h"
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
-#include "common/train/snapshot.h"
+#include "common/arena/snapshot.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("2.7b", "tiny", "128,256,512", "16,32", "fp32,bf16", "forward,train-step"),

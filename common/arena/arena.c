@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The walks of an arena: noting one for the planner, then repeating it. A later walk only moves a cursor along the
  * events of the plan, so that a take costs a few compares. */
-#include "common/train/arena_internal.h"
+#include "common/arena/internal.h"
 
 #include "common/core/error.h"
 

@@ -5,8 +5,8 @@
  * fixed offsets (arena_fixed): activations share the bytes of gradients that are not written yet.
  *
  * The notes are also the exact memory timeline of the step: what was held, by whom, at each op. */
-#ifndef STEPBENCH_TRAIN_ARENA_H
-#define STEPBENCH_TRAIN_ARENA_H
+#ifndef STEPBENCH_ARENA_ARENA_H
+#define STEPBENCH_ARENA_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>

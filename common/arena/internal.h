@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What arena.c notes and arena_plan.c places. Not part of the API. */
-#ifndef STEPBENCH_TRAIN_ARENA_INTERNAL_H
-#define STEPBENCH_TRAIN_ARENA_INTERNAL_H
+/* What arena.c notes and plan.c places. Not part of the API. */
+#ifndef STEPBENCH_ARENA_INTERNAL_H
+#define STEPBENCH_ARENA_INTERNAL_H
 
-#include "common/train/arena.h"
+#include "common/arena/arena.h"
 
 enum { ARENA_ALIGNMENT = 256 };
 

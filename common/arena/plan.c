@@ -9,7 +9,7 @@
  * transformer. What lives when most is held comes before that, since elsewhere there is room; big or long-lived tensors
  * first helps where temporaries leave gaps. A plan that is not the least is tried again with its highest tensor placed
  * earlier. Over the steps of all named models this ends about 0.1 % above what lives at once on average. */
-#include "common/train/arena_internal.h"
+#include "common/arena/internal.h"
 
 #include "common/core/error.h"
 

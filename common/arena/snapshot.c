@@ -3,7 +3,7 @@
  *
  * Pickle protocol 2, by the few opcodes that the viewer's own reader knows: it is written in JavaScript and reads no
  * others. It appends the items of a list with one call whose arguments they are, so long lists go in batches. */
-#include "common/train/snapshot.h"
+#include "common/arena/snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 /* The memory of a step as a file that PyTorch's memory viewer (pytorch.org/memory_viz) opens: the pickle that
  * torch.cuda.memory._dump_snapshot writes, made without Python. Fields and meanings are those that its MemoryViz.js and
  * torch/cuda/_memory_viz.py read. */
-#ifndef STEPBENCH_TRAIN_SNAPSHOT_H
-#define STEPBENCH_TRAIN_SNAPSHOT_H
+#ifndef STEPBENCH_ARENA_SNAPSHOT_H
+#define STEPBENCH_ARENA_SNAPSHOT_H
 
-#include "common/train/arena.h"
+#include "common/arena/arena.h"
 
 /* `events` in program order: those of a step, and one for each block outside the arena (offset -1) before them. Each
  * becomes an allocation, or a request to free and its completion, with the tensor's name, block and kind as its frame

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What an eager framework launches for the ops that fused kernels do in one pass: RMSNorm, SwiGLU and the residual
  * additions as one pass over memory for each arithmetic operation, with the statistics of the norm in fp32. */
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* A (rows, columns) operand: where it lies, in what dtype, and how far its rows are apart. */
 typedef struct operand {

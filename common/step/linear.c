@@ -2,7 +2,7 @@
 /* Linear layers of a step: forward, the gradient of the input, the gradient of the weight. Weights that share their input
  * lie side by side and are one product, or one by one in an eager step. */
 #include "common/profile/nvtx.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 linear step_linear(const trainer *t, int which)
 {

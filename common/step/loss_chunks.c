@@ -4,7 +4,7 @@
  * its backward at once, so nothing is computed twice (as in Liger Kernel, Hsu et al., 2024, and torchtune's chunked loss).
  *
  * The head's weight gradient is a sum over chunks in the dtype of gradients: in 16 bits each chunk rounds it once more. */
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* The mean over all tokens, from what each chunk left for its own. */
 static void mean_loss(trainer *t)

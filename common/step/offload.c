@@ -13,7 +13,7 @@
 #include "common/device/host.h"
 #include "common/formulas/offload.h"
 #include "common/stream/stream.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 enum { TENSORS = 9, ALIGNMENT = 256 };
 

@@ -2,7 +2,7 @@
 /* One op of a walk each: takes what it needs from the arena, and launches unless the arena only plans. */
 #include <string.h>
 
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* ---- bookkeeping ---- */
 

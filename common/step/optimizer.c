@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* AdamW in a step: over ranges of the index space while backward goes on, or over everything after it. */
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 enum { GROWTH_INTERVAL = 2000 /* good steps before the loss scale doubles, as in torch.amp.GradScaler */ };
 

@@ -4,8 +4,8 @@
  * One walk of a step is a sequence of the calls below. While the arena plans, they take and drop memory and note
  * products, and launch nothing; later walks make the same calls and launch. The first failure is kept in `status`, and
  * nothing is launched after it. */
-#ifndef STEPBENCH_TRAIN_STEP_INTERNAL_H
-#define STEPBENCH_TRAIN_STEP_INTERNAL_H
+#ifndef STEPBENCH_STEP_STEP_H
+#define STEPBENCH_STEP_STEP_H
 
 #include "common/core/stats.h"
 #include "common/train/trainer.h"

@@ -7,7 +7,7 @@
  * the tensors of a block when it has waited for it. A plan for overlap serves a step without it, too: streams that are
  * one and the same need no waiting. */
 #include "common/core/error.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* Whether the plan is one for overlap. */
 static bool separate(const trainer *t)

@@ -5,7 +5,7 @@
  *   x = E[ids];  for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x)));  x = x_mid + W2 swiglu(W13 norm2(x_mid));
  *   logits = Whead norm(x). */
 #include "common/profile/nvtx.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* What the forward of a block leaves behind. */
 typedef struct keep {

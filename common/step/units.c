@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 enum {
     GRAD_SLOTS = 2, /* units with full gradients: one is made while the other is reduced */

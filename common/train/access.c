@@ -8,7 +8,7 @@
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "common/model/dtypes.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* ---- host arrays of floats and device arrays of a dtype ---- */
 

@@ -6,7 +6,7 @@
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 static bool refuse(char *why, size_t bytes, const char *reason)
 {

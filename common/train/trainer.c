@@ -4,7 +4,7 @@
 
 #include "common/core/error.h"
 #include "common/profile/nvtx.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 /* ---- the walk ---- */
 

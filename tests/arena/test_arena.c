@@ -4,7 +4,7 @@
 #include "tests/support/test.h"
 
 #include "common/core/error.h"
-#include "common/train/arena.h"
+#include "common/arena/arena.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/train/arena.h"
+#include "common/arena/arena.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 #include "common/core/error.h"
-#include "common/train/snapshot.h"
+#include "common/arena/snapshot.h"
 
 /* Reads the file as the viewer does, checks what it takes for granted, prints what it would draw. */
 static const char reader[] =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of choices and its CSV file; see choices.h. */
-#include "common/train/choices.h"
+#include "common/train/tune/choices.h"
 
 #include <stdio.h>
 #include <stdlib.h>

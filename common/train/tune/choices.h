@@ -2,8 +2,8 @@
 /* Algorithms of matrix products that were chosen before, so that no product is timed twice: shipped with the program for
  * some GPUs, kept in a CSV file of the machine, and made in this run. Each is good for one version of the library; asking
  * the library (sb_train_ops.matmul_choose) says whether it is the present one. */
-#ifndef STEPBENCH_TRAIN_CHOICES_H
-#define STEPBENCH_TRAIN_CHOICES_H
+#ifndef STEPBENCH_TRAIN_TUNE_CHOICES_H
+#define STEPBENCH_TRAIN_TUNE_CHOICES_H
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "common/core/error.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 enum { WAYS = 3, ROUNDS = 2 };
 static const double long_step_ms = 400; /* not worth measuring: AdamW is a small part of such a step */

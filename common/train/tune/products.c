@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p)
 {

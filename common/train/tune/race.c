@@ -10,7 +10,7 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/core/stats.h"
-#include "common/train/step_internal.h"
+#include "common/step/step.h"
 
 enum { ROUNDS = 2 };
 static const double shortest_step_ms = 15,

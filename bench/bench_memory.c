@@ -245,7 +245,7 @@ static bool step_once(void *arg)
 static void run(session *s, const bench_case *c, row *w)
 {
     const model_bench *b = s->user;
-    trainer_options o;
+    step_options o;
     char why[512] = "";
     if (!model_case_options(c, &o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);

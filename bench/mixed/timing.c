@@ -97,7 +97,7 @@ static void baseline_load(const session *s, const bench_case *c, baseline *b)
 
 /* ---- steps ---- */
 
-static void fill_speedups(mixed *m, const trainer_options *o, const double ms[PHASES])
+static void fill_speedups(mixed *m, const step_options *o, const double ms[PHASES])
 {
     const bool is_fp32 = strcmp(o->precision->name, "fp32") == 0 && !o->split;
     bool added;
@@ -125,7 +125,7 @@ static void time_steps(mixed *m, trainer *t)
 void mixed_run_timing(mixed *m)
 {
     session *s = m->s;
-    trainer_options o;
+    step_options o;
     char why[256];
     if (!model_case_options(m->c, &o, why, sizeof why)) {
         row_status_set(m->w, ROW_SKIP, "%s", why);

@@ -22,7 +22,7 @@
  * Where sum, update and sharing are fused, they are one pass over a slice in the memory of all ranks, on GPUs of one host;
  * on CPUs a pass is a reduce-scatter, an update and an all-gather, one behind the other.
  *
- * Gradients are summed, not averaged: the model scales its loss by 1/ranks (trainer_options.ranks). */
+ * Gradients are summed, not averaged: the model scales its loss by 1/ranks (step_options.ranks). */
 #ifndef STEPBENCH_PARALLEL_PARALLEL_H
 #define STEPBENCH_PARALLEL_PARALLEL_H
 

@@ -15,7 +15,7 @@ typedef struct shared_choices {
 } shared_choices;
 
 /* Everything that the products of a step depend on. */
-static char *key_of(const trainer_options *o)
+static char *key_of(const step_options *o)
 {
     const model_config *c = &o->config;
     return xasprintf("%d %d %d %d %d %d x %d / %d %s %d %d", c->vocab, c->d_model, c->d_ff, c->heads, c->heads_kv,

@@ -164,7 +164,7 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     starts[tensors->count] = unit_starts[units] = tensors->elements;
     for (int u = 0; u < units; u++)
         params_unit_range(tensors, u, &unit_starts[u], &count);
-    const int grad_bytes = sb_dtype_bytes(trainer_sums_dtype(&r->o));
+    const int grad_bytes = sb_dtype_bytes(step_sums_dtype(&r->o));
     const index_space space = {starts, tensors->count, unit_starts, units, r->o.shard.small};
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
@@ -208,16 +208,16 @@ static parallel_model model_of(replica *r)
                             .update = update,
                             .pass = pass,
                             .add = add,
-                            .cast = trainer_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
+                            .cast = step_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,
                             .norms = norms,
                             .update_all = update_all};
 }
 
-static trainer_sharding sharding_of(const replica *r)
+static step_sharding sharding_of(const replica *r)
 {
     const strategy *s = r->plan->s;
-    trainer_sharding shard = r->o.shard; /* the caller says how far ahead it gathers */
+    step_sharding shard = r->o.shard; /* the caller says how far ahead it gathers */
     shard.ranks = s->grouping == GROUP_UNIT ? r->plan->slices : 0;
     shard.rank = r->plan->slice;
     shard.grads = s->gradients == GRADIENTS_SLICED;
@@ -254,12 +254,12 @@ static bool make_strategy(replica *r, replica_problem *problem)
     if (!replica_agree(&r->at, "strategy", !r->member || r->p, why, problem))
         return false;
     if (r->member)
-        trainer_set_hooks(r->t, &(trainer_hooks){r, on_begin, on_need, on_ready, on_update, on_gather, on_await,
-                                                 on_grads, on_reduced});
+        trainer_set_hooks(
+            r->t, &(step_hooks){r, on_begin, on_need, on_ready, on_update, on_gather, on_await, on_grads, on_reduced});
     return true;
 }
 
-replica *replica_create(const replica_place *at, const trainer_options *o, const parallel_options *p,
+replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,
                         replica_problem *problem)
 {
     replica *r = xcalloc(1, sizeof *r);

@@ -30,7 +30,7 @@ typedef struct replica_place {
 typedef struct replica {
     replica_place at;
     bool member;
-    trainer_options o;
+    step_options o;
     parallel_plan *plan;
     trainer *t; /* NULL if not a member, as is p */
     parallel *p;
@@ -55,7 +55,7 @@ bool replica_agree(const replica_place *at, const char *name, bool ok, const cha
 
 /* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`. Returns NULL
  * and a problem on failure. Every rank has the same random tokens until replica_set_tokens. */
-replica *replica_create(const replica_place *at, const trainer_options *o, const parallel_options *p,
+replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,
                         replica_problem *problem);
 void replica_free(replica *r); /* NULL is fine */
 

@@ -175,14 +175,14 @@ void swiglu_backward(trainer *t, int layer, arena_slot gate_up, arena_slot dh, a
 
 /* SwiGLU within the matrix product ahead of it, where the backend can: forward with gate's and up's, backward with the one
  * that makes its gradient. */
-static sb_swiglu_matmul swiglu_matmul_shape(const trainer_options *o)
+static sb_swiglu_matmul swiglu_matmul_shape(const step_options *o)
 {
     const model_config *c = &o->config;
     return (sb_swiglu_matmul){
         .dtype = o->precision->compute, .rows = o->batch * o->seq, .f = c->d_ff, .d = c->d_model, .lda = c->d_model};
 }
 
-bool trainer_fuses_swiglu(const trainer_options *o, const sb_kernels *k, sb_context *ctx)
+bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *ctx)
 {
     const sb_swiglu_matmul p = swiglu_matmul_shape(o);
     return o->fusion != FUSION_NONE && !o->swiglu_apart && o->precision->activations == p.dtype &&

@@ -32,7 +32,7 @@ typedef struct step_unit {      /* of the index space; see step_units.c */
 } step_unit;
 
 struct trainer {
-    trainer_options o;
+    step_options o;
     device *dev;
     memory *mem;
     const sb_kernels *k;
@@ -52,7 +52,7 @@ struct trainer {
     sb_dtype made_dtype; /* of gradients as the backward makes them, before they are summed */
     int made_element;
     bool eager;         /* FUSION_NONE */
-    bool swiglu_matmul; /* trainer_fuses_swiglu */
+    bool swiglu_matmul; /* step_fuses_swiglu */
 
     /* Resident. Arenas over the index space, or of slices of its units: */
     char *param, *master, *m, *v;
@@ -94,7 +94,7 @@ struct trainer {
     tuned_product products[PRODUCTS_MAX];
     sb_matmul_choice rivals[PRODUCTS_MAX][CHOICE_RIVALS]; /* still to race; of products that were timed in this run */
     int product_count;
-    trainer_hooks hooks;
+    step_hooks hooks;
 };
 
 /* ---- calls of a walk (step_ops.c, step_linear.c) ---- */

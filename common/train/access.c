@@ -365,7 +365,7 @@ const params *trainer_params(const trainer *t)
     return t->params;
 }
 
-const trainer_options *trainer_options_of(const trainer *t)
+const step_options *trainer_options_of(const trainer *t)
 {
     return &t->o;
 }

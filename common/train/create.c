@@ -16,7 +16,7 @@ static bool refuse(char *why, size_t bytes, const char *reason)
 
 static bool check(trainer *t, char *why, size_t why_bytes)
 {
-    const trainer_options *o = &t->o;
+    const step_options *o = &t->o;
     char problem[200];
     if (model_config_problem(&o->config, problem, sizeof problem))
         return refuse(why, why_bytes, problem);
@@ -30,7 +30,7 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "the loss is made in chunks together with its backward, not by a forward alone");
     if (o->config.layers > RECOMPUTE_LAYERS || (o->schedule && o->schedule->layers != o->config.layers))
         return refuse(why, why_bytes, "a schedule of recomputation describes each block of a model of at most 1024");
-    const recompute_schedule schedule = trainer_schedule(o);
+    const recompute_schedule schedule = step_schedule(o);
     if (offload_problem(&schedule))
         return refuse(why, why_bytes, offload_problem(&schedule));
     if (o->split && o->precision->compute != SB_FP32)
@@ -54,13 +54,13 @@ static void set_dimensions(trainer *t)
     const model_config *c = &t->o.config;
     const precision *p = t->o.precision;
     t->tokens = t->o.batch * t->o.seq;
-    t->micro_batches = trainer_micro_batches(&t->o);
+    t->micro_batches = step_micro_batches(&t->o);
     t->d = c->d_model, t->f = c->d_ff, t->vocab = c->vocab;
     t->heads = c->heads, t->heads_kv = c->heads_kv, t->head_dim = model_head_dim(c), t->kv = model_kv_dim(c);
     t->qkv = t->d + 2 * t->kv;
     t->dtype = p->activations, t->param_dtype = p->param;
-    t->made_dtype = trainer_made_dtype(&t->o);
-    t->grad_dtype = trainer_sums_dtype(&t->o);
+    t->made_dtype = step_made_dtype(&t->o);
+    t->grad_dtype = step_sums_dtype(&t->o);
     t->element = sb_dtype_bytes(t->dtype), t->param_element = sb_dtype_bytes(t->param_dtype);
     t->grad_element = sb_dtype_bytes(t->grad_dtype);
     t->made_element = sb_dtype_bytes(t->made_dtype);
@@ -163,7 +163,7 @@ static void make_streams(trainer *t)
 }
 
 /* All but the memory of the device. */
-static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o,
+static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const step_options *o,
                                char *why, size_t why_bytes)
 {
     trainer *t = xcalloc(1, sizeof *t);
@@ -174,9 +174,9 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
         return NULL;
     }
     set_dimensions(t);
-    t->schedule = trainer_schedule(&t->o);
+    t->schedule = step_schedule(&t->o);
     t->o.schedule = o->schedule ? &t->schedule : NULL;
-    t->swiglu_matmul = trainer_fuses_swiglu(&t->o, k, ctx);
+    t->swiglu_matmul = step_fuses_swiglu(&t->o, k, ctx);
     const sb_attention a = step_attention(t);
     if (t->attention->supported(ctx, &a) != SB_OK) {
         snprintf(why, why_bytes, "%s", sb_last_message());
@@ -197,7 +197,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
     return t;
 }
 
-int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o)
+int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const step_options *o)
 {
     char why[256];
     trainer *t = create_planned(d, NULL, k, ctx, o, why, sizeof why);
@@ -211,7 +211,7 @@ int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, c
     return bytes;
 }
 
-int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o)
+int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const step_options *o)
 {
     char why[256];
     trainer *t = create_planned(d, NULL, k, ctx, o, why, sizeof why);
@@ -220,7 +220,7 @@ int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx,
     return bytes;
 }
 
-trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
+trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const step_options *o, char *why,
                         size_t why_bytes)
 {
     trainer *t = create_planned(d, m, k, ctx, o, why, why_bytes);

@@ -28,12 +28,12 @@ recompute recompute_parse(const char *name)
     return (recompute)parse(name, names, RECOMPUTE_KINDS, "recompute mode");
 }
 
-int trainer_micro_batches(const trainer_options *o)
+int step_micro_batches(const step_options *o)
 {
     return o->micro_batches > 1 ? o->micro_batches : 1;
 }
 
-recompute_schedule trainer_schedule(const trainer_options *o)
+recompute_schedule step_schedule(const step_options *o)
 {
     if (o->schedule)
         return *o->schedule;
@@ -61,32 +61,32 @@ fusion fusion_parse(const char *name)
     return (fusion)parse(name, names, 3, "fusion level");
 }
 
-sb_dtype trainer_made_dtype(const trainer_options *o)
+sb_dtype step_made_dtype(const step_options *o)
 {
     return o->grad_fp32 ? SB_FP32 : o->precision->grad;
 }
 
-sb_dtype trainer_sums_dtype(const trainer_options *o)
+sb_dtype step_sums_dtype(const step_options *o)
 {
-    return o->sums == SUMS_FP32 ? SB_FP32 : o->sums == SUMS_BF16 ? SB_BF16 : trainer_made_dtype(o);
+    return o->sums == SUMS_FP32 ? SB_FP32 : o->sums == SUMS_BF16 ? SB_BF16 : step_made_dtype(o);
 }
 
-trainer_options trainer_defaults(void)
+step_options step_defaults(void)
 {
-    return (trainer_options){.config = *model_size_find("small"),
-                             .batch = 4,
-                             .seq = 128,
-                             .mode = STEP_TRAIN,
-                             .precision = precision_find("fp32"),
-                             .attention = "flash",
-                             .recompute_every = 1,
-                             .fusion = FUSION_GRAPH,
-                             .overlap = OVERLAP_AUTO,
-                             .share_grad_memory = true,
-                             .lr = 1e-3,
-                             .beta1 = 0.9,
-                             .beta2 = 0.999,
-                             .eps = 1e-8,
-                             .weight_decay = 0.01,
-                             .seed = 1};
+    return (step_options){.config = *model_size_find("small"),
+                          .batch = 4,
+                          .seq = 128,
+                          .mode = STEP_TRAIN,
+                          .precision = precision_find("fp32"),
+                          .attention = "flash",
+                          .recompute_every = 1,
+                          .fusion = FUSION_GRAPH,
+                          .overlap = OVERLAP_AUTO,
+                          .share_grad_memory = true,
+                          .lr = 1e-3,
+                          .beta1 = 0.9,
+                          .beta2 = 0.999,
+                          .eps = 1e-8,
+                          .weight_decay = 0.01,
+                          .seed = 1};
 }

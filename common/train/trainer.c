@@ -138,7 +138,7 @@ trainer_memory trainer_memory_of(const trainer *t)
     return r;
 }
 
-void trainer_set_hooks(trainer *t, const trainer_hooks *hooks)
+void trainer_set_hooks(trainer *t, const step_hooks *hooks)
 {
     t->hooks = *hooks;
 }

@@ -29,20 +29,20 @@ typedef enum overlap { OVERLAP_NONE, OVERLAP_GRADIENTS, OVERLAP_ALL, OVERLAP_AUT
 #define OVERLAP_CHOICES "auto|all|gradients|none"
 
 /* What a rank holds of a model whose units (params.h) are divided into equal slices. */
-typedef struct trainer_sharding {
+typedef struct step_sharding {
     int ranks, rank; /* slices of each unit, and the one held here; 0: units are not padded to be cut */
     bool grads;      /* of gradients the slices alone are kept: a unit's lie in a slot until they are reduced */
     bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
     int prefetch;    /* units gathered ahead of the one in use */
     bool small;      /* small parameters (gains of norms) are whole on every rank: a unit that is not cut */
     int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
-} trainer_sharding;
+} step_sharding;
 
 /* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which they
  * are rounded unit by unit. */
 typedef enum grad_sums { SUMS_AS_MADE, SUMS_FP32, SUMS_BF16 } grad_sums;
 
-typedef struct trainer_options {
+typedef struct step_options {
     model_config config;
     int batch, seq;
     step_mode mode;
@@ -75,14 +75,14 @@ typedef struct trainer_options {
     int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
     int64_t
         state_elements; /* of the optimizer's state that is held here; 0: all. With an fp32 master (fp16 policy) only with shard.grads */
-    trainer_sharding shard; /* needs the hooks for it, from the first step on */
-} trainer_options;
+    step_sharding shard; /* needs the hooks for it, from the first step on */
+} step_options;
 /* What backward computes again, block by block. */
-recompute_schedule trainer_schedule(const trainer_options *o);
-int trainer_micro_batches(const trainer_options *o); /* of a step, 1 or more */
+recompute_schedule step_schedule(const step_options *o);
+int step_micro_batches(const step_options *o); /* of a step, 1 or more */
 /* Whether SwiGLU runs within its matrix products: with fused kernels, in 16 bits, where the backend can. */
-bool trainer_fuses_swiglu(const trainer_options *o, const sb_kernels *k, sb_context *ctx);
-trainer_options trainer_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
+bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *ctx);
+step_options step_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
 step_mode step_mode_parse(const char *name);
 recompute recompute_parse(const char *name);
 fusion fusion_parse(const char *name);
@@ -93,13 +93,13 @@ typedef struct trainer trainer;
 
 /* Plans, allocates from `m`, fills parameters and random tokens from the seed. NULL with a sentence in `why`: an
  * unsupported shape or no memory (then memory_failed(m) is also true). `k` is the table of the device's kind. */
-trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const trainer_options *o, char *why,
+trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *ctx, const step_options *o, char *why,
                         size_t why_bytes);
 /* The bytes that a trainer of these options would take from the device, less up to 64 KiB of gaps: planned, not taken.
  * With OVERLAP_AUTO the most that tuning may choose. -1: an unsupported shape. */
-int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o);
+int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, const step_options *o);
 /* trainer_offloaded_bytes of such a trainer, likewise. */
-int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const trainer_options *o);
+int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx, const step_options *o);
 void trainer_free(trainer *t); /* gives its memory back to `m` */
 
 /* Chooses an algorithm for every matrix product of the step: one that is known, else by timing, which is then added to
@@ -136,7 +136,7 @@ double trainer_optimizer_bytes(const trainer *t); /* its necessary traffic */
 
 /* Access for checks and benches; all wait for the device. */
 const params *trainer_params(const trainer *t);
-const trainer_options *trainer_options_of(const trainer *t);
+const step_options *trainer_options_of(const trainer *t);
 void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* master value where all of it is here */
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in);
 void trainer_read_grad(trainer *t, const param_tensor *p, float *out);       /* unscaled; valid after a backward */
@@ -169,7 +169,7 @@ int trainer_products(const trainer *t, const tuned_product **out);
 
 /* For data parallelism: called on the host while a step is enqueued (or captured), in this order. Any may be NULL. Set
  * them after trainer_tune and before the first step. */
-typedef struct trainer_hooks {
+typedef struct step_hooks {
     void *user;
     /* Before the first op of each micro-batch: whether it is the step's first one, and its last. */
     void (*begin)(void *user, bool first, bool last);
@@ -187,8 +187,8 @@ typedef struct trainer_hooks {
      * is to wait until they have been read. */
     void (*grads)(void *user, int unit, void *from);
     void (*reduced)(void *user, int unit);
-} trainer_hooks;
-void trainer_set_hooks(trainer *t, const trainer_hooks *hooks);
+} step_hooks;
+void trainer_set_hooks(trainer *t, const step_hooks *hooks);
 /* to += from, n gradients; on `stream`. For hooks that add up what they have reduced. */
 bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream);
 /* to = from, n gradients as the backward made them to the dtype of their sums. */
@@ -199,15 +199,15 @@ bool trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void 
 void *trainer_stream(const trainer *t);
 void *trainer_grad_arena(const trainer *t);
 void *trainer_param_arena(const trainer *t);
-/* In a step: gradient `element` of the unit whose gradients are made now, of trainer_made_dtype. */
+/* In a step: gradient `element` of the unit whose gradients are made now, of step_made_dtype. */
 void *trainer_grad_at(const trainer *t, int64_t element);
 /* Memory that has no content between steps, at least one unit's parameters or gradients. */
 void *trainer_scratch(const trainer *t);
 int64_t trainer_gathered_elements(const trainer *t); /* parameters that a step gathers, each as often as it does */
 sb_dtype trainer_grad_dtype(const trainer *t);       /* of their sums */
 sb_dtype trainer_moments_dtype(const trainer *t);
-sb_dtype trainer_made_dtype(const trainer_options *o);
-sb_dtype trainer_sums_dtype(const trainer_options *o);
+sb_dtype step_made_dtype(const step_options *o);
+sb_dtype step_sums_dtype(const step_options *o);
 sb_dtype trainer_param_dtype(const trainer *t);
 /* A new update begins; AdamW on a range whose state starts at state_first of the state held here, with at most max_blocks
  * thread blocks (0: no limit). Enqueue on `stream`; false with sb_last_message. */

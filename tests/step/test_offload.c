@@ -18,7 +18,7 @@ static void offloading(void **state)
     for (int i = 0; i < POLICIES; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int mask = 0; mask < 4; mask++) {
-                trainer_options o = three_blocks(policies[i]);
+                step_options o = three_blocks(policies[i]);
                 o.attention = op->name;
                 o.deterministic = true;
                 o.fusion = mask & 1 ? FUSION_NONE : FUSION_GRAPH;
@@ -41,7 +41,7 @@ static void offloaded_schedules(void **state)
 {
     (void)state;
     for (int micro = 1; micro <= 2; micro++) {
-        trainer_options o = three_blocks("fp32");
+        step_options o = three_blocks("fp32");
         o.config.layers = 7;
         o.micro_batches = micro;
         outcome want = outcome_of(&o);
@@ -67,7 +67,7 @@ static void offloading_saves(void **state)
 {
     char why[200];
     (void)state;
-    trainer_options o = three_blocks("fp32");
+    step_options o = three_blocks("fp32");
     o.config.layers = 6, o.seq = 64, o.config.vocab = 16;
     o.attention = "flash";
     o.overlap = OVERLAP_NONE;

@@ -215,7 +215,7 @@ static sb_status adamw(sb_context *ctx, const sb_adamw *p, void *stream)
 
 /* ---- trainers on it ---- */
 
-static trainer *fake_open(const trainer_options *o)
+static trainer *fake_open(const step_options *o)
 {
     char why[256] = "";
     memset(&fake, 0, sizeof fake);
@@ -252,7 +252,7 @@ static void fake_close(trainer *t)
 
 static void steps_of(overlap way, bool clipped, int micro_batches, bool share)
 {
-    trainer_options o = three_blocks("fp32");
+    step_options o = three_blocks("fp32");
     o.overlap = way;
     o.clip_norm = clipped ? 0.05 : 0;
     o.micro_batches = micro_batches;
@@ -284,7 +284,7 @@ static void edges_of_a_step(void **state)
 /* It leaves no trace: parameters are as before, and steps have the bits of those without it. */
 static void choose(const double ms[STREAMS], bool clipped, overlap expected)
 {
-    trainer_options o = three_blocks("fp32");
+    step_options o = three_blocks("fp32");
     o.clip_norm = clipped ? 0.05 : 0;
     o.overlap = OVERLAP_NONE;
     outcome want = outcome_of(&o);

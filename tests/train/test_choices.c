@@ -176,7 +176,7 @@ static void shipped_choices_are_whole(void **state)
 static void a_trainer_times_what_is_not_known(void **state)
 {
     (void)state;
-    const trainer_options o = small_options();
+    const step_options o = small_options();
     choices *c = choices_open(nobody, NULL, false);
     const tuned_product *p;
     trainer *t = create(&o);

@@ -22,6 +22,7 @@
 #include "bench/model/verify.h"
 #include "common/core/error.h"
 #include "common/session/measure.h"
+#include "common/train/update.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),

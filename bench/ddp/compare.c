@@ -6,6 +6,7 @@
 
 #include "bench/ddp/compare.h"
 #include "common/core/numeric.h"
+#include "common/train/update.h"
 
 /* How far two right results may be apart.
  *

@@ -13,6 +13,7 @@
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/model/dtypes.h"
+#include "common/train/update.h"
 
 typedef struct batches {
     trainer *t;

@@ -11,6 +11,7 @@
 #include "common/formulas/attention.h"
 #include "common/profile/nvtx.h"
 #include "common/session/profile.h"
+#include "common/train/tune/tune.h"
 
 /* Where choices of algorithms are kept; NULL: nowhere, as on the CPU, which has none. */
 static char *choices_path(const session *s)

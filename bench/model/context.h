@@ -5,6 +5,7 @@
 
 #include "common/session/session.h"
 #include "common/train/trainer.h"
+#include "common/train/tune/choices.h"
 #include "kernels/kernels.h"
 
 /* In session.user, from model_start to model_finish, which are hooks of the session. */

@@ -6,6 +6,7 @@
 
 #include "common/core/error.h"
 #include "common/replica/internal.h"
+#include "common/train/tune/tune.h"
 
 enum { CHOICES_MAX = 64 };
 

@@ -9,6 +9,7 @@
 #include "common/replica/internal.h"
 #include "common/session/watchdog.h"
 #include "common/stream/cpu_stream.h"
+#include "common/train/update.h"
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 

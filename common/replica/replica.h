@@ -15,6 +15,7 @@
 #include "common/launch/launch.h"
 #include "common/parallel/parallel.h"
 #include "common/train/trainer.h"
+#include "common/train/tune/choices.h"
 
 /* Where a replica lives. */
 typedef struct replica_place {

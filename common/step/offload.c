@@ -6,14 +6,16 @@
  * that left is dropped only where main has waited for its copy, and one that is to come back is written only once the
  * copying stream has waited for main at the point where it was taken. The host's memory of a block is written again by
  * the next micro-batch only, whose copies follow this one's on the same stream. */
+#include "common/step/offload.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/core/error.h"
 #include "common/device/host.h"
 #include "common/formulas/offload.h"
+#include "common/step/ops.h"
 #include "common/stream/stream.h"
-#include "common/step/step.h"
 
 enum { TENSORS = 9, ALIGNMENT = 256 };
 
@@ -39,147 +41,142 @@ typedef struct tensor {
     int64_t columns; /* of a (T, columns) activation; 0: what the attention op saves */
 } tensor;
 
-static int tensors_of(const trainer *t, block_slots *b, tensor *out)
+static int tensors_of(const step *s, block_slots *b, tensor *out)
 {
-    const tensor all[TENSORS] = {{OFFLOAD_RESIDUAL, "residual", &b->x, t->d},
-                                 {OFFLOAD_RESIDUAL, "residual_mid", &b->x_mid, t->d},
-                                 {OFFLOAD_ATTN, "norm1", &b->n1, t->d},
-                                 {OFFLOAD_ATTN, "qkv", &b->qkv, t->qkv},
-                                 {OFFLOAD_ATTN, "attention_out", &b->att, t->d},
+    const tensor all[TENSORS] = {{OFFLOAD_RESIDUAL, "residual", &b->x, s->d},
+                                 {OFFLOAD_RESIDUAL, "residual_mid", &b->x_mid, s->d},
+                                 {OFFLOAD_ATTN, "norm1", &b->n1, s->d},
+                                 {OFFLOAD_ATTN, "qkv", &b->qkv, s->qkv},
+                                 {OFFLOAD_ATTN, "attention_out", &b->att, s->d},
                                  {OFFLOAD_ATTN, "probabilities", &b->saved, 0},
-                                 {OFFLOAD_MLP, "norm2", &b->n2, t->d},
-                                 {OFFLOAD_MLP, "gate_up", &b->gate_up, 2 * (int64_t)t->f},
-                                 {OFFLOAD_MLP, "swiglu", &b->h, t->f}};
+                                 {OFFLOAD_MLP, "norm2", &b->n2, s->d},
+                                 {OFFLOAD_MLP, "gate_up", &b->gate_up, 2 * (int64_t)s->f},
+                                 {OFFLOAD_MLP, "swiglu", &b->h, s->f}};
     for (int i = 0; i < TENSORS; i++)
         out[i] = all[i];
     return TENSORS;
 }
 
-static size_t bytes_of(const trainer *t, const tensor *x)
+static size_t bytes_of(const step *s, const tensor *x)
 {
-    const sb_attention shape = step_attention(t);
-    return x->columns ? step_rows(t, x->columns) : t->attention->saved_bytes(t->ctx, &shape);
+    const sb_attention shape = step_attention(s);
+    return x->columns ? step_rows(s, x->columns) : s->attention->saved_bytes(s->ctx, &shape);
 }
 
-static bool launching(const trainer *t)
+void offload_create(step *s)
 {
-    return !arena_planning(t->arena) && t->status == SB_OK;
-}
-
-void offload_create(trainer *t)
-{
-    if (!offload_count(&t->schedule) || t->o.mode == STEP_FORWARD)
+    if (!offload_count(&s->schedule) || s->o.mode == STEP_FORWARD)
         return;
-    t->offload = xcalloc(1, sizeof *t->offload);
-    t->offload->blocks = xcalloc((size_t)t->o.config.layers, sizeof *t->offload->blocks);
+    s->offload = xcalloc(1, sizeof *s->offload);
+    s->offload->blocks = xcalloc((size_t)s->o.config.layers, sizeof *s->offload->blocks);
 }
 
-bool offload_allocate(trainer *t, char *why, size_t why_bytes)
+bool offload_allocate(step *s, char *why, size_t why_bytes)
 {
-    offload *o = t->offload;
+    offload *o = s->offload;
     if (!o)
         return true;
     /* Where less is available, the system would rather end this process than say no. Blocks that keep nothing of what is to
      * leave send nothing. */
     const size_t bytes = o->bytes ? (size_t)o->bytes : ALIGNMENT;
     if (host_available_bytes() > bytes)
-        o->host = device_host_malloc(t->dev, bytes);
+        o->host = device_host_malloc(s->dev, bytes);
     if (!o->host) {
         snprintf(why, why_bytes, "the host cannot give %.3g GiB of pinned memory for offloaded activations",
                  (double)bytes / 0x1p30);
         return false;
     }
-    o->stream = dist_stream_create(t->dev, STREAM_NORMAL, "offload");
-    o->reached = dist_event_create(t->dev);
-    for (int l = 0; l < t->o.config.layers; l++) {
+    o->stream = dist_stream_create(s->dev, STREAM_NORMAL, "offload");
+    o->reached = dist_event_create(s->dev);
+    for (int l = 0; l < s->o.config.layers; l++) {
         away *a = &o->blocks[l];
-        if (!t->schedule.away[l])
+        if (!s->schedule.away[l])
             continue;
-        a->sent = dist_event_create(t->dev);
-        a->fetched = dist_event_create(t->dev);
+        a->sent = dist_event_create(s->dev);
+        a->fetched = dist_event_create(s->dev);
         for (int i = 0; i < 4; i++)
-            a->waits[i] = device_event_create(t->dev);
+            a->waits[i] = device_event_create(s->dev);
     }
     return true;
 }
 
-void offload_free(trainer *t)
+void offload_free(step *s)
 {
-    offload *o = t->offload;
+    offload *o = s->offload;
     if (!o)
         return;
     if (o->stream)
-        dist_stream_destroy(t->dev, o->stream);
-    for (int l = 0; l < t->o.config.layers && o->stream; l++) {
+        dist_stream_destroy(s->dev, o->stream);
+    for (int l = 0; l < s->o.config.layers && o->stream; l++) {
         away *a = &o->blocks[l];
         if (!a->sent)
             continue;
-        dist_event_destroy(t->dev, a->sent);
-        dist_event_destroy(t->dev, a->fetched);
+        dist_event_destroy(s->dev, a->sent);
+        dist_event_destroy(s->dev, a->fetched);
         for (int i = 0; i < 4; i++)
-            device_event_destroy(t->dev, a->waits[i]);
+            device_event_destroy(s->dev, a->waits[i]);
     }
     if (o->reached)
-        dist_event_destroy(t->dev, o->reached);
+        dist_event_destroy(s->dev, o->reached);
     if (o->host)
-        device_host_free(t->dev, o->host);
+        device_host_free(s->dev, o->host);
     free(o->blocks);
     free(o);
-    t->offload = NULL;
+    s->offload = NULL;
 }
 
 /* The stream goes on from where main is. */
-static void follow_main(trainer *t)
+static void follow_main(step *s)
 {
-    dist_event_record(t->dev, t->offload->reached, t->main);
-    dist_event_wait(t->dev, t->offload->reached, t->offload->stream);
+    dist_event_record(s->dev, s->offload->reached, s->main);
+    dist_event_wait(s->dev, s->offload->reached, s->offload->stream);
 }
 
-static void wait_for(trainer *t, dist_event *copied, device_event *const *between)
+static void wait_for(step *s, dist_event *copied, device_event *const *between)
 {
-    device_event_mark(t->dev, between[0]);
-    dist_event_wait(t->dev, copied, t->main);
-    device_event_mark(t->dev, between[1]);
+    device_event_mark(s->dev, between[0]);
+    dist_event_wait(s->dev, copied, s->main);
+    device_event_mark(s->dev, between[1]);
 }
 
-void offload_begin(trainer *t)
+void offload_begin(step *s)
 {
-    if (t->offload && arena_planning(t->arena))
-        t->offload->bytes = 0;
+    if (s->offload && arena_planning(s->arena))
+        s->offload->bytes = 0;
 }
 
-static void send(trainer *t, int layer)
+static void send(step *s, int layer)
 {
-    offload *o = t->offload;
+    offload *o = s->offload;
     away *a = &o->blocks[layer];
     tensor x[TENSORS];
-    const int n = tensors_of(t, &t->blocks[layer], x);
-    if (launching(t))
-        follow_main(t);
+    const int n = tensors_of(s, &s->blocks[layer], x);
+    if (step_launching(s))
+        follow_main(s);
     for (int i = 0; i < n; i++) {
-        const bool leaves = (x[i].kind & t->schedule.away[layer]) && *x[i].slot >= 0;
-        if (arena_planning(t->arena)) {
+        const bool leaves = (x[i].kind & s->schedule.away[layer]) && *x[i].slot >= 0;
+        if (arena_planning(s->arena)) {
             a->at[i] = leaves ? o->bytes : -1;
-            a->bytes[i] = leaves ? bytes_of(t, &x[i]) : 0;
+            a->bytes[i] = leaves ? bytes_of(s, &x[i]) : 0;
             o->bytes += ((int64_t)a->bytes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        } else if (leaves && launching(t)) {
-            dist_stream_copy(t->dev, o->stream, o->host + a->at[i], step_pointer(t, *x[i].slot), a->bytes[i]);
+        } else if (leaves && step_launching(s)) {
+            dist_stream_copy(s->dev, o->stream, o->host + a->at[i], step_pointer(s, *x[i].slot), a->bytes[i]);
         }
     }
-    if (launching(t))
-        dist_event_record(t->dev, a->sent, o->stream);
+    if (step_launching(s))
+        dist_event_record(s->dev, a->sent, o->stream);
 }
 
-static void drop(trainer *t, int layer)
+static void drop(step *s, int layer)
 {
-    away *a = &t->offload->blocks[layer];
+    away *a = &s->offload->blocks[layer];
     tensor x[TENSORS];
-    const int n = tensors_of(t, &t->blocks[layer], x);
-    if (launching(t))
-        wait_for(t, a->sent, a->waits);
+    const int n = tensors_of(s, &s->blocks[layer], x);
+    if (step_launching(s))
+        wait_for(s, a->sent, a->waits);
     for (int i = 0; i < n; i++)
         if (a->at[i] >= 0)
-            step_drop(t, x[i].slot);
+            step_drop(s, x[i].slot);
 }
 
 static int at_least_one(int blocks)
@@ -187,66 +184,66 @@ static int at_least_one(int blocks)
     return blocks > 1 ? blocks : 1;
 }
 
-void offload_send(trainer *t, int layer)
+void offload_send(step *s, int layer)
 {
-    const int old = layer - at_least_one(t->schedule.behind);
-    if (!t->offload)
+    const int old = layer - at_least_one(s->schedule.behind);
+    if (!s->offload)
         return;
-    if (t->schedule.away[layer])
-        send(t, layer);
-    if (old >= 0 && t->schedule.away[old])
-        drop(t, old);
+    if (s->schedule.away[layer])
+        send(s, layer);
+    if (old >= 0 && s->schedule.away[old])
+        drop(s, old);
 }
 
-void offload_forward_end(trainer *t)
+void offload_forward_end(step *s)
 {
-    const int layers = t->o.config.layers, first = layers - at_least_one(t->schedule.behind);
-    for (int l = first > 0 ? first : 0; l < layers && t->offload; l++)
-        if (t->schedule.away[l])
-            drop(t, l);
+    const int layers = s->o.config.layers, first = layers - at_least_one(s->schedule.behind);
+    for (int l = first > 0 ? first : 0; l < layers && s->offload; l++)
+        if (s->schedule.away[l])
+            drop(s, l);
 }
 
-static void fetch(trainer *t, int layer)
+static void fetch(step *s, int layer)
 {
-    offload *o = t->offload;
+    offload *o = s->offload;
     away *a = &o->blocks[layer];
     tensor x[TENSORS];
-    const int n = tensors_of(t, &t->blocks[layer], x);
-    if (launching(t))
-        follow_main(t);
+    const int n = tensors_of(s, &s->blocks[layer], x);
+    if (step_launching(s))
+        follow_main(s);
     for (int i = 0; i < n; i++) {
         if (a->at[i] < 0)
             continue;
-        *x[i].slot = step_take(t, a->bytes[i], MEMORY_ACTIVATION, layer, x[i].name);
-        if (launching(t))
-            dist_stream_copy(t->dev, o->stream, step_pointer(t, *x[i].slot), o->host + a->at[i], a->bytes[i]);
+        *x[i].slot = step_take(s, a->bytes[i], MEMORY_ACTIVATION, layer, x[i].name);
+        if (step_launching(s))
+            dist_stream_copy(s->dev, o->stream, step_pointer(s, *x[i].slot), o->host + a->at[i], a->bytes[i]);
     }
-    if (launching(t))
-        dist_event_record(t->dev, a->fetched, o->stream);
+    if (step_launching(s))
+        dist_event_record(s->dev, a->fetched, o->stream);
 }
 
-void offload_fetch(trainer *t, int layer)
+void offload_fetch(step *s, int layer)
 {
-    const int first = layer - at_least_one(t->schedule.ahead), top = t->o.config.layers - 1;
-    if (!t->offload)
+    const int first = layer - at_least_one(s->schedule.ahead), top = s->o.config.layers - 1;
+    if (!s->offload)
         return;
     for (int l = layer == top ? top : first; l >= 0 && l >= first; l--)
-        if (t->schedule.away[l])
-            fetch(t, l);
-    if (t->schedule.away[layer] && launching(t))
-        wait_for(t, t->offload->blocks[layer].fetched, t->offload->blocks[layer].waits + 2);
+        if (s->schedule.away[l])
+            fetch(s, l);
+    if (s->schedule.away[layer] && step_launching(s))
+        wait_for(s, s->offload->blocks[layer].fetched, s->offload->blocks[layer].waits + 2);
 }
 
-int64_t trainer_offloaded_bytes(const trainer *t)
+int64_t offload_moved_bytes(const step *s)
 {
-    return t->offload ? t->offload->bytes : 0;
+    return s->offload ? s->offload->bytes : 0;
 }
 
-double trainer_offload_exposed_ms(trainer *t)
+double offload_waited_ms(step *s)
 {
     double ms = 0;
-    for (int l = 0; t->offload && l < t->o.config.layers; l++)
-        for (int i = 0; i < 4 && t->schedule.away[l]; i += 2)
-            ms += device_event_ms(t->dev, t->offload->blocks[l].waits[i], t->offload->blocks[l].waits[i + 1]);
+    for (int l = 0; s->offload && l < s->o.config.layers; l++)
+        for (int i = 0; i < 4 && s->schedule.away[l]; i += 2)
+            ms += device_event_ms(s->dev, s->offload->blocks[l].waits[i], s->offload->blocks[l].waits[i + 1]);
     return ms;
 }

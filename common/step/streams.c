@@ -6,119 +6,113 @@
  * What the side stream reads must live until it is done with it: main lets it fall LAG blocks behind at most, and drops
  * the tensors of a block when it has waited for it. A plan for overlap serves a step without it, too: streams that are
  * one and the same need no waiting. */
+#include "common/step/streams.h"
+
 #include "common/core/error.h"
-#include "common/step/step.h"
 
-/* Whether the plan is one for overlap. */
-static bool separate(const trainer *t)
+bool side_separate(const step *s)
 {
-    return t->o.overlap != OVERLAP_NONE && !t->eager;
+    return s->o.overlap != OVERLAP_NONE && !s->eager;
 }
 
-void overlap_use(trainer *t, overlap o)
+void overlap_use(step *s, overlap o)
 {
-    t->overlap = t->eager ? OVERLAP_NONE : o;
-    t->side = t->overlap == OVERLAP_NONE ? t->main : t->own_side;
-    t->back = t->overlap == OVERLAP_ALL ? t->own_back : t->main;
-}
-
-static bool launching(const trainer *t)
-{
-    return !arena_planning(t->arena) && t->status == SB_OK;
+    s->overlap = s->eager ? OVERLAP_NONE : o;
+    s->side = s->overlap == OVERLAP_NONE ? s->main : s->own_side;
+    s->back = s->overlap == OVERLAP_ALL ? s->own_back : s->main;
 }
 
 /* What `to` enqueues from here on waits for all that `from` has enqueued. */
-static void follow(trainer *t, void *to, void *from)
+static void follow(step *s, void *to, void *from)
 {
     if (to == from)
         return;
-    device_stream_record(t->dev, from, t->ready);
-    device_stream_wait(t->dev, to, t->ready);
+    device_stream_record(s->dev, from, s->ready);
+    device_stream_wait(s->dev, to, s->ready);
 }
 
-void side_join(trainer *t)
+void side_join(step *s)
 {
-    if (launching(t))
-        follow(t, t->main, t->side);
+    if (step_launching(s))
+        follow(s, s->main, s->side);
 }
 
-static void drop_pending(trainer *t, int layer)
+static void drop_pending(step *s, int layer)
 {
     const int i = layer % (LAG + 1);
-    for (int n = 0; n < t->pending_count[i]; n++)
-        step_drop(t, &t->pending[i][n]);
-    t->pending_count[i] = 0;
+    for (int n = 0; n < s->pending_count[i]; n++)
+        step_drop(s, &s->pending[i][n]);
+    s->pending_count[i] = 0;
 }
 
-void side_begin(trainer *t)
+void side_begin(step *s, size_t workspace_bytes)
 {
     for (int i = 0; i <= LAG; i++)
-        t->pending_count[i] = 0;
-    t->side_workspace = -1;
-    if (!separate(t))
+        s->pending_count[i] = 0;
+    s->side_workspace = -1;
+    if (!side_separate(s))
         return;
-    t->side_workspace = step_take(t, step_side_workspace(t), MEMORY_WORKSPACE, -1, "matmul of weight gradients");
-    if (launching(t)) {
-        follow(t, t->side, t->main);
-        follow(t, t->back, t->main);
+    s->side_workspace = step_take(s, workspace_bytes, MEMORY_WORKSPACE, -1, "matmul of weight gradients");
+    if (step_launching(s)) {
+        follow(s, s->side, s->main);
+        follow(s, s->back, s->main);
     }
 }
 
-void *side_fork(trainer *t)
+void *side_fork(step *s)
 {
-    if (launching(t))
-        follow(t, t->side, t->main);
-    return t->side;
+    if (step_launching(s))
+        follow(s, s->side, s->main);
+    return s->side;
 }
 
-void side_drop(trainer *t, arena_slot *s)
+void side_drop(step *s, arena_slot *slot)
 {
-    const int i = t->side_block % (LAG + 1);
-    if (!separate(t)) {
-        step_drop(t, s);
+    const int i = s->side_block % (LAG + 1);
+    if (!side_separate(s)) {
+        step_drop(s, slot);
         return;
     }
-    if (t->pending_count[i] == PENDING_MAX)
+    if (s->pending_count[i] == PENDING_MAX)
         die(EXIT_CODE_FAILURE, "bug: more than %d tensors wait for the weight gradients of a block", PENDING_MAX);
-    t->pending[i][t->pending_count[i]++] = *s;
-    *s = -1;
+    s->pending[i][s->pending_count[i]++] = *slot;
+    *slot = -1;
 }
 
-void side_unit_begin(trainer *t, int unit)
+void side_unit_begin(step *s, int unit)
 {
     const int behind = unit + LAG;
-    t->side_block = unit;
-    if (!separate(t) || behind > t->o.config.layers)
+    s->side_block = unit;
+    if (!side_separate(s) || behind > s->o.config.layers)
         return;
-    if (launching(t) && t->side != t->main)
-        device_stream_wait(t->dev, t->main, t->side_done[behind]);
-    drop_pending(t, behind);
+    if (step_launching(s) && s->side != s->main)
+        device_stream_wait(s->dev, s->main, s->side_done[behind]);
+    drop_pending(s, behind);
 }
 
-void side_unit_end(trainer *t, int unit)
+void side_unit_end(step *s, int unit)
 {
-    const int layers = t->o.config.layers;
-    if (launching(t) && t->side != t->main && unit >= 0)
-        device_stream_record(t->dev, t->side, t->side_done[unit]);
-    if (!optimizer_overlaps(t))
-        return;
-    if (launching(t)) { /* main has read the unit's weights for the last time; main and side have made its gradients */
-        follow(t, t->back, t->main);
-        if (t->side != t->main && unit >= 0)
-            device_stream_wait(t->dev, t->back, t->side_done[unit]);
-    }
-    int64_t first, count;
-    params_range(t->params, unit == layers ? -1 : unit < 0 ? layers : unit, &first, &count);
-    optimizer_range(t, first, count, first, t->o.optimizer_blocks, t->back);
+    if (step_launching(s) && s->side != s->main && unit >= 0)
+        device_stream_record(s->dev, s->side, s->side_done[unit]);
 }
 
-void side_end(trainer *t)
+/* Main has read the unit's weights for the last time; main and side have made its gradients. */
+void back_follow(step *s, int unit)
 {
-    if (!separate(t))
+    if (!step_launching(s))
         return;
-    if (launching(t))
-        follow(t, t->main, t->side);
+    follow(s, s->back, s->main);
+    if (s->side != s->main && unit >= 0)
+        device_stream_wait(s->dev, s->back, s->side_done[unit]);
+}
+
+void side_end(step *s)
+{
+    if (!side_separate(s))
+        return;
+    if (step_launching(s))
+        follow(s, s->main, s->side);
     for (int i = 0; i <= LAG; i++)
-        drop_pending(t, i);
-    step_drop(t, &t->side_workspace);
+        drop_pending(s, i);
+    step_drop(s, &s->side_workspace);
 }

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Forward, loss and backward of the transformer, as one reads them in the paper; what is kept and what is computed
- * again is decided here, how an op is launched in step_ops.c.
+ * again is decided here, how an op is launched in ops.c and linear.c.
  *
  *   x = E[ids];  for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x)));  x = x_mid + W2 swiglu(W13 norm2(x_mid));
  *   logits = Whead norm(x). */
+#include "common/step/transformer.h"
+
 #include "common/profile/nvtx.h"
-#include "common/step/step.h"
+#include "common/step/linear.h"
+#include "common/step/offload.h"
+#include "common/step/ops.h"
+#include "common/step/optimizer.h"
+#include "common/step/streams.h"
+#include "common/step/tensors.h"
+#include "common/step/units.h"
 
 /* What the forward of a block leaves behind. */
 typedef struct keep {
@@ -17,394 +25,409 @@ typedef struct keep {
 
 static const keep keep_all = {true, true, true, true, true, true};
 
-static keep keep_of(const trainer *t, int layer)
+static keep keep_of(const step *s, int layer)
 {
     keep k = keep_all;
-    if (t->o.mode == STEP_FORWARD)
+    if (s->o.mode == STEP_FORWARD)
         return (keep){.output = true};
-    switch ((recompute)t->schedule.what[layer]) {
+    switch ((recompute)s->schedule.what[layer]) {
     case RECOMPUTE_NONE: break;
     case RECOMPUTE_SELECTIVE: k.norms = k.product = false; break;
     case RECOMPUTE_ATTN: k.attention = false; break;
     case RECOMPUTE_MLP: k.mlp = false; break;
     case RECOMPUTE_BLOCK:
-    case RECOMPUTE_NESTED: k = (keep){.input = t->schedule.input[layer], .output = true}; break;
+    case RECOMPUTE_NESTED: k = (keep){.input = s->schedule.input[layer], .output = true}; break;
     case RECOMPUTE_KINDS: break;
     }
     return k;
 }
 
-static arena_slot take_rows(trainer *t, int columns, memory_kind kind, int layer, const char *name)
+static arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name)
 {
-    return step_take(t, step_rows(t, columns), kind, layer, name);
+    return step_take(s, step_rows(s, columns), kind, layer, name);
 }
 
-static arena_slot take_rstd(trainer *t, int layer)
+static arena_slot take_rstd(step *s, int layer)
 {
-    return step_take(t, (size_t)t->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
+    return step_take(s, (size_t)s->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
 }
 
 /* ---- forward of a block ---- */
 
-static void attention_half(trainer *t, int layer, block_slots *b)
+static void attention_half(step *s, int layer, block_slots *b)
 {
-    b->rstd1 = take_rstd(t, layer);
-    b->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "norm1");
-    norm_forward(t, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
-    b->qkv = take_rows(t, t->qkv, MEMORY_ACTIVATION, layer, "qkv");
-    linear_forward(t, LINEAR_QKV, layer, b->n1, -1, b->qkv);
-    rope(t, layer, b->qkv, false);
-    attention_forward(t, layer, b);
+    b->rstd1 = take_rstd(s, layer);
+    b->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "norm1");
+    norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+    b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
+    linear_forward(s, LINEAR_QKV, layer, b->n1, -1, b->qkv);
+    rope(s, layer, b->qkv, false);
+    attention_forward(s, layer, b);
 }
 
-static void drop_attention_half(trainer *t, block_slots *b)
+static void drop_attention_half(step *s, block_slots *b)
 {
     arena_slot *const slots[] = {&b->rstd1, &b->n1, &b->qkv, &b->lse, &b->saved, &b->att};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-        step_drop(t, slots[i]);
+        step_drop(s, slots[i]);
 }
 
 /* `keep`: backward wants what is made here. */
-static void mlp_half(trainer *t, int layer, block_slots *b, bool keep)
+static void mlp_half(step *s, int layer, block_slots *b, bool keep)
 {
-    b->rstd2 = take_rstd(t, layer);
-    b->n2 = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "norm2");
-    norm_forward(t, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
-    if (keep || !t->swiglu_matmul)
-        b->gate_up = take_rows(t, 2 * t->f, MEMORY_ACTIVATION, layer, "gate_up");
-    if (!t->swiglu_matmul)
-        linear_forward(t, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
-    b->h = take_rows(t, t->f, MEMORY_ACTIVATION, layer, "swiglu");
-    if (t->swiglu_matmul)
-        swiglu_matmul_forward(t, layer, b->n2, b->gate_up, b->h);
+    b->rstd2 = take_rstd(s, layer);
+    b->n2 = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "norm2");
+    norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+    if (keep || !s->swiglu_matmul)
+        b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
+    if (!s->swiglu_matmul)
+        linear_forward(s, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
+    b->h = take_rows(s, s->f, MEMORY_ACTIVATION, layer, "swiglu");
+    if (s->swiglu_matmul)
+        swiglu_matmul_forward(s, layer, b->n2, b->gate_up, b->h);
     else
-        swiglu_forward(t, layer, b->gate_up, b->h);
+        swiglu_forward(s, layer, b->gate_up, b->h);
 }
 
-static void drop_mlp_half(trainer *t, block_slots *b)
+static void drop_mlp_half(step *s, block_slots *b)
 {
     arena_slot *const slots[] = {&b->rstd2, &b->n2, &b->gate_up, &b->h};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-        step_drop(t, slots[i]);
+        step_drop(s, slots[i]);
 }
 
-/* From b->x to t->x (-1 where the output is not wanted). */
-static void block_forward(trainer *t, int layer, block_slots *b, keep k)
+/* From b->x to s->x (-1 where the output is not wanted). */
+static void block_forward(step *s, int layer, block_slots *b, keep k)
 {
     range_push("block forward");
-    attention_half(t, layer, b);
+    attention_half(s, layer, b);
     if (!k.norms)
-        step_drop(t, &b->n1);
-    b->x_mid = take_rows(t, t->d, MEMORY_ACTIVATION, layer, "residual_mid");
-    linear_forward(t, LINEAR_O, layer, b->att, b->x, b->x_mid);
+        step_drop(s, &b->n1);
+    b->x_mid = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "residual_mid");
+    linear_forward(s, LINEAR_O, layer, b->att, b->x, b->x_mid);
     if (!k.attention)
-        drop_attention_half(t, b);
+        drop_attention_half(s, b);
     if (!k.input)
-        step_drop(t, &b->x);
-    mlp_half(t, layer, b, k.mlp);
+        step_drop(s, &b->x);
+    mlp_half(s, layer, b, k.mlp);
     if (!k.norms)
-        step_drop(t, &b->n2);
-    t->x = -1;
+        step_drop(s, &b->n2);
+    s->x = -1;
     if (k.output) {
-        t->x = take_rows(t, t->d, MEMORY_ACTIVATION, layer + 1, "residual");
-        linear_forward(t, LINEAR_W2, layer, b->h, b->x_mid, t->x);
+        s->x = take_rows(s, s->d, MEMORY_ACTIVATION, layer + 1, "residual");
+        linear_forward(s, LINEAR_W2, layer, b->h, b->x_mid, s->x);
     }
     if (!k.product)
-        step_drop(t, &b->h);
+        step_drop(s, &b->h);
     if (!k.mlp) {
-        drop_mlp_half(t, b);
+        drop_mlp_half(s, b);
         if (!k.attention)
-            step_drop(t, &b->x_mid);
+            step_drop(s, &b->x_mid);
     }
     range_pop();
 }
 
 static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
 
-static sb_embedding embedding_of(const trainer *t)
+static sb_embedding embedding_of(const step *s)
 {
-    return (sb_embedding){.dtype = t->dtype,
-                          .dtype_grad = t->made_dtype,
-                          .rows = t->tokens,
-                          .vocab = t->vocab,
-                          .d = t->d,
-                          .ids = t->ids + (int64_t)t->micro * t->tokens};
+    return (sb_embedding){.dtype = s->dtype,
+                          .dtype_grad = s->made_dtype,
+                          .rows = s->tokens,
+                          .vocab = s->vocab,
+                          .d = s->d,
+                          .ids = s->ids + (int64_t)s->micro * s->tokens};
 }
 
-void transformer_forward(trainer *t, arena_slot *logits)
+void transformer_forward(step *s, arena_slot *logits)
 {
-    const int layers = t->o.config.layers;
-    block_slots *head = &t->blocks[layers];
-    arena_phase(t->arena, PHASE_FORWARD);
-    units_begin(t);
-    offload_begin(t);
-    if (!t->o.share_grad_memory && !unit_grads_apart(t) && t->o.mode != STEP_FORWARD)
-        arena_fixed(t->arena, 0, (size_t)(t->params->elements * t->made_element), MEMORY_GRAD, -1, "gradients");
+    const int layers = s->o.config.layers;
+    block_slots *head = &s->blocks[layers];
+    arena_phase(s->arena, PHASE_FORWARD);
+    units_begin(s);
+    offload_begin(s);
+    if (!s->o.share_grad_memory && !unit_grads_apart(s) && s->o.mode != STEP_FORWARD)
+        arena_fixed(s->arena, 0, (size_t)(s->params->elements * s->made_element), MEMORY_GRAD, -1, "gradients");
     range_push("forward");
-    t->x = take_rows(t, t->d, MEMORY_ACTIVATION, 0, "residual");
-    sb_embedding e = embedding_of(t);
-    e.out = step_pointer(t, t->x);
-    step_need(t, layers);
-    unit_acquire(t, layers);
-    e.table = step_param(t, PARAM_EMBEDDING, -1);
-    if (step_go(t))
-        step_done(t, t->k->train->embedding_forward(t->ctx, &e, t->main));
-    unit_release(t);
+    s->x = take_rows(s, s->d, MEMORY_ACTIVATION, 0, "residual");
+    sb_embedding e = embedding_of(s);
+    e.out = step_pointer(s, s->x);
+    step_need(s, layers);
+    unit_acquire(s, layers);
+    e.table = step_param(s, PARAM_EMBEDDING, -1);
+    if (step_go(s))
+        step_done(s, s->k->train->embedding_forward(s->ctx, &e, s->main));
+    unit_release(s);
     for (int l = 0; l < layers; l++) {
-        t->blocks[l] = nothing;
-        t->blocks[l].x = t->x;
-        step_need(t, l);
-        unit_acquire(t, l);
-        block_forward(t, l, &t->blocks[l], keep_of(t, l));
-        unit_release(t);
-        offload_send(t, l);
+        s->blocks[l] = nothing;
+        s->blocks[l].x = s->x;
+        step_need(s, l);
+        unit_acquire(s, l);
+        block_forward(s, l, &s->blocks[l], keep_of(s, l));
+        unit_release(s);
+        offload_send(s, l);
     }
-    offload_forward_end(t);
+    offload_forward_end(s);
     *head = nothing;
-    head->x = t->x;
-    step_need(t, -1);
-    unit_acquire(t, -1);
-    head->rstd1 = take_rstd(t, -1);
-    head->n1 = take_rows(t, t->d, MEMORY_ACTIVATION, -1, "norm_final");
-    norm_forward(t, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
+    head->x = s->x;
+    step_need(s, -1);
+    unit_acquire(s, -1);
+    head->rstd1 = take_rstd(s, -1);
+    head->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, -1, "norm_final");
+    norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
     *logits = -1;
-    if (!t->o.loss_chunk) {
-        *logits = take_rows(t, t->vocab, MEMORY_ACTIVATION, -1, "logits");
-        linear_forward(t, LINEAR_HEAD, -1, head->n1, -1, *logits);
+    if (!s->o.loss_chunk) {
+        *logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");
+        linear_forward(s, LINEAR_HEAD, -1, head->n1, -1, *logits);
     }
-    unit_release(t);
-    if (t->o.mode == STEP_FORWARD) {
-        step_drop(t, &head->n1);
-        step_drop(t, &head->rstd1);
-        step_drop(t, &head->x);
+    unit_release(s);
+    if (s->o.mode == STEP_FORWARD) {
+        step_drop(s, &head->n1);
+        step_drop(s, &head->rstd1);
+        step_drop(s, &head->x);
     }
     range_pop();
 }
 
-void cross_entropy(trainer *t, int first, int rows, arena_slot logits, bool backward)
+void transformer_loss(step *s, arena_slot logits, bool backward)
 {
-    const sb_cross_entropy p = {.dtype = t->dtype,
-                                .rows = rows,
-                                .total_rows = (int64_t)t->tokens * t->micro_batches * (t->o.ranks > 1 ? t->o.ranks : 1),
-                                .vocab = t->vocab,
-                                .logits = step_pointer(t, logits),
-                                .targets = t->targets + (int64_t)t->micro * t->tokens + first,
-                                .row_loss = t->row_loss + first,
-                                .loss = t->loss + t->micro,
-                                .scale = t->state && t->o.precision->loss_scaling ? &t->state->loss_scale : NULL,
-                                .backward = backward};
-    if (step_go(t)) {
-        range_push("loss");
-        step_done(t, t->k->train->cross_entropy(t->ctx, &p, t->main));
-        range_pop();
-    }
-}
-
-void transformer_loss(trainer *t, arena_slot logits, bool backward)
-{
-    if (!t->o.loss_chunk) /* else head_backward has it */
-        cross_entropy(t, 0, t->tokens, logits, backward);
+    if (!s->o.loss_chunk) /* else head_backward has it */
+        cross_entropy(s, 0, s->tokens, logits, backward);
 }
 
 /* ---- backward ---- */
 
 /* The block's activations that its forward did not leave. */
-static void block_recompute(trainer *t, int layer, block_slots *b, keep k)
+static void block_recompute(step *s, int layer, block_slots *b, keep k)
 {
     if (!k.mlp) {
-        mlp_half(t, layer, b, true);
+        mlp_half(s, layer, b, true);
     } else {
         if (!k.norms) {
-            b->n2 = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "norm2");
-            norm_forward(t, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+            b->n2 = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "norm2");
+            norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
         }
         if (!k.product)
-            b->h = take_rows(t, t->f, MEMORY_TEMPORARY, layer, "swiglu");
+            b->h = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "swiglu");
     }
 }
 
 /* gate_up becomes its gradient, and h is made again where it was not kept. */
-static void product_backward(trainer *t, int layer, block_slots *b, bool kept, arena_slot dy)
+static void product_backward(step *s, int layer, block_slots *b, bool kept, arena_slot dy)
 {
-    if (t->swiglu_matmul) {
-        swiglu_matmul_backward(t, layer, dy, b->gate_up, kept ? -1 : b->h);
+    if (s->swiglu_matmul) {
+        swiglu_matmul_backward(s, layer, dy, b->gate_up, kept ? -1 : b->h);
         return;
     }
-    arena_slot dh = take_rows(t, t->f, MEMORY_TEMPORARY, layer, "d_swiglu");
-    linear_dx(t, LINEAR_W2, layer, dy, dh);
-    swiglu_backward(t, layer, b->gate_up, dh, kept ? -1 : b->h);
-    step_drop(t, &dh);
+    arena_slot dh = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "d_swiglu");
+    linear_dx(s, LINEAR_W2, layer, dy, dh);
+    swiglu_backward(s, layer, b->gate_up, dh, kept ? -1 : b->h);
+    step_drop(s, &dh);
 }
 
 /* *dy, the gradient of the block's output, becomes that of its input. */
-static void mlp_backward(trainer *t, int layer, block_slots *b, keep k, arena_slot *dy)
+static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
 {
     if (k.product)
-        linear_dw(t, LINEAR_W2, layer, *dy, b->h);
-    product_backward(t, layer, b, k.product, *dy);
+        linear_dw(s, LINEAR_W2, layer, *dy, b->h);
+    product_backward(s, layer, b, k.product, *dy);
     if (!k.product) /* h was made again by the line above */
-        linear_dw(t, LINEAR_W2, layer, *dy, b->h);
-    side_drop(t, &b->h);
-    linear_dw(t, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
-    arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_norm2");
-    linear_dx(t, LINEAR_GATE_UP, layer, b->gate_up, dn);
-    side_drop(t, &b->gate_up);
-    side_drop(t, &b->n2);
-    arena_slot dx = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_residual_mid");
-    norm_backward(t, PARAM_LN2, layer, b->x_mid, b->rstd2, dn, *dy, dx);
-    step_drop(t, &dn);
-    step_drop(t, &b->rstd2);
-    step_drop(t, &b->x_mid);
-    side_drop(t, dy);
+        linear_dw(s, LINEAR_W2, layer, *dy, b->h);
+    side_drop(s, &b->h);
+    linear_dw(s, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
+    arena_slot dn = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_norm2");
+    linear_dx(s, LINEAR_GATE_UP, layer, b->gate_up, dn);
+    side_drop(s, &b->gate_up);
+    side_drop(s, &b->n2);
+    arena_slot dx = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_residual_mid");
+    norm_backward(s, PARAM_LN2, layer, b->x_mid, b->rstd2, dn, *dy, dx);
+    step_drop(s, &dn);
+    step_drop(s, &b->rstd2);
+    step_drop(s, &b->x_mid);
+    side_drop(s, dy);
     *dy = dx;
 }
 
-static void attention_half_backward(trainer *t, int layer, block_slots *b, keep k, arena_slot *dy)
+static void attention_half_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
 {
     if (!k.attention) {
-        attention_half(t, layer, b);
+        attention_half(s, layer, b);
     } else if (!k.norms) {
-        b->n1 = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "norm1");
-        norm_forward(t, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+        b->n1 = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "norm1");
+        norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
     }
-    linear_dw(t, LINEAR_O, layer, *dy, b->att);
-    arena_slot d_att = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_attention_out");
-    linear_dx(t, LINEAR_O, layer, *dy, d_att);
-    arena_slot d_qkv = take_rows(t, t->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
-    attention_backward(t, layer, b, d_att, d_qkv);
-    step_drop(t, &d_att);
-    step_drop(t, &b->qkv);
-    step_drop(t, &b->lse);
-    step_drop(t, &b->saved);
-    side_drop(t, &b->att);
-    rope(t, layer, d_qkv, true);
-    linear_dw(t, LINEAR_QKV, layer, d_qkv, b->n1);
-    arena_slot dn = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_norm1");
-    linear_dx(t, LINEAR_QKV, layer, d_qkv, dn);
-    side_drop(t, &d_qkv);
-    side_drop(t, &b->n1);
-    arena_slot dx = take_rows(t, t->d, MEMORY_TEMPORARY, layer, "d_residual");
-    norm_backward(t, PARAM_LN1, layer, b->x, b->rstd1, dn, *dy, dx);
-    step_drop(t, &dn);
-    step_drop(t, &b->rstd1);
-    step_drop(t, &b->x);
-    side_drop(t, dy);
+    linear_dw(s, LINEAR_O, layer, *dy, b->att);
+    arena_slot d_att = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_attention_out");
+    linear_dx(s, LINEAR_O, layer, *dy, d_att);
+    arena_slot d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
+    attention_backward(s, layer, b, d_att, d_qkv);
+    step_drop(s, &d_att);
+    step_drop(s, &b->qkv);
+    step_drop(s, &b->lse);
+    step_drop(s, &b->saved);
+    side_drop(s, &b->att);
+    rope(s, layer, d_qkv, true);
+    linear_dw(s, LINEAR_QKV, layer, d_qkv, b->n1);
+    arena_slot dn = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_norm1");
+    linear_dx(s, LINEAR_QKV, layer, d_qkv, dn);
+    side_drop(s, &d_qkv);
+    side_drop(s, &b->n1);
+    arena_slot dx = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_residual");
+    norm_backward(s, PARAM_LN1, layer, b->x, b->rstd1, dn, *dy, dx);
+    step_drop(s, &dn);
+    step_drop(s, &b->rstd1);
+    step_drop(s, &b->x);
+    side_drop(s, dy);
     *dy = dx;
 }
 
 /* Blocks [first, end) once more, from the input that is held of the first one; what the last one puts out becomes the
  * input of `end`, if that is wanted. */
-static void blocks_again(trainer *t, int first, int end, keep k, bool output)
+static void blocks_again(step *s, int first, int end, keep k, bool output)
 {
     for (int l = first; l < end; l++) {
         k.input = k.mlp || l == first;
         k.output = output || l < end - 1;
-        unit_acquire(t, l);
-        block_forward(t, l, &t->blocks[l], k);
-        unit_release(t);
+        unit_acquire(s, l);
+        block_forward(s, l, &s->blocks[l], k);
+        unit_release(s);
         if (k.output) {
-            t->blocks[l + 1] = nothing;
-            t->blocks[l + 1].x = t->x;
+            s->blocks[l + 1] = nothing;
+            s->blocks[l + 1].x = s->x;
         }
     }
 }
 
 /* What backward of a block needs of which forward kept its input at most. */
-static void block_again(trainer *t, int layer)
+static void block_again(step *s, int layer)
 {
     bool held[RECOMPUTE_LAYERS];
     for (int l = 0; l <= layer; l++)
-        held[l] = t->blocks[l].x >= 0;
+        held[l] = s->blocks[l].x >= 0;
     recompute_forwards f;
     do {
-        f = recompute_next(&t->schedule, held, layer);
-        blocks_again(t, f.first, f.advance, (keep){0}, true);
+        f = recompute_next(&s->schedule, held, layer);
+        blocks_again(s, f.first, f.advance, (keep){0}, true);
         held[f.advance] = true;
-        blocks_again(t, f.advance, f.keep + 1, keep_all, false);
+        blocks_again(s, f.advance, f.keep + 1, keep_all, false);
     } while (f.keep < f.advance);
 }
 
-static void block_backward(trainer *t, int layer, arena_slot *dy)
+/* All gradients of the unit are enqueued: its AdamW may run beside what follows. */
+static void unit_end(step *s, int unit)
 {
-    const bool whole = recompute_whole(&t->schedule, layer);
-    const keep k = whole ? keep_all : keep_of(t, layer);
-    block_slots *b = &t->blocks[layer];
+    const int layers = s->o.config.layers;
+    int64_t first, count;
+    side_unit_end(s, unit);
+    if (!optimizer_overlaps(s))
+        return;
+    back_follow(s, unit);
+    params_range(s->params, unit == layers ? -1 : unit < 0 ? layers : unit, &first, &count);
+    optimizer_range(s, first, count, first, s->o.optimizer_blocks, s->back);
+}
+
+static void block_backward(step *s, int layer, arena_slot *dy)
+{
+    const bool whole = recompute_whole(&s->schedule, layer);
+    const keep k = whole ? keep_all : keep_of(s, layer);
+    block_slots *b = &s->blocks[layer];
     range_push("block backward");
-    side_unit_begin(t, layer);
-    offload_fetch(t, layer);
+    side_unit_begin(s, layer);
+    offload_fetch(s, layer);
     if (whole && b->x_mid < 0)
-        block_again(t, layer);
-    unit_acquire(t, layer);
-    unit_grads_begin(t, layer);
-    block_recompute(t, layer, b, k);
-    mlp_backward(t, layer, b, k, dy);
-    attention_half_backward(t, layer, b, k, dy);
-    unit_release(t);
-    unit_grads_end(t, layer);
-    side_unit_end(t, layer);
+        block_again(s, layer);
+    unit_acquire(s, layer);
+    unit_grads_begin(s, layer);
+    block_recompute(s, layer, b, k);
+    mlp_backward(s, layer, b, k, dy);
+    attention_half_backward(s, layer, b, k, dy);
+    unit_release(s);
+    unit_grads_end(s, layer);
+    unit_end(s, layer);
     range_pop();
 }
 
-static void head_backward(trainer *t, arena_slot logits, arena_slot *dy)
+/* The head and the loss some tokens at a time, so that the logits (T, V) never exist whole: forward of the head, softmax and
+ * its gradient, and both gradients of the head for one chunk after the other. The loss comes out of the forward and its
+ * backward at once, so nothing is computed twice (as in Liger Kernel, Hsu et al., 2024, and torchtune's chunked loss). The
+ * head's weight gradient is a sum over chunks in the dtype of gradients: in 16 bits each chunk rounds it once more. */
+static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
 {
-    const int layers = t->o.config.layers;
-    block_slots *head = &t->blocks[layers];
-    side_unit_begin(t, layers);
-    unit_acquire(t, -1);
-    unit_grads_begin(t, -1);
-    arena_slot dn = -1;
-    if (t->o.loss_chunk) {
-        dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
-        head_by_chunks(t, head, dn);
-        step_drop(t, &head->n1);
-    } else {
-        linear_dw(t, LINEAR_HEAD, -1, logits, head->n1);
-        dn = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_norm_final");
-        linear_dx(t, LINEAR_HEAD, -1, logits, dn);
-        side_drop(t, &logits);
-        side_drop(t, &head->n1);
+    const int64_t count = (int64_t)s->vocab * s->d;
+    char *dw = step_grad(s, PARAM_LM_HEAD, -1, count);
+    for (int first = 0; first < s->tokens; first += s->o.loss_chunk) {
+        const int left = s->tokens - first, rows = left < s->o.loss_chunk ? left : s->o.loss_chunk;
+        const size_t bytes = (size_t)rows * (size_t)s->vocab * (size_t)s->element;
+        arena_slot logits = step_take(s, bytes, MEMORY_TEMPORARY, -1, "logits_chunk");
+        head_chunk_forward(s, first, rows, head->n1, logits);
+        cross_entropy(s, first, rows, logits, true);
+        head_chunk_backward(s, first, rows, logits, head->n1, dn, dw);
+        step_drop(s, &logits);
     }
-    *dy = take_rows(t, t->d, MEMORY_TEMPORARY, -1, "d_residual");
-    norm_backward(t, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
-    step_drop(t, &dn);
-    step_drop(t, &head->rstd1);
-    step_drop(t, &head->x);
-    unit_release(t);
-    unit_grads_end(t, -1);
-    side_unit_end(t, layers);
+    mean_loss(s);
+    step_ready(s, PARAM_LM_HEAD, -1, count, s->main);
 }
 
-static void embedding_backward(trainer *t, arena_slot *dy)
+static void head_backward(step *s, arena_slot logits, arena_slot *dy)
 {
-    const int64_t count = (int64_t)t->vocab * t->d;
-    side_unit_begin(t, -1);
-    unit_grads_begin(t, t->o.config.layers);
-    sb_embedding e = embedding_of(t);
-    e.workspace_bytes = t->k->train->embedding_workspace(t->ctx, &e);
-    arena_slot workspace = step_take(t, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
-    e.workspace = step_pointer(t, workspace);
-    e.d_out = step_pointer(t, *dy);
-    e.d_table = step_grad(t, PARAM_EMBEDDING, -1, count);
-    if (step_go(t))
-        step_done(t, t->k->train->embedding_backward(t->ctx, &e, t->main));
-    step_drop(t, &workspace);
-    step_drop(t, dy);
-    step_ready(t, PARAM_EMBEDDING, -1, count, t->main);
-    unit_grads_end(t, t->o.config.layers);
-    side_unit_end(t, -1);
+    const int layers = s->o.config.layers;
+    block_slots *head = &s->blocks[layers];
+    side_unit_begin(s, layers);
+    unit_acquire(s, -1);
+    unit_grads_begin(s, -1);
+    arena_slot dn = -1;
+    if (s->o.loss_chunk) {
+        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        head_by_chunks(s, head, dn);
+        step_drop(s, &head->n1);
+    } else {
+        linear_dw(s, LINEAR_HEAD, -1, logits, head->n1);
+        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        linear_dx(s, LINEAR_HEAD, -1, logits, dn);
+        side_drop(s, &logits);
+        side_drop(s, &head->n1);
+    }
+    *dy = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_residual");
+    norm_backward(s, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
+    step_drop(s, &dn);
+    step_drop(s, &head->rstd1);
+    step_drop(s, &head->x);
+    unit_release(s);
+    unit_grads_end(s, -1);
+    unit_end(s, layers);
 }
 
-void transformer_backward(trainer *t, arena_slot logits)
+static void embedding_backward(step *s, arena_slot *dy)
+{
+    const int64_t count = (int64_t)s->vocab * s->d;
+    side_unit_begin(s, -1);
+    unit_grads_begin(s, s->o.config.layers);
+    sb_embedding e = embedding_of(s);
+    e.workspace_bytes = s->k->train->embedding_workspace(s->ctx, &e);
+    arena_slot workspace = step_take(s, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
+    e.workspace = step_pointer(s, workspace);
+    e.d_out = step_pointer(s, *dy);
+    e.d_table = step_grad(s, PARAM_EMBEDDING, -1, count);
+    if (step_go(s))
+        step_done(s, s->k->train->embedding_backward(s->ctx, &e, s->main));
+    step_drop(s, &workspace);
+    step_drop(s, dy);
+    step_ready(s, PARAM_EMBEDDING, -1, count, s->main);
+    unit_grads_end(s, s->o.config.layers);
+    unit_end(s, -1);
+}
+
+void transformer_backward(step *s, arena_slot logits)
 {
     arena_slot dy;
-    arena_phase(t->arena, PHASE_BACKWARD);
+    arena_phase(s->arena, PHASE_BACKWARD);
     range_push("backward");
-    side_begin(t);
-    head_backward(t, logits, &dy);
-    for (int l = t->o.config.layers - 1; l >= 0; l--)
-        block_backward(t, l, &dy);
-    embedding_backward(t, &dy);
-    side_end(t);
-    units_end(t);
+    side_begin(s, side_separate(s) ? linear_side_workspace(s) : 0);
+    head_backward(s, logits, &dy);
+    for (int l = s->o.config.layers - 1; l >= 0; l--)
+        block_backward(s, l, &dy);
+    embedding_backward(s, &dy);
+    side_end(s);
+    units_end(s);
     range_pop();
 }

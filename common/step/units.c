@@ -7,211 +7,188 @@
  * One rule holds across streams: a slot that is taken at a point of the walk is written by another stream only after that
  * stream has waited for main there, and it is dropped only where main has waited for its last use. So memory is the same
  * in every step, and no allocator need know streams. */
+#include "common/step/units.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/core/error.h"
-#include "common/step/step.h"
+#include "common/step/streams.h"
 
 enum {
     GRAD_SLOTS = 2, /* units with full gradients: one is made while the other is reduced */
     NEAR = 3 /* a unit whose next use is so near stays: the head, and the last block, which backward begins with */
 };
 
-static bool gathers(const trainer *t)
+static bool gathers(const step *s)
 {
-    return t->o.shard.params;
+    return s->o.shard.params;
 }
 
 /* ---- the order of uses ---- */
 
-void units_create(trainer *t)
+void units_create(step *s)
 {
-    const int n = params_units(t->params);
-    t->units = xcalloc((size_t)n, sizeof *t->units);
+    const int n = params_units(s->params);
+    s->units = xcalloc((size_t)n, sizeof *s->units);
     for (int u = 0; u < n; u++)
-        params_unit_range(t->params, u, &t->units[u].first, &t->units[u].count);
-    units_begin(t);
+        params_unit_range(s->params, u, &s->units[u].first, &s->units[u].count);
+    units_begin(s);
 }
 
-void units_free(trainer *t)
+void units_free(step *s)
 {
-    free(t->units);
-    free(t->uses);
+    free(s->units);
+    free(s->uses);
 }
 
-void units_begin(trainer *t)
+void units_begin(step *s)
 {
-    t->use = 0;
-    for (int u = 0; u < params_units(t->params); u++)
-        t->units[u].gathered = t->units[u].grads = -1;
+    s->use = 0;
+    for (int u = 0; u < params_units(s->params); u++)
+        s->units[u].gathered = s->units[u].grads = -1;
 }
 
-/* A walk that only tells which units it uses comes before the plan, which looks ahead. */
-void units_note(trainer *t)
+static void note_use(step *s, int unit)
 {
-    if (!gathers(t))
-        return;
-    t->use_count = 0;
-    t->noting_uses = true;
-    arena_plan_begin(t->arena);
-    step_walk(t);
-    arena_plan_cancel(t->arena);
-    t->noting_uses = false;
-}
-
-static void note_use(trainer *t, int unit)
-{
-    if (t->use_count == t->use_room) {
-        t->use_room = t->use_room ? 2 * t->use_room : 64;
-        t->uses = xrealloc(t->uses, (size_t)t->use_room * sizeof *t->uses);
+    if (s->use_count == s->use_room) {
+        s->use_room = s->use_room ? 2 * s->use_room : 64;
+        s->uses = xrealloc(s->uses, (size_t)s->use_room * sizeof *s->uses);
     }
-    t->uses[t->use_count++] = unit;
+    s->uses[s->use_count++] = unit;
 }
 
-int64_t units_held(const trainer *t)
+int64_t units_held(const step *s)
 {
-    const int gains = params_gains(t->params), ranks = t->o.shard.ranks ? t->o.shard.ranks : 1;
-    const int64_t whole = gains < 0 ? 0 : t->units[gains].count;
-    return (t->params->elements - whole) / ranks + whole;
-}
-
-int64_t trainer_gathered_elements(const trainer *t)
-{
-    return t->gathered_elements * t->micro_batches;
+    const int gains = params_gains(s->params), ranks = s->o.shard.ranks ? s->o.shard.ranks : 1;
+    const int64_t whole = gains < 0 ? 0 : s->units[gains].count;
+    return (s->params->elements - whole) / ranks + whole;
 }
 
 /* ---- parameters ---- */
 
-static bool launching(const trainer *t)
+static int layer_of(const step *s, int unit)
 {
-    return !arena_planning(t->arena) && t->status == SB_OK;
-}
-
-static int layer_of(const trainer *t, int unit)
-{
-    const int layers = t->o.config.layers;
+    const int layers = s->o.config.layers;
     return unit > 0 && unit <= layers ? layers - unit : -1;
 }
 
-static void gather(trainer *t, int unit)
+static void gather(step *s, int unit)
 {
-    step_unit *u = &t->units[unit];
+    step_unit *u = &s->units[unit];
     if (u->gathered >= 0)
         return;
-    u->gathered = step_take(t, (size_t)(u->count * t->param_element), MEMORY_PARAM, layer_of(t, unit), "gathered");
+    u->gathered = step_take(s, (size_t)(u->count * s->param_element), MEMORY_PARAM, layer_of(s, unit), "gathered");
     u->awaited = false;
-    if (arena_planning(t->arena))
-        t->gathered_elements += u->count;
-    if (launching(t))
-        t->hooks.gather(t->hooks.user, unit, step_pointer(t, u->gathered));
+    if (arena_planning(s->arena))
+        s->gathered_elements += u->count;
+    if (step_launching(s))
+        s->hooks.gather(s->hooks.user, unit, step_pointer(s, u->gathered));
 }
 
-void unit_acquire(trainer *t, int layer)
+void unit_acquire(step *s, int layer)
 {
-    const int unit = params_unit(t->params, layer);
-    if (!gathers(t))
+    const int unit = params_unit(s->params, layer);
+    if (!gathers(s))
         return;
-    if (t->noting_uses) {
-        note_use(t, unit);
+    if (s->noting_uses) {
+        note_use(s, unit);
         return;
     }
-    if (t->use >= t->use_count || t->uses[t->use] != unit)
+    if (s->use >= s->use_count || s->uses[s->use] != unit)
         die(EXIT_CODE_FAILURE, "bug: a step uses unit %d where its schedule has another", unit);
-    for (int i = t->use; i <= t->use + t->o.shard.prefetch && i < t->use_count; i++)
-        gather(t, t->uses[i]);
-    if (!t->units[unit].awaited && launching(t))
-        t->hooks.await(t->hooks.user, unit);
-    t->units[unit].awaited = true;
+    for (int i = s->use; i <= s->use + s->o.shard.prefetch && i < s->use_count; i++)
+        gather(s, s->uses[i]);
+    if (!s->units[unit].awaited && step_launching(s))
+        s->hooks.await(s->hooks.user, unit);
+    s->units[unit].awaited = true;
 }
 
 /* Blocks that are not freed after the forward. */
-static bool kept(const trainer *t, int unit)
+static bool kept(const step *s, int unit)
 {
-    const int every = t->o.shard.free_every, layer = layer_of(t, unit);
+    const int every = s->o.shard.free_every, layer = layer_of(s, unit);
     return every == 0 || (layer >= 0 && layer % every != 0);
 }
 
 /* Whether the unit of this use stays for a later one. */
-static bool stays(const trainer *t)
+static bool stays(const step *s)
 {
-    const int ahead = t->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
-    const bool to_the_end = kept(t, t->uses[t->use]) || t->use + near >= t->use_count;
-    const int end = to_the_end ? t->use_count : t->use + near + 1;
-    for (int i = t->use + 1; i < end; i++)
-        if (t->uses[i] == t->uses[t->use])
+    const int ahead = s->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
+    const bool to_the_end = kept(s, s->uses[s->use]) || s->use + near >= s->use_count;
+    const int end = to_the_end ? s->use_count : s->use + near + 1;
+    for (int i = s->use + 1; i < end; i++)
+        if (s->uses[i] == s->uses[s->use])
             return true;
     return false;
 }
 
-void unit_release(trainer *t)
+void unit_release(step *s)
 {
-    if (!gathers(t) || t->noting_uses)
+    if (!gathers(s) || s->noting_uses)
         return;
-    if (!stays(t))
-        step_drop(t, &t->units[t->uses[t->use]].gathered);
-    t->use++;
+    if (!stays(s))
+        step_drop(s, &s->units[s->uses[s->use]].gathered);
+    s->use++;
 }
 
 /* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
-static void *somewhere(const trainer *t, const step_unit *u, const param_tensor *p)
+static void *somewhere(const step *s, const step_unit *u, const param_tensor *p)
 {
-    return (void *)(uintptr_t)(4096 + (p->first - u->first) * t->param_element); /* NOLINT: nothing is there */
+    return (void *)(uintptr_t)(4096 + (p->first - u->first) * s->param_element); /* NOLINT: nothing is there */
 }
 
-void *unit_param(const trainer *t, const param_tensor *p)
+void *unit_param(const step *s, const param_tensor *p)
 {
-    const int unit = params_unit_of(t->params, p);
-    const step_unit *u = &t->units[unit];
-    if (!gathers(t))
-        return t->param + p->first * t->param_element;
-    if (unit == params_gains(t->params)) /* behind the slices */
-        return t->param + (u->first / t->o.shard.ranks + p->first - u->first) * t->param_element;
-    if (u->gathered < 0 && !t->noting_uses)
+    const int unit = params_unit_of(s->params, p);
+    const step_unit *u = &s->units[unit];
+    if (!gathers(s))
+        return s->param + p->first * s->param_element;
+    if (unit == params_gains(s->params)) /* behind the slices */
+        return s->param + (u->first / s->o.shard.ranks + p->first - u->first) * s->param_element;
+    if (u->gathered < 0 && !s->noting_uses)
         die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
-    if (arena_planning(t->arena))
-        return somewhere(t, u, p);
-    return step_at(step_pointer(t, u->gathered), (p->first - u->first) * t->param_element);
+    if (arena_planning(s->arena))
+        return somewhere(s, u, p);
+    return step_at(step_pointer(s, u->gathered), (p->first - u->first) * s->param_element);
 }
 
 /* ---- gradients ---- */
 
-bool unit_grads_apart(const trainer *t)
+bool unit_grads_apart(const step *s)
 {
-    return t->o.shard.grads || t->micro_batches > 1 || t->grad_dtype != t->made_dtype;
+    return s->o.shard.grads || s->micro_batches > 1 || s->grad_dtype != s->made_dtype;
 }
 
-static void take_grads(trainer *t, int unit)
+static void take_grads(step *s, int unit)
 {
-    step_unit *u = &t->units[unit];
-    u->grads = step_take(t, (size_t)(u->count * t->made_element), MEMORY_GRAD, layer_of(t, unit), "unit gradients");
-    if (launching(t) && t->o.shard.grads)
-        t->hooks.grads(t->hooks.user, unit, step_pointer(t, u->grads));
+    step_unit *u = &s->units[unit];
+    u->grads = step_take(s, (size_t)(u->count * s->made_element), MEMORY_GRAD, layer_of(s, unit), "unit gradients");
+    if (step_launching(s) && s->o.shard.grads)
+        s->hooks.grads(s->hooks.user, unit, step_pointer(s, u->grads));
 }
 
-void unit_grads_begin(trainer *t, int layer)
+void unit_grads_begin(step *s, int layer)
 {
-    const int unit = params_unit(t->params, layer), old = unit - GRAD_SLOTS, gains = params_gains(t->params);
-    if (!unit_grads_apart(t))
+    const int unit = params_unit(s->params, layer), old = unit - GRAD_SLOTS, gains = params_gains(s->params);
+    if (!unit_grads_apart(s))
         return;
     if (unit == 0 && gains >= 0)
-        take_grads(t, gains); /* until units_end: every block has some of them */
-    if (old >= 0 && t->o.shard.grads) {
-        if (launching(t))
-            t->hooks.reduced(t->hooks.user, old);
-        step_drop(t, &t->units[old].grads);
+        take_grads(s, gains); /* until units_end: every block has some of them */
+    if (old >= 0 && s->o.shard.grads) {
+        if (step_launching(s))
+            s->hooks.reduced(s->hooks.user, old);
+        step_drop(s, &s->units[old].grads);
     }
-    take_grads(t, unit);
+    take_grads(s, unit);
 }
 
-/* To gradients that are summed; `from` is as the backward made them, or summed. */
-static void add(trainer *t, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream)
+void units_sum(step *s, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream)
 {
     const int columns = 64; /* every unit and slice is a multiple; rows that touch are one to a kernel */
     const sb_pointwise p = {.op = onto ? SB_POINT_ADD : SB_POINT_COPY,
                             .dtype_a = dtype,
-                            .dtype_b = t->grad_dtype,
-                            .dtype_out = t->grad_dtype,
+                            .dtype_b = s->grad_dtype,
+                            .dtype_out = s->grad_dtype,
                             .rows = (int)(n / columns),
                             .columns = columns,
                             .lda = columns,
@@ -220,60 +197,48 @@ static void add(trainer *t, void *to, const void *from, sb_dtype dtype, bool ont
                             .a = from,
                             .b = onto ? to : NULL,
                             .out = to};
-    step_done(t, t->k->train->pointwise(t->ctx, &p, stream));
-}
-
-bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
-{
-    add(t, to, from, t->grad_dtype, true, n, stream);
-    return t->status == SB_OK;
-}
-
-bool trainer_cast_grads(trainer *t, void *to, const void *from, int64_t n, void *stream)
-{
-    add(t, to, from, t->made_dtype, false, n, stream);
-    return t->status == SB_OK;
+    step_done(s, s->k->train->pointwise(s->ctx, &p, stream));
 }
 
 /* Whole gradients of several micro-batches, or of another dtype than their sums, are added up where they stay; then they
  * are ready. */
-static void add_up(trainer *t, int unit)
+static void add_up(step *s, int unit)
 {
-    step_unit *u = &t->units[unit];
-    if (step_go(t))
-        add(t, t->grad_sums + u->first * t->grad_element, step_pointer(t, u->grads), t->made_dtype, t->micro > 0,
-            u->count, t->main);
-    step_drop(t, &u->grads);
-    if (launching(t) && t->hooks.ready && t->micro == t->micro_batches - 1)
-        t->hooks.ready(t->hooks.user, u->first, u->count, t->main);
+    step_unit *u = &s->units[unit];
+    if (step_go(s))
+        units_sum(s, s->grad_sums + u->first * s->grad_element, step_pointer(s, u->grads), s->made_dtype, s->micro > 0,
+                  u->count, s->main);
+    step_drop(s, &u->grads);
+    if (step_launching(s) && s->hooks.ready && s->micro == s->micro_batches - 1)
+        s->hooks.ready(s->hooks.user, u->first, u->count, s->main);
 }
 
-void unit_grads_end(trainer *t, int layer)
+void unit_grads_end(step *s, int layer)
 {
-    if (!unit_grads_apart(t) || t->o.shard.grads)
+    if (!unit_grads_apart(s) || s->o.shard.grads)
         return;
-    side_join(t);
-    add_up(t, params_unit(t->params, layer));
+    side_join(s);
+    add_up(s, params_unit(s->params, layer));
 }
 
 /* Gains that are apart are ready with those of the first block's norms, which main made. The update waits for the last
  * units to be reduced; the next micro-batch must, whose activations may lie there. */
-void units_end(trainer *t)
+void units_end(step *s)
 {
-    const int n = params_units(t->params), gains = params_gains(t->params);
-    if (gains >= 0 && unit_grads_apart(t) && !t->o.shard.grads)
-        add_up(t, gains);
-    else if (gains >= 0 && t->hooks.ready && launching(t))
-        t->hooks.ready(t->hooks.user, t->units[gains].first, t->units[gains].count, t->main);
+    const int n = params_units(s->params), gains = params_gains(s->params);
+    if (gains >= 0 && unit_grads_apart(s) && !s->o.shard.grads)
+        add_up(s, gains);
+    else if (gains >= 0 && s->hooks.ready && step_launching(s))
+        s->hooks.ready(s->hooks.user, s->units[gains].first, s->units[gains].count, s->main);
     for (int unit = n - GRAD_SLOTS - (gains >= 0); unit < n; unit++)
-        if (t->o.shard.grads && t->micro < t->micro_batches - 1 && launching(t))
-            t->hooks.reduced(t->hooks.user, unit);
+        if (s->o.shard.grads && s->micro < s->micro_batches - 1 && step_launching(s))
+            s->hooks.reduced(s->hooks.user, unit);
 }
 
-char *unit_grad(const trainer *t, int unit, int64_t element)
+char *unit_grad(const step *s, int unit, int64_t element)
 {
-    const step_unit *u = &t->units[unit];
-    if (!unit_grads_apart(t))
-        return step_at(t->block, element * t->made_element);
-    return step_at(step_pointer(t, u->grads), (element - u->first) * t->made_element);
+    const step_unit *u = &s->units[unit];
+    if (!unit_grads_apart(s))
+        return step_at(s->block, element * s->made_element);
+    return step_at(step_pointer(s, u->grads), (element - u->first) * s->made_element);
 }

@@ -5,8 +5,13 @@
 
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
+#include "common/step/offload.h"
+#include "common/step/ops.h"
+#include "common/step/optimizer.h"
+#include "common/step/streams.h"
+#include "common/step/units.h"
+#include "common/train/internal.h"
 #include "common/train/memory_step.h"
-#include "common/step/step.h"
 
 static bool refuse(char *why, size_t bytes, const char *reason)
 {
@@ -14,9 +19,9 @@ static bool refuse(char *why, size_t bytes, const char *reason)
     return false;
 }
 
-static bool check(trainer *t, char *why, size_t why_bytes)
+static bool check(step *s, char *why, size_t why_bytes)
 {
-    const step_options *o = &t->o;
+    const step_options *o = &s->o;
     char problem[200];
     if (model_config_problem(&o->config, problem, sizeof problem))
         return refuse(why, why_bytes, problem);
@@ -41,59 +46,75 @@ static bool check(trainer *t, char *why, size_t why_bytes)
         return refuse(why, why_bytes, "parameters are sharded together with their gradients");
     if ((o->shard.grads || o->shard.params) && o->state_elements < 1 && o->mode == STEP_TRAIN)
         return refuse(why, why_bytes, "a rank that has slices of parameters or gradients needs their state alone");
-    t->attention = sb_attention_find(t->k, o->attention);
-    if (!t->attention) {
-        snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", t->k->name, o->attention);
+    s->attention = sb_attention_find(s->k, o->attention);
+    if (!s->attention) {
+        snprintf(why, why_bytes, "the %s backend has no attention kernel '%s'", s->k->name, o->attention);
         return false;
     }
     return true;
 }
 
-static void set_dimensions(trainer *t)
+static void set_dimensions(step *s)
 {
-    const model_config *c = &t->o.config;
-    const precision *p = t->o.precision;
-    t->tokens = t->o.batch * t->o.seq;
-    t->micro_batches = step_micro_batches(&t->o);
-    t->d = c->d_model, t->f = c->d_ff, t->vocab = c->vocab;
-    t->heads = c->heads, t->heads_kv = c->heads_kv, t->head_dim = model_head_dim(c), t->kv = model_kv_dim(c);
-    t->qkv = t->d + 2 * t->kv;
-    t->dtype = p->activations, t->param_dtype = p->param;
-    t->made_dtype = step_made_dtype(&t->o);
-    t->grad_dtype = step_sums_dtype(&t->o);
-    t->element = sb_dtype_bytes(t->dtype), t->param_element = sb_dtype_bytes(t->param_dtype);
-    t->grad_element = sb_dtype_bytes(t->grad_dtype);
-    t->made_element = sb_dtype_bytes(t->made_dtype);
-    t->moment_dtype = moments_dtype(p, t->o.moments);
-    t->moment_element = sb_dtype_bytes(t->moment_dtype);
-    t->eager = t->o.fusion == FUSION_NONE;
-    if (!t->o.optimizer_blocks)
-        t->o.optimizer_blocks = device_get_info(t->dev)->sm_count / 3;
+    const model_config *c = &s->o.config;
+    const precision *p = s->o.precision;
+    s->tokens = s->o.batch * s->o.seq;
+    s->micro_batches = step_micro_batches(&s->o);
+    s->d = c->d_model, s->f = c->d_ff, s->vocab = c->vocab;
+    s->heads = c->heads, s->heads_kv = c->heads_kv, s->head_dim = model_head_dim(c), s->kv = model_kv_dim(c);
+    s->qkv = s->d + 2 * s->kv;
+    s->dtype = p->activations, s->param_dtype = p->param;
+    s->made_dtype = step_made_dtype(&s->o);
+    s->grad_dtype = step_sums_dtype(&s->o);
+    s->element = sb_dtype_bytes(s->dtype), s->param_element = sb_dtype_bytes(s->param_dtype);
+    s->grad_element = sb_dtype_bytes(s->grad_dtype);
+    s->made_element = sb_dtype_bytes(s->made_dtype);
+    s->moment_dtype = moments_dtype(p, s->o.moments);
+    s->moment_element = sb_dtype_bytes(s->moment_dtype);
+    s->eager = s->o.fusion == FUSION_NONE;
+    if (!s->o.optimizer_blocks)
+        s->o.optimizer_blocks = device_get_info(s->dev)->sm_count / 3;
+}
+
+/* A walk that only tells which units it uses comes before the plan, which looks ahead. */
+static void note_uses(trainer *t)
+{
+    step *s = &t->step;
+    if (!s->o.shard.params)
+        return;
+    s->use_count = 0;
+    s->noting_uses = true;
+    arena_plan_begin(s->arena);
+    trainer_walk(t);
+    arena_plan_cancel(s->arena);
+    s->noting_uses = false;
 }
 
 static void plan(trainer *t)
 {
-    t->status = SB_OK;
-    units_note(t);
-    t->gathered_elements = 0;
-    for (int i = 0; i < t->product_count; i++)
-        t->products[i].uses = 0;
-    arena_plan_begin(t->arena);
-    step_walk(t);
-    arena_plan_end(t->arena);
+    step *s = &t->step;
+    s->status = SB_OK;
+    note_uses(t);
+    s->gathered_elements = 0;
+    for (int i = 0; i < s->products.count; i++)
+        s->products.list[i].uses = 0;
+    arena_plan_begin(s->arena);
+    trainer_walk(t);
+    arena_plan_end(s->arena);
 }
 
 /* Without overlap nothing must outlive its last op, and one stream needs no workspace: less memory. */
 bool trainer_plan_apart(trainer *t)
 {
-    t->o.overlap = OVERLAP_NONE;
+    step *s = &t->step;
+    s->o.overlap = OVERLAP_NONE;
     plan(t);
-    memory_release(t->mem, t->block);
+    memory_release(t->mem, s->block);
     memory_trim(t->mem);
-    t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients");
-    if (t->block)
-        arena_attach(t->arena, t->block);
-    return t->block != NULL;
+    s->block = memory_alloc(t->mem, arena_bytes(s->arena), "activations and gradients");
+    if (s->block)
+        arena_attach(s->arena, s->block);
+    return s->block != NULL;
 }
 
 /* AdamW reads all arenas at the same index at the same time. Where all of them begin alike, the memory's channels are not
@@ -122,44 +143,46 @@ static void release(trainer *t, void *p, memory_kind kind)
 
 static bool allocate(trainer *t)
 {
-    const size_t n = (size_t)t->params->elements, tokens = (size_t)t->tokens, batches = (size_t)t->micro_batches;
-    const size_t held = t->o.state_elements ? (size_t)t->o.state_elements : n;
-    const size_t master = (size_t)precision_master_bytes(t->o.precision);
-    const size_t moment = (size_t)t->moment_element;
-    const size_t slices = (size_t)units_held(t);
-    const bool train = t->o.mode == STEP_TRAIN;
-    const bool ranges = t->o.state_elements && trainer_update_wants_all(t);
-    return (t->param = resident(t, (t->o.shard.params ? slices : n) * (size_t)t->param_element, MEMORY_PARAM)) &&
-           (!unit_grads_apart(t) ||
-            (t->grad_sums = resident(t, (t->o.shard.grads ? slices : n) * (size_t)t->grad_element, MEMORY_GRAD))) &&
-           (!train || !master || (t->master = resident(t, held * master, MEMORY_MASTER))) &&
-           (!train || (t->m = resident(t, held * moment, MEMORY_MOMENT1))) &&
-           (!train || (t->v = resident(t, held * moment, MEMORY_MOMENT2))) &&
-           (t->ids = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
-           (t->targets = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
-           (t->rope_table = resident(t, (size_t)t->o.seq * (size_t)t->head_dim * sizeof(float), MEMORY_OTHER)) &&
-           (t->row_loss = resident(t, tokens * sizeof(float), MEMORY_OTHER)) &&
-           (t->loss = resident(t, batches * sizeof(float), MEMORY_OTHER)) &&
-           (t->state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER)) &&
-           (!ranges || (t->range_state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER))) &&
-           (t->block = memory_alloc(t->mem, arena_bytes(t->arena), "activations and gradients"));
+    step *s = &t->step;
+    const size_t n = (size_t)s->params->elements, tokens = (size_t)s->tokens, batches = (size_t)s->micro_batches;
+    const size_t held = s->o.state_elements ? (size_t)s->o.state_elements : n;
+    const size_t master = (size_t)precision_master_bytes(s->o.precision);
+    const size_t moment = (size_t)s->moment_element;
+    const size_t slices = (size_t)units_held(s);
+    const bool train = s->o.mode == STEP_TRAIN;
+    const bool ranges = s->o.state_elements && optimizer_wants_statistics(s);
+    return (s->param = resident(t, (s->o.shard.params ? slices : n) * (size_t)s->param_element, MEMORY_PARAM)) &&
+           (!unit_grads_apart(s) ||
+            (s->grad_sums = resident(t, (s->o.shard.grads ? slices : n) * (size_t)s->grad_element, MEMORY_GRAD))) &&
+           (!train || !master || (s->master = resident(t, held * master, MEMORY_MASTER))) &&
+           (!train || (s->m = resident(t, held * moment, MEMORY_MOMENT1))) &&
+           (!train || (s->v = resident(t, held * moment, MEMORY_MOMENT2))) &&
+           (s->ids = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
+           (s->targets = resident(t, batches * tokens * sizeof(int32_t), MEMORY_OTHER)) &&
+           (s->rope_table = resident(t, (size_t)s->o.seq * (size_t)s->head_dim * sizeof(float), MEMORY_OTHER)) &&
+           (s->row_loss = resident(t, tokens * sizeof(float), MEMORY_OTHER)) &&
+           (s->loss = resident(t, batches * sizeof(float), MEMORY_OTHER)) &&
+           (s->state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER)) &&
+           (!ranges || (s->range_state = resident(t, sizeof(sb_optimizer_state), MEMORY_OTHER))) &&
+           (s->block = memory_alloc(t->mem, arena_bytes(s->arena), "activations and gradients"));
 }
 
 static void make_streams(trainer *t)
 {
-    t->main = device_stream(t->dev);
-    if (t->o.overlap != OVERLAP_NONE && !t->eager) {
-        t->own_side = device_stream_create(t->dev, STREAM_BACKGROUND);
-        t->own_back = device_stream_create(t->dev, STREAM_BACKGROUND);
+    step *s = &t->step;
+    s->main = device_stream(s->dev);
+    if (s->o.overlap != OVERLAP_NONE && !s->eager) {
+        s->own_side = device_stream_create(s->dev, STREAM_BACKGROUND);
+        s->own_back = device_stream_create(s->dev, STREAM_BACKGROUND);
     }
-    overlap_use(t, t->o.overlap == OVERLAP_AUTO ? OVERLAP_ALL : t->o.overlap);
+    overlap_use(s, s->o.overlap == OVERLAP_AUTO ? OVERLAP_ALL : s->o.overlap);
     for (int i = 0; i < 4; i++)
-        t->mark[i] = device_event_create(t->dev);
-    t->ready = device_event_create(t->dev);
-    t->joined = device_event_create(t->dev);
-    t->side_done = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->side_done);
-    for (int i = 0; i <= t->o.config.layers; i++)
-        t->side_done[i] = device_event_create(t->dev);
+        t->mark[i] = device_event_create(s->dev);
+    s->ready = device_event_create(s->dev);
+    s->joined = device_event_create(s->dev);
+    s->side_done = xcalloc((size_t)s->o.config.layers + 1, sizeof *s->side_done);
+    for (int i = 0; i <= s->o.config.layers; i++)
+        s->side_done[i] = device_event_create(s->dev);
 }
 
 /* All but the memory of the device. */
@@ -167,32 +190,33 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
                                char *why, size_t why_bytes)
 {
     trainer *t = xcalloc(1, sizeof *t);
-    *t = (trainer){.o = *o, .dev = d, .mem = m, .k = k, .ctx = ctx};
+    step *s = &t->step;
+    *t = (trainer){.step = {.o = *o, .dev = d, .k = k, .ctx = ctx}, .mem = m};
     snprintf(why, why_bytes, "not enough memory");
-    if (!check(t, why, why_bytes)) {
+    if (!check(s, why, why_bytes)) {
         free(t);
         return NULL;
     }
-    set_dimensions(t);
-    t->schedule = step_schedule(&t->o);
-    t->o.schedule = o->schedule ? &t->schedule : NULL;
-    t->swiglu_matmul = step_fuses_swiglu(&t->o, k, ctx);
-    const sb_attention a = step_attention(t);
-    if (t->attention->supported(ctx, &a) != SB_OK) {
+    set_dimensions(s);
+    s->schedule = step_schedule(&s->o);
+    s->o.schedule = o->schedule ? &s->schedule : NULL;
+    s->swiglu_matmul = step_fuses_swiglu(&s->o, k, ctx);
+    const sb_attention a = step_attention(s);
+    if (s->attention->supported(ctx, &a) != SB_OK) {
         snprintf(why, why_bytes, "%s", sb_last_message());
         free(t);
         return NULL;
     }
-    t->params = params_create_with(&t->o.config, t->o.shard.small);
-    if (t->o.shard.ranks)
-        params_pad_units(t->params, t->o.granularity);
+    s->params = params_create_with(&s->o.config, s->o.shard.small);
+    if (s->o.shard.ranks)
+        params_pad_units(s->params, s->o.granularity);
     else
-        params_pad(t->params, t->o.granularity);
-    units_create(t);
-    t->arena = arena_create();
-    t->blocks = xcalloc((size_t)t->o.config.layers + 1, sizeof *t->blocks);
+        params_pad(s->params, s->o.granularity);
+    units_create(s);
+    s->arena = arena_create();
+    s->blocks = xcalloc((size_t)s->o.config.layers + 1, sizeof *s->blocks);
     make_streams(t);
-    offload_create(t);
+    offload_create(s);
     plan(t);
     return t;
 }
@@ -206,7 +230,7 @@ int64_t trainer_planned_bytes(device *d, const sb_kernels *k, sb_context *ctx, c
     const memory_step step = memory_step_of(o, k, ctx);
     memory_bytes held = memory_resident(&step);
     held.grad = 0; /* the arena has them */
-    const int64_t bytes = memory_total(&held) + (int64_t)arena_bytes(t->arena);
+    const int64_t bytes = memory_total(&held) + (int64_t)arena_bytes(t->step.arena);
     trainer_free(t);
     return bytes;
 }
@@ -215,7 +239,7 @@ int64_t trainer_planned_offload(device *d, const sb_kernels *k, sb_context *ctx,
 {
     char why[256];
     trainer *t = create_planned(d, NULL, k, ctx, o, why, sizeof why);
-    const int64_t bytes = t ? trainer_offloaded_bytes(t) : -1;
+    const int64_t bytes = t ? offload_moved_bytes(&t->step) : -1;
     trainer_free(t);
     return bytes;
 }
@@ -226,9 +250,9 @@ trainer *trainer_create(device *d, memory *m, const sb_kernels *k, sb_context *c
     trainer *t = create_planned(d, m, k, ctx, o, why, why_bytes);
     if (!t)
         return NULL;
-    bool ok = offload_allocate(t, why, why_bytes) && allocate(t);
+    bool ok = offload_allocate(&t->step, why, why_bytes) && allocate(t);
     if (ok) {
-        arena_attach(t->arena, t->block);
+        arena_attach(t->step.arena, t->step.block);
         ok = trainer_initialize(t) == SB_OK;
         if (!ok)
             snprintf(why, why_bytes, "%s", sb_last_message());
@@ -244,32 +268,33 @@ void trainer_free(trainer *t)
 {
     if (!t)
         return;
-    device_sync(t->dev);
+    step *s = &t->step;
+    device_sync(s->dev);
     if (t->graph)
-        device_graph_destroy(t->dev, t->graph);
-    void *const held[] = {t->ids, t->targets, t->rope_table, t->row_loss, t->loss, t->state, t->range_state, t->block};
+        device_graph_destroy(s->dev, t->graph);
+    void *const held[] = {s->ids, s->targets, s->rope_table, s->row_loss, s->loss, s->state, s->range_state, s->block};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
-    release(t, t->param, MEMORY_PARAM);
-    release(t, t->grad_sums, MEMORY_GRAD);
-    release(t, t->master, MEMORY_MASTER);
-    release(t, t->m, MEMORY_MOMENT1);
-    release(t, t->v, MEMORY_MOMENT2);
+    release(t, s->param, MEMORY_PARAM);
+    release(t, s->grad_sums, MEMORY_GRAD);
+    release(t, s->master, MEMORY_MASTER);
+    release(t, s->m, MEMORY_MOMENT1);
+    release(t, s->v, MEMORY_MOMENT2);
     for (int i = 0; i < 4; i++)
-        device_event_destroy(t->dev, t->mark[i]);
-    device_event_destroy(t->dev, t->ready);
-    device_event_destroy(t->dev, t->joined);
-    for (int i = 0; i <= t->o.config.layers; i++)
-        device_event_destroy(t->dev, t->side_done[i]);
-    if (t->own_side) {
-        device_stream_destroy(t->dev, t->own_side);
-        device_stream_destroy(t->dev, t->own_back);
+        device_event_destroy(s->dev, t->mark[i]);
+    device_event_destroy(s->dev, s->ready);
+    device_event_destroy(s->dev, s->joined);
+    for (int i = 0; i <= s->o.config.layers; i++)
+        device_event_destroy(s->dev, s->side_done[i]);
+    if (s->own_side) {
+        device_stream_destroy(s->dev, s->own_side);
+        device_stream_destroy(s->dev, s->own_back);
     }
-    offload_free(t);
-    free(t->side_done);
-    free(t->blocks);
-    arena_free(t->arena);
-    units_free(t);
-    params_free(t->params);
+    offload_free(s);
+    free(s->side_done);
+    free(s->blocks);
+    arena_free(s->arena);
+    units_free(s);
+    params_free(s->params);
     free(t);
 }

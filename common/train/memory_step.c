@@ -2,6 +2,9 @@
 /* Options to shapes, and what each op says that it needs; see memory_step.h. */
 #include "common/train/memory_step.h"
 
+#include "common/model/params.h"
+#include "common/step/ops.h"
+
 /* A linear layer as its products see it: the width of its input and of its outputs, which an eager step multiplies part
  * by part. */
 typedef struct layer {

@@ -4,7 +4,7 @@
 #define STEPBENCH_TRAIN_MEMORY_STEP_H
 
 #include "common/formulas/memory.h"
-#include "common/train/trainer.h"
+#include "common/step/options.h"
 
 /* Shapes, bytes and flags from the options; workspaces from the ops themselves, which are asked for each call of a step.
  * The attention op must exist and support the shape. */

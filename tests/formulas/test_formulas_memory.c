@@ -11,6 +11,7 @@
 #include "common/core/rng.h"
 #include "common/device/memory.h"
 #include "common/train/memory_step.h"
+#include "common/train/trainer.h"
 
 enum { CASES = 600 };
 static const double gib = 1024.0 * 1024 * 1024;

@@ -11,6 +11,7 @@
 
 #include "common/core/error.h"
 #include "common/device/internal.h"
+#include "common/train/tune/tune.h"
 
 /* Main, side and background: the last one that a step uses is its way of overlap. */
 enum { MAIN = OVERLAP_NONE, STREAMS = OVERLAP_ALL + 1, POOL = 1 << 19 };

@@ -11,6 +11,7 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/train/tune/choices.h"
+#include "common/train/tune/tune.h"
 #include "tests/support/model_problem.h"
 
 static const char nobody[] = "no such GPU";

@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 
 #include "common/core/rng.h"
+#include "common/train/update.h"
 
 #include <math.h>
 #include <stdlib.h>

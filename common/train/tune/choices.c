@@ -15,18 +15,10 @@ struct choices {
     char *path;
 };
 
-bool choices_same_shape(const sb_matmul *a, const sb_matmul *b)
-{
-    return a->dtype == b->dtype && a->dtype_out == b->dtype_out && a->transpose_a == b->transpose_a &&
-           a->transpose_b == b->transpose_b && a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda &&
-           a->ldb == b->ldb && a->ldd == b->ldd && !a->c == !b->c && (!a->c || a->ldc == b->ldc) &&
-           a->split == b->split && a->workspace_bytes == b->workspace_bytes;
-}
-
 int choices_find(const choices *c, const sb_matmul *shape, int below)
 {
     for (int i = below < c->count ? below : c->count; i-- > 0;)
-        if (choices_same_shape(&c->list[i].shape, shape))
+        if (products_same_shape(&c->list[i].shape, shape))
             return i;
     return -1;
 }
@@ -58,7 +50,7 @@ void choices_settle(choices *c, const sb_matmul *shape)
 
 /* ---- the file ---- */
 
-/* What choices_same_shape compares, as columns. */
+/* What products_same_shape compares, as columns. */
 static const char *const shape_columns[] = {
     "m",   "n",   "k",   "dtype", "dtype_out", "transpose_a", "transpose_b",
     "lda", "ldb", "ldc", "ldd",   "adds",      "split",       "workspace_bytes"};

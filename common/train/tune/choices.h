@@ -5,12 +5,7 @@
 #ifndef STEPBENCH_TRAIN_TUNE_CHOICES_H
 #define STEPBENCH_TRAIN_TUNE_CHOICES_H
 
-#include <stdbool.h>
-
-#include "kernels/train.h"
-
-enum { CHOICE_RIVALS = 2 };
-typedef enum choice_source { CHOICE_SHIPPED, CHOICE_KEPT, CHOICE_TIMED /* in this run */ } choice_source;
+#include "common/step/products.h"
 
 typedef struct kept_choice {
     sb_matmul shape; /* pointers do not count, but for whether there is a c */
@@ -33,9 +28,6 @@ const kept_choice *choices_at(const choices *c, int place); /* until the next ch
 /* `product` is for people: "w2 forward". A file that cannot be written is no failure. */
 void choices_add(choices *c, const char *product, const kept_choice *choice);
 void choices_settle(choices *c, const sb_matmul *shape); /* the race is over: choices of this shape have no rivals */
-
-/* Whether one algorithm serves both: shape, dtypes and layout are equal. */
-bool choices_same_shape(const sb_matmul *a, const sb_matmul *b);
 
 /* Choices that the program brings along for a GPU, as the text of such a CSV file; NULL: none. */
 const char *choices_shipped(const char *gpu);

@@ -6,29 +6,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/step/step.h"
-
-void product_note(trainer *t, const char *linear, const char *pass, const sb_matmul *p)
-{
-    int i = 0;
-    while (i < t->product_count && !choices_same_shape(&t->products[i].shape, p))
-        i++;
-    if (i == PRODUCTS_MAX)
-        die(EXIT_CODE_FAILURE, "bug: a step has more than %d different products", PRODUCTS_MAX);
-    tuned_product *n = &t->products[i];
-    if (i == t->product_count) {
-        *n = (tuned_product){.shape = *p};
-        snprintf(n->name, sizeof n->name, "%s %s", linear, pass);
-        t->product_count++;
-    }
-    n->uses++;
-}
-
-int trainer_products(const trainer *t, const tuned_product **out)
-{
-    *out = t->products;
-    return t->product_count;
-}
+#include "common/train/tune/internal.h"
+#include "common/train/tune/tune.h"
 
 typedef struct operands {
     size_t a, b, c, d; /* bytes */
@@ -50,6 +29,7 @@ static sb_dtype stored(sb_dtype t)
 /* Random operands of its own for one product: those of the step may not fit beside each other, or be zeros. */
 static sb_status tune(trainer *t, const sb_matmul *shape, kept_choice *out)
 {
+    const step *of = &t->step;
     sb_matmul p = *shape;
     const operands o = operands_of(&p);
     const size_t bytes[5] = {o.a, o.b, o.c, o.d, p.workspace_bytes};
@@ -61,13 +41,13 @@ static sb_status tune(trainer *t, const sb_matmul *shape, kept_choice *out)
     for (int i = 0; i < 3 && s == SB_OK; i++) {
         const sb_dtype dtype = stored(i < 2 ? p.dtype : p.dtype_out);
         if (bytes[i])
-            s = t->k->fill_normal(t->ctx, dtype, memory[i], bytes[i] / (size_t)sb_dtype_bytes(dtype), t->o.seed,
-                                  (uint32_t)(1000 + i), 1, t->main);
+            s = of->k->fill_normal(of->ctx, dtype, memory[i], bytes[i] / (size_t)sb_dtype_bytes(dtype), of->o.seed,
+                                   (uint32_t)(1000 + i), 1, of->main);
     }
     p.a = memory[0], p.b = memory[1], p.c = memory[2], p.d = memory[3], p.workspace = memory[4];
     if (s == SB_OK)
-        s = t->k->train->matmul_tune(t->ctx, &p, &out->choice, out->rivals, CHOICE_RIVALS, t->main);
-    device_sync(t->dev);
+        s = of->k->train->matmul_tune(of->ctx, &p, &out->choice, out->rivals, CHOICE_RIVALS, of->main);
+    device_sync(of->dev);
     for (int i = 0; i < 5; i++)
         memory_release(t->mem, memory[i]);
     return s;
@@ -78,11 +58,11 @@ static bool take_known(trainer *t, tuned_product *n, const choices *known)
 {
     for (int i = choices_find(known, &n->shape, INT_MAX); i >= 0; i = choices_find(known, &n->shape, i)) {
         const kept_choice *k = choices_at(known, i);
-        if (t->k->train->matmul_choose(t->ctx, &n->shape, &k->choice) != SB_OK)
+        if (t->step.k->train->matmul_choose(t->step.ctx, &n->shape, &k->choice) != SB_OK)
             continue;
         n->choice = k->choice;
         n->source = k->source;
-        memcpy(t->rivals[n - t->products], k->rivals, sizeof k->rivals);
+        memcpy(n->rivals, k->rivals, sizeof n->rivals);
         return true;
     }
     return false;
@@ -94,13 +74,13 @@ static bool tune_one(trainer *t, tuned_product *n, choices *known)
     kept_choice new = {.shape = n->shape, .source = CHOICE_TIMED};
     if (known && take_known(t, n, known))
         return true;
-    phase_set("tuning product %d of %d, %s: %d x %d x %d", (int)(n - t->products) + 1, t->product_count, n->name,
-              n->shape.m, n->shape.n, n->shape.k);
+    phase_set("tuning product %d of %d, %s: %d x %d x %d", (int)(n - t->step.products.list) + 1, t->step.products.count,
+              n->name, n->shape.m, n->shape.n, n->shape.k);
     const sb_status s = tune(t, &n->shape, &new);
     if (s == SB_OK) {
         n->choice = new.choice;
         n->source = CHOICE_TIMED;
-        memcpy(t->rivals[n - t->products], new.rivals, sizeof new.rivals);
+        memcpy(n->rivals, new.rivals, sizeof n->rivals);
         if (known)
             choices_add(known, n->name, &new);
     } else if (s == SB_NO_MEMORY) {
@@ -111,11 +91,12 @@ static bool tune_one(trainer *t, tuned_product *n, choices *known)
 
 bool trainer_tune_products(trainer *t, choices *known)
 {
+    step *s = &t->step;
     bool ok = true;
     char *before = xstrdup(phase_get());
-    for (int i = 0; i < t->product_count && ok; i++)
-        if (!t->products[i].choice.tried)
-            ok = tune_one(t, &t->products[i], known);
+    for (int i = 0; i < s->products.count && ok; i++)
+        if (!s->products.list[i].choice.tried)
+            ok = tune_one(t, &s->products.list[i], known);
     memory_trim(t->mem); /* the operands */
     phase_set("%s", before);
     free(before);

@@ -3,6 +3,7 @@
 #include "tests/gpu/train/model.h"
 
 #include "common/core/error.h"
+#include "common/train/tune/tune.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The options of a training step by name, and their defaults. */
+#include "common/step/options.h"
+
 #include <string.h>
 
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
-#include "common/train/trainer.h"
 
 static int parse(const char *name, const char *const names[], int n, const char *what)
 {

@@ -31,7 +31,9 @@ rule 'an include stays in its room or goes down, to what rooms.txt allows' < <(r
 rule 'no circle of files' < <(room files)
 rule 'no circle of folders' < <(room folders)
 rule "no circle of sources by the symbols of their objects in $BUILD" < <(room links "$BUILD")
+rule 'a header fronts at most four sources' < <(room fronts "$BUILD")
 rule 'no folder holds more than 30 sources' < <(room size)
+rule 'no function of host code is longer than 120 lines' < <(room functions)
 rule 'the folders of tests mirror the rooms' < <(room mirror)
 rule 'quoted includes are paths from the root of the project' < <(
     sources bench common kernels plots tests | xargs -r grep -noE '#[[:blank:]]*include[[:blank:]]*"[^"]+"' /dev/null |

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# usage: rooms.sh table|includes|files|folders|links BUILD|size|mirror
+# usage: rooms.sh table|includes|files|folders|links BUILD|fronts BUILD|size|functions|mirror
 # Checks the tree in the current folder against its common/build/rooms.txt; prints each breach on a line.
 #   table     each room stands once, allows nothing that is not above it, and has sources; each folder has a room
 #   includes  an include stays inside its room, or goes to what the table allows that room
 #   files, folders           no circle of files by their includes, of folders
 #   links     no circle of sources by the symbols that their objects in the folder BUILD define and need
+#   fronts    a header declares functions of at most four sources, by the same symbols
 #   size      no folder holds more than 30 sources
+#   functions no function of host code is longer than 120 lines
 #   mirror    a folder tests/x tests common/x, or is one of bench, docs, gpu, kernels, golden, mutants, peers, preload, support
 set -u
 export LC_ALL=C
@@ -111,6 +113,37 @@ links) # The linker's view, which a shared header cannot hide. Objects that are 
             }
         }' <<<"$found" | sort -u | circles
     ;;
+fronts)
+    # A table of ops names what it is filled with. The others are to be cut; none may come.
+    excepted='kernels/cpu/cpu.h kernels/cpu/train.h kernels/cuda/train.h common/launch/internal.h
+        common/report/compare/compare.h common/report/compare/internal.h common/report/ddp/ddp.h
+        bench/mixed/mixed.h bench/qualify/qualify.h bench/roofline/roofline.h'
+    # shellcheck disable=SC2046,SC2086 # one word per file
+    symbols "$2" | awk -v excepted="$(printf ' %s ' $excepted)" '
+        symbols { if ($1 == "D") by[$2] = by[$2] " " $3; next }
+        /^ *\*/ || /^\/\*/ { next }
+        {
+            sub(/\/\*.*/, "")
+            while (match($0, /[a-zA-Z_][a-zA-Z0-9_]*\(/)) {
+                n = split(by[substr($0, RSTART, RLENGTH - 1)], source, " ")
+                for (i = 1; i <= n; i++) if (!seen[FILENAME, source[i]]++) count[FILENAME]++
+                $0 = substr($0, RSTART + RLENGTH)
+            }
+        }
+        END {
+            for (header in count)
+                if (count[header] > 4 && !index(excepted, " " header " "))
+                    print header ": fronts " count[header] " sources; cut it into headers of at most four"
+        }' symbols=1 - symbols=0 $(sources | grep '\.h$') | sort
+    ;;
+functions)
+    sources | grep -E '\.(c|cc)$' | xargs -r awk '
+        /^\{/ { first = FNR }
+        /^\}/ && first {
+            if (FNR - first > 120) print FILENAME ":" first ": a function of " FNR - first " lines"
+            first = 0
+        }'
+    ;;
 size)
     sources | sed 's|/[^/]*$||' | uniq -c | sort -rn | awk '$1 > 30 { print $2 ": " $1 " sources; cut it into rooms of at most 30" }'
     ;;
@@ -125,7 +158,7 @@ mirror)
     done
     ;;
 *)
-    echo "usage: rooms.sh table|includes|files|folders|links BUILD|size|mirror" >&2
+    echo "usage: rooms.sh table|includes|files|folders|links BUILD|fronts BUILD|size|functions|mirror" >&2
     exit 2
     ;;
 esac

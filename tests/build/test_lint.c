@@ -60,7 +60,7 @@ static void expect(const char *folder, const char *rule, const char *part)
     free(said);
 }
 
-static const char *const rules[] = {"table", "includes", "files", "folders", "size", "mirror"};
+static const char *const rules[] = {"table", "includes", "files", "folders", "size", "functions", "mirror"};
 
 static void a_good_tree_passes(void **state)
 {
@@ -128,6 +128,33 @@ static void a_circle_behind_a_shared_header_is_found(void **state)
     expect(*state, "links build", "circle: common/core/a.c -> common/core/b.c -> common/core/c.c");
 }
 
+static void a_header_that_fronts_too_much_is_found(void **state)
+{
+    char name[64], text[64], header[512] = "";
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "common/train/part_%d.c", i);
+        snprintf(text, sizeof text, "int part_%d(void) { return %d; }\n", i, i);
+        plant(*state, name, text);
+        snprintf(text, sizeof text, "int part_%d(void);\n", i);
+        if (i < 4)
+            strcat(header, text);
+    }
+    plant(*state, "common/train/parts.h", header);
+    compile(*state, "common/train");
+    expect(*state, "fronts build", NULL);
+    plant(*state, "common/train/parts.h", strcat(header, text));
+    expect(*state, "fronts build", "common/train/parts.h: fronts 5 sources");
+}
+
+static void a_long_function_is_found(void **state)
+{
+    char text[512] = "int long_one(void)\n{\n";
+    for (int i = 0; i < 120; i++)
+        strcat(text, ";\n");
+    plant(*state, "common/core/long.c", strcat(text, "}\n"));
+    expect(*state, "functions", "common/core/long.c:2: a function of 121 lines");
+}
+
 static void links_without_objects_are_no_proof(void **state)
 {
     expect(*state, "links build", "build has no object of a source");
@@ -162,6 +189,8 @@ int main(void)
         IN_A_TREE(a_folder_without_a_room_is_found),
         IN_A_TREE(circles_are_found),
         IN_A_TREE(a_circle_behind_a_shared_header_is_found),
+        IN_A_TREE(a_header_that_fronts_too_much_is_found),
+        IN_A_TREE(a_long_function_is_found),
         IN_A_TREE(links_without_objects_are_no_proof),
         IN_A_TREE(a_crowded_folder_is_found),
         IN_A_TREE(a_test_folder_without_a_room_is_found),

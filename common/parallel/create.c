@@ -84,11 +84,11 @@ static bool make_resources(parallel *p)
     const size_t bytes = (size_t)p->plan->elements * comm_dtype_bytes(p->m.grad_dtype);
     p->order = order_of(p);
     p->communicating = true;
-    p->stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
-    if (p->second)
-        p->second_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
-    if (p->third)
-        p->third_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
+    p->reduce_stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
+    if (p->gather_comm)
+        p->gather_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
+    if (p->replica_comm)
+        p->replica_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
     if (p->order == UPDATE_BACKWARD)
         p->update_stream =
             dist_stream_create(p->m.d, strategy_fused(p->s) ? STREAM_URGENT : STREAM_BACKGROUND, "update");
@@ -125,14 +125,14 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
         why, why_bytes);
     if (hybrid) {
         p->all = all;
-        p->comm = another(p, all, "grads", replicas, false, why, why_bytes);
-        p->third = p->comm ? another(p, all, "replicas", p->plan->slices, true, why, why_bytes) : NULL;
+        p->reduce_comm = another(p, all, "grads", replicas, false, why, why_bytes);
+        p->replica_comm = p->reduce_comm ? another(p, all, "replicas", p->plan->slices, true, why, why_bytes) : NULL;
     } else {
-        p->comm = all;
+        p->reduce_comm = all;
     }
-    if (p->comm && two && (p->third || !hybrid))
-        p->second = another(p, all, "params", replicas, false, why, why_bytes);
-    return p->comm && (p->third || !hybrid) && (p->second || !two);
+    if (p->reduce_comm && two && (p->replica_comm || !hybrid))
+        p->gather_comm = another(p, all, "params", replicas, false, why, why_bytes);
+    return p->reduce_comm && (p->replica_comm || !hybrid) && (p->gather_comm || !two);
 }
 
 /* Of all ranks of the job. Returns false with a sentence if parameters are to be read where they can't be. */
@@ -155,12 +155,12 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
 /* No member reads what another has shown, and frees next. */
 static void close_peers(parallel *p)
 {
-    const bool ran = p->second_stream && p->peers; /* as on all members */
+    const bool ran = p->gather_stream && p->peers; /* as on all members */
     if (ran)
-        parallel_meet(p, p->second, p->second_stream);
+        parallel_meet(p, p->gather_comm, p->gather_stream);
     peer_memory_close(p->memory);
     if (ran)
-        parallel_meet(p, p->second, p->second_stream);
+        parallel_meet(p, p->gather_comm, p->gather_stream);
 }
 
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)
@@ -199,7 +199,7 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
 
 const char *parallel_backend(const parallel *p)
 {
-    return p->gates ? "peer memory" : comm_backend(p->comm);
+    return p->gates ? "peer memory" : comm_backend(p->reduce_comm);
 }
 
 /* ---- ending ---- */
@@ -247,13 +247,13 @@ void parallel_free(parallel *p)
         return;
     close_peers(p);
     parallel_fused_close(p);
-    comm_destroy(p->third); /* after its ops */
-    comm_destroy(p->second);
-    comm_destroy(p->comm);
+    comm_destroy(p->replica_comm); /* after its ops */
+    comm_destroy(p->gather_comm);
+    comm_destroy(p->reduce_comm);
     comm_destroy(p->all);
-    drop_stream(p, p->third_stream);
-    drop_stream(p, p->second_stream);
-    drop_stream(p, p->stream);
+    drop_stream(p, p->replica_stream);
+    drop_stream(p, p->gather_stream);
+    drop_stream(p, p->reduce_stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
     void *const held[] = {p->copy, p->made, p->part, p->norms, p->all_norms};

@@ -46,12 +46,12 @@ void parallel_fused_close(parallel *p)
     if (!p->gates)
         return;
     if (member)
-        parallel_meet(p, p->comm, p->stream); /* none may still be at work where another unmaps */
+        parallel_meet(p, p->reduce_comm, p->reduce_stream); /* none may still be at work where another unmaps */
     peer_memory_close(p->all_params);
     peer_memory_close(p->all_grads);
     peers_unmap(p->gates);
     if (member)
-        parallel_meet(p, p->comm, p->stream); /* nor have mapped what another frees */
+        parallel_meet(p, p->reduce_comm, p->reduce_stream); /* nor have mapped what another frees */
     peers_free(p->gates);
     p->gates = NULL;
 }
@@ -59,7 +59,7 @@ void parallel_fused_close(parallel *p)
 void parallel_fused_gate(parallel *p)
 {
     if (p->gates && p->communicating)
-        peers_gate(p->gates, p->stream);
+        peers_gate(p->gates, p->reduce_stream);
 }
 
 /* What a reduce-scatter and an all-gather of the whole bucket would have. */
@@ -97,12 +97,12 @@ static void pass_on_cpu(parallel *p, int bucket, bool sums_only, int max_blocks,
     const int64_t first = p->plan->b.b[bucket].first;
     const comm_dtype g = p->m.grad_dtype, t = p->m.param_dtype;
     if (p->communicating)
-        comm_reduce_scatter(p->comm, parallel_at(p->m.grad, g, first), parallel_at(p->m.grad, g, own.first),
+        comm_reduce_scatter(p->reduce_comm, parallel_at(p->m.grad, g, first), parallel_at(p->m.grad, g, own.first),
                             (size_t)own.count, g, COMM_SUM, stream);
     if (!sums_only)
         p->m.update(p->m.user, own.first, own.count, own.state_first, max_blocks, stream);
     if (p->communicating)
-        comm_all_gather(p->comm, parallel_at(p->m.param, t, own.first), parallel_at(p->m.param, t, first),
+        comm_all_gather(p->reduce_comm, parallel_at(p->m.param, t, own.first), parallel_at(p->m.param, t, first),
                         (size_t)own.count, t, stream);
 }
 
@@ -113,8 +113,8 @@ void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks
 
 void parallel_fused_end(parallel *p, void *stream)
 {
-    parallel_follow(p, p->stream, stream, &p->passed);
+    parallel_follow(p, p->reduce_stream, stream, &p->passed);
     parallel_fused_gate(p);
-    parallel_record(p, p->stream, &p->shared);
+    parallel_record(p, p->reduce_stream, &p->shared);
     parallel_main_waits(p, p->shared, WAIT_TAIL);
 }

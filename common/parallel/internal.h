@@ -55,9 +55,9 @@ struct parallel {
     launch *l;
     update_order order; /* in use */
     comm *all;          /* of REDUCE_HYBRID: all members; the others are of one replica, or of a slice's owners */
-    comm *comm, *second, *third;                 /* sums of gradients, gathers, sums between replicas */
-    void *stream, *second_stream, *third_stream; /* of the communicators */
-    void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
+    comm *reduce_comm, *gather_comm, *replica_comm; /* sums of gradients, gathers, sums between replicas */
+    void *reduce_stream, *gather_stream, *replica_stream;
+    void *update_stream; /* of UPDATE_BACKWARD, else NULL */
     void *copy;
     void *made;   /* a unit's gradients in the dtype of their sums, where they are made in another */
     void *part;   /* a slice of one micro-batch that is to be added to those before it */
@@ -95,7 +95,7 @@ struct parallel {
 /* The stream on which the sums of a group are complete. */
 static inline void *parallel_sums_stream(const parallel *p)
 {
-    return p->third_stream ? p->third_stream : p->stream;
+    return p->replica_stream ? p->replica_stream : p->reduce_stream;
 }
 
 static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
@@ -114,14 +114,14 @@ void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 /* fused.c: passes over slices in the memory of all ranks; see strategy_fused. */
 bool parallel_fused_open(parallel *p, char *why, size_t why_bytes); /* all ranks of the job together */
 void parallel_fused_close(parallel *p);                             /* members together */
-/* What p->stream has by now is over on all ranks before it goes on. */
+/* What p->reduce_stream has by now is over on all ranks before it goes on. */
 void parallel_fused_gate(parallel *p);
 void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
 /* Main waits until all ranks are over with what `stream` has by now. */
 void parallel_fused_end(parallel *p, void *stream);
 
 /* collectives.c: communication as the strategy's row says. */
-void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */
+void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->reduce_stream */
 void parallel_pack(parallel *p);                             /* on main, after backward */
 void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors that start in [from, to) are summed */
 void parallel_norms(parallel *p);                            /* on main, when all sums are there */

@@ -88,10 +88,10 @@ static void pass_closed(parallel *p, int max_blocks)
     for (; p->units_updated < p->units_closed; p->units_updated++) {
         unit *u = &p->units[p->units_updated];
         for (int i = 0; i < u->made_by.n; i++)
-            parallel_follow(p, p->stream, u->made_by.stream[i], &u->unread_by[i]);
-        parallel_follow(p, p->stream, p->m.main, &u->unread_by[PRODUCERS]);
+            parallel_follow(p, p->reduce_stream, u->made_by.stream[i], &u->unread_by[i]);
+        parallel_follow(p, p->reduce_stream, p->m.main, &u->unread_by[PRODUCERS]);
         parallel_fused_gate(p);
-        parallel_follow(p, p->update_stream, p->stream, &u->open);
+        parallel_follow(p, p->update_stream, p->reduce_stream, &u->open);
         pass_unit(p, u, max_blocks, p->update_stream);
     }
 }
@@ -99,9 +99,9 @@ static void pass_closed(parallel *p, int max_blocks)
 /* Main waits until all ranks have made their gradients. */
 static void await_all(parallel *p, dist_event **edge)
 {
-    parallel_follow(p, p->stream, p->m.main, edge);
+    parallel_follow(p, p->reduce_stream, p->m.main, edge);
     parallel_fused_gate(p);
-    parallel_record(p, p->stream, &p->units[0].open);
+    parallel_record(p, p->reduce_stream, &p->units[0].open);
     parallel_main_waits(p, p->units[0].open, WAIT_TAIL);
 }
 
@@ -183,12 +183,12 @@ static void close_bucket(parallel *p, int i)
 {
     unit *u = &p->units[p->units_closed];
     for (int k = 0; k < p->open.n; k++) {
-        parallel_follow(p, p->stream, p->open.stream[k], &p->edges[i].ready[k]);
+        parallel_follow(p, p->reduce_stream, p->open.stream[k], &p->edges[i].ready[k]);
         add_producer(&u->made_by, p->open.stream[k]);
     }
     parallel_reduce(p, i, 1);
     if (p->s->gradients == GRADIENTS_SLICED)
-        parallel_record(p, p->stream, &p->edges[i].reduced);
+        parallel_record(p, p->reduce_stream, &p->edges[i].reduced);
     if (i + 1 < u->first + u->count)
         return;
     parallel_record(p, parallel_sums_stream(p), &u->done);
@@ -221,10 +221,10 @@ static void reduce_after_backward(parallel *p)
     for (int k = 0; k < p->open.n; k++)
         parallel_follow(p, p->m.main, p->open.stream[k], &p->produced[k]);
     parallel_pack(p);
-    parallel_follow(p, p->stream, p->m.main, &p->backward_over);
+    parallel_follow(p, p->reduce_stream, p->m.main, &p->backward_over);
     for (int i = 0; i < p->unit_count; i++) {
         parallel_reduce(p, p->units[i].first, p->units[i].count);
-        parallel_record(p, p->stream, &p->units[i].done);
+        parallel_record(p, p->reduce_stream, &p->units[i].done);
     }
 }
 
@@ -266,9 +266,10 @@ void parallel_sync(parallel *p)
     if (p->s->parameters != PARAMETERS_RESIDENT)
         return; /* no rank has those of another */
     parallel_join(p);
-    parallel_follow(p, p->stream, p->m.main, &p->sync[0]);
-    comm_broadcast(p->comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0, p->stream);
-    parallel_follow(p, p->m.main, p->stream, &p->sync[1]);
+    parallel_follow(p, p->reduce_stream, p->m.main, &p->sync[0]);
+    comm_broadcast(p->reduce_comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0,
+                   p->reduce_stream);
+    parallel_follow(p, p->m.main, p->reduce_stream, &p->sync[1]);
 }
 
 static void gather_between(parallel *p, int unit, void *to)
@@ -289,8 +290,8 @@ void parallel_gather_now(parallel *p, int unit, void *to)
     gather_between(p, unit, to);
     if (!p->peers)
         return;
-    comm_barrier(p->second, p->second_stream);
-    parallel_follow(p, p->m.main, p->second_stream, &p->apart);
+    comm_barrier(p->gather_comm, p->gather_stream);
+    parallel_follow(p, p->m.main, p->gather_stream, &p->apart);
 }
 
 void parallel_communicate(parallel *p, bool on)
@@ -336,7 +337,7 @@ void parallel_collectives_alone(parallel *p)
         passes_alone(p);
     } else {
         gather_alone(p);
-        parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
+        parallel_follow(p, p->reduce_stream, p->m.main, &p->alone[0]);
         for (int batch = 0; batch < reductions(p); batch++) {
             p->last_batch = batch == reductions(p) - 1; /* replicas sum once */
             parallel_reduce(p, 0, p->plan->b.n);

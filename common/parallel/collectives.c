@@ -22,11 +22,11 @@ static void sum_replicas(parallel *p, int unit, owned_range own)
 static const void *to_send(parallel *p, int unit)
 {
     const void *grads = p->edges[unit].grads;
-    if (!p->made)
+    if (!p->produced_grads)
         return grads;
     if (!p->bare)
-        p->m.cast(p->m.user, p->made, grads, p->plan->b.b[unit].count, p->reduce_stream);
-    return p->made;
+        p->m.cast(p->m.user, p->produced_grads, grads, p->plan->b.b[unit].count, p->reduce_stream);
+    return p->produced_grads;
 }
 
 static void reduce_bucket(parallel *p, int i)
@@ -55,7 +55,7 @@ static void reduce_bucket(parallel *p, int i)
 
 void parallel_reduce(parallel *p, int first, int count)
 {
-    for (int i = first; i < first + count && !p->communicating && p->made; i++)
+    for (int i = first; i < first + count && !p->communicating && p->produced_grads; i++)
         to_send(p, i); /* as the step that communicates */
     for (int i = first; i < first + count && !p->communicating && p->replica_comm; i++) /* the edge alone */
         parallel_follow(p, p->replica_stream, p->reduce_stream, &p->edges[i].scattered);

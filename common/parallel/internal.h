@@ -59,9 +59,9 @@ struct parallel {
     void *reduce_stream, *gather_stream, *replica_stream;
     void *update_stream; /* of UPDATE_BACKWARD, else NULL */
     void *copy;
-    void *made;   /* a unit's gradients in the dtype of their sums, where they are made in another */
-    void *part;   /* a slice of one micro-batch that is to be added to those before it */
-    peers *gates; /* of a fused strategy on several GPUs, else NULL, as: */
+    void *produced_grads; /* a unit's gradients in the dtype of their sums, where they are made in another */
+    void *part;           /* a slice of one micro-batch that is to be added to those before it */
+    peers *gates;         /* of a fused strategy on several GPUs, else NULL, as: */
     peer_memory *all_grads, *all_params; /* arenas of all ranks */
     float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;

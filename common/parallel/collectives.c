@@ -36,7 +36,7 @@ static void reduce_bucket(parallel *p, int i)
     void *arena = p->s->packed ? p->copy : p->m.grad, *grads = parallel_at(arena, t, b.first);
     const owned_range own = strategy_slices(p->s) ? p->plan->own.r[i] : (owned_range){0}; /* this rank's slice of it */
     if (p->s->gradients == GRADIENTS_SLICED) {
-        void *sums = parallel_at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
+        void *sums = parallel_at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->batch_sum;
         if (is_whole(p, i))
             comm_all_reduce(p->reduce_comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->reduce_stream);
         else

@@ -99,12 +99,12 @@ static bool make_resources(parallel *p)
     if (casts(p))
         p->produced_grads = device_malloc(p->m.d, (size_t)largest_bucket(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (adds_slices(p))
-        p->part = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
+        p->batch_sum = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (wants_norms(p)) {
         p->norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * sizeof *p->norms);
         p->all_norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * (size_t)p->plan->slices * sizeof *p->norms);
     }
-    return (!p->s->packed || p->copy) && (!casts(p) || p->produced_grads) && (!adds_slices(p) || p->part) &&
+    return (!p->s->packed || p->copy) && (!casts(p) || p->produced_grads) && (!adds_slices(p) || p->batch_sum) &&
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
@@ -256,7 +256,7 @@ void parallel_free(parallel *p)
     drop_stream(p, p->reduce_stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
-    void *const held[] = {p->copy, p->produced_grads, p->part, p->norms, p->all_norms};
+    void *const held[] = {p->copy, p->produced_grads, p->batch_sum, p->norms, p->all_norms};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i])
             device_free(p->m.d, held[i]);

@@ -60,7 +60,7 @@ struct parallel {
     void *update_stream; /* of UPDATE_BACKWARD, else NULL */
     void *copy;
     void *produced_grads; /* a unit's gradients in the dtype of their sums, where they are made in another */
-    void *part;           /* a slice of one micro-batch that is to be added to those before it */
+    void *batch_sum;      /* a slice of one micro-batch that is to be added to those before it */
     peers *gates;         /* of a fused strategy on several GPUs, else NULL, as: */
     peer_memory *all_grads, *all_params; /* arenas of all ranks */
     float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */

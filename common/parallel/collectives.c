@@ -24,7 +24,7 @@ static const void *to_send(parallel *p, int unit)
     const void *grads = p->edges[unit].grads;
     if (!p->produced_grads)
         return grads;
-    if (!p->bare)
+    if (!p->timing_alone)
         p->m.cast(p->m.user, p->produced_grads, grads, p->plan->b.b[unit].count, p->reduce_stream);
     return p->produced_grads;
 }

@@ -65,7 +65,7 @@ struct parallel {
     peer_memory *all_grads, *all_params; /* arenas of all ranks */
     float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
-    bool bare;           /* collectives alone: what they send is there */
+    bool timing_alone;   /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
     void *const *peers;  /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
     bool met;            /* all members have, behind the last update: what peers have may be read */

@@ -331,7 +331,7 @@ void parallel_collectives_alone(parallel *p)
     const bool communicating = p->communicating;
     p->communicating = true;
     p->met = false;
-    p->first_batch = p->last_batch = p->bare = true;
+    p->first_batch = p->last_batch = p->timing_alone = true;
     parallel_join(p);
     if (strategy_fused(p->s)) {
         passes_alone(p);
@@ -347,7 +347,7 @@ void parallel_collectives_alone(parallel *p)
         parallel_join(p);
     }
     p->communicating = communicating;
-    p->bare = false;
+    p->timing_alone = false;
 }
 
 void parallel_instrument(parallel *p, bool on)

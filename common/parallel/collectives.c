@@ -166,9 +166,9 @@ static void read_slices(parallel *p, int unit, void *to)
     const size_t bytes = (size_t)own.count * comm_dtype_bytes(t);
     const int first = plan->rank - plan->slice; /* those of a replica are neighbours */
     const void *slices[SB_PEER_RANKS_MAX] = {NULL};
-    if (!p->met)
+    if (!p->ranks_updated)
         comm_barrier(p->gather_comm, p->gather_stream);
-    p->met = true;
+    p->ranks_updated = true;
     for (int r = 0; r < plan->slices; r++)
         slices[r] = parallel_at(p->peers[first + r], t, own.state_first);
     if (plan->o.gather == GATHER_KERNEL) {

@@ -68,7 +68,7 @@ struct parallel {
     bool timing_alone;   /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
     void *const *peers;  /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
-    bool met;            /* all members have, behind the last update: what peers have may be read */
+    bool ranks_updated;  /* all members have, behind the last update: what peers have may be read */
     bool gathering;      /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */

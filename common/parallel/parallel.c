@@ -133,7 +133,7 @@ void parallel_begin_batch(parallel *p, bool first, bool last)
     p->closed = p->units_closed = p->units_updated = 0;
     p->update_begun = false;
     p->open.n = 0;
-    p->met &= !first; /* a new step follows an update */
+    p->ranks_updated &= !first; /* a new step follows an update */
     p->wait_count = first ? 0 : p->wait_count;
     for (int i = 0; i < p->unit_count; i++)
         p->units[i].made_by.n = 0;
@@ -286,7 +286,7 @@ static void gather_between(parallel *p, int unit, void *to)
 /* A later update may come without a reduction: it waits until all have read. */
 void parallel_gather_now(parallel *p, int unit, void *to)
 {
-    p->met = false;
+    p->ranks_updated = false;
     gather_between(p, unit, to);
     if (!p->peers)
         return;
@@ -330,7 +330,7 @@ void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
     p->communicating = true;
-    p->met = false;
+    p->ranks_updated = false;
     p->first_batch = p->last_batch = p->timing_alone = true;
     parallel_join(p);
     if (strategy_fused(p->s)) {

@@ -291,7 +291,7 @@ void parallel_gather_now(parallel *p, int unit, void *to)
     if (!p->peers)
         return;
     comm_barrier(p->gather_comm, p->gather_stream);
-    parallel_follow(p, p->m.main, p->gather_stream, &p->apart);
+    parallel_follow(p, p->m.main, p->gather_stream, &p->meeting);
 }
 
 void parallel_communicate(parallel *p, bool on)

@@ -214,7 +214,7 @@ static void drop_events(const parallel *p, dist_event *const *e, int n)
 static void drop_all_events(const parallel *p)
 {
     drop_events(p, p->produced, PRODUCERS);
-    drop_events(p, p->alone, 2);
+    drop_events(p, p->alone_done, 2);
     drop_events(p, p->sync, 2);
     drop_events(p,
                 (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,

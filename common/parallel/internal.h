@@ -75,7 +75,7 @@ struct parallel {
     unit *units;
     int unit_count;
     /* Edges of a whole step, and of what runs between steps. */
-    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone[2],
+    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
         *sync[2], *passed, *meeting;
 
     bool first_batch, last_batch; /* of the step */

@@ -320,7 +320,7 @@ static int reductions(const parallel *p)
 
 static void passes_alone(parallel *p)
 {
-    await_all(p, &p->alone[0]);
+    await_all(p, &p->alone_done[0]);
     for (int i = 0; i < p->plan->b.n; i++)
         parallel_fused_pass(p, i, true, 0, p->m.main);
     parallel_fused_end(p, p->m.main);
@@ -337,12 +337,12 @@ void parallel_collectives_alone(parallel *p)
         passes_alone(p);
     } else {
         gather_alone(p);
-        parallel_follow(p, p->reduce_stream, p->m.main, &p->alone[0]);
+        parallel_follow(p, p->reduce_stream, p->m.main, &p->alone_done[0]);
         for (int batch = 0; batch < reductions(p); batch++) {
             p->last_batch = batch == reductions(p) - 1; /* replicas sum once */
             parallel_reduce(p, 0, p->plan->b.n);
         }
-        parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
+        parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone_done[1]);
         parallel_share(p);
         parallel_join(p);
     }

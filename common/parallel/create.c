@@ -218,7 +218,7 @@ static void drop_all_events(const parallel *p)
     drop_events(p, p->sync, 2);
     drop_events(p,
                 (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
-                                 p->passed, p->meeting},
+                                 p->fused_over, p->meeting},
                 8);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);

@@ -37,7 +37,7 @@ typedef struct unit { /* neighbouring buckets, updated together */
     int owned;        /* the first owned range that does not end before it */
     producers made_by;
     dist_event *done;                     /* last collective -> update */
-    dist_event *open;                     /* of a fused update: gate -> pass */
+    dist_event *open;                     /* of a fused update: gate -> update */
     dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
 } unit;
 
@@ -76,7 +76,7 @@ struct parallel {
     int unit_count;
     /* Edges of a whole step, and of what runs between steps. */
     dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
-        *sync[2], *passed, *meeting;
+        *sync[2], *fused_over, *meeting;
 
     bool first_batch, last_batch; /* of the step */
 
@@ -111,12 +111,12 @@ void parallel_meet(parallel *p, comm *c, void *stream);
 /* Main waits for e; those of WAIT_TAIL count within parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 
-/* fused.c: passes over slices in the memory of all ranks; see strategy_fused. */
+/* fused.c: fused updates of slices in the memory of all ranks; see strategy_fused. */
 bool parallel_fused_open(parallel *p, char *why, size_t why_bytes); /* all ranks of the job together */
 void parallel_fused_close(parallel *p);                             /* members together */
 /* What p->reduce_stream has by now is over on all ranks before it goes on. */
 void parallel_fused_gate(parallel *p);
-void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
+void parallel_fused_bucket(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
 /* Main waits until all ranks are over with what `stream` has by now. */
 void parallel_fused_end(parallel *p, void *stream);
 

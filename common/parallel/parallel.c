@@ -73,17 +73,17 @@ static void update_closed(parallel *p, int max_blocks)
 
 /* ---- updates that are fused with their sums ---- */
 
-static void pass_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+static void fused_unit(parallel *p, const unit *u, int max_blocks, void *stream)
 {
     if (!p->update_begun)
         p->m.update_begin(p->m.user, stream);
     p->update_begun = true;
     for (int i = u->first; i < u->first + u->count; i++)
-        parallel_fused_pass(p, i, false, max_blocks, stream);
+        parallel_fused_bucket(p, i, false, max_blocks, stream);
 }
 
-/* As update_closed; and since a pass writes the weights of all ranks, it waits for all of them. */
-static void pass_closed(parallel *p, int max_blocks)
+/* As update_closed; and since a fused update writes the weights of all ranks, it waits for all of them. */
+static void fused_closed(parallel *p, int max_blocks)
 {
     for (; p->units_updated < p->units_closed; p->units_updated++) {
         unit *u = &p->units[p->units_updated];
@@ -92,7 +92,7 @@ static void pass_closed(parallel *p, int max_blocks)
         parallel_follow(p, p->reduce_stream, p->m.main, &u->unread_by[PRODUCERS]);
         parallel_fused_gate(p);
         parallel_follow(p, p->update_stream, p->reduce_stream, &u->open);
-        pass_unit(p, u, max_blocks, p->update_stream);
+        fused_unit(p, u, max_blocks, p->update_stream);
     }
 }
 
@@ -105,16 +105,16 @@ static void await_all(parallel *p, dist_event **edge)
     parallel_main_waits(p, p->units[0].open, WAIT_TAIL);
 }
 
-static void pass_all(parallel *p)
+static void fused_all(parallel *p)
 {
     if (p->order == UPDATE_BACKWARD) {
-        pass_closed(p, 0);
+        fused_closed(p, 0);
         parallel_fused_end(p, p->update_stream);
         return;
     }
     await_all(p, &p->backward_over);
     for (int i = 0; i < p->unit_count; i++)
-        pass_unit(p, &p->units[i], 0, p->m.main);
+        fused_unit(p, &p->units[i], 0, p->m.main);
     parallel_fused_end(p, p->m.main);
 }
 
@@ -203,7 +203,7 @@ void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
             (long long)first, (long long)first + (long long)count, (long long)p->ready_to,
             (long long)p->plan->elements);
     if (p->order == UPDATE_BACKWARD && p->last_batch && strategy_fused(p->s))
-        pass_closed(p, p->plan->o.update_blocks ? p->plan->o.update_blocks : PARALLEL_PASS_BLOCKS);
+        fused_closed(p, p->plan->o.update_blocks ? p->plan->o.update_blocks : PARALLEL_FUSED_BLOCKS);
     else if (p->order == UPDATE_BACKWARD && p->last_batch)
         update_closed(p, p->plan->o.update_blocks);
     p->ready_to = next_start(p->plan, first + count);
@@ -237,7 +237,7 @@ void parallel_update(parallel *p)
     if (p->s->when == WHEN_AFTER)
         reduce_after_backward(p);
     if (strategy_fused(p->s)) {
-        pass_all(p);
+        fused_all(p);
     } else if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* backward is over, so there is no limit */
         parallel_main_waits(p, p->units[p->unit_count - 1].done, WAIT_TAIL);
@@ -318,11 +318,11 @@ static int reductions(const parallel *p)
     return p->s->gradients == GRADIENTS_SLICED && p->plan->o.micro_batches > 1 ? p->plan->o.micro_batches : 1;
 }
 
-static void passes_alone(parallel *p)
+static void fused_alone(parallel *p)
 {
     await_all(p, &p->alone_done[0]);
     for (int i = 0; i < p->plan->b.n; i++)
-        parallel_fused_pass(p, i, true, 0, p->m.main);
+        parallel_fused_bucket(p, i, true, 0, p->m.main);
     parallel_fused_end(p, p->m.main);
 }
 
@@ -334,7 +334,7 @@ void parallel_collectives_alone(parallel *p)
     p->first_batch = p->last_batch = p->timing_alone = true;
     parallel_join(p);
     if (strategy_fused(p->s)) {
-        passes_alone(p);
+        fused_alone(p);
     } else {
         gather_alone(p);
         parallel_follow(p, p->reduce_stream, p->m.main, &p->alone_done[0]);

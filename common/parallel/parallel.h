@@ -19,8 +19,8 @@
  *   parallel_gather(unit, to), parallel_await(unit)    before the first op that reads its parameters, there
  *   parallel_grads(unit, from), parallel_reduced(unit) before its gradients are made, and before their memory has another use
  *
- * Where sum, update and sharing are fused, they are one pass over a slice in the memory of all ranks, on GPUs of one host;
- * on CPUs a pass is a reduce-scatter, an update and an all-gather, one behind the other.
+ * A fused update sums the gradients of a slice, updates it and shares it, in the memory of all ranks: on GPUs of one host in
+ * one kernel; on CPUs by a reduce-scatter, an update and an all-gather, one behind the other.
  *
  * Gradients are summed, not averaged: the model scales its loss by 1/ranks (step_options.ranks). */
 #ifndef STEPBENCH_PARALLEL_PARALLEL_H
@@ -32,8 +32,8 @@
 #include "common/parallel/strategy.h"
 
 enum {
-    PARALLEL_PEERS_MAX = 8,    /* ranks of a fused strategy on GPUs */
-    PARALLEL_PASS_BLOCKS = 128 /* of 256 threads: enough for the link, on a quarter of an H200 */
+    PARALLEL_PEERS_MAX = 8,     /* ranks of a fused strategy on GPUs */
+    PARALLEL_FUSED_BLOCKS = 128 /* of 256 threads: enough for the link, on a quarter of an H200 */
 };
 
 /* When AdamW runs on the summed gradients. */
@@ -61,8 +61,8 @@ typedef struct parallel_options {
     int ranks;            /* of the job's first ranks; the others are not members and get no parallel */
     int64_t bucket_bytes; /* of gradients; for the strategies with buckets */
     update_order update;
-    int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit, or for a fused pass
-                        * PARALLEL_PASS_BLOCKS */
+    int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit, or for a fused update
+                        * PARALLEL_FUSED_BLOCKS */
     int max_ctas;      /* of NCCL; 0: NCCL decides */
     int micro_batches; /* of a step, whose reduced slices are added up; 0 or 1: one */
     gather_way gather; /* with SHARE_ON_USE */
@@ -102,13 +102,13 @@ int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those bucket
 int64_t parallel_granularity(int ranks);
 
 /* Of a fused strategy on GPUs: this rank's slice of a bucket. */
-typedef struct parallel_pass {
+typedef struct parallel_fused_update {
     int64_t first, count, state_first; /* as of an update */
     int max_blocks;
     int rank, ranks;                                              /* 1 in a compute-only step */
     void *grads[PARALLEL_PEERS_MAX], *params[PARALLEL_PEERS_MAX]; /* the slice on each rank, as mapped here */
     bool sums_only; /* gradients of the slice become their sums, and parameters are sent as they are */
-} parallel_pass;
+} parallel_fused_update;
 
 /* What a strategy may do with a model. Pointers are to device memory, over the index space; where gradients or parameters
  * are no longer whole (strategy.h), over the slices that this rank owns, as its state is. */
@@ -131,7 +131,7 @@ typedef struct parallel_model {
     void (*update_begin)(void *user, void *stream);
     void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
     /* Of a fused strategy on GPUs, in place of update: sum, AdamW and the stores to all ranks. Enqueues on `stream`. */
-    void (*pass)(void *user, const parallel_pass *pass, void *stream);
+    void (*fused_update)(void *user, const parallel_fused_update *x, void *stream);
     /* to += from, n gradients; on `stream`. Where slices of several micro-batches are added up. */
     void (*add)(void *user, void *to, const void *from, int64_t n, void *stream);
     /* to = from, n gradients as the model makes them, which are not of grad_dtype then; on `stream`. Where slices are

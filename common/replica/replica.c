@@ -71,7 +71,7 @@ static void update(void *user, int64_t first, int64_t count, int64_t state_first
         trainer_update_range(r->t, first, count, state_first, max_blocks, stream);
 }
 
-static void pass(void *user, const parallel_pass *x, void *stream)
+static void fused_update(void *user, const parallel_fused_update *x, void *stream)
 {
     replica *r = user;
     sb_peer_adamw p = {.rank = x->rank, .ranks = x->ranks};
@@ -80,7 +80,7 @@ static void pass(void *user, const parallel_pass *x, void *stream)
         p.grads[i] = x->grads[i];
     }
     p.sums = x->sums_only || r->hold ? x->grads[x->rank] : NULL;
-    trainer_update_pass(r->t, p, x->first, x->count, x->state_first, x->max_blocks, stream);
+    trainer_fused_update(r->t, p, x->first, x->count, x->state_first, x->max_blocks, stream);
 }
 
 typedef struct grads_task {
@@ -207,7 +207,7 @@ static parallel_model model_of(replica *r)
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
-                            .pass = pass,
+                            .fused_update = fused_update,
                             .add = add,
                             .cast = step_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates and frees the resources of a strategy: communicators, streams, memory, and the units of its updates. */
+/* Creates and frees the resources of a strategy: communicators, streams, memory, and the ranges of its updates. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,9 +8,9 @@
 
 static const int64_t update_elements = 16 << 20; /* fewer keep GPU memory busy for no longer than a few launches take */
 
-/* ---- units ---- */
+/* ---- ranges of updates ---- */
 
-static bool unit_full(const parallel *p, const unit *u)
+static bool range_full(const parallel *p, const update_range *u)
 {
     const int64_t least = p->plan->o.update_elements ? p->plan->o.update_elements : update_elements;
     if (p->order == UPDATE_AFTER || p->s->grouped)
@@ -18,18 +18,18 @@ static bool unit_full(const parallel *p, const unit *u)
     return strategy_slices(p->s) || u->to - u->from >= least;
 }
 
-static void make_units(parallel *p)
+static void make_ranges(parallel *p)
 {
     const buckets *b = &p->plan->b;
     const ownership *own = &p->plan->own;
-    p->units = xcalloc((unsigned long)b->n, sizeof *p->units);
+    p->ranges = xcalloc((unsigned long)b->n, sizeof *p->ranges);
     for (int i = 0, owned = 0; i < b->n; i++) {
-        unit *u = p->unit_count ? &p->units[p->unit_count - 1] : NULL;
-        if (!u || unit_full(p, u)) {
-            u = &p->units[p->unit_count++];
+        update_range *u = p->range_count ? &p->ranges[p->range_count - 1] : NULL;
+        if (!u || range_full(p, u)) {
+            u = &p->ranges[p->range_count++];
             while (owned < own->n && own->r[owned].first + own->r[owned].count <= b->b[i].first)
                 owned++;
-            *u = (unit){.first = i, .from = b->b[i].first, .owned = owned};
+            *u = (update_range){.first = i, .from = b->b[i].first, .owned = owned};
         }
         u->count++;
         u->to = b->b[i].first + b->b[i].count;
@@ -95,7 +95,7 @@ static bool make_resources(parallel *p)
     if (p->s->packed)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
-    make_units(p);
+    make_ranges(p);
     if (casts(p))
         p->produced_grads = device_malloc(p->m.d, (size_t)largest_bucket(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (adds_slices(p))
@@ -227,9 +227,9 @@ static void drop_all_events(const parallel *p)
             (dist_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced, p->edges[i].scattered},
             4);
     }
-    for (int i = 0; i < p->unit_count; i++) {
-        drop_events(p, (dist_event *[]){p->units[i].done, p->units[i].open}, 2);
-        drop_events(p, p->units[i].unread_by, PRODUCERS + 1);
+    for (int i = 0; i < p->range_count; i++) {
+        drop_events(p, (dist_event *[]){p->ranges[i].done, p->ranges[i].open}, 2);
+        drop_events(p, p->ranges[i].unread_by, PRODUCERS + 1);
     }
     for (int i = 0; i < p->wait_room; i++)
         drop_events(p, (dist_event *[]){p->waits[i].from, p->waits[i].to}, 2);
@@ -261,7 +261,7 @@ void parallel_free(parallel *p)
         if (held[i])
             device_free(p->m.d, held[i]);
     free(p->edges);
-    free(p->units);
+    free(p->ranges);
     free(p->waits);
     free(p);
 }

@@ -2,7 +2,7 @@
 /* The state of a step in flight, shared by the files of this folder; no other file includes it.
  *
  * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
- * units of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
+ * ranges of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
 #ifndef STEPBENCH_PARALLEL_INTERNAL_H
 #define STEPBENCH_PARALLEL_INTERNAL_H
 
@@ -31,15 +31,15 @@ typedef struct bucket_edges {
     int gathers;           /* in this step */
 } bucket_edges;
 
-typedef struct unit { /* neighbouring buckets, updated together */
-    int first, count; /* buckets */
-    int64_t from, to; /* elements */
-    int owned;        /* the first owned range that does not end before it */
+typedef struct update_range { /* neighbouring buckets, updated together */
+    int first, count;         /* buckets */
+    int64_t from, to;         /* elements */
+    int owned;                /* the first owned range that does not end before it */
     producers made_by;
     dist_event *done;                     /* last collective -> update */
     dist_event *open;                     /* of a fused update: gate -> update */
     dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
-} unit;
+} update_range;
 
 typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
 
@@ -72,8 +72,8 @@ struct parallel {
     bool gathering;      /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */
-    unit *units;
-    int unit_count;
+    update_range *ranges;
+    int range_count;
     /* Edges of a whole step, and of what runs between steps. */
     dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
         *sync[2], *fused_over, *meeting;
@@ -83,7 +83,7 @@ struct parallel {
     /* of this step, or micro-batch */
     int64_t ready_to; /* elements */
     int closed;       /* buckets that are ready */
-    int units_closed, units_updated;
+    int ranges_closed, ranges_updated;
     bool update_begun;
     producers open; /* of what is ready and not in a closed bucket */
 

@@ -26,7 +26,7 @@ static void await_gathered(parallel *p, int i, void *stream)
     e->awaited |= stream == p->m.main;
 }
 
-static void update_owned(parallel *p, const unit *u, int max_blocks, void *stream)
+static void update_owned(parallel *p, const update_range *u, int max_blocks, void *stream)
 {
     const ownership *own = &p->plan->own;
     for (int i = u->owned; i < own->n && own->r[i].first < u->to; i++) {
@@ -37,7 +37,7 @@ static void update_owned(parallel *p, const unit *u, int max_blocks, void *strea
     }
 }
 
-static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+static void range_update(parallel *p, const update_range *u, int max_blocks, void *stream)
 {
     if (stream == p->m.main)
         parallel_main_waits(p, u->done, WAIT_TAIL);
@@ -58,22 +58,22 @@ static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream
     update_owned(p, u, max_blocks, stream);
 }
 
-/* Units whose collectives are enqueued, on the stream beside backward. They wait for main, too: it has read their
+/* Ranges whose collectives are enqueued, on the stream beside backward. They wait for main, too: it has read their
  * weights with what is enqueued by now. */
 static void update_closed(parallel *p, int max_blocks)
 {
-    for (; p->units_updated < p->units_closed; p->units_updated++) {
-        unit *u = &p->units[p->units_updated];
+    for (; p->ranges_updated < p->ranges_closed; p->ranges_updated++) {
+        update_range *u = &p->ranges[p->ranges_updated];
         for (int i = 0; i < u->made_by.n; i++)
             parallel_follow(p, p->update_stream, u->made_by.stream[i], &u->unread_by[i]);
         parallel_follow(p, p->update_stream, p->m.main, &u->unread_by[PRODUCERS]);
-        update_unit(p, u, max_blocks, p->update_stream);
+        range_update(p, u, max_blocks, p->update_stream);
     }
 }
 
 /* ---- updates that are fused with their sums ---- */
 
-static void fused_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+static void range_fused_update(parallel *p, const update_range *u, int max_blocks, void *stream)
 {
     if (!p->update_begun)
         p->m.update_begin(p->m.user, stream);
@@ -85,14 +85,14 @@ static void fused_unit(parallel *p, const unit *u, int max_blocks, void *stream)
 /* As update_closed; and since a fused update writes the weights of all ranks, it waits for all of them. */
 static void fused_closed(parallel *p, int max_blocks)
 {
-    for (; p->units_updated < p->units_closed; p->units_updated++) {
-        unit *u = &p->units[p->units_updated];
+    for (; p->ranges_updated < p->ranges_closed; p->ranges_updated++) {
+        update_range *u = &p->ranges[p->ranges_updated];
         for (int i = 0; i < u->made_by.n; i++)
             parallel_follow(p, p->reduce_stream, u->made_by.stream[i], &u->unread_by[i]);
         parallel_follow(p, p->reduce_stream, p->m.main, &u->unread_by[PRODUCERS]);
         parallel_fused_gate(p);
         parallel_follow(p, p->update_stream, p->reduce_stream, &u->open);
-        fused_unit(p, u, max_blocks, p->update_stream);
+        range_fused_update(p, u, max_blocks, p->update_stream);
     }
 }
 
@@ -101,8 +101,8 @@ static void await_all(parallel *p, dist_event **edge)
 {
     parallel_follow(p, p->reduce_stream, p->m.main, edge);
     parallel_fused_gate(p);
-    parallel_record(p, p->reduce_stream, &p->units[0].open);
-    parallel_main_waits(p, p->units[0].open, WAIT_TAIL);
+    parallel_record(p, p->reduce_stream, &p->ranges[0].open);
+    parallel_main_waits(p, p->ranges[0].open, WAIT_TAIL);
 }
 
 static void fused_all(parallel *p)
@@ -113,8 +113,8 @@ static void fused_all(parallel *p)
         return;
     }
     await_all(p, &p->backward_over);
-    for (int i = 0; i < p->unit_count; i++)
-        fused_unit(p, &p->units[i], 0, p->m.main);
+    for (int i = 0; i < p->range_count; i++)
+        range_fused_update(p, &p->ranges[i], 0, p->m.main);
     parallel_fused_end(p, p->m.main);
 }
 
@@ -130,13 +130,13 @@ void parallel_begin_batch(parallel *p, bool first, bool last)
     p->first_batch = first;
     p->last_batch = last;
     p->ready_to = 0;
-    p->closed = p->units_closed = p->units_updated = 0;
+    p->closed = p->ranges_closed = p->ranges_updated = 0;
     p->update_begun = false;
     p->open.n = 0;
     p->ranks_updated &= !first; /* a new step follows an update */
     p->wait_count = first ? 0 : p->wait_count;
-    for (int i = 0; i < p->unit_count; i++)
-        p->units[i].made_by.n = 0;
+    for (int i = 0; i < p->range_count; i++)
+        p->ranges[i].made_by.n = 0;
     for (int i = 0; i < p->plan->b.n && first; i++)
         p->edges[i].gathers = 0;
 }
@@ -181,7 +181,7 @@ static int64_t next_start(const parallel_plan *plan, int64_t end)
 
 static void close_bucket(parallel *p, int i)
 {
-    unit *u = &p->units[p->units_closed];
+    update_range *u = &p->ranges[p->ranges_closed];
     for (int k = 0; k < p->open.n; k++) {
         parallel_follow(p, p->reduce_stream, p->open.stream[k], &p->edges[i].ready[k]);
         add_producer(&u->made_by, p->open.stream[k]);
@@ -192,7 +192,7 @@ static void close_bucket(parallel *p, int i)
     if (i + 1 < u->first + u->count)
         return;
     parallel_record(p, parallel_sums_stream(p), &u->done);
-    p->units_closed++;
+    p->ranges_closed++;
 }
 
 void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
@@ -222,9 +222,9 @@ static void reduce_after_backward(parallel *p)
         parallel_follow(p, p->m.main, p->open.stream[k], &p->produced[k]);
     parallel_pack(p);
     parallel_follow(p, p->reduce_stream, p->m.main, &p->backward_over);
-    for (int i = 0; i < p->unit_count; i++) {
-        parallel_reduce(p, p->units[i].first, p->units[i].count);
-        parallel_record(p, p->reduce_stream, &p->units[i].done);
+    for (int i = 0; i < p->range_count; i++) {
+        parallel_reduce(p, p->ranges[i].first, p->ranges[i].count);
+        parallel_record(p, p->reduce_stream, &p->ranges[i].done);
     }
 }
 
@@ -240,11 +240,11 @@ void parallel_update(parallel *p)
         fused_all(p);
     } else if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* backward is over, so there is no limit */
-        parallel_main_waits(p, p->units[p->unit_count - 1].done, WAIT_TAIL);
+        parallel_main_waits(p, p->ranges[p->range_count - 1].done, WAIT_TAIL);
         parallel_follow(p, p->m.main, p->update_stream, &p->updated);
     } else {
-        for (int i = 0; i < p->unit_count; i++)
-            update_unit(p, &p->units[i], 0, p->m.main);
+        for (int i = 0; i < p->range_count; i++)
+            range_update(p, &p->ranges[i], 0, p->m.main);
     }
     parallel_share(p);
     if (p->plan->o.join)

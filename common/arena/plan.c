@@ -34,7 +34,7 @@ typedef struct span { /* a placed tensor: bytes [first, end) over events [taken,
 typedef struct plan {
     arena_tensor *tensors;
     int n;
-    candidate *order; /* those that are not fixed, in the order of placing */
+    candidate *order; /* tensors that are not fixed, in the order of placing */
     int count;
     span *placed; /* by growing offset */
     int placed_count;

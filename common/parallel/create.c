@@ -78,7 +78,7 @@ static update_order order_of(const parallel *p)
     return wanted == UPDATE_BACKWARD && (at_once || p->s->when == WHEN_AFTER) ? UPDATE_BUCKETS : wanted;
 }
 
-/* Of a member. Returns false if there is not enough memory. */
+/* What a member needs. Returns false if there is not enough memory. */
 static bool make_resources(parallel *p)
 {
     const size_t bytes = (size_t)p->plan->elements * comm_dtype_bytes(p->m.grad_dtype);
@@ -135,7 +135,7 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
     return p->reduce_comm && (p->replica_comm || !hybrid) && (p->gather_comm || !two);
 }
 
-/* Of all ranks of the job. Returns false with a sentence if parameters are to be read where they can't be. */
+/* Every rank of the job calls this. Returns false with a sentence if parameters are to be read where they can't be. */
 static bool open_peers(parallel *p, char *why, size_t why_bytes)
 {
     char reason[300];

@@ -23,7 +23,7 @@ typedef struct bucket_edges {
     dist_event *ready[PRODUCERS]; /* producer -> collective */
     dist_event *gathered;         /* all-gather -> who reads or updates these parameters */
     bool awaited;                 /* by main, in the last all-gather */
-    /* Of a unit: */
+    /* Where buckets are units: */
     dist_event *to_gather; /* main -> all-gather */
     dist_event *scattered; /* reduce-scatter -> all-reduce between replicas */
     dist_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
@@ -108,13 +108,13 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
 /* The host waits until all ranks of c are over with what this stream of each has by now. */
 void parallel_meet(parallel *p, comm *c, void *stream);
-/* Main waits for e; those of WAIT_TAIL count within parallel_update. */
+/* Main waits for e; waits of the kind WAIT_TAIL count within parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 
 /* fused.c: fused updates of slices in the memory of all ranks; see strategy_fused. */
 bool parallel_fused_open(parallel *p, char *why, size_t why_bytes); /* all ranks of the job together */
 void parallel_fused_close(parallel *p);                             /* members together */
-/* What p->reduce_stream has by now is over on all ranks before it goes on. */
+/* p->reduce_stream goes on once every rank has finished what its own reduce_stream has by now. */
 void parallel_fused_gate(parallel *p);
 void parallel_fused_bucket(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
 /* Main waits until all ranks are over with what `stream` has by now. */

@@ -312,7 +312,7 @@ static void gather_alone(parallel *p)
     }
 }
 
-/* Of each gradient in a step. */
+/* How often each gradient is reduced in a step. */
 static int reductions(const parallel *p)
 {
     return p->s->gradients == GRADIENTS_SLICED && p->plan->o.micro_batches > 1 ? p->plan->o.micro_batches : 1;

@@ -46,8 +46,8 @@ typedef enum update_order {
 #define UPDATE_CHOICES "after|buckets|backward"
 update_order update_order_parse(const char *name);
 
-/* How units are gathered where that is before each use: by a collective; or each rank reads the slices of the others, which
- * change in an update alone, so that one barrier a step is all that ranks need between them. */
+/* How units are gathered where that is before each use: by a collective; or each rank reads the slices of the others,
+ * which change in an update alone, so that one barrier a step is all that ranks need between them. */
 typedef enum gather_way {
     GATHER_COLLECTIVE,
     GATHER_COPY,  /* copies from memory of other GPUs, which copy engines do */
@@ -101,7 +101,7 @@ int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those bucket
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
 
-/* Of a fused strategy on GPUs: this rank's slice of a bucket. */
+/* A fused update on GPUs: this rank's slice of a bucket. */
 typedef struct parallel_fused_update {
     int64_t first, count, state_first; /* as of an update */
     int max_blocks;
@@ -110,8 +110,8 @@ typedef struct parallel_fused_update {
     bool sums_only; /* gradients of the slice become their sums, and parameters are sent as they are */
 } parallel_fused_update;
 
-/* What a strategy may do with a model. Pointers are to device memory, over the index space; where gradients or parameters
- * are no longer whole (strategy.h), over the slices that this rank owns, as its state is. */
+/* What a strategy may do with a model. Pointers are to device memory, over the index space; where gradients or
+ * parameters are no longer whole (strategy.h), over the slices that this rank owns, as its state is. */
 typedef struct parallel_model {
     device *d;
     /* The stream of forward and backward: device_stream(d). On the CPU that is NULL, the calling thread, and the
@@ -122,7 +122,8 @@ typedef struct parallel_model {
     comm_dtype grad_dtype;
     void *param;
     comm_dtype param_dtype;
-    /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of GPUs. */
+    /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of
+     * GPUs. */
     void *const *peers;
     void *scratch; /* with units: as large as the largest one's parameters or gradients; unused between steps */
     void *user;
@@ -130,16 +131,17 @@ typedef struct parallel_model {
      * Both enqueue on `stream`, with at most max_blocks thread blocks (0: no limit). */
     void (*update_begin)(void *user, void *stream);
     void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
-    /* Of a fused strategy on GPUs, in place of update: sum, AdamW and the stores to all ranks. Enqueues on `stream`. */
+    /* A fused strategy on GPUs calls this in place of update: sum, AdamW and the stores to all ranks. Enqueues on
+     * `stream`. */
     void (*fused_update)(void *user, const parallel_fused_update *x, void *stream);
     /* to += from, n gradients; on `stream`. Where slices of several micro-batches are added up. */
     void (*add)(void *user, void *to, const void *from, int64_t n, void *stream);
     /* to = from, n gradients as the model makes them, which are not of grad_dtype then; on `stream`. Where slices are
      * reduced; NULL: they are. */
     void (*cast)(void *user, void *to, const void *from, int64_t n, void *stream);
-    /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the norm
-     * of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it wants
-     * none. */
+    /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the
+     * norm of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it
+     * wants none. */
     void (*norm)(void *user, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream);
     void (*norms)(void *user, const float *norms, int n, void *stream);
     /* UPDATE_AFTER, not sharded: all at once on main, with statistics over all gradients where the model wants them;
@@ -150,15 +152,15 @@ typedef struct parallel_model {
 typedef struct parallel parallel;
 
 /* Every rank of the job calls these together, members or not; only members get a parallel (NULL and why on all if it
- * cannot be made; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's contents
- * as they are: the plan must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
+ * cannot be made; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's
+ * contents as they are: the plan must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes);
 void parallel_free(parallel *p);
 void parallel_sync(parallel *p);
 const char *parallel_backend(const parallel *p); /* as comm_backend */
 
 void parallel_begin(parallel *p);
-/* Of a step of several micro-batches, each of which begins so; parallel_update follows the last one. Where gradients are
+/* Each micro-batch of a step of several begins so; parallel_update follows the last one. Where gradients are
  * whole, only the last one tells which are ready. */
 void parallel_begin_batch(parallel *p, bool first, bool last);
 /* `stream` is main, or one that follows it in this step. */
@@ -168,7 +170,8 @@ void parallel_update(parallel *p);
 /* The parameters of a unit go to `to`, behind what main has by now; main waits for them. */
 void parallel_gather(parallel *p, int unit, void *to);
 void parallel_await(parallel *p, int unit);
-/* The same between steps, whether communication is on or not. Members call it together. */
+/* Like parallel_gather and parallel_await, but between steps, whether communication is on or not. Members call it
+ * together. */
 void parallel_gather_now(parallel *p, int unit, void *to);
 /* A unit's gradients will lie at `from`; main waits until they have been read there. */
 void parallel_grads(parallel *p, int unit, void *from);
@@ -182,13 +185,13 @@ void parallel_communicate(parallel *p, bool on);
 /* The collectives of a step back to back, with no compute beside them; main waits for them. They work in place on what
  * the arenas hold (gradients are summed again, parameters stay), also when it is off. */
 void parallel_collectives_alone(parallel *p);
-/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and so
- * do broadcasts by all ranks in turn, on average. */
+/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and
+ * so do broadcasts by all ranks in turn, on average. */
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
 /* Time that main stood still for communication in the last step: from the end of backward to the end of
- * parallel_update, the waits alone (tail); for units to be gathered; for memory of gradients to be read (reduced). Events
- * are recorded only when on, and tell no time in a captured step. Waits for the step. */
+ * parallel_update, the waits alone (tail); for units to be gathered; for memory of gradients to be read (reduced).
+ * Events are recorded only when on, and tell no time in a captured step. Waits for the step. */
 void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);
 double parallel_gather_wait_ms(parallel *p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The same algorithms for the matrix products of all ranks; see replica.h. Rank 0 chooses: so one rank alone writes the
- * file of choices, no rank is slower than another by an unlucky choice, and the same batch gives the same bits
+/* Gives the matrix products of all ranks the same algorithms; see replica.h. Rank 0 chooses: so one rank alone writes
+ * the file of choices, no rank is slower than another by an unlucky choice, and the same batch gives the same bits
  * everywhere. A context keeps its choices. */
 #include <stdlib.h>
 

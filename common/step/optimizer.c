@@ -4,7 +4,7 @@
 
 enum { GROWTH_INTERVAL = 2000 /* good steps before the loss scale doubles, as in torch.amp.GradScaler */ };
 
-/* Those of a range whose state starts at state_first. */
+/* Where the gradients of a range lie whose state starts at state_first. */
 static const char *grads_at(const step *s, int64_t first, int64_t state_first)
 {
     const char *arena = s->grad_sums ? s->grad_sums : s->block;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a training step is: its model and batch, what it keeps and computes again, how it is launched and updated; and the
- * hooks by which data parallelism takes part in it. */
+/* What a training step is: its model and batch, what it keeps and computes again, how it is launched and updated; and
+ * the hooks by which data parallelism takes part in it. */
 #ifndef STEPBENCH_STEP_OPTIONS_H
 #define STEPBENCH_STEP_OPTIONS_H
 
@@ -18,8 +18,8 @@ typedef enum fusion { FUSION_NONE, FUSION_KERNELS, FUSION_GRAPH } fusion;
 #define FUSION_CHOICES "none|kernels|graph"
 
 /* What runs on streams of its own beside the chain of backward: nothing; weight gradients; those and AdamW of finished
- * blocks; or whichever of the three trainer_tune measures to be fastest. A GPU at its power limit gains nothing from it,
- * one with idle multiprocessors does. Gradients do not depend on it. */
+ * blocks; or whichever of the three trainer_tune measures to be fastest. A GPU at its power limit gains nothing from
+ * it, one with idle multiprocessors does. Gradients do not depend on it. */
 typedef enum overlap { OVERLAP_NONE, OVERLAP_GRADIENTS, OVERLAP_ALL, OVERLAP_AUTO } overlap;
 #define OVERLAP_CHOICES "auto|all|gradients|none"
 
@@ -33,8 +33,8 @@ typedef struct step_sharding {
     int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
 } step_sharding;
 
-/* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which they
- * are rounded unit by unit. */
+/* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which
+ * they are rounded unit by unit. */
 typedef enum grad_sums { SUMS_AS_MADE, SUMS_FP32, SUMS_BF16 } grad_sums;
 
 typedef struct step_options {
@@ -62,10 +62,11 @@ typedef struct step_options {
     bool share_grad_memory;                                /* activations may lie where gradients are not written yet */
     double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
     uint64_t seed;
-    /* A step is so many forwards and backwards, of `batch` sequences each, and one update with the sum of their gradients; 0
-     * or 1: one. Gradients that are added up do not share memory with activations. */
+    /* A step is so many forwards and backwards, of `batch` sequences each, and one update with the sum of their
+     * gradients; 0 or 1: one. Gradients that are added up do not share memory with activations. */
     int micro_batches;
-    /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss. */
+    /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss.
+     * */
     int ranks;           /* 0 or 1: alone */
     int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
     int64_t
@@ -92,16 +93,17 @@ typedef struct step_hooks {
     void (*begin)(void *user, bool first, bool last);
     /* Before the first op of forward that reads parameters [first, first + count). */
     void (*need)(void *user, int64_t first, int64_t count, void *stream);
-    /* The op that makes gradients [first, first + count) final was enqueued on `stream`; in index order, without gaps but
-     * for padding, of the last micro-batch or, with shard.grads, of each. What is enqueued after the next call no longer reads the parameters of this one. */
+    /* The op that makes gradients [first, first + count) final was enqueued on `stream`; in index order, without gaps
+     * but for padding, of the last micro-batch or, with shard.grads, of each. What is enqueued after the next call no
+     * longer reads the parameters of this one. */
     void (*ready)(void *user, int64_t first, int64_t count, void *stream);
-    void (*update)(void *user); /* after backward; with it the trainer itself updates nothing */
-    /* With shard.params: a unit's parameters are to be gathered at `to`, behind all that the step's stream has so far; then
-     * that stream is to wait for them. */
+    void (*update)(void *user); /* after backward; where it is set, the step itself updates nothing */
+    /* With shard.params: a unit's parameters are to be gathered at `to`, behind all that the step's stream has so far;
+     * then that stream is to wait for them. */
     void (*gather)(void *user, int unit, void *to);
     void (*await)(void *user, int unit);
-    /* With shard.grads: the gradients of a unit will lie at `from`, and `ready` says when they do; then the step's stream
-     * is to wait until they have been read. */
+    /* With shard.grads: the gradients of a unit will lie at `from`, and `ready` says when they do; then the step's
+     * stream is to wait until they have been read. */
     void (*grads)(void *user, int unit, void *from);
     void (*reduced)(void *user, int unit);
 } step_hooks;

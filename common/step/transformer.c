@@ -2,8 +2,8 @@
 /* Forward, loss and backward of the transformer, as one reads them in the paper; what is kept and what is computed
  * again is decided here, how an op is launched in ops.c and linear.c.
  *
- *   x = E[ids];  for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x)));  x = x_mid + W2 swiglu(W13 norm2(x_mid));
- *   logits = Whead norm(x). */
+ * x = E[ids]; for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x))); x = x_mid + W2 swiglu(W13 norm2(x_mid));
+ * logits = Whead norm(x). */
 #include "common/step/transformer.h"
 
 #include "common/profile/nvtx.h"
@@ -347,10 +347,11 @@ static void block_backward(step *s, int layer, arena_slot *dy)
     range_pop();
 }
 
-/* The head and the loss some tokens at a time, so that the logits (T, V) never exist whole: forward of the head, softmax and
- * its gradient, and both gradients of the head for one chunk after the other. The loss comes out of the forward and its
- * backward at once, so nothing is computed twice (as in Liger Kernel, Hsu et al., 2024, and torchtune's chunked loss). The
- * head's weight gradient is a sum over chunks in the dtype of gradients: in 16 bits each chunk rounds it once more. */
+/* The head and the loss some tokens at a time, so that the logits (T, V) never exist whole: forward of the head,
+ * softmax and its gradient, and both gradients of the head for one chunk after the other. The loss comes out of the
+ * forward and its backward at once, so nothing is computed twice (as in Liger Kernel, Hsu et al., 2024, and torchtune's
+ * chunked loss). The head's weight gradient is a sum over chunks in the dtype of gradients: in 16 bits each chunk
+ * rounds it once more. */
 static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
 {
     const int64_t count = (int64_t)s->vocab * s->d;

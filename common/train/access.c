@@ -207,7 +207,8 @@ static sb_status fill_slices(step *s, sb_dtype dtype, char *arena)
     return done;
 }
 
-/* Of separate fp32 weights the parameters are the nearest values: those that the same draws give in their dtype. */
+/* Where fp32 weights are separate, each parameter is the value nearest to its weight: the same draws give it in its own
+ * dtype. */
 static sb_status fill_sharded(step *s)
 {
     sb_status done = s->o.shard.params ? fill_slices(s, s->param_dtype, s->param) : fill_all(s);

@@ -44,6 +44,7 @@ typedef struct
     double step;
 } step_times;
 step_times trainer_times(trainer *t);
+
 /* Access for checks and benches; all wait for the device. */
 const params *trainer_params(const trainer *t);
 const step_options *trainer_options_of(const trainer *t);
@@ -51,7 +52,8 @@ void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* maste
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in);
 void trainer_read_grad(trainer *t, const param_tensor *p, float *out);       /* unscaled; valid after a backward */
 void trainer_write_grad(trainer *t, const param_tensor *p, const float *in); /* until the next forward */
-/* Not with loss_chunk, where they never are whole. Logits (batch*seq, vocab) of a forward with the present parameters and tokens; also sets the loss. */
+/* Not with loss_chunk, where they never are whole. Logits (batch*seq, vocab) of a forward with the present parameters
+ * and tokens; also sets the loss. */
 bool trainer_read_logits(trainer *t, float *out);
 void trainer_optimizer_state(trainer *t, sb_optimizer_state *out);
 /* AdamW's m and v of a part of a tensor, as they lie in memory; of a trainer that holds all of them. */
@@ -71,6 +73,7 @@ const arena *trainer_arena(const trainer *t);
 int trainer_products(const trainer *t, const tuned_product **out);
 
 void trainer_set_hooks(trainer *t, const step_hooks *hooks); /* after trainer_tune and before the first step */
+
 /* What strategies work on; valid until trainer_free. Arenas over the index space, of trainer_params(t)->elements; what
  * is sharded is one of slices instead, each at a rank's part of where its unit begins, state_elements in all. */
 void *trainer_stream(const trainer *t);
@@ -84,4 +87,5 @@ int64_t trainer_gathered_elements(const trainer *t); /* parameters that a step g
 sb_dtype trainer_grad_dtype(const trainer *t);       /* of their sums */
 sb_dtype trainer_moments_dtype(const trainer *t);
 sb_dtype trainer_param_dtype(const trainer *t);
+
 #endif

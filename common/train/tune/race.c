@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Choices that only the step itself can make, because at a GPU's power limit time is energy, and a kernel's energy does
- * not show when it runs alone: the way of overlap (overlap.c) and, here, the algorithms of large products. Of each
- * one the tuner's choice races against its runners-up, one product at a time, in whole steps on a warm GPU. */
+ * not show when it runs alone: the way of overlap (overlap.c) and, here, the algorithms of large products. The
+ * tuner's choice for each races against its runners-up, one product at a time, in whole steps on a warm GPU. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of common/train/tune/choices as part of the program, so that it finds them wherever it lies. `make choices` writes
- * the file of the GPU at hand; a new file wants a line in the table below. */
+/* The files of common/train/tune/choices as part of the program, so that it finds them wherever it lies. `make choices`
+ * writes the file of the GPU at hand; a new file wants a line in the table below. */
 #include <stddef.h>
 #include <string.h>
 

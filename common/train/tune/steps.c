@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole steps as a measure; see internal.h. With a learning rate of 0 a step leaves the parameters as they are; what else it
- * changes is put back at the end. */
+/* Whole steps as a measure; see internal.h. With a learning rate of 0 a step leaves the parameters as they are; what
+ * else it changes is put back at the end. */
 #include <math.h>
 
 #include "common/core/clock.h"
@@ -63,8 +63,8 @@ bool steps_warm(trainer *t, device_graph *graph, double *step_ms)
 }
 
 /* The time of a step follows the clock, and that the power of the steps before it: contestants that took turns step by
- * step would all run at the clock that their mean power allows, and the hungriest would win. The first half of a block is
- * at the clock that the contestant before it left. */
+ * step would all run at the clock that their mean power allows, and the hungriest would win. The first half of a block
+ * is at the clock that the contestant before it left. */
 bool steps_block(trainer *t, device_graph *graph, double step_ms, samples *ms)
 {
     const double start = host_seconds(), block_s = seconds_for(40, step_ms, 0.05, 0.3);

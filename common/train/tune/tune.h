@@ -9,9 +9,9 @@
 /* Chooses an algorithm for every matrix product of the step: one that is known, else by timing, which is then added to
  * `known` (NULL: nothing is known). A choice that this trainer has made already stays. False with sb_last_message. */
 bool trainer_tune_products(trainer *t, choices *known);
-/* The same, then what only whole steps can tell: with OVERLAP_AUTO the way of overlap, and of large products that were
- * timed in this run the algorithm, raced against its rivals. Before the first step. Parameters, moments and tokens are
- * as before afterwards. */
+/* Like trainer_tune_products, then what only whole steps can tell: with OVERLAP_AUTO the way of overlap, and of large
+ * products that were timed in this run the algorithm, raced against its rivals. Before the first step. Parameters,
+ * moments and tokens are as before afterwards. */
 bool trainer_tune(trainer *t, choices *known);
 
 #endif

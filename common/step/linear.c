@@ -176,7 +176,7 @@ void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
         p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
         p.b = step_pointer(s, x);
         p.d = step_at(dw, (int64_t)row * l.in * s->made_element);
-        run(s, &l, "dw", layer, p, s->side_workspace, stream);
+        run(s, &l, "dw", layer, p, s->work.workspace, stream);
     }
     step_ready(s, l.first, layer, count, stream);
 }

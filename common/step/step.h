@@ -35,6 +35,22 @@ typedef struct step_unit {      /* of the index space; see units.c */
     bool awaited;               /* main has waited for what is gathered */
 } step_unit;
 
+/* Units in the order in which a walk uses their parameters. */
+typedef struct unit_uses {
+    int *unit, count, room;
+    int at;      /* where the walk is */
+    bool noting; /* it only notes them */
+} unit_uses;
+
+/* What the side stream has to do; see streams.c. */
+typedef struct side_work {
+    int block;            /* whose weight gradients are being enqueued */
+    arena_slot workspace; /* of their products; -1: none */
+    /* By block, the tensors that it reads: dropped once it is known to be done with them. */
+    arena_slot pending[LAG + 1][PENDING_MAX];
+    int count[LAG + 1];
+} side_work;
+
 typedef struct step {
     step_options o;
     step_hooks hooks;
@@ -75,18 +91,13 @@ typedef struct step {
     device_event **side_done; /* of each block's weight gradients; index layers is the head's */
     device_event *joined;
 
-    block_slots *blocks;       /* of each block; index layers is the head's */
-    arena_slot x;              /* the residual stream behind the last block walked */
-    offload *offload;          /* NULL: nothing leaves */
-    arena_slot side_workspace; /* of the weight gradients' products; -1: none */
-    arena_slot pending[LAG + 1]
-                      [PENDING_MAX]; /* read by the side stream: dropped once it is known to be done with them */
-    int pending_count[LAG + 1];
-    int side_block; /* whose weight gradients are being enqueued */
+    block_slots *blocks; /* of each block; index layers is the head's */
+    arena_slot x;        /* the residual stream behind the last block walked */
+    offload *offload;    /* NULL: nothing leaves */
+    side_work work;
 
     step_unit *units;
-    int *uses, use_count, use_room, use; /* units in the order in which a walk uses their parameters; where it is */
-    bool noting_uses;
+    unit_uses uses;
     int64_t gathered_elements; /* in a micro-batch */
     int micro_batches, micro;  /* of a step; the one that is walked */
 

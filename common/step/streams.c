@@ -40,19 +40,19 @@ void side_join(step *s)
 static void drop_pending(step *s, int layer)
 {
     const int i = layer % (LAG + 1);
-    for (int n = 0; n < s->pending_count[i]; n++)
-        step_drop(s, &s->pending[i][n]);
-    s->pending_count[i] = 0;
+    for (int n = 0; n < s->work.count[i]; n++)
+        step_drop(s, &s->work.pending[i][n]);
+    s->work.count[i] = 0;
 }
 
 void side_begin(step *s, size_t workspace_bytes)
 {
     for (int i = 0; i <= LAG; i++)
-        s->pending_count[i] = 0;
-    s->side_workspace = -1;
+        s->work.count[i] = 0;
+    s->work.workspace = -1;
     if (!side_separate(s))
         return;
-    s->side_workspace = step_take(s, workspace_bytes, MEMORY_WORKSPACE, -1, "matmul of weight gradients");
+    s->work.workspace = step_take(s, workspace_bytes, MEMORY_WORKSPACE, -1, "matmul of weight gradients");
     if (step_launching(s)) {
         follow(s, s->side, s->main);
         follow(s, s->back, s->main);
@@ -68,21 +68,21 @@ void *side_fork(step *s)
 
 void side_drop(step *s, arena_slot *slot)
 {
-    const int i = s->side_block % (LAG + 1);
+    const int i = s->work.block % (LAG + 1);
     if (!side_separate(s)) {
         step_drop(s, slot);
         return;
     }
-    if (s->pending_count[i] == PENDING_MAX)
+    if (s->work.count[i] == PENDING_MAX)
         die(EXIT_CODE_FAILURE, "bug: more than %d tensors wait for the weight gradients of a block", PENDING_MAX);
-    s->pending[i][s->pending_count[i]++] = *slot;
+    s->work.pending[i][s->work.count[i]++] = *slot;
     *slot = -1;
 }
 
 void side_unit_begin(step *s, int unit)
 {
     const int behind = unit + LAG;
-    s->side_block = unit;
+    s->work.block = unit;
     if (!side_separate(s) || behind > s->o.config.layers)
         return;
     if (step_launching(s) && s->side != s->main)
@@ -114,5 +114,5 @@ void side_end(step *s)
         follow(s, s->main, s->side);
     for (int i = 0; i <= LAG; i++)
         drop_pending(s, i);
-    step_drop(s, &s->side_workspace);
+    step_drop(s, &s->work.workspace);
 }

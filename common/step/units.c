@@ -38,23 +38,29 @@ void units_create(step *s)
 void units_free(step *s)
 {
     free(s->units);
-    free(s->uses);
+    free(s->uses.unit);
 }
 
 void units_begin(step *s)
 {
-    s->use = 0;
+    s->uses.at = 0;
     for (int u = 0; u < params_units(s->params); u++)
         s->units[u].gathered = s->units[u].grads = -1;
 }
 
+void units_note(step *s, bool on)
+{
+    s->uses.noting = on;
+    s->uses.count = on ? 0 : s->uses.count;
+}
+
 static void note_use(step *s, int unit)
 {
-    if (s->use_count == s->use_room) {
-        s->use_room = s->use_room ? 2 * s->use_room : 64;
-        s->uses = xrealloc(s->uses, (size_t)s->use_room * sizeof *s->uses);
+    if (s->uses.count == s->uses.room) {
+        s->uses.room = s->uses.room ? 2 * s->uses.room : 64;
+        s->uses.unit = xrealloc(s->uses.unit, (size_t)s->uses.room * sizeof *s->uses.unit);
     }
-    s->uses[s->use_count++] = unit;
+    s->uses.unit[s->uses.count++] = unit;
 }
 
 int64_t units_held(const step *s)
@@ -90,14 +96,14 @@ void unit_acquire(step *s, int layer)
     const int unit = params_unit(s->params, layer);
     if (!gathers(s))
         return;
-    if (s->noting_uses) {
+    if (s->uses.noting) {
         note_use(s, unit);
         return;
     }
-    if (s->use >= s->use_count || s->uses[s->use] != unit)
+    if (s->uses.at >= s->uses.count || s->uses.unit[s->uses.at] != unit)
         die(EXIT_CODE_FAILURE, "bug: a step uses unit %d where its schedule has another", unit);
-    for (int i = s->use; i <= s->use + s->o.shard.prefetch && i < s->use_count; i++)
-        gather(s, s->uses[i]);
+    for (int i = s->uses.at; i <= s->uses.at + s->o.shard.prefetch && i < s->uses.count; i++)
+        gather(s, s->uses.unit[i]);
     if (!s->units[unit].awaited && step_launching(s))
         s->hooks.await(s->hooks.user, unit);
     s->units[unit].awaited = true;
@@ -114,21 +120,21 @@ static bool kept(const step *s, int unit)
 static bool stays(const step *s)
 {
     const int ahead = s->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
-    const bool to_the_end = kept(s, s->uses[s->use]) || s->use + near >= s->use_count;
-    const int end = to_the_end ? s->use_count : s->use + near + 1;
-    for (int i = s->use + 1; i < end; i++)
-        if (s->uses[i] == s->uses[s->use])
+    const bool to_the_end = kept(s, s->uses.unit[s->uses.at]) || s->uses.at + near >= s->uses.count;
+    const int end = to_the_end ? s->uses.count : s->uses.at + near + 1;
+    for (int i = s->uses.at + 1; i < end; i++)
+        if (s->uses.unit[i] == s->uses.unit[s->uses.at])
             return true;
     return false;
 }
 
 void unit_release(step *s)
 {
-    if (!gathers(s) || s->noting_uses)
+    if (!gathers(s) || s->uses.noting)
         return;
     if (!stays(s))
-        step_drop(s, &s->units[s->uses[s->use]].gathered);
-    s->use++;
+        step_drop(s, &s->units[s->uses.unit[s->uses.at]].gathered);
+    s->uses.at++;
 }
 
 /* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
@@ -145,7 +151,7 @@ void *unit_param(const step *s, const param_tensor *p)
         return s->param + p->first * s->param_element;
     if (unit == params_gains(s->params)) /* behind the slices */
         return s->param + (u->first / s->o.shard.ranks + p->first - u->first) * s->param_element;
-    if (u->gathered < 0 && !s->noting_uses)
+    if (u->gathered < 0 && !s->uses.noting)
         die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
     if (arena_planning(s->arena))
         return somewhere(s, u, p);

@@ -7,6 +7,7 @@
 
 void units_create(step *s);
 void units_free(step *s);
+void units_note(step *s, bool on);         /* the next walk only tells which units it uses; then off again */
 void units_begin(step *s);                 /* a walk starts */
 void unit_acquire(step *s, int layer);     /* what main enqueues from here on may read its parameters */
 void unit_release(step *s);                /* of the unit acquired last: all that reads them is enqueued */

@@ -82,12 +82,11 @@ static void note_uses(trainer *t)
     step *s = &t->step;
     if (!s->o.shard.params)
         return;
-    s->use_count = 0;
-    s->noting_uses = true;
+    units_note(s, true);
     arena_plan_begin(s->arena);
     trainer_walk(t);
     arena_plan_cancel(s->arena);
-    s->noting_uses = false;
+    units_note(s, false);
 }
 
 static void plan(trainer *t)

@@ -379,7 +379,7 @@ test-install: $(PROGRAMS) lib
 
 run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	@$(if $(HAVE_CMOCKA),,echo 'make test: cmocka was not found; install libcmocka-dev, or set CMOCKA_HOME' >&2; exit 1)
-	@STEPBENCH_BIN=$(BIN) BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
+	@STEPBENCH_BIN=$(BIN) OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
@@ -404,7 +404,7 @@ tidy: $(BUILD)/config.mk
 
 # Objects of the host's code: a link circle may go through any of them. Those of kernels count where they were built.
 lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(REPORT_O) $(STEPCMP_O) $(call object,$(wildcard bench/*.c)))
-	@BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
+	@OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
 
 plots: $(BUILD)/report $(BENCHES)
 	@$(if $(strip $(RESULTS)),,echo 'make plots: results/ holds no bench_*.csv yet; run a bench first' >&2; exit 1)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The rules of the tree that a grep can check; prints every breach as file:line. Ends with "lint: N rules hold" or exit 1.
-# From the environment: BUILD, the folder of a build, and CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
+# From the environment: OBJECTS, the folder of a build, and CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
 set -u
-: "${BUILD:?names the folder of a build; make lint sets it}"
+: "${OBJECTS:?names the folder of a build; make lint sets it}"
 export LC_ALL=C
 held=0 broken=0
 
@@ -30,8 +30,8 @@ rule 'every folder with sources is a room of common/build/rooms.txt, which only 
 rule 'an include stays in its room or goes down, to what rooms.txt allows' < <(room includes)
 rule 'no circle of files' < <(room files)
 rule 'no circle of folders' < <(room folders)
-rule "no circle of sources by the symbols of their objects in $BUILD" < <(room links "$BUILD")
-rule 'a header fronts at most four sources' < <(room fronts "$BUILD")
+rule "no circle of sources by the symbols of their objects in $OBJECTS" < <(room links "$OBJECTS")
+rule 'a header fronts at most four sources' < <(room fronts "$OBJECTS")
 rule 'no folder holds more than 30 sources' < <(room size)
 rule 'no function of host code is longer than 120 lines' < <(room functions)
 rule 'the folders of tests mirror the rooms' < <(room mirror)

@@ -25,7 +25,7 @@
 ## make report-all    results/report-all.html (and .md): all of them side by side, and their figures over commits
 ## make check-results RESULTS=results/<machine>: whether it can be sent; a sentence for each reason why not
 ## make columns       docs/columns.md: every column of every bench, as --list explains it
-## make choices       times all matrix products of bench_transformer on this GPU, for common/train/choices/; minutes
+## make choices       times all matrix products of bench_transformer on this GPU, for common/train/tune/choices/; minutes
 ## make print-config  what was found on this machine, and the compiler lines
 ## make setup, lint, format, tidy (clang-tidy over the C code), clean
 ## Variables: BUILD=build  CUDA_ARCH=80,90 (default: the GPUs present, else 90a)  CUDA=0 (leave CUDA out)
@@ -163,7 +163,7 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c common/*/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
@@ -253,7 +253,7 @@ $(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCH
 $(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
 $(BUILD)/kernels/build.c.o: EXTRA := $(KERNELS_ID)
 $(BUILD)/kernels/build.c.o: $(BUILD)/kernels_id.flags
-$(BUILD)/common/train/choices_shipped.c.o: $(wildcard common/train/choices/*.csv)
+$(BUILD)/common/train/tune/shipped.c.o: $(wildcard common/train/tune/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
@@ -395,12 +395,12 @@ test-install: $(PROGRAMS) lib
 
 run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	@$(if $(HAVE_CMOCKA),,echo 'make test: cmocka was not found; install libcmocka-dev, or set CMOCKA_HOME' >&2; exit 1)
-	@STEPBENCH_BIN=$(BIN) CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
+	@STEPBENCH_BIN=$(BIN) OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
 tsan-tests: $(addprefix $(BUILD)/tests/,stream/test_cpu_stream launch/test_launch comm/test_comm profile/test_timeline profile/test_record \
-            comm/test_peer parallel/test_parallel train/test_offload)
+            comm/test_peer parallel/test_parallel step/test_offload)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^
 
@@ -409,7 +409,7 @@ arch-kernels: $(if $(HAVE_CUDA),$(BUILD)/ptxas/portable)
 
 gpu-tests: $(GPU_TESTS)
 # The tests of the whole model run on any device.
-MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update train/test_offload))
+MODEL_TESTS := $(if $(HAVE_CMOCKA),$(addprefix $(BUILD)/tests/,train/test_model train/test_model_modes train/test_model_update step/test_offload))
 run-gpu-tests: $(if $(HAVE_CUDA),gpu-tests $(MODEL_TESTS))
 	@MODEL_TESTS='$(MODEL_TESTS)' HAVE_CUDA='$(HAVE_CUDA)' CUDA_HOME='$(FOUND_CUDA_HOME)' bash $(SCRIPTS)/run_gpu_tests.sh $(GPU_TESTS)
 
@@ -418,8 +418,9 @@ tidy: $(BUILD)/config.mk
 	@git ls-files '*.c' | grep -v '^kernels/cuda/' | xargs -P "$$(nproc)" -n 12 sh -c \
 	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" -DCUDA_ARCHS=\"\" 2>/dev/null' tidy
 
-lint: $(BUILD)/config.mk
-	@CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
+# Objects of the host's code: a link circle may go through any of them. Those of kernels count where they were built.
+lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(REPORT_O) $(STEPCMP_O) $(call object,$(wildcard bench/*.c)))
+	@OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
 
 plots: $(REPORT) $(BENCHES)
 	$(needs_report)

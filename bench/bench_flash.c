@@ -209,18 +209,12 @@ static void baseline_set(const char *key, double fwd_ms, double bwd_ms, double f
     snprintf(baseline.key, sizeof baseline.key, "%s", key);
 }
 
-static bool cell_is(const csv *t, size_t r, const char *column, const char *want)
-{
-    const char *cell = csv_cell(t, r, column);
-    return cell && strcmp(cell, want) == 0;
-}
-
 static bool is_unfused_of(const csv *t, size_t r, const session *s, const bench_case *c)
 {
     const options *o = s->opt;
-    bool is = cell_is(t, r, "variant", "unfused") && cell_is(t, r, "status", "ok") && same_run(s, t, r);
+    bool is = csv_is(t, r, "variant", "unfused") && csv_is(t, r, "status", "ok") && same_run(s, t, r);
     for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = cell_is(t, r, options_param_name(o, i), case_param(c, i));
+        is = csv_is(t, r, options_param_name(o, i), case_param(c, i));
     return is;
 }
 

@@ -27,7 +27,7 @@
 #include "common/session/measure.h"
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
-#include "common/train/snapshot.h"
+#include "common/arena/snapshot.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("2.7b", "tiny", "128,256,512", "16,32", "fp32,bf16", "forward,train-step"),
@@ -245,7 +245,7 @@ static bool step_once(void *arg)
 static void run(session *s, const bench_case *c, row *w)
 {
     const model_bench *b = s->user;
-    trainer_options o;
+    step_options o;
     char why[512] = "";
     if (!model_case_options(c, &o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);

@@ -119,7 +119,9 @@ static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
     csv *t = csv_read(path);
     if (!t)
         return wrong(msg, msg_bytes, "--reference %s can't be read", path);
-    const char *problem = t->dropped ? "a line has another number of cells than the header" : reference_problem(t);
+    const char *problem = t->problem   ? t->problem
+                          : t->dropped ? "a line has another number of cells than the header"
+                                       : reference_problem(t);
     if (problem)
         wrong(msg, msg_bytes, "--reference %s is no table of references: %s", path, problem);
     csv_free(t);

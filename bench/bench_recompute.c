@@ -180,7 +180,7 @@ enum { PLANS = 6 };
 
 typedef struct planner {
     session *s;
-    const trainer_options *o;
+    const step_options *o;
     model_facts *facts;
     memory_step step; /* what plans are tried with, whatever its schedule */
 } planner;
@@ -189,7 +189,7 @@ static int64_t planned_bytes(void *user, const recompute_schedule *schedule)
 {
     const planner *p = user;
     const model_bench *b = p->s->user;
-    trainer_options o = *p->o;
+    step_options o = *p->o;
     o.schedule = schedule;
     return trainer_planned_bytes(p->s->dev, b->kernels, b->ctx, &o);
 }
@@ -338,7 +338,7 @@ static void fill_bytes(row *w, const trainer *t, double driver)
 }
 
 /* Offloaded blocks of a plan do without what passes over memory make again: fewer bytes have to leave. */
-static bool offload_costs_of(session *s, const bench_case *c, const trainer_options *o, row *w, step_costs *costs)
+static bool offload_costs_of(session *s, const bench_case *c, const step_options *o, row *w, step_costs *costs)
 {
     const bool plans = strncmp(case_variant(c), "plan", 4) == 0;
     return !offloads(case_variant(c)) || step_costs_offload(s, o, offload_parse(case_text(c, "offload")),
@@ -347,7 +347,7 @@ static bool offload_costs_of(session *s, const bench_case *c, const trainer_opti
 
 static void run(session *s, const bench_case *c, row *w)
 {
-    trainer_options o;
+    step_options o;
     char why[256];
     recompute_schedule schedule;
     step_costs costs;

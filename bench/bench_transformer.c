@@ -22,6 +22,7 @@
 #include "bench/model/verify.h"
 #include "common/core/error.h"
 #include "common/session/measure.h"
+#include "common/train/update.h"
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),
@@ -195,7 +196,7 @@ static int64_t bytes_before_steps(const trainer *t)
 
 static void time_case(session *s, const bench_case *c, trainer *t, row *w)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     model_timed m;
     if (!model_time_steps(s, w, t, (int)case_int(c, "warmup"), &m))
         return;
@@ -205,7 +206,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
     model_fill_rates(s, w, o, m.median_ms[MODEL_STEP]);
     row_int(w, "peak_bytes", trainer_memory_of(t).allocated);
     row_int(w, "init_bytes", bytes_before_steps(t));
-    row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t) * trainer_micro_batches(o));
+    row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t) * step_micro_batches(o));
     row_real(w, "offload_exposed_ms", trainer_offload_exposed_ms(t));
     row_text(w, "overlap_used", overlap_name(trainer_overlap(t)));
     row_int(w, "params", model_parameters(&o->config));
@@ -217,7 +218,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
 
 static void run(session *s, const bench_case *c, row *w)
 {
-    trainer_options o;
+    step_options o;
     char why[256];
     if (!model_case_options(c, &o, why, sizeof why)) {
         row_status_set(w, ROW_SKIP, "%s", why);

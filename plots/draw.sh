@@ -49,21 +49,22 @@ names=$(sort -s -n "$work/named" | awk '!seen[$2]++ { print $2 }')
 
 # ---- draw ----
 
-quoted() { printf "'%s'" "$(printf %s "$1" | sed "s/'/''/g")"; } # a text as a gnuplot string
+# A text as a gnuplot string. In single quotes only a quote, a line's end and a backslash before it mean anything.
+quoted() { printf "'%s'" "$(printf %s "$1" | tr '\000-\037\177' '[_*]' | sed "s/'/''/g")"; }
 
 # asked QUERY: the rows that it finds (report --sql), without their header
 asked() { "$report" --sql "$results" "$1" | tail -n +2 | tr -d '"'; }
 
-# draw FIGURE NAME: figures/FIGURE.gp with the variables in $work/NAME.gp, as $out/NAME.svg
+# draw FIGURE NAME: figures/FIGURE.gp with the variables in $work/NAME.gp, as $out/NAME.svg. It runs in $work, so that names
+# of files there have no blanks. Values come from files that others send: they reach gnuplot in quotes, never as code.
 draw() {
     figure=$1 name=$2
     {
-        echo "folder = $(quoted "$plots"); data = $(quoted "$work/$name.csv")"
+        echo "folder = $(quoted "$plots"); data = $(quoted "$name.csv"); output = 'figure'"
         cat "$work/$name.gp"
     } >"$work/variables.gp"
     code=0
-    gnuplot -e "output = '$work/figure'; load '$work/variables.gp'" "$plots/figures/$figure.gp" \
-        >"$work/log" 2>&1 || code=$?
+    (cd "$work" && gnuplot variables.gp "$plots/figures/$figure.gp") >"$work/log" 2>&1 || code=$?
     if [ $code = 3 ]; then # the figure finds that it has nothing to show
         rm -f "$work/figure"
     elif [ $code = 0 ] && [ -s "$work/figure" ]; then

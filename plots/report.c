@@ -60,6 +60,14 @@ static void write_page(const char *dir, const char *name, const document *doc, c
     free(path);
 }
 
+static void warn_lost(sqlite3 *db)
+{
+    sqlite3_stmt *lost = db_prepare(db, "report", "SELECT path, lost FROM files WHERE lost IS NOT NULL ORDER BY path");
+    while (sqlite3_step(lost) == SQLITE_ROW)
+        warn("%s: %s", (const char *)sqlite3_column_text(lost, 0), (const char *)sqlite3_column_text(lost, 1));
+    sqlite3_finalize(lost);
+}
+
 /* Closes db. */
 static void write_pages(sqlite3 *db, const char *dir, const char *device, const char *name, bool beside_gpus)
 {
@@ -92,7 +100,9 @@ static int write_report(const char *dir)
                                 "SELECT 1 FROM bench_allreduce UNION SELECT 1 FROM bench_ddp_naive UNION SELECT 1 FROM "
                                 "bench_fsdp LIMIT 1")
                       : NULL;
-    write_pages(db_open(dir, device), dir, device, "report", ranks);
+    sqlite3 *db = db_open(dir, device);
+    warn_lost(db);
+    write_pages(db, dir, device, "report", ranks);
     if (ranks)
         write_pages(cpu, dir, "cpu", "report-cpu", true);
     else

@@ -13,16 +13,11 @@
 #include "common/core/error.h"
 #include "common/session/ceiling.h"
 
-static bool has(const csv *c, size_t row, const char *column, const char *wanted)
-{
-    const char *cell = csv_cell(c, row, column);
-    return cell && strcmp(cell, wanted) == 0;
-}
-
 /* A row that went well, with a rate; of the variant where one is given. */
 static bool counts(const csv *c, size_t row, const char *variant, const char *column)
 {
-    return has(c, row, "status", "ok") && (!variant || has(c, row, "variant", variant)) && csv_real(c, row, column) > 0;
+    return csv_is(c, row, "status", "ok") && (!variant || csv_is(c, row, "variant", variant)) &&
+           csv_real(c, row, column) > 0;
 }
 
 /* The id of the newest run that has such rows; ids begin with the time. */
@@ -52,7 +47,7 @@ static double measured_bus(const char *dir)
     const char *run = newest_run(c, NULL, "busbw_gb_s");
     double best = NAN;
     for (size_t i = 0; run && i < c->rows; i++)
-        if (counts(c, i, NULL, "busbw_gb_s") && has(c, i, "run_id", run))
+        if (counts(c, i, NULL, "busbw_gb_s") && csv_is(c, i, "run_id", run))
             best = fmax(best, csv_real(c, i, "busbw_gb_s"));
     csv_free(c);
     return 1e9 * best;
@@ -65,7 +60,7 @@ static double measured_link(const char *dir)
     double slowest = NAN, most_bytes = 0;
     for (size_t i = 0; run && i < c->rows; i++) {
         double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");
-        if (!counts(c, i, "p2p", "gb_s") || !has(c, i, "run_id", run) || !(bytes >= most_bytes))
+        if (!counts(c, i, "p2p", "gb_s") || !csv_is(c, i, "run_id", run) || !(bytes >= most_bytes))
             continue;
         slowest = bytes > most_bytes ? gb_s : fmin(slowest, gb_s);
         most_bytes = bytes;

@@ -42,7 +42,7 @@ static const char *contradiction(const ddp_case *k)
     const bool cpu = device_kind_of(k->s->dev) == DEVICE_CPU;
     if (k->o.grad_fp32 && k->o.precision->grad == SB_FP32)
         return "gradients of this precision are fp32: --grad-dtype policy is the same";
-    if (k->o.sums != SUMS_AS_MADE && trainer_sums_dtype(&k->o) == trainer_made_dtype(&k->o))
+    if (k->o.sums != SUMS_AS_MADE && step_sums_dtype(&k->o) == step_made_dtype(&k->o))
         return "gradients are of this dtype already: --reduce-dtype grad is the same";
     if (k->o.sums == SUMS_BF16 && k->o.precision->loss_scaling)
         return "--precision fp16 reduces gradients in fp16 or in fp32: --reduce-dtype bf16 is for the other precisions";
@@ -140,7 +140,7 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
 {
     (void)opt;
     enum { GRAD_UNITS = 2 }; /* one is made while the other is reduced */
-    trainer_options o;
+    step_options o;
     char why[256];
     const strategy *s = parallel_strategy(strategy_of(case_variant(c)));
     if (!s || !model_case_options(c, &o, why, sizeof why))
@@ -204,7 +204,7 @@ bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why)
     return all;
 }
 
-replica *ddp_replica(ddp_case *k, const trainer_options *o, const parallel_options *p)
+replica *ddp_replica(ddp_case *k, const step_options *o, const parallel_options *p)
 {
     replica_problem problem;
     replica *r = replica_create(&k->at, o, p, &problem);

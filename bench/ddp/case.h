@@ -45,7 +45,7 @@ typedef struct ddp_case {
     row *w;
     int ranks;
     bool member, graph;
-    trainer_options o;  /* of a rank */
+    step_options o;     /* of a rank */
     parallel_options p; /* strategy, buckets, update */
     replica_place at;   /* where its replicas live */
 } ddp_case;
@@ -62,7 +62,7 @@ bool ddp_has_column(const ddp_case *k, const char *name);         /* whether thi
 bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);
 void ddp_set_problem(ddp_case *k, const replica_problem *problem); /* as the row's status */
 /* A replica on the case's ranks, and the capture of its steps. Return NULL or false after setting the row's status. */
-replica *ddp_replica(ddp_case *k, const trainer_options *o, const parallel_options *p);
+replica *ddp_replica(ddp_case *k, const step_options *o, const parallel_options *p);
 bool ddp_capture(ddp_case *k, replica *r);
 /* `all` is (ranks of the job, n). */
 void ddp_gather(const ddp_case *k, const char *name, const double *mine, int n, double *all);

@@ -6,6 +6,7 @@
 
 #include "bench/ddp/compare.h"
 #include "common/core/numeric.h"
+#include "common/train/update.h"
 
 /* How far two right results may be apart.
  *
@@ -45,7 +46,7 @@ static double unit_of(sb_dtype t) /* of rounding: half the distance of two neigh
 static bounds bounds_of(const ddp_case *k, const replica *r)
 {
     const sb_dtype wire = trainer_grad_dtype(r->t) == SB_TF32 ? SB_FP32 : trainer_grad_dtype(r->t);
-    const int batches = trainer_micro_batches(&r->o), terms = k->ranks * batches;
+    const int batches = step_micro_batches(&r->o), terms = k->ranks * batches;
     const double sum = unit_of(wire) * sqrt(terms > 1 ? terms - 1 : 1);
     const double moments = r->o.moments == MOMENTS_BF16 ? 4 * sqrt(4 * sum * unit_of(SB_BF16)) : 0;
     const bool exact = terms == 1 || (wire == SB_FP32 && (terms == 2 || k->ranks == 1));

@@ -13,6 +13,7 @@
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 #include "common/model/dtypes.h"
+#include "common/train/update.h"
 
 typedef struct batches {
     trainer *t;
@@ -102,7 +103,7 @@ static bool run_whole(ddp_case *k, trainer *t, float *out)
     const size_t n = (size_t)trainer_params(t)->elements;
     batches b = {.t = t, .d = k->s->dev, .ranks = 1, .n = n, .one = out, .raw = xmalloc(n * sizeof(float))};
     replica_set_safe_loss_scale(t);
-    trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = keep_whole});
+    trainer_set_hooks(t, &(step_hooks){.user = &b, .update = keep_whole});
     replica_set_tokens(t, k->o.seed, 0);
     const bool ok = trainer_step(t);
     device_sync(k->s->dev);
@@ -113,7 +114,7 @@ static bool run_whole(ddp_case *k, trainer *t, float *out)
 /* The batches of a step on all ranks, in the order of samples. */
 static int batches_of(const ddp_case *k)
 {
-    return k->ranks * trainer_micro_batches(&k->o);
+    return k->ranks * step_micro_batches(&k->o);
 }
 
 /* One step for the sums of gradients; more steps if parameters are wanted. */
@@ -132,7 +133,7 @@ static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
                  .raw = xmalloc(n * sizeof(float))};
     bool ok = true;
     replica_set_safe_loss_scale(t);
-    trainer_set_hooks(t, &(trainer_hooks){.user = &b, .update = add_up});
+    trainer_set_hooks(t, &(step_hooks){.user = &b, .update = add_up});
     for (int step = 0; step < steps && ok; step++) {
         for (b.added = 0; b.added < b.ranks && ok; b.added++) {
             phase_set("check: step %d of %d, batch %d of %d on one rank", step + 1, steps, b.added + 1, b.ranks);
@@ -154,10 +155,10 @@ static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
 }
 
 /* A fresh model on this rank, for one of so many. Returns NULL and a sentence in `why` on failure. */
-static trainer *alone(ddp_case *k, const trainer_options *slice, int ranks, char *why, size_t why_bytes)
+static trainer *alone(ddp_case *k, const step_options *slice, int ranks, char *why, size_t why_bytes)
 {
     const model_bench *b = k->s->user;
-    trainer_options o = *slice;
+    step_options o = *slice;
     o.ranks = ranks;
     o.micro_batches = 1;
     o.granularity = parallel_granularity(k->ranks);
@@ -172,7 +173,7 @@ static bool step_failed(char *why, size_t why_bytes)
 }
 
 /* The first batch's gradients of a process alone; NULL with a sentence in `why`. Caller frees. */
-static float *make_whole(ddp_case *k, const trainer_options *slice, char *why, size_t why_bytes)
+static float *make_whole(ddp_case *k, const step_options *slice, char *why, size_t why_bytes)
 {
     trainer *t = alone(k, slice, 1, why, why_bytes);
     if (!t)
@@ -187,7 +188,7 @@ static float *make_whole(ddp_case *k, const trainer_options *slice, char *why, s
     return whole;
 }
 
-static bool make(ddp_case *k, const trainer_options *slice, const float *whole, ddp_reference *r, char *why,
+static bool make(ddp_case *k, const step_options *slice, const float *whole, ddp_reference *r, char *why,
                  size_t why_bytes)
 {
     phase_set("check: set-up of one rank with all batches");
@@ -217,7 +218,7 @@ static void clear(void *reference)
     free(r->after);
 }
 
-const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,
+const ddp_reference *ddp_reference_of(ddp_case *k, const step_options *slice, const char *key, char *why,
                                       size_t why_bytes)
 {
     cache *kept = k->s->kept;

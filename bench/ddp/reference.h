@@ -18,7 +18,7 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
 /* Each member calls it for itself: the gradients that it updates with are compared on each, the parameters on rank 0
  * alone, since they are the same everywhere. That of the last slice is remembered by its key. NULL with a sentence in
  * why. */
-const ddp_reference *ddp_reference_of(ddp_case *k, const trainer_options *slice, const char *key, char *why,
+const ddp_reference *ddp_reference_of(ddp_case *k, const step_options *slice, const char *key, char *why,
                                       size_t why_bytes);
 double ddp_grad_norm(trainer *t);             /* of the last update, where it wants to know */
 void ddp_read_params(trainer *t, float *out); /* by index; what lies between tensors stays as it was */

@@ -14,6 +14,7 @@
 #include "common/profile/nvtx.h"
 #include "common/session/measure.h"
 #include "common/session/watchdog.h"
+#include "common/train/update.h"
 
 enum { PHASE_STEPS = 5, ALONE_CALLS = 10, BLOCKS = 2, LONG_BLOCKS = 4, LONG_ITERS = 40, BLOCK_MIN = 2 };
 

@@ -72,7 +72,7 @@ static void write_files(const ddp_case *k, stream_timeline *t)
         return;
     char *name = name_of(k);
     snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", name, case_text(k->c, "size"),
-             k->o.seq, k->o.precision->name, comm_dtype_name(replica_comm_dtype(trainer_sums_dtype(&k->o))), k->ranks);
+             k->o.seq, k->o.precision->name, comm_dtype_name(replica_comm_dtype(step_sums_dtype(&k->o))), k->ranks);
     char *csv = xasprintf("%s/%s.csv", folder, name), *chrome = xasprintf("%s/%s.json", folder, name);
     if (launch_rank(k->l) == 0) {
         mkdir(folder, 0777);

@@ -18,9 +18,9 @@ static const double check_eps = 1e-5; /* keeps small gradients from being magnif
 
 /* ---- the slice ---- */
 
-static trainer_options slice_of(const trainer_options *o)
+static step_options slice_of(const step_options *o)
 {
-    trainer_options slice = *o;
+    step_options slice = *o;
     slice.batch = o->batch < SLICE_BATCH ? o->batch : SLICE_BATCH;
     slice.config.layers = o->config.layers < SLICE_LAYERS ? o->config.layers : SLICE_LAYERS;
     slice.loss_chunk = model_slice_chunk(&slice);
@@ -32,7 +32,7 @@ static trainer_options slice_of(const trainer_options *o)
     return slice;
 }
 
-static int64_t slice_elements(const trainer_options *slice)
+static int64_t slice_elements(const step_options *slice)
 {
     params *p = params_create(&slice->config);
     const int64_t n = p->elements;
@@ -41,17 +41,17 @@ static int64_t slice_elements(const trainer_options *slice)
 }
 
 /* Buckets of the same size as in the case, unless the slice would have too few of them. */
-static parallel_options slice_parallel(const ddp_case *k, const trainer_options *slice)
+static parallel_options slice_parallel(const ddp_case *k, const step_options *slice)
 {
     parallel_options p = k->p;
-    const int grad_bytes = sb_dtype_bytes(trainer_sums_dtype(slice));
+    const int grad_bytes = sb_dtype_bytes(step_sums_dtype(slice));
     const int64_t few = slice_elements(slice) * grad_bytes / SLICE_BUCKETS;
     p.bucket_bytes = p.bucket_bytes > few ? few : p.bucket_bytes;
     p.update_elements = slice_elements(slice) / SLICE_BUCKETS;
     return p;
 }
 
-static void slice_key(const ddp_case *k, const trainer_options *o, char *out, size_t bytes)
+static void slice_key(const ddp_case *k, const step_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
     snprintf(out, bytes,
@@ -110,7 +110,7 @@ static void tamper(replica *r, int64_t first, int64_t count, void *stream)
 {
     plant *p = r->user;
     char *grads = trainer_grad_at(r->t, first);
-    const size_t element = (size_t)sb_dtype_bytes(trainer_made_dtype(&r->o)), bytes = (size_t)count * element;
+    const size_t element = (size_t)sb_dtype_bytes(step_made_dtype(&r->o)), bytes = (size_t)count * element;
     (void)stream;
     if (first > 0)
         return;
@@ -198,11 +198,11 @@ static void merge(const ddp_case *k, ddp_outcome *out)
 }
 
 /* Returns false after setting the row's status. */
-static bool check_slice(ddp_case *k, const trainer_options *slice, const char *key, const char *reference_key,
+static bool check_slice(ddp_case *k, const step_options *slice, const char *key, const char *reference_key,
                         ddp_outcome *out)
 {
     const parallel_options p = slice_parallel(k, slice);
-    trainer_options other = *slice;
+    step_options other = *slice;
     const ddp_reference *ref = NULL;
     ddp_results got = {.grads = NULL};
     plant planted = plant_of(k);
@@ -242,7 +242,7 @@ bool ddp_verify(ddp_case *k)
 {
     if (!option_flag(k->s->opt, "check"))
         return true;
-    const trainer_options slice = slice_of(&k->o);
+    const step_options slice = slice_of(&k->o);
     const parallel_options p = slice_parallel(k, &slice);
     char reference_key[512], key[640];
     slice_key(k, &slice, reference_key, sizeof reference_key);

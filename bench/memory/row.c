@@ -100,7 +100,7 @@ static void fill_largest(row *w, const timeline *x, int top, const char *name)
 double memory_row_fill(session *s, row *w, const trainer *t, const timeline *x, const char *name)
 {
     const model_bench *b = s->user;
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     const memory_step step = memory_step_of(o, b->kernels, b->ctx);
     const memory_peaks p = memory_predict(&step);
     const int64_t saved = timeline_saved_by(x, 0);

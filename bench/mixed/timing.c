@@ -70,19 +70,13 @@ static void baseline_forget(const session *s, const bench_case *c)
     forget(baseline_of(s, c, &added));
 }
 
-static bool cell_is(const csv *t, size_t r, const char *column, const char *want)
-{
-    const char *cell = csv_cell(t, r, column);
-    return cell && strcmp(cell, want) == 0;
-}
-
 static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench_case *c)
 {
     const options *o = s->opt;
-    bool is = cell_is(t, r, "variant", "timing") && cell_is(t, r, "status", "ok") && same_run(s, t, r) &&
-              cell_is(t, r, "precision", "fp32") && cell_is(t, r, "fp32_products", "fma");
+    bool is = csv_is(t, r, "variant", "timing") && csv_is(t, r, "status", "ok") && same_run(s, t, r) &&
+              csv_is(t, r, "precision", "fp32") && csv_is(t, r, "fp32_products", "fma");
     for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = compared(options_param_name(o, i)) || cell_is(t, r, options_param_name(o, i), case_param(c, i));
+        is = compared(options_param_name(o, i)) || csv_is(t, r, options_param_name(o, i), case_param(c, i));
     return is;
 }
 
@@ -103,7 +97,7 @@ static void baseline_load(const session *s, const bench_case *c, baseline *b)
 
 /* ---- steps ---- */
 
-static void fill_speedups(mixed *m, const trainer_options *o, const double ms[PHASES])
+static void fill_speedups(mixed *m, const step_options *o, const double ms[PHASES])
 {
     const bool is_fp32 = strcmp(o->precision->name, "fp32") == 0 && !o->split;
     bool added;
@@ -131,7 +125,7 @@ static void time_steps(mixed *m, trainer *t)
 void mixed_run_timing(mixed *m)
 {
     session *s = m->s;
-    trainer_options o;
+    step_options o;
     char why[256];
     if (!model_case_options(m->c, &o, why, sizeof why)) {
         row_status_set(m->w, ROW_SKIP, "%s", why);

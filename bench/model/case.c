@@ -72,7 +72,7 @@ static sb_fp32_products products_of(const char *name)
     return is(name, "fp16x3") ? SB_FP16X3 : is(name, "fp16x3-fast") ? SB_FP16X3_FAST : SB_FMA;
 }
 
-bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
+bool model_case_shape(const bench_case *c, step_options *out, char *why, size_t why_bytes)
 {
     const dimensions x = {.size = case_text(c, "size"),
                           .d_model = (int)case_int(c, "d-model"),
@@ -81,7 +81,7 @@ bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size
                           .heads = (int)case_int(c, "heads"),
                           .heads_kv = (int)case_int(c, "heads-kv"),
                           .vocab = (int)case_int(c, "vocab")};
-    *out = trainer_defaults();
+    *out = step_defaults();
     if (!config_of(&x, &out->config, why, why_bytes))
         return false;
     out->batch = (int)case_int(c, "batch");
@@ -114,7 +114,7 @@ bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size
 }
 
 /* What contradicts itself would be measured a second time under another name. */
-bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes)
+bool model_case_options(const bench_case *c, step_options *out, char *why, size_t why_bytes)
 {
     if (!model_case_shape(c, out, why, why_bytes))
         return false;
@@ -126,7 +126,7 @@ bool model_case_options(const bench_case *c, trainer_options *out, char *why, si
         out->micro_batches = (int)case_int(c, "micro-batches");
         out->clip_norm = case_real(c, "clip");
     }
-    const recompute_schedule schedule = trainer_schedule(out);
+    const recompute_schedule schedule = step_schedule(out);
     const char *contradiction =
         out->recompute != RECOMPUTE_BLOCK && out->recompute_every > 1
             ? "--recompute-every above 1 is for --recompute block"
@@ -204,7 +204,7 @@ bool model_options_validate(const options *o, char *msg, size_t msg_bytes)
     return true;
 }
 
-int model_slice_chunk(const trainer_options *slice)
+int model_slice_chunk(const step_options *slice)
 {
     const int tokens = slice->batch * slice->seq, half = (tokens + 1) / 2;
     return slice->loss_chunk < half ? slice->loss_chunk : half;
@@ -212,22 +212,22 @@ int model_slice_chunk(const trainer_options *slice)
 
 /* ---- formulas ---- */
 
-transformer_shape model_shape(const trainer_options *o)
+transformer_shape model_shape(const step_options *o)
 {
     const model_config *c = &o->config;
-    const int64_t batch = (int64_t)o->batch * trainer_micro_batches(o);
+    const int64_t batch = (int64_t)o->batch * step_micro_batches(o);
     return (transformer_shape){c->vocab, c->d_model, c->d_ff, c->layers, c->heads, c->heads_kv, batch, o->seq};
 }
 
-transformer_repeats model_repeats(const trainer_options *o)
+transformer_repeats model_repeats(const step_options *o)
 {
     if (o->mode == STEP_FORWARD)
         return (transformer_repeats){0};
-    const recompute_schedule schedule = trainer_schedule(o);
+    const recompute_schedule schedule = step_schedule(o);
     return recompute_repeats(&schedule, strncmp(o->attention, "flash", 5) == 0);
 }
 
-const char *model_product_dtype(const trainer_options *o)
+const char *model_product_dtype(const step_options *o)
 {
     switch (o->precision->compute) {
     case SB_BF16: return "bf16";
@@ -239,14 +239,14 @@ const char *model_product_dtype(const trainer_options *o)
     return "";
 }
 
-const char *model_attention_dtype(const trainer_options *o)
+const char *model_attention_dtype(const step_options *o)
 {
     if (o->precision->compute != SB_FP32)
         return model_product_dtype(o);
     return is(o->attention, "flash") ? "fp16x3" : is(o->attention, "flash_portable") ? "bf16x6" : "fp32";
 }
 
-double model_peak_tflops(const trainer_options *o, const char *gpu)
+double model_peak_tflops(const step_options *o, const char *gpu)
 {
     const transformer_shape shape = model_shape(o);
     return transformer_peak_tflops(&shape, peak_tflops(gpu, model_product_dtype(o)),
@@ -254,7 +254,7 @@ double model_peak_tflops(const trainer_options *o, const char *gpu)
 }
 
 /* The elements of the unit that has most. */
-static int64_t largest_unit(const trainer_options *o)
+static int64_t largest_unit(const step_options *o)
 {
     params *p = params_create(&o->config);
     int64_t most = 0;
@@ -274,18 +274,18 @@ static double sliced(int64_t bytes, int slices, double whole)
 }
 
 /* `unit`: the elements of one. */
-static double held_of(const memory_bytes *b, const trainer_options *o, const model_slices *s, double unit)
+static double held_of(const memory_bytes *b, const step_options *o, const model_slices *s, double unit)
 {
     const double element = sb_dtype_bytes(o->precision->param), kept = (double)b->param * s->kept;
     const int64_t state = b->master + b->moment1 + b->moment2;
     return (double)(memory_total(b) - state - b->param - b->grad) + sliced(state, s->state, 0) +
            sliced(b->param, s->params, fmax(kept, s->param_units * unit * element)) +
-           sliced(b->grad, s->grads, s->grad_units * unit * sb_dtype_bytes(trainer_made_dtype(o)));
+           sliced(b->grad, s->grads, s->grad_units * unit * sb_dtype_bytes(step_made_dtype(o)));
 }
 
-double model_estimate(const trainer_options *options, const model_slices *s)
+double model_estimate(const step_options *options, const model_slices *s)
 {
-    trainer_options o = *options;
+    step_options o = *options;
     if (strncmp(o.attention, "flash", 5) == 0)
         o.attention = "flash";
     const bool apart = o.micro_batches > 1 && s->grads == 1; /* made, then added up */
@@ -295,14 +295,14 @@ double model_estimate(const trainer_options *options, const model_slices *s)
     const double unit = apart || s->grads > 1 || s->params > 1 ? (double)largest_unit(&o) : 0;
     const double forward = held_of(&peaks.forward, &o, s, unit), backward = held_of(&peaks.backward, &o, s, unit);
     return fmax(forward, fmax(backward, held_of(&peaks.update, &o, s, unit))) +
-           (apart ? unit * sb_dtype_bytes(trainer_made_dtype(&o)) : 0);
+           (apart ? unit * sb_dtype_bytes(step_made_dtype(&o)) : 0);
 }
 
 double model_case_estimate(const options *opt, const bench_case *c)
 {
     (void)opt;
     static const model_slices whole = {.state = 1, .grads = 1, .params = 1};
-    trainer_options o;
+    step_options o;
     char why[256];
     if (!model_case_options(c, &o, why, sizeof why))
         return 0;

@@ -61,11 +61,11 @@
 
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in
  * `why` when they contradict each other; the row is then `skip`. */
-bool model_case_options(const bench_case *c, trainer_options *out, char *why, size_t why_bytes);
+bool model_case_options(const bench_case *c, step_options *out, char *why, size_t why_bytes);
 /* For bench_info.validate: contradictions that are certain before any case runs. */
 bool model_options_validate(const options *o, char *msg, size_t msg_bytes);
 /* Both for a bench without MODEL_RECOMPUTE_OPTIONS: nothing is recomputed. */
-bool model_case_shape(const bench_case *c, trainer_options *out, char *why, size_t why_bytes);
+bool model_case_shape(const bench_case *c, step_options *out, char *why, size_t why_bytes);
 bool model_shape_validate(const options *o, char *msg, size_t msg_bytes);
 /* For session_hooks.estimate_bytes: the closed-form peak of a case. --dry-run opens no device: workspaces are those of the
  * CPU's ops, which are small beside the rest on any. */
@@ -76,19 +76,19 @@ typedef struct model_slices {
     int state, grads, params, grad_units, param_units;
     double kept;
 } model_slices;
-double model_estimate(const trainer_options *o, const model_slices *s);
+double model_estimate(const step_options *o, const model_slices *s);
 
 /* --loss-chunk for the check of a slice: so small that it makes two chunks at least. */
-int model_slice_chunk(const trainer_options *slice);
+int model_slice_chunk(const step_options *slice);
 /* What the formulas want to know: the shape of a whole step, all its micro-batches. Of forward alone nothing is repeated. */
-transformer_shape model_shape(const trainer_options *o);
-transformer_repeats model_repeats(const trainer_options *o);
+transformer_shape model_shape(const step_options *o);
+transformer_repeats model_repeats(const step_options *o);
 /* The dtype of matrix products: "bf16", "fp16", "tf32", "fp32", or "fp16x3": fp32 by parts. */
-const char *model_product_dtype(const trainer_options *o);
+const char *model_product_dtype(const step_options *o);
 /* The dtype of attention's products: flash makes those of fp32 by parts, three products for one on Hopper and six elsewhere ("bf16x6") as
  * flash_portable does; unfused and fused are cuBLAS's, without tensor cores. */
-const char *model_attention_dtype(const trainer_options *o);
+const char *model_attention_dtype(const step_options *o);
 /* The data sheet's peak for the step's products and attention; NAN where it is not known. */
-double model_peak_tflops(const trainer_options *o, const char *gpu);
+double model_peak_tflops(const step_options *o, const char *gpu);
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/formulas/attention.h"
 #include "common/profile/nvtx.h"
 #include "common/session/profile.h"
+#include "common/train/tune/tune.h"
 
 /* Where choices of algorithms are kept; NULL: nowhere, as on the CPU, which has none. */
 static char *choices_path(const session *s)
@@ -50,7 +51,7 @@ void model_finish(session *s)
     s->user = NULL;
 }
 
-static trainer *create(session *s, const trainer_options *o, bool (*tune)(trainer *t, choices *known), row *w)
+static trainer *create(session *s, const step_options *o, bool (*tune)(trainer *t, choices *known), row *w)
 {
     model_bench *b = s->user;
     char why[512] = "";
@@ -67,12 +68,12 @@ static trainer *create(session *s, const trainer_options *o, bool (*tune)(traine
     return t;
 }
 
-trainer *model_trainer(session *s, const trainer_options *o, row *w)
+trainer *model_trainer(session *s, const step_options *o, row *w)
 {
     return create(s, o, trainer_tune, w);
 }
 
-trainer *model_trainer_untimed(session *s, const trainer_options *o, row *w)
+trainer *model_trainer_untimed(session *s, const step_options *o, row *w)
 {
     return create(s, o, trainer_tune_products, w);
 }
@@ -84,7 +85,7 @@ static bool tune_nothing(trainer *t, choices *known)
     return true;
 }
 
-trainer *model_trainer_untuned(session *s, const trainer_options *o, row *w)
+trainer *model_trainer_untuned(session *s, const step_options *o, row *w)
 {
     return create(s, o, tune_nothing, w);
 }

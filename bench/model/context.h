@@ -5,6 +5,7 @@
 
 #include "common/session/session.h"
 #include "common/train/trainer.h"
+#include "common/train/tune/choices.h"
 #include "kernels/kernels.h"
 
 /* In session.user, from model_start to model_finish, which are hooks of the session. */
@@ -21,11 +22,11 @@ void model_finish(session *s);
 
 /* Creates a trainer and tunes it: its products (choices are kept unless rows go nowhere) and what only whole steps can
  * tell. NULL after setting the row's status; out of memory is left to the session. */
-trainer *model_trainer(session *s, const trainer_options *o, row *w);
+trainer *model_trainer(session *s, const step_options *o, row *w);
 /* The same, of which only the products are tuned: for a check, which is not timed. OVERLAP_AUTO is then OVERLAP_ALL. */
-trainer *model_trainer_untimed(session *s, const trainer_options *o, row *w);
+trainer *model_trainer_untimed(session *s, const step_options *o, row *w);
 /* The same, of which nothing is tuned: products are the library's first proposals. */
-trainer *model_trainer_untuned(session *s, const trainer_options *o, row *w);
+trainer *model_trainer_untuned(session *s, const step_options *o, row *w);
 /* A table of the tuned products on stdout: shape, time, rate, gain over the library's first proposal, what was
  * chosen. */
 void model_print_products(const trainer *t);

@@ -30,7 +30,7 @@ int compared_tensors(const trainer *t)
 
 int64_t compared_count(const trainer *t, int i)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     return is_forward(t) ? (int64_t)o->batch * o->seq * o->config.vocab : trainer_params(t)->tensors[i].count;
 }
 
@@ -42,7 +42,7 @@ bool compared_read(trainer *t, int i, float *out)
     return true;
 }
 
-void slice_describe(const trainer_options *o, char *out, size_t out_bytes)
+void slice_describe(const step_options *o, char *out, size_t out_bytes)
 {
     const model_config *c = &o->config;
     snprintf(out, out_bytes, "V %d d %d F %d L %d H %d Hkv %d theta %g eps %g B %d S %d seed %llu%s%s", c->vocab,
@@ -51,13 +51,13 @@ void slice_describe(const trainer_options *o, char *out, size_t out_bytes)
              o->fusion == FUSION_NONE ? " eager" : "");
 }
 
-static trainer_options reference_of(const trainer_options *slice)
+static step_options reference_of(const step_options *slice)
 {
-    trainer_options r = *slice;
+    step_options r = *slice;
     r.mode = slice->mode == STEP_FORWARD ? STEP_FORWARD : STEP_FORWARD_BACKWARD;
     r.precision = precision_find("fp32");
     r.split = SB_FMA;
-    r.batch *= trainer_micro_batches(slice);
+    r.batch *= step_micro_batches(slice);
     r.micro_batches = 1;
     r.clip_norm = 0;
     r.grad_fp32 = r.share_grad_memory = false;
@@ -88,10 +88,10 @@ static bool run(trainer *t, reference *r)
     return ok;
 }
 
-static trainer *create(session *s, const trainer_options *o, char *why, size_t why_bytes)
+static trainer *create(session *s, const step_options *o, char *why, size_t why_bytes)
 {
     model_bench *b = s->user;
-    trainer_options again = *o;
+    step_options again = *o;
     trainer *t = trainer_create(s->dev, s->mem, b->kernels, b->ctx, o, why, why_bytes);
     size_t bytes;
     const char *tag;
@@ -103,9 +103,9 @@ static trainer *create(session *s, const trainer_options *o, char *why, size_t w
     return trainer_create(s->dev, s->mem, b->kernels, b->ctx, &again, why, why_bytes);
 }
 
-bool reference_make(session *s, const trainer_options *slice, reference *r, row *w)
+bool reference_make(session *s, const step_options *slice, reference *r, row *w)
 {
-    const trainer_options o = reference_of(slice);
+    const step_options o = reference_of(slice);
     char key[sizeof r->key], why[512] = "";
     slice_describe(&o, key, sizeof key);
     if (strcmp(r->key, key) == 0)

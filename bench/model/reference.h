@@ -18,10 +18,10 @@ void reference_clear(reference *r);
  * attention (flash where its S x S matrices do not fit), all micro-batches as one, nothing recomputed, one stream; and by
  * the other form of the small ops: an eager framework's where the slice has fused kernels, fused ones where it is eager. False after setting
  * the row's status. Gives back all of s->mem. */
-bool reference_make(session *s, const trainer_options *slice, reference *r, row *w);
+bool reference_make(session *s, const step_options *slice, reference *r, row *w);
 
 /* Shape, seed and kind of a slice, for keys. */
-void slice_describe(const trainer_options *o, char *out, size_t out_bytes);
+void slice_describe(const step_options *o, char *out, size_t out_bytes);
 /* What is compared of a trainer: how many tensors, the elements of tensor i, and its values. */
 int compared_tensors(const trainer *t);
 int64_t compared_count(const trainer *t, int i);

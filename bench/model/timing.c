@@ -38,7 +38,7 @@ static void step_first(void *arg, double host_ms)
 }
 
 /* The loss must be a number, and where parameters do not change every step must give the same. */
-static bool loss_is_sound(session *s, const trainer_options *o, double first, double last, row *w)
+static bool loss_is_sound(session *s, const step_options *o, double first, double last, row *w)
 {
     if (!option_flag(s->opt, "check"))
         return true;
@@ -52,7 +52,7 @@ static bool loss_is_sound(session *s, const trainer_options *o, double first, do
 
 bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *out)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     const transformer_shape shape = model_shape(o);
     const fusion asked = o->fusion; /* the trainer gives up a graph that it cannot capture */
     const char *names[MODEL_PARTS] = {[MODEL_FORWARD] = "fwd",
@@ -100,7 +100,7 @@ void model_sustain(session *s, row *w, trainer *t)
 }
 
 /* The GEMMs of this run that a step's products and attention are compared with. What the CPU makes of fp32 are plain products. */
-static double ceiling_of(const session *s, const trainer_options *o)
+static double ceiling_of(const session *s, const step_options *o)
 {
     const transformer_shape shape = model_shape(o);
     const bool plain = device_kind_of(s->dev) == DEVICE_CPU && o->precision->compute == SB_FP32;
@@ -110,7 +110,7 @@ static double ceiling_of(const session *s, const trainer_options *o)
                                    ceiling_tflops(s, s->results_dir, attention));
 }
 
-void model_fill_rates(session *s, row *w, const trainer_options *o, double step_ms)
+void model_fill_rates(session *s, row *w, const step_options *o, double step_ms)
 {
     const transformer_shape shape = model_shape(o);
     const bool forward = o->mode == STEP_FORWARD;

@@ -59,7 +59,7 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
 /* With --sustain, last of all: fills MODEL_SUSTAIN_COLUMNS, or makes the row `fail`. Needs SESSION_SUSTAIN. */
 void model_sustain(session *s, row *w, trainer *t);
 /* MODEL_RATE_COLUMNS; needs MODEL_PEAK_OPTION. */
-void model_fill_rates(session *s, row *w, const trainer_options *o, double step_ms);
+void model_fill_rates(session *s, row *w, const step_options *o, double step_ms);
 /* --peak-tflops is of one precision: false with a sentence when the cases have several. For bench_info.validate. */
 bool model_peak_validate(const options *o, char *msg, size_t msg_bytes);
 

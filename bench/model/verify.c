@@ -47,7 +47,7 @@ typedef struct bound {
  * AdamW's moments come from earlier steps with the same gradients but for the order of sums in attention, by which a
  * gradient differs by about u of its tensor. Elements that small, a share u, may move the other way: sqrt(u) in norm,
  * twice that is allowed. */
-static bound bound_of(const trainer_options *o)
+static bound bound_of(const step_options *o)
 {
     const double roundings = 28.0 * (o->config.layers > SLICE_LAYERS ? o->config.layers : SLICE_LAYERS);
     double unit = o->precision->compute == SB_BF16 ? 0x1p-8 : 0x1p-11; /* of fp16 and tf32 */
@@ -109,9 +109,9 @@ static recompute_schedule offloaded_slice(const recompute_schedule *all)
 }
 
 /* Blocks that recompute what those of the case do: all kinds of it are nested, or the first and the last block's. */
-static recompute_schedule slice_schedule(const trainer_options *o)
+static recompute_schedule slice_schedule(const step_options *o)
 {
-    const recompute_schedule all = trainer_schedule(o);
+    const recompute_schedule all = step_schedule(o);
     if (offload_count(&all))
         return offloaded_slice(&all);
     const bool nested = recompute_count(&all, RECOMPUTE_NESTED) > 0;
@@ -125,10 +125,10 @@ static recompute_schedule slice_schedule(const trainer_options *o)
     return s;
 }
 
-static trainer_options slice_of(const trainer_options *o, const recompute_schedule *schedule)
+static step_options slice_of(const step_options *o, const recompute_schedule *schedule)
 {
-    trainer_options slice = *o;
-    const int all = trainer_micro_batches(o), micro = all < SLICE_MICRO_BATCHES ? all : SLICE_MICRO_BATCHES;
+    step_options slice = *o;
+    const int all = step_micro_batches(o), micro = all < SLICE_MICRO_BATCHES ? all : SLICE_MICRO_BATCHES;
     const int tokens_of_each = SLICE_TOKENS / micro;
     const int batch = o->seq < tokens_of_each ? tokens_of_each / o->seq : 1;
     slice.batch = o->batch < batch ? o->batch : batch;
@@ -143,7 +143,7 @@ static trainer_options slice_of(const trainer_options *o, const recompute_schedu
     return slice;
 }
 
-static void outcome_key(const trainer_options *o, char *out, size_t out_bytes)
+static void outcome_key(const step_options *o, char *out, size_t out_bytes)
 {
     char shape[256], recompute[64];
     slice_describe(o, shape, sizeof shape);
@@ -274,7 +274,7 @@ static double error_of(trainer *t, const reference *r, int i, const float *got)
 }
 
 /* AdamW after steps with one and the same gradient: its moments are that gradient and its square, once corrected. */
-static double update_of(const trainer_options *o, double param, double grad)
+static double update_of(const step_options *o, double param, double grad)
 {
     return param * (1 - update_lr * o->weight_decay) - update_lr * grad / (fabs(grad) + o->eps);
 }
@@ -307,7 +307,7 @@ static double error_of_update(trainer *t, const param_tensor *part, const float 
 }
 
 /* What clipping makes of gradients of this norm. */
-static double clip_of(const trainer_options *o, double norm)
+static double clip_of(const step_options *o, double norm)
 {
     return o->clip_norm > 0 && norm > o->clip_norm ? o->clip_norm / norm : 1;
 }
@@ -339,7 +339,7 @@ static void compare_update(trainer *t, const sample *s, double allowed, outcome 
 /* What the CPU's AdamW makes of these moments and of the gradients that are there: bit for bit what the step made. */
 static int64_t differing_moments(trainer *t, const param_tensor *part, uint16_t *m, uint16_t *v)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     const size_t n = (size_t)part->count;
     uint16_t *got_m = xmalloc(n * sizeof *m), *got_v = xmalloc(n * sizeof *v);
     float *grad = xmalloc(n * sizeof *grad), *param = xcalloc(n, sizeof *param);
@@ -426,7 +426,7 @@ static void compare(trainer *t, const reference *r, bound allowed, outcome *out)
 }
 
 /* False after setting the row's status. */
-static bool check_slice(session *s, const trainer_options *slice, row *w, outcome *out)
+static bool check_slice(session *s, const step_options *slice, row *w, outcome *out)
 {
     reference *r = &checks_of(s)->refs[slice->fusion == FUSION_NONE];
     if (!reference_make(s, slice, r, w))
@@ -461,13 +461,13 @@ static outcome *outcome_find(model_checks *checks, const char *key)
     return NULL;
 }
 
-bool model_verify(session *s, const trainer_options *o, row *w)
+bool model_verify(session *s, const step_options *o, row *w)
 {
     if (!option_flag(s->opt, "check"))
         return true;
     model_checks *checks = checks_of(s);
     const recompute_schedule schedule = slice_schedule(o);
-    const trainer_options slice = slice_of(o, &schedule);
+    const step_options slice = slice_of(o, &schedule);
     outcome new = {.err_param = NAN};
     outcome_key(&slice, new.key, sizeof new.key);
     outcome *known = outcome_find(checks, new.key);

@@ -15,7 +15,7 @@
  * gradients, and parameters are compared with an AdamW of the check's own on these gradients. Results are remembered for the next case of the same kind. Fills
  * the columns below; with --check 0 they stay nan. False after making the row `fail` or `skip`, or when there is no memory. Call it before anything else is
  * allocated from s->mem: it gives all of that back. */
-bool model_verify(session *s, const trainer_options *o, row *w);
+bool model_verify(session *s, const step_options *o, row *w);
 /* clang-format off */
 #define MODEL_ERROR_COLUMNS                                                                                            \
     {"err_loss", COLUMN_REAL, false, "loss of the checked slice: relative difference to fp32"},                        \

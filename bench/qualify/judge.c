@@ -65,12 +65,13 @@ static void read_past(qualify *q, const bench_case *c, qualify_set *set)
     char shape[64];
     shape_of(q, c, shape, sizeof shape);
     for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
-        const char *of = csv_cell(t, r, "shape"); /* older rows do not say it, and gemm-together had any dtype */
+        /* Older rows do not say their shape, and gemm-together had any dtype. */
+        const bool says = csv_column(t, "shape") >= 0;
         bool same = is(csv_cell(t, r, "metric"), set->metric->name) && is(csv_cell(t, r, "verdict"), "ok") &&
-                    (of ? is(of, shape) : !is(case_variant(c), "gemm-together"));
+                    (says ? csv_is(t, r, "shape", shape) : !is(case_variant(c), "gemm-together"));
         for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
-            const char *name = options_param_name(q->s->opt, i), *theirs = csv_cell(t, r, name);
-            same = is(name, "rank") || is(name, "ranks") || (theirs && is(theirs, case_param(c, i)));
+            const char *name = options_param_name(q->s->opt, i);
+            same = is(name, "rank") || is(name, "ranks") || csv_is(t, r, name, case_param(c, i));
         }
         for (size_t i = 0; same && i < set->n; i++)
             if (*q->uuid[i] && is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)

@@ -11,7 +11,7 @@
 #include "bench/roofline/roofline.h"
 #include "common/launch/launch.h"
 #include "common/qualify/reference.h"
-#include "common/train/choices.h"
+#include "common/train/tune/choices.h"
 
 enum { QUALIFY_SETS = 32, QUALIFY_PAST = 16 };
 

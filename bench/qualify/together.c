@@ -73,10 +73,10 @@ static double most(qualify *q, const char *name, double mine)
     return out;
 }
 
-static trainer_options step_options(const qualify *q, const bench_case *c)
+static step_options together_options(const qualify *q, const bench_case *c)
 {
     const bool cpu = device_kind_of(q->s->dev) == DEVICE_CPU;
-    trainer_options o = trainer_defaults();
+    step_options o = step_defaults();
     o.config = *model_size_find(case_text(c, "model"));
     o.batch = 2;
     o.seq = cpu ? 32 : 512;
@@ -91,7 +91,7 @@ static trainer_options step_options(const qualify *q, const bench_case *c)
 
 static replica *make(qualify *q, const bench_case *c, row *scratch)
 {
-    const trainer_options o = step_options(q, c);
+    const step_options o = together_options(q, c);
     const replica_place at = {.l = q->ranks > 1 ? q->l : NULL,
                               .d = q->s->dev,
                               .mem = q->s->mem,

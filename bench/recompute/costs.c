@@ -16,7 +16,7 @@ typedef struct medians {
 } medians;
 
 /* The times of a few steps; NAN after setting the row's status, or when there is no memory. */
-static medians times_of(session *s, const trainer_options *o, row *w)
+static medians times_of(session *s, const step_options *o, row *w)
 {
     trainer *t = model_trainer_untimed(s, o, w); /* whole steps are too many to race */
     samples step = {0}, forward = {0}, backward = {0};
@@ -42,9 +42,9 @@ static medians times_of(session *s, const trainer_options *o, row *w)
     return m;
 }
 
-static medians few_blocks(session *s, const trainer_options *o, row *w, int layers, recompute what)
+static medians few_blocks(session *s, const step_options *o, row *w, int layers, recompute what)
 {
-    trainer_options few = *o;
+    step_options few = *o;
     few.config.layers = layers;
     few.recompute = what;
     few.recompute_every = 1;
@@ -52,18 +52,18 @@ static medians few_blocks(session *s, const trainer_options *o, row *w, int laye
     return times_of(s, &few, w);
 }
 
-static double step_of(session *s, const trainer_options *o, row *w, int layers, recompute what)
+static double step_of(session *s, const step_options *o, row *w, int layers, recompute what)
 {
     return few_blocks(s, o, w, layers, what).step;
 }
 
-static int calibration_layers(const trainer_options *o)
+static int calibration_layers(const step_options *o)
 {
     return o->config.layers < CALIBRATION_LAYERS ? o->config.layers : CALIBRATION_LAYERS;
 }
 
 /* Everything that a cost depends on. */
-static void key_of(const trainer_options *o, char *out, size_t bytes)
+static void key_of(const step_options *o, char *out, size_t bytes)
 {
     const model_config *c = &o->config;
     snprintf(out, bytes, "%d %d %d %d %d/%d %d %d/%d %s %s %d %d %d %d %d %d %d", c->vocab, c->d_model, c->d_ff,
@@ -77,7 +77,7 @@ static double cost(double with, double without, int blocks)
     return fmax(with - without, 0) / blocks;
 }
 
-static bool calibrate(session *s, const trainer_options *o, row *w, step_costs *c)
+static bool calibrate(session *s, const step_options *o, row *w, step_costs *c)
 {
     const int layers = calibration_layers(o);
     const int half = layers / 2;
@@ -107,7 +107,7 @@ static bool calibrate(session *s, const trainer_options *o, row *w, step_costs *
     return !isnan(c->base_ms + c->again.pass_ms);
 }
 
-bool step_costs_measure(session *s, const trainer_options *o, row *w, step_costs *out)
+bool step_costs_measure(session *s, const step_options *o, row *w, step_costs *out)
 {
     char key[256];
     key_of(o, key, sizeof key);
@@ -124,10 +124,10 @@ bool step_costs_measure(session *s, const trainer_options *o, row *w, step_costs
 }
 
 /* What an offloaded block moves: the same kinds of every block but one. */
-static double block_bytes(session *s, const trainer_options *o, recompute what, int kinds)
+static double block_bytes(session *s, const step_options *o, recompute what, int kinds)
 {
     const model_bench *b = s->user;
-    trainer_options few = *o;
+    step_options few = *o;
     few.config.layers = 2;
     few.recompute = what;
     few.recompute_every = 1;
@@ -161,7 +161,7 @@ static bool measure_link(session *s, offload_costs *c)
     return ok;
 }
 
-bool step_costs_offload(session *s, const trainer_options *o, int kinds, recompute what, row *w, step_costs *c)
+bool step_costs_offload(session *s, const step_options *o, int kinds, recompute what, row *w, step_costs *c)
 {
     offload_costs *known = session_cache(s, "the link to the host", sizeof *known, NULL);
     offload_costs *use = &c->again.offload;

@@ -16,11 +16,11 @@ typedef struct step_costs {
  * everything, divided by the blocks. Half as many blocks give base and block. Remembered for the next case of the same
  * shape. False after setting the row's status, or when there is no memory. */
 enum { CALIBRATION_LAYERS = 12 };
-bool step_costs_measure(session *s, const trainer_options *o, row *w, step_costs *out);
+bool step_costs_measure(session *s, const step_options *o, row *w, step_costs *out);
 
 /* What offloading costs, added to `c`: OFFLOAD_... kinds of blocks that compute `what` again leave for the host. Copies are
  * timed once a session. False after setting the row's status. */
-bool step_costs_offload(session *s, const trainer_options *o, int kinds, recompute what, row *w, step_costs *c);
+bool step_costs_offload(session *s, const step_options *o, int kinds, recompute what, row *w, step_costs *c);
 
 /* The step of `o`'s model with this schedule. */
 double step_costs_predict(const step_costs *c, const recompute_schedule *schedule);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Times the algorithms of all matrix products in the runs of bench_transformer on this GPU, and writes what was chosen to
-# common/train/choices/<gpu>.csv, which the next build compiles in. Choices of another version of the library stay.
+# common/train/tune/choices/<gpu>.csv, which the next build compiles in. Choices of another version of the library stay.
 # usage: choices.sh PROGRAM [RUN ...]   PROGRAM is bench_transformer; a RUN is one string of its options, default: all
 #                                       that PROGRAM --list-runs lists
 set -u
@@ -18,7 +18,7 @@ else
     mapfile -t runs < <("$program" --list-runs | awk -F'\t' '$1 == "run" && $3 == 1 { print $5 }')
 fi
 slug=$(tr '[:upper:] ' '[:lower:]-' <<<"${name#NVIDIA }")
-shipped=common/train/choices/$slug.csv
+shipped=common/train/tune/choices/$slug.csv
 machine=choices-$$ results=results/choices-$$ # kept choices of its own: those of this machine stay as they are
 mkdir -p "$results" && trap 'rm -rf "$results"' EXIT
 status=0
@@ -39,6 +39,6 @@ touch "$shipped"
                  END { for (key in line) print line[key] }' | LC_ALL=C sort -t, -k5,5n -k2,2n -k3,3n -k4,4n -k1,1
 } >"$results/merged.csv" && mv "$results/merged.csv" "$shipped"
 echo "$((($(wc -l <"$shipped")) - 1)) choices in $shipped"
-grep -q "choices/$slug.csv" common/train/choices_shipped.c ||
-    echo "add a line for \"$name\" to common/train/choices_shipped.c"
+grep -q "choices/$slug.csv" common/train/tune/shipped.c ||
+    echo "add a line for \"$name\" to common/train/tune/shipped.c"
 exit $status

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The rules of the tree that a grep can check; prints every breach as file:line. Ends with "lint: N rules hold" or exit 1.
-# From the environment: CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
+# From the environment: OBJECTS, the folder of a build, and CC CXX CUDA_CFLAGS BLAS_CFLAGS, as the Makefile found them.
 set -u
+: "${OBJECTS:?names the folder of a build; make lint sets it}"
 export LC_ALL=C
 held=0 broken=0
 
@@ -24,13 +25,15 @@ sources() { # FOLDER...
         [ -d "$dir" ] && find "$dir" -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \)
     done | sort
 }
-room() { bash common/build/rooms.sh "$1"; }
+room() { bash common/build/rooms.sh "$@"; }
 rule 'every folder with sources is a room of common/build/rooms.txt, which only looks down' < <(room table)
 rule 'an include stays in its room or goes down, to what rooms.txt allows' < <(room includes)
 rule 'no circle of files' < <(room files)
 rule 'no circle of folders' < <(room folders)
-rule "no two sources use each other's functions" < <(room pairs)
+rule "no circle of sources by the symbols of their objects in $OBJECTS" < <(room links "$OBJECTS")
+rule 'a header fronts at most four sources' < <(room fronts "$OBJECTS")
 rule 'no folder holds more than 30 sources' < <(room size)
+rule 'no function of host code is longer than 120 lines' < <(room functions)
 rule 'the folders of tests mirror the rooms' < <(room mirror)
 rule 'quoted includes are paths from the root of the project' < <(
     sources bench common kernels plots tests | xargs -r grep -noE '#[[:blank:]]*include[[:blank:]]*"[^"]+"' /dev/null |
@@ -114,6 +117,12 @@ if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
 else
     echo 'lint: formatting skipped, there is no clang-format 14' >&2
 fi
+
+# In the rooms whose comments have been gone over; the others are to follow.
+rule 'a comment says what it speaks of: it does not begin with "Of", "Those of" or "The same of"' < <(
+    sources common/arena common/comm common/parallel common/replica common/step common/train |
+        xargs -r grep -nE '/\* (Of|Those of|The same of) ' /dev/null
+)
 
 rule 'no blanks at the end of a line' < <(
     {

@@ -28,7 +28,7 @@ typedef struct comm comm;
 typedef struct comm_options {
     const char *name; /* for messages: "grads" */
     int first, ranks; /* its members: so many ranks of the job from `first` on; 0 and 0: all */
-    /* Of comm_split: the members are divided into so many communicators of equal size, each of neighbouring ranks, or with
+    /* comm_split divides the members into this number of communicators of equal size, each of neighbouring ranks, or with
      * `strided` of every groups-th rank; 0: they stay together. */
     int groups;
     bool strided;

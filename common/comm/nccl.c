@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives between GPUs by NCCL. Communicators are blocking: non-blocking ones start a thread for each op, which
  * takes ten times as long as a small op itself, and can't be captured in a graph. A rank that hangs inside the library
- * makes no progress, which the coordinator sees; then the watcher's thread, which calls no NCCL function that waits, ends the
- * process. It also reads asynchronous errors, notes which collectives are over, and aborts the communicators when the
- * job ends, since kernels that wait for a peer leave in no other way. */
+ * makes no progress, which the coordinator sees; then the watcher's thread, which calls no NCCL function that waits,
+ * ends the process. It also reads asynchronous errors, notes which collectives are over, and aborts the communicators
+ * when the job ends, since kernels that wait for a peer leave in no other way. */
 #if defined(HAVE_CUDA) && defined(HAVE_NCCL)
 #include <pthread.h>
 #include <stdio.h>
@@ -137,8 +137,8 @@ static void watch(void *user)
     launch_report(c->l, EXIT_CODE_FAILURE, "NCCL reports an error on communicator '%s': %s", c->name, why);
 }
 
-/* The stream has passed the collective when its event is done. Those without a mark, also because the ring is full, are
- * known to be over when a later one is. */
+/* The stream has passed the collective when its event is done. Collectives without a mark, also because the ring is
+ * full, are known to be over when a later one is. */
 static void make_mark(comm *c, cudaStream_t stream, unsigned long number, size_t bytes)
 {
     nccl_state *s = c->state;

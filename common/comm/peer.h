@@ -25,7 +25,7 @@ void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, 
 
 typedef struct peers peers;
 
-/* Of the first `ranks` ranks of the job, 2 to 8, for messages of up to so many bytes. Every rank of the job calls it,
+/* The peers are the first `ranks` ranks of the job, 2 to 8; messages have at most message_bytes. Every rank of the job calls it,
  * members or not. NULL on all of them, with a sentence, where GPUs don't reach each other's memory. */
 peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes);
 /* Every rank of the job together. Waits for the device. */

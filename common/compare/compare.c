@@ -213,11 +213,13 @@ comparison *compare_one(side *a, side *b, const compare_options *o)
     return NULL;
 }
 
-/* `b` NULL, or `a`: there is no such file on that side. */
-static void compare_files(comparison *c, const char *path_a, const char *path_b, const compare_options *o)
+/* `b` NULL, or `a`: there is no such file on that side. `both`: each has to have rows. */
+static void compare_files(comparison *c, const char *path_a, const char *path_b, const compare_options *o, bool both)
 {
     side a = {0}, b = {0};
-    const bool has_a = path_a && side_open(&a, path_a), has_b = path_b && side_open(&b, path_b);
+    const bool has_a = path_a && side_open(&a, path_a, true), has_b = path_b && side_open(&b, path_b, true);
+    if (both && !(has_a && has_b))
+        die(EXIT_CODE_USAGE, "%s has no rows of a bench", has_a ? path_b : path_a);
     if (has_a && has_b)
         compare_sides(c, &a, &b, o);
     else if (has_a) {
@@ -247,7 +249,7 @@ static void compare_folders(comparison *c, const char *a, const char *b, const c
         const int order = i == n_a ? 1 : k == n_b ? -1 : strcmp(in_a[i]->d_name, in_b[k]->d_name);
         char *path_a = order <= 0 ? xasprintf("%s/%s", a, in_a[i]->d_name) : NULL;
         char *path_b = order >= 0 ? xasprintf("%s/%s", b, in_b[k]->d_name) : NULL;
-        compare_files(c, path_a, path_b, o);
+        compare_files(c, path_a, path_b, o, false);
         if (path_a)
             free(in_a[i++]);
         if (path_b)
@@ -277,13 +279,6 @@ comparison *compare_paths(const char *a, const char *b, const compare_options *o
     if (folder)
         compare_folders(c, a, b, o);
     else
-        for (int i = 0; i < 2; i++) {
-            side s;
-            if (!side_open(&s, i ? b : a))
-                die(EXIT_CODE_USAGE, "%s has no rows of a bench", i ? b : a);
-            side_free(&s);
-        }
-    if (!folder)
-        compare_files(c, a, b, o);
+        compare_files(c, a, b, o, true);
     return c;
 }

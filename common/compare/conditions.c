@@ -85,7 +85,7 @@ static char *run_differs(const two_rows *t, const side *s, size_t row)
     char *why = NULL;
     for (size_t i = 0; i < s->machine->rows && !why; i++) {
         const char *id = csv_cell(s->machine, i, "run_id"), *key = csv_cell(s->machine, i, "key");
-        const char *word = id && key && strcmp(id, run) == 0 ? word_of(key) : NULL;
+        const char *word = strcmp(id, run) == 0 ? word_of(key) : NULL;
         if (word && !across(t, word) && (t->nccl || strcmp(word, "nccl") != 0))
             why = differ(key, side_machine(t->a, t->row_a, key), side_machine(t->b, t->row_b, key));
     }

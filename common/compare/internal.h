@@ -21,7 +21,8 @@ typedef struct side {
     char **keys;   /* [file->rows] */
 } side;
 
-bool side_open(side *s, const char *path); /* false when there is no such file or it has no rows */
+/* False when there is no such file or it has no rows. `say`: on stderr, what of it does not count. */
+bool side_open(side *s, const char *path, bool say);
 bool side_parse(side *s, const char *text, const char *machine_csv); /* the same of a text in memory */
 void side_group(side *s, const csv *other); /* `other`: the file of the other side, for its parameters */
 void side_free(side *s);

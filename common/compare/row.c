@@ -45,8 +45,7 @@ static void drop_run(csv *file, const char *run)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->rows; i++) {
-        const char *id = csv_cell(file, i, "run_id");
-        if (!id || strcmp(id, run) != 0)
+        if (!csv_is(file, i, "run_id", run))
             memmove(file->cells + kept++ * file->columns, file->cells + i * file->columns,
                     file->columns * sizeof *file->cells);
     }
@@ -58,7 +57,7 @@ char *compare_row(const char *baseline_csv, const char *row, const char *machine
     const compare_options o = {.margin = log(1.03), .noise = NAN, .across = ""};
     side a = {0}, b = {0};
     char *text;
-    if (!side_parse(&b, row, machine_csv) || !side_open(&a, baseline_csv)) {
+    if (!side_parse(&b, row, machine_csv) || !side_open(&a, baseline_csv, false)) {
         side_free(&b);
         return xstrdup("has no rows");
     }

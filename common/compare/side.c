@@ -26,11 +26,13 @@ bool side_parse(side *s, const char *text, const char *machine_csv)
     return taken;
 }
 
-bool side_open(side *s, const char *path)
+bool side_open(side *s, const char *path, bool say)
 {
-    if (!take_file(s, csv_read(path)))
+    csv *read = csv_read(path);
+    if (say)
+        csv_warn_lost(read, path);
+    if (!take_file(s, read))
         return false;
-    csv_warn_dropped(s->file, path);
     char *folder = xstrdup(path), *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';
@@ -56,8 +58,7 @@ void side_free(side *s)
 
 const char *side_cell(const side *s, size_t row, const char *column)
 {
-    const char *text = csv_cell(s->file, row, column);
-    return text ? text : "";
+    return csv_cell(s->file, row, column);
 }
 
 const char *side_machine(const side *s, size_t row, const char *what)
@@ -65,8 +66,8 @@ const char *side_machine(const side *s, size_t row, const char *what)
     const char *run = side_cell(s, row, "run_id");
     for (size_t i = s->machine ? s->machine->rows : 0; i-- > 0;) {
         const char *id = csv_cell(s->machine, i, "run_id"), *key = csv_cell(s->machine, i, "key");
-        if (id && key && strcmp(id, run) == 0 && strcmp(key, what) == 0)
-            return csv_cell(s->machine, i, "value") ? csv_cell(s->machine, i, "value") : "";
+        if (strcmp(id, run) == 0 && strcmp(key, what) == 0)
+            return csv_cell(s->machine, i, "value");
     }
     return "";
 }

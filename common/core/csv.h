@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading RFC-4180 CSV with '#' comment lines: used by --resume, the report and the tests. */
+/* Reading RFC-4180 CSV with '#' comment lines: used by --resume, the report and the tests. Lines may end as on any system, and a
+ * byte order mark of UTF-8 is passed over. */
 #ifndef STEPBENCH_CORE_CSV_H
 #define STEPBENCH_CORE_CSV_H
 
@@ -8,9 +9,10 @@
 
 typedef struct csv {
     size_t rows, columns;
-    char **header;                 /* [columns] */
-    char **cells;                  /* [rows * columns]; a short or torn row is dropped and counted */
+    char **header; /* [columns] */
+    char **cells;  /* [rows * columns]; a torn line, or one with too few or too many, is dropped and counted */
     size_t dropped, first_dropped; /* how many, and the line of the file where the first one starts */
+    const char *problem;           /* why no row of the file counts; NULL: it can be read */
     char *text;                    /* what header and cells point into */
 } csv;
 
@@ -18,13 +20,15 @@ typedef struct csv {
 csv *csv_read(const char *path);
 csv *csv_parse(const char *text); /* the same of a text in memory, which is copied */
 void csv_free(csv *c);
-/* Names the dropped rows of the file, if any, on stderr. */
-void csv_warn_dropped(const csv *c, const char *path);
-int csv_column(const csv *c, const char *name);                   /* -1 when absent */
-const char *csv_cell(const csv *c, size_t row, const char *name); /* NULL when the column is absent */
-double csv_real(const csv *c, size_t row, const char *name);      /* NAN when absent, empty or no number */
+/* What of the file does not count, as "line 7 is torn and does not count"; NULL when all of it counts. Caller frees. */
+char *csv_lost(const csv *c);
+void csv_warn_lost(const csv *c, const char *path);                         /* says it on stderr */
+int csv_column(const csv *c, const char *name);                             /* -1 when absent */
+const char *csv_cell(const csv *c, size_t row, const char *name);           /* "" when the column is absent */
+bool csv_is(const csv *c, size_t row, const char *name, const char *value); /* false when the column is absent */
+double csv_real(const csv *c, size_t row, const char *name);                /* NAN when absent, empty or no number */
 
-/* Quotes `text` for a CSV cell into out (RFC 4180) and returns the length it needed. */
+/* Quotes `text` for a CSV cell into out (RFC 4180) and returns the length it needed. A control character becomes a question mark. */
 size_t csv_quote(const char *text, char *out, size_t out_bytes);
 
 #endif

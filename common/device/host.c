@@ -2,7 +2,9 @@
 /* Facts about the host from /proc and /sys; see host.h. */
 #include "common/device/host.h"
 
+#include <math.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +52,63 @@ static size_t number_in(const char *path)
     if (f)
         fclose(f);
     return got == 1 ? (size_t)x : SIZE_MAX;
+}
+
+/* The first n numbers of a file; false when it has fewer, or the word "max". */
+static bool numbers_in(const char *folder, const char *name, double *x, int n)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r");
+    int got = 0;
+    while (f && got < n && fscanf(f, "%lf", &x[got]) == 1)
+        got++;
+    if (f)
+        fclose(f);
+    return got == n;
+}
+
+/* Version 2 has quota and period in one file, version 1 in two; -1 is none. */
+static double quota_of(const char *group)
+{
+    double x[2];
+    const bool has = numbers_in(group, "cpu.max", x, 2) ||
+                     (numbers_in(group, "cpu.cfs_quota_us", x, 1) && numbers_in(group, "cpu.cfs_period_us", x + 1, 1));
+    return has && x[0] > 0 && x[1] > 0 ? x[0] / x[1] : NAN;
+}
+
+/* The least quota from the group at `path` up to the root of the hierarchy; fmin ignores NAN. */
+static double least_quota(const char *root, const char *hierarchy, const char *path)
+{
+    char group[4096];
+    const int base = snprintf(group, sizeof group, "%s/sys/fs/cgroup%s", root, hierarchy);
+    double least = NAN;
+    snprintf(group + base, sizeof group - (size_t)base, "%s", path);
+    for (char *end = group + strlen(group); end; end = strrchr(group + base, '/')) {
+        *end = '\0';
+        least = fmin(least, quota_of(group));
+    }
+    return least;
+}
+
+double host_cpu_quota(const char *root)
+{
+    static const char *const hierarchies[] = {"", "/cpu", "/cpu,cpuacct"};
+    double least = NAN;
+    char path[4096], line[4096];
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f)) { /* "0::/group", or of version 1 "4:cpu,cpuacct:/group" */
+        const char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0; group && i < sizeof hierarchies / sizeof *hierarchies; i++)
+            if ((i == 0) == (controllers + 1 == group) &&
+                (i == 0 || strncmp(controllers, ":cpu:", 5) == 0 || strncmp(controllers, ":cpu,", 5) == 0))
+                least = fmin(least, least_quota(root, hierarchies[i], group + 1));
+    }
+    if (f)
+        fclose(f);
+    return least;
 }
 
 /* The number after `field` at the start of a line; 0 when absent. */

@@ -14,19 +14,19 @@ static bool is_whole(const parallel *p, int bucket)
 static void sum_replicas(parallel *p, int unit, owned_range own)
 {
     void *slice = parallel_at(p->m.grad, p->m.grad_dtype, own.state_first);
-    parallel_follow(p, p->third_stream, p->stream, &p->edges[unit].scattered);
-    comm_all_reduce(p->third, slice, slice, (size_t)own.count, p->m.grad_dtype, COMM_SUM, p->third_stream);
+    parallel_follow(p, p->replica_stream, p->reduce_stream, &p->edges[unit].scattered);
+    comm_all_reduce(p->replica_comm, slice, slice, (size_t)own.count, p->m.grad_dtype, COMM_SUM, p->replica_stream);
 }
 
 /* The gradients of a unit as they travel. */
 static const void *to_send(parallel *p, int unit)
 {
     const void *grads = p->edges[unit].grads;
-    if (!p->made)
+    if (!p->produced_grads)
         return grads;
-    if (!p->bare)
-        p->m.cast(p->m.user, p->made, grads, p->plan->b.b[unit].count, p->stream);
-    return p->made;
+    if (!p->timing_alone)
+        p->m.cast(p->m.user, p->produced_grads, grads, p->plan->b.b[unit].count, p->reduce_stream);
+    return p->produced_grads;
 }
 
 static void reduce_bucket(parallel *p, int i)
@@ -36,37 +36,37 @@ static void reduce_bucket(parallel *p, int i)
     void *arena = p->s->packed ? p->copy : p->m.grad, *grads = parallel_at(arena, t, b.first);
     const owned_range own = strategy_slices(p->s) ? p->plan->own.r[i] : (owned_range){0}; /* this rank's slice of it */
     if (p->s->gradients == GRADIENTS_SLICED) {
-        void *sums = parallel_at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->part;
+        void *sums = parallel_at(p->m.grad, t, own.state_first), *to = p->first_batch ? sums : p->batch_sum;
         if (is_whole(p, i))
-            comm_all_reduce(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
+            comm_all_reduce(p->reduce_comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->reduce_stream);
         else
-            comm_reduce_scatter(p->comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->stream);
+            comm_reduce_scatter(p->reduce_comm, to_send(p, i), to, (size_t)own.count, t, COMM_SUM, p->reduce_stream);
         if (!p->first_batch)
-            p->m.add(p->m.user, sums, to, own.count, p->stream);
-        if (p->third && p->last_batch)
+            p->m.add(p->m.user, sums, to, own.count, p->reduce_stream);
+        if (p->replica_comm && p->last_batch)
             sum_replicas(p, i, own);
     } else if (p->s->reduce == REDUCE_SCATTER) {
-        comm_reduce_scatter(p->comm, grads, parallel_at(arena, t, own.first), (size_t)own.count, t, COMM_SUM,
-                            p->stream);
+        comm_reduce_scatter(p->reduce_comm, grads, parallel_at(arena, t, own.first), (size_t)own.count, t, COMM_SUM,
+                            p->reduce_stream);
     } else {
-        comm_all_reduce(p->comm, grads, grads, (size_t)b.count, t, COMM_SUM, p->stream);
+        comm_all_reduce(p->reduce_comm, grads, grads, (size_t)b.count, t, COMM_SUM, p->reduce_stream);
     }
 }
 
 void parallel_reduce(parallel *p, int first, int count)
 {
-    for (int i = first; i < first + count && !p->communicating && p->made; i++)
-        to_send(p, i);                                                           /* as the step that communicates */
-    for (int i = first; i < first + count && !p->communicating && p->third; i++) /* the edge alone */
-        parallel_follow(p, p->third_stream, p->stream, &p->edges[i].scattered);
+    for (int i = first; i < first + count && !p->communicating && p->produced_grads; i++)
+        to_send(p, i); /* as the step that communicates */
+    for (int i = first; i < first + count && !p->communicating && p->replica_comm; i++) /* the edge alone */
+        parallel_follow(p, p->replica_stream, p->reduce_stream, &p->edges[i].scattered);
     if (!p->communicating || strategy_fused(p->s))
         return;
     if (p->s->grouped)
-        comm_group_begin(p->comm);
+        comm_group_begin(p->reduce_comm);
     for (int i = first; i < first + count; i++)
         reduce_bucket(p, i);
     if (p->s->grouped)
-        comm_group_end(p->comm);
+        comm_group_end(p->reduce_comm);
 }
 
 /* Tensor i of one arena of gradients to another one, on main. */
@@ -116,9 +116,9 @@ void parallel_norms(parallel *p)
         p->m.norms(p->m.user, p->norms, n, p->m.main);
         return;
     }
-    parallel_follow(p, p->stream, p->m.main, &p->to_norms);
-    comm_all_gather(p->comm, p->norms, p->all_norms, (size_t)n, COMM_FP32, p->stream);
-    parallel_record(p, p->stream, &p->normed);
+    parallel_follow(p, p->reduce_stream, p->m.main, &p->to_norms);
+    comm_all_gather(p->reduce_comm, p->norms, p->all_norms, (size_t)n, COMM_FP32, p->reduce_stream);
+    parallel_record(p, p->reduce_stream, &p->normed);
     parallel_main_waits(p, p->normed, WAIT_TAIL);
     p->m.norms(p->m.user, p->all_norms, n * plan->slices, p->m.main);
 }
@@ -128,13 +128,13 @@ void parallel_norms(parallel *p)
 static void broadcast(parallel *p)
 {
     const parallel_plan *plan = p->plan;
-    parallel_follow(p, p->stream, p->m.main, &p->to_share);
+    parallel_follow(p, p->reduce_stream, p->m.main, &p->to_share);
     for (int i = 0; i < plan->tensors && p->communicating; i++) {
         void *tensor = parallel_at(p->m.param, p->m.param_dtype, plan->starts[i]);
-        comm_broadcast(p->comm, tensor, tensor, (size_t)(plan->starts[i + 1] - plan->starts[i]), p->m.param_dtype,
-                       plan->own.owner[i], p->stream);
+        comm_broadcast(p->reduce_comm, tensor, tensor, (size_t)(plan->starts[i + 1] - plan->starts[i]),
+                       p->m.param_dtype, plan->own.owner[i], p->reduce_stream);
     }
-    parallel_record(p, p->stream, &p->shared);
+    parallel_record(p, p->reduce_stream, &p->shared);
     parallel_main_waits(p, p->shared, WAIT_TAIL);
 }
 
@@ -142,14 +142,14 @@ static void broadcast(parallel *p)
  * waits here: parallel_need, parallel_join and the next update do. */
 static void gather(parallel *p)
 {
-    parallel_follow(p, p->second_stream, p->m.main, &p->to_share);
+    parallel_follow(p, p->gather_stream, p->m.main, &p->to_share);
     for (int i = p->plan->b.n - 1; i >= 0; i--) {
         const owned_range own = p->plan->own.r[i];
         const comm_dtype t = p->m.param_dtype;
         if (p->communicating && !is_whole(p, i))
-            comm_all_gather(p->second, parallel_at(p->m.param, t, own.first),
-                            parallel_at(p->m.param, t, p->plan->b.b[i].first), (size_t)own.count, t, p->second_stream);
-        parallel_record(p, p->second_stream, &p->edges[i].gathered);
+            comm_all_gather(p->gather_comm, parallel_at(p->m.param, t, own.first),
+                            parallel_at(p->m.param, t, p->plan->b.b[i].first), (size_t)own.count, t, p->gather_stream);
+        parallel_record(p, p->gather_stream, &p->edges[i].gathered);
         p->edges[i].awaited = false;
     }
     p->gathering = true;
@@ -166,18 +166,18 @@ static void read_slices(parallel *p, int unit, void *to)
     const size_t bytes = (size_t)own.count * comm_dtype_bytes(t);
     const int first = plan->rank - plan->slice; /* those of a replica are neighbours */
     const void *slices[SB_PEER_RANKS_MAX] = {NULL};
-    if (!p->met)
-        comm_barrier(p->second, p->second_stream);
-    p->met = true;
+    if (!p->ranks_updated)
+        comm_barrier(p->gather_comm, p->gather_stream);
+    p->ranks_updated = true;
     for (int r = 0; r < plan->slices; r++)
         slices[r] = parallel_at(p->peers[first + r], t, own.state_first);
     if (plan->o.gather == GATHER_KERNEL) {
-        peer_all_gather(p->l, plan->slice, plan->slices, slices, to, bytes, plan->o.max_ctas, p->second_stream);
+        peer_all_gather(p->l, plan->slice, plan->slices, slices, to, bytes, plan->o.max_ctas, p->gather_stream);
         return;
     }
     for (int k = 0; k < plan->slices; k++) { /* no two ranks begin with the same one */
         const int r = (plan->slice + k) % plan->slices;
-        dist_stream_copy(p->m.d, p->second_stream, parallel_at(to, t, r * own.count), slices[r], bytes);
+        dist_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slices[r], bytes);
     }
 }
 
@@ -189,16 +189,16 @@ void parallel_gather(parallel *p, int unit, void *to)
     const comm_dtype t = p->m.param_dtype;
     bucket_edges *e = &p->edges[unit];
     const void *slice = parallel_at(p->m.param, t, own.state_first);
-    parallel_follow(p, p->second_stream, p->m.main, &e->to_gather);
+    parallel_follow(p, p->gather_stream, p->m.main, &e->to_gather);
     const bool sent = p->communicating && !is_whole(p, unit);
     if (sent && p->peers)
         read_slices(p, unit, to);
     else if (sent)
-        comm_all_gather(p->second, slice, to, (size_t)own.count, t, p->second_stream);
+        comm_all_gather(p->gather_comm, slice, to, (size_t)own.count, t, p->gather_stream);
     for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
-        dist_stream_copy(p->m.d, p->second_stream, parallel_at(to, t, r * own.count), slice,
+        dist_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slice,
                          (size_t)own.count * comm_dtype_bytes(t));
-    parallel_record(p, p->second_stream, &e->gathered);
+    parallel_record(p, p->gather_stream, &e->gathered);
     e->gathers++;
 }
 

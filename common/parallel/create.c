@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates and frees the resources of a strategy: communicators, streams, memory, and the units of its updates. */
+/* Creates and frees the resources of a strategy: communicators, streams, memory, and the ranges of its updates. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,9 +8,9 @@
 
 static const int64_t update_elements = 16 << 20; /* fewer keep GPU memory busy for no longer than a few launches take */
 
-/* ---- units ---- */
+/* ---- ranges of updates ---- */
 
-static bool unit_full(const parallel *p, const unit *u)
+static bool range_full(const parallel *p, const update_range *u)
 {
     const int64_t least = p->plan->o.update_elements ? p->plan->o.update_elements : update_elements;
     if (p->order == UPDATE_AFTER || p->s->grouped)
@@ -18,18 +18,18 @@ static bool unit_full(const parallel *p, const unit *u)
     return strategy_slices(p->s) || u->to - u->from >= least;
 }
 
-static void make_units(parallel *p)
+static void make_ranges(parallel *p)
 {
     const buckets *b = &p->plan->b;
     const ownership *own = &p->plan->own;
-    p->units = xcalloc((unsigned long)b->n, sizeof *p->units);
+    p->ranges = xcalloc((unsigned long)b->n, sizeof *p->ranges);
     for (int i = 0, owned = 0; i < b->n; i++) {
-        unit *u = p->unit_count ? &p->units[p->unit_count - 1] : NULL;
-        if (!u || unit_full(p, u)) {
-            u = &p->units[p->unit_count++];
+        update_range *u = p->range_count ? &p->ranges[p->range_count - 1] : NULL;
+        if (!u || range_full(p, u)) {
+            u = &p->ranges[p->range_count++];
             while (owned < own->n && own->r[owned].first + own->r[owned].count <= b->b[i].first)
                 owned++;
-            *u = (unit){.first = i, .from = b->b[i].first, .owned = owned};
+            *u = (update_range){.first = i, .from = b->b[i].first, .owned = owned};
         }
         u->count++;
         u->to = b->b[i].first + b->b[i].count;
@@ -78,33 +78,33 @@ static update_order order_of(const parallel *p)
     return wanted == UPDATE_BACKWARD && (at_once || p->s->when == WHEN_AFTER) ? UPDATE_BUCKETS : wanted;
 }
 
-/* Of a member. Returns false if there is not enough memory. */
+/* What a member needs. Returns false if there is not enough memory. */
 static bool make_resources(parallel *p)
 {
     const size_t bytes = (size_t)p->plan->elements * comm_dtype_bytes(p->m.grad_dtype);
     p->order = order_of(p);
     p->communicating = true;
-    p->stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
-    if (p->second)
-        p->second_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
-    if (p->third)
-        p->third_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
+    p->reduce_stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
+    if (p->gather_comm)
+        p->gather_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
+    if (p->replica_comm)
+        p->replica_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
     if (p->order == UPDATE_BACKWARD)
         p->update_stream =
             dist_stream_create(p->m.d, strategy_fused(p->s) ? STREAM_URGENT : STREAM_BACKGROUND, "update");
     if (p->s->packed)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
-    make_units(p);
+    make_ranges(p);
     if (casts(p))
-        p->made = device_malloc(p->m.d, (size_t)largest_bucket(p) * comm_dtype_bytes(p->m.grad_dtype));
+        p->produced_grads = device_malloc(p->m.d, (size_t)largest_bucket(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (adds_slices(p))
-        p->part = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
+        p->batch_sum = device_malloc(p->m.d, (size_t)most_owned(p) * comm_dtype_bytes(p->m.grad_dtype));
     if (wants_norms(p)) {
         p->norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * sizeof *p->norms);
         p->all_norms = device_malloc(p->m.d, ((size_t)p->plan->own.n + 1) * (size_t)p->plan->slices * sizeof *p->norms);
     }
-    return (!p->s->packed || p->copy) && (!casts(p) || p->made) && (!adds_slices(p) || p->part) &&
+    return (!p->s->packed || p->copy) && (!casts(p) || p->produced_grads) && (!adds_slices(p) || p->batch_sum) &&
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
@@ -125,17 +125,17 @@ static bool open_communicators(parallel *p, char *why, size_t why_bytes)
         why, why_bytes);
     if (hybrid) {
         p->all = all;
-        p->comm = another(p, all, "grads", replicas, false, why, why_bytes);
-        p->third = p->comm ? another(p, all, "replicas", p->plan->slices, true, why, why_bytes) : NULL;
+        p->reduce_comm = another(p, all, "grads", replicas, false, why, why_bytes);
+        p->replica_comm = p->reduce_comm ? another(p, all, "replicas", p->plan->slices, true, why, why_bytes) : NULL;
     } else {
-        p->comm = all;
+        p->reduce_comm = all;
     }
-    if (p->comm && two && (p->third || !hybrid))
-        p->second = another(p, all, "params", replicas, false, why, why_bytes);
-    return p->comm && (p->third || !hybrid) && (p->second || !two);
+    if (p->reduce_comm && two && (p->replica_comm || !hybrid))
+        p->gather_comm = another(p, all, "params", replicas, false, why, why_bytes);
+    return p->reduce_comm && (p->replica_comm || !hybrid) && (p->gather_comm || !two);
 }
 
-/* Of all ranks of the job. Returns false with a sentence if parameters are to be read where they can't be. */
+/* Every rank of the job calls this. Returns false with a sentence if parameters are to be read where they can't be. */
 static bool open_peers(parallel *p, char *why, size_t why_bytes)
 {
     char reason[300];
@@ -155,12 +155,12 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
 /* No member reads what another has shown, and frees next. */
 static void close_peers(parallel *p)
 {
-    const bool ran = p->second_stream && p->peers; /* as on all members */
+    const bool ran = p->gather_stream && p->peers; /* as on all members */
     if (ran)
-        parallel_meet(p, p->second, p->second_stream);
+        parallel_meet(p, p->gather_comm, p->gather_stream);
     peer_memory_close(p->memory);
     if (ran)
-        parallel_meet(p, p->second, p->second_stream);
+        parallel_meet(p, p->gather_comm, p->gather_stream);
 }
 
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes)
@@ -199,7 +199,7 @@ parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_m
 
 const char *parallel_backend(const parallel *p)
 {
-    return p->gates ? "peer memory" : comm_backend(p->comm);
+    return p->gates ? "peer memory" : comm_backend(p->reduce_comm);
 }
 
 /* ---- ending ---- */
@@ -214,11 +214,11 @@ static void drop_events(const parallel *p, dist_event *const *e, int n)
 static void drop_all_events(const parallel *p)
 {
     drop_events(p, p->produced, PRODUCERS);
-    drop_events(p, p->alone, 2);
+    drop_events(p, p->alone_done, 2);
     drop_events(p, p->sync, 2);
     drop_events(p,
                 (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
-                                 p->passed, p->apart},
+                                 p->fused_over, p->meeting},
                 8);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
@@ -227,9 +227,9 @@ static void drop_all_events(const parallel *p)
             (dist_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced, p->edges[i].scattered},
             4);
     }
-    for (int i = 0; i < p->unit_count; i++) {
-        drop_events(p, (dist_event *[]){p->units[i].done, p->units[i].open}, 2);
-        drop_events(p, p->units[i].unread_by, PRODUCERS + 1);
+    for (int i = 0; i < p->range_count; i++) {
+        drop_events(p, (dist_event *[]){p->ranges[i].done, p->ranges[i].open}, 2);
+        drop_events(p, p->ranges[i].unread_by, PRODUCERS + 1);
     }
     for (int i = 0; i < p->wait_room; i++)
         drop_events(p, (dist_event *[]){p->waits[i].from, p->waits[i].to}, 2);
@@ -247,21 +247,21 @@ void parallel_free(parallel *p)
         return;
     close_peers(p);
     parallel_fused_close(p);
-    comm_destroy(p->third); /* after its ops */
-    comm_destroy(p->second);
-    comm_destroy(p->comm);
+    comm_destroy(p->replica_comm); /* after its ops */
+    comm_destroy(p->gather_comm);
+    comm_destroy(p->reduce_comm);
     comm_destroy(p->all);
-    drop_stream(p, p->third_stream);
-    drop_stream(p, p->second_stream);
-    drop_stream(p, p->stream);
+    drop_stream(p, p->replica_stream);
+    drop_stream(p, p->gather_stream);
+    drop_stream(p, p->reduce_stream);
     drop_stream(p, p->update_stream);
     drop_all_events(p);
-    void *const held[] = {p->copy, p->made, p->part, p->norms, p->all_norms};
+    void *const held[] = {p->copy, p->produced_grads, p->batch_sum, p->norms, p->all_norms};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i])
             device_free(p->m.d, held[i]);
     free(p->edges);
-    free(p->units);
+    free(p->ranges);
     free(p->waits);
     free(p);
 }

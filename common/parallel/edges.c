@@ -25,8 +25,8 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge)
 void parallel_meet(parallel *p, comm *c, void *stream)
 {
     comm_barrier(c, stream);
-    parallel_record(p, stream, &p->apart);
-    dist_event_sync(p->m.d, p->apart);
+    parallel_record(p, stream, &p->meeting);
+    dist_event_sync(p->m.d, p->meeting);
 }
 
 static wait_times *new_wait(parallel *p, wait_kind kind)

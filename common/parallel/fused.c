@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Sum, update and sharing of a slice in one pass; see parallel.h and kernels/peer_adamw.h. Two gates keep the ranks apart:
- * one before a pass, when all have made the bucket's gradients and read its weights for the last time, and one behind the
- * last pass, before anybody reads parameters or writes gradients. A gate is a kernel of one warp on a stream of its own,
- * so that nothing that waits takes room from the backward, and the link has work while the next gate is waited for. */
+/* Fused updates: sum, AdamW and sharing of a slice; see parallel.h and kernels/peer_adamw.h. Two gates keep the ranks
+ * apart: one before each update, when all have made the bucket's gradients and read its weights for the last time, and
+ * one behind the last update, before anybody reads parameters or writes gradients. A gate is a kernel of one warp on a
+ * stream of its own, so that nothing that waits takes room from the backward, and the link has work while the next gate
+ * is waited for. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@
 #include "common/profile/nvtx.h"
 #include "common/profile/record.h"
 
-_Static_assert((int)PARALLEL_PEERS_MAX == (int)SB_PEER_RANKS_MAX, "a pass has room for all peers");
+_Static_assert((int)PARALLEL_PEERS_MAX == (int)SB_PEER_RANKS_MAX, "a fused update has room for all peers");
 
 static bool on_gpu(const parallel *p)
 {
@@ -46,12 +47,12 @@ void parallel_fused_close(parallel *p)
     if (!p->gates)
         return;
     if (member)
-        parallel_meet(p, p->comm, p->stream); /* none may still be at work where another unmaps */
+        parallel_meet(p, p->reduce_comm, p->reduce_stream); /* none may still be at work where another unmaps */
     peer_memory_close(p->all_params);
     peer_memory_close(p->all_grads);
     peers_unmap(p->gates);
     if (member)
-        parallel_meet(p, p->comm, p->stream); /* nor have mapped what another frees */
+        parallel_meet(p, p->reduce_comm, p->reduce_stream); /* nor have mapped what another frees */
     peers_free(p->gates);
     p->gates = NULL;
 }
@@ -59,7 +60,7 @@ void parallel_fused_close(parallel *p)
 void parallel_fused_gate(parallel *p)
 {
     if (p->gates && p->communicating)
-        peers_gate(p->gates, p->stream);
+        peers_gate(p->gates, p->reduce_stream);
 }
 
 /* What a reduce-scatter and an all-gather of the whole bucket would have. */
@@ -68,53 +69,53 @@ static double bytes_of(const parallel *p, const bucket *b)
     return (double)b->count * (double)(comm_dtype_bytes(p->m.grad_dtype) + comm_dtype_bytes(p->m.param_dtype));
 }
 
-static void pass_on_gpu(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
+static void fused_on_gpu(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
 {
     const owned_range own = p->plan->own.r[bucket];
     const bool together = p->gates && p->communicating;
     void *const *grads = together ? peer_memory_at(p->all_grads) : &p->m.grad;
     void *const *params = together ? peer_memory_at(p->all_params) : &p->m.param;
-    parallel_pass x = {.first = own.first,
-                       .count = own.count,
-                       .state_first = own.state_first,
-                       .max_blocks = max_blocks,
-                       .rank = together ? p->plan->rank : 0,
-                       .ranks = together ? p->plan->o.ranks : 1,
-                       .sums_only = sums_only};
+    parallel_fused_update x = {.first = own.first,
+                               .count = own.count,
+                               .state_first = own.state_first,
+                               .max_blocks = max_blocks,
+                               .rank = together ? p->plan->rank : 0,
+                               .ranks = together ? p->plan->o.ranks : 1,
+                               .sums_only = sums_only};
     for (int r = 0; r < x.ranks; r++) {
         x.grads[r] = parallel_at(grads[r], p->m.grad_dtype, own.first);
         x.params[r] = parallel_at(params[r], p->m.param_dtype, own.first);
     }
     const record_work work = {.op = "fused_pass", .bytes = bytes_of(p, &p->plan->b.b[bucket]), .elsewhere = true};
     op_push(work.op, &work);
-    p->m.pass(p->m.user, &x, stream);
+    p->m.fused_update(p->m.user, &x, stream);
     op_pop();
 }
 
-static void pass_on_cpu(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
+static void fused_on_cpu(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
 {
     const owned_range own = p->plan->own.r[bucket];
     const int64_t first = p->plan->b.b[bucket].first;
     const comm_dtype g = p->m.grad_dtype, t = p->m.param_dtype;
     if (p->communicating)
-        comm_reduce_scatter(p->comm, parallel_at(p->m.grad, g, first), parallel_at(p->m.grad, g, own.first),
+        comm_reduce_scatter(p->reduce_comm, parallel_at(p->m.grad, g, first), parallel_at(p->m.grad, g, own.first),
                             (size_t)own.count, g, COMM_SUM, stream);
     if (!sums_only)
         p->m.update(p->m.user, own.first, own.count, own.state_first, max_blocks, stream);
     if (p->communicating)
-        comm_all_gather(p->comm, parallel_at(p->m.param, t, own.first), parallel_at(p->m.param, t, first),
+        comm_all_gather(p->reduce_comm, parallel_at(p->m.param, t, own.first), parallel_at(p->m.param, t, first),
                         (size_t)own.count, t, stream);
 }
 
-void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
+void parallel_fused_bucket(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream)
 {
-    (on_gpu(p) ? pass_on_gpu : pass_on_cpu)(p, bucket, sums_only, max_blocks, stream);
+    (on_gpu(p) ? fused_on_gpu : fused_on_cpu)(p, bucket, sums_only, max_blocks, stream);
 }
 
 void parallel_fused_end(parallel *p, void *stream)
 {
-    parallel_follow(p, p->stream, stream, &p->passed);
+    parallel_follow(p, p->reduce_stream, stream, &p->fused_over);
     parallel_fused_gate(p);
-    parallel_record(p, p->stream, &p->shared);
+    parallel_record(p, p->reduce_stream, &p->shared);
     parallel_main_waits(p, p->shared, WAIT_TAIL);
 }

@@ -2,7 +2,7 @@
 /* The state of a step in flight, shared by the files of this folder; no other file includes it.
  *
  * A step is: buckets get ready; their collectives run on the communication stream, as they get ready or after backward;
- * units of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
+ * ranges of neighbouring buckets are updated, each behind its last collective; what a rank has updated is shared. */
 #ifndef STEPBENCH_PARALLEL_INTERNAL_H
 #define STEPBENCH_PARALLEL_INTERNAL_H
 
@@ -23,7 +23,7 @@ typedef struct bucket_edges {
     dist_event *ready[PRODUCERS]; /* producer -> collective */
     dist_event *gathered;         /* all-gather -> who reads or updates these parameters */
     bool awaited;                 /* by main, in the last all-gather */
-    /* Of a unit: */
+    /* Where buckets are units: */
     dist_event *to_gather; /* main -> all-gather */
     dist_event *scattered; /* reduce-scatter -> all-reduce between replicas */
     dist_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
@@ -31,15 +31,15 @@ typedef struct bucket_edges {
     int gathers;           /* in this step */
 } bucket_edges;
 
-typedef struct unit { /* neighbouring buckets, updated together */
-    int first, count; /* buckets */
-    int64_t from, to; /* elements */
-    int owned;        /* the first owned range that does not end before it */
+typedef struct update_range { /* neighbouring buckets, updated together */
+    int first, count;         /* buckets */
+    int64_t from, to;         /* elements */
+    int owned;                /* the first owned range that does not end before it */
     producers made_by;
     dist_event *done;                     /* last collective -> update */
-    dist_event *open;                     /* of a fused update: gate -> pass */
+    dist_event *open;                     /* of a fused update: gate -> update */
     dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
-} unit;
+} update_range;
 
 typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
 
@@ -55,35 +55,35 @@ struct parallel {
     launch *l;
     update_order order; /* in use */
     comm *all;          /* of REDUCE_HYBRID: all members; the others are of one replica, or of a slice's owners */
-    comm *comm, *second, *third;                 /* sums of gradients, gathers, sums between replicas */
-    void *stream, *second_stream, *third_stream; /* of the communicators */
-    void *update_stream;                         /* of UPDATE_BACKWARD, else NULL */
+    comm *reduce_comm, *gather_comm, *replica_comm; /* sums of gradients, gathers, sums between replicas */
+    void *reduce_stream, *gather_stream, *replica_stream;
+    void *update_stream; /* of UPDATE_BACKWARD, else NULL */
     void *copy;
-    void *made;   /* a unit's gradients in the dtype of their sums, where they are made in another */
-    void *part;   /* a slice of one micro-batch that is to be added to those before it */
-    peers *gates; /* of a fused strategy on several GPUs, else NULL, as: */
+    void *produced_grads; /* a unit's gradients in the dtype of their sums, where they are made in another */
+    void *batch_sum;      /* a slice of one micro-batch that is to be added to those before it */
+    peers *gates;         /* of a fused strategy on several GPUs, else NULL, as: */
     peer_memory *all_grads, *all_params; /* arenas of all ranks */
     float *norms, *all_norms;            /* of this rank's ranges, and of all ranks'; device memory */
     bool communicating;
-    bool bare;           /* collectives alone: what they send is there */
+    bool timing_alone;   /* collectives alone: what they send is there */
     peer_memory *memory; /* of other GPUs; NULL: nobody reads it */
     void *const *peers;  /* parameters of each member, to be read from here; NULL: they are gathered by collectives */
-    bool met;            /* all members have, behind the last update: what peers have may be read */
+    bool ranks_updated;  /* all members have, behind the last update: what peers have may be read */
     bool gathering;      /* all-gathers may be under way that main has not waited for */
 
     bucket_edges *edges; /* of each bucket */
-    unit *units;
-    int unit_count;
+    update_range *ranges;
+    int range_count;
     /* Edges of a whole step, and of what runs between steps. */
-    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone[2],
-        *sync[2], *passed, *apart;
+    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
+        *sync[2], *fused_over, *meeting;
 
     bool first_batch, last_batch; /* of the step */
 
     /* of this step, or micro-batch */
     int64_t ready_to; /* elements */
     int closed;       /* buckets that are ready */
-    int units_closed, units_updated;
+    int ranges_closed, ranges_updated;
     bool update_begun;
     producers open; /* of what is ready and not in a closed bucket */
 
@@ -95,7 +95,7 @@ struct parallel {
 /* The stream on which the sums of a group are complete. */
 static inline void *parallel_sums_stream(const parallel *p)
 {
-    return p->third_stream ? p->third_stream : p->stream;
+    return p->replica_stream ? p->replica_stream : p->reduce_stream;
 }
 
 static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
@@ -108,20 +108,20 @@ void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
 void parallel_record(parallel *p, void *stream, dist_event **edge);
 /* The host waits until all ranks of c are over with what this stream of each has by now. */
 void parallel_meet(parallel *p, comm *c, void *stream);
-/* Main waits for e; those of WAIT_TAIL count within parallel_update. */
+/* Main waits for e; waits of the kind WAIT_TAIL count within parallel_update. */
 void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
 
-/* fused.c: passes over slices in the memory of all ranks; see strategy_fused. */
+/* fused.c: fused updates of slices in the memory of all ranks; see strategy_fused. */
 bool parallel_fused_open(parallel *p, char *why, size_t why_bytes); /* all ranks of the job together */
 void parallel_fused_close(parallel *p);                             /* members together */
-/* What p->stream has by now is over on all ranks before it goes on. */
+/* p->reduce_stream goes on once every rank has finished what its own reduce_stream has by now. */
 void parallel_fused_gate(parallel *p);
-void parallel_fused_pass(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
+void parallel_fused_bucket(parallel *p, int bucket, bool sums_only, int max_blocks, void *stream);
 /* Main waits until all ranks are over with what `stream` has by now. */
 void parallel_fused_end(parallel *p, void *stream);
 
 /* collectives.c: communication as the strategy's row says. */
-void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->stream */
+void parallel_reduce(parallel *p, int first, int count);     /* the collectives of these buckets, on p->reduce_stream */
 void parallel_pack(parallel *p);                             /* on main, after backward */
 void parallel_unpack(parallel *p, int64_t from, int64_t to); /* on main: tensors that start in [from, to) are summed */
 void parallel_norms(parallel *p);                            /* on main, when all sums are there */

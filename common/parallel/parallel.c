@@ -26,7 +26,7 @@ static void await_gathered(parallel *p, int i, void *stream)
     e->awaited |= stream == p->m.main;
 }
 
-static void update_owned(parallel *p, const unit *u, int max_blocks, void *stream)
+static void update_owned(parallel *p, const update_range *u, int max_blocks, void *stream)
 {
     const ownership *own = &p->plan->own;
     for (int i = u->owned; i < own->n && own->r[i].first < u->to; i++) {
@@ -37,7 +37,7 @@ static void update_owned(parallel *p, const unit *u, int max_blocks, void *strea
     }
 }
 
-static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+static void range_update(parallel *p, const update_range *u, int max_blocks, void *stream)
 {
     if (stream == p->m.main)
         parallel_main_waits(p, u->done, WAIT_TAIL);
@@ -58,63 +58,63 @@ static void update_unit(parallel *p, const unit *u, int max_blocks, void *stream
     update_owned(p, u, max_blocks, stream);
 }
 
-/* Units whose collectives are enqueued, on the stream beside backward. They wait for main, too: it has read their
+/* Ranges whose collectives are enqueued, on the stream beside backward. They wait for main, too: it has read their
  * weights with what is enqueued by now. */
 static void update_closed(parallel *p, int max_blocks)
 {
-    for (; p->units_updated < p->units_closed; p->units_updated++) {
-        unit *u = &p->units[p->units_updated];
+    for (; p->ranges_updated < p->ranges_closed; p->ranges_updated++) {
+        update_range *u = &p->ranges[p->ranges_updated];
         for (int i = 0; i < u->made_by.n; i++)
             parallel_follow(p, p->update_stream, u->made_by.stream[i], &u->unread_by[i]);
         parallel_follow(p, p->update_stream, p->m.main, &u->unread_by[PRODUCERS]);
-        update_unit(p, u, max_blocks, p->update_stream);
+        range_update(p, u, max_blocks, p->update_stream);
     }
 }
 
 /* ---- updates that are fused with their sums ---- */
 
-static void pass_unit(parallel *p, const unit *u, int max_blocks, void *stream)
+static void range_fused_update(parallel *p, const update_range *u, int max_blocks, void *stream)
 {
     if (!p->update_begun)
         p->m.update_begin(p->m.user, stream);
     p->update_begun = true;
     for (int i = u->first; i < u->first + u->count; i++)
-        parallel_fused_pass(p, i, false, max_blocks, stream);
+        parallel_fused_bucket(p, i, false, max_blocks, stream);
 }
 
-/* As update_closed; and since a pass writes the weights of all ranks, it waits for all of them. */
-static void pass_closed(parallel *p, int max_blocks)
+/* As update_closed; and since a fused update writes the weights of all ranks, it waits for all of them. */
+static void fused_closed(parallel *p, int max_blocks)
 {
-    for (; p->units_updated < p->units_closed; p->units_updated++) {
-        unit *u = &p->units[p->units_updated];
+    for (; p->ranges_updated < p->ranges_closed; p->ranges_updated++) {
+        update_range *u = &p->ranges[p->ranges_updated];
         for (int i = 0; i < u->made_by.n; i++)
-            parallel_follow(p, p->stream, u->made_by.stream[i], &u->unread_by[i]);
-        parallel_follow(p, p->stream, p->m.main, &u->unread_by[PRODUCERS]);
+            parallel_follow(p, p->reduce_stream, u->made_by.stream[i], &u->unread_by[i]);
+        parallel_follow(p, p->reduce_stream, p->m.main, &u->unread_by[PRODUCERS]);
         parallel_fused_gate(p);
-        parallel_follow(p, p->update_stream, p->stream, &u->open);
-        pass_unit(p, u, max_blocks, p->update_stream);
+        parallel_follow(p, p->update_stream, p->reduce_stream, &u->open);
+        range_fused_update(p, u, max_blocks, p->update_stream);
     }
 }
 
 /* Main waits until all ranks have made their gradients. */
 static void await_all(parallel *p, dist_event **edge)
 {
-    parallel_follow(p, p->stream, p->m.main, edge);
+    parallel_follow(p, p->reduce_stream, p->m.main, edge);
     parallel_fused_gate(p);
-    parallel_record(p, p->stream, &p->units[0].open);
-    parallel_main_waits(p, p->units[0].open, WAIT_TAIL);
+    parallel_record(p, p->reduce_stream, &p->ranges[0].open);
+    parallel_main_waits(p, p->ranges[0].open, WAIT_TAIL);
 }
 
-static void pass_all(parallel *p)
+static void fused_all(parallel *p)
 {
     if (p->order == UPDATE_BACKWARD) {
-        pass_closed(p, 0);
+        fused_closed(p, 0);
         parallel_fused_end(p, p->update_stream);
         return;
     }
     await_all(p, &p->backward_over);
-    for (int i = 0; i < p->unit_count; i++)
-        pass_unit(p, &p->units[i], 0, p->m.main);
+    for (int i = 0; i < p->range_count; i++)
+        range_fused_update(p, &p->ranges[i], 0, p->m.main);
     parallel_fused_end(p, p->m.main);
 }
 
@@ -130,13 +130,13 @@ void parallel_begin_batch(parallel *p, bool first, bool last)
     p->first_batch = first;
     p->last_batch = last;
     p->ready_to = 0;
-    p->closed = p->units_closed = p->units_updated = 0;
+    p->closed = p->ranges_closed = p->ranges_updated = 0;
     p->update_begun = false;
     p->open.n = 0;
-    p->met &= !first; /* a new step follows an update */
+    p->ranks_updated &= !first; /* a new step follows an update */
     p->wait_count = first ? 0 : p->wait_count;
-    for (int i = 0; i < p->unit_count; i++)
-        p->units[i].made_by.n = 0;
+    for (int i = 0; i < p->range_count; i++)
+        p->ranges[i].made_by.n = 0;
     for (int i = 0; i < p->plan->b.n && first; i++)
         p->edges[i].gathers = 0;
 }
@@ -181,18 +181,18 @@ static int64_t next_start(const parallel_plan *plan, int64_t end)
 
 static void close_bucket(parallel *p, int i)
 {
-    unit *u = &p->units[p->units_closed];
+    update_range *u = &p->ranges[p->ranges_closed];
     for (int k = 0; k < p->open.n; k++) {
-        parallel_follow(p, p->stream, p->open.stream[k], &p->edges[i].ready[k]);
+        parallel_follow(p, p->reduce_stream, p->open.stream[k], &p->edges[i].ready[k]);
         add_producer(&u->made_by, p->open.stream[k]);
     }
     parallel_reduce(p, i, 1);
     if (p->s->gradients == GRADIENTS_SLICED)
-        parallel_record(p, p->stream, &p->edges[i].reduced);
+        parallel_record(p, p->reduce_stream, &p->edges[i].reduced);
     if (i + 1 < u->first + u->count)
         return;
     parallel_record(p, parallel_sums_stream(p), &u->done);
-    p->units_closed++;
+    p->ranges_closed++;
 }
 
 void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
@@ -203,7 +203,7 @@ void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
             (long long)first, (long long)first + (long long)count, (long long)p->ready_to,
             (long long)p->plan->elements);
     if (p->order == UPDATE_BACKWARD && p->last_batch && strategy_fused(p->s))
-        pass_closed(p, p->plan->o.update_blocks ? p->plan->o.update_blocks : PARALLEL_PASS_BLOCKS);
+        fused_closed(p, p->plan->o.update_blocks ? p->plan->o.update_blocks : PARALLEL_FUSED_BLOCKS);
     else if (p->order == UPDATE_BACKWARD && p->last_batch)
         update_closed(p, p->plan->o.update_blocks);
     p->ready_to = next_start(p->plan, first + count);
@@ -221,10 +221,10 @@ static void reduce_after_backward(parallel *p)
     for (int k = 0; k < p->open.n; k++)
         parallel_follow(p, p->m.main, p->open.stream[k], &p->produced[k]);
     parallel_pack(p);
-    parallel_follow(p, p->stream, p->m.main, &p->backward_over);
-    for (int i = 0; i < p->unit_count; i++) {
-        parallel_reduce(p, p->units[i].first, p->units[i].count);
-        parallel_record(p, p->stream, &p->units[i].done);
+    parallel_follow(p, p->reduce_stream, p->m.main, &p->backward_over);
+    for (int i = 0; i < p->range_count; i++) {
+        parallel_reduce(p, p->ranges[i].first, p->ranges[i].count);
+        parallel_record(p, p->reduce_stream, &p->ranges[i].done);
     }
 }
 
@@ -237,14 +237,14 @@ void parallel_update(parallel *p)
     if (p->s->when == WHEN_AFTER)
         reduce_after_backward(p);
     if (strategy_fused(p->s)) {
-        pass_all(p);
+        fused_all(p);
     } else if (p->order == UPDATE_BACKWARD) {
         update_closed(p, 0); /* backward is over, so there is no limit */
-        parallel_main_waits(p, p->units[p->unit_count - 1].done, WAIT_TAIL);
+        parallel_main_waits(p, p->ranges[p->range_count - 1].done, WAIT_TAIL);
         parallel_follow(p, p->m.main, p->update_stream, &p->updated);
     } else {
-        for (int i = 0; i < p->unit_count; i++)
-            update_unit(p, &p->units[i], 0, p->m.main);
+        for (int i = 0; i < p->range_count; i++)
+            range_update(p, &p->ranges[i], 0, p->m.main);
     }
     parallel_share(p);
     if (p->plan->o.join)
@@ -266,9 +266,10 @@ void parallel_sync(parallel *p)
     if (p->s->parameters != PARAMETERS_RESIDENT)
         return; /* no rank has those of another */
     parallel_join(p);
-    parallel_follow(p, p->stream, p->m.main, &p->sync[0]);
-    comm_broadcast(p->comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0, p->stream);
-    parallel_follow(p, p->m.main, p->stream, &p->sync[1]);
+    parallel_follow(p, p->reduce_stream, p->m.main, &p->sync[0]);
+    comm_broadcast(p->reduce_comm, p->m.param, p->m.param, (size_t)p->plan->elements, p->m.param_dtype, 0,
+                   p->reduce_stream);
+    parallel_follow(p, p->m.main, p->reduce_stream, &p->sync[1]);
 }
 
 static void gather_between(parallel *p, int unit, void *to)
@@ -285,12 +286,12 @@ static void gather_between(parallel *p, int unit, void *to)
 /* A later update may come without a reduction: it waits until all have read. */
 void parallel_gather_now(parallel *p, int unit, void *to)
 {
-    p->met = false;
+    p->ranks_updated = false;
     gather_between(p, unit, to);
     if (!p->peers)
         return;
-    comm_barrier(p->second, p->second_stream);
-    parallel_follow(p, p->m.main, p->second_stream, &p->apart);
+    comm_barrier(p->gather_comm, p->gather_stream);
+    parallel_follow(p, p->m.main, p->gather_stream, &p->meeting);
 }
 
 void parallel_communicate(parallel *p, bool on)
@@ -311,17 +312,17 @@ static void gather_alone(parallel *p)
     }
 }
 
-/* Of each gradient in a step. */
+/* How often each gradient is reduced in a step. */
 static int reductions(const parallel *p)
 {
     return p->s->gradients == GRADIENTS_SLICED && p->plan->o.micro_batches > 1 ? p->plan->o.micro_batches : 1;
 }
 
-static void passes_alone(parallel *p)
+static void fused_alone(parallel *p)
 {
-    await_all(p, &p->alone[0]);
+    await_all(p, &p->alone_done[0]);
     for (int i = 0; i < p->plan->b.n; i++)
-        parallel_fused_pass(p, i, true, 0, p->m.main);
+        parallel_fused_bucket(p, i, true, 0, p->m.main);
     parallel_fused_end(p, p->m.main);
 }
 
@@ -329,24 +330,24 @@ void parallel_collectives_alone(parallel *p)
 {
     const bool communicating = p->communicating;
     p->communicating = true;
-    p->met = false;
-    p->first_batch = p->last_batch = p->bare = true;
+    p->ranks_updated = false;
+    p->first_batch = p->last_batch = p->timing_alone = true;
     parallel_join(p);
     if (strategy_fused(p->s)) {
-        passes_alone(p);
+        fused_alone(p);
     } else {
         gather_alone(p);
-        parallel_follow(p, p->stream, p->m.main, &p->alone[0]);
+        parallel_follow(p, p->reduce_stream, p->m.main, &p->alone_done[0]);
         for (int batch = 0; batch < reductions(p); batch++) {
             p->last_batch = batch == reductions(p) - 1; /* replicas sum once */
             parallel_reduce(p, 0, p->plan->b.n);
         }
-        parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone[1]);
+        parallel_follow(p, p->m.main, parallel_sums_stream(p), &p->alone_done[1]);
         parallel_share(p);
         parallel_join(p);
     }
     p->communicating = communicating;
-    p->bare = false;
+    p->timing_alone = false;
 }
 
 void parallel_instrument(parallel *p, bool on)

@@ -19,10 +19,10 @@
  *   parallel_gather(unit, to), parallel_await(unit)    before the first op that reads its parameters, there
  *   parallel_grads(unit, from), parallel_reduced(unit) before its gradients are made, and before their memory has another use
  *
- * Where sum, update and sharing are fused, they are one pass over a slice in the memory of all ranks, on GPUs of one host;
- * on CPUs a pass is a reduce-scatter, an update and an all-gather, one behind the other.
+ * A fused update sums the gradients of a slice, updates it and shares it, in the memory of all ranks: on GPUs of one host in
+ * one kernel; on CPUs by a reduce-scatter, an update and an all-gather, one behind the other.
  *
- * Gradients are summed, not averaged: the model scales its loss by 1/ranks (trainer_options.ranks). */
+ * Gradients are summed, not averaged: the model scales its loss by 1/ranks (step_options.ranks). */
 #ifndef STEPBENCH_PARALLEL_PARALLEL_H
 #define STEPBENCH_PARALLEL_PARALLEL_H
 
@@ -32,8 +32,8 @@
 #include "common/parallel/strategy.h"
 
 enum {
-    PARALLEL_PEERS_MAX = 8,    /* ranks of a fused strategy on GPUs */
-    PARALLEL_PASS_BLOCKS = 128 /* of 256 threads: enough for the link, on a quarter of an H200 */
+    PARALLEL_PEERS_MAX = 8,     /* ranks of a fused strategy on GPUs */
+    PARALLEL_FUSED_BLOCKS = 128 /* of 256 threads: enough for the link, on a quarter of an H200 */
 };
 
 /* When AdamW runs on the summed gradients. */
@@ -46,8 +46,8 @@ typedef enum update_order {
 #define UPDATE_CHOICES "after|buckets|backward"
 update_order update_order_parse(const char *name);
 
-/* How units are gathered where that is before each use: by a collective; or each rank reads the slices of the others, which
- * change in an update alone, so that one barrier a step is all that ranks need between them. */
+/* How units are gathered where that is before each use: by a collective; or each rank reads the slices of the others,
+ * which change in an update alone, so that one barrier a step is all that ranks need between them. */
 typedef enum gather_way {
     GATHER_COLLECTIVE,
     GATHER_COPY,  /* copies from memory of other GPUs, which copy engines do */
@@ -61,8 +61,8 @@ typedef struct parallel_options {
     int ranks;            /* of the job's first ranks; the others are not members and get no parallel */
     int64_t bucket_bytes; /* of gradients; for the strategies with buckets */
     update_order update;
-    int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit, or for a fused pass
-                        * PARALLEL_PASS_BLOCKS */
+    int update_blocks; /* AdamW beside backward: thread blocks it may use; 0: no limit, or for a fused update
+                        * PARALLEL_FUSED_BLOCKS */
     int max_ctas;      /* of NCCL; 0: NCCL decides */
     int micro_batches; /* of a step, whose reduced slices are added up; 0 or 1: one */
     gather_way gather; /* with SHARE_ON_USE */
@@ -101,17 +101,17 @@ int64_t parallel_plan_whole(const parallel_plan *p); /* elements of those bucket
 /* The index space must be a multiple of this for `ranks` ranks. */
 int64_t parallel_granularity(int ranks);
 
-/* Of a fused strategy on GPUs: this rank's slice of a bucket. */
-typedef struct parallel_pass {
+/* A fused update on GPUs: this rank's slice of a bucket. */
+typedef struct parallel_fused_update {
     int64_t first, count, state_first; /* as of an update */
     int max_blocks;
     int rank, ranks;                                              /* 1 in a compute-only step */
     void *grads[PARALLEL_PEERS_MAX], *params[PARALLEL_PEERS_MAX]; /* the slice on each rank, as mapped here */
     bool sums_only; /* gradients of the slice become their sums, and parameters are sent as they are */
-} parallel_pass;
+} parallel_fused_update;
 
-/* What a strategy may do with a model. Pointers are to device memory, over the index space; where gradients or parameters
- * are no longer whole (strategy.h), over the slices that this rank owns, as its state is. */
+/* What a strategy may do with a model. Pointers are to device memory, over the index space; where gradients or
+ * parameters are no longer whole (strategy.h), over the slices that this rank owns, as its state is. */
 typedef struct parallel_model {
     device *d;
     /* The stream of forward and backward: device_stream(d). On the CPU that is NULL, the calling thread, and the
@@ -122,7 +122,8 @@ typedef struct parallel_model {
     comm_dtype grad_dtype;
     void *param;
     comm_dtype param_dtype;
-    /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of GPUs. */
+    /* The parameters of each member as they are reached here, for GATHER_COPY; NULL: parallel_create opens memory of
+     * GPUs. */
     void *const *peers;
     void *scratch; /* with units: as large as the largest one's parameters or gradients; unused between steps */
     void *user;
@@ -130,16 +131,17 @@ typedef struct parallel_model {
      * Both enqueue on `stream`, with at most max_blocks thread blocks (0: no limit). */
     void (*update_begin)(void *user, void *stream);
     void (*update)(void *user, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
-    /* Of a fused strategy on GPUs, in place of update: sum, AdamW and the stores to all ranks. Enqueues on `stream`. */
-    void (*pass)(void *user, const parallel_pass *pass, void *stream);
+    /* A fused strategy on GPUs calls this in place of update: sum, AdamW and the stores to all ranks. Enqueues on
+     * `stream`. */
+    void (*fused_update)(void *user, const parallel_fused_update *x, void *stream);
     /* to += from, n gradients; on `stream`. Where slices of several micro-batches are added up. */
     void (*add)(void *user, void *to, const void *from, int64_t n, void *stream);
     /* to = from, n gradients as the model makes them, which are not of grad_dtype then; on `stream`. Where slices are
      * reduced; NULL: they are. */
     void (*cast)(void *user, void *to, const void *from, int64_t n, void *stream);
-    /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the norm
-     * of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it wants
-     * none. */
+    /* Where the model wants statistics over all gradients and ranks update slices, which come after all sums then: the
+     * norm of a range goes to *norm in device memory, and before update_begin the model gets those of all. NULL: it
+     * wants none. */
     void (*norm)(void *user, int64_t first, int64_t count, int64_t state_first, float *norm, void *stream);
     void (*norms)(void *user, const float *norms, int n, void *stream);
     /* UPDATE_AFTER, not sharded: all at once on main, with statistics over all gradients where the model wants them;
@@ -150,15 +152,15 @@ typedef struct parallel_model {
 typedef struct parallel parallel;
 
 /* Every rank of the job calls these together, members or not; only members get a parallel (NULL and why on all if it
- * cannot be made; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's contents
- * as they are: the plan must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
+ * cannot be made; NULL and an empty why on those that are no members, which need only m->d). It takes the plan's
+ * contents as they are: the plan must live as long. Parameters become those of rank 0 (parallel_sync does it again). */
 parallel *parallel_create(launch *l, const parallel_plan *plan, const parallel_model *m, char *why, size_t why_bytes);
 void parallel_free(parallel *p);
 void parallel_sync(parallel *p);
 const char *parallel_backend(const parallel *p); /* as comm_backend */
 
 void parallel_begin(parallel *p);
-/* Of a step of several micro-batches, each of which begins so; parallel_update follows the last one. Where gradients are
+/* Each micro-batch of a step of several begins so; parallel_update follows the last one. Where gradients are
  * whole, only the last one tells which are ready. */
 void parallel_begin_batch(parallel *p, bool first, bool last);
 /* `stream` is main, or one that follows it in this step. */
@@ -168,7 +170,8 @@ void parallel_update(parallel *p);
 /* The parameters of a unit go to `to`, behind what main has by now; main waits for them. */
 void parallel_gather(parallel *p, int unit, void *to);
 void parallel_await(parallel *p, int unit);
-/* The same between steps, whether communication is on or not. Members call it together. */
+/* Like parallel_gather and parallel_await, but between steps, whether communication is on or not. Members call it
+ * together. */
 void parallel_gather_now(parallel *p, int unit, void *to);
 /* A unit's gradients will lie at `from`; main waits until they have been read there. */
 void parallel_grads(parallel *p, int unit, void *from);
@@ -182,13 +185,13 @@ void parallel_communicate(parallel *p, bool on);
 /* The collectives of a step back to back, with no compute beside them; main waits for them. They work in place on what
  * the arenas hold (gradients are summed again, parameters stay), also when it is off. */
 void parallel_collectives_alone(parallel *p);
-/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and so
- * do broadcasts by all ranks in turn, on average. */
+/* Bytes this rank sends per step by the ring's count: all-reduce 2(n-1)/n, reduce-scatter and all-gather (n-1)/n, and
+ * so do broadcasts by all ranks in turn, on average. */
 double parallel_wire_bytes(const parallel_plan *p, int grad_bytes, int param_bytes);
 
 /* Time that main stood still for communication in the last step: from the end of backward to the end of
- * parallel_update, the waits alone (tail); for units to be gathered; for memory of gradients to be read (reduced). Events
- * are recorded only when on, and tell no time in a captured step. Waits for the step. */
+ * parallel_update, the waits alone (tail); for units to be gathered; for memory of gradients to be read (reduced).
+ * Events are recorded only when on, and tell no time in a captured step. Waits for the step. */
 void parallel_instrument(parallel *p, bool on);
 double parallel_tail_ms(parallel *p);
 double parallel_gather_wait_ms(parallel *p);

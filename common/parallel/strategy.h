@@ -44,7 +44,7 @@ typedef enum parameter_share {
     SHARE_NONE,      /* every rank has updated all of them */
     SHARE_BROADCAST, /* each tensor by its owner, at the end of the step */
     SHARE_GATHER,    /* all-gathers of the groups on a second communicator, under the next forward */
-    SHARE_FUSED,     /* stored to all ranks by the pass that sums and updates: with REDUCE_FUSED */
+    SHARE_FUSED,     /* stored to all ranks by the fused update: with REDUCE_FUSED */
     SHARE_ON_USE     /* all-gathers of the groups before they are used: where parameters are not resident */
 } parameter_share;
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The same algorithms for the matrix products of all ranks; see replica.h. Rank 0 chooses: so one rank alone writes the
- * file of choices, no rank is slower than another by an unlucky choice, and the same batch gives the same bits
+/* Gives the matrix products of all ranks the same algorithms; see replica.h. Rank 0 chooses: so one rank alone writes
+ * the file of choices, no rank is slower than another by an unlucky choice, and the same batch gives the same bits
  * everywhere. A context keeps its choices. */
 #include <stdlib.h>
 
 #include "common/core/error.h"
 #include "common/replica/internal.h"
+#include "common/train/tune/tune.h"
 
 enum { CHOICES_MAX = 64 };
 
@@ -15,7 +16,7 @@ typedef struct shared_choices {
 } shared_choices;
 
 /* Everything that the products of a step depend on. */
-static char *key_of(const trainer_options *o)
+static char *key_of(const step_options *o)
 {
     const model_config *c = &o->config;
     return xasprintf("%d %d %d %d %d %d x %d / %d %s %d %d", c->vocab, c->d_model, c->d_ff, c->heads, c->heads_kv,

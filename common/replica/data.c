@@ -13,8 +13,8 @@
 
 void replica_set_tokens(trainer *t, uint64_t seed, int rank)
 {
-    const trainer_options *o = trainer_options_of(t);
-    const size_t n = (size_t)o->batch * (size_t)o->seq * (size_t)trainer_micro_batches(o);
+    const step_options *o = trainer_options_of(t);
+    const size_t n = (size_t)o->batch * (size_t)o->seq * (size_t)step_micro_batches(o);
     int32_t *ids = xmalloc(2 * n * sizeof *ids);
     for (size_t i = 0; i < n; i++) {
         const uint64_t place = (uint64_t)rank * n + i; /* sample x seq + position: rank's samples follow each other */

@@ -9,6 +9,7 @@
 #include "common/replica/internal.h"
 #include "common/session/watchdog.h"
 #include "common/stream/cpu_stream.h"
+#include "common/train/update.h"
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 
@@ -70,7 +71,7 @@ static void update(void *user, int64_t first, int64_t count, int64_t state_first
         trainer_update_range(r->t, first, count, state_first, max_blocks, stream);
 }
 
-static void pass(void *user, const parallel_pass *x, void *stream)
+static void fused_update(void *user, const parallel_fused_update *x, void *stream)
 {
     replica *r = user;
     sb_peer_adamw p = {.rank = x->rank, .ranks = x->ranks};
@@ -79,7 +80,7 @@ static void pass(void *user, const parallel_pass *x, void *stream)
         p.grads[i] = x->grads[i];
     }
     p.sums = x->sums_only || r->hold ? x->grads[x->rank] : NULL;
-    trainer_update_pass(r->t, p, x->first, x->count, x->state_first, x->max_blocks, stream);
+    trainer_fused_update(r->t, p, x->first, x->count, x->state_first, x->max_blocks, stream);
 }
 
 typedef struct grads_task {
@@ -164,7 +165,7 @@ static parallel_plan *plan_of(const replica *r, const parallel_options *p, char 
     starts[tensors->count] = unit_starts[units] = tensors->elements;
     for (int u = 0; u < units; u++)
         params_unit_range(tensors, u, &unit_starts[u], &count);
-    const int grad_bytes = sb_dtype_bytes(trainer_sums_dtype(&r->o));
+    const int grad_bytes = sb_dtype_bytes(step_sums_dtype(&r->o));
     const index_space space = {starts, tensors->count, unit_starts, units, r->o.shard.small};
     parallel_plan *plan = parallel_plan_create(p, rank_of(&r->at), &space, grad_bytes, why, bytes);
     free(starts);
@@ -206,18 +207,18 @@ static parallel_model model_of(replica *r)
                             .user = r,
                             .update_begin = update_begin,
                             .update = update,
-                            .pass = pass,
+                            .fused_update = fused_update,
                             .add = add,
-                            .cast = trainer_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
+                            .cast = step_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,
                             .norms = norms,
                             .update_all = update_all};
 }
 
-static trainer_sharding sharding_of(const replica *r)
+static step_sharding sharding_of(const replica *r)
 {
     const strategy *s = r->plan->s;
-    trainer_sharding shard = r->o.shard; /* the caller says how far ahead it gathers */
+    step_sharding shard = r->o.shard; /* the caller says how far ahead it gathers */
     shard.ranks = s->grouping == GROUP_UNIT ? r->plan->slices : 0;
     shard.rank = r->plan->slice;
     shard.grads = s->gradients == GRADIENTS_SLICED;
@@ -254,12 +255,12 @@ static bool make_strategy(replica *r, replica_problem *problem)
     if (!replica_agree(&r->at, "strategy", !r->member || r->p, why, problem))
         return false;
     if (r->member)
-        trainer_set_hooks(r->t, &(trainer_hooks){r, on_begin, on_need, on_ready, on_update, on_gather, on_await,
-                                                 on_grads, on_reduced});
+        trainer_set_hooks(
+            r->t, &(step_hooks){r, on_begin, on_need, on_ready, on_update, on_gather, on_await, on_grads, on_reduced});
     return true;
 }
 
-replica *replica_create(const replica_place *at, const trainer_options *o, const parallel_options *p,
+replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,
                         replica_problem *problem)
 {
     replica *r = xcalloc(1, sizeof *r);

@@ -15,6 +15,7 @@
 #include "common/launch/launch.h"
 #include "common/parallel/parallel.h"
 #include "common/train/trainer.h"
+#include "common/train/tune/choices.h"
 
 /* Where a replica lives. */
 typedef struct replica_place {
@@ -30,7 +31,7 @@ typedef struct replica_place {
 typedef struct replica {
     replica_place at;
     bool member;
-    trainer_options o;
+    step_options o;
     parallel_plan *plan;
     trainer *t; /* NULL if not a member, as is p */
     parallel *p;
@@ -49,13 +50,13 @@ typedef struct replica_problem {
     char text[512];
 } replica_problem;
 
-/* Returns true on every rank if `ok` is true on every rank. Otherwise the problem is that of the first rank that says no:
- * `why`, or the allocation that failed there. */
+/* Returns true on every rank if `ok` is true on every rank. Otherwise the problem is that of the first rank that says
+ * no: `why`, or the allocation that failed there. */
 bool replica_agree(const replica_place *at, const char *name, bool ok, const char *why, replica_problem *problem);
 
-/* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`. Returns NULL
- * and a problem on failure. Every rank has the same random tokens until replica_set_tokens. */
-replica *replica_create(const replica_place *at, const trainer_options *o, const parallel_options *p,
+/* Makes the model of `o`, whose ranks, granularity and state_elements are set here, with the strategy of `p`. Returns
+ * NULL and a problem on failure. Every rank has the same random tokens until replica_set_tokens. */
+replica *replica_create(const replica_place *at, const step_options *o, const parallel_options *p,
                         replica_problem *problem);
 void replica_free(replica *r); /* NULL is fine */
 
@@ -65,8 +66,8 @@ void replica_free(replica *r); /* NULL is fine */
 void replica_step(replica *r);
 void replica_settle(replica *r);               /* waits until all that is under way is done */
 void replica_communicate(replica *r, bool on); /* the steps from here on: with communication or not */
-/* Captures steps with and without communication as graphs, after at least one step. All ranks together. Returns false and
- * a problem on failure. */
+/* Captures steps with and without communication as graphs, after at least one step. All ranks together. Returns false
+ * and a problem on failure. */
 bool replica_capture(replica *r, replica_problem *problem);
 
 /* ---- what goes in and comes out ---- */
@@ -80,8 +81,9 @@ uint64_t
 replica_checksum(replica *r); /* of all bytes of the parameters as it has or gathers them; 0: it is no member */
 /* Exchanges checksums. Returns the first rank whose checksum is not that of rank 0, or -1. */
 int replica_odd_rank(const replica *r, uint64_t checksum);
-/* Of members, all together. Values by index: `out` has an element for each of the index space. Where parameters or gradients
- * are sharded, parameters are gathered, and of gradients those that this rank does not update stay as they were. */
+/* All members call these together. Values by index: `out` has an element for each of the index space. Where parameters
+ * or gradients are sharded, parameters are gathered, and of gradients those that this rank does not update stay as they
+ * were. */
 void replica_read_params(replica *r, float *out);
 void replica_read_grads(replica *r, float *out);
 int64_t replica_grad_elements(const replica *r); /* of trainer_grad_arena */

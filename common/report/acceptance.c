@@ -2,10 +2,13 @@
 /* The checks of a folder of results; see acceptance.h. */
 #include "common/report/acceptance.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/report/db.h"
 
@@ -60,10 +63,6 @@ static void check_rows(verdict *v, const char *table)
                                 "is a commit''s, such as an archive' FROM \"%w\" WHERE status = 'ok' AND "
                                 "coalesce(dirty, -1) NOT IN (0, 1) HAVING count(*)",
                                 table, table));
-    complain(
-        v, sqlite3_mprintf(
-               "SELECT '%q: ' || torn || ' torn rows, the first in line ' || line FROM files WHERE name = %Q AND torn",
-               table, table));
 }
 
 /* One sentence for a column that cannot be: the first row's. Boost clocks are above those of the data sheet by up to 2 %; plain products of
@@ -96,6 +95,94 @@ static double headroom_of(const verdict *v)
     return fmax(1, number_of(v, sqlite3_mprintf("SELECT peak_tflops(gpu, 'bf16') / tflops FROM bench_roofline WHERE "
                                                 "variant = 'gemm' AND dtype = 'bf16' AND "
                                                 "status = 'ok' ORDER BY tflops DESC LIMIT 1")));
+}
+
+/* What names figures and tells cases apart is a word or a number. */
+static bool is_key(const char *table, const char *column)
+{
+    static const char *const names[] = {"bench", "variant", "status", "machine", "device", "run_id", "campaign"};
+    size_t n;
+    const known_column *c = known_columns(&n);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(column, names[i]) == 0)
+            return true;
+    for (size_t i = 0; i < n; i++)
+        if (c[i].place == 'p' && strcmp(c[i].table, table) == 0 && strcmp(c[i].name, column) == 0)
+            return strncmp(table, "bench_", 6) == 0;
+    return false;
+}
+
+/* What a bench never writes: tags, and what a shell or a figure could take for a command. Paths of this machine's owner, which
+ * are in machine.csv, may have letters of any language. */
+static bool is_strange(const char *text, bool key, bool any_language)
+{
+    static const char words[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:_+-/=()%";
+    if (key && text[strspn(text, words)])
+        return true;
+    for (; *text; text++)
+        if (strchr("`$\\{}", *text) || (*text == '<' && (isalpha((unsigned char)text[1]) || strchr("/!?", text[1]))) ||
+            (*text & 0x80 && !any_language))
+            return true;
+    return false;
+}
+
+/* The first strange cell of a column, counted from 1; 0: its name is strange; -1: none is. */
+static long strange_row(const csv *file, const char *table, size_t column)
+{
+    const bool key = is_key(table, file->header[column]);
+    if (is_strange(file->header[column], true, false))
+        return 0;
+    for (size_t r = 0; r < file->rows; r++)
+        if (is_strange(file->cells[r * file->columns + column], key, strcmp(table, "machine") == 0))
+            return (long)r + 1;
+    return -1;
+}
+
+/* One sentence for what is lost of a file and one for its first strange cell. */
+static void check_texts(verdict *v, const char *name, const char *table, const csv *file)
+{
+    char *lost = csv_lost(file);
+    if (lost || !file->rows)
+        complain(v, sqlite3_mprintf("SELECT %Q || ': ' || %Q", name, lost ? lost : "no rows"));
+    free(lost);
+    for (size_t c = 0; c < file->columns; c++) {
+        const long row = strange_row(file, table, c);
+        if (row > 0)
+            complain(v, sqlite3_mprintf("SELECT '%q: row %d has a character in column %d that no bench writes there'",
+                                        name, (int)row, (int)c + 1));
+        else if (!row)
+            complain(v, sqlite3_mprintf("SELECT '%q: the name of column %d has a character that no bench writes'", name,
+                                        (int)c + 1));
+        if (row >= 0)
+            return;
+    }
+}
+
+static int is_csv(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return *entry->d_name != '.' && dot && strcmp(dot, ".csv") == 0;
+}
+
+static void check_folder(verdict *v, const char *dir, const char *inside)
+{
+    struct dirent **entries;
+    char *folder = xasprintf("%s/%s", dir, inside);
+    const int n = scandir(folder, &entries, is_csv, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *name = xasprintf("%s%s", inside, entries[i]->d_name), *path = xasprintf("%s/%s", dir, name);
+        csv *file = csv_read(path);
+        *strrchr(entries[i]->d_name, '.') = '\0';
+        if (file)
+            check_texts(v, name, *inside ? "" : entries[i]->d_name, file);
+        csv_free(file);
+        free(path);
+        free(name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    free(folder);
 }
 
 static void check_whole(verdict *v, const char *const *benches, size_t count)
@@ -138,6 +225,9 @@ size_t results_accept(const char *dir, const char *const *benches, size_t count,
         }
         check_column(&v, c[k].table, c[k].name, headroom);
     }
+    static const char *const folders[] = {"", "memory/", "profile/", "timeline/"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        check_folder(&v, dir, folders[i]);
     if (!v.rows)
         complain(&v, sqlite3_mprintf("SELECT '%q holds no rows of a bench'", dir));
     complain(&v, sqlite3_mprintf("SELECT 'rows are of several commits: ' || group_concat(c, ', ') FROM (SELECT "

@@ -10,7 +10,8 @@
 /* Writes a sentence for each thing that is wrong with the newest rows of `dir`, or one that says what is right, and
  * returns the number of the former:
  *   - a file of `benches` ("bench_flash", or "bench_zero1:2" for one that needs two GPUs of the machine) is missing;
- *   - a file has torn rows, rows that failed, were not verified, or come from a tree with changes;
+ *   - a file has no rows, torn ones, or a character that no bench writes; rows failed, were not verified, or come from a tree
+ *     with changes;
  *   - rows are of several commits; rows of one GPU are of several GPUs;
  *   - a rate is above the data sheet's peak, a share of it above 100 %, a share of the measured product above what the
  *     data sheet is of that, or a time not above 0. */

@@ -421,6 +421,12 @@ static FILE *open_drawing(const section *s, const block *b, const char *name, co
     return out;
 }
 
+/* A column of numbers holds a text where a file does, and this one is not quoted. */
+static bool is_number(const char *text)
+{
+    return *text && !text[strspn(text, "0123456789.e+-")];
+}
+
 /* gnuplot reads no quotes inside quotes: what is JSON is left out. */
 static bool is_json(const char *column)
 {
@@ -500,7 +506,7 @@ static void draw_block(const section *s, const block *b, const char *rest)
              *sql = xasprintf("%.*s", (int)(at + line - equals - 1), equals + 1);
         char *value = joined(s, b, sql);
         if (out && number)
-            fprintf(out, "%s = %s\n", variable, *value ? value : "0");
+            fprintf(out, "%s = %s\n", variable, is_number(value) ? value : "0");
         else if (out)
             quote_gnuplot(out, variable, value);
         free(value);

@@ -10,7 +10,6 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/report/db.h"
-#include "common/report/embedded.h"
 
 void db_run(sqlite3 *db, const char *where, const char *sql)
 {
@@ -33,36 +32,6 @@ char *db_text(sqlite3 *db, const char *where, const char *sql)
     char *copy = text ? xstrdup(text) : NULL;
     sqlite3_finalize(s);
     return copy;
-}
-
-/* ---- what is known ---- */
-
-const char *embedded_text(const char *name)
-{
-    for (const embedded *e = embedded_files; e->name; e++)
-        if (strcmp(e->name, name) == 0)
-            return e->text;
-    return NULL;
-}
-
-/* Lines of schema.tsv: table, path, column, kind, place, default. */
-const known_column *known_columns(size_t *count)
-{
-    static known_column *all;
-    static size_t n;
-    char *text = all ? NULL : xstrdup(embedded_text("schema.tsv")), *rest = text;
-    for (char *line; rest && (line = strsep(&rest, "\n"));) {
-        char *cell[6];
-        size_t cells = 0;
-        while (cells < 6 && (cell[cells] = strsep(&line, "\t")))
-            cells++;
-        if (cells < 6)
-            continue;
-        all = xrealloc(all, (n + 1) * sizeof *all);
-        all[n++] = (known_column){cell[0], cell[1], cell[2], *cell[3], *cell[4], cell[5]};
-    }
-    *count = n;
-    return all; /* the text stays: names point into it */
 }
 
 static size_t table_end(const known_column *c, size_t n, size_t first)
@@ -247,13 +216,17 @@ static void load_many(sqlite3 *db, const char *dir, const known_column *c, size_
     free(folder);
 }
 
-/* Which files there are, and what a torn write has cost. */
-static void note_file(sqlite3 *db, const char *table, const csv *file)
+/* Which files there are, and what of them does not count. */
+static void note_file(sqlite3 *db, const char *table, const char *path, const csv *file)
 {
-    char *sql = sqlite3_mprintf("INSERT INTO files VALUES(%Q, %lld, %lld)", table, (long long)file->dropped,
-                                (long long)file->first_dropped);
+    char *lost = csv_lost(file);
+    char *sql = sqlite3_mprintf("INSERT INTO files VALUES(%Q, %Q, %Q)", table, path,
+                                lost         ? lost
+                                : file->rows ? NULL
+                                             : "no rows");
     db_run(db, "loading", sql);
     sqlite3_free(sql);
+    free(lost);
 }
 
 static void drop_others(sqlite3 *db, const char *table, const char *device)
@@ -267,8 +240,8 @@ static void load(sqlite3 *db, const char *dir, const char *device, const known_c
 {
     char *path = xasprintf("%s/%s", dir, c[first].path);
     csv *file = csv_read(path);
-    if (file && file->columns)
-        note_file(db, c[first].table, file);
+    if (file)
+        note_file(db, c[first].table, c[first].path, file);
     if (file && file->rows && has_options(c[first].table)) {
         create(db, "raw", c, first, end);
         insert(db, "raw", file, path, c, first, end);
@@ -292,7 +265,7 @@ sqlite3 *db_open(const char *dir, const char *device)
     sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, 0, NULL);
     db_run(db, "SQLite", "PRAGMA temp_store = MEMORY; PRAGMA secure_delete = OFF; PRAGMA trusted_schema = OFF; BEGIN");
     db_functions(db);
-    db_run(db, "SQLite", "CREATE TABLE files(name, torn, line)");
+    db_run(db, "SQLite", "CREATE TABLE files(name, path, lost)");
     size_t n;
     const known_column *c = known_columns(&n);
     for (size_t first = 0, end; first < n; first = end) {

@@ -8,34 +8,70 @@
 
 static int folded; /* how many folds are open; nothing is written inside */
 
-/* Whether Markdown would read a character as its own; before is the one in front of it. */
-static bool is_markup(const char *at, char before)
+static bool is_entity(const char *at)
 {
+    const size_t name = 1 + strspn(at + 1, "#0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    return name > 1 && at[name] == ';';
+}
+
+/* Whether GitHub takes the character for markup where it stands. `begins`: nothing but digits, if anything, is before it on its
+ * line. */
+static bool is_markup(const char *at, char before, bool begins)
+{
+    const char next = at[1];
     switch (*at) {
-    case '*':
     case '`':
-    case '\\': return true;
-    case '_': return !isalnum((unsigned char)before) || !isalnum((unsigned char)at[1]);
-    case ']': return at[1] == '(' || at[1] == '[' || at[1] == ':';
+    case '$': return true;
+    case '\\': return ispunct((unsigned char)next);
+    case '*':
+    case '~': return begins || before != ' ' || next != ' ';
+    case '_': return !isalnum((unsigned char)before) || !isalnum((unsigned char)next);
+    case ']': return next && strchr("([:", next);
+    case '.':
+    case ')': return begins && isdigit((unsigned char)before) && (next == ' ' || !next);
+    case '[':
+    case '#':
+    case '>':
+    case '+':
+    case '=':
+    case '|':
+    case ':':
+    case '-': return begins && !isdigit((unsigned char)before);
     default: return false;
     }
 }
 
-/* The text up to its end mark, or a link's whole; at is left on the end. */
+/* What a text of words and cells holds is shown, not obeyed. */
+static void write_shown(FILE *out, const char *at, char before, bool begins)
+{
+    if (*at == '<' && (isalpha((unsigned char)at[1]) || (at[1] && strchr("/!?", at[1]))))
+        fputs("&lt;", out);
+    else if (*at == '&' && is_entity(at))
+        fputs("&amp;", out);
+    else
+        fprintf(out, "%s%c", is_markup(at, before, begins) ? "\\" : "", *at);
+}
+
+/* In an address a few characters would end it. */
+static void write_address(FILE *out, char c)
+{
+    fprintf(out, strchr(" ()<>\"\\", c) ? "%%%02X" : "%c", (unsigned char)c);
+}
+
+/* A text with its marks as Markdown's, on one line. */
 static void write_text(FILE *out, const char *text, bool in_table)
 {
-    bool heading = false, code = false;
-    char before = ' ';
-    if (strchr("#>+-=", *text) && *text && !in_table)
-        fputc('\\', out); /* the beginning of a line: no heading, no list */
-    for (; *text; before = *text++)
+    enum { SHOWN, CODE, ADDRESS } as = SHOWN;
+    bool heading = false, begins = !in_table;
+    for (char before = ' '; *text; before = *text++) {
+        const bool still = begins && isdigit((unsigned char)*text);
         switch (*text) {
         case DOC_STRONG:
         case DOC_STRONG_END: fputs("**", out); break;
         case DOC_CODE:
         case DOC_CODE_END:
             fputc('`', out);
-            code = *text == DOC_CODE;
+            as = *text == DOC_CODE ? CODE : SHOWN;
             break;
         case DOC_LINK: {
             const char *address = strchr(text, DOC_LINK_ADDRESS);
@@ -48,18 +84,26 @@ static void write_text(FILE *out, const char *text, bool in_table)
                 text += strcspn(text, "\a") - 1; /* DOC_LINK_END */
             else
                 fputs("](", out);
+            as = heading ? SHOWN : ADDRESS;
             break;
-        case DOC_LINK_END: fputs(heading ? "" : ")", out); break;
-        case '|': fputs(in_table ? "\\|" : "|", out); break;
-        case '<': fputs(code ? "<" : "&lt;", out); break;
+        case DOC_LINK_END:
+            fputs(heading ? "" : ")", out);
+            as = SHOWN;
+            break;
         case '\n':
         case '\r': fputc(' ', out); break;
         default:
-            if (code && *text == '`')
-                fputc('\'', out);
+            if (in_table && *text == '|')
+                fputs("\\|", out);
+            else if (as == ADDRESS)
+                write_address(out, *text);
+            else if (as == CODE)
+                fputc(*text == '`' ? '\'' : *text, out); /* which has no escape */
             else
-                fprintf(out, "%s%c", !code && is_markup(text, before) ? "\\" : "", *text);
+                write_shown(out, text, before, begins);
         }
+        begins = still;
+    }
 }
 
 _Static_assert(DOC_LINK_END == '\a', "the end of a link is what strcspn looks for");
@@ -112,8 +156,14 @@ static void note(const doc_output *to, const char *text)
 
 static void figure(const doc_output *to, const char *file, const char *alt)
 {
-    if (!folded)
-        fprintf(to->file, "![%s](%s)\n\n", alt, file);
+    if (folded)
+        return;
+    fputs("![", to->file);
+    write_text(to->file, alt, false);
+    fputs("](", to->file);
+    for (; *file; file++)
+        write_address(to->file, *file);
+    fputs(")\n\n", to->file);
 }
 
 static void fold(const doc_output *to, const char *summary)

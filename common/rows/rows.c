@@ -16,32 +16,26 @@
 
 enum { STATUSES = ROW_SKIP + 1 };
 
-static bool cell_is(const csv *file, size_t i, const char *column, const char *value)
-{
-    const char *cell = csv_cell(file, i, column);
-    return cell && strcmp(cell, value) == 0;
-}
-
 /* Whether a kept row stands for one of this run: a cold, unsustained or unverified one does not for a warm, sustained, verified
  * one. Seed, samples, warm-up and settling may differ. */
 static bool same_way(const row_writer *r, const csv *file, size_t i)
 {
     static const char *const ways[][2] = {{"l2", "l2"}, {"timer_asked", "timer"}};
     for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
-        if (!cell_is(file, i, ways[k][0], option_text(r->o, ways[k][1])))
+        if (!csv_is(file, i, ways[k][0], option_text(r->o, ways[k][1])))
             return false;
     if (csv_column(file, "sustain_s") >= 0 && option_real(r->o, "sustain") > 0 &&
         csv_real(file, i, "sustain_s") !=
             option_real(r->o, "sustain")) /* NOLINT: the same text gives the same number */
         return false;
-    return cell_is(file, i, "check", "1") || !option_flag(r->o, "check");
+    return csv_is(file, i, "check", "1") || !option_flag(r->o, "check");
 }
 
 /* Whether a kept row and this run's may stand side by side: one commit on one GPU and, in a ./run_all.sh, one run. */
 static bool may_stand_beside(const row_writer *r, const csv *file, size_t i, const char *campaign)
 {
-    return cell_is(file, i, "commit", build_commit()) && cell_is(file, i, "gpu_uuid", r->gpu_uuid) &&
-           (!campaign || cell_is(file, i, "campaign", campaign));
+    return csv_is(file, i, "commit", build_commit()) && csv_is(file, i, "gpu_uuid", r->gpu_uuid) &&
+           (!campaign || csv_is(file, i, "campaign", campaign));
 }
 
 static void read_kept(row_writer *r, const char *campaign)
@@ -50,16 +44,16 @@ static void read_kept(row_writer *r, const char *campaign)
     csv *file = csv_read(r->csv_path);
     if (!file)
         return;
-    csv_warn_dropped(file, r->csv_path);
+    csv_warn_lost(file, r->csv_path);
     size_t params = options_param_count(r->o);
     const char **values = xcalloc(params, sizeof *values);
     r->kept = xcalloc(file->rows, sizeof *r->kept);
     for (size_t i = 0; i < file->rows; i++) {
-        if (!cell_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != ROWS_METHOD ||
-            !cell_is(file, i, "machine", r->machine) || !cell_is(file, i, "device", r->device) || !same_way(r, file, i))
+        if (!csv_is(file, i, "bench", options_bench(r->o)->name) || csv_real(file, i, "method") != ROWS_METHOD ||
+            !csv_is(file, i, "machine", r->machine) || !csv_is(file, i, "device", r->device) || !same_way(r, file, i))
             continue;
         int status = 0;
-        while (status < STATUSES && !cell_is(file, i, "status", row_status_names[status]))
+        while (status < STATUSES && !csv_is(file, i, "status", row_status_names[status]))
             status++;
         if (status == STATUSES)
             continue;

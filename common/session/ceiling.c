@@ -9,22 +9,16 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 
-static bool cell_is(const csv *c, size_t row, const char *column, const char *want)
-{
-    const char *cell = csv_cell(c, row, column);
-    return cell && strcmp(cell, want) == 0;
-}
-
 bool same_run(const session *s, const csv *c, size_t row)
 {
-    return cell_is(c, row, "campaign", rows_campaign(s->rows)) && cell_is(c, row, "gpu_uuid", rows_gpu_uuid(s->rows)) &&
-           cell_is(c, row, "device", option_text(s->opt, "device"));
+    return csv_is(c, row, "campaign", rows_campaign(s->rows)) && csv_is(c, row, "gpu_uuid", rows_gpu_uuid(s->rows)) &&
+           csv_is(c, row, "device", option_text(s->opt, "device"));
 }
 
 /* A row that went well, and that counts for the session. */
 static bool counts(const session *s, const csv *c, size_t row)
 {
-    return cell_is(c, row, "status", "ok") && (!s || same_run(s, c, row));
+    return csv_is(c, row, "status", "ok") && (!s || same_run(s, c, row));
 }
 
 static csv *rows_of(const char *results_dir)
@@ -49,7 +43,7 @@ double ceiling_tflops(const session *s, const char *results_dir, const char *dty
     csv *c = rows_of(results_dir);
     double most = NAN;
     for (size_t i = 0; c && i < c->rows; i++)
-        if (counts(s, c, i) && cell_is(c, i, "variant", "gemm") && cell_is(c, i, "dtype", dtype))
+        if (counts(s, c, i) && csv_is(c, i, "variant", "gemm") && csv_is(c, i, "dtype", dtype))
             most = fmax(most, csv_real(c, i, "tflops")); /* fmax ignores NAN */
     csv_free(c);
     return most;
@@ -62,7 +56,7 @@ double ceiling_copy_gb_s(const session *s, const char *results_dir)
     for (size_t i = 0; c && i < c->rows; i++) {
         double bytes = csv_real(c, i, "bytes"), gb_s = csv_real(c, i, "gb_s");
         if (!counts(s, c, i) || isnan(gb_s) || !(bytes >= most_bytes) ||
-            !(cell_is(c, i, "variant", "copy") || cell_is(c, i, "variant", "copy_kernel")))
+            !(csv_is(c, i, "variant", "copy") || csv_is(c, i, "variant", "copy_kernel")))
             continue;
         most = bytes > most_bytes ? gb_s : fmax(most, gb_s);
         most_bytes = bytes;

@@ -154,6 +154,10 @@ static void add_host(const facts *f)
     add(f, "cpu", "%s", model);
     add(f, "cpu_cores", "%d", host_cores());
     add(f, "cpu_cores_allowed", "%d", host_cores_allowed());
+    const double quota = host_cpu_quota("");
+    if (isnan(quota)) /* printf might write "-nan" */
+        add(f, "cpu_quota", "nan");
+    add_real(f, "cpu_quota", quota);
     add(f, "host_memory_bytes", "%zu", host_memory_bytes());
     if (uname(&u) == 0)
         add(f, "host_os", "%s %s %s", u.sysname, u.release, u.machine); /* not nodename: it is nobody's business */

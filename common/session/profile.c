@@ -13,11 +13,6 @@
 #include "common/profile/ops.h"
 #include "common/session/profile_internal.h"
 
-bool session_profiling(const session *s)
-{
-    return s->profile != NULL;
-}
-
 const sb_kernels *session_kernels(const session *s)
 {
     const sb_kernels *k = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();

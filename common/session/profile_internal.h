@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of --profile share: profile.c is the pass over the cases, profile_blocks.c records one, profile_limits.c
- * knows the device's pauses, profile_write.c writes. */
+ * knows the device's pauses, profile_write.c writes, profile_state.c is what measuring tells them. */
 #ifndef STEPBENCH_SESSION_PROFILE_INTERNAL_H
 #define STEPBENCH_SESSION_PROFILE_INTERNAL_H
 
@@ -35,6 +35,9 @@ typedef struct profile_choice {
     int block, step; /* block -1: there is none */
     double base_us;  /* where it begins on the first rank that begins it */
 } profile_choice;
+
+/* Milliseconds that profile_note was told; NAN: the measurement was not timed under this name. */
+double profile_noted_ms(const session *s, const char *case_key, const char *name);
 
 bool profile_first_rank(const session *s);
 void profile_share(const session *s, const profile_how *how, void *data, size_t bytes); /* rank 0's, where together */

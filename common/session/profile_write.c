@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/core/cache.h"
 #include "common/core/error.h"
 #include "common/core/output.h"
 #include "common/session/ceiling.h"
@@ -181,33 +180,13 @@ static void print_summary(const profile_identity *id, const profile_totals *t, c
     }
 }
 
-/* NAN: it was not timed under this name. */
-static double timed_of(const session *s, const char *key, const char *name)
-{
-    char *both = xasprintf("%s %s", key, name);
-    const double *ms = cache_find(s->kept, "timed", both);
-    free(both);
-    return ms ? *ms : NAN;
-}
-
-void profile_note(session *s, const char *key, const char *name, double ms)
-{
-    if (!option_flag(s->opt, "profile") || session_profiling(s))
-        return;
-    char *both = xasprintf("%s %s", key, name);
-    double *kept = cache_find(s->kept, "timed", both);
-    kept = kept ? kept : cache_add(s->kept, "timed", both, sizeof *kept, NULL);
-    *kept = ms;
-    free(both);
-}
-
 void profile_write(session *s, const profile_how *how, const profile_identity *id, const profile_work *x,
                    profile_choice c, const char *folder, profile_result *out)
 {
     const recording *r = x->r[c.block];
     const record_window w = x->windows[c.block][c.step];
     ceilings from = {.s = s};
-    profile_totals t = {.timed_ms = timed_of(s, id->key, id->measurement),
+    profile_totals t = {.timed_ms = profile_noted_ms(s, id->key, id->measurement),
                         .event_ms = stats_of(&x->event_ms).median,
                         .recorded_event_ms = stats_of(&x->recorded_ms).median,
                         .host_ms = stats_of(&x->host_ms).median,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/compare/compare.h"
 #include "common/core/output.h"
@@ -22,9 +23,14 @@ static char *baseline_of(const options *o)
 void row_output_check(const options *o)
 {
     char *baseline = baseline_of(o);
-    if (baseline && access(baseline, R_OK) != 0)
+    csv *file = baseline ? csv_read(baseline) : NULL;
+    if (baseline && !file)
         die(EXIT_CODE_USAGE, "--baseline %s has no rows of %s: %s: %s", option_text(o, "baseline"),
             options_bench(o)->name, baseline, strerror(errno));
+    if (file && file->problem)
+        die(EXIT_CODE_USAGE, "--baseline %s: no line counts, since %s", baseline, file->problem);
+    csv_warn_lost(file, baseline);
+    csv_free(file);
     free(baseline);
 }
 

@@ -2,6 +2,9 @@
 /* Options to shapes, and what each op says that it needs; see memory_step.h. */
 #include "common/train/memory_step.h"
 
+#include "common/model/params.h"
+#include "common/step/ops.h"
+
 /* A linear layer as its products see it: the width of its input and of its outputs, which an eager step multiplies part
  * by part. */
 typedef struct layer {
@@ -20,7 +23,7 @@ static layer layer_of(const model_config *c, memory_product which)
     }
 }
 
-static sb_dtype grad_dtype(const trainer_options *o)
+static sb_dtype grad_dtype(const step_options *o)
 {
     return o->grad_fp32 ? SB_FP32 : o->precision->grad;
 }
@@ -36,7 +39,7 @@ static int64_t larger(int64_t a, int64_t b)
 }
 
 /* The three products of a layer: the most that any part of each wants. */
-static void ask_products(const trainer_options *o, const sb_kernels *k, sb_context *ctx, memory_product which, int rows,
+static void ask_products(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_product which, int rows,
                          bool added, memory_scratch *s)
 {
     const layer l = layer_of(&o->config, which);
@@ -68,7 +71,7 @@ static void ask_products(const trainer_options *o, const sb_kernels *k, sb_conte
     }
 }
 
-static void ask_attention(const trainer_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)
+static void ask_attention(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)
 {
     const model_config *c = &o->config;
     const sb_attention a = {.batch = o->batch,
@@ -86,7 +89,7 @@ static void ask_attention(const trainer_options *o, const sb_kernels *k, sb_cont
     s->attention_backward = (int64_t)op->backward_workspace(ctx, &a);
 }
 
-static void ask_rows(const trainer_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)
+static void ask_rows(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)
 {
     const model_config *c = &o->config;
     const int rows = o->batch * o->seq, d = c->d_model;
@@ -109,7 +112,7 @@ static void ask_rows(const trainer_options *o, const sb_kernels *k, sb_context *
     s->column_sums = (int64_t)k->train->reduce_workspace(ctx, &down);
 }
 
-static void ask_update(const trainer_options *o, const sb_kernels *k, sb_context *ctx, memory_step *m)
+static void ask_update(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_step *m)
 {
     if (!m->update || !(o->precision->loss_scaling || o->clip_norm > 0))
         return;
@@ -120,7 +123,7 @@ static void ask_update(const trainer_options *o, const sb_kernels *k, sb_context
     params_free(p);
 }
 
-memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_context *ctx)
+memory_step memory_step_of(const step_options *o, const sb_kernels *k, sb_context *ctx)
 {
     const model_config *c = &o->config;
     const precision *p = o->precision;
@@ -138,10 +141,10 @@ memory_step memory_step_of(const trainer_options *o, const sb_kernels *k, sb_con
         .state_bytes = sizeof(sb_optimizer_state),
         .backward = o->mode != STEP_FORWARD,
         .update = o->mode == STEP_TRAIN,
-        .schedule = trainer_schedule(o),
+        .schedule = step_schedule(o),
         .eager = eager,
         .overlap = o->overlap && !eager,
-        .swiglu_matmul = trainer_fuses_swiglu(o, k, ctx),
+        .swiglu_matmul = step_fuses_swiglu(o, k, ctx),
         .share_grad_memory = o->share_grad_memory,
         .loss_chunk = o->loss_chunk,
     };

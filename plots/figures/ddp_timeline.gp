@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # What ran when in a recorded step of data parallelism: one panel per recording, compute above communication, one time
-# axis for all. Communication is drawn again in another colour where no compute ran beside it. Reads files (paths
-# without blanks), labels and sums (arrays of what to say about each), rank (whose rows).
+# axis for all. Communication is drawn again in another colour where no compute ran beside it. Reads files (a
+# list of names), label_1, sum_1 and so on (what to say about each), rank (whose rows).
 n = words(files)
 panel_pixels = 104
 W = 900; H = 118 + n * panel_pixels + 22
@@ -49,8 +49,8 @@ do for [p = 1:n] {
     top = 118 + (p - 1) * panel_pixels
     set tmargin at screen from_top(top)
     set bmargin at screen from_top(top + panel_pixels - 34)
-    set label 3 labels[p] at graph 0,graph 1 left offset 0,0.7 font font_of(14) noenhanced
-    set label 4 sums[p] at graph 1,graph 1 right offset 0,0.7 font font_of(12) textcolor rgb grey noenhanced
+    set label 3 value(sprintf("label_%d", p)) at graph 0,graph 1 left offset 0,0.7 font font_of(14) noenhanced
+    set label 4 value(sprintf("sum_%d", p)) at graph 1,graph 1 right offset 0,0.7 font font_of(12) textcolor rgb grey noenhanced
     if (p == n) { set format x "%g"; set xlabel "time (ms)" } else { set format x ""; unset xlabel }
     plot for [k = 1:kinds] file using (compute(k)):(1.5):(compute(k)):(column("end_us") / 1e3):(1.1):(1.9) \
              with boxxyerror linecolor rgb kind_colour[k], \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What a step holds after each of its ops, by kind: forward alone, and a whole step. Reads one timeline per panel:
-# files and panels, lists of paths (without blanks) and titles.
+# files and panels, lists of names and of titles.
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0

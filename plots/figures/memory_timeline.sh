@@ -25,22 +25,22 @@ outline() { # FILE
 }
 asked "SELECT precision || char(9) || mode || char(9) || events || char(9) || 'Memory of a step at S ' || seq || ', ' || precision || ' (' || size || ', batch ' || batch || ')'
     || char(9) || machine || ', ' || gpu || ', ' || substr(utc, 1, 10) FROM bench_memory m
-    WHERE status = 'ok' AND recompute = 'none' AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels') FROM bench_memory)
+    WHERE status = 'ok' AND precision NOT GLOB '*[^a-z0-9-]*' AND mode IN ('forward', 'forward-backward', 'train-step') AND recompute = 'none' AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels') FROM bench_memory)
         AND size = (SELECT size FROM bench_memory WHERE status = 'ok' GROUP BY size ORDER BY count(*) DESC, min(id) LIMIT 1)
         AND seq = (SELECT max(seq) FROM bench_memory l WHERE l.size = m.size AND l.status = 'ok' AND l.recompute = 'none')
     ORDER BY precision, mode = 'train-step', mode" >"$work/recorded"
 for precision in $(cut -f 1 "$work/recorded" | sort -u); do
     files='' panels=''
     while read -r of mode events title; do
-        timeline=$results/memory/$events
+        timeline=$results/memory/${events##*/}
         if [ "$of" != "$precision" ] || [ ! -f "$timeline" ]; then continue; fi
-        outline "$timeline" >"$work/timeline-$precision-$mode" # a name without blanks, which separate gnuplot's lists
-        files="$files $work/timeline-$precision-$mode" panels="$panels $mode" text=$title
+        outline "$timeline" >"$work/timeline-$precision-$mode"
+        files="$files timeline-$precision-$mode" panels="$panels $mode" text=$title
     done <"$work/recorded"
     [ -n "$files" ] || continue
     {
         echo "title = $(quoted "${text%%"$tab"*}"); caption = $(quoted "${text#*"$tab"}")"
-        echo "files = $(quoted "$files"); panels = '$panels'"
+        echo "files = $(quoted "$files"); panels = $(quoted "$panels")"
     } >"$work/memory_timeline_$precision.gp"
     echo "memory_timeline memory_timeline_$precision" >>"$work/figures"
 done

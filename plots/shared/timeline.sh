@@ -7,23 +7,23 @@
 draw_timeline() {
     figure_name=$1 figure_title=$2 shown=$3
     shift 3
-    files='' labels='' sums='' count=0 rank=0
+    files='' count=0 rank=0 given=$#
     for file; do # the comment of its sums: "# rank 0 of LABEL: 12.345 ms; compute ..."
         about=$(sed -n "s/^# rank $rank of \(.*; idle [^ ]* ms\).*/\1/p" "$file" | head -n 1)
         [ -n "$about" ] || continue
         count=$((count + 1))
-        cp "$file" "$work/$figure_name-$count" # a name without blanks, which separate gnuplot's lists
-        files="$files $work/$figure_name-$count"
-        labels="$labels${labels:+, }$(quoted "${about%: *ms; compute *}")"
-        sums="$sums${sums:+, }$(quoted "$(printf '%s\n' "${about##*: }" | awk "{ printf $shown }")")"
+        cp "$file" "$work/$figure_name-$count"
+        files="$files $figure_name-$count"
+        set -- "$@" "label_$count=${about%: *ms; compute *}" \
+            "sum_$count=$(printf '%s\n' "${about##*: }" | awk "{ printf $shown }")"
     done
+    shift "$given"
     [ "$count" -gt 0 ] || return 0
     device=$(asked "SELECT ', ' || value FROM machine WHERE key IN ('cpu', 'gpu_name') ORDER BY key = 'gpu_name' DESC, id DESC LIMIT 1")
-    cat >"$work/$figure_name.gp" <<END
-title = $(quoted "$figure_title"); caption = $(quoted "$(basename "$results")$device, rank $rank")
-files = $(quoted "$files"); rank = $rank
-array labels[$count] = [$labels]
-array sums[$count] = [$sums]
-END
+    {
+        echo "title = $(quoted "$figure_title"); caption = $(quoted "$(basename "$results")$device, rank $rank")"
+        echo "files = $(quoted "$files"); rank = $rank"
+        for each; do echo "${each%%=*} = $(quoted "${each#*=}")"; done
+    } >"$work/$figure_name.gp"
     echo "$figure $figure_name" >>"$work/figures"
 }

@@ -60,7 +60,7 @@ static void expect(const char *folder, const char *rule, const char *part)
     free(said);
 }
 
-static const char *const rules[] = {"table", "includes", "files", "folders", "pairs", "size", "mirror"};
+static const char *const rules[] = {"table", "includes", "files", "folders", "size", "functions", "mirror"};
 
 static void a_good_tree_passes(void **state)
 {
@@ -103,15 +103,61 @@ static void circles_are_found(void **state)
     expect(*state, "folders", "circle: common/core -> common/device");
 }
 
-static void sources_that_call_each_other_are_found(void **state)
+/* Each source of a room by the compiler, to build/<source>.o, as make does. */
+static void compile(const char *folder, const char *room)
 {
-    plant(*state, "common/core/a.h", "int a_of(int x);\n");
-    plant(*state, "common/core/b.h", "typedef int b_kind;\nint b_of(int x);\n");
-    plant(*state, "common/core/a.c", "#include \"common/core/b.h\"\nint a_of(int x) { return b_of(x); }\n");
-    plant(*state, "common/core/b.c", "#include \"common/core/a.h\"\nint b_of(int x) { return x; }\n");
-    expect(*state, "pairs", NULL); /* b.c knows a.h, but calls nothing of it */
-    plant(*state, "common/core/b.c", "#include \"common/core/a.h\"\nint b_of(int x) { return a_of(x); }\n");
-    expect(*state, "pairs", "circle: common/core/a -> common/core/b");
+    char command[3 * 4096];
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && mkdir -p build/%s && for source in %s/*.c; do cc -I. -c $source -o build/$source.o || exit; done",
+        folder, room, room);
+    assert_int_equal(system(command), 0);
+}
+
+static void a_circle_behind_a_shared_header_is_found(void **state)
+{
+    plant(*state, "common/core/shared.h", "int a_of(int x);\nint b_of(int x);\nint c_of(int x);\n");
+    plant(*state, "common/core/a.c", "#include \"common/core/shared.h\"\nint a_of(int x) { return b_of(x); }\n");
+    plant(*state, "common/core/b.c", "#include \"common/core/shared.h\"\nint b_of(int x) { return c_of(x); }\n");
+    plant(*state, "common/core/c.c", "#include \"common/core/shared.h\"\nint c_of(int x) { return x; }\n");
+    compile(*state, "common/core");
+    expect(*state, "links build", NULL); /* c.c knows of a_of, but does not call it */
+    plant(*state, "common/core/c.c", "#include \"common/core/shared.h\"\nint c_of(int x) { return a_of(x); }\n");
+    expect(*state, "files", NULL);
+    compile(*state, "common/core");
+    expect(*state, "links build", "circle: common/core/a.c -> common/core/b.c -> common/core/c.c");
+}
+
+static void a_header_that_fronts_too_much_is_found(void **state)
+{
+    char name[64], text[64], header[512] = "";
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "common/train/part_%d.c", i);
+        snprintf(text, sizeof text, "int part_%d(void) { return %d; }\n", i, i);
+        plant(*state, name, text);
+        snprintf(text, sizeof text, "int part_%d(void);\n", i);
+        if (i < 4)
+            strcat(header, text);
+    }
+    plant(*state, "common/train/parts.h", header);
+    compile(*state, "common/train");
+    expect(*state, "fronts build", NULL);
+    plant(*state, "common/train/parts.h", strcat(header, text));
+    expect(*state, "fronts build", "common/train/parts.h: fronts 5 sources");
+}
+
+static void a_long_function_is_found(void **state)
+{
+    char text[512] = "int long_one(void)\n{\n";
+    for (int i = 0; i < 120; i++)
+        strcat(text, ";\n");
+    plant(*state, "common/core/long.c", strcat(text, "}\n"));
+    expect(*state, "functions", "common/core/long.c:2: a function of 121 lines");
+}
+
+static void links_without_objects_are_no_proof(void **state)
+{
+    expect(*state, "links build", "build has no object of a source");
 }
 
 static void a_crowded_folder_is_found(void **state)
@@ -142,7 +188,10 @@ int main(void)
         IN_A_TREE(a_table_that_looks_up_is_found),
         IN_A_TREE(a_folder_without_a_room_is_found),
         IN_A_TREE(circles_are_found),
-        IN_A_TREE(sources_that_call_each_other_are_found),
+        IN_A_TREE(a_circle_behind_a_shared_header_is_found),
+        IN_A_TREE(a_header_that_fronts_too_much_is_found),
+        IN_A_TREE(a_long_function_is_found),
+        IN_A_TREE(links_without_objects_are_no_proof),
         IN_A_TREE(a_crowded_folder_is_found),
         IN_A_TREE(a_test_folder_without_a_room_is_found),
     };

@@ -31,7 +31,8 @@ static void plain(void **state)
     assert_int_equal(csv_column(c, "d"), -1);
     assert_string_equal(csv_cell(c, 0, "b"), "x");
     assert_string_equal(csv_cell(c, 1, "b"), "");
-    assert_null(csv_cell(c, 0, "d"));
+    assert_string_equal(csv_cell(c, 0, "d"), "");
+    assert_true(csv_is(c, 1, "b", "") && !csv_is(c, 1, "d", "") && csv_is(c, 0, "b", "x"));
     assert_true(csv_real(c, 0, "c") == 2.5);
     assert_true(csv_real(c, 1, "a") == -3);
     assert_true(isnan(csv_real(c, 1, "b")));
@@ -48,6 +49,55 @@ static void torn_lines_are_named(void **state)
     assert_int_equal(c->dropped, 3);
     assert_int_equal(c->first_dropped, 7);
     csv_free(c);
+}
+
+/* What spreadsheets, editors and broken disks make of a file: it can be read, or what cannot is named. */
+static void damaged_files(void **state)
+{
+#define FILE_OF(text) text, sizeof text - 1
+    static const struct {
+        const char *text;
+        size_t bytes, rows;
+        const char *lost;
+    } table[] = {{FILE_OF("\xef\xbb\xbf"
+                          "a,b\n1,2\n"),
+                  1, NULL},
+                 {FILE_OF("a,b\r\n1,2\r\n\r\n3,\"4\"\r\n"), 2, NULL},
+                 {FILE_OF("# mac\ra,b\r1,2\r\r3,4\r"), 2, NULL},
+                 {FILE_OF("a,b\n1,2\n3,4"), 2, NULL},
+                 {FILE_OF("a,b\n"), 0, NULL},
+                 {FILE_OF("a;b\n1;2,5\n"), 0, "no line counts, since cells are separated by semicolons"},
+                 {FILE_OF("a\tb\n1\t2\n"), 0, "no line counts, since cells are separated by semicolons or tabs"},
+                 {FILE_OF("\xff\xfe"
+                          "a\0,\0b\0\n\0"),
+                  0, "UTF-16"},
+                 {FILE_OF("\xfe\xff\0a\0,\0b\0\n"), 0, "UTF-16"},
+                 {FILE_OF("a\0,\0b\0\n\0"), 0, "UTF-16"},
+                 {FILE_OF("a,b\n1,\0\n3,4\n"), 1, "line 2 is torn"},
+                 {FILE_OF("a,b\n1,\x1b[2J\n3,4\n"), 1, "line 2 is torn"},
+                 {FILE_OF("a,b\n1,2\n3,\"\x7f\"\n"), 1, "line 3 is torn"},
+                 {FILE_OF("a,b\n1,\"x\n3,4\n5,6\n"), 2, "line 2 is torn"},
+                 {FILE_OF("a,b\n1,\"x\n3,\"y\n5,6\n"), 1, "2 lines are torn and do not count; the first is line 2"},
+                 {FILE_OF("a,b\n1,\"x\"y\n3,4\n"), 1, "line 2 is torn"},
+                 {FILE_OF("a,b\r1,2,3\r3,4\r"), 1, "line 2 is torn"},
+                 {FILE_OF("a,b,a\n1,2,3\n"), 0, "two columns have the same name"},
+                 {FILE_OF("\"a,b\n1,2\n"), 0, "the line with the names of the columns is torn"}};
+    char *path = folder_path(*state, "damaged.csv");
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        FILE *out = fopen(path, "wb");
+        assert_int_equal(fwrite(table[i].text, 1, table[i].bytes, out), table[i].bytes);
+        assert_int_equal(fclose(out), 0);
+        csv *c = csv_read(path);
+        char *lost = csv_lost(c);
+        const bool said = table[i].lost ? lost && strstr(lost, table[i].lost) : !lost;
+        if (!said || c->rows != table[i].rows)
+            fail_msg("file %zu: %zu rows, %s", i, c->rows, lost ? lost : "nothing lost");
+        if (!c->problem)
+            assert_string_equal(c->header[0], "a");
+        free(lost);
+        csv_free(c);
+    }
+    free(path);
 }
 
 static void quoted(void **state)
@@ -123,6 +173,9 @@ static void long_file(void **state)
 static void quoting(void **state)
 {
     static const char *const texts[] = {"", "plain", "a,b", "say \"no\"", "\"", "two\nlines", "#first", "a # b", " x "};
+    char cleaned[8];
+    assert_int_equal(csv_quote("\x1b[2J", cleaned, sizeof cleaned), 4);
+    assert_string_equal(cleaned, "?[2J");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char cell[64], text[128];
         size_t length = csv_quote(texts[i], cell, sizeof cell);
@@ -142,10 +195,11 @@ static void quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain),     cmocka_unit_test(torn_lines_are_named),
-        cmocka_unit_test(quoted),    cmocka_unit_test(comments_and_empty_lines),
-        cmocka_unit_test(torn_rows), cmocka_unit_test(empty_and_absent),
-        cmocka_unit_test(long_file), cmocka_unit_test(quoting),
+        cmocka_unit_test(plain),         cmocka_unit_test(torn_lines_are_named),
+        cmocka_unit_test(quoted),        cmocka_unit_test(comments_and_empty_lines),
+        cmocka_unit_test(torn_rows),     cmocka_unit_test(empty_and_absent),
+        cmocka_unit_test(long_file),     cmocka_unit_test(quoting),
+        cmocka_unit_test(damaged_files),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

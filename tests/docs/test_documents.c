@@ -151,15 +151,13 @@ static double scale_of(const char *column, const char *unit)
 
 static bool row_matches(const csv *c, size_t row, char *const *filters, size_t n)
 {
-    const char *const status = csv_cell(c, row, "status"); /* rows of peers have none */
-    if (status && strcmp(status, "ok") != 0)
+    if (csv_column(c, "status") >= 0 && !csv_is(c, row, "status", "ok")) /* rows of peers have none */
         return false;
     for (size_t i = 0; i < n; i++) {
         char name[64];
         const char *equals = strchr(filters[i], '=');
         snprintf(name, sizeof name, "%.*s", (int)(equals - filters[i]), filters[i]);
-        const char *cell = csv_cell(c, row, name);
-        if (!cell || strcmp(cell, equals + 1) != 0)
+        if (!csv_is(c, row, name, equals + 1))
             return false;
     }
     return true;

@@ -11,6 +11,7 @@
 #include "common/core/rng.h"
 #include "common/device/memory.h"
 #include "common/train/memory_step.h"
+#include "common/train/trainer.h"
 
 enum { CASES = 600 };
 static const double gib = 1024.0 * 1024 * 1024;
@@ -185,7 +186,7 @@ static memory_bytes measured(const trainer *t, const memory_bytes *resident, ste
     return worst;
 }
 
-static void print_case(const trainer_options *o)
+static void print_case(const step_options *o)
 {
     const model_config *c = &o->config;
     print_message("d %d F %d V %d L %d H %d/%d B %d S %d mode %d %s %s recompute %d/%d fusion %d overlap %d share %d\n",
@@ -216,7 +217,7 @@ static void same_phase(const trainer *t, const memory_step *s, const memory_byte
     }
 }
 
-static void same_as_trainer(bench_of_steps *b, const trainer_options *o)
+static void same_as_trainer(bench_of_steps *b, const step_options *o)
 {
     char why[512];
     trainer *t = trainer_create(b->dev, b->mem, &b->kernels, b->ctx, o, why, sizeof why);
@@ -237,14 +238,14 @@ static int draw(bench_of_steps *b, int n)
     return (int)(rng_uniform(1, 0, b->draws++) * n);
 }
 
-static trainer_options draw_options(bench_of_steps *b)
+static step_options draw_options(bench_of_steps *b)
 {
     static const char *const policies[] = {"fp32", "bf16", "bf16-pure", "fp16"};
     static const char *const attentions[] = {"unfused", "fused", "flash"};
     static const struct {
         int d, f, vocab, heads, heads_kv;
     } widths[] = {{32, 48, 40, 2, 2}, {48, 40, 500, 3, 1}, {96, 24, 30, 4, 2}, {40, 128, 11, 1, 1}};
-    trainer_options o = trainer_defaults();
+    step_options o = step_defaults();
     const int w = draw(b, 4);
     o.config = (model_config){"custom",        widths[w].vocab,    widths[w].d, widths[w].f, 1 + draw(b, 12),
                               widths[w].heads, widths[w].heads_kv, 10000,       1e-5f};
@@ -283,7 +284,7 @@ static void every_phase_of_a_step_is_predicted(void **state)
 {
     bench_of_steps *b = *state;
     for (int i = 0; i < CASES; i++) {
-        const trainer_options o = draw_options(b);
+        const step_options o = draw_options(b);
         static const size_t scales[] = {0, 1, 256};
         matmul_scale = scales[draw(b, 3)], norm_scale = scales[draw(b, 3)], sum_scale = scales[draw(b, 3)];
         salt = (size_t)i;

@@ -27,12 +27,12 @@ static void a_process_alone_has_a_replica(void **state)
     cache *kept = cache_create();
     const replica_place at = alone(kept);
     const parallel_options one = {.strategy = "naive", .ranks = 1};
-    const trainer_options o = small_options();
+    const step_options o = small_options();
     replica_problem problem = {.text = ""};
     replica *r = replica_create(&at, &o, &one, &problem);
     assert_non_null(r);
     assert_true(r->member && !r->p && r->t);
-    trainer_options padded = o;
+    step_options padded = o;
     padded.granularity = parallel_granularity(1);
     trainer *t = create(&padded);
     replica_set_tokens(r->t, 7, 0);
@@ -62,7 +62,7 @@ static void what_cannot_be_made_is_a_sentence(void **state)
     (void)state;
     cache *kept = cache_create();
     const replica_place at = alone(kept);
-    trainer_options o = small_options();
+    step_options o = small_options();
     replica_problem problem = {.text = ""};
     assert_null(replica_create(&at, &o, &(parallel_options){.strategy = "naive", .ranks = 2}, &problem));
     assert_non_null(strstr(problem.text, "one rank"));
@@ -119,7 +119,7 @@ static void steps(replica *r, bool odd)
             "the odd rank");
 }
 
-static void sentences(const replica_place *at, const trainer_options *o, int ranks)
+static void sentences(const replica_place *at, const step_options *o, int ranks)
 {
     replica_problem problem;
     char want[64];
@@ -141,7 +141,7 @@ static void run(session *s, const bench_case *c, row *w)
     require(sb_kernels_cpu()->create(0, &ctx) == SB_OK, "a context");
     const replica_place at = {
         .l = launch_of(s), .d = s->dev, .mem = s->mem, .kernels = sb_kernels_cpu(), .ctx = ctx, .kept = s->kept};
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.deterministic = true;
     o.overlap = OVERLAP_GRADIENTS;
     if (strcmp(case_variant(c), "sentence") == 0) {

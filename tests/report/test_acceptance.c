@@ -65,7 +65,7 @@ static void reasons(void **state)
     found(*state, ROW("ok", "4096", "700", "GPU-b", "aaaaaaaaaaaa", "0", "1"), "several: GPU-a, GPU-b");
     found(*state, ROW("ok", "4096", "1200", "GPU-a", "aaaaaaaaaaaa", "0", "1"),
           "tflops is 1200 where the data sheet has 989");
-    found(*state, "2,1,bench_roofline,gemm,ok,,bf16", "1 torn rows");
+    found(*state, "2,1,bench_roofline,gemm,ok,,bf16", "line 4 is torn");
 }
 
 /* 700 TFLOP/s were measured, so a share of them is at most 989 / 700. */

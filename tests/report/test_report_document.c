@@ -55,6 +55,57 @@ static void texts_have_marks_of_the_writer(void **state)
                        "![f](f.svg)\n\n");
 }
 
+/* Cells of other people's files: on GitHub, they are shown as they are. */
+static void markup_in_texts_is_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *paragraph, *cell;
+    } table[] = {{"<img src=x onerror=a>", "&lt;img src=x onerror=a>", "&lt;img src=x onerror=a>"},
+                 {"</td>", "&lt;/td>", "&lt;/td>"},
+                 {"<!-- ", "&lt;!-- ", "&lt;!-- "},
+                 {"a < 5, b<5", "a < 5, b<5", "a < 5, b<5"},
+                 {"&lt;b & c; R&D", "&amp;lt;b & c; R&D", "&amp;lt;b & c; R&D"},
+                 {"a|b", "a|b", "a\\|b"},
+                 {"a\\|b", "a\\\\|b", "a\\\\\\|b"},
+                 {"`x` $y$", "\\`x\\` \\$y\\$", "\\`x\\` \\$y\\$"},
+                 {"[x](javascript:a)", "\\[x\\](javascript:a)", "[x\\](javascript:a)"},
+                 {"![x](y)", "![x\\](y)", "![x\\](y)"},
+                 {"[x]: y", "\\[x\\]: y", "[x\\]: y"},
+                 {"**a** 2 * 3 ~~b~~", "\\*\\*a\\*\\* 2 * 3 \\~\\~b\\~\\~", "\\*\\*a\\*\\* 2 * 3 \\~\\~b\\~\\~"},
+                 {"_a_ fwd_ms", "\\_a\\_ fwd_ms", "\\_a\\_ fwd_ms"},
+                 {"# a", "\\# a", "# a"},
+                 {"- a", "\\- a", "- a"},
+                 {"* a", "\\* a", "* a"},
+                 {"> a", "\\> a", "> a"},
+                 {"1. a", "1\\. a", "1. a"},
+                 {"12) a", "12\\) a", "12) a"},
+                 {"1.5 ms", "1.5 ms", "1.5 ms"},
+                 {"a\n===", "a ===", "a ==="},
+                 {"a\n---|---", "a ---|---", "a ---\\|---"},
+                 {"=1+1", "\\=1+1", "=1+1"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        document *d = doc_create("");
+        doc_paragraph(d, table[i].text);
+        doc_table(d);
+        doc_column(d, DOC_TEXT, "c");
+        doc_row(d);
+        doc_cell(d, table[i].text);
+        char *wanted = xasprintf("%s\n\n| c |\n|---|\n| %s |\n\n", table[i].paragraph, table[i].cell);
+        expect_markdown(d, wanted);
+        free(wanted);
+    }
+}
+
+static void nothing_ends_what_it_is_in(void **state)
+{
+    (void)state;
+    document *d = doc_create("");
+    doc_paragraph(d, "\3a`<b>_c_\4 \5x](y\6a) (b.csv\7");
+    doc_figure(d, "a)<b.svg", "x](y");
+    expect_markdown(d, "`a'<b>_c_` [x\\](y](a%29%20%28b.csv)\n\n![x\\](y](a%29%3Cb.svg)\n\n");
+}
+
 static void add_row(document *d, size_t n, const char *const *cells)
 {
     doc_row(d);
@@ -138,6 +189,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(texts_have_marks_of_the_writer),
                                        cmocka_unit_test(tables_have_columns_of_a_kind),
-                                       cmocka_unit_test(parts_are_appended), cmocka_unit_test(misuse_stops_the_report)};
+                                       cmocka_unit_test(markup_in_texts_is_shown),
+                                       cmocka_unit_test(nothing_ends_what_it_is_in),
+                                       cmocka_unit_test(parts_are_appended),
+                                       cmocka_unit_test(misuse_stops_the_report)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

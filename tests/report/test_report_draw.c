@@ -208,16 +208,64 @@ static void sizes_that_nearly_agree_are_one_point(void **state)
     assert_int_equal(points[0], points[1]);
 }
 
+/* The shell, sed and gnuplot each have a language in which a cell of somebody's file could be a command. */
+static void no_cell_is_code(void **state)
+{
+    static const char *const cells[] = {"x';system(\">%s\");y='", "x/;1e>%s;s/q", "`>%s`", "$(>%s)",
+                                        "\"\"\";>%s;\"\"\"",      "x/w%s"};
+    char *canary = folder_path(*state, "canary");
+    make_project(*state, "figure\\tflash_latency\\nfigure\\tflash_tflops\\nfigure\\tmemory_peak\\n");
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        char *cell = xasprintf(cells[i], canary), *rows = xstrdup(columns);
+        for (int seq = 64; seq <= 128; seq *= 2) {
+            char *more = xasprintf("%s1,bench_flash,flash,ok,,1,1,1,\"%s\",64,%d,1,2,100,90,800,1048576,%s,%s,cuda,"
+                                   "2026-11-21T10:00:00Z\n",
+                                   rows, cell, seq, i % 2 ? cell : "box", i % 2 ? "GPU" : cell);
+            free(rows);
+            rows = more;
+        }
+        put(*state, "bench_flash.csv", rows);
+        int status;
+        free(draw(*state, &status));
+        if (access(canary, F_OK) == 0)
+            fail_msg("the cell %s was run", cell);
+        free(rows);
+        free(cell);
+    }
+    free(canary);
+}
+
+/* A folder's name may have whatever a file system takes. */
+static void a_quote_in_a_path_is_no_matter(void **state)
+{
+    char *folder = folder_path(*state, "it's \"a\" $(folder)"), *old = getenv("TMPDIR");
+    old = old ? xstrdup(old) : NULL;
+    make_project(*state, "figure\\tflash_latency\\n");
+    assert_int_equal(mkdir(folder, 0777), 0);
+    setenv("TMPDIR", folder, 1);
+    expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
+    if (old)
+        setenv("TMPDIR", old, 1);
+    else
+        unsetenv("TMPDIR");
+    free(old);
+    free(folder);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, folder_create, folder_remove)
 
 int main(void)
 {
     if (system("command -v gnuplot >/dev/null 2>&1") != 0)
         return skip_program();
-    const struct CMUnitTest tests[] = {
-        in_folder(benches_name_their_figures),       in_folder(a_figure_without_rows_goes),
-        in_folder(what_cannot_be_drawn_is_said),     in_folder(a_missing_folder_is_a_usage_error),
-        in_folder(a_cpu_has_a_share_of_its_ceiling), in_folder(sizes_that_nearly_agree_are_one_point),
-        in_folder(ratios_over_runs_are_not_drawn)};
+    const struct CMUnitTest tests[] = {in_folder(benches_name_their_figures),
+                                       in_folder(a_figure_without_rows_goes),
+                                       in_folder(what_cannot_be_drawn_is_said),
+                                       in_folder(a_missing_folder_is_a_usage_error),
+                                       in_folder(a_cpu_has_a_share_of_its_ceiling),
+                                       in_folder(sizes_that_nearly_agree_are_one_point),
+                                       in_folder(no_cell_is_code),
+                                       in_folder(a_quote_in_a_path_is_no_matter),
+                                       in_folder(ratios_over_runs_are_not_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,44 @@ static void other_columns_are_moved_aside(void **state)
     free(second);
 }
 
+/* A file that a spreadsheet or an editor has rewritten: what it held is kept, here or aside. */
+static void a_rewritten_file_is_kept(void **state)
+{
+    static const char *const edits[] = {
+        "s/,/;/g", "s/,/\\t/g", "1s/^/\\xef\\xbb\\xbf/", "s/$/\\r/", "1s/,seq,/,dtype,/",
+        "1d",      "d",         "2s/,/\\x00/",           "2s/,/\"/", "2s/,[^,]*$//"};
+    char *path = folder_path(*state, "edited.csv"), *aside = folder_path(*state, "edited.1.csv"),
+         *copy = folder_path(*state, "edited.copy");
+    options *o = sample_options_of("--seq 1:3 --dtype bf16 --variant fast");
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        row_writer *r = sample_rows(o, path, false);
+        sample_row(r, o, 0, ROW_OK);
+        sample_row(r, o, 1, ROW_OK);
+        rows_close(r);
+        char *edit = xasprintf("sed -i '%s' '%s' && cp '%s' '%s'", edits[i], path, path, copy);
+        assert_int_equal(system(edit), 0);
+        r = sample_rows(o, path, true);
+        sample_row(r, o, 2, ROW_OK);
+        rows_close(r);
+        char *same =
+            xasprintf("head -c \"$(stat -c %%s '%s')\" \"$([ -f '%s' ] && echo '%s' || echo '%s')\" | cmp -s - '%s'",
+                      copy, aside, aside, path, copy);
+        if (system(same) != 0)
+            fail_msg("after %s the file's bytes are gone", edits[i]);
+        csv *t = csv_read(path);
+        assert_string_equal(csv_cell(t, t->rows - 1, "seq"), "3");
+        csv_free(t);
+        unlink(path);
+        unlink(aside);
+        free(same);
+        free(edit);
+    }
+    options_free(o);
+    free(copy);
+    free(aside);
+    free(path);
+}
+
 /* Cut the file after every byte of its second row, and write another row. */
 static void torn_lines(void **state)
 {
@@ -297,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_columns_are_moved_aside),
+        cmocka_unit_test(a_rewritten_file_is_kept),
         cmocka_unit_test(torn_lines),
         cmocka_unit_test(a_full_disk_leaves_whole_rows),
         cmocka_unit_test(a_torn_line_is_named),

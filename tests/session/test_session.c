@@ -356,6 +356,10 @@ static void a_row_stands_beside_its_baseline(void **state)
     assert_int_equal(run(CPU "--n 2,3 --variant right --baseline old"), EXIT_CODE_OK);
     const char *first = strstr(text_of("out.txt"), "    baseline: "); /* compare_row has tests of its own */
     assert_true(first && strstr(first + 1, "    baseline: has no such case\n"));
+    assert_int_equal(system("mkdir -p locale && sed 's/,/;/g' old/bench_toy.csv >locale/bench_toy.csv"), 0);
+    assert_int_equal(run(CPU "--n 2 --variant right --baseline locale"), EXIT_CODE_USAGE);
+    assert_non_null(
+        strstr(text_of("err.txt"), "--baseline locale/bench_toy.csv: no line counts, since cells are separated"));
     assert_int_equal(run(CPU "--n 2 --variant right --baseline new"), EXIT_CODE_USAGE);
     assert_non_null(strstr(text_of("err.txt"), "--baseline new has no rows of bench_toy: new/bench_toy.csv"));
     assert_int_equal(run(CPU "--n 2 --variant right --baseline="), EXIT_CODE_USAGE);

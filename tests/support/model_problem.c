@@ -40,9 +40,9 @@ int bed_destroy(void **state)
     return left ? -1 : 0;
 }
 
-trainer_options small_options(void)
+step_options small_options(void)
 {
-    trainer_options o = trainer_defaults();
+    step_options o = step_defaults();
     o.config = (model_config){"custom", 23, 32, 40, 2, 2, 2, 10000, 1e-5f};
     o.batch = 2;
     o.seq = 13;
@@ -52,16 +52,16 @@ trainer_options small_options(void)
     return o;
 }
 
-trainer_options three_blocks(const char *precision)
+step_options three_blocks(const char *precision)
 {
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.config.layers = 3;
     o.precision = precision_find(precision);
     o.lr = 1e-2;
     return o;
 }
 
-trainer *create(const trainer_options *o)
+trainer *create(const step_options *o)
 {
     char why[256] = "";
     trainer *t = trainer_create(bed.dev, bed.mem, bed.kernels, bed.ctx, o, why, sizeof why);
@@ -85,7 +85,7 @@ void set_params(trainer *t, const float *values)
 
 float *all_logits(trainer *t)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     float *logits = xmalloc((size_t)o->batch * o->seq * o->config.vocab * sizeof *logits);
     if (!trainer_read_logits(t, logits))
         fail_msg("no logits: %s", sb_last_message());
@@ -182,7 +182,7 @@ void same_bits(const params *p, const float *a, const float *b, const char *what
     }
 }
 
-outcome outcome_of(const trainer_options *o)
+outcome outcome_of(const step_options *o)
 {
     trainer *t = create(o);
     outcome r = {.p = params_create(&o->config)};
@@ -205,7 +205,7 @@ void outcome_free(outcome *r)
     free(r->grads);
 }
 
-void same_outcome(const outcome *want, const trainer_options *o, const char *what)
+void same_outcome(const outcome *want, const step_options *o, const char *what)
 {
     outcome got = outcome_of(o);
     assert_memory_equal(want->losses, got.losses, OUTCOME_STEPS * sizeof(double));

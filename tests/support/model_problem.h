@@ -12,12 +12,12 @@ int bed_create(void **state);
 int bed_destroy(void **state);
 
 /* Two blocks of width 32 with two heads, 23 words, batch 2, seq 13; fused kernels, unfused attention, fp32. */
-trainer_options small_options(void);
+step_options small_options(void);
 /* The same with three blocks, a policy by name, and a learning rate of 0.01. */
-trainer_options three_blocks(const char *precision);
+step_options three_blocks(const char *precision);
 enum { POLICIES = 5 };
 extern const char *const policies[POLICIES]; /* "fp32" ... "fp16" */
-trainer *create(const trainer_options *o);   /* fails the test when that is refused */
+trainer *create(const step_options *o);      /* fails the test when that is refused */
 void step(trainer *t);                       /* one, or the test fails */
 
 /* Parameters and gradients after a few steps with golden parameters and tokens. */
@@ -27,10 +27,10 @@ typedef struct outcome {
     float *params, *grads;
     double losses[OUTCOME_STEPS];
 } outcome;
-outcome outcome_of(const trainer_options *o);
+outcome outcome_of(const step_options *o);
 void outcome_free(outcome *r);
 /* Fails the test unless these options give the same bits. */
-void same_outcome(const outcome *want, const trainer_options *o, const char *what);
+void same_outcome(const outcome *want, const step_options *o, const char *what);
 
 void set_params(trainer *t, const float *values); /* as all_params gives them */
 float *all_logits(trainer *t);                    /* (batch seq, vocab) */

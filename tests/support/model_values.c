@@ -29,7 +29,7 @@ float *all_grads(trainer *t)
 
 void draw_tokens(trainer *t, uint64_t seed, uint32_t stream)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     const int n = o->batch * o->seq * (o->micro_batches > 1 ? o->micro_batches : 1);
     int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
     for (int i = 0; i < 2 * n; i++)

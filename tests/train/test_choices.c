@@ -10,7 +10,8 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/train/choices.h"
+#include "common/train/tune/choices.h"
+#include "common/train/tune/tune.h"
 #include "tests/support/model_problem.h"
 
 static const char nobody[] = "no such GPU";
@@ -176,7 +177,7 @@ static void shipped_choices_are_whole(void **state)
 static void a_trainer_times_what_is_not_known(void **state)
 {
     (void)state;
-    const trainer_options o = small_options();
+    const step_options o = small_options();
     choices *c = choices_open(nobody, NULL, false);
     const tuned_product *p;
     trainer *t = create(&o);

@@ -45,7 +45,7 @@ static const policy_bound bounds[] = {
 
 /* A trainer of a golden model, with its parameters. Where a model has few tokens and words, gradients are large, and an fp16
  * scale of 65536 would begin with steps that are left out. */
-static trainer *create_golden(const trainer_options *o)
+static trainer *create_golden(const step_options *o)
 {
     trainer *t = create(o);
     if (drawn && o->precision->loss_scaling)
@@ -54,9 +54,9 @@ static trainer *create_golden(const trainer_options *o)
     return t;
 }
 
-static trainer_options options_of(const golden_model *g, const char *precision)
+static step_options options_of(const golden_model *g, const char *precision)
 {
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.config = g->config;
     o.batch = g->batch;
     o.seq = g->seq;
@@ -76,10 +76,10 @@ static void close_loss(double want, double got, double bound, const char *what)
 }
 
 /* The first step's logits, loss and gradients. Errors of all tensors go to `errors` (logits first). */
-static void check_first(const golden_model *g, const trainer_options *o, const policy_bound *b, const char *what,
+static void check_first(const golden_model *g, const step_options *o, const policy_bound *b, const char *what,
                         double *errors)
 {
-    trainer_options once = *o;
+    step_options once = *o;
     once.mode = STEP_FORWARD_BACKWARD;
     trainer *t = create_golden(&once);
     const params *p = trainer_params(t);
@@ -109,7 +109,7 @@ static void subtract(float *from, const float *what, int64_t n)
 /* AdamW's first step moves an element by lr, up or down by the sign of its gradient: where that is near zero, its last bit
  * decides. The committed models have no such element in fp32. Among random ones, one in a thousand elements of a tensor,
  * and one of a small tensor, may have gone the other way. */
-static void forgive_turned_elements(const trainer_options *o, const params *p, const float *want, float *got, int steps,
+static void forgive_turned_elements(const step_options *o, const params *p, const float *want, float *got, int steps,
                                     const char *what)
 {
     for (int i = 0; i < p->count; want += p->tensors[i].count, got += p->tensors[i++].count)
@@ -126,7 +126,7 @@ static void forgive_turned_elements(const trainer_options *o, const params *p, c
 }
 
 /* The parameters after all steps; the worst tensor's error goes to `error`. */
-static void check_steps(const golden_model *g, const trainer_options *o, const policy_bound *b, const char *what,
+static void check_steps(const golden_model *g, const step_options *o, const policy_bound *b, const char *what,
                         double *error)
 {
     trainer *t = create_golden(o);
@@ -184,7 +184,7 @@ static void golden(void **state)
             char what[80];
             golden_model g = golden_read(models[m]);
             double *errors = calloc((size_t)g.tensors + 1, sizeof *errors), worst = 0, moved;
-            trainer_options o = options_of(&g, bounds[i].precision);
+            step_options o = options_of(&g, bounds[i].precision);
             o.grad_fp32 = bounds[i].grad_fp32;
             snprintf(what, sizeof what, "%s %s%s", models[m], bounds[i].precision,
                      o.grad_fp32 ? " fp32 gradients" : "");
@@ -214,7 +214,7 @@ static void golden_variants(void **state)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int f = FUSION_NONE; f <= FUSION_GRAPH; f++) {
                 char what[80];
-                trainer_options o = options_of(&g, "fp32");
+                step_options o = options_of(&g, "fp32");
                 o.attention = op->name;
                 o.fusion = (fusion)f;
                 o.split = f == FUSION_KERNELS ? SB_FP16X3_FAST : f == FUSION_GRAPH ? SB_FP16X3 : SB_FMA;
@@ -246,9 +246,9 @@ static double loss_at(trainer *t, const float *params, const float *direction, d
 
 /* The direction is the gradient with a random half of its elements set to zero: the loss changes fast along it, so that
  * fp32's rounding does not matter, and an error in any part of the gradient shows in some of the directions. */
-static void check_differences(const trainer_options *o, int directions, const char *what)
+static void check_differences(const step_options *o, int directions, const char *what)
 {
-    trainer_options oo = *o;
+    step_options oo = *o;
     oo.mode = STEP_FORWARD_BACKWARD;
     trainer *t = create(&oo);
     oo.mode = STEP_FORWARD;
@@ -299,7 +299,7 @@ static void finite_differences(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++) {
             char what[80];
-            trainer_options o = small_options();
+            step_options o = small_options();
             o.config = table[i].config;
             o.batch = table[i].batch;
             o.seq = table[i].seq;

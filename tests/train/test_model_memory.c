@@ -26,13 +26,13 @@ static void callbacks(void **state)
 {
     (void)state;
     for (int mask = 0; mask < 8; mask++) {
-        trainer_options o = three_blocks("bf16");
+        step_options o = three_blocks("bf16");
         o.mode = mask & 1 ? STEP_TRAIN : STEP_FORWARD_BACKWARD;
         o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
         o.fusion = mask & 4 ? FUSION_NONE : FUSION_KERNELS;
         trainer *t = create(&o);
         tiles seen = {0, 0};
-        trainer_set_hooks(t, &(trainer_hooks){.user = &seen, .ready = on_ready});
+        trainer_set_hooks(t, &(step_hooks){.user = &seen, .ready = on_ready});
         step(t);
         const param_tensor *last = &trainer_params(t)->tensors[trainer_params(t)->count - 1];
         assert_true(seen.next == last->first + last->count && seen.calls >= o.config.layers + 2);
@@ -46,7 +46,7 @@ static void callbacks(void **state)
 static void check_timeline(trainer *t, size_t held_before)
 {
     const trainer_memory m = trainer_memory_of(t);
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     const arena_event *e;
     const size_t n = arena_events(trainer_arena(t), &e);
     int64_t held = 0, live = 0, peak[STEP_PHASES] = {0};
@@ -95,7 +95,7 @@ static void memory_history(void **state)
     for (int i = 0; i < POLICIES; i++)
         for (int mode = STEP_FORWARD; mode <= STEP_TRAIN; mode++)
             for (int mask = 0; mask < 16; mask++) {
-                trainer_options o = three_blocks(policies[i]);
+                step_options o = three_blocks(policies[i]);
                 o.mode = (step_mode)mode;
                 o.fusion = mask & 1 ? FUSION_NONE : FUSION_KERNELS;
                 o.share_grad_memory = mask & 2;
@@ -112,7 +112,7 @@ static void memory_history(void **state)
 }
 
 /* What recomputing and sharing are for: less memory at the worst op. */
-static int64_t bytes_of(const trainer_options *o)
+static int64_t bytes_of(const step_options *o)
 {
     trainer *t = create(o);
     const int64_t bytes = trainer_memory_of(t).arena_bytes;
@@ -123,7 +123,7 @@ static int64_t bytes_of(const trainer_options *o)
 static void memory_order(void **state)
 {
     (void)state;
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.config.layers = 12;
     o.batch = 8;
     o.seq = 32;
@@ -143,7 +143,7 @@ static void memory_order(void **state)
 
 /* ---- refusals ---- */
 
-static void refused(const trainer_options *o, const char *words)
+static void refused(const step_options *o, const char *words)
 {
     char why[256] = "";
     if (trainer_create(bed.dev, bed.mem, bed.kernels, bed.ctx, o, why, sizeof why))
@@ -155,7 +155,7 @@ static void refused(const trainer_options *o, const char *words)
 static void refusals(void **state)
 {
     (void)state;
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.config.heads = 3;
     refused(&o, "not a multiple of heads");
     o = small_options();

@@ -18,7 +18,7 @@ static void recomputation(void **state)
     for (int i = 0; i < POLICIES; i++)
         for (const sb_attention_op *op = bed.kernels->attention; op->name; op++)
             for (int eager = 0; eager < 2; eager++) {
-                trainer_options o = three_blocks(policies[i]);
+                step_options o = three_blocks(policies[i]);
                 o.attention = op->name;
                 o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
                 outcome want = outcome_of(&o);
@@ -41,7 +41,7 @@ static void schedules(void **state)
 {
     (void)state;
     for (int i = 0; i < POLICIES; i++) {
-        trainer_options o = three_blocks(policies[i]);
+        step_options o = three_blocks(policies[i]);
         o.config.layers = 11;
         outcome want = outcome_of(&o);
         recompute_schedule s = recompute_uniform(11, RECOMPUTE_NESTED, 1);
@@ -83,7 +83,7 @@ static void loss_in_chunks(void **state)
     for (int i = 0; i < POLICIES; i++)
         for (int mask = 0; mask < 4; mask++) {
             const bool tf32 = strcmp(policies[i], "tf32") == 0;
-            trainer_options o = three_blocks(policies[i]);
+            step_options o = three_blocks(policies[i]);
             o.lr = tf32 ? 0 : o.lr;
             o.fusion = mask & 1 ? FUSION_NONE : FUSION_KERNELS;
             o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
@@ -121,7 +121,7 @@ static void micro_batches(void **state)
     for (int i = 0; i < POLICIES; i++)
         for (int mask = 0; mask < 8; mask++) {
             const bool tf32 = strcmp(policies[i], "tf32") == 0;
-            trainer_options o = three_blocks(policies[i]);
+            step_options o = three_blocks(policies[i]);
             o.lr = tf32 ? 0 : o.lr;
             o.fusion = mask & 1 ? FUSION_NONE : mask & 2 ? FUSION_GRAPH : FUSION_KERNELS;
             o.overlap = mask & 2 ? OVERLAP_ALL : OVERLAP_NONE;
@@ -153,7 +153,7 @@ static void streams_and_memory(void **state)
     (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int eager = 0; eager < 2; eager++) {
-            trainer_options o = three_blocks(policies[i]);
+            step_options o = three_blocks(policies[i]);
             o.fusion = eager ? FUSION_NONE : FUSION_KERNELS;
             o.overlap = OVERLAP_NONE;
             o.share_grad_memory = false;
@@ -178,7 +178,7 @@ static void looking(void **state)
 {
     (void)state;
     for (int i = 0; i < POLICIES; i++) {
-        trainer_options o = three_blocks(policies[i]);
+        step_options o = three_blocks(policies[i]);
         outcome want = outcome_of(&o);
         trainer *t = create(&o);
         const params *p = trainer_params(t);
@@ -219,7 +219,7 @@ static void fusion_levels(void **state)
     static const double bounds[POLICIES] = {1e-4, 1e-2, 5e-2, 5e-2, 1e-2};
     (void)state;
     for (int i = 0; i < POLICIES; i++) {
-        trainer_options o = three_blocks(policies[i]);
+        step_options o = three_blocks(policies[i]);
         o.mode = STEP_FORWARD_BACKWARD;
         outcome want = outcome_of(&o);
         for (int apart = 0; apart < 2; apart++) {
@@ -244,7 +244,7 @@ static void overfits(void **state)
     (void)state;
     for (int i = 0; i < POLICIES; i++)
         for (int eager = 0; eager < 2; eager++) {
-            trainer_options o = small_options();
+            step_options o = small_options();
             o.precision = precision_find(policies[i]);
             o.fusion = eager ? FUSION_NONE : FUSION_GRAPH;
             o.lr = rates[i];

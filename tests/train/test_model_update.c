@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 
 #include "common/core/rng.h"
+#include "common/train/update.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static void learning_rate(void **state)
 {
     (void)state;
     for (int i = 0; i < POLICIES; i++) {
-        trainer_options o = small_options();
+        step_options o = small_options();
         o.precision = precision_find(policies[i]);
         trainer *t = create(&o);
         float *before = all_params(t);
@@ -38,7 +39,7 @@ static void parameters_in_and_out(void **state)
 {
     (void)state;
     for (int i = 0; i < POLICIES; i++) {
-        trainer_options o = small_options();
+        step_options o = small_options();
         o.precision = precision_find(policies[i]);
         trainer *t = create(&o);
         const int64_t n = trainer_params(t)->parameters;
@@ -59,7 +60,7 @@ static void parameters_in_and_out(void **state)
 static void loss_scale(void **state)
 {
     (void)state;
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.precision = precision_find("fp16");
     trainer *t = create(&o);
     sb_optimizer_state s;
@@ -88,7 +89,7 @@ static void loss_scale(void **state)
 static void clipping(void **state)
 {
     (void)state;
-    trainer_options o = small_options();
+    step_options o = small_options();
     o.eps = 1; /* so that the size of a gradient matters for the update */
     o.lr = 0.5;
     o.weight_decay = 0.1;
@@ -99,7 +100,7 @@ static void clipping(void **state)
         golden_params(t);
         golden_tokens(t, 0);
         float *before = all_params(t);
-        trainer_options plain = o;
+        step_options plain = o;
         plain.mode = STEP_FORWARD_BACKWARD;
         plain.clip_norm = 0;
         trainer *other = create(&plain);
@@ -135,7 +136,7 @@ static void clipping(void **state)
 static void optimizer_alone(void **state)
 {
     (void)state;
-    trainer_options o = small_options();
+    step_options o = small_options();
     trainer *t = create(&o);
     step(t);
     float *before = all_params(t), *grads = all_grads(t);
@@ -163,7 +164,7 @@ static void moments_in_16_bits(void **state)
         uint16_t *moments[2] = {NULL};
         size_t n = 0;
         for (int way = 0; way < 2; way++) {
-            trainer_options o = small_options();
+            step_options o = small_options();
             o.precision = precision_find(policies[i]);
             o.moments = MOMENTS_BF16;
             o.overlap = way ? OVERLAP_ALL : OVERLAP_NONE;

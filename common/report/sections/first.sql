@@ -152,6 +152,9 @@ supported: {nullif(sum(status = 'skip'), 0)}]][[; failed: {nullif(sum(status = '
 in {nullif(sum(throttle IS NOT NULL AND status = 'ok'), 0)} of them.]]
 @from rows HAVING count(*)
 
+- {code(path)}: {lost}.
+@from files WHERE lost IS NOT NULL ORDER BY path
+
 - Ranks on the CPU have {link('a page of their own', 'report-cpu.html')}.
 @from main_device WHERE device = 'cuda' AND other
 

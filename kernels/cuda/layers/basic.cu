@@ -137,16 +137,6 @@ extern "C" sb_status sb_cuda_copy(sb_context *ctx, void *dst, const void *src, s
     return sb_cuda_launched("copy kernel");
 }
 
-extern "C" sb_status sb_cuda_starts_early(const sb_context *ctx, bool *early)
-{
-    cudaFuncAttributes of;
-    *early = false;
-    const sb_status s = sb_cuda_status(cudaFuncGetAttributes(&of, nothing_kernel), "function attributes");
-    if (s == SB_OK)
-        *early = ctx->cc_major >= 9 && of.ptxVersion >= 90; /* __CUDA_ARCH__ of this build's code for this device */
-    return s;
-}
-
 extern "C" sb_status sb_cuda_nothing(sb_context *ctx, void *stream)
 {
     (void)ctx;

@@ -83,6 +83,21 @@ bool matmul_own_accepts(sb_context *ctx, const matmul_shape *s, const cublasLtMa
 
 /* ---- names ---- */
 
+int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute)
+{
+    /* Two attributes are 16 bits wide, the others 32; asked for the wrong size, the library answers with an error. */
+    uint32_t wide = 0;
+    uint16_t narrow = 0;
+    size_t written;
+    if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, attribute, &wide, sizeof wide, &written) ==
+        CUBLAS_STATUS_SUCCESS)
+        return (int)wide;
+    if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, attribute, &narrow, sizeof narrow, &written) ==
+        CUBLAS_STATUS_SUCCESS)
+        return narrow;
+    return 0;
+}
+
 typedef struct shape_id {
     short id, rows, columns;
 } shape_id;

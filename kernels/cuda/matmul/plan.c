@@ -47,21 +47,6 @@ bool matmul_plan_may_split(const matmul_plan *plan)
     return (int64_t)plan->shape.k * sb_dtype_bytes((sb_dtype)plan->shape.dtype) % K_BLOCK_BYTES == 0;
 }
 
-int matmul_algorithm_get(const cublasLtMatmulAlgo_t *algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute)
-{
-    /* Two attributes are 16 bits wide, the others 32; asked for the wrong size, the library answers with an error. */
-    uint32_t wide = 0;
-    uint16_t narrow = 0;
-    size_t written;
-    if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, attribute, &wide, sizeof wide, &written) ==
-        CUBLAS_STATUS_SUCCESS)
-        return (int)wide;
-    if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, attribute, &narrow, sizeof narrow, &written) ==
-        CUBLAS_STATUS_SUCCESS)
-        return narrow;
-    return 0;
-}
-
 /* ---- descriptors ---- */
 
 static cublasStatus_t describe_operation(matmul_plan *p)
@@ -243,10 +228,19 @@ static sb_status grow(struct matmul_plans *t)
     return SB_OK;
 }
 
+static void free_plans(struct matmul_plans *t)
+{
+    for (size_t i = 0; i < t->capacity; i++)
+        free(t->slots[i]);
+    free(t->slots);
+    free(t);
+}
+
 sb_status matmul_plan_find(sb_context *ctx, const matmul_shape *shape, matmul_plan **out)
 {
     if (!ctx->matmul_plans && !(ctx->matmul_plans = calloc(1, sizeof *ctx->matmul_plans)))
         return sb_error(SB_NO_MEMORY, "no host memory for the table of matmul plans");
+    ctx->matmul_plans_free = free_plans;
     sb_status s = SB_OK;
     struct matmul_plans *t = ctx->matmul_plans;
     if (t->capacity && (*out = *seek(t->slots, t->capacity, shape)))
@@ -272,16 +266,4 @@ sb_status matmul_plan_run(sb_context *ctx, matmul_plan *p, const matmul_operands
                                            o->c, &p->c, o->d, &p->d, &p->algorithm, o->workspace,
                                            (size_t)p->shape.workspace_kib << 10, stream),
                             "cublasLtMatmul");
-}
-
-void matmul_plans_close(sb_context *ctx)
-{
-    struct matmul_plans *t = ctx->matmul_plans;
-    if (!t)
-        return;
-    for (size_t i = 0; i < t->capacity; i++)
-        free(t->slots[i]);
-    free(t->slots);
-    free(t);
-    ctx->matmul_plans = NULL;
 }

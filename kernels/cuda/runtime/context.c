@@ -84,7 +84,7 @@ sb_status sb_cuda_create(int ordinal, sb_context **out)
     if (s == SB_OK)
         s = query(ctx);
     if (s == SB_OK)
-        s = sb_cuda_starts_early(ctx, &ctx->starts_early);
+        s = sb_cuda_status(sb_cuda_starts_early(ctx->cc_major, &ctx->starts_early), "function attributes");
     if (s == SB_OK)
         s = make_zeros(ctx);
     if (s == SB_OK)
@@ -101,7 +101,8 @@ void sb_cuda_destroy(sb_context *ctx)
 {
     if (!ctx)
         return;
-    matmul_plans_close(ctx);
+    if (ctx->matmul_plans)
+        ctx->matmul_plans_free(ctx->matmul_plans);
     if (ctx->cublas)
         cublasDestroy(ctx->cublas);
     cudaFree(ctx->cublas_workspace);

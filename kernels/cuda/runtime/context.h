@@ -23,17 +23,15 @@ struct sb_context {
     size_t cublas_workspace_bytes;
     int clusters[4]; /* see hopper/cluster_split.h; 0: not asked yet */
     unsigned *zeros; /* 64 device words for kernels that hand out work; every kernel leaves them zero */
-    struct matmul_plans *matmul_plans; /* see matmul/plan.h; NULL: no matmul yet */
+    struct matmul_plans *matmul_plans;                     /* see matmul/plan.h; NULL: no matmul yet */
+    void (*matmul_plans_free)(struct matmul_plans *plans); /* set with them, since this folder calls no other */
 };
 
 sb_status sb_cuda_create(int ordinal, sb_context **out);
 void sb_cuda_destroy(sb_context *ctx);
 
-/* Whether this device runs code that waits: only that may start early. */
-sb_status sb_cuda_starts_early(const sb_context *ctx, bool *early);
-
-/* Frees the plans. */
-void matmul_plans_close(sb_context *ctx);
+/* Whether a device of this compute capability, the current one, runs code that waits: only that may start early. */
+cudaError_t sb_cuda_starts_early(int cc_major, bool *early);
 
 /* SB_OK, or SB_DEVICE_ERROR with "<what>: <the library's text>". */
 sb_status sb_cuda_status(cudaError_t e, const char *what);

@@ -33,14 +33,14 @@ typedef struct outcome {
 } outcome;
 
 /* Options of a shape: train steps in `policy`, fused kernels, nothing beside them. */
-trainer_options model_options(const model_shape *s, const precision *policy);
+step_options model_options(const model_shape *s, const precision *policy);
 /* A trainer whose parameters are the same numbers in every policy, but for the roundings of fp16's smallest; NULL with
  * a sentence in `why`. */
-trainer *model_create(const model_bed *b, const trainer_options *o, char *why, size_t why_bytes);
+trainer *model_create(const model_bed *b, const step_options *o, char *why, size_t why_bytes);
 /* Random ids and targets, others for each step. */
 void model_tokens(trainer *t, int of_step);
 /* MODEL_STEPS steps; false with a sentence in `why`. */
-bool model_run(const model_bed *b, const trainer_options *o, outcome *out, char *why, size_t why_bytes);
+bool model_run(const model_bed *b, const step_options *o, outcome *out, char *why, size_t why_bytes);
 void outcome_free(outcome *o);
 
 /* relative_l2 of the worst tensor of two arrays of all tensors, and its name. */

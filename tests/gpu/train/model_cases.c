@@ -3,6 +3,7 @@
 #include "tests/gpu/train/model.h"
 
 #include "common/core/error.h"
+#include "common/train/tune/tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,9 +28,9 @@ static bool fail(const model_test *m, const model_case *c, const char *what)
     return runner_fail(m->r, MODEL_OP, c->policy->name, c->name, "%s", what);
 }
 
-static trainer_options options_of(const model_case *c)
+static step_options options_of(const model_case *c)
 {
-    trainer_options o = model_options(c->shape, precision_find(c->policy->precision));
+    step_options o = model_options(c->shape, precision_find(c->policy->precision));
     o.split = c->policy->split;
     o.moments = c->policy->moments;
     o.attention = c->way->attention;
@@ -41,7 +42,7 @@ static trainer_options options_of(const model_case *c)
 
 /* With an eps of this size an update is a smooth function of the gradient: with a small one it is nearly its sign,
  * which rounding decides where it is near zero. */
-static void make_smooth(trainer_options *o)
+static void make_smooth(step_options *o)
 {
     o->eps = 1;
     o->lr = 0.5;
@@ -55,7 +56,7 @@ static void prepare_reference(void *context, int i)
         return;
     model_bed b = {.dev = device_open(DEVICE_CPU, 0), .kernels = sb_kernels_cpu()};
     b.mem = memory_create(b.dev);
-    trainer_options o = model_options(&model_shapes[i], precision_find("fp32"));
+    step_options o = model_options(&model_shapes[i], precision_find("fp32"));
     make_smooth(&o);
     if (b.kernels->create(0, &b.ctx) != SB_OK)
         die(EXIT_CODE_FAILURE, "the CPU backend: %s", sb_last_message());
@@ -117,7 +118,7 @@ static bool compare(model_test *m, const model_case *c, double *worst)
 {
     char why[256];
     outcome got;
-    trainer_options o = options_of(c);
+    step_options o = options_of(c);
     make_smooth(&o);
     if (!model_run(&m->bed, &o, &got, why, sizeof why))
         return fail(m, c, why);
@@ -128,9 +129,9 @@ static bool compare(model_test *m, const model_case *c, double *worst)
 
 /* ---- the same bits ---- */
 
-static trainer_options plain_options(const model_case *c)
+static step_options plain_options(const model_case *c)
 {
-    trainer_options o = options_of(c);
+    step_options o = options_of(c);
     o.deterministic = true;
     o.overlap = OVERLAP_NONE;
     o.fusion = FUSION_KERNELS;
@@ -141,7 +142,7 @@ static bool same_bits(model_test *m, const model_case *c)
 {
     char why[256];
     outcome got;
-    trainer_options o = plain_options(c);
+    step_options o = plain_options(c);
     const model_variation *v = c->variation;
     if (!m->base_of || m->base_of->shape != c->shape || m->base_of->policy != c->policy || m->base_of->way != c->way) {
         outcome_free(&m->base);
@@ -177,7 +178,7 @@ static bool same_bits(model_test *m, const model_case *c)
 static bool overfit(model_test *m, const model_case *c)
 {
     char why[256];
-    trainer_options o = options_of(c);
+    step_options o = options_of(c);
     o.lr = c->policy->rate;
     trainer *t = model_create(&m->bed, &o, why, sizeof why);
     if (!t)
@@ -200,7 +201,7 @@ static bool overfit(model_test *m, const model_case *c)
 static bool tune(model_test *m, const model_case *c)
 {
     char why[256];
-    trainer_options o = options_of(c);
+    step_options o = options_of(c);
     o.overlap = OVERLAP_AUTO;
     trainer *t = model_create(&m->bed, &o, why, sizeof why);
     if (!t)

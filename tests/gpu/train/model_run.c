@@ -13,9 +13,9 @@
 
 enum { SEED = 20260102, TOKENS = 1000 /* stream of the first step's tokens */ };
 
-trainer_options model_options(const model_shape *s, const precision *policy)
+step_options model_options(const model_shape *s, const precision *policy)
 {
-    trainer_options o = trainer_defaults();
+    step_options o = step_defaults();
     o.config = s->config;
     o.batch = s->batch;
     o.seq = s->seq;
@@ -47,7 +47,7 @@ static void write_params(trainer *t)
     }
 }
 
-trainer *model_create(const model_bed *b, const trainer_options *o, char *why, size_t why_bytes)
+trainer *model_create(const model_bed *b, const step_options *o, char *why, size_t why_bytes)
 {
     trainer *t = trainer_create(b->dev, b->mem, b->kernels, b->ctx, o, why, why_bytes);
     if (t)
@@ -62,7 +62,7 @@ void model_tokens(trainer *t, int of_step)
 
 static bool run_steps(trainer *t, outcome *out)
 {
-    const trainer_options *o = trainer_options_of(t);
+    const step_options *o = trainer_options_of(t);
     out->before = all_params(t);
     out->logits = xmalloc((size_t)o->batch * (size_t)o->seq * (size_t)o->config.vocab * sizeof *out->logits);
     model_tokens(t, 0);
@@ -81,7 +81,7 @@ static bool run_steps(trainer *t, outcome *out)
     return true;
 }
 
-bool model_run(const model_bed *b, const trainer_options *o, outcome *out, char *why, size_t why_bytes)
+bool model_run(const model_bed *b, const step_options *o, outcome *out, char *why, size_t why_bytes)
 {
     *out = (outcome){.logits = NULL};
     trainer *t = model_create(b, o, why, why_bytes);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* Linear layers of a step: forward, the gradient of the input, the gradient of the weight. Weights that share their input
+ * lie side by side and are one product, or one by one in an eager step. */
+#include "common/step/linear.h"
+
+#include "common/profile/nvtx.h"
+#include "common/step/eager.h"
+#include "common/step/streams.h"
+#include "common/step/tensors.h"
+
+static linear linear_of(const step *s, int which)
+{
+    switch (which) {
+    case LINEAR_QKV: return (linear){"qkv", PARAM_Q, s->d, 3, {s->d, s->kv, s->kv}};
+    case LINEAR_O: return (linear){"o", PARAM_O, s->d, 1, {s->d}};
+    case LINEAR_GATE_UP: return (linear){"gate_up", PARAM_W1, s->d, 2, {s->f, s->f}};
+    case LINEAR_W2: return (linear){"w2", PARAM_W2, s->f, 1, {s->d}};
+    default: return (linear){"lm_head", PARAM_LM_HEAD, s->d, 1, {s->vocab}};
+    }
+}
+
+static int linear_out(const linear *l)
+{
+    int sum = 0;
+    for (int i = 0; i < l->parts; i++)
+        sum += l->out[i];
+    return sum;
+}
+
+static sb_matmul product(const step *s, int m, int n, int k)
+{
+    return (sb_matmul){.dtype = s->o.precision->compute,
+                       .dtype_out = s->dtype,
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .split = s->o.precision->compute == SB_FP32 ? s->o.split : SB_FMA};
+}
+
+/* Runs a product whose pointers are set (or NULL while planning), with a workspace of its own or the side stream's. */
+static void run(step *s, const linear *l, const char *pass, int layer, sb_matmul p, arena_slot workspace, void *stream)
+{
+    p.workspace_bytes = s->k->train->matmul_workspace(s->ctx, &p);
+    arena_slot own = workspace < 0 ? step_take(s, p.workspace_bytes, MEMORY_WORKSPACE, layer, "matmul") : -1;
+    p.workspace = step_pointer(s, workspace < 0 ? own : workspace);
+    if (arena_planning(s->arena))
+        products_note(&s->products, l->name, pass, &p);
+    if (step_go(s)) {
+        range_push(l->name);
+        step_done(s, s->k->train->matmul(s->ctx, &p, stream));
+        range_pop();
+    }
+    step_drop(s, &own);
+}
+
+/* Parts as they are multiplied: all in one product, or one by one in an eager step. */
+static linear parts_of(const step *s, int which)
+{
+    linear l = linear_of(s, which);
+    if (!s->eager)
+        l.out[0] = linear_out(&l), l.parts = 1;
+    return l;
+}
+
+void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y)
+{
+    const linear l = parts_of(s, which), whole = linear_of(s, which);
+    const int ldy = linear_out(&whole);
+    arena_slot sum = -1;
+    if (s->eager && residual >= 0) { /* the addition is a pass of its own there */
+        sum = y;
+        y = step_take(s, step_rows(s, ldy), MEMORY_TEMPORARY, layer, "linear");
+    }
+    for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
+        sb_matmul p = product(s, s->tokens, l.out[i], l.in);
+        p.transpose_b = true;
+        p.lda = l.in, p.ldb = l.in, p.ldd = ldy;
+        p.a = step_pointer(s, x);
+        p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
+        p.d = step_at(step_pointer(s, y), (int64_t)row * s->element);
+        if (residual >= 0 && sum < 0)
+            p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
+        run(s, &l, "forward", layer, p, -1, s->main);
+    }
+    if (sum >= 0) {
+        eager_add(s, layer, residual, y, sum);
+        step_drop(s, &y);
+    }
+}
+
+void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
+{
+    const linear l = parts_of(s, which), whole = linear_of(s, which);
+    const int ldy = linear_out(&whole);
+    for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
+        sb_matmul p = product(s, s->tokens, l.in, l.out[i]);
+        p.lda = ldy, p.ldb = l.in, p.ldd = l.in;
+        p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
+        p.b = step_at(step_param(s, l.first, layer), (int64_t)row * l.in * s->param_element);
+        p.d = step_pointer(s, dx);
+        if (i > 0)
+            p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
+        run(s, &l, "dx", layer, p, -1, s->main);
+    }
+}
+
+static sb_matmul dw_product(const step *s, const linear *l, int part, int ldy)
+{
+    sb_matmul p = product(s, l->out[part], l->in, s->tokens);
+    p.dtype_out = s->made_dtype;
+    p.transpose_a = true;
+    p.lda = ldy, p.ldb = l->in, p.ldd = l->in;
+    return p;
+}
+
+/* ---- the head, some tokens at a time ---- */
+
+void head_chunk_forward(step *s, int first, int rows, arena_slot x, arena_slot y)
+{
+    const linear l = linear_of(s, LINEAR_HEAD);
+    sb_matmul p = product(s, rows, s->vocab, s->d);
+    p.transpose_b = true;
+    p.lda = p.ldb = s->d, p.ldd = s->vocab;
+    p.a = step_at(step_pointer(s, x), (int64_t)first * s->d * s->element);
+    p.b = step_param(s, l.first, -1);
+    p.d = step_pointer(s, y);
+    run(s, &l, "forward", -1, p, -1, s->main);
+}
+
+void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw)
+{
+    const linear l = linear_of(s, LINEAR_HEAD);
+    sb_matmul p = product(s, s->vocab, s->d, rows);
+    p.dtype_out = s->made_dtype;
+    p.transpose_a = true;
+    p.lda = s->vocab, p.ldb = p.ldd = s->d;
+    p.a = step_pointer(s, dy);
+    p.b = step_at(step_pointer(s, x), (int64_t)first * s->d * s->element);
+    p.d = dw;
+    if (first > 0) /* added to what the chunks before gave; while planning only that matters, and that it is aligned */
+        p.c = arena_planning(s->arena) ? (const void *)s : dw, p.ldc = s->d;
+    run(s, &l, "dw", -1, p, -1, s->main);
+    p = product(s, rows, s->d, s->vocab);
+    p.lda = s->vocab, p.ldb = p.ldd = s->d;
+    p.a = step_pointer(s, dy);
+    p.b = step_param(s, l.first, -1);
+    p.d = step_at(step_pointer(s, dx), (int64_t)first * s->d * s->element);
+    run(s, &l, "dx", -1, p, -1, s->main);
+}
+
+size_t linear_side_workspace(const step *s)
+{
+    size_t most = 0;
+    for (int which = 0; which < LINEARS; which++) {
+        if (which == LINEAR_HEAD && s->o.loss_chunk) /* not on the side stream */
+            continue;
+        const linear l = parts_of(s, which), whole = linear_of(s, which);
+        for (int i = 0; i < l.parts; i++) {
+            const sb_matmul p = dw_product(s, &l, i, linear_out(&whole));
+            const size_t bytes = s->k->train->matmul_workspace(s->ctx, &p);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
+{
+    const linear l = parts_of(s, which), whole = linear_of(s, which);
+    const int ldy = linear_out(&whole);
+    const int64_t count = (int64_t)ldy * l.in;
+    char *dw = step_grad(s, l.first, layer, count); /* clears padding on main: before the side stream follows it */
+    void *stream = side_fork(s);
+    for (int i = 0, row = 0; i < l.parts; row += l.out[i++]) {
+        sb_matmul p = dw_product(s, &l, i, ldy);
+        p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
+        p.b = step_pointer(s, x);
+        p.d = step_at(dw, (int64_t)row * l.in * s->made_element);
+        run(s, &l, "dw", layer, p, s->work.workspace, stream);
+    }
+    step_ready(s, l.first, layer, count, stream);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Linear layers of a step; see linear.c. */
+#ifndef STEPBENCH_STEP_LINEAR_H
+#define STEPBENCH_STEP_LINEAR_H
+
+#include "common/step/step.h"
+
+/* One weight, or several with the same input that lie side by side. */
+typedef struct linear {
+    const char *name; /* "qkv" */
+    param_kind first;
+    int in;
+    int parts, out[3];
+} linear;
+enum { LINEAR_QKV, LINEAR_O, LINEAR_GATE_UP, LINEAR_W2, LINEAR_HEAD, LINEARS };
+
+size_t linear_side_workspace(const step *s); /* the most that a weight gradient's product wants */
+/* y = x W^T, plus `residual` where it is not -1. */
+void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot residual, arena_slot y);
+void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx);
+/* On the side stream with overlap: dy and x must then be dropped by side_drop. */
+void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x);
+
+/* The head on tokens [first, first + rows) of x (T, d): y (rows, V), dx (T, d). dw (V, d) is written by the first chunk and
+ * added to by the others. All on main. */
+void head_chunk_forward(step *s, int first, int rows, arena_slot x, arena_slot y);
+void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw);
+
+#endif

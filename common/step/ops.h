@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* The ops of a step but its linear layers; each takes its workspace from the arena. */
+#ifndef STEPBENCH_STEP_OPS_H
+#define STEPBENCH_STEP_OPS_H
+
+#include "common/step/step.h"
+
+void norm_forward(step *s, param_kind kind, int layer, arena_slot x, arena_slot y, arena_slot rstd);
+/* dx = d_residual (-1: none) + gradient through the norm; writes the gain's gradient. */
+void norm_backward(step *s, param_kind kind, int layer, arena_slot x, arena_slot rstd, arena_slot dy,
+                   arena_slot d_residual, arena_slot dx);
+void swiglu_forward(step *s, int layer, arena_slot gate_up, arena_slot h);
+/* gate_up becomes its gradient; h, where it is not -1, is made again. */
+void swiglu_backward(step *s, int layer, arena_slot gate_up, arena_slot dh, arena_slot h);
+/* SwiGLU within the matrix products: gate and up from x, kept where gate_up is not -1; gate_up becomes its gradient from
+ * that of the block's output. */
+void swiglu_matmul_forward(step *s, int layer, arena_slot x, arena_slot gate_up, arena_slot h);
+void swiglu_matmul_backward(step *s, int layer, arena_slot dy, arena_slot gate_up, arena_slot h);
+/* Whether SwiGLU runs within its matrix products: with fused kernels, in 16 bits, where the backend can. */
+bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *ctx);
+void rope(step *s, int layer, arena_slot qkv, bool inverse);
+void attention_forward(step *s, int layer, block_slots *b);
+void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv);
+sb_attention step_attention(const step *s);
+/* Logits (rows, V) of tokens [first, first + rows) become their gradient, with `backward`. */
+void cross_entropy(step *s, int first, int rows, arena_slot logits, bool backward);
+/* The mean over all tokens, from what cross_entropy left for each. */
+void mean_loss(step *s);
+
+#endif

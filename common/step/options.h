@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* What a training step is: its model and batch, what it keeps and computes again, how it is launched and updated; and
+ * the hooks by which data parallelism takes part in it. */
+#ifndef STEPBENCH_STEP_OPTIONS_H
+#define STEPBENCH_STEP_OPTIONS_H
+
+#include "common/formulas/recompute.h"
+#include "common/model/config.h"
+#include "common/model/precision.h"
+#include "kernels/train.h"
+
+typedef enum step_mode { STEP_FORWARD, STEP_FORWARD_BACKWARD, STEP_TRAIN } step_mode;
+#define STEP_MODE_CHOICES "forward|forward-backward|train-step"
+
+/* none: an eager framework's ops, one pass over memory each, launched from the host. kernels: fused kernels, launched
+ * from the host. graph: fused kernels, the step replayed as one CUDA graph. */
+typedef enum fusion { FUSION_NONE, FUSION_KERNELS, FUSION_GRAPH } fusion;
+#define FUSION_CHOICES "none|kernels|graph"
+
+/* What runs on streams of its own beside the chain of backward: nothing; weight gradients; those and AdamW of finished
+ * blocks; or whichever of the three trainer_tune measures to be fastest. A GPU at its power limit gains nothing from
+ * it, one with idle multiprocessors does. Gradients do not depend on it. */
+typedef enum overlap { OVERLAP_NONE, OVERLAP_GRADIENTS, OVERLAP_ALL, OVERLAP_AUTO } overlap;
+#define OVERLAP_CHOICES "auto|all|gradients|none"
+
+/* What a rank holds of a model whose units (params.h) are divided into equal slices. */
+typedef struct step_sharding {
+    int ranks, rank; /* slices of each unit, and the one held here; 0: units are not padded to be cut */
+    bool grads;      /* of gradients the slices alone are kept: a unit's lie in a slot until they are reduced */
+    bool params;     /* of parameters the slices alone are kept: a unit is gathered into a slot before its use */
+    int prefetch;    /* units gathered ahead of the one in use */
+    bool small;      /* small parameters (gains of norms) are whole on every rank: a unit that is not cut */
+    int free_every;  /* every K-th block is freed after its forward, the others stay for backward; 0: all stay */
+} step_sharding;
+
+/* The dtype in which gradients are summed and kept: that in which the backward makes them, or another one, to which
+ * they are rounded unit by unit. */
+typedef enum grad_sums { SUMS_AS_MADE, SUMS_FP32, SUMS_BF16 } grad_sums;
+
+typedef struct step_options {
+    model_config config;
+    int batch, seq;
+    step_mode mode;
+    const precision *precision;
+    bool grad_fp32;         /* gradients in fp32 where the policy has 16 bits */
+    grad_sums sums;         /* gradients of another dtype than they are made in do not share memory with activations */
+    moments_kind moments;   /* of AdamW */
+    sb_fp32_products split; /* of the fp32 policy; else SB_FMA */
+    bool swiglu_apart;      /* SwiGLU as ops of its own, also where it could run within its matrix products */
+    const char *attention;  /* "unfused", "fused", "flash", "flash_portable" */
+    recompute recompute;
+    int recompute_every; /* blocks of a group, for RECOMPUTE_BLOCK; 1 or more */
+    int offload;         /* OFFLOAD_... kinds of blocks leave for the host; 0: none */
+    int offload_every;   /* of every k-th block, but not of the last ones; 0: as 1 */
+    const recompute_schedule
+        *schedule; /* what each block recomputes and offloads; NULL: all what the lines above say */
+    fusion fusion;
+    bool deterministic; /* attention backward too; everything else always is */
+    overlap overlap;
+    int optimizer_blocks; /* AdamW beside backward: blocks it may use; 0: a third as many as multiprocessors */
+    int loss_chunk;       /* tokens whose logits exist at once; 0: all. Only with a backward, which has the loss then */
+    bool share_grad_memory;                                /* activations may lie where gradients are not written yet */
+    double lr, beta1, beta2, eps, weight_decay, clip_norm; /* clip_norm 0: none */
+    uint64_t seed;
+    /* A step is so many forwards and backwards, of `batch` sequences each, and one update with the sum of their
+     * gradients; 0 or 1: one. Gradients that are added up do not share memory with activations. */
+    int micro_batches;
+    /* Data parallelism. Gradients are divided by tokens x ranks, so that their sum over ranks is that of the mean loss.
+     * */
+    int ranks;           /* 0 or 1: alone */
+    int64_t granularity; /* the index space is a multiple of so many elements; 0: as it comes */
+    int64_t
+        state_elements; /* of the optimizer's state that is held here; 0: all. With an fp32 master (fp16 policy) only with shard.grads */
+    step_sharding shard; /* needs the hooks for it, from the first step on */
+} step_options;
+/* What backward computes again, block by block. */
+recompute_schedule step_schedule(const step_options *o);
+int step_micro_batches(const step_options *o); /* of a step, 1 or more */
+step_options step_defaults(void); /* small, batch 4, seq 128, train step, fp32, flash, graph, lr 1e-3 ... */
+sb_dtype step_made_dtype(const step_options *o); /* of gradients as the backward makes them */
+sb_dtype step_sums_dtype(const step_options *o); /* of their sums */
+step_mode step_mode_parse(const char *name);
+recompute recompute_parse(const char *name);
+fusion fusion_parse(const char *name);
+overlap overlap_parse(const char *name);
+const char *overlap_name(overlap o);
+
+/* For data parallelism: called on the host while a step is enqueued (or captured), in this order. Any may be NULL. Set
+ * them after trainer_tune and before the first step. */
+typedef struct step_hooks {
+    void *user;
+    /* Before the first op of each micro-batch: whether it is the step's first one, and its last. */
+    void (*begin)(void *user, bool first, bool last);
+    /* Before the first op of forward that reads parameters [first, first + count). */
+    void (*need)(void *user, int64_t first, int64_t count, void *stream);
+    /* The op that makes gradients [first, first + count) final was enqueued on `stream`; in index order, without gaps
+     * but for padding, of the last micro-batch or, with shard.grads, of each. What is enqueued after the next call no
+     * longer reads the parameters of this one. */
+    void (*ready)(void *user, int64_t first, int64_t count, void *stream);
+    void (*update)(void *user); /* after backward; where it is set, the step itself updates nothing */
+    /* With shard.params: a unit's parameters are to be gathered at `to`, behind all that the step's stream has so far;
+     * then that stream is to wait for them. */
+    void (*gather)(void *user, int unit, void *to);
+    void (*await)(void *user, int unit);
+    /* With shard.grads: the gradients of a unit will lie at `from`, and `ready` says when they do; then the step's
+     * stream is to wait until they have been read. */
+    void (*grads)(void *user, int unit, void *from);
+    void (*reduced)(void *user, int unit);
+} step_hooks;
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* What one walk of a training step needs, and the calls that every op of a walk makes (walk.c).
+ *
+ * A walk is a sequence of ops. While the arena plans, they take and drop memory and note products, and launch nothing;
+ * later walks make the same calls and launch. The first failure is kept in `status`, and nothing is launched after it.
+ * The other sources of this folder, each of which uses only those before it: options, products, streams, optimizer,
+ * units, tensors, eager, ops, linear, offload, transformer. What stands around a walk is in common/train. */
+#ifndef STEPBENCH_STEP_STEP_H
+#define STEPBENCH_STEP_STEP_H
+
+#include "common/arena/arena.h"
+#include "common/device/device.h"
+#include "common/model/params.h"
+#include "common/step/options.h"
+#include "common/step/products.h"
+
+enum { LAG = 2 /* blocks that the weight gradients may be behind */, PENDING_MAX = 16 };
+
+/* The tensors of one block that live from its forward to its backward; -1: not held. */
+typedef struct block_slots {
+    arena_slot x;          /* (T, d) input; the residual stream */
+    arena_slot rstd1, n1;  /* (T) fp32, (T, d) */
+    arena_slot qkv;        /* (T, d + 2 kv), q and k turned */
+    arena_slot lse, saved; /* (B, H, S) fp32; what the attention op keeps */
+    arena_slot att;        /* (T, d) attention output */
+    arena_slot x_mid;      /* (T, d) x + attention */
+    arena_slot rstd2, n2;  /* (T) fp32, (T, d) */
+    arena_slot gate_up, h; /* (T, 2F), (T, F) */
+} block_slots;
+
+typedef struct offload offload; /* offload.c */
+typedef struct step_unit {      /* of the index space; see units.c */
+    int64_t first, count;       /* elements */
+    arena_slot gathered, grads; /* -1: not there */
+    bool awaited;               /* main has waited for what is gathered */
+} step_unit;
+
+/* Units in the order in which a walk uses their parameters. */
+typedef struct unit_uses {
+    int *unit, count, room;
+    int at;      /* where the walk is */
+    bool noting; /* it only notes them */
+} unit_uses;
+
+/* What the side stream has to do; see streams.c. */
+typedef struct side_work {
+    int block;            /* whose weight gradients are being enqueued */
+    arena_slot workspace; /* of their products; -1: none */
+    /* By block, the tensors that it reads: dropped once it is known to be done with them. */
+    arena_slot pending[LAG + 1][PENDING_MAX];
+    int count[LAG + 1];
+} side_work;
+
+typedef struct step {
+    step_options o;
+    step_hooks hooks;
+    device *dev;
+    const sb_kernels *k;
+    sb_context *ctx;
+    const sb_attention_op *attention;
+    recompute_schedule schedule;
+    params *params;
+    arena *arena;
+    void *block; /* the arena's memory */
+    sb_status status;
+
+    int tokens, d, f, vocab, heads, heads_kv, head_dim, kv, qkv; /* T, ... ; qkv = d + 2 kv */
+    sb_dtype dtype, param_dtype, grad_dtype;  /* of activations, parameters and gradients in memory */
+    int element, param_element, grad_element; /* their bytes */
+    sb_dtype moment_dtype;
+    int moment_element;
+    sb_dtype made_dtype; /* of gradients as the backward makes them, before they are summed */
+    int made_element;
+    bool eager;         /* FUSION_NONE */
+    bool swiglu_matmul; /* step_fuses_swiglu */
+
+    /* Resident. Arenas over the index space, or of slices of its units: */
+    char *param, *master, *m, *v;
+    char *grad_sums;        /* of slices or of micro-batches; NULL: gradients lie at the start of the block */
+    int32_t *ids, *targets; /* (T) */
+    float *rope_table;      /* (S, head_dim/2, 2) */
+    float *row_loss, *loss; /* (T), (1) */
+    sb_optimizer_state *state;
+    sb_optimizer_state *range_state; /* of optimizer_range_norm: its loss scale is 1 */
+    arena_slot stats_workspace;      /* during an update */
+
+    void *main, *side, *back; /* streams: the chain of the step, weight gradients, AdamW; those beside may be main */
+    void *own_side, *own_back;
+    overlap overlap;          /* in use; never OVERLAP_AUTO */
+    device_event *ready;      /* a gradient's inputs are enqueued on main */
+    device_event **side_done; /* of each block's weight gradients; index layers is the head's */
+    device_event *joined;
+
+    block_slots *blocks; /* of each block; index layers is the head's */
+    arena_slot x;        /* the residual stream behind the last block walked */
+    offload *offload;    /* NULL: nothing leaves */
+    side_work work;
+
+    step_unit *units;
+    unit_uses uses;
+    int64_t gathered_elements; /* in a micro-batch */
+    int micro_batches, micro;  /* of a step; the one that is walked */
+
+    step_products products;
+} step;
+
+arena_slot step_take(step *s, size_t bytes, memory_kind kind, int layer, const char *name);
+void step_drop(step *s, arena_slot *slot);          /* -1 is fine; leaves -1 */
+void *step_pointer(const step *s, arena_slot slot); /* NULL for -1 and while planning */
+static inline char *step_at(void *p, int64_t bytes) /* NULL stays NULL */
+{
+    return p ? (char *)p + bytes : NULL;
+}
+bool step_launching(const step *s); /* this walk does not only plan, and nothing has failed */
+bool step_go(step *s);              /* counts an op; false when nothing is to be launched */
+void step_done(step *s, sb_status status);
+size_t step_rows(const step *s, int64_t columns); /* bytes of a (T, columns) activation */
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/* Forward, loss and backward of the transformer, as one reads them in the paper; what is kept and what is computed
+ * again is decided here, how an op is launched in ops.c and linear.c.
+ *
+ * x = E[ids]; for each block: x_mid = x + Wo attention(rope(Wqkv norm1(x))); x = x_mid + W2 swiglu(W13 norm2(x_mid));
+ * logits = Whead norm(x). */
+#include "common/step/transformer.h"
+
+#include "common/profile/nvtx.h"
+#include "common/step/linear.h"
+#include "common/step/offload.h"
+#include "common/step/ops.h"
+#include "common/step/optimizer.h"
+#include "common/step/streams.h"
+#include "common/step/tensors.h"
+#include "common/step/units.h"
+
+/* What the forward of a block leaves behind. */
+typedef struct keep {
+    bool norms, product; /* n1, n2; h */
+    bool attention, mlp; /* what the attention half and the feed-forward half made */
+    bool input;          /* x */
+    bool output;         /* whether the block's output is wanted at all */
+} keep;
+
+static const keep keep_all = {true, true, true, true, true, true};
+
+static keep keep_of(const step *s, int layer)
+{
+    keep k = keep_all;
+    if (s->o.mode == STEP_FORWARD)
+        return (keep){.output = true};
+    switch ((recompute)s->schedule.what[layer]) {
+    case RECOMPUTE_NONE: break;
+    case RECOMPUTE_SELECTIVE: k.norms = k.product = false; break;
+    case RECOMPUTE_ATTN: k.attention = false; break;
+    case RECOMPUTE_MLP: k.mlp = false; break;
+    case RECOMPUTE_BLOCK:
+    case RECOMPUTE_NESTED: k = (keep){.input = s->schedule.input[layer], .output = true}; break;
+    case RECOMPUTE_KINDS: break;
+    }
+    return k;
+}
+
+static arena_slot take_rows(step *s, int columns, memory_kind kind, int layer, const char *name)
+{
+    return step_take(s, step_rows(s, columns), kind, layer, name);
+}
+
+static arena_slot take_rstd(step *s, int layer)
+{
+    return step_take(s, (size_t)s->tokens * sizeof(float), MEMORY_ACTIVATION, layer, "rstd");
+}
+
+/* ---- forward of a block ---- */
+
+static void attention_half(step *s, int layer, block_slots *b)
+{
+    b->rstd1 = take_rstd(s, layer);
+    b->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "norm1");
+    norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+    b->qkv = take_rows(s, s->qkv, MEMORY_ACTIVATION, layer, "qkv");
+    linear_forward(s, LINEAR_QKV, layer, b->n1, -1, b->qkv);
+    rope(s, layer, b->qkv, false);
+    attention_forward(s, layer, b);
+}
+
+static void drop_attention_half(step *s, block_slots *b)
+{
+    arena_slot *const slots[] = {&b->rstd1, &b->n1, &b->qkv, &b->lse, &b->saved, &b->att};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        step_drop(s, slots[i]);
+}
+
+/* `keep`: backward wants what is made here. */
+static void mlp_half(step *s, int layer, block_slots *b, bool keep)
+{
+    b->rstd2 = take_rstd(s, layer);
+    b->n2 = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "norm2");
+    norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+    if (keep || !s->swiglu_matmul)
+        b->gate_up = take_rows(s, 2 * s->f, MEMORY_ACTIVATION, layer, "gate_up");
+    if (!s->swiglu_matmul)
+        linear_forward(s, LINEAR_GATE_UP, layer, b->n2, -1, b->gate_up);
+    b->h = take_rows(s, s->f, MEMORY_ACTIVATION, layer, "swiglu");
+    if (s->swiglu_matmul)
+        swiglu_matmul_forward(s, layer, b->n2, b->gate_up, b->h);
+    else
+        swiglu_forward(s, layer, b->gate_up, b->h);
+}
+
+static void drop_mlp_half(step *s, block_slots *b)
+{
+    arena_slot *const slots[] = {&b->rstd2, &b->n2, &b->gate_up, &b->h};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        step_drop(s, slots[i]);
+}
+
+/* From b->x to s->x (-1 where the output is not wanted). */
+static void block_forward(step *s, int layer, block_slots *b, keep k)
+{
+    range_push("block forward");
+    attention_half(s, layer, b);
+    if (!k.norms)
+        step_drop(s, &b->n1);
+    b->x_mid = take_rows(s, s->d, MEMORY_ACTIVATION, layer, "residual_mid");
+    linear_forward(s, LINEAR_O, layer, b->att, b->x, b->x_mid);
+    if (!k.attention)
+        drop_attention_half(s, b);
+    if (!k.input)
+        step_drop(s, &b->x);
+    mlp_half(s, layer, b, k.mlp);
+    if (!k.norms)
+        step_drop(s, &b->n2);
+    s->x = -1;
+    if (k.output) {
+        s->x = take_rows(s, s->d, MEMORY_ACTIVATION, layer + 1, "residual");
+        linear_forward(s, LINEAR_W2, layer, b->h, b->x_mid, s->x);
+    }
+    if (!k.product)
+        step_drop(s, &b->h);
+    if (!k.mlp) {
+        drop_mlp_half(s, b);
+        if (!k.attention)
+            step_drop(s, &b->x_mid);
+    }
+    range_pop();
+}
+
+static const block_slots nothing = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+static sb_embedding embedding_of(const step *s)
+{
+    return (sb_embedding){.dtype = s->dtype,
+                          .dtype_grad = s->made_dtype,
+                          .rows = s->tokens,
+                          .vocab = s->vocab,
+                          .d = s->d,
+                          .ids = s->ids + (int64_t)s->micro * s->tokens};
+}
+
+void transformer_forward(step *s, arena_slot *logits)
+{
+    const int layers = s->o.config.layers;
+    block_slots *head = &s->blocks[layers];
+    arena_phase(s->arena, PHASE_FORWARD);
+    units_begin(s);
+    offload_begin(s);
+    if (!s->o.share_grad_memory && !unit_grads_apart(s) && s->o.mode != STEP_FORWARD)
+        arena_fixed(s->arena, 0, (size_t)(s->params->elements * s->made_element), MEMORY_GRAD, -1, "gradients");
+    range_push("forward");
+    s->x = take_rows(s, s->d, MEMORY_ACTIVATION, 0, "residual");
+    sb_embedding e = embedding_of(s);
+    e.out = step_pointer(s, s->x);
+    step_need(s, layers);
+    unit_acquire(s, layers);
+    e.table = step_param(s, PARAM_EMBEDDING, -1);
+    if (step_go(s))
+        step_done(s, s->k->train->embedding_forward(s->ctx, &e, s->main));
+    unit_release(s);
+    for (int l = 0; l < layers; l++) {
+        s->blocks[l] = nothing;
+        s->blocks[l].x = s->x;
+        step_need(s, l);
+        unit_acquire(s, l);
+        block_forward(s, l, &s->blocks[l], keep_of(s, l));
+        unit_release(s);
+        offload_send(s, l);
+    }
+    offload_forward_end(s);
+    *head = nothing;
+    head->x = s->x;
+    step_need(s, -1);
+    unit_acquire(s, -1);
+    head->rstd1 = take_rstd(s, -1);
+    head->n1 = take_rows(s, s->d, MEMORY_ACTIVATION, -1, "norm_final");
+    norm_forward(s, PARAM_LN_FINAL, -1, head->x, head->n1, head->rstd1);
+    *logits = -1;
+    if (!s->o.loss_chunk) {
+        *logits = take_rows(s, s->vocab, MEMORY_ACTIVATION, -1, "logits");
+        linear_forward(s, LINEAR_HEAD, -1, head->n1, -1, *logits);
+    }
+    unit_release(s);
+    if (s->o.mode == STEP_FORWARD) {
+        step_drop(s, &head->n1);
+        step_drop(s, &head->rstd1);
+        step_drop(s, &head->x);
+    }
+    range_pop();
+}
+
+void transformer_loss(step *s, arena_slot logits, bool backward)
+{
+    if (!s->o.loss_chunk) /* else head_backward has it */
+        cross_entropy(s, 0, s->tokens, logits, backward);
+}
+
+/* ---- backward ---- */
+
+/* The block's activations that its forward did not leave. */
+static void block_recompute(step *s, int layer, block_slots *b, keep k)
+{
+    if (!k.mlp) {
+        mlp_half(s, layer, b, true);
+    } else {
+        if (!k.norms) {
+            b->n2 = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "norm2");
+            norm_forward(s, PARAM_LN2, layer, b->x_mid, b->n2, b->rstd2);
+        }
+        if (!k.product)
+            b->h = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "swiglu");
+    }
+}
+
+/* gate_up becomes its gradient, and h is made again where it was not kept. */
+static void product_backward(step *s, int layer, block_slots *b, bool kept, arena_slot dy)
+{
+    if (s->swiglu_matmul) {
+        swiglu_matmul_backward(s, layer, dy, b->gate_up, kept ? -1 : b->h);
+        return;
+    }
+    arena_slot dh = take_rows(s, s->f, MEMORY_TEMPORARY, layer, "d_swiglu");
+    linear_dx(s, LINEAR_W2, layer, dy, dh);
+    swiglu_backward(s, layer, b->gate_up, dh, kept ? -1 : b->h);
+    step_drop(s, &dh);
+}
+
+/* *dy, the gradient of the block's output, becomes that of its input. */
+static void mlp_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
+{
+    if (k.product)
+        linear_dw(s, LINEAR_W2, layer, *dy, b->h);
+    product_backward(s, layer, b, k.product, *dy);
+    if (!k.product) /* h was made again by the line above */
+        linear_dw(s, LINEAR_W2, layer, *dy, b->h);
+    side_drop(s, &b->h);
+    linear_dw(s, LINEAR_GATE_UP, layer, b->gate_up, b->n2);
+    arena_slot dn = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_norm2");
+    linear_dx(s, LINEAR_GATE_UP, layer, b->gate_up, dn);
+    side_drop(s, &b->gate_up);
+    side_drop(s, &b->n2);
+    arena_slot dx = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_residual_mid");
+    norm_backward(s, PARAM_LN2, layer, b->x_mid, b->rstd2, dn, *dy, dx);
+    step_drop(s, &dn);
+    step_drop(s, &b->rstd2);
+    step_drop(s, &b->x_mid);
+    side_drop(s, dy);
+    *dy = dx;
+}
+
+static void attention_half_backward(step *s, int layer, block_slots *b, keep k, arena_slot *dy)
+{
+    if (!k.attention) {
+        attention_half(s, layer, b);
+    } else if (!k.norms) {
+        b->n1 = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "norm1");
+        norm_forward(s, PARAM_LN1, layer, b->x, b->n1, b->rstd1);
+    }
+    linear_dw(s, LINEAR_O, layer, *dy, b->att);
+    arena_slot d_att = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_attention_out");
+    linear_dx(s, LINEAR_O, layer, *dy, d_att);
+    arena_slot d_qkv = take_rows(s, s->qkv, MEMORY_TEMPORARY, layer, "d_qkv");
+    attention_backward(s, layer, b, d_att, d_qkv);
+    step_drop(s, &d_att);
+    step_drop(s, &b->qkv);
+    step_drop(s, &b->lse);
+    step_drop(s, &b->saved);
+    side_drop(s, &b->att);
+    rope(s, layer, d_qkv, true);
+    linear_dw(s, LINEAR_QKV, layer, d_qkv, b->n1);
+    arena_slot dn = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_norm1");
+    linear_dx(s, LINEAR_QKV, layer, d_qkv, dn);
+    side_drop(s, &d_qkv);
+    side_drop(s, &b->n1);
+    arena_slot dx = take_rows(s, s->d, MEMORY_TEMPORARY, layer, "d_residual");
+    norm_backward(s, PARAM_LN1, layer, b->x, b->rstd1, dn, *dy, dx);
+    step_drop(s, &dn);
+    step_drop(s, &b->rstd1);
+    step_drop(s, &b->x);
+    side_drop(s, dy);
+    *dy = dx;
+}
+
+/* Blocks [first, end) once more, from the input that is held of the first one; what the last one puts out becomes the
+ * input of `end`, if that is wanted. */
+static void blocks_again(step *s, int first, int end, keep k, bool output)
+{
+    for (int l = first; l < end; l++) {
+        k.input = k.mlp || l == first;
+        k.output = output || l < end - 1;
+        unit_acquire(s, l);
+        block_forward(s, l, &s->blocks[l], k);
+        unit_release(s);
+        if (k.output) {
+            s->blocks[l + 1] = nothing;
+            s->blocks[l + 1].x = s->x;
+        }
+    }
+}
+
+/* What backward of a block needs of which forward kept its input at most. */
+static void block_again(step *s, int layer)
+{
+    bool held[RECOMPUTE_LAYERS];
+    for (int l = 0; l <= layer; l++)
+        held[l] = s->blocks[l].x >= 0;
+    recompute_forwards f;
+    do {
+        f = recompute_next(&s->schedule, held, layer);
+        blocks_again(s, f.first, f.advance, (keep){0}, true);
+        held[f.advance] = true;
+        blocks_again(s, f.advance, f.keep + 1, keep_all, false);
+    } while (f.keep < f.advance);
+}
+
+/* All gradients of the unit are enqueued: its AdamW may run beside what follows. */
+static void unit_end(step *s, int unit)
+{
+    const int layers = s->o.config.layers;
+    int64_t first, count;
+    side_unit_end(s, unit);
+    if (!optimizer_overlaps(s))
+        return;
+    back_follow(s, unit);
+    params_range(s->params, unit == layers ? -1 : unit < 0 ? layers : unit, &first, &count);
+    optimizer_range(s, first, count, first, s->o.optimizer_blocks, s->back);
+}
+
+static void block_backward(step *s, int layer, arena_slot *dy)
+{
+    const bool whole = recompute_whole(&s->schedule, layer);
+    const keep k = whole ? keep_all : keep_of(s, layer);
+    block_slots *b = &s->blocks[layer];
+    range_push("block backward");
+    side_unit_begin(s, layer);
+    offload_fetch(s, layer);
+    if (whole && b->x_mid < 0)
+        block_again(s, layer);
+    unit_acquire(s, layer);
+    unit_grads_begin(s, layer);
+    block_recompute(s, layer, b, k);
+    mlp_backward(s, layer, b, k, dy);
+    attention_half_backward(s, layer, b, k, dy);
+    unit_release(s);
+    unit_grads_end(s, layer);
+    unit_end(s, layer);
+    range_pop();
+}
+
+/* The head and the loss some tokens at a time, so that the logits (T, V) never exist whole: forward of the head,
+ * softmax and its gradient, and both gradients of the head for one chunk after the other. The loss comes out of the
+ * forward and its backward at once, so nothing is computed twice (as in Liger Kernel, Hsu et al., 2024, and torchtune's
+ * chunked loss). The head's weight gradient is a sum over chunks in the dtype of gradients: in 16 bits each chunk
+ * rounds it once more. */
+static void head_by_chunks(step *s, block_slots *head, arena_slot dn)
+{
+    const int64_t count = (int64_t)s->vocab * s->d;
+    char *dw = step_grad(s, PARAM_LM_HEAD, -1, count);
+    for (int first = 0; first < s->tokens; first += s->o.loss_chunk) {
+        const int left = s->tokens - first, rows = left < s->o.loss_chunk ? left : s->o.loss_chunk;
+        const size_t bytes = (size_t)rows * (size_t)s->vocab * (size_t)s->element;
+        arena_slot logits = step_take(s, bytes, MEMORY_TEMPORARY, -1, "logits_chunk");
+        head_chunk_forward(s, first, rows, head->n1, logits);
+        cross_entropy(s, first, rows, logits, true);
+        head_chunk_backward(s, first, rows, logits, head->n1, dn, dw);
+        step_drop(s, &logits);
+    }
+    mean_loss(s);
+    step_ready(s, PARAM_LM_HEAD, -1, count, s->main);
+}
+
+static void head_backward(step *s, arena_slot logits, arena_slot *dy)
+{
+    const int layers = s->o.config.layers;
+    block_slots *head = &s->blocks[layers];
+    side_unit_begin(s, layers);
+    unit_acquire(s, -1);
+    unit_grads_begin(s, -1);
+    arena_slot dn = -1;
+    if (s->o.loss_chunk) {
+        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        head_by_chunks(s, head, dn);
+        step_drop(s, &head->n1);
+    } else {
+        linear_dw(s, LINEAR_HEAD, -1, logits, head->n1);
+        dn = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_norm_final");
+        linear_dx(s, LINEAR_HEAD, -1, logits, dn);
+        side_drop(s, &logits);
+        side_drop(s, &head->n1);
+    }
+    *dy = take_rows(s, s->d, MEMORY_TEMPORARY, -1, "d_residual");
+    norm_backward(s, PARAM_LN_FINAL, -1, head->x, head->rstd1, dn, -1, *dy);
+    step_drop(s, &dn);
+    step_drop(s, &head->rstd1);
+    step_drop(s, &head->x);
+    unit_release(s);
+    unit_grads_end(s, -1);
+    unit_end(s, layers);
+}
+
+static void embedding_backward(step *s, arena_slot *dy)
+{
+    const int64_t count = (int64_t)s->vocab * s->d;
+    side_unit_begin(s, -1);
+    unit_grads_begin(s, s->o.config.layers);
+    sb_embedding e = embedding_of(s);
+    e.workspace_bytes = s->k->train->embedding_workspace(s->ctx, &e);
+    arena_slot workspace = step_take(s, e.workspace_bytes, MEMORY_WORKSPACE, -1, "embedding");
+    e.workspace = step_pointer(s, workspace);
+    e.d_out = step_pointer(s, *dy);
+    e.d_table = step_grad(s, PARAM_EMBEDDING, -1, count);
+    if (step_go(s))
+        step_done(s, s->k->train->embedding_backward(s->ctx, &e, s->main));
+    step_drop(s, &workspace);
+    step_drop(s, dy);
+    step_ready(s, PARAM_EMBEDDING, -1, count, s->main);
+    unit_grads_end(s, s->o.config.layers);
+    unit_end(s, -1);
+}
+
+void transformer_backward(step *s, arena_slot logits)
+{
+    arena_slot dy;
+    arena_phase(s->arena, PHASE_BACKWARD);
+    range_push("backward");
+    side_begin(s, side_separate(s) ? linear_side_workspace(s) : 0);
+    head_backward(s, logits, &dy);
+    for (int l = s->o.config.layers - 1; l >= 0; l--)
+        block_backward(s, l, &dy);
+    embedding_backward(s, &dy);
+    side_end(s);
+    units_end(s);
+    range_pop();
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* Units of a sharded step (params.h): the head, each block, the embedding. With gathered parameters a unit lies in a slot
+ * of the arena from a little before its use until after it; with sharded gradients the gradients of a unit do, until they
+ * are reduced into this rank's slice. The schedule is that of FSDP (Zhao et al., 2023), but fixed in advance: the
+ * plan knows which unit a walk uses when, and so every slot and its time.
+ *
+ * One rule holds across streams: a slot that is taken at a point of the walk is written by another stream only after that
+ * stream has waited for main there, and it is dropped only where main has waited for its last use. So memory is the same
+ * in every step, and no allocator need know streams. */
+#include "common/step/units.h"
+
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/step/streams.h"
+
+enum {
+    GRAD_SLOTS = 2, /* units with full gradients: one is made while the other is reduced */
+    NEAR = 3 /* a unit whose next use is so near stays: the head, and the last block, which backward begins with */
+};
+
+static bool gathers(const step *s)
+{
+    return s->o.shard.params;
+}
+
+/* ---- the order of uses ---- */
+
+void units_create(step *s)
+{
+    const int n = params_units(s->params);
+    s->units = xcalloc((size_t)n, sizeof *s->units);
+    for (int u = 0; u < n; u++)
+        params_unit_range(s->params, u, &s->units[u].first, &s->units[u].count);
+    units_begin(s);
+}
+
+void units_free(step *s)
+{
+    free(s->units);
+    free(s->uses.unit);
+}
+
+void units_begin(step *s)
+{
+    s->uses.at = 0;
+    for (int u = 0; u < params_units(s->params); u++)
+        s->units[u].gathered = s->units[u].grads = -1;
+}
+
+void units_note(step *s, bool on)
+{
+    s->uses.noting = on;
+    s->uses.count = on ? 0 : s->uses.count;
+}
+
+static void note_use(step *s, int unit)
+{
+    if (s->uses.count == s->uses.room) {
+        s->uses.room = s->uses.room ? 2 * s->uses.room : 64;
+        s->uses.unit = xrealloc(s->uses.unit, (size_t)s->uses.room * sizeof *s->uses.unit);
+    }
+    s->uses.unit[s->uses.count++] = unit;
+}
+
+int64_t units_held(const step *s)
+{
+    const int gains = params_gains(s->params), ranks = s->o.shard.ranks ? s->o.shard.ranks : 1;
+    const int64_t whole = gains < 0 ? 0 : s->units[gains].count;
+    return (s->params->elements - whole) / ranks + whole;
+}
+
+/* ---- parameters ---- */
+
+static int layer_of(const step *s, int unit)
+{
+    const int layers = s->o.config.layers;
+    return unit > 0 && unit <= layers ? layers - unit : -1;
+}
+
+static void gather(step *s, int unit)
+{
+    step_unit *u = &s->units[unit];
+    if (u->gathered >= 0)
+        return;
+    u->gathered = step_take(s, (size_t)(u->count * s->param_element), MEMORY_PARAM, layer_of(s, unit), "gathered");
+    u->awaited = false;
+    if (arena_planning(s->arena))
+        s->gathered_elements += u->count;
+    if (step_launching(s))
+        s->hooks.gather(s->hooks.user, unit, step_pointer(s, u->gathered));
+}
+
+void unit_acquire(step *s, int layer)
+{
+    const int unit = params_unit(s->params, layer);
+    if (!gathers(s))
+        return;
+    if (s->uses.noting) {
+        note_use(s, unit);
+        return;
+    }
+    if (s->uses.at >= s->uses.count || s->uses.unit[s->uses.at] != unit)
+        die(EXIT_CODE_FAILURE, "bug: a step uses unit %d where its schedule has another", unit);
+    for (int i = s->uses.at; i <= s->uses.at + s->o.shard.prefetch && i < s->uses.count; i++)
+        gather(s, s->uses.unit[i]);
+    if (!s->units[unit].awaited && step_launching(s))
+        s->hooks.await(s->hooks.user, unit);
+    s->units[unit].awaited = true;
+}
+
+/* Blocks that are not freed after the forward. */
+static bool kept(const step *s, int unit)
+{
+    const int every = s->o.shard.free_every, layer = layer_of(s, unit);
+    return every == 0 || (layer >= 0 && layer % every != 0);
+}
+
+/* Whether the unit of this use stays for a later one. */
+static bool stays(const step *s)
+{
+    const int ahead = s->o.shard.prefetch + 1, near = ahead > NEAR ? ahead : NEAR;
+    const bool to_the_end = kept(s, s->uses.unit[s->uses.at]) || s->uses.at + near >= s->uses.count;
+    const int end = to_the_end ? s->uses.count : s->uses.at + near + 1;
+    for (int i = s->uses.at + 1; i < end; i++)
+        if (s->uses.unit[i] == s->uses.unit[s->uses.at])
+            return true;
+    return false;
+}
+
+void unit_release(step *s)
+{
+    if (!gathers(s) || s->uses.noting)
+        return;
+    if (!stays(s))
+        step_drop(s, &s->units[s->uses.unit[s->uses.at]].gathered);
+    s->uses.at++;
+}
+
+/* While planning an address that is aligned as the one it stands for: what a product needs may depend on that. */
+static void *somewhere(const step *s, const step_unit *u, const param_tensor *p)
+{
+    return (void *)(uintptr_t)(4096 + (p->first - u->first) * s->param_element); /* NOLINT: nothing is there */
+}
+
+void *unit_param(const step *s, const param_tensor *p)
+{
+    const int unit = params_unit_of(s->params, p);
+    const step_unit *u = &s->units[unit];
+    if (!gathers(s))
+        return s->param + p->first * s->param_element;
+    if (unit == params_gains(s->params)) /* behind the slices */
+        return s->param + (u->first / s->o.shard.ranks + p->first - u->first) * s->param_element;
+    if (u->gathered < 0 && !s->uses.noting)
+        die(EXIT_CODE_FAILURE, "bug: a step reads %s, which is not gathered", p->name);
+    if (arena_planning(s->arena))
+        return somewhere(s, u, p);
+    return step_at(step_pointer(s, u->gathered), (p->first - u->first) * s->param_element);
+}
+
+/* ---- gradients ---- */
+
+bool unit_grads_apart(const step *s)
+{
+    return s->o.shard.grads || s->micro_batches > 1 || s->grad_dtype != s->made_dtype;
+}
+
+static void take_grads(step *s, int unit)
+{
+    step_unit *u = &s->units[unit];
+    u->grads = step_take(s, (size_t)(u->count * s->made_element), MEMORY_GRAD, layer_of(s, unit), "unit gradients");
+    if (step_launching(s) && s->o.shard.grads)
+        s->hooks.grads(s->hooks.user, unit, step_pointer(s, u->grads));
+}
+
+void unit_grads_begin(step *s, int layer)
+{
+    const int unit = params_unit(s->params, layer), old = unit - GRAD_SLOTS, gains = params_gains(s->params);
+    if (!unit_grads_apart(s))
+        return;
+    if (unit == 0 && gains >= 0)
+        take_grads(s, gains); /* until units_end: every block has some of them */
+    if (old >= 0 && s->o.shard.grads) {
+        if (step_launching(s))
+            s->hooks.reduced(s->hooks.user, old);
+        step_drop(s, &s->units[old].grads);
+    }
+    take_grads(s, unit);
+}
+
+void units_sum(step *s, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream)
+{
+    const int columns = 64; /* every unit and slice is a multiple; rows that touch are one to a kernel */
+    const sb_pointwise p = {.op = onto ? SB_POINT_ADD : SB_POINT_COPY,
+                            .dtype_a = dtype,
+                            .dtype_b = s->grad_dtype,
+                            .dtype_out = s->grad_dtype,
+                            .rows = (int)(n / columns),
+                            .columns = columns,
+                            .lda = columns,
+                            .ldb = columns,
+                            .ld_out = columns,
+                            .a = from,
+                            .b = onto ? to : NULL,
+                            .out = to};
+    step_done(s, s->k->train->pointwise(s->ctx, &p, stream));
+}
+
+/* Whole gradients of several micro-batches, or of another dtype than their sums, are added up where they stay; then they
+ * are ready. */
+static void add_up(step *s, int unit)
+{
+    step_unit *u = &s->units[unit];
+    if (step_go(s))
+        units_sum(s, s->grad_sums + u->first * s->grad_element, step_pointer(s, u->grads), s->made_dtype, s->micro > 0,
+                  u->count, s->main);
+    step_drop(s, &u->grads);
+    if (step_launching(s) && s->hooks.ready && s->micro == s->micro_batches - 1)
+        s->hooks.ready(s->hooks.user, u->first, u->count, s->main);
+}
+
+void unit_grads_end(step *s, int layer)
+{
+    if (!unit_grads_apart(s) || s->o.shard.grads)
+        return;
+    side_join(s);
+    add_up(s, params_unit(s->params, layer));
+}
+
+/* Gains that are apart are ready with those of the first block's norms, which main made. The update waits for the last
+ * units to be reduced; the next micro-batch must, whose activations may lie there. */
+void units_end(step *s)
+{
+    const int n = params_units(s->params), gains = params_gains(s->params);
+    if (gains >= 0 && unit_grads_apart(s) && !s->o.shard.grads)
+        add_up(s, gains);
+    else if (gains >= 0 && s->hooks.ready && step_launching(s))
+        s->hooks.ready(s->hooks.user, s->units[gains].first, s->units[gains].count, s->main);
+    for (int unit = n - GRAD_SLOTS - (gains >= 0); unit < n; unit++)
+        if (s->o.shard.grads && s->micro < s->micro_batches - 1 && step_launching(s))
+            s->hooks.reduced(s->hooks.user, unit);
+}
+
+char *unit_grad(const step *s, int unit, int64_t element)
+{
+    const step_unit *u = &s->units[unit];
+    if (!unit_grads_apart(s))
+        return step_at(s->block, element * s->made_element);
+    return step_at(step_pointer(s, u->grads), (element - u->first) * s->made_element);
+}

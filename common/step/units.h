@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Units of a sharded step; see units.c. Layers are as in params_range. Without sharding these calls do nothing. */
+#ifndef STEPBENCH_STEP_UNITS_H
+#define STEPBENCH_STEP_UNITS_H
+
+#include "common/step/step.h"
+
+void units_create(step *s);
+void units_free(step *s);
+void units_note(step *s, bool on);         /* the next walk only tells which units it uses; then off again */
+void units_begin(step *s);                 /* a walk starts */
+void unit_acquire(step *s, int layer);     /* what main enqueues from here on may read its parameters */
+void unit_release(step *s);                /* of the unit acquired last: all that reads them is enqueued */
+void unit_grads_begin(step *s, int layer); /* its gradients are made next */
+void unit_grads_end(step *s, int layer);   /* they are enqueued */
+int64_t units_held(const step *s);         /* elements of this rank's slices, with what it has whole */
+void units_end(step *s);                   /* a backward is over */
+bool unit_grads_apart(const step *s);      /* they lie in slots */
+void *unit_param(const step *s, const param_tensor *p);
+char *unit_grad(const step *s, int unit, int64_t element); /* NULL while planning */
+/* n gradients of `dtype` become sums, or are added to them. */
+void units_sum(step *s, void *to, const void *from, sb_dtype dtype, bool onto, int64_t n, void *stream);
+
+#endif

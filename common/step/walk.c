@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* What every op of a walk does: takes its memory from the arena, and launches unless the arena only plans. */
+#include "common/step/step.h"
+
+arena_slot step_take(step *s, size_t bytes, memory_kind kind, int layer, const char *name)
+{
+    return bytes ? arena_take(s->arena, bytes, kind, layer, name) : -1;
+}
+
+void step_drop(step *s, arena_slot *slot)
+{
+    if (*slot >= 0)
+        arena_drop(s->arena, *slot);
+    *slot = -1;
+}
+
+void *step_pointer(const step *s, arena_slot slot)
+{
+    return slot < 0 ? NULL : arena_pointer(s->arena, slot);
+}
+
+bool step_launching(const step *s)
+{
+    return !arena_planning(s->arena) && s->status == SB_OK;
+}
+
+bool step_go(step *s)
+{
+    arena_op(s->arena);
+    return step_launching(s);
+}
+
+void step_done(step *s, sb_status status)
+{
+    if (s->status == SB_OK)
+        s->status = status;
+}
+
+size_t step_rows(const step *s, int64_t columns)
+{
+    return (size_t)s->tokens * (size_t)columns * (size_t)s->element;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/* What comes into a trainer and out of it: initial values, tokens, parameters, gradients, logits, the loss. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/numeric.h"
+#include "common/core/rng.h"
+#include "common/model/dtypes.h"
+#include "common/step/offload.h"
+#include "common/step/transformer.h"
+#include "common/step/units.h"
+#include "common/train/internal.h"
+
+/* ---- host arrays of floats and device arrays of a dtype ---- */
+
+enum { PIECE = 1 << 24 }; /* elements that are converted at once: fresh host memory is slow to come by */
+
+static void read_floats(step *s, sb_dtype dtype, const void *from, size_t n, float *out)
+{
+    const size_t bytes = (size_t)sb_dtype_bytes(dtype), piece = n < PIECE ? n : PIECE;
+    device_sync(s->dev);
+    if (dtype == SB_FP32) {
+        device_download(s->dev, out, from, n * bytes);
+        return;
+    }
+    void *raw = xmalloc(piece * bytes);
+    for (size_t first = 0; first < n; first += piece) {
+        const size_t count = n - first < piece ? n - first : piece;
+        device_download(s->dev, raw, (const char *)from + first * bytes, count * bytes);
+        dtype_load(dtype, out + first, raw, count);
+    }
+    free(raw);
+}
+
+static void write_floats(step *s, sb_dtype dtype, const float *in, size_t n, void *to)
+{
+    void *raw = xmalloc(n * (size_t)sb_dtype_bytes(dtype));
+    dtype_store(dtype, raw, in, n);
+    device_upload(s->dev, to, raw, n * (size_t)sb_dtype_bytes(dtype));
+    free(raw);
+}
+
+/* ---- parameters ---- */
+
+static char *param_at(const step *s, const param_tensor *p)
+{
+    return s->param + p->first * s->param_element;
+}
+
+static char *master_at(const step *s, const param_tensor *p)
+{
+    return s->master + p->first * precision_master_bytes(s->o.precision);
+}
+
+/* With the state of some ranges alone, a parameter's value is what the model computes with. */
+static bool whole_master(const step *s)
+{
+    return s->master && !s->o.state_elements;
+}
+
+/* What no rank holds whole can't be read or written by one alone. */
+static void expect_whole(bool sharded, const param_tensor *p)
+{
+    if (sharded)
+        die(EXIT_CODE_FAILURE, "bug: %s is asked of a rank that has a slice of it", p->name);
+}
+
+static void write_param(step *s, const param_tensor *p, const float *in)
+{
+    const size_t n = (size_t)p->count;
+    expect_whole(s->o.shard.params, p);
+    device_sync(s->dev);
+    if (whole_master(s) && s->o.precision->master == SB_MASTER_SPLIT) {
+        uint16_t *high = xmalloc(n * sizeof *high);
+        int16_t *rest = xmalloc(n * sizeof *rest);
+        for (size_t i = 0; i < n; i++)
+            float_split(in[i], &high[i], &rest[i]);
+        device_upload(s->dev, param_at(s, p), high, n * sizeof *high);
+        device_upload(s->dev, master_at(s, p), rest, n * sizeof *rest);
+        free(high);
+        free(rest);
+        return;
+    }
+    write_floats(s, s->param_dtype, in, n, param_at(s, p));
+    if (whole_master(s))
+        device_upload(s->dev, master_at(s, p), in, n * sizeof *in);
+}
+
+void trainer_read_param(trainer *t, const param_tensor *p, float *out)
+{
+    step *s = &t->step;
+    const size_t n = (size_t)p->count;
+    expect_whole(s->o.shard.params, p);
+    device_sync(s->dev);
+    if (whole_master(s) && s->o.precision->master == SB_MASTER_SPLIT) {
+        uint16_t *high = xmalloc(n * sizeof *high);
+        int16_t *rest = xmalloc(n * sizeof *rest);
+        device_download(s->dev, high, param_at(s, p), n * sizeof *high);
+        device_download(s->dev, rest, master_at(s, p), n * sizeof *rest);
+        for (size_t i = 0; i < n; i++)
+            out[i] = float_join(high[i], rest[i]);
+        free(high);
+        free(rest);
+    } else if (whole_master(s)) {
+        device_download(s->dev, out, master_at(s, p), n * sizeof *out);
+    } else {
+        read_floats(s, s->param_dtype, param_at(s, p), n, out);
+    }
+}
+
+/* Caller frees. */
+static float *ones_of(size_t n)
+{
+    float *ones = xmalloc(n * sizeof *ones);
+    for (size_t e = 0; e < n; e++)
+        ones[e] = 1;
+    return ones;
+}
+
+static sb_status fill_ones(step *s, sb_dtype dtype, size_t n, char *to)
+{
+    float *ones = ones_of(n);
+    write_floats(s, dtype, ones, n, to);
+    free(ones);
+    return SB_OK;
+}
+
+static sb_status fill_whole_ones(step *s, const param_tensor *p)
+{
+    float *ones = ones_of((size_t)p->count);
+    write_param(s, p, ones);
+    free(ones);
+    return SB_OK;
+}
+
+/* Drawn on the device, so that large models start soon. Values depend on the seed and the tensor's name alone. */
+static sb_status fill(step *s, const param_tensor *p, char *to)
+{
+    const float std = params_initial_std(p);
+    const uint64_t seed = rng_hash(s->o.seed, p->name);
+    const size_t n = (size_t)p->count;
+    if (std == 0)
+        return fill_whole_ones(s, p);
+    if (!s->master || s->o.state_elements || s->o.precision->master == SB_MASTER_SPLIT)
+        return s->k->fill_normal(s->ctx, s->param_dtype, to, n, seed, 0, std, s->main);
+    const sb_status done = s->k->fill_normal(s->ctx, SB_FP32, master_at(s, p), n, seed, 0, std, s->main);
+    const sb_pointwise copy = {.op = SB_POINT_COPY,
+                               .dtype_a = SB_FP32,
+                               .dtype_out = s->param_dtype,
+                               .rows = p->rows,
+                               .columns = p->columns,
+                               .lda = p->columns,
+                               .ld_out = p->columns,
+                               .a = master_at(s, p),
+                               .out = to};
+    return done != SB_OK ? done : s->k->train->pointwise(s->ctx, &copy, s->main);
+}
+
+static sb_status fill_all(step *s)
+{
+    sb_status done = SB_OK;
+    device_memset(s->dev, s->param, 0, (size_t)s->params->elements * (size_t)s->param_element);
+    for (int i = 0; i < s->params->count && done == SB_OK; i++)
+        done = fill(s, &s->params->tensors[i], param_at(s, &s->params->tensors[i]));
+    return done;
+}
+
+/* Elements [first, first + n) of a tensor, in `dtype` at `to`. They are drawn at the start of the block, which no step uses
+ * yet, from a draw on with which a kernel can begin. */
+static sb_status fill_piece(step *s, const param_tensor *p, int64_t first, int64_t n, sb_dtype dtype, char *to)
+{
+    const size_t element = (size_t)sb_dtype_bytes(dtype);
+    const int64_t skipped = first % 8;
+    const float std = params_initial_std(p);
+    if (std == 0)
+        return fill_ones(s, dtype, (size_t)n, to);
+    const sb_status done =
+        s->k->fill_normal_from(s->ctx, dtype, s->block, (size_t)(skipped + n), rng_hash(s->o.seed, p->name), 0,
+                               (uint64_t)(first - skipped), std, s->main);
+    device_copy(s->dev, to, (const char *)s->block + (size_t)skipped * element, (size_t)n * element);
+    return done;
+}
+
+/* The slices that this rank holds, in `dtype` in an arena of slices. */
+static sb_status fill_slices(step *s, sb_dtype dtype, char *arena)
+{
+    const int ranks = s->o.shard.ranks;
+    const size_t element = (size_t)sb_dtype_bytes(dtype);
+    const param_tensor *p = s->params->tensors, *end = p + s->params->count;
+    sb_status done = SB_OK;
+    device_memset(s->dev, arena, 0, (size_t)units_held(s) * element);
+    device_sync(s->dev); /* an upload does not wait for the stream */
+    for (; p < end && done == SB_OK; p++) {
+        const int unit = params_unit_of(s->params, p);
+        const step_unit *u = &s->units[unit];
+        const bool whole = unit == params_gains(s->params);
+        const int64_t slice = whole ? u->count : u->count / ranks;
+        const int64_t from = u->first + (whole ? 0 : s->o.shard.rank * slice), to = from + slice;
+        const int64_t first = p->first > from ? p->first : from, tensor_end = p->first + p->count;
+        const int64_t last = tensor_end < to ? tensor_end : to;
+        if (first < last)
+            done = fill_piece(s, p, first - p->first, last - first, dtype,
+                              arena + (size_t)(u->first / ranks + first - from) * element);
+    }
+    return done;
+}
+
+/* Where fp32 weights are separate, each parameter is the value nearest to its weight: the same draws give it in its own
+ * dtype. */
+static sb_status fill_sharded(step *s)
+{
+    sb_status done = s->o.shard.params ? fill_slices(s, s->param_dtype, s->param) : fill_all(s);
+    if (done == SB_OK && s->master && s->o.precision->master == SB_MASTER_FP32)
+        done = fill_slices(s, SB_FP32, s->master);
+    return done;
+}
+
+static void fill_rope(step *s)
+{
+    const int half = s->head_dim / 2;
+    float *table = xmalloc((size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
+    for (int at = 0; at < s->o.seq; at++)
+        for (int i = 0; i < half; i++) {
+            const double angle = at * pow(s->o.config.rope_theta, -2.0 * i / s->head_dim);
+            table[((size_t)at * (size_t)half + (size_t)i) * 2] = (float)cos(angle);
+            table[((size_t)at * (size_t)half + (size_t)i) * 2 + 1] = (float)sin(angle);
+        }
+    device_upload(s->dev, s->rope_table, table, (size_t)s->o.seq * (size_t)s->head_dim * sizeof *table);
+    free(table);
+}
+
+static void set_tokens(step *s, const int32_t *ids, const int32_t *targets)
+{
+    device_sync(s->dev);
+    const size_t n = (size_t)s->tokens * (size_t)s->micro_batches;
+    device_upload(s->dev, s->ids, ids, n * sizeof *ids);
+    device_upload(s->dev, s->targets, targets, n * sizeof *targets);
+}
+
+static void fill_tokens(step *s)
+{
+    const int64_t n = (int64_t)s->tokens * s->micro_batches;
+    int32_t *ids = xmalloc(2 * (size_t)n * sizeof *ids);
+    for (int64_t i = 0; i < 2 * n; i++)
+        ids[i] = (int32_t)(rng_uniform(s->o.seed, 0x70cef5, (uint64_t)i) * s->vocab);
+    set_tokens(s, ids, ids + n);
+    free(ids);
+}
+
+static size_t state_elements(const step *s)
+{
+    return (size_t)(s->o.state_elements ? s->o.state_elements : s->params->elements);
+}
+
+void trainer_zero_moments(trainer *t)
+{
+    step *s = &t->step;
+    const size_t bytes = state_elements(s) * (size_t)s->moment_element;
+    if (!s->m)
+        return;
+    device_memset(s->dev, s->m, 0, bytes);
+    device_memset(s->dev, s->v, 0, bytes);
+}
+
+sb_status trainer_initialize(trainer *t)
+{
+    step *s = &t->step;
+    if (s->master)
+        device_memset(s->dev, s->master, 0, state_elements(s) * (size_t)precision_master_bytes(s->o.precision));
+    trainer_zero_moments(t);
+    const sb_status done = s->o.shard.grads ? fill_sharded(s) : fill_all(s);
+    fill_rope(s);
+    fill_tokens(s);
+    const sb_optimizer_state state = {
+        .lr = (float)s->o.lr, .loss_scale = s->o.precision->loss_scaling ? 65536 : 1, .grad_factor = 1};
+    device_upload(s->dev, s->state, &state, sizeof state);
+    if (s->range_state)
+        device_upload(s->dev, s->range_state, &(sb_optimizer_state){.loss_scale = 1}, sizeof state);
+    device_sync(s->dev);
+    return done;
+}
+
+/* ---- the rest ---- */
+
+void trainer_write_param(trainer *t, const param_tensor *p, const float *in)
+{
+    write_param(&t->step, p, in);
+}
+
+void trainer_set_tokens(trainer *t, const int32_t *ids, const int32_t *targets)
+{
+    set_tokens(&t->step, ids, targets);
+}
+
+void trainer_optimizer_state(trainer *t, sb_optimizer_state *out)
+{
+    step *s = &t->step;
+    device_sync(s->dev);
+    device_download(s->dev, out, s->state, sizeof *out);
+}
+
+static void set_state(trainer *t, const sb_optimizer_state *state)
+{
+    device_upload(t->step.dev, t->step.state, state, sizeof *state);
+}
+
+void trainer_set_lr(trainer *t, double lr)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    state.lr = (float)lr;
+    set_state(t, &state);
+}
+
+void trainer_set_loss_scale(trainer *t, double scale)
+{
+    sb_optimizer_state state;
+    trainer_optimizer_state(t, &state);
+    state.loss_scale = (float)scale;
+    set_state(t, &state);
+}
+
+double trainer_loss(trainer *t)
+{
+    step *s = &t->step;
+    const size_t n = (size_t)s->micro_batches;
+    float *loss = xmalloc(n * sizeof *loss);
+    double sum = 0;
+    device_sync(s->dev);
+    device_download(s->dev, loss, s->loss, n * sizeof *loss);
+    for (size_t i = 0; i < n; i++)
+        sum += loss[i];
+    free(loss);
+    return sum / (double)n;
+}
+
+void trainer_read_grad(trainer *t, const param_tensor *p, float *out)
+{
+    step *s = &t->step;
+    sb_optimizer_state state;
+    expect_whole(s->o.shard.grads, p);
+    trainer_optimizer_state(t, &state);
+    read_floats(s, s->grad_dtype, (char *)trainer_grad_arena(t) + p->first * s->grad_element, (size_t)p->count, out);
+    const float factor = 1 / (s->o.mode == STEP_TRAIN ? state.grad_scale : state.loss_scale);
+    for (int64_t i = 0; i < p->count; i++)
+        out[i] *= factor;
+}
+
+void trainer_read_moments(trainer *t, const param_tensor *p, void *m, void *v)
+{
+    step *s = &t->step;
+    const size_t bytes = (size_t)(p->count * s->moment_element), at = (size_t)(p->first * s->moment_element);
+    expect_whole(s->o.state_elements, p);
+    device_sync(s->dev);
+    device_download(s->dev, m, s->m + at, bytes);
+    device_download(s->dev, v, s->v + at, bytes);
+}
+
+void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
+{
+    step *s = &t->step;
+    expect_whole(s->o.shard.grads, p);
+    device_sync(s->dev);
+    write_floats(s, s->grad_dtype, in, (size_t)p->count, (char *)trainer_grad_arena(t) + p->first * s->grad_element);
+}
+
+bool trainer_read_logits(trainer *t, float *out)
+{
+    step *s = &t->step;
+    arena_slot logits;
+    if (s->o.loss_chunk)
+        die(EXIT_CODE_FAILURE, "bug: logits that are made in chunks cannot be read");
+    s->status = SB_OK;
+    s->micro = 0;
+    arena_run_begin(s->arena);
+    transformer_forward(s, &logits);
+    transformer_loss(s, logits, false);
+    if (s->status != SB_OK)
+        return false;
+    read_floats(s, s->dtype, step_pointer(s, logits), (size_t)s->tokens * (size_t)s->vocab, out);
+    return true;
+}
+
+const params *trainer_params(const trainer *t)
+{
+    return t->step.params;
+}
+
+const step_options *trainer_options_of(const trainer *t)
+{
+    return &t->step.o;
+}
+
+void *trainer_stream(const trainer *t)
+{
+    return t->step.main;
+}
+
+void *trainer_grad_arena(const trainer *t)
+{
+    const step *s = &t->step;
+    return s->grad_sums ? s->grad_sums : s->block;
+}
+
+void *trainer_grad_at(const trainer *t, int64_t element)
+{
+    const step *s = &t->step;
+    const param_tensor *p = s->params->tensors, *end = p + s->params->count;
+    while (p + 1 < end && p[1].first <= element)
+        p++;
+    return unit_grad(s, params_unit_of(s->params, p), element);
+}
+
+void *trainer_scratch(const trainer *t)
+{
+    return t->step.block;
+}
+
+void *trainer_param_arena(const trainer *t)
+{
+    return t->step.param;
+}
+
+sb_dtype trainer_grad_dtype(const trainer *t)
+{
+    return t->step.grad_dtype;
+}
+
+sb_dtype trainer_moments_dtype(const trainer *t)
+{
+    return t->step.moment_dtype;
+}
+
+sb_dtype trainer_param_dtype(const trainer *t)
+{
+    return t->step.param_dtype;
+}
+
+int trainer_products(const trainer *t, const tuned_product **out)
+{
+    *out = t->step.products.list;
+    return t->step.products.count;
+}
+
+int64_t trainer_gathered_elements(const trainer *t)
+{
+    return t->step.gathered_elements * t->step.micro_batches;
+}
+
+int64_t trainer_offloaded_bytes(const trainer *t)
+{
+    return offload_moved_bytes(&t->step);
+}
+
+double trainer_offload_exposed_ms(trainer *t)
+{
+    return offload_waited_ms(&t->step);
+}

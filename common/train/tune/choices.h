@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Algorithms of matrix products that were chosen before, so that no product is timed twice: shipped with the program for
+ * some GPUs, kept in a CSV file of the machine, and made in this run. Each is good for one version of the library; asking
+ * the library (sb_train_ops.matmul_choose) says whether it is the present one. */
+#ifndef STEPBENCH_TRAIN_TUNE_CHOICES_H
+#define STEPBENCH_TRAIN_TUNE_CHOICES_H
+
+#include "common/step/products.h"
+
+typedef struct kept_choice {
+    sb_matmul shape; /* pointers do not count, but for whether there is a c */
+    sb_matmul_choice choice;
+    sb_matmul_choice rivals[CHOICE_RIVALS]; /* nearly as fast, still to race in whole steps; tried == 0: none */
+    choice_source source;
+} kept_choice;
+
+typedef struct choices choices;
+
+/* `gpu`: its name, which finds the shipped ones. `path`: the CSV file that is read, and extended by choices_add; NULL:
+ * none. With `retune` nothing is read and shipped ones do not count: every product is timed again. */
+choices *choices_open(const char *gpu, const char *path, bool retune);
+void choices_free(choices *c);
+
+/* The newest choice for the shape that was added before place `below` (INT_MAX: of all), as a place; -1: none. */
+int choices_find(const choices *c, const sb_matmul *shape, int below);
+int choices_count(const choices *c);
+const kept_choice *choices_at(const choices *c, int place); /* until the next choices_add */
+/* `product` is for people: "w2 forward". A file that cannot be written is no failure. */
+void choices_add(choices *c, const char *product, const kept_choice *choice);
+void choices_settle(choices *c, const sb_matmul *shape); /* the race is over: choices of this shape have no rivals */
+
+/* Choices that the program brings along for a GPU, as the text of such a CSV file; NULL: none. */
+const char *choices_shipped(const char *gpu);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* The matrix products of a step: noted while it is planned, each timed once unless its choice is known. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/train/tune/internal.h"
+#include "common/train/tune/tune.h"
+
+typedef struct operands {
+    size_t a, b, c, d; /* bytes */
+} operands;
+
+static operands operands_of(const sb_matmul *p)
+{
+    const size_t in = (size_t)sb_dtype_bytes(p->dtype), out = (size_t)sb_dtype_bytes(p->dtype_out);
+    return (operands){(size_t)p->lda * (size_t)(p->transpose_a ? p->k : p->m) * in,
+                      (size_t)p->ldb * (size_t)(p->transpose_b ? p->n : p->k) * in,
+                      p->c ? (size_t)p->ldc * (size_t)p->m * out : 0, (size_t)p->ldd * (size_t)p->m * out};
+}
+
+static sb_dtype stored(sb_dtype t)
+{
+    return t == SB_TF32 ? SB_FP32 : t;
+}
+
+/* Random operands of its own for one product: those of the step may not fit beside each other, or be zeros. */
+static sb_status tune(trainer *t, const sb_matmul *shape, kept_choice *out)
+{
+    const step *of = &t->step;
+    sb_matmul p = *shape;
+    const operands o = operands_of(&p);
+    const size_t bytes[5] = {o.a, o.b, o.c, o.d, p.workspace_bytes};
+    void *memory[5] = {0};
+    sb_status s = SB_OK;
+    for (int i = 0; i < 5 && s == SB_OK; i++)
+        if (bytes[i] && !(memory[i] = memory_alloc(t->mem, bytes[i], "operands of tuning")))
+            s = SB_NO_MEMORY;
+    for (int i = 0; i < 3 && s == SB_OK; i++) {
+        const sb_dtype dtype = stored(i < 2 ? p.dtype : p.dtype_out);
+        if (bytes[i])
+            s = of->k->fill_normal(of->ctx, dtype, memory[i], bytes[i] / (size_t)sb_dtype_bytes(dtype), of->o.seed,
+                                   (uint32_t)(1000 + i), 1, of->main);
+    }
+    p.a = memory[0], p.b = memory[1], p.c = memory[2], p.d = memory[3], p.workspace = memory[4];
+    if (s == SB_OK)
+        s = of->k->train->matmul_tune(of->ctx, &p, &out->choice, out->rivals, CHOICE_RIVALS, of->main);
+    device_sync(of->dev);
+    for (int i = 0; i < 5; i++)
+        memory_release(t->mem, memory[i]);
+    return s;
+}
+
+/* Installs the newest known choice that runs here. */
+static bool take_known(trainer *t, tuned_product *n, const choices *known)
+{
+    for (int i = choices_find(known, &n->shape, INT_MAX); i >= 0; i = choices_find(known, &n->shape, i)) {
+        const kept_choice *k = choices_at(known, i);
+        if (t->step.k->train->matmul_choose(t->step.ctx, &n->shape, &k->choice) != SB_OK)
+            continue;
+        n->choice = k->choice;
+        n->source = k->source;
+        memcpy(n->rivals, k->rivals, sizeof n->rivals);
+        return true;
+    }
+    return false;
+}
+
+/* False on an error other than a lack of memory; then the library's own proposal serves. */
+static bool tune_one(trainer *t, tuned_product *n, choices *known)
+{
+    kept_choice new = {.shape = n->shape, .source = CHOICE_TIMED};
+    if (known && take_known(t, n, known))
+        return true;
+    phase_set("tuning product %d of %d, %s: %d x %d x %d", (int)(n - t->step.products.list) + 1, t->step.products.count,
+              n->name, n->shape.m, n->shape.n, n->shape.k);
+    const sb_status s = tune(t, &n->shape, &new);
+    if (s == SB_OK) {
+        n->choice = new.choice;
+        n->source = CHOICE_TIMED;
+        memcpy(n->rivals, new.rivals, sizeof n->rivals);
+        if (known)
+            choices_add(known, n->name, &new);
+    } else if (s == SB_NO_MEMORY) {
+        memory_failed_clear(t->mem);
+    }
+    return s == SB_OK || s == SB_NO_MEMORY;
+}
+
+bool trainer_tune_products(trainer *t, choices *known)
+{
+    step *s = &t->step;
+    bool ok = true;
+    char *before = xstrdup(phase_get());
+    for (int i = 0; i < s->products.count && ok; i++)
+        if (!s->products.list[i].choice.tried)
+            ok = tune_one(t, &s->products.list[i], known);
+    memory_trim(t->mem); /* the operands */
+    phase_set("%s", before);
+    free(before);
+    return ok;
+}
+
+bool trainer_tune(trainer *t, choices *known)
+{
+    char *before = xstrdup(phase_get());
+    const bool ok = trainer_tune_products(t, known) && overlap_tune(t) && products_race(t, known);
+    phase_set("%s", before); /* what follows is none of it */
+    free(before);
+    return ok;
+}

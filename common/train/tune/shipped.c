@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of common/train/tune/choices as part of the program, so that it finds them wherever it lies. `make choices`
+ * writes the file of the GPU at hand; a new file wants a line in the table below. */
+#include <stddef.h>
+#include <string.h>
+
+#include "common/train/tune/choices.h"
+
+#define INCLUDE_TEXT(symbol, path)                                                                                     \
+    extern const char symbol[] __attribute__((visibility("hidden")));                                                  \
+    __asm__(".pushsection .rodata\n" #symbol ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n")
+
+INCLUDE_TEXT(choices_h200, "common/train/tune/choices/h200.csv");
+
+const char *choices_shipped(const char *gpu)
+{
+    static const struct {
+        const char *gpu, *text;
+    } shipped[] = {{"NVIDIA H200", choices_h200}};
+    for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++)
+        if (strcmp(shipped[i].gpu, gpu) == 0)
+            return shipped[i].text;
+    return NULL;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of results that a spreadsheet, an editor or a full disk has changed: report, report --check and stepcmp say what of
+ * them does not count, and none of them stops at a column that is not there. */
+#include "tests/support/report_run.h"
+#include "tests/support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/core/error.h"
+
+/* What `command`, in the folder of the build's programs, says on both streams. Caller frees. */
+static char *said_by(const char *command, int wanted_code)
+{
+    char *build = build_folder(), *whole = xasprintf("PATH='%s':$PATH; { %s; } 2>&1", build, command);
+    int code;
+    char *said = command_text(whole, &code);
+    if (code != wanted_code)
+        fail_msg("%s: exit code %d, not %d: %s", command, code, wanted_code, said);
+    free(whole);
+    free(build);
+    return said;
+}
+
+static void expect_words(const char *of, const char *text, const char *edit, const char *words)
+{
+    if (!strstr(text, words))
+        fail_msg("after %s, %s does not say '%s': %s", edit, of, words, text);
+}
+
+static void what_does_not_count_is_said(void **state)
+{
+    static const struct {
+        const char *edit, *words;
+    } table[] = {
+        {"sed 's/,/;/g'", "bench_flash.csv: no line counts, since cells are separated by semicolons"},
+        {"tr , '\\t'", "bench_flash.csv: no line counts, since cells are separated by semicolons or tabs"},
+        {"iconv -t UTF-16", "bench_flash.csv: no line counts, since it is UTF-16"},
+        {"iconv -t UTF-16BE", "bench_flash.csv: no line counts, since it is UTF-16"},
+        {"sed '1s/,seq,/,dtype,/'", "bench_flash.csv: no line counts, since two columns have the same name"},
+        {"sed '1s/^/\"/'", "bench_flash.csv: no line counts, since the line with the names of the columns"},
+        {"sed '3s/,/,\\x00/'", "bench_flash.csv: line 3 is torn"},
+        {"sed '3s/,/,\\x1b/'", "bench_flash.csv: line 3 is torn"},
+        {"sed '3s/,/,\"/'", "bench_flash.csv: line 3 is torn"},
+        {"sed '3s/$/,more/'", "bench_flash.csv: line 3 is torn"},
+        {"sed '3s/,[^,]*$//; 5s/,[^,]*$//'", "bench_flash.csv: 2 lines are torn and do not count; the first is line 3"},
+        {"head -c 3000", "is torn"},
+        {"sed 1q", "bench_flash.csv: no rows"},
+        {"sed d", "bench_flash.csv: no rows"},
+        {"sed '1s/^/\\xef\\xbb\\xbf/'", NULL},
+        {"sed 's/$/\\r/'", NULL},
+        {"tr '\\n' '\\r'", NULL}};
+    char *dir = folder_path(*state, "box"), *good = folder_path(*state, "good"), *page = folder_path(dir, "report.md");
+    assert_int_equal(mkdir(dir, 0777), 0);
+    assert_int_equal(mkdir(good, 0777), 0);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const char *words = table[i].words;
+        char *make =
+            xasprintf("cp results/h200-x1/bench_flash.csv '%s'; cp results/h200-x1/bench_roofline.csv '%s'; %s "
+                      "<results/h200-x1/bench_flash.csv >'%s/bench_flash.csv'",
+                      good, dir, table[i].edit, dir);
+        char *report = xasprintf("report '%s'", dir), *check = xasprintf("report --check '%s'", dir);
+        char *compare = xasprintf("stepcmp '%s' '%s' || true", good, dir);
+        free(said_by(make, EXIT_CODE_OK));
+        char *text = said_by(report, EXIT_CODE_OK), *written = file_text(page);
+        const bool loss = words && strcmp(words, "bench_flash.csv: no rows") != 0;
+        char *checked = said_by(check, words ? EXIT_CODE_GATE : EXIT_CODE_OK),
+             *compared = said_by(compare, EXIT_CODE_OK);
+        if (words) {
+            expect_words("report --check", checked, table[i].edit, words);
+            expect_words("report.md", written, table[i].edit,
+                         strncmp(words, "bench", 5) == 0 ? strchr(words, ':') : words);
+        } else if (strstr(text, " count") || strstr(compared, "not count") || !strstr(written, "flash_forward")) {
+            fail_msg("after %s, something is said to be lost: %s%s", table[i].edit, text, compared);
+        }
+        if (loss) {
+            expect_words("report", text, table[i].edit, words);
+            expect_words("stepcmp", compared, table[i].edit, words);
+        }
+        free(compared);
+        free(checked);
+        free(written);
+        free(text);
+        free(compare);
+        free(check);
+        free(report);
+        free(make);
+    }
+    free(page);
+    free(good);
+    free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_does_not_count_is_said, folder_create, folder_remove)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -121,7 +121,7 @@ static void texts(void **state)
 static void a_stranger_is_no_markup(void **state)
 {
     gives(*state, "{'<b>*x*</b> [a](http://x) `y` \\ _z_ a_b'}",
-          "&lt;b>\\*x\\*&lt;/b> [a\\](http://x) \\`y\\` \\\\ \\_z\\_ a_b\n\n");
+          "&lt;b>\\*x\\*&lt;/b> [a\\](http://x) \\`y\\` \\ \\_z\\_ a_b\n\n");
     gives(*state, "{'# no heading'}\n\n{'- no list'}", "\\# no heading\n\n\\- no list\n\n");
     gives(*state, "@table\nSELECT 'a|b' AS \"x\", '<i>' AS y", "| x | y |\n|---|---|\n| a\\|b | &lt;i> |\n\n");
 }

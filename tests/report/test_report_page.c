@@ -106,17 +106,36 @@ static void a_stranger_is_escaped(void **state)
     put(*state, "machine.csv", "run_id,key,value\nr-1,cpu,<b>*x* |y</b>\n");
     put(*state, "bench_roofline.csv",
         "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,machine,device,commit,dirty,utc\n"
-        "1,1,bench_roofline,gemm,fail,<script>alert(1)</script> | \x01 a,bf16,64,1,1,box,cpu,`x` "
+        "1,1,bench_roofline,gemm,fail,<script>alert(1)</script> | a,bf16,64,1,1,box,cpu,`x` "
         "[a](javascript:b),0,2026\n");
     char *md = report_text(*state), *html = page(*state, "report.html");
     has(md, "# CPU: &lt;b>\\*x\\* \\|y&lt;/b>");
     has(md, "stepbench \\`x\\` [a\\](javascript:b)");
     lacks(md, "<script>");
     lacks(html, "<script>alert");
-    has(html, "&lt;script&gt;alert(1)&lt;/script&gt; |   a");
+    has(html, "&lt;script&gt;alert(1)&lt;/script&gt; | a");
     lacks(html, "href=\"javascript");
     free(html);
     free(md);
+}
+
+/* Work that grows with the square of the cases would take minutes. */
+static void many_cases_take_seconds(void **state)
+{
+    enum { CASES = 10000 };
+    char *path = folder_path(*state, "bench_flash.csv"), *self = build_folder();
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs("schema,method,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms" RUN, out);
+    for (int i = 0; i < CASES; i++)
+        fprintf(out, "1,1,bench_flash,%s,ok,,1,1,1,bf16,64,%d,%d,2" END, i % 2 ? "flash" : "unfused", 128 + i / 2,
+                1 + i);
+    assert_int_equal(fclose(out), 0);
+    char *command = xasprintf("ulimit -t 30; '%s/report' '%s' >/dev/null", self, (char *)*state);
+    assert_int_equal(system(command), 0);
+    free(command);
+    free(self);
+    free(path);
 }
 
 /* ---- peers ---- */
@@ -355,6 +374,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {in_folder(the_same_cases_on_every_machine),
                                        in_folder(a_stranger_is_escaped),
+                                       in_folder(many_cases_take_seconds),
                                        in_folder(the_strongest_mode_leads),
                                        in_folder(no_ratio_across_origins_and_hosts),
                                        in_folder(no_ratio_across_timers_and_settling),

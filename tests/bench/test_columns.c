@@ -744,9 +744,8 @@ int main(void)
     return skip_program(); /* of numbers alone: the plain build is enough */
 #endif
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roofline),        cmocka_unit_test(flash),
-        cmocka_unit_test(attention),       cmocka_unit_test(transformer),
-        cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
+        cmocka_unit_test(roofline),      cmocka_unit_test(flash),           cmocka_unit_test(attention),
+        cmocka_unit_test(transformer),   cmocka_unit_test(mixed_precision), cmocka_unit_test(memory_of_a_step),
         cmocka_unit_test(recomputation),
     };
     return cmocka_run_group_tests_name("columns", tests, build, clean);

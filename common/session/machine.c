@@ -26,10 +26,11 @@
 
 /* ---- the short name ---- */
 
+/* 80 GB is the usual memory of the GPUs whose name has a size: an H100 is "h100", and one of 96 GB "h100-96gb". */
 static bool is_noise(const char *word)
 {
-    static const char *const noise[] = {"nvidia", "geforce", "tesla", "quadro", "intel",     "amd",     "r",
-                                        "tm",     "cpu",     "gpu",   "with",   "processor", "graphics"};
+    static const char *const noise[] = {"nvidia", "geforce", "tesla", "quadro",    "intel",    "amd",  "r",    "tm",
+                                        "cpu",    "gpu",     "with",  "processor", "graphics", "80gb", "hbm3", "hbm2e"};
     for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
         if (strcmp(word, noise[i]) == 0)
             return true;

@@ -358,7 +358,7 @@ def test_limit_of_a_case():
     wrong = []
     with tempfile.TemporaryDirectory() as folder, \
             unittest.mock.patch(f"{__name__}.command_of", lambda *_: ["sh", f"{folder}/case"]):
-        for script, note in (("sleep 60", "no end within 1 s"), ("exit 3", "exit code 3")):
+        for script, note in (("exec sleep 60", "no end within 1 s"), ("exit 3", "exit code 3")):
             with open(f"{folder}/case", "w") as file:
                 file.write(script + "\n")
             options = argparse.Namespace(out=folder)

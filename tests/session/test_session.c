@@ -507,6 +507,23 @@ static void slug_is_a_plain_name(void **state)
     device_close(d);
 }
 
+static void gpus_have_short_names(void **state)
+{
+    static const char *const names[][2] = {{"NVIDIA H100 80GB HBM3", "h100-x2"},
+                                           {"NVIDIA H100 96GB HBM3", "h100-96gb-x2"},
+                                           {"NVIDIA H200", "h200-x2"},
+                                           {"NVIDIA A100-SXM4-80GB", "a100-sxm4-x2"},
+                                           {"NVIDIA GeForce RTX 4090", "rtx-4090-x2"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        device_info info = {.count = 2};
+        char slug[64];
+        snprintf(info.name, sizeof info.name, "%s", names[i][0]);
+        machine_slug(DEVICE_CUDA, &info, slug, sizeof slug);
+        assert_string_equal(slug, names[i][1]);
+    }
+}
+
 static void a_binding_does_not_rename_the_machine(void **state)
 {
     (void)state;
@@ -596,6 +613,7 @@ int main(void)
         IN_FOLDER(contradictions_are_usage_errors),
         IN_FOLDER(cuda_without_a_gpu_is_a_clear_error),
         IN_FOLDER(slug_is_a_plain_name),
+        IN_FOLDER(gpus_have_short_names),
         IN_FOLDER(a_binding_does_not_rename_the_machine),
         IN_FOLDER(ceilings_are_the_best_ok_rows),
     };

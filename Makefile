@@ -419,7 +419,7 @@ tidy: $(BUILD)/config.mk
 	    'clang-tidy --quiet "$$@" -- $(filter-out $(CC) $(WERROR) $(SANITIZERS),$(COMPILE_C)) -DNO_CUDA=\"\" -DCUDA_ARCHS=\"\" 2>/dev/null' tidy
 
 # Objects of the host's code: a link circle may go through any of them. Those of kernels count where they were built.
-lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(REPORT_O) $(STEPCMP_O) $(call object,$(wildcard bench/*.c)))
+lint: $(filter %.c.o %.cc.o,$(COMMON_O) $(KERNEL_O) $(BENCH_O) $(if $(HAVE_SQLITE),$(REPORT_O)) $(STEPCMP_O) $(call object,$(wildcard bench/*.c)))
 	@OBJECTS='$(BUILD)' CC='$(CC)' CXX='$(CXX)' CUDA_CFLAGS='$(CUDA_CFLAGS)' BLAS_CFLAGS='$(BLAS_CFLAGS)' bash $(SCRIPTS)/lint.sh
 
 plots: $(REPORT) $(BENCHES)

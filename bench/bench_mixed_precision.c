@@ -2,11 +2,11 @@
 /* bench_mixed_precision: what does low precision cost in accuracy and gain in speed, and where does autocast stay in
  * fp32?
  *
- * The mixed-precision problems of Stanford's CS336, assignment 2, answered in numbers by ops that ran on the device.
+ * The mixed-precision problems of Stanford's CS336, assignment 2, answered in numbers.
  * Each variant is an experiment with parameters of its own:
  * accumulation: n times x, each sum rounded to its dtype; `stalls_after` = additions after which the sum no longer
  * changes.
- * autocast: the dtype of every tensor of a small model, and its error against double.
+ * autocast: the dtype of every tensor of a small model, by the rules of PyTorch's autocast; nothing is computed.
  * norm: RMSNorm and LayerNorm with statistics in several dtypes; err_rel = |y - y_fp64| / |y_fp64|.
  * timing: a transformer's forward, backward and AdamW by precision policy; speedup_* = time of fp32 / time.
  * Run: ./bench_mixed_precision                          all four
@@ -81,7 +81,6 @@ static const column_spec column_table[] = {
     {"stalls_after", COLUMN_INT, true,
      "accumulation: additions after which the sum no longer changes; - if it always does"},
     {"tensor_dtype", COLUMN_TEXT, true, "autocast: dtype that the tensor has"},
-    {"expected_dtype", COLUMN_TEXT, false, "autocast: what PyTorch's autocast gives"},
     {"statistics_dtype", COLUMN_TEXT, false, "norm: dtype of the stored statistics"},
     {"squares_overflowed", COLUMN_INT, false, "norm: squares that are not finite"},
     {"rows_overflowed", COLUMN_INT, true, "norm: rows, of 64, whose sum or mean of squares is not finite"},
@@ -142,7 +141,8 @@ static const bench_info info = {
     .notes = "Each variant is an experiment. --help says for each option which one uses it; rows of the others leave\n"
              "it empty.\n"
              "accumulation: every addition is an op of its own, and must agree with PyTorch in every bit.\n"
-             "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor.\n"
+             "autocast: fc1, ReLU, LayerNorm, fc2, cross-entropy, forward and backward; a row is one tensor, and its\n"
+             "dtype follows from autocast's rules.\n"
              "norm: 64 rows of N(0, magnitude^2) through the steps of the norm, each stored in the statistics' dtype.\n"
              "timing: --overlap is none by default, so that forward, backward and AdamW are separate. speedup_* are\n"
              "relative to the fp32 row of the same shape, GPU and run, or ./run_all.sh; without one they are nan.",

@@ -78,9 +78,6 @@ Under autocast to fp16, {group_concat(tensor || ' is ' || tensor_dtype, ', ')}.
 @from (SELECT * FROM bench_mixed_precision WHERE dtype = 'fp16'
     AND tensor IN ('fc1.weight', 'fc1', 'ln', 'logits', 'loss', 'fc1.weight.grad') ORDER BY id) HAVING count(*)
 
-+ {sum(tensor_dtype = expected_dtype)} of {count(*)} tensors have the dtype that autocast gives them in PyTorch.
-@from bench_mixed_precision WHERE tensor IS NOT NULL AND status = 'ok' HAVING count(*)
-
 @end
 
 @view norms

@@ -19,12 +19,10 @@ WHERE pair IS NOT NULL AND "sum" IS NOT NULL
 
 ### Dtypes under autocast
 
-Linear layers run in the 16-bit dtype and ReLU in the dtype it is given; LayerNorm and the loss stay in fp32. Each cell:
-dtype, relative error against double.
+Linear layers run in the 16-bit dtype and ReLU in the dtype it is given; LayerNorm and the loss stay in fp32.
 
 @grid
-SELECT tensor, dtype || ':' AS across, iif(status = 'ok', tensor_dtype || ', ' || coalesce(n(err_rel), '-'),
-    status) AS cell
+SELECT tensor, dtype || ':' AS across, iif(status = 'ok', tensor_dtype, status) AS cell
 FROM bench_mixed_precision b
 WHERE tensor IS NOT NULL ORDER BY (SELECT min(id) FROM bench_mixed_precision t WHERE t.tensor = b.tensor),
     dtype = 'bf16', dtype = 'fp16', id

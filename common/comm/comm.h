@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives between ranks on a stream: NCCL between GPUs, Gloo between CPUs. An op is enqueued and returns at once;
- * what the stream runs after it sees its result. Streams are cudaStream_t, or cpu_stream (NULL: the calling thread runs
+ * what the stream runs after it sees its result. Streams are those of the device (NULL on the CPU: the calling thread runs
  * the op itself). Ops of one communicator must be enqueued in the same order, with the same arguments, on all its ranks.
  *
  * A wrong argument is a bug and dies. An op that fails (a peer has died, the library reports an error) ends the job, see

@@ -10,7 +10,6 @@
 #include "common/profile/record.h"
 #include "common/profile/timeline.h"
 #include "common/comm/internal.h"
-#include "common/stream/cpu_stream.h"
 
 typedef struct gloo_state {
     gloo_link *link; /* NULL on a rank that is no member */
@@ -78,7 +77,7 @@ static void enqueue(comm *c, const comm_call *call, void *stream)
     pthread_mutex_lock(&s->lock);
     s->running++;
     pthread_mutex_unlock(&s->lock);
-    cpu_stream_run(stream, run, &task, sizeof task);
+    device_stream_run(c->d, stream, run, &task, sizeof task);
 }
 
 static void group(comm *c, bool begin)

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU as a device: host memory, no stream, and events that are readings of the host's clock. */
+/* The CPU as a device: host memory, and threads for streams (cpu_stream.h); its own stream is the calling thread. */
 #include "common/device/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/core/clock.h"
 #include "common/core/error.h"
+#include "common/device/cpu_stream.h"
 #include "common/device/host.h"
-
-struct device_event {
-    double seconds;
-};
 
 static void close_cpu(device *d)
 {
@@ -51,12 +47,6 @@ static void copy_cpu(device *d, void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
-static void stream_copy_cpu(device *d, void *stream, void *dst, const void *src, size_t bytes)
-{
-    (void)stream;
-    copy_cpu(d, dst, src, bytes);
-}
-
 static void memset_cpu(device *d, void *p, int byte, size_t bytes)
 {
     (void)d;
@@ -66,52 +56,6 @@ static void memset_cpu(device *d, void *p, int byte, size_t bytes)
 static void sync_cpu(device *d)
 {
     (void)d;
-}
-
-static device_event *event_create(device *d)
-{
-    (void)d;
-    return xcalloc(1, sizeof(device_event));
-}
-
-static void event_destroy(device *d, device_event *e)
-{
-    (void)d;
-    free(e);
-}
-
-static void event_mark(device *d, device_event *e)
-{
-    (void)d;
-    e->seconds = host_seconds();
-}
-
-static void *stream_create(device *d, stream_priority p)
-{
-    (void)d, (void)p;
-    return NULL;
-}
-
-static void stream_destroy(device *d, void *stream)
-{
-    (void)d, (void)stream;
-}
-
-static void stream_record(device *d, void *stream, device_event *e)
-{
-    (void)stream;
-    event_mark(d, e);
-}
-
-static void stream_wait(device *d, void *stream, device_event *e)
-{
-    (void)d, (void)stream, (void)e;
-}
-
-static double event_ms(device *d, device_event *from, device_event *to)
-{
-    (void)d;
-    return (to->seconds - from->seconds) * 1e3;
 }
 
 static bool graph_begin(device *d)
@@ -157,17 +101,18 @@ device *device_cpu_open(void)
         .transfer = copy_cpu,
         .memset = memset_cpu,
         .copy = copy_cpu,
-        .stream_copy = stream_copy_cpu,
+        .stream_copy = cpu_stream_copy,
         .sync = sync_cpu,
         .free_bytes = free_bytes,
-        .event_create = event_create,
-        .event_destroy = event_destroy,
-        .stream_create = stream_create,
-        .stream_destroy = stream_destroy,
-        .stream_record = stream_record,
-        .stream_wait = stream_wait,
-        .event_mark = event_mark,
-        .event_ms = event_ms,
+        .event_create = cpu_event_create,
+        .event_destroy = cpu_event_destroy,
+        .stream_create = cpu_stream_create,
+        .stream_destroy = cpu_stream_destroy,
+        .stream_run = cpu_stream_run,
+        .stream_record = cpu_stream_record,
+        .stream_wait = cpu_stream_wait,
+        .event_mark = cpu_event_mark,
+        .event_ms = cpu_event_ms,
         .graph_begin = graph_begin,
         .graph_end = graph_end,
         .graph_launch = graph_use,

@@ -149,8 +149,9 @@ static void event_destroy(device *d, device_event *e)
     free(e);
 }
 
-static void *stream_create(device *d, stream_priority p)
+static void *stream_create(device *d, stream_priority p, const char *name)
 {
+    (void)name;
     /* Lower numbers are more urgent; the compute stream sits between the ends, so that there is room on both sides. */
     int least, greatest;
     cudaStream_t stream;
@@ -364,7 +365,7 @@ device *device_cuda_open(int ordinal)
     if (misfit)
         die(EXIT_CODE_USAGE, "%s", misfit);
     use(d);
-    d->stream = stream_create(d, STREAM_NORMAL);
+    d->stream = stream_create(d, STREAM_NORMAL, "compute");
     CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));
     d->clocks = clocks_open(bus_id);
     return d;

@@ -230,13 +230,17 @@ void device_event_wait(device *d, device_event *e)
 {
     d->ops->stream_wait(d, d->stream, e);
 }
-void *device_stream_create(device *d, stream_priority p)
+void *device_stream_create(device *d, stream_priority p, const char *name)
 {
-    return d->ops->stream_create(d, p);
+    return d->ops->stream_create(d, p, name);
 }
 void device_stream_destroy(device *d, void *stream)
 {
     d->ops->stream_destroy(d, stream);
+}
+void device_stream_run(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes)
+{
+    d->ops->stream_run(d, stream, fn, arg, bytes);
 }
 void device_stream_record(device *d, void *stream, device_event *e)
 {
@@ -249,6 +253,10 @@ void device_stream_wait(device *d, void *stream, device_event *e)
 void device_event_mark(device *d, device_event *e)
 {
     d->ops->event_mark(d, e);
+}
+void device_event_sync(device *d, device_event *e)
+{
+    d->ops->event_ms(d, e, e);
 }
 double device_event_ms(device *d, device_event *from, device_event *to)
 {

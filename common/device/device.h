@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One device behind one table: CUDA or the CPU. Knows memory, streams, events and clocks, no numerics.
- * On the CPU a stream is NULL and every call is synchronous. */
+ * On the CPU the device's own stream is NULL, the calling thread; what is enqueued there has run when the call returns. */
 #ifndef STEPBENCH_DEVICE_DEVICE_H
 #define STEPBENCH_DEVICE_DEVICE_H
 
@@ -40,7 +40,7 @@ void device_close(device *d);
 device_kind device_kind_of(const device *d);
 int device_ordinal(const device *d); /* as given to device_open; a rank's is not the one of --gpu */
 const device_info *device_get_info(const device *d);
-void *device_stream(device *d); /* the one compute stream (cudaStream_t, non-blocking), or NULL */
+void *device_stream(device *d); /* the one compute stream (cudaStream_t, non-blocking); NULL on the CPU */
 
 /* Raw memory; NULL when there is none left (never dies for that). Tensors go through memory.h. */
 void *device_malloc(device *d, size_t bytes);
@@ -62,16 +62,24 @@ device_event *device_event_create(device *d);
 void device_event_destroy(device *d, device_event *e);
 void device_event_record(device *d, device_event *e);
 void device_event_wait(device *d, device_event *e); /* what d enqueues from here on waits for e, of any device */
+void device_event_sync(device *d, device_event *e); /* the host waits for the latest record */
 double device_event_ms(device *d, device_event *from, device_event *to); /* waits for `to` */
+/* From here on every thread that waits for an event of the CPU tells from when to when; NULL: none does. */
+void device_tell_waits(void (*tell)(double start_s, double end_s));
 
-/* More streams, for work beside the compute stream. Of two ready kernels the one of the more urgent stream goes first;
- * the compute stream is STREAM_NORMAL. On the CPU a stream is NULL and all is in order. While a graph is captured, a
- * stream joins the capture by waiting for an event of a stream that is in it, and must be waited for before its end. */
+/* More streams, for work beside the compute stream; all calls on one stream run in order, an event joins streams. Of two
+ * ready kernels the one of the more urgent stream goes first; the compute stream is STREAM_NORMAL. On the CPU a stream is
+ * a thread with this name, of at most 15 bytes: what overlaps on a GPU overlaps there, too, and a missing event is a data
+ * race that a tool can see. While a graph is captured, a stream joins the capture by waiting for an event of a stream
+ * that is in it, and must be waited for before its end. */
 typedef enum stream_priority { STREAM_BACKGROUND, STREAM_NORMAL, STREAM_URGENT } stream_priority;
-void *device_stream_create(device *d, stream_priority p);
-void device_stream_destroy(device *d, void *stream);
+void *device_stream_create(device *d, stream_priority p, const char *name);
+void device_stream_destroy(device *d, void *stream); /* on the CPU after all that is enqueued has run */
+/* Only on the CPU: enqueues fn on a copy of the `bytes` at arg. */
+void device_stream_run(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes);
 void device_stream_record(device *d, void *stream, device_event *e);
-void device_stream_wait(device *d, void *stream, device_event *e); /* what is enqueued there from here on waits for e */
+/* What is enqueued there from here on waits for the latest record of e, as of this call; one never recorded is no wait. */
+void device_stream_wait(device *d, void *stream, device_event *e);
 /* Either end may also be of device_host_malloc. */
 void device_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes);
 /* Like device_event_record, but while a graph is captured the event becomes a node of it: after each launch it holds

@@ -23,8 +23,9 @@ typedef struct device_ops {
     size_t (*free_bytes)(device *d);
     device_event *(*event_create)(device *d);
     void (*event_destroy)(device *d, device_event *e);
-    void *(*stream_create)(device *d, stream_priority p);
+    void *(*stream_create)(device *d, stream_priority p, const char *name);
     void (*stream_destroy)(device *d, void *stream);
+    void (*stream_run)(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes); /* the CPU's */
     void (*stream_record)(device *d, void *stream, device_event *e);
     void (*stream_wait)(device *d, void *stream, device_event *e);
     void (*event_mark)(device *d, device_event *e);

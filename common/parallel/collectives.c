@@ -74,8 +74,8 @@ static void copy_tensor(parallel *p, void *to, void *from, int i)
 {
     const comm_dtype dtype = p->m.grad_dtype;
     const int64_t first = p->plan->starts[i], count = p->plan->starts[i + 1] - first;
-    dist_stream_copy(p->m.d, p->m.main, parallel_at(to, dtype, first), parallel_at(from, dtype, first),
-                     (size_t)count * comm_dtype_bytes(dtype));
+    device_stream_copy(p->m.d, p->m.main, parallel_at(to, dtype, first), parallel_at(from, dtype, first),
+                       (size_t)count * comm_dtype_bytes(dtype));
 }
 
 void parallel_pack(parallel *p)
@@ -177,7 +177,7 @@ static void read_slices(parallel *p, int unit, void *to)
     }
     for (int k = 0; k < plan->slices; k++) { /* no two ranks begin with the same one */
         const int r = (plan->slice + k) % plan->slices;
-        dist_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slices[r], bytes);
+        device_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slices[r], bytes);
     }
 }
 
@@ -196,8 +196,8 @@ void parallel_gather(parallel *p, int unit, void *to)
     else if (sent)
         comm_all_gather(p->gather_comm, slice, to, (size_t)own.count, t, p->gather_stream);
     for (int r = 0; r < (is_whole(p, unit) ? 1 : p->plan->slices) && !sent; r++)
-        dist_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slice,
-                         (size_t)own.count * comm_dtype_bytes(t));
+        device_stream_copy(p->m.d, p->gather_stream, parallel_at(to, t, r * own.count), slice,
+                           (size_t)own.count * comm_dtype_bytes(t));
     parallel_record(p, p->gather_stream, &e->gathered);
     e->gathers++;
 }

@@ -84,14 +84,14 @@ static bool make_resources(parallel *p)
     const size_t bytes = (size_t)p->plan->elements * comm_dtype_bytes(p->m.grad_dtype);
     p->order = order_of(p);
     p->communicating = true;
-    p->reduce_stream = dist_stream_create(p->m.d, STREAM_URGENT, "grads");
+    p->reduce_stream = device_stream_create(p->m.d, STREAM_URGENT, "grads");
     if (p->gather_comm)
-        p->gather_stream = dist_stream_create(p->m.d, STREAM_URGENT, "params");
+        p->gather_stream = device_stream_create(p->m.d, STREAM_URGENT, "params");
     if (p->replica_comm)
-        p->replica_stream = dist_stream_create(p->m.d, STREAM_URGENT, "replicas");
+        p->replica_stream = device_stream_create(p->m.d, STREAM_URGENT, "replicas");
     if (p->order == UPDATE_BACKWARD)
         p->update_stream =
-            dist_stream_create(p->m.d, strategy_fused(p->s) ? STREAM_URGENT : STREAM_BACKGROUND, "update");
+            device_stream_create(p->m.d, strategy_fused(p->s) ? STREAM_URGENT : STREAM_BACKGROUND, "update");
     if (p->s->packed)
         p->copy = device_malloc(p->m.d, bytes);
     p->edges = xcalloc((unsigned long)p->plan->b.n, sizeof *p->edges);
@@ -204,11 +204,11 @@ const char *parallel_backend(const parallel *p)
 
 /* ---- ending ---- */
 
-static void drop_events(const parallel *p, dist_event *const *e, int n)
+static void drop_events(const parallel *p, device_event *const *e, int n)
 {
     for (int i = 0; i < n; i++)
         if (e[i])
-            dist_event_destroy(p->m.d, e[i]);
+            device_event_destroy(p->m.d, e[i]);
 }
 
 static void drop_all_events(const parallel *p)
@@ -217,28 +217,28 @@ static void drop_all_events(const parallel *p)
     drop_events(p, p->alone_done, 2);
     drop_events(p, p->sync, 2);
     drop_events(p,
-                (dist_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
-                                 p->fused_over, p->meeting},
+                (device_event *[]){p->backward_over, p->updated, p->to_share, p->shared, p->to_norms, p->normed,
+                                   p->fused_over, p->meeting},
                 8);
     for (int i = 0; p->edges && i < p->plan->b.n; i++) {
         drop_events(p, p->edges[i].ready, PRODUCERS);
         drop_events(
             p,
-            (dist_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced, p->edges[i].scattered},
+            (device_event *[]){p->edges[i].gathered, p->edges[i].to_gather, p->edges[i].reduced, p->edges[i].scattered},
             4);
     }
     for (int i = 0; i < p->range_count; i++) {
-        drop_events(p, (dist_event *[]){p->ranges[i].done, p->ranges[i].open}, 2);
+        drop_events(p, (device_event *[]){p->ranges[i].done, p->ranges[i].open}, 2);
         drop_events(p, p->ranges[i].unread_by, PRODUCERS + 1);
     }
     for (int i = 0; i < p->wait_room; i++)
-        drop_events(p, (dist_event *[]){p->waits[i].from, p->waits[i].to}, 2);
+        drop_events(p, (device_event *[]){p->waits[i].from, p->waits[i].to}, 2);
 }
 
 static void drop_stream(const parallel *p, void *stream)
 {
     if (stream)
-        dist_stream_destroy(p->m.d, stream);
+        device_stream_destroy(p->m.d, stream);
 }
 
 void parallel_free(parallel *p)

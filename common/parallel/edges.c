@@ -7,26 +7,26 @@
 #include "common/core/error.h"
 #include "common/parallel/internal.h"
 
-void parallel_record(parallel *p, void *stream, dist_event **edge)
+void parallel_record(parallel *p, void *stream, device_event **edge)
 {
     if (!*edge)
-        *edge = dist_event_create(p->m.d);
-    dist_event_record(p->m.d, *edge, stream);
+        *edge = device_event_create(p->m.d);
+    device_stream_record(p->m.d, stream, *edge);
 }
 
-void parallel_follow(parallel *p, void *to, void *from, dist_event **edge)
+void parallel_follow(parallel *p, void *to, void *from, device_event **edge)
 {
     if (to == from)
         return;
     parallel_record(p, from, edge);
-    dist_event_wait(p->m.d, *edge, to);
+    device_stream_wait(p->m.d, to, *edge);
 }
 
 void parallel_meet(parallel *p, comm *c, void *stream)
 {
     comm_barrier(c, stream);
     parallel_record(p, stream, &p->meeting);
-    dist_event_sync(p->m.d, p->meeting);
+    device_event_sync(p->m.d, p->meeting);
 }
 
 static wait_times *new_wait(parallel *p, wait_kind kind)
@@ -41,13 +41,13 @@ static wait_times *new_wait(parallel *p, wait_kind kind)
     return &p->waits[p->wait_count++];
 }
 
-void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind)
+void parallel_main_waits(parallel *p, device_event *e, wait_kind kind)
 {
     const bool timed = p->instrumented && (kind != WAIT_TAIL || p->timing);
     wait_times *w = timed ? new_wait(p, kind) : NULL;
     if (w)
         parallel_record(p, p->m.main, &w->from);
-    dist_event_wait(p->m.d, e, p->m.main);
+    device_stream_wait(p->m.d, p->m.main, e);
     if (w)
         parallel_record(p, p->m.main, &w->to);
 }

@@ -8,7 +8,6 @@
 
 #include "common/comm/peer.h"
 #include "common/parallel/parallel.h"
-#include "common/stream/stream.h"
 
 enum { PRODUCERS = 8 /* streams that may make the gradients of one step */ };
 
@@ -20,15 +19,15 @@ typedef struct producers {
 
 /* One event per edge, created at its first use. */
 typedef struct bucket_edges {
-    dist_event *ready[PRODUCERS]; /* producer -> collective */
-    dist_event *gathered;         /* all-gather -> who reads or updates these parameters */
-    bool awaited;                 /* by main, in the last all-gather */
+    device_event *ready[PRODUCERS]; /* producer -> collective */
+    device_event *gathered;         /* all-gather -> who reads or updates these parameters */
+    bool awaited;                   /* by main, in the last all-gather */
     /* Where buckets are units: */
-    dist_event *to_gather; /* main -> all-gather */
-    dist_event *scattered; /* reduce-scatter -> all-reduce between replicas */
-    dist_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
-    void *grads;           /* where they lie in this step */
-    int gathers;           /* in this step */
+    device_event *to_gather; /* main -> all-gather */
+    device_event *scattered; /* reduce-scatter -> all-reduce between replicas */
+    device_event *reduced;   /* reduce-scatter -> who uses the memory of its gradients */
+    void *grads;             /* where they lie in this step */
+    int gathers;             /* in this step */
 } bucket_edges;
 
 typedef struct update_range { /* neighbouring buckets, updated together */
@@ -36,16 +35,16 @@ typedef struct update_range { /* neighbouring buckets, updated together */
     int64_t from, to;         /* elements */
     int owned;                /* the first owned range that does not end before it */
     producers made_by;
-    dist_event *done;                     /* last collective -> update */
-    dist_event *open;                     /* of a fused update: gate -> update */
-    dist_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
+    device_event *done;                     /* last collective -> update */
+    device_event *open;                     /* of a fused update: gate -> update */
+    device_event *unread_by[PRODUCERS + 1]; /* who made the gradients or read the weights -> update beside backward */
 } update_range;
 
 typedef enum wait_kind { WAIT_TAIL, WAIT_GATHER, WAIT_REDUCED } wait_kind;
 
 typedef struct wait_times { /* of main */
     wait_kind kind;
-    dist_event *from, *to;
+    device_event *from, *to;
 } wait_times;
 
 struct parallel {
@@ -75,7 +74,7 @@ struct parallel {
     update_range *ranges;
     int range_count;
     /* Edges of a whole step, and of what runs between steps. */
-    dist_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
+    device_event *produced[PRODUCERS], *backward_over, *updated, *to_share, *shared, *to_norms, *normed, *alone_done[2],
         *sync[2], *fused_over, *meeting;
 
     bool first_batch, last_batch; /* of the step */
@@ -104,12 +103,12 @@ static inline void *parallel_at(void *arena, comm_dtype t, int64_t element)
 }
 
 /* edges.c. Later work on `to` waits for everything that has been enqueued on `from`. */
-void parallel_follow(parallel *p, void *to, void *from, dist_event **edge);
-void parallel_record(parallel *p, void *stream, dist_event **edge);
+void parallel_follow(parallel *p, void *to, void *from, device_event **edge);
+void parallel_record(parallel *p, void *stream, device_event **edge);
 /* The host waits until all ranks of c are over with what this stream of each has by now. */
 void parallel_meet(parallel *p, comm *c, void *stream);
 /* Main waits for e; waits of the kind WAIT_TAIL count within parallel_update. */
-void parallel_main_waits(parallel *p, dist_event *e, wait_kind kind);
+void parallel_main_waits(parallel *p, device_event *e, wait_kind kind);
 
 /* fused.c: fused updates of slices in the memory of all ranks; see strategy_fused. */
 bool parallel_fused_open(parallel *p, char *why, size_t why_bytes); /* all ranks of the job together */

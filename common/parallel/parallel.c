@@ -22,7 +22,7 @@ static void await_gathered(parallel *p, int i, void *stream)
     bucket_edges *e = &p->edges[i];
     if (!p->gathering || (stream == p->m.main && e->awaited))
         return;
-    dist_event_wait(p->m.d, e->gathered, stream);
+    device_stream_wait(p->m.d, stream, e->gathered);
     e->awaited |= stream == p->m.main;
 }
 
@@ -42,7 +42,7 @@ static void range_update(parallel *p, const update_range *u, int max_blocks, voi
     if (stream == p->m.main)
         parallel_main_waits(p, u->done, WAIT_TAIL);
     else
-        dist_event_wait(p->m.d, u->done, stream);
+        device_stream_wait(p->m.d, stream, u->done);
     for (int i = u->first; i < u->first + u->count; i++)
         await_gathered(p, i, stream);
     parallel_unpack(p, u->from, u->to);
@@ -97,7 +97,7 @@ static void fused_closed(parallel *p, int max_blocks)
 }
 
 /* Main waits until all ranks have made their gradients. */
-static void await_all(parallel *p, dist_event **edge)
+static void await_all(parallel *p, device_event **edge)
 {
     parallel_follow(p, p->reduce_stream, p->m.main, edge);
     parallel_fused_gate(p);
@@ -278,7 +278,7 @@ static void gather_between(parallel *p, int unit, void *to)
     const int gathers = p->edges[unit].gathers;
     p->communicating = true;
     parallel_gather(p, unit, to);
-    dist_event_wait(p->m.d, p->edges[unit].gathered, p->m.main);
+    device_stream_wait(p->m.d, p->m.main, p->edges[unit].gathered);
     p->communicating = communicating;
     p->edges[unit].gathers = gathers;
 }
@@ -361,7 +361,7 @@ static double waits_ms(parallel *p, wait_kind kind)
     double ms = 0;
     for (int i = 0; i < p->wait_count; i++)
         if (p->waits[i].kind == kind)
-            ms += dist_event_ms(p->m.d, p->waits[i].from, p->waits[i].to);
+            ms += device_event_ms(p->m.d, p->waits[i].from, p->waits[i].to);
     return ms;
 }
 

@@ -115,7 +115,7 @@ typedef struct parallel_fused_update {
 typedef struct parallel_model {
     device *d;
     /* The stream of forward and backward: device_stream(d). On the CPU that is NULL, the calling thread, and the
-     * updates below run at once, when what they wait for is there; or it is a cpu_stream, and they enqueue as on a
+     * updates below run at once, when what they wait for is there; or it is a stream, and they enqueue as on a
      * GPU. */
     void *main;
     void *grad;

@@ -107,8 +107,14 @@ static span_list cut_ranges(span_list all)
     return kept;
 }
 
+static void waited(double start_s, double end_s)
+{
+    timeline_span(LANE_WAIT, "wait", start_s, end_s);
+}
+
 static span_list stop_host(void)
 {
+    device_tell_waits(NULL);
     pthread_mutex_lock(&lock);
     atomic_store(&current_recording, 0);
     span_list all = host_spans;
@@ -154,6 +160,7 @@ bool timeline_start(device *d, char *why, size_t why_bytes)
     }
     if (device_kind_of(d) == DEVICE_CPU) {
         source = HOST;
+        device_tell_waits(waited);
         atomic_store(&current_recording, ++recordings);
         return true;
     }

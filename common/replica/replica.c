@@ -8,7 +8,6 @@
 #include "common/profile/nvtx.h"
 #include "common/replica/internal.h"
 #include "common/session/watchdog.h"
-#include "common/stream/cpu_stream.h"
 #include "common/train/update.h"
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
@@ -101,7 +100,7 @@ static void run_on_grads(void *arg)
 static void on_grads_do(const grads_task *g, void *stream)
 {
     if (device_kind_of(g->r->at.d) == DEVICE_CPU)
-        cpu_stream_run(stream, run_on_grads, g, sizeof *g);
+        device_stream_run(g->r->at.d, stream, run_on_grads, g, sizeof *g);
     else
         g->op(g->r->t, g->to, g->from, g->n, stream);
 }

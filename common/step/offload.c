@@ -15,14 +15,13 @@
 #include "common/device/host.h"
 #include "common/formulas/offload.h"
 #include "common/step/ops.h"
-#include "common/stream/stream.h"
 
 enum { TENSORS = 9, ALIGNMENT = 256 };
 
 typedef struct away {    /* a block */
     int64_t at[TENSORS]; /* where each tensor lies in the host's memory; -1: it stays on the device */
     size_t bytes[TENSORS];
-    dist_event *sent, *fetched;
+    device_event *sent, *fetched;
     device_event *waits[4]; /* main waits for what is sent from [0] to [1], for what is fetched from [2] to [3] */
 } away;
 
@@ -31,7 +30,7 @@ struct offload {
     char *host;
     int64_t bytes;
     void *stream;
-    dist_event *reached; /* main, when a copy is enqueued */
+    device_event *reached; /* main, when a copy is enqueued */
 };
 
 typedef struct tensor {
@@ -86,14 +85,14 @@ bool offload_allocate(step *s, char *why, size_t why_bytes)
                  (double)bytes / 0x1p30);
         return false;
     }
-    o->stream = dist_stream_create(s->dev, STREAM_NORMAL, "offload");
-    o->reached = dist_event_create(s->dev);
+    o->stream = device_stream_create(s->dev, STREAM_NORMAL, "offload");
+    o->reached = device_event_create(s->dev);
     for (int l = 0; l < s->o.config.layers; l++) {
         away *a = &o->blocks[l];
         if (!s->schedule.away[l])
             continue;
-        a->sent = dist_event_create(s->dev);
-        a->fetched = dist_event_create(s->dev);
+        a->sent = device_event_create(s->dev);
+        a->fetched = device_event_create(s->dev);
         for (int i = 0; i < 4; i++)
             a->waits[i] = device_event_create(s->dev);
     }
@@ -106,18 +105,18 @@ void offload_free(step *s)
     if (!o)
         return;
     if (o->stream)
-        dist_stream_destroy(s->dev, o->stream);
+        device_stream_destroy(s->dev, o->stream);
     for (int l = 0; l < s->o.config.layers && o->stream; l++) {
         away *a = &o->blocks[l];
         if (!a->sent)
             continue;
-        dist_event_destroy(s->dev, a->sent);
-        dist_event_destroy(s->dev, a->fetched);
+        device_event_destroy(s->dev, a->sent);
+        device_event_destroy(s->dev, a->fetched);
         for (int i = 0; i < 4; i++)
             device_event_destroy(s->dev, a->waits[i]);
     }
     if (o->reached)
-        dist_event_destroy(s->dev, o->reached);
+        device_event_destroy(s->dev, o->reached);
     if (o->host)
         device_host_free(s->dev, o->host);
     free(o->blocks);
@@ -128,14 +127,14 @@ void offload_free(step *s)
 /* The stream goes on from where main is. */
 static void follow_main(step *s)
 {
-    dist_event_record(s->dev, s->offload->reached, s->main);
-    dist_event_wait(s->dev, s->offload->reached, s->offload->stream);
+    device_stream_record(s->dev, s->main, s->offload->reached);
+    device_stream_wait(s->dev, s->offload->stream, s->offload->reached);
 }
 
-static void wait_for(step *s, dist_event *copied, device_event *const *between)
+static void wait_for(step *s, device_event *copied, device_event *const *between)
 {
     device_event_mark(s->dev, between[0]);
-    dist_event_wait(s->dev, copied, s->main);
+    device_stream_wait(s->dev, s->main, copied);
     device_event_mark(s->dev, between[1]);
 }
 
@@ -160,11 +159,11 @@ static void send(step *s, int layer)
             a->bytes[i] = leaves ? bytes_of(s, &x[i]) : 0;
             o->bytes += ((int64_t)a->bytes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         } else if (leaves && step_launching(s)) {
-            dist_stream_copy(s->dev, o->stream, o->host + a->at[i], step_pointer(s, *x[i].slot), a->bytes[i]);
+            device_stream_copy(s->dev, o->stream, o->host + a->at[i], step_pointer(s, *x[i].slot), a->bytes[i]);
         }
     }
     if (step_launching(s))
-        dist_event_record(s->dev, a->sent, o->stream);
+        device_stream_record(s->dev, o->stream, a->sent);
 }
 
 static void drop(step *s, int layer)
@@ -216,10 +215,10 @@ static void fetch(step *s, int layer)
             continue;
         *x[i].slot = step_take(s, a->bytes[i], MEMORY_ACTIVATION, layer, x[i].name);
         if (step_launching(s))
-            dist_stream_copy(s->dev, o->stream, step_pointer(s, *x[i].slot), o->host + a->at[i], a->bytes[i]);
+            device_stream_copy(s->dev, o->stream, step_pointer(s, *x[i].slot), o->host + a->at[i], a->bytes[i]);
     }
     if (step_launching(s))
-        dist_event_record(s->dev, a->fetched, o->stream);
+        device_stream_record(s->dev, o->stream, a->fetched);
 }
 
 void offload_fetch(step *s, int layer)

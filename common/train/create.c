@@ -170,9 +170,10 @@ static void make_streams(trainer *t)
 {
     step *s = &t->step;
     s->main = device_stream(s->dev);
-    if (s->o.overlap != OVERLAP_NONE && !s->eager) {
-        s->own_side = device_stream_create(s->dev, STREAM_BACKGROUND);
-        s->own_back = device_stream_create(s->dev, STREAM_BACKGROUND);
+    /* A kernel of the CPU runs on the thread that calls it, so there all streams of a step are the main one. */
+    if (s->o.overlap != OVERLAP_NONE && !s->eager && device_kind_of(s->dev) == DEVICE_CUDA) {
+        s->own_side = device_stream_create(s->dev, STREAM_BACKGROUND, "side");
+        s->own_back = device_stream_create(s->dev, STREAM_BACKGROUND, "background");
     }
     overlap_use(s, s->o.overlap == OVERLAP_AUTO ? OVERLAP_ALL : s->o.overlap);
     for (int i = 0; i < 4; i++)

@@ -18,9 +18,8 @@
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
 #include "common/comm/comm.h"
-#include "common/stream/cpu_stream.h"
-#include "common/stream/stream.h"
 #include "tests/support/ranks.h"
+#include "tests/support/streams.h"
 
 /* ---- what the ranks run ---- */
 
@@ -88,7 +87,8 @@ static int reduced(int size, size_t i, comm_reduction r)
 
 typedef struct problem { /* n elements on each rank; `all` holds size x n, one guard element behind each buffer */
     comm *c;
-    cpu_stream *stream;
+    device *d;
+    void *stream;
     comm_dtype t;
     size_t n;
     char *mine, *all;
@@ -108,7 +108,7 @@ static void fill(const problem *p, char *to, size_t first, size_t n)
 static void check(const problem *p, const char *got, int (*want)(const problem *p, size_t i), size_t n,
                   const char *what)
 {
-    cpu_stream_sync(p->stream);
+    stream_sync(p->d, p->stream);
     for (size_t i = 0; i < n; i++)
         if (get(got, i, p->t) != want(p, i))
             die(EXIT_CODE_VERIFY, "%s of %zu %s on %d ranks: rank %d has %g at %zu, not %d", what, n,
@@ -170,7 +170,7 @@ static void check_reductions(const problem *p, comm_reduction r)
         check(p, here ? p->all : p->mine, !here ? want_own : sum ? want_sum : want_max, p->n, "reduce");
         check(p, p->mine, want_own, p->n, "what reduce leaves of its input");
         comm_reduce(p->c, p->mine, p->mine, p->n, p->t, r, root, p->stream);
-        cpu_stream_sync(p->stream);
+        stream_sync(p->d, p->stream);
         if (here)
             check(p, p->mine, sum ? want_sum : want_max, p->n, "reduce in place");
     }
@@ -208,16 +208,16 @@ static void check_copies(const problem *p)
     }
 }
 
-static void check_ops(comm *c)
+static void check_ops(device *d, comm *c)
 {
     static const size_t counts[] = {0, 1, 3, 1000, 40009, 600011}; /* the last: several blocks of the ring */
-    cpu_stream *stream = cpu_stream_create("ops");
+    void *stream = device_stream_create(d, STREAM_NORMAL, "ops");
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
         for (int t = COMM_FP32; t <= COMM_INT32; t++) {
             if (counts[k] > 100000 && t != COMM_FP32)
                 continue;
             const size_t bytes = counts[k] * comm_dtype_bytes(t), size = (size_t)comm_size(c);
-            problem p = {c, k % 2 ? stream : NULL, t, counts[k], xmalloc(bytes + 8), xmalloc(size * bytes + 8)};
+            problem p = {c, d, k % 2 ? stream : NULL, t, counts[k], xmalloc(bytes + 8), xmalloc(size * bytes + 8)};
             memset(p.mine + bytes, 0x77, 8);
             memset(p.all + size * bytes, 0x77, 8);
             check_reductions(&p, COMM_SUM);
@@ -230,7 +230,7 @@ static void check_ops(comm *c)
             free(p.all);
         }
     comm_barrier(c, stream);
-    cpu_stream_destroy(stream);
+    device_stream_destroy(d, stream);
 }
 
 /* ---- reals ---- */
@@ -299,42 +299,42 @@ static void check_streams(device *d, comm *c)
     comm *second = comm_split(c, &(comm_options){.name = "second"}, why, sizeof why);
     require(second, "a second communicator");
     if (comm_rank(c) >= 0) {
-        void *compute = dist_stream_create(d, STREAM_NORMAL, "compute");
-        void *reduce = dist_stream_create(d, STREAM_URGENT, "reduce");
-        void *gather = dist_stream_create(d, STREAM_URGENT, "gather");
-        dist_event *ready = dist_event_create(d), *done = dist_event_create(d);
+        void *compute = device_stream_create(d, STREAM_NORMAL, "compute");
+        void *reduce = device_stream_create(d, STREAM_URGENT, "reduce");
+        void *gather = device_stream_create(d, STREAM_URGENT, "gather");
+        device_event *ready = device_event_create(d), *done = device_event_create(d);
         const size_t size = (size_t)comm_size(c);
         float *grads = xcalloc(BUCKETS * N, sizeof *grads), *all = xcalloc(BUCKETS * N * size, sizeof *all);
         /* While the compute stream is held, collectives behind nothing of it get done. */
-        cpu_stream_run(compute, hold, &flag, sizeof flag);
+        device_stream_run(d, compute, hold, &flag, sizeof flag);
         comm_barrier(c, reduce);
-        dist_event_record(d, done, reduce);
-        dist_event_sync(d, done);
+        device_stream_record(d, reduce, done);
+        device_event_sync(d, done);
         atomic_store(&go, true);
 
         for (size_t b = 0; b < BUCKETS; b++) {
             float *x = grads + b * N;
-            cpu_stream_run(compute, make_bucket, &(bucket){x, b * N, N, comm_rank(c)}, sizeof(bucket));
-            dist_event_record(d, ready, compute);
-            dist_event_wait(d, ready, reduce);
+            device_stream_run(d, compute, make_bucket, &(bucket){x, b * N, N, comm_rank(c)}, sizeof(bucket));
+            device_stream_record(d, compute, ready);
+            device_stream_wait(d, reduce, ready);
             comm_all_reduce(c, x, x, N, COMM_FP32, COMM_SUM, reduce);
-            dist_event_record(d, done, reduce);
-            dist_event_wait(d, done, gather);
+            device_stream_record(d, reduce, done);
+            device_stream_wait(d, gather, done);
             comm_all_gather(second, x, all + b * N * size, N, COMM_FP32, gather);
             if (b % 8 == 3) /* one communicator on two streams */
                 comm_barrier(second, compute);
         }
-        dist_event_record(d, done, gather);
-        dist_event_sync(d, done);
+        device_stream_record(d, gather, done);
+        device_event_sync(d, done);
         for (size_t i = 0; i < BUCKETS * N; i++)
             require(grads[i] == (float)reduced((int)size, i, COMM_SUM), "a reduced bucket");
         for (size_t i = 0; i < BUCKETS * N * size; i++)
             require(all[i] == (float)reduced((int)size, i / (N * size) * N + i % N, COMM_SUM), "a gathered bucket");
-        dist_stream_destroy(d, compute);
-        dist_stream_destroy(d, reduce);
-        dist_stream_destroy(d, gather);
-        dist_event_destroy(d, ready);
-        dist_event_destroy(d, done);
+        device_stream_destroy(d, compute);
+        device_stream_destroy(d, reduce);
+        device_stream_destroy(d, gather);
+        device_event_destroy(d, ready);
+        device_event_destroy(d, done);
         free(grads);
         free(all);
     }
@@ -344,17 +344,17 @@ static void check_streams(device *d, comm *c)
 /* ---- failures ---- */
 
 /* Collectives without end, the victim gone after a while. */
-static void meet_fate(launch *l, comm *c, int number)
+static void meet_fate(launch *l, device *d, comm *c, int number)
 {
     enum { N = 1 << 20 };
     float *x = xcalloc(N, sizeof *x);
-    cpu_stream *stream = cpu_stream_create("fatal");
+    void *stream = device_stream_create(d, STREAM_NORMAL, "fatal");
     for (int i = 0;; i++) {
         if (launch_rank(l) == 1 && i == 5)
             raise(number);
         comm_all_reduce(c, x, x, N, COMM_FP32, COMM_SUM, stream);
         if (i % 4 == 3)
-            cpu_stream_sync(stream);
+            stream_sync(d, stream);
     }
 }
 
@@ -371,15 +371,15 @@ static void comm_run(session *s, const bench_case *c, row *w)
     require(strcmp(comm_backend(k), "gloo") == 0, "the backend");
     require(launch_hosts(l) == option_int(s->opt, "hosts"), "the number of hosts");
     if (strcmp(variant, "killed") == 0)
-        meet_fate(l, k, SIGKILL);
+        meet_fate(l, s->dev, k, SIGKILL);
     if (strcmp(variant, "stopped") == 0)
-        meet_fate(l, k, SIGSTOP);
+        meet_fate(l, s->dev, k, SIGSTOP);
     if (strcmp(variant, "bits") == 0)
         check_bits(l, k);
     if (strcmp(variant, "streams") == 0)
         check_streams(s->dev, k);
     if (strcmp(variant, "ops") == 0 && comm_rank(k) >= 0)
-        check_ops(k);
+        check_ops(s->dev, k);
     row_int(w, "checks", checks);
     launch_barrier(l, "done");
     comm_destroy(k);

@@ -110,7 +110,7 @@ static void make_rank(problem *p, int rank)
     x->mailbox = zeros(p, sb_peer_mailbox_bytes(0, p->s->ranks < 2 ? 2 : p->s->ranks));
     x->late = zeros(p, p->gates ? LATE * sizeof(float) : 16);
     x->state = zeros(p, sizeof *x->state);
-    x->stream = p->gates ? device_stream_create(p->r->dev, STREAM_URGENT) : device_stream(p->r->dev);
+    x->stream = p->gates ? device_stream_create(p->r->dev, STREAM_URGENT, "rank") : device_stream(p->r->dev);
     device_memset(p->r->dev, x->param, 0xff, p->all * p->param); /* what this rank does not own must be sent to it */
     for (int b = 0; b < BUCKETS; b++)
         device_copy(p->r->dev, x->param + slice_at(p, b, rank) * p->param,

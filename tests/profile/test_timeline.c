@@ -18,7 +18,7 @@
 #include "common/profile/intervals.h"
 #include "common/profile/names.h"
 #include "common/profile/timeline.h"
-#include "common/stream/cpu_stream.h"
+#include "tests/support/streams.h"
 
 #define SPAN(lane, start, end)                                                                                         \
     {                                                                                                                  \
@@ -332,16 +332,16 @@ static void communicate(void *arg)
 static void streams_show_what_overlaps(void **state)
 {
     (void)state;
-    cpu_stream *s = cpu_stream_create("comm");
+    void *s = device_stream_create(cpu, STREAM_NORMAL, "comm");
     start();
     const double now = host_seconds();
-    cpu_stream_run(s, communicate, &(collective){now, now + 40e-3}, sizeof(collective));
+    device_stream_run(cpu, s, communicate, &(collective){now, now + 40e-3}, sizeof(collective));
     range_push("backward");
     while (host_seconds() < now + 30e-3)
         usleep(200);
     range_pop();
     const double over = host_seconds();
-    cpu_stream_sync(s);
+    stream_sync(cpu, s);
     stream_timeline *t = stop();
     const timeline_sums sums = timeline_sum(t);
     assert_int_equal(t->n, 2);
@@ -350,7 +350,7 @@ static void streams_show_what_overlaps(void **state)
     assert_true(sums.hidden_us > 1000 && sums.hidden_us < 1e6 * (over - now) + 1);
     assert_near(sums.hidden_us + sums.exposed_us, sums.communication_us);
     timeline_destroy(t);
-    cpu_stream_destroy(s);
+    device_stream_destroy(cpu, s);
 }
 
 static void *many_spans(void *arg)

@@ -18,8 +18,8 @@
 #include "common/profile/nvtx.h"
 #include "common/profile/timeline.h"
 #include "common/comm/comm.h"
-#include "common/stream/cpu_stream.h"
 #include "tests/support/ranks.h"
+#include "tests/support/streams.h"
 
 /* ---- a checker of JSON ---- */
 
@@ -289,7 +289,7 @@ static void record(session *s, const bench_case *c, row *w)
     launch *l = launch_of(s);
     char why[256];
     comm *grads = comm_create(l, s->dev, &(comm_options){.name = "grads"}, why, sizeof why);
-    cpu_stream *stream = cpu_stream_create("grads");
+    void *stream = device_stream_create(s->dev, STREAM_NORMAL, "grads");
     float *gradient = xcalloc(COUNT, sizeof *gradient);
     launch_barrier(l, "recording");
     if (!grads || !timeline_start(s->dev, why, sizeof why))
@@ -299,7 +299,7 @@ static void record(session *s, const bench_case *c, row *w)
     comm_all_reduce(grads, gradient, gradient, COUNT, COMM_FP32, COMM_SUM, stream);
     if (overlap)
         compute(100e-3);
-    cpu_stream_sync(stream);
+    stream_sync(s->dev, stream);
     stream_timeline *t = timeline_stop(s->dev, why, sizeof why);
     if (!t)
         die(EXIT_CODE_FAILURE, "%s", why);
@@ -315,7 +315,7 @@ static void record(session *s, const bench_case *c, row *w)
     free(json_path);
     timeline_destroy(t);
     free(gradient);
-    cpu_stream_destroy(stream);
+    device_stream_destroy(s->dev, stream);
     comm_destroy(grads);
 }
 

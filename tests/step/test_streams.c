@@ -85,10 +85,15 @@ static double event_ms(device *d, device_event *from, device_event *to)
     return fake.ms[fake.used];
 }
 
-static void *stream_create(device *d, stream_priority p)
+static void *stream_create(device *d, stream_priority p, const char *name)
 {
-    (void)d, (void)p;
+    (void)d, (void)p, (void)name;
     return fake.names + ++fake.streams;
+}
+
+static void stream_destroy(device *d, void *stream)
+{
+    (void)d, (void)stream;
 }
 
 static void stream_record(device *d, void *stream, device_event *e)
@@ -225,10 +230,11 @@ static trainer *fake_open(const step_options *o)
     fake.ops.malloc = take, fake.ops.free = give_back;
     fake.ops.event_create = event_create, fake.ops.event_destroy = event_destroy;
     fake.ops.event_mark = event_mark, fake.ops.event_ms = event_ms;
-    fake.ops.stream_create = stream_create;
+    fake.ops.stream_create = stream_create, fake.ops.stream_destroy = stream_destroy;
     fake.ops.stream_record = stream_record, fake.ops.stream_wait = stream_wait;
     fake.dev = *bed.dev;
     fake.dev.ops = &fake.ops;
+    fake.dev.kind = DEVICE_CUDA; /* a step on a CPU has one stream */
     fake.mem = memory_create(&fake.dev);
     fake.kernels = *bed.kernels;
     fake.cpu = fake.kernels.train;

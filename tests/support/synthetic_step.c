@@ -11,7 +11,7 @@
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
-#include "common/stream/cpu_stream.h"
+#include "tests/support/streams.h"
 
 /* ---- values ---- */
 
@@ -206,7 +206,7 @@ static int delay(const synthetic *s, int salt, int most)
 
 static void run(synthetic *s, void *stream, void (*fn)(void *), int64_t first, int64_t count, int delay_us)
 {
-    cpu_stream_run(stream, fn, &(task){s, first, count, 0, s->steps, delay_us}, sizeof(task));
+    device_stream_run(s->d, stream, fn, &(task){s, first, count, 0, s->steps, delay_us}, sizeof(task));
 }
 
 /* ---- the model's side of parallel/parallel.h ---- */
@@ -223,7 +223,7 @@ static void model_update(void *user, int64_t first, int64_t count, int64_t state
     (void)max_blocks;
     if (s->begun != s->steps + 1)
         die(EXIT_CODE_VERIFY, "%s: update %d was begun %d times", s->plan->o.strategy, s->steps, s->begun);
-    cpu_stream_run(stream, update, &(task){s, first, count, state_first, s->steps, 0}, sizeof(task));
+    device_stream_run(s->d, stream, update, &(task){s, first, count, state_first, s->steps, 0}, sizeof(task));
 }
 
 static void model_update_all(void *user)
@@ -253,12 +253,12 @@ parallel_model synthetic_model(synthetic *s, const parallel_plan *plan)
 
 /* ---- a step ---- */
 
-static void follow(synthetic *s, void *to, void *from, dist_event *e)
+static void follow(synthetic *s, void *to, void *from, device_event *e)
 {
     if (to == from)
         return;
-    dist_event_record(s->d, e, from);
-    dist_event_wait(s->d, e, to);
+    device_stream_record(s->d, from, e);
+    device_stream_wait(s->d, to, e);
 }
 
 /* The unit of a pass and the one after it are gathered, each behind another use of its slot. */
@@ -266,7 +266,7 @@ static void acquire(synthetic *s, parallel *p, int unit, int next)
 {
     for (int u = unit; sliced_params(s); u = next) {
         if (u >= 0 && u < SYNTHETIC_UNITS && !s->gathered[u]) {
-            cpu_stream_run(s->main, scribble, &(task){s, u, 0, 1, s->steps, 0}, sizeof(task));
+            device_stream_run(s->d, s->main, scribble, &(task){s, u, 0, 1, s->steps, 0}, sizeof(task));
             parallel_gather(p, u, s->param_slots[u % SYNTHETIC_SLOTS]);
             s->gathered[u] = true;
             for (int other = 0; other < SYNTHETIC_UNITS; other++)
@@ -292,7 +292,7 @@ static void grads_begin(synthetic *s, parallel *p, int unit)
         return;
     if (unit >= SYNTHETIC_SLOTS)
         parallel_reduced(p, unit - SYNTHETIC_SLOTS);
-    cpu_stream_run(s->main, scribble, &(task){s, unit, 0, 0, s->steps, 0}, sizeof(task));
+    device_stream_run(s->d, s->main, scribble, &(task){s, unit, 0, 0, s->steps, 0}, sizeof(task));
     parallel_grads(p, unit, s->grad_slots[unit % SYNTHETIC_SLOTS]);
 }
 
@@ -355,7 +355,7 @@ void synthetic_step(synthetic *s, parallel *p)
 
 void synthetic_wait(synthetic *s)
 {
-    cpu_stream_sync(s->main);
+    stream_sync(s->d, s->main);
 }
 
 /* ---- between steps ---- */
@@ -421,11 +421,11 @@ synthetic *synthetic_create(device *d, int rank, int ranks, bool wide_grads, boo
     }
     s->updates = xcalloc((unsigned long)s->elements, sizeof *s->updates);
     if (streams)
-        s->main = cpu_stream_create("main");
-    s->fork = dist_event_create(d);
+        s->main = device_stream_create(s->d, STREAM_NORMAL, "main");
+    s->fork = device_event_create(d);
     for (int i = 0; i < SYNTHETIC_SIDES; i++) {
-        s->side[i] = cpu_stream_create("side");
-        s->join[i] = dist_event_create(d);
+        s->side[i] = device_stream_create(s->d, STREAM_NORMAL, "side");
+        s->join[i] = device_event_create(d);
     }
     synthetic_set_params(s, 0);
     return s;
@@ -436,11 +436,11 @@ static void drop_params(synthetic *s);
 void synthetic_free(synthetic *s)
 {
     for (int i = 0; i < SYNTHETIC_SIDES; i++) {
-        cpu_stream_destroy(s->side[i]);
-        dist_event_destroy(s->d, s->join[i]);
+        device_stream_destroy(s->d, s->side[i]);
+        device_event_destroy(s->d, s->join[i]);
     }
-    cpu_stream_destroy(s->main);
-    dist_event_destroy(s->d, s->fork);
+    device_stream_destroy(s->d, s->main);
+    device_event_destroy(s->d, s->fork);
     for (int i = 0; i < SYNTHETIC_SLOTS; i++) {
         free(s->param_slots[i]);
         free(s->grad_slots[i]);

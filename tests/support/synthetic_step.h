@@ -8,7 +8,6 @@
 #define STEPBENCH_TESTS_SUPPORT_SYNTHETIC_STEP_H
 
 #include "common/parallel/parallel.h"
-#include "common/stream/stream.h"
 
 enum { SYNTHETIC_SIDES = 2, SYNTHETIC_TENSORS = 11, SYNTHETIC_UNITS = 3, SYNTHETIC_SLOTS = 2, SYNTHETIC_RANKS = 8 };
 
@@ -28,7 +27,7 @@ typedef struct synthetic {
     int *state;   /* updates of each element of the optimizer's state that is held here */
     void *main;   /* NULL: the calling thread */
     void *side[SYNTHETIC_SIDES];
-    dist_event *fork, *join[SYNTHETIC_SIDES];
+    device_event *fork, *join[SYNTHETIC_SIDES];
     bool compute_only; /* gradients stay what this rank made, and parameters are not looked at */
     bool all_at_once;  /* update_all is given */
     int whole_units;   /* of the last ones, that every rank has whole */

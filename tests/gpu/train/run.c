@@ -15,7 +15,7 @@ train_bed bed_open(runner *r)
 {
     train_bed bed = {.r = r, .done = device_event_create(r->dev)};
     for (int i = 0; i < 2; i++)
-        bed.streams[i] = device_stream_create(r->dev, STREAM_NORMAL);
+        bed.streams[i] = device_stream_create(r->dev, STREAM_NORMAL, "test");
     return bed;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Worker threads as streams; see cpu_stream.h. Each record makes a new mark, shared by the event and by everything
- * that waits for it: recording an event again neither releases an earlier waiter nor delays it. */
-#include "common/stream/cpu_stream.h"
+/* Worker threads as streams; see cpu_stream.h. Each record on a stream makes a new mark, shared by the event and by
+ * everything that waits for it: recording an event again neither releases an earlier waiter nor delays it. */
+#include "common/device/cpu_stream.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -11,7 +11,6 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/timeline.h"
 
 /* ---- marks ---- */
 
@@ -23,24 +22,25 @@ typedef struct mark {
     double seconds;
 } mark;
 
-struct cpu_event {
+struct device_event {
     pthread_mutex_t lock;
-    mark *latest; /* NULL: never recorded */
+    mark *latest;   /* NULL: the caller recorded it, and so passed it, or nobody has */
+    double seconds; /* when the caller did; NAN: nobody has */
 };
+
+static _Atomic(void (*)(double start_s, double end_s)) told_of_waits;
+
+void device_tell_waits(void (*tell)(double start_s, double end_s))
+{
+    atomic_store(&told_of_waits, tell);
+}
 
 static mark *mark_create(void)
 {
     mark *m = xcalloc(1, sizeof *m);
-    atomic_init(&m->users, 1);
+    atomic_init(&m->users, 2); /* the event, and the task that passes it */
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->passed, NULL);
-    return m;
-}
-
-static mark *mark_share(mark *m)
-{
-    if (m)
-        atomic_fetch_add(&m->users, 1);
     return m;
 }
 
@@ -64,19 +64,19 @@ static void mark_pass(void *arg)
     mark_drop(m);
 }
 
-/* Takes over the caller's share. */
+/* Waits for the mark and gives up the caller's share of it; returns when it was passed. */
 static double mark_wait(mark *m)
 {
-    if (!m)
-        return NAN;
+    void (*tell)(double start_s, double end_s) = atomic_load(&told_of_waits);
     const double start = host_seconds();
     pthread_mutex_lock(&m->lock);
     while (!m->done)
         pthread_cond_wait(&m->passed, &m->lock);
-    double seconds = m->seconds;
+    const double seconds = m->seconds;
     pthread_mutex_unlock(&m->lock);
     mark_drop(m);
-    timeline_span(LANE_WAIT, "wait", start, host_seconds());
+    if (tell)
+        tell(start, host_seconds());
     return seconds;
 }
 
@@ -85,12 +85,23 @@ static void mark_wait_task(void *arg)
     mark_wait(*(mark **)arg);
 }
 
-static mark *event_latest(cpu_event *e)
+static mark *event_latest(device_event *e, double *seconds)
 {
     pthread_mutex_lock(&e->lock);
-    mark *m = mark_share(e->latest);
+    mark *m = e->latest;
+    if (m)
+        atomic_fetch_add(&m->users, 1);
+    *seconds = e->seconds;
     pthread_mutex_unlock(&e->lock);
     return m;
+}
+
+/* Waits for the latest record. */
+static double event_seconds(device_event *e)
+{
+    double seconds;
+    mark *m = event_latest(e, &seconds);
+    return m ? mark_wait(m) : seconds;
 }
 
 /* ---- streams ---- */
@@ -101,25 +112,22 @@ typedef struct task {
     max_align_t arg[];
 } task;
 
-struct cpu_stream {
+typedef struct cpu_stream {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     task *first, **end; /* enqueued and not begun */
-    bool busy, closing;
+    bool closing;
     char name[16];
-};
+} cpu_stream;
 
 static task *take(cpu_stream *s)
 {
     pthread_mutex_lock(&s->lock);
-    s->busy = false;
-    pthread_cond_broadcast(&s->changed);
     while (!s->first && !s->closing)
         pthread_cond_wait(&s->changed, &s->lock);
     task *t = s->first;
     if (t) {
-        s->busy = true;
         s->first = t->next;
         if (!s->first)
             s->end = &s->first;
@@ -139,8 +147,9 @@ static void *work(void *arg)
     return NULL;
 }
 
-cpu_stream *cpu_stream_create(const char *name)
+void *cpu_stream_create(device *d, stream_priority p, const char *name)
 {
+    (void)d, (void)p;
     cpu_stream *s = xcalloc(1, sizeof *s);
     strncpy(s->name, name, sizeof s->name - 1);
     s->end = &s->first;
@@ -151,13 +160,15 @@ cpu_stream *cpu_stream_create(const char *name)
     return s;
 }
 
-void cpu_stream_destroy(cpu_stream *s)
+void cpu_stream_destroy(device *d, void *stream)
 {
+    (void)d;
+    cpu_stream *s = stream;
     if (!s)
         return;
     pthread_mutex_lock(&s->lock);
     s->closing = true;
-    pthread_cond_broadcast(&s->changed);
+    pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->changed);
@@ -165,8 +176,10 @@ void cpu_stream_destroy(cpu_stream *s)
     free(s);
 }
 
-void cpu_stream_run(cpu_stream *s, void (*fn)(void *arg), const void *arg, size_t bytes)
+void cpu_stream_run(device *d, void *stream, void (*fn)(void *arg), const void *arg, size_t bytes)
 {
+    (void)d;
+    cpu_stream *s = stream;
     task *t = xmalloc(sizeof *t + bytes);
     t->next = NULL;
     t->fn = fn;
@@ -180,75 +193,76 @@ void cpu_stream_run(cpu_stream *s, void (*fn)(void *arg), const void *arg, size_
     pthread_mutex_lock(&s->lock);
     *s->end = t;
     s->end = &t->next;
-    pthread_cond_broadcast(&s->changed);
+    pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
 
-void cpu_stream_sync(cpu_stream *s)
+typedef struct copy_task {
+    void *dst;
+    const void *src;
+    size_t bytes;
+} copy_task;
+
+static void copy(void *arg)
 {
-    if (!s)
-        return;
-    pthread_mutex_lock(&s->lock);
-    while (s->first || s->busy)
-        pthread_cond_wait(&s->changed, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+    const copy_task *t = arg;
+    memcpy(t->dst, t->src, t->bytes);
+}
+
+void cpu_stream_copy(device *d, void *stream, void *dst, const void *src, size_t bytes)
+{
+    cpu_stream_run(d, stream, copy, &(copy_task){dst, src, bytes}, sizeof(copy_task));
 }
 
 /* ---- events ---- */
 
-cpu_event *cpu_event_create(void)
+device_event *cpu_event_create(device *d)
 {
-    cpu_event *e = xcalloc(1, sizeof *e);
+    (void)d;
+    device_event *e = xcalloc(1, sizeof *e);
     pthread_mutex_init(&e->lock, NULL);
+    e->seconds = NAN;
     return e;
 }
 
-void cpu_event_destroy(cpu_event *e)
+void cpu_event_destroy(device *d, device_event *e)
 {
-    if (!e)
-        return;
+    (void)d;
     mark_drop(e->latest);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
 
-void cpu_stream_record(cpu_stream *s, cpu_event *e)
+/* On the calling thread a record is a reading of the clock, so that it costs what it times nothing. */
+void cpu_stream_record(device *d, void *stream, device_event *e)
 {
-    mark *m = mark_create(), *before;
+    mark *m = stream ? mark_create() : NULL;
     pthread_mutex_lock(&e->lock);
-    before = e->latest;
-    e->latest = mark_share(m);
+    mark *before = e->latest;
+    e->latest = m;
+    e->seconds = host_seconds();
     pthread_mutex_unlock(&e->lock);
     mark_drop(before);
-    cpu_stream_run(s, mark_pass, &m, sizeof m);
-}
-
-void cpu_stream_wait(cpu_stream *s, cpu_event *e)
-{
-    mark *m = event_latest(e);
     if (m)
-        cpu_stream_run(s, mark_wait_task, &m, sizeof m);
+        cpu_stream_run(d, stream, mark_pass, &m, sizeof m);
 }
 
-void cpu_event_sync(cpu_event *e)
+void cpu_stream_wait(device *d, void *stream, device_event *e)
 {
-    mark_wait(event_latest(e));
+    double seconds;
+    mark *m = event_latest(e, &seconds);
+    if (m)
+        cpu_stream_run(d, stream, mark_wait_task, &m, sizeof m);
 }
 
-bool cpu_event_done(cpu_event *e)
+void cpu_event_mark(device *d, device_event *e)
 {
-    mark *m = event_latest(e);
-    if (!m)
-        return true;
-    pthread_mutex_lock(&m->lock);
-    bool done = m->done;
-    pthread_mutex_unlock(&m->lock);
-    mark_drop(m);
-    return done;
+    cpu_stream_record(d, NULL, e);
 }
 
-double cpu_event_ms(cpu_event *from, cpu_event *to)
+double cpu_event_ms(device *d, device_event *from, device_event *to)
 {
-    double start = mark_wait(event_latest(from)), end = mark_wait(event_latest(to));
+    (void)d;
+    const double start = event_seconds(from), end = event_seconds(to);
     return (end - start) * 1e3;
 }

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Waiting for a stream as a program does: by an event. */
+#ifndef STEPBENCH_TESTS_SUPPORT_STREAMS_H
+#define STEPBENCH_TESTS_SUPPORT_STREAMS_H
+
+#include "common/device/device.h"
+
+static inline void stream_sync(device *d, void *stream)
+{
+    device_event *e = device_event_create(d);
+    device_stream_record(d, stream, e);
+    device_event_sync(d, e);
+    device_event_destroy(d, e);
+}
+
+#endif

@@ -399,7 +399,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
-tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm profile/test_timeline profile/test_record \
+tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm profile/test_record \
             comm/test_peer parallel/test_parallel step/test_offload)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A recorded step of a case: what ran when on which stream of each rank, as files to draw and as how much of the
- * communication ran beside compute; see timeline.h and common/profile/timeline.h. */
+ * communication ran beside compute; see timeline.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 
 #include "bench/ddp/timeline.h"
+#include "common/analysis/files.h"
+#include "common/analysis/lanes.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/timeline.h"
 
 /* All-gathers run under the next forward, so a single step would not show them. */
 static int steps_of(const replica *r)
@@ -19,34 +20,45 @@ static int steps_of(const replica *r)
     return r->plan->s->share == SHARE_GATHER ? 2 : 1;
 }
 
-/* Called by members. Returns NULL and a sentence on failure. */
-static stream_timeline *record_steps(replica *r, char *why, size_t why_bytes)
+typedef struct recorded { /* a rank's; NULL: nothing, since it is no member or that failed */
+    recording *r;
+    record_window w;
+} recorded;
+
+/* Called by members. False with a sentence. */
+static bool record_steps(replica *r, recorded *x, double *from_s, char *why, size_t why_bytes)
 {
-    if (!timeline_start(r->at.d, why, why_bytes))
-        return NULL;
+    if (!recorder_start_spans(r->at.d, why, why_bytes))
+        return false;
     replica_step(r); /* the first recorded step is slower */
     replica_settle(r);
-    const double from = host_seconds();
+    *from_s = host_seconds();
     for (int i = 0; i < steps_of(r); i++)
         replica_step(r);
     replica_settle(r);
-    stream_timeline *t = timeline_stop(r->at.d, why, why_bytes);
-    if (t)
-        timeline_keep(t, from, INFINITY);
-    return t;
+    x->r = recorder_stop(r->at.d, why, why_bytes);
+    return x->r;
 }
 
-/* The same, by the clock of rank 0's host. */
-static stream_timeline *record(ddp_case *k, replica *r, char *why, size_t why_bytes)
+/* By the clock of rank 0's host. */
+static recorded record(ddp_case *k, replica *r, char *why, size_t why_bytes)
 {
+    recorded x = {0};
+    double from_s = 0;
     const clock_reading before = launch_clock(k->l);
-    stream_timeline *t = r->member ? record_steps(r, why, why_bytes) : NULL;
+    const bool ok = r->member && record_steps(r, &x, &from_s, why, why_bytes);
     const clock_reading after = launch_clock(k->l);
     const host_clock clock = host_clock_of(&before, &after);
-    if (t)
-        timeline_to_rank_0(t, &clock);
     row_real(k->w, "clock_err_us", ddp_most(k, "error of clocks", r->member ? clock.err_us : 0));
-    return t;
+    if (!ok)
+        return x;
+    recording_move(x.r, &clock);
+    if (!record_rest(x.r, host_clock_rank_0_s(&clock, from_s) * 1e6, &x.w)) {
+        snprintf(why, why_bytes, "nothing ran in the recorded step");
+        recording_free(x.r);
+        x.r = NULL;
+    }
+    return x;
 }
 
 /* A variant, and a way to gather that is not the default one. */
@@ -57,58 +69,67 @@ static char *name_of(const ddp_case *k)
 }
 
 /* One rank after another, so that rank 0 can start new files. */
-static void write_files(const ddp_case *k, stream_timeline *t)
+static void write_files(const ddp_case *k, const recorded *x)
 {
     const session *s = k->s;
     char folder[256] = "", label[128];
-    double origin_s = t ? t->origin_s : 0;
+    double base_us = x->w.from_us; /* of the rows: rank 0's first span; a trace has no time before its first */
+    const double first_us = -ddp_most(k, "first of the recordings", x->r ? -base_us : -INFINITY);
     if (launch_rank(k->l) == 0 && s->csv_path) { /* beside the rows */
         const char *slash = strrchr(s->csv_path, '/');
         snprintf(folder, sizeof folder, "%.*stimeline", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
     }
     launch_share(k->l, "folder of timelines", folder, sizeof folder, 0);
-    launch_share(k->l, "start of the recording", &origin_s, sizeof origin_s, 0);
+    launch_share(k->l, "start of the recording", &base_us, sizeof base_us, 0);
     if (!*folder)
         return;
     char *name = name_of(k);
     snprintf(label, sizeof label, "%s: %s, context %d, %s, %s on the wire, %d ranks", name, case_text(k->c, "size"),
              k->o.seq, k->o.precision->name, comm_dtype_name(replica_comm_dtype(step_sums_dtype(&k->o))), k->ranks);
-    char *csv = xasprintf("%s/%s.csv", folder, name), *chrome = xasprintf("%s/%s.json", folder, name);
+    char *csv = xasprintf("%s/%s.csv", folder, name), *trace = xasprintf("%s/%s.json", folder, name);
     if (launch_rank(k->l) == 0) {
         mkdir(folder, 0777);
         remove(csv);
-        remove(chrome);
+        remove(trace);
     }
     for (int rank = 0; rank < k->ranks; rank++) {
         launch_barrier(k->l, "timeline");
-        if (rank != launch_rank(k->l) || !t)
+        if (rank != launch_rank(k->l) || !x->r)
             continue;
-        timeline_rebase(t, origin_s);
-        if (!timeline_write_csv(csv, label, rank, t) || !timeline_write_chrome(chrome, label, rank, t))
+        if (!lanes_write(csv, label, rank, x->r, x->w, base_us) ||
+            !profile_write_trace(trace, label, rank, x->r, x->w, first_us))
             warn("%s can't be written: %s", csv, strerror(errno));
     }
     free(name);
     free(csv);
-    free(chrome);
+    free(trace);
+}
+
+static sweep_sums sums_of(const recorded *x)
+{
+    size_t n;
+    record_span *cut = record_cut(x->r, x->w, &n);
+    const sweep_sums sums = sweep(cut, n, x->w.from_us, x->w.to_us);
+    free(cut);
+    return sums;
 }
 
 void ddp_record(ddp_case *k, replica *r)
 {
     char why[300] = "";
     phase_set("recording of %s", case_key(k->c));
-    stream_timeline *t = record(k, r, why, sizeof why);
-    if (!launch_all(k->l, "recording", !r->member || t)) {
+    recorded x = record(k, r, why, sizeof why);
+    if (!launch_all(k->l, "recording", !r->member || x.r)) {
         if (*why)
             warn("no timeline of %s: %s", case_key(k->c), why);
     } else {
-        const timeline_sums sums = t ? timeline_sum(t) : (timeline_sums){0};
-        const double all = sums.communication_us, none = r->member ? 0 : -INFINITY;
-        const double shown_pct = all > 0 ? 100 * sums.exposed_us / all : none;
-        row_real(k->w, "recorded_comm_ms", ddp_most(k, "recorded communication", all / 1e3));
-        row_real(k->w, "recorded_exposed_ms", ddp_most(k, "recorded exposure", sums.exposed_us / 1e3));
+        const sweep_sums sums = x.r ? sums_of(&x) : (sweep_sums){{0}};
+        const double all_us = sweep_lane_us(&sums, LANE_COMMUNICATION), exposed_us = sweep_exposed_us(&sums);
+        const double none = r->member ? 0 : -INFINITY, shown_pct = all_us > 0 ? 100 * exposed_us / all_us : none;
+        row_real(k->w, "recorded_comm_ms", ddp_most(k, "recorded communication", all_us / 1e3));
+        row_real(k->w, "recorded_exposed_ms", ddp_most(k, "recorded exposure", exposed_us / 1e3));
         row_real(k->w, "overlapped_pct", 100 - ddp_most(k, "recorded share", shown_pct));
-        write_files(k, t);
+        write_files(k, &x);
     }
-    if (t)
-        timeline_destroy(t);
+    recording_free(x.r);
 }

@@ -96,7 +96,7 @@ static bool write_sheet(sheet *s, const char *folder, const char *table, const c
     char *path = xasprintf("%s/%s.csv", folder, table);
     fclose(s->f);
     move_aside(path, header);
-    const bool ok = s->bytes == 0 || timeline_append(path, header, "", s->text, "");
+    const bool ok = s->bytes == 0 || append_text(path, header, "", s->text, "");
     const int error = errno;
     free(s->text);
     free(path);
@@ -125,7 +125,7 @@ bool profile_write_kernels(const char *folder, const profile_identity *id, const
         put(&s, k->kernel);
         put(&s, k->name);
         put(&s, k->op);
-        put(&s, timeline_lane_name(k->lane));
+        put(&s, record_lane_name(k->lane));
         put_dim(&s, k->grid);
         put_dim(&s, k->block);
         fprintf(s.f, "%zu,", k->calls);

@@ -64,7 +64,7 @@ double sweep_window_us(const sweep_sums *s)
     return sum;
 }
 
-double sweep_lane_us(const sweep_sums *s, timeline_lane lane)
+double sweep_lane_us(const sweep_sums *s, record_lane lane)
 {
     double sum = 0;
     for (int i = 0; i < SWEEP_SETS; i++)
@@ -149,6 +149,17 @@ int record_windows(const recording *r, record_window *out, int most)
         begin = next;
     }
     return n;
+}
+
+bool record_rest(const recording *r, double from_us, record_window *out)
+{
+    *out = (record_window){INFINITY, -INFINITY};
+    for (size_t i = 0; i < r->span_count; i++)
+        if (r->spans[i].end_us > from_us) {
+            out->from_us = fmin(out->from_us, fmax(from_us, r->spans[i].start_us));
+            out->to_us = fmax(out->to_us, r->spans[i].end_us);
+        }
+    return out->from_us < out->to_us;
 }
 
 record_span *record_cut(const recording *r, record_window w, size_t *n)

@@ -13,10 +13,10 @@ typedef struct sweep_sums {
 
 /* Spans in any order; what lies outside the window does not count. */
 sweep_sums sweep(const record_span *s, size_t n, double from_us, double to_us);
-double sweep_window_us(const sweep_sums *s);                   /* all eight */
-double sweep_lane_us(const sweep_sums *s, timeline_lane lane); /* in which something ran on it */
-double sweep_exposed_us(const sweep_sums *s);                  /* communication without compute */
-double sweep_copy_alone_us(const sweep_sums *s);               /* copies without anything else */
+double sweep_window_us(const sweep_sums *s);                 /* all eight */
+double sweep_lane_us(const sweep_sums *s, record_lane lane); /* in which something ran on it */
+double sweep_exposed_us(const sweep_sums *s);                /* communication without compute */
+double sweep_copy_alone_us(const sweep_sums *s);             /* copies without anything else */
 
 /* beside_us[i]: how long another span ran while span i did. */
 void sweep_beside(const record_span *s, size_t n, double *beside_us);
@@ -27,6 +27,8 @@ typedef struct record_window {
 } record_window;
 /* Steps 0 to most - 1, as far as they and the next one are there; returns how many. */
 int record_windows(const recording *r, record_window *out, int most);
+/* What ran from this time on: from its first start to its last end; false when nothing did. */
+bool record_rest(const recording *r, double from_us, record_window *out);
 /* The spans that lie in the window, cut to it, by start. Caller frees. */
 record_span *record_cut(const recording *r, record_window w, size_t *n);
 

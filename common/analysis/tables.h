@@ -15,7 +15,7 @@ typedef struct profile_ceilings { /* measured on this machine; NAN: unknown */
 typedef struct kernel_row { /* alike: range, kernel, op, grid and block */
     const char *range, *kernel, *name, *op;
     int grid[3], block[3];
-    timeline_lane lane;
+    record_lane lane;
     size_t calls;
     double total_us, beside_us;
     double flops, bytes; /* 0: unknown, or none. A kernel that is one of several of its op has its share by time */

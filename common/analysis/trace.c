@@ -46,24 +46,20 @@ static const char *category_of(const record_span *s)
     return s->kind == RECORD_COPY ? "gpu_memcpy" : s->kind == RECORD_SET ? "gpu_memset" : "kernel";
 }
 
-static stream_timeline lanes_of(const record_span *s, size_t n)
-{
-    stream_timeline t = {.spans = xcalloc(n + 1, sizeof *t.spans), .n = n};
-    for (size_t i = 0; i < n; i++)
-        t.spans[i] = (timed_span){s[i].start_us, s[i].end_us, s[i].stream, s[i].lane, s[i].name};
-    return t;
-}
-
 static void put_span(writer *x, int thread, const record_span *s)
 {
     const record_work *op = record_op(x->r, s->range);
     put_x(x, thread, category_of(s), s->kind == RECORD_KERNEL ? s->kernel : s->name, s->start_us, s->end_us);
     fprintf(x->f,
             ",\"args\":{\"stream\":%d,\"correlation\":%u,\"graph node id\":%llu,\"lane\":\"%s\",\"range\":", s->stream,
-            s->correlation, (unsigned long long)s->node, timeline_lane_name(s->lane));
+            s->correlation, (unsigned long long)s->node, record_lane_name(s->lane));
     chrome_put_string(x->f, s->range >= 0 ? x->r->ranges[s->range].path : "unattributed");
     fprintf(x->f, ",\"op\":");
     chrome_put_string(x->f, op ? op->op : "");
+    if (s->kernel != s->name) {
+        fprintf(x->f, ",\"short name\":");
+        chrome_put_string(x->f, s->name);
+    }
     if (s->grid[0])
         fprintf(x->f, ",\"grid\":[%d,%d,%d],\"block\":[%d,%d,%d]", s->grid[0], s->grid[1], s->grid[2], s->block[0],
                 s->block[1], s->block[2]);
@@ -100,10 +96,9 @@ static void put_arrow(writer *x, int thread, const record_span *s, char *used)
 
 static void put_device(writer *x, const char *label, const record_span *s, size_t n)
 {
-    stream_timeline t = lanes_of(s, n);
     chrome_row *rows;
     int row_count;
-    int *at = chrome_place(&t, &rows, &row_count);
+    int *at = chrome_place(s, n, &rows, &row_count);
     char *used = xcalloc(x->r->call_count + 1, 1);
     chrome_put_names(x->f, label, x->rank, rows, row_count);
     for (size_t i = 0; i < n; i++) {
@@ -113,7 +108,6 @@ static void put_device(writer *x, const char *label, const record_span *s, size_
     free(used);
     free(at);
     free(rows);
-    free(t.spans);
 }
 
 /* ---- busy lanes ---- */
@@ -219,7 +213,7 @@ bool profile_write_trace(const char *path, const char *label, int rank, const re
     fclose(x.f);
     char *head = xasprintf("{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"traceEvents\":[\n",
                            llround(base_us * 1e3));
-    const bool ok = timeline_append(path, head, ",\n", text, "\n]}\n");
+    const bool ok = append_text(path, head, ",\n", text, "\n]}\n");
     free(head);
     free(text);
     free(s);

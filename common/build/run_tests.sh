@@ -20,7 +20,7 @@ trap 'rm -rf "$counts"' EXIT
 trap 'trap "" INT TERM; kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 
 # What they assert of durations needs a core of their own.
-alone=' test_launch test_sampler test_measure test_clock test_timeline_files '
+alone=' test_launch test_sampler test_measure test_clock test_lanes '
 
 count() { grep -oE "\[  $1 *\] [0-9]+ test" "$2" | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n + 0 }'; } # WORD LOG
 

@@ -8,7 +8,6 @@
 #include "common/core/clock.h"
 #include "common/core/error.h"
 #include "common/profile/record.h"
-#include "common/profile/timeline.h"
 #include "common/comm/internal.h"
 
 typedef struct gloo_state {
@@ -61,7 +60,6 @@ static void run(void *arg)
     if (!gloo_link_run(s->link, &t->call, why, sizeof why))
         launch_fail(t->c->l, EXIT_CODE_FAILURE, "collective #%lu on %s failed: %s", t->call.number, t->c->name, why);
     const double end_s = host_seconds();
-    timeline_span(LANE_COMMUNICATION, comm_op_names[t->call.op], start_s, end_s);
     recorder_communicated(comm_op_names[t->call.op], t->range, start_s, end_s);
     launch_collective_done(t->c->l, t->call.number);
     pthread_mutex_lock(&s->lock);

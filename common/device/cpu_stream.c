@@ -28,13 +28,6 @@ struct device_event {
     double seconds; /* when the caller did; NAN: nobody has */
 };
 
-static _Atomic(void (*)(double start_s, double end_s)) told_of_waits;
-
-void device_tell_waits(void (*tell)(double start_s, double end_s))
-{
-    atomic_store(&told_of_waits, tell);
-}
-
 static mark *mark_create(void)
 {
     mark *m = xcalloc(1, sizeof *m);
@@ -67,16 +60,12 @@ static void mark_pass(void *arg)
 /* Waits for the mark and gives up the caller's share of it; returns when it was passed. */
 static double mark_wait(mark *m)
 {
-    void (*tell)(double start_s, double end_s) = atomic_load(&told_of_waits);
-    const double start = host_seconds();
     pthread_mutex_lock(&m->lock);
     while (!m->done)
         pthread_cond_wait(&m->passed, &m->lock);
     const double seconds = m->seconds;
     pthread_mutex_unlock(&m->lock);
     mark_drop(m);
-    if (tell)
-        tell(start, host_seconds());
     return seconds;
 }
 

@@ -64,8 +64,6 @@ void device_event_record(device *d, device_event *e);
 void device_event_wait(device *d, device_event *e); /* what d enqueues from here on waits for e, of any device */
 void device_event_sync(device *d, device_event *e); /* the host waits for the latest record */
 double device_event_ms(device *d, device_event *from, device_event *to); /* waits for `to` */
-/* From here on every thread that waits for an event of the CPU tells from when to when; NULL: none does. */
-void device_tell_waits(void (*tell)(double start_s, double end_s));
 
 /* More streams, for work beside the compute stream; all calls on one stream run in order, an event joins streams. Of two
  * ready kernels the one of the more urgent stream goes first; the compute stream is STREAM_NORMAL. On the CPU a stream is

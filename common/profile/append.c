@@ -52,7 +52,7 @@ static bool append_locked(int fd, const char *head, const char *joint, const cha
     return ok;
 }
 
-bool timeline_append(const char *path, const char *head, const char *joint, const char *text, const char *tail)
+bool append_text(const char *path, const char *head, const char *joint, const char *text, const char *tail)
 {
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)

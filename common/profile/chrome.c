@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Chrome's trace event format: complete events ("X") with times in microseconds, and metadata ("M") that names
+/* Rows of chrome's trace event format: complete events ("X") with times in microseconds, and metadata ("M") that names
  * processes and threads. Events of one thread must not overlap there, but kernels of one stream may (a launch that
  * starts before the previous one has ended), and a graph is spread over as many streams as the driver likes. So a
  * thread here is a lane and a stream, or a lane alone if there are many streams, and what overlaps goes to another
  * thread of the same kind. */
-#include "common/profile/timeline.h"
+#include "common/profile/chrome.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/core/error.h"
-#include "common/profile/append.h"
-#include "common/profile/chrome.h"
-#include "common/profile/intervals.h"
 
 enum { STREAMS_MAX = 12 };
 
@@ -24,34 +21,34 @@ static long long ns_of(double us)
     return llround(us * 1e3);
 }
 
-static bool many_streams(const stream_timeline *t)
+static bool many_streams(const record_span *s, size_t count)
 {
     struct {
-        timeline_lane lane;
+        record_lane lane;
         int stream;
     } seen[STREAMS_MAX];
     size_t n = 0;
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t k = 0;
-        while (k < n && (seen[k].lane != t->spans[i].lane || seen[k].stream != t->spans[i].stream))
+        while (k < n && (seen[k].lane != s[i].lane || seen[k].stream != s[i].stream))
             k++;
         if (k == STREAMS_MAX)
             return true;
         if (k == n) {
-            seen[n].lane = t->spans[i].lane;
-            seen[n++].stream = t->spans[i].stream;
+            seen[n].lane = s[i].lane;
+            seen[n++].stream = s[i].stream;
         }
     }
     return false;
 }
 
-int *chrome_place(const stream_timeline *t, chrome_row **rows, int *row_count)
+int *chrome_place(const record_span *spans, size_t count, chrome_row **rows, int *row_count)
 {
-    const bool many = many_streams(t);
-    int *at = xcalloc(t->n ? t->n : 1, sizeof *at), n = 0;
+    const bool many = many_streams(spans, count);
+    int *at = xcalloc(count ? count : 1, sizeof *at), n = 0;
     *rows = NULL;
-    for (size_t i = 0; i < t->n; i++) {
-        const timed_span *s = &t->spans[i];
+    for (size_t i = 0; i < count; i++) {
+        const record_span *s = &spans[i];
         const int stream = many ? ANY_STREAM : s->stream;
         int k = 0, alike = 0;
         for (; k < n; k++) {
@@ -103,7 +100,7 @@ void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *ro
     for (int k = 0; k < n; k++) {
         const row *r = &rows[k];
         fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s", rank,
-                chrome_thread(k), timeline_lane_name(r->lane));
+                chrome_thread(k), record_lane_name(r->lane));
         if (r->stream != ANY_STREAM)
             fprintf(f, ", stream %d", r->stream);
         if (r->number)
@@ -113,31 +110,4 @@ void chrome_put_names(FILE *f, const char *label, int rank, const chrome_row *ro
             "\"}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
             rank, chrome_thread(k), 1000 * (int)r->lane + k);
     }
-}
-
-bool timeline_write_chrome(const char *path, const char *label, int rank, const stream_timeline *t)
-{
-    row *rows;
-    int row_count;
-    int *at = chrome_place(t, &rows, &row_count);
-    char *text = NULL;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f)
-        die(EXIT_CODE_FAILURE, "out of memory");
-    chrome_put_names(f, label, rank, rows, row_count);
-    for (size_t i = 0; i < t->n; i++) {
-        const timed_span *s = &t->spans[i];
-        const long long start = ns_of(s->start_us), end = ns_of(s->end_us);
-        fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",\"name\":", rank,
-                chrome_thread(at[i]), (double)start / 1e3, (double)(end - start) / 1e3, timeline_lane_name(s->lane));
-        chrome_put_string(f, s->name);
-        fprintf(f, ",\"args\":{\"stream\":%d}}", s->stream);
-    }
-    fclose(f);
-    const bool ok = timeline_append(path, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", ",\n", text, "\n]}\n");
-    free(text);
-    free(rows);
-    free(at);
-    return ok;
 }

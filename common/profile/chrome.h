@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two writers of chrome's trace format share. */
+/* Rows of a trace in chrome's format, and its text. */
 #ifndef STEPBENCH_PROFILE_CHROME_H
 #define STEPBENCH_PROFILE_CHROME_H
 
 #include <stdio.h>
 
-#include "common/profile/timeline.h"
+#include "common/profile/record.h"
 
+enum { ANY_STREAM = -1 };
 typedef struct chrome_row { /* a thread of the trace */
-    timeline_lane lane;
+    record_lane lane;
     int stream; /* ANY_STREAM: many */
     int number; /* of those alike, from 0 */
     long long end_ns;
 } chrome_row;
-/* The row of each span, and in *rows all of them; caller frees both. */
-int *chrome_place(const stream_timeline *t, chrome_row **rows, int *row_count);
+/* The row of each span of a list by start, and in *rows all of them; caller frees both. */
+int *chrome_place(const record_span *s, size_t n, chrome_row **rows, int *row_count);
 int chrome_thread(int row_index); /* from 1: some readers take 0 for an idle task */
 void chrome_put_string(FILE *f, const char *text);
 /* Metadata of the rank's process and of its rows, without the comma after it. */

@@ -61,7 +61,7 @@ static size_t timeless; /* records without times, or with impossible ones */
 static struct {
     const char *kernel, *name; /* CUPTI gives the same pointer for the same kernel */
     const char *whole;         /* kept: the pointer dies with the module */
-    timeline_lane lane;
+    record_lane lane;
 } known[KERNELS_MAX];
 static size_t known_count;
 static const char *call_names[2][CALLS_MAX]; /* of the runtime, of the driver; NULL: not asked yet */
@@ -183,8 +183,8 @@ static void name_kernel(const char *kernel, record_span *s)
             s->name = known[i].name, s->kernel = known[i].whole, s->lane = known[i].lane;
             return;
         }
-    s->lane = timeline_classify(kernel, &s->name);
-    s->kernel = timeline_name(kernel);
+    s->lane = record_classify(kernel, &s->name);
+    s->kernel = record_name(kernel);
     if (known_count < KERNELS_MAX) {
         known[known_count].kernel = kernel;
         known[known_count].whole = s->kernel;
@@ -263,7 +263,7 @@ static const char *call_name(bool of_driver, CUpti_CallbackId id)
     char *version = strstr(text, "_v");
     if (version && version[2 + strspn(version + 2, "0123456789")] == 0)
         *version = 0;
-    name = timeline_name(text);
+    name = record_name(text);
     if (id < CALLS_MAX)
         call_names[of_driver][id] = name;
     return name;

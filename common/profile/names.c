@@ -1,15 +1,74 @@
 /* SPDX-License-Identifier: MIT */
-/* Short names of kernels. CUPTI gives the name of the symbol, which for C++ is mangled (Itanium's scheme): the
+/* Names, see names.h. CUPTI gives the name of the symbol, which for C++ is mangled (Itanium's scheme): the
  * function's own name is the last identifier of its path, before template arguments and parameters. */
 #include "common/profile/names.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/error.h"
+
 enum { NAME_BYTES = 96 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static char **names;                                     /* a table with open addressing */
+static size_t name_count, name_room;                     /* room: a power of 2 */
+
+const char *record_lane_name(record_lane lane)
+{
+    static const char *const lanes[] = {"compute", "communication", "copy"};
+    return lanes[lane];
+}
+
+/* ---- names that stay ---- */
+
+static char **name_slot(const char *name)
+{
+    size_t at = 14695981039346656037u; /* FNV-1a */
+    for (const char *c = name; *c; c++)
+        at = (at ^ (unsigned char)*c) * 1099511628211u;
+    for (at &= name_room - 1; names[at] && strcmp(names[at], name) != 0;)
+        at = (at + 1) & (name_room - 1);
+    return &names[at];
+}
+
+static void more_names(void)
+{
+    char **before = names;
+    const size_t room = name_room;
+    name_room = room ? 2 * room : 512;
+    names = xcalloc(name_room, sizeof *names);
+    for (size_t i = 0; i < room; i++)
+        if (before[i])
+            *name_slot(before[i]) = before[i];
+    free(before);
+}
+
+static const char *name_held(const char *name)
+{
+    if (2 * (name_count + 1) > name_room)
+        more_names();
+    char **slot = name_slot(name);
+    if (!*slot) {
+        *slot = xstrdup(name);
+        name_count++;
+    }
+    return *slot;
+}
+
+const char *record_name(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    const char *held = name_held(name);
+    pthread_mutex_unlock(&lock);
+    return held;
+}
+
+/* ---- short names of kernels ---- */
 
 /* "_ZN12flash_hopper13flash_forwardI..." -> "flash_forward". Empty when there is no identifier where one should be. */
 static void last_identifier(const char *mangled, char *out, size_t bytes)
@@ -85,7 +144,7 @@ static bool is_product(const char *kernel)
     return false;
 }
 
-timeline_lane timeline_classify(const char *kernel, const char **name)
+record_lane record_classify(const char *kernel, const char **name)
 {
     char base[NAME_BYTES];
     if (starts(kernel, "_Z"))
@@ -95,7 +154,7 @@ timeline_lane timeline_classify(const char *kernel, const char **name)
     if (!*base)
         snprintf(base, sizeof base, "%s", kernel);
     if (starts(base, "nccl") || has(kernel, "peer_")) { /* in the name, or in the file's in an unnamed namespace */
-        *name = timeline_name(collective(kernel, base));
+        *name = record_name(collective(kernel, base));
         return LANE_COMMUNICATION;
     }
     if (has(kernel, "flash")) { /* in the name or its namespace */
@@ -108,7 +167,7 @@ timeline_lane timeline_classify(const char *kernel, const char **name)
         const size_t length = strlen(base), suffix = strlen("_kernel");
         if (length > suffix && strcmp(base + length - suffix, "_kernel") == 0)
             base[length - suffix] = '\0';
-        *name = timeline_name(base);
+        *name = record_name(base);
     }
     return LANE_COMPUTE;
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* NVTX ranges, or nothing without the header, and the timeline's; see nvtx.h. */
+/* NVTX ranges, or nothing without the header, and those of a recording; see nvtx.h. */
 #include "common/profile/nvtx.h"
 
 #include "common/profile/record.h"
-#include "common/profile/timeline.h"
 
 #ifdef HAVE_NVTX
 #include <nvtx3/nvToolsExt.h>
 #endif
 
-static void push(const char *name)
+void scope_push(const char *name)
 {
 #ifdef HAVE_NVTX
     nvtxRangePushA(name);
@@ -17,23 +16,11 @@ static void push(const char *name)
     (void)name;
 }
 
-static void pop(void)
+void scope_pop(void)
 {
 #ifdef HAVE_NVTX
     nvtxRangePop();
 #endif
-}
-
-void scope_push(const char *name)
-{
-    push(name);
-    timeline_range_push(name);
-}
-
-void scope_pop(void)
-{
-    pop();
-    timeline_range_pop();
 }
 
 void range_push(const char *name)
@@ -50,12 +37,12 @@ void range_pop(void)
 
 void op_push(const char *name, const record_work *work)
 {
-    push(name);
+    scope_push(name);
     recorder_push(name, work);
 }
 
 void op_pop(void)
 {
-    pop();
+    scope_pop();
     recorder_pop();
 }

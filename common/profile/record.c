@@ -15,7 +15,7 @@
 #include "common/profile/cupti.h"
 
 enum { DEPTH_MAX = 48, PATH_BYTES = 512 };
-enum { ARMED = 1, ON_GPU = 2, RECORDING = 4 }; /* bits of `state`; 0: off */
+enum { ARMED = 1, ON_GPU = 2, RECORDING = 4, SPANS_ALONE = 8 }; /* bits of `state`; 0: off */
 
 static atomic_uint state;
 static atomic_uint generation; /* of arming: what a thread has open from before is of no use */
@@ -53,7 +53,7 @@ static void begin_thread(void)
 
 int recorder_open_range(void)
 {
-    if (!atomic_load_explicit(&state, memory_order_relaxed) || mine.generation != atomic_load(&generation))
+    if (!(atomic_load_explicit(&state, memory_order_relaxed) & ARMED) || mine.generation != atomic_load(&generation))
         return -1;
     const int depth = mine.depth < DEPTH_MAX ? mine.depth : DEPTH_MAX;
     return depth > 0 ? mine.open[depth - 1] : mine.step_range;
@@ -67,7 +67,7 @@ static const char *path_of(const record_range *parent, const char *name, const r
     if (work && work->op && !work->part)
         return outer;
     snprintf(path, sizeof path, "%s%s%s", outer, *outer ? "/" : "", name);
-    return timeline_name(path);
+    return record_name(path);
 }
 
 /* With the lock. */
@@ -86,7 +86,7 @@ static int open_range(const char *name, const record_work *work)
     const int parent = recorder_open_range();
     pthread_mutex_lock(&lock);
     const record_range *outer = parent >= 0 ? &ranges[parent] : NULL;
-    const int at = add_range((record_range){.name = timeline_name(name),
+    const int at = add_range((record_range){.name = record_name(name),
                                             .path = path_of(outer, name, work),
                                             .parent = parent,
                                             .thread = mine.number,
@@ -103,7 +103,7 @@ static int open_range(const char *name, const record_work *work)
 void recorder_push(const char *name, const record_work *work)
 {
     const unsigned now = atomic_load_explicit(&state, memory_order_relaxed);
-    if (!now)
+    if (!(now & ARMED))
         return;
     begin_thread();
     const int at = open_range(name, work);
@@ -126,7 +126,7 @@ static void add_host_span(record_span s)
 void recorder_pop(void)
 {
     const unsigned now = atomic_load_explicit(&state, memory_order_relaxed);
-    if (!now || mine.generation != atomic_load(&generation) || mine.depth == 0)
+    if (!(now & ARMED) || mine.generation != atomic_load(&generation) || mine.depth == 0)
         return;
     if ((now & RECORDING) && (now & ON_GPU))
         cupti_pop();
@@ -151,7 +151,7 @@ void recorder_pop(void)
 
 void recorder_step(int i)
 {
-    if (!atomic_load_explicit(&state, memory_order_relaxed))
+    if (!(atomic_load_explicit(&state, memory_order_relaxed) & ARMED))
         return;
     begin_thread();
     const unsigned now = atomic_load(&state);
@@ -180,7 +180,7 @@ void recorder_communicated(const char *name, int range, double start_s, double e
     if (!(atomic_load_explicit(&state, memory_order_relaxed) & RECORDING))
         return;
     begin_thread();
-    const char *held = timeline_name(name);
+    const char *held = record_name(name);
     pthread_mutex_lock(&lock);
     add_host_span((record_span){.start_us = start_s * 1e6,
                                 .end_us = end_s * 1e6,
@@ -227,6 +227,24 @@ bool recorder_start(device *d, char *why, size_t why_bytes)
     host_span_count = 0;
     pthread_mutex_unlock(&lock);
     atomic_fetch_or(&state, RECORDING);
+    return true;
+}
+
+bool recorder_start_spans(device *d, char *why, size_t why_bytes)
+{
+    if (device_kind_of(d) == DEVICE_CPU) {
+        if (!recorder_arm(d, why, why_bytes) || !recorder_start(d, why, why_bytes))
+            return false;
+        atomic_fetch_or(&state, SPANS_ALONE);
+        return true;
+    }
+    device_sync(d); /* which also makes d the current device of this thread */
+    if (!cupti_start(false, why, why_bytes))
+        return false;
+    pthread_mutex_lock(&lock);
+    range_count = 0;
+    pthread_mutex_unlock(&lock);
+    atomic_store(&state, ON_GPU | RECORDING | SPANS_ALONE);
     return true;
 }
 
@@ -334,6 +352,8 @@ recording *recorder_stop(device *d, char *why, size_t why_bytes)
 {
     device_sync(d);
     const unsigned was = atomic_fetch_and(&state, ~(unsigned)RECORDING);
+    if (was & SPANS_ALONE)
+        atomic_store(&state, 0);
     recording *r = was & ON_GPU ? from_gpu(why, why_bytes) : from_host();
     if (r && r->span_count == 0) {
         snprintf(why, why_bytes, "nothing ran while it was recorded");

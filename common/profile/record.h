@@ -11,7 +11,9 @@
  *   r = recorder_stop(d, ...)   waits for the device; recordings of one arming share its ranges
  *   recorder_disarm()
  *
- * On the CPU an op is a span itself, on the thread that ran it. One thread arms, starts and stops. */
+ * Where only spans matter, recorder_start_spans alone will do. On the CPU an op is a span itself, on the thread that ran
+ * it. One thread arms, starts and stops. Record after everything that is timed: CUPTI is loaded by the first recording
+ * and stays, and launches that it watches are slower. */
 #ifndef STEPBENCH_PROFILE_RECORD_H
 #define STEPBENCH_PROFILE_RECORD_H
 
@@ -21,7 +23,7 @@
 
 #include "common/device/device.h"
 #include "common/profile/host_clock.h"
-#include "common/profile/spans.h"
+#include "common/profile/names.h"
 
 typedef struct record_work {
     const char *op;      /* "matmul"; NULL: the range is no op. A literal */
@@ -45,7 +47,7 @@ typedef enum record_kind { RECORD_KERNEL, RECORD_COPY, RECORD_SET } record_kind;
 typedef struct record_span {
     double start_us, end_us;
     record_kind kind;
-    timeline_lane lane;
+    record_lane lane;
     int stream;
     int range;          /* innermost, -1: not attributed */
     int step, call;     /* -1: none */
@@ -83,7 +85,10 @@ typedef struct recording {
 bool recorder_arm(device *d, char *why, size_t why_bytes);
 void recorder_disarm(void);
 bool recorder_start(device *d, char *why, size_t why_bytes);
-/* NULL with a sentence when nothing ran or records were lost. */
+/* Without arming. On a GPU nothing is recorded of the host, which is slowed less, and spans belong to no range. */
+bool recorder_start_spans(device *d, char *why, size_t why_bytes);
+/* NULL with a sentence when nothing ran or records were lost: a recording with holes proves nothing. Room is for some
+ * 100,000 kernels. */
 recording *recorder_stop(device *d, char *why, size_t why_bytes);
 void recording_free(recording *r);
 void recording_move(recording *r, const host_clock *c); /* to the clock of rank 0's host */

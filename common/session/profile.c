@@ -15,8 +15,9 @@
 
 const sb_kernels *session_kernels(const session *s)
 {
-    const sb_kernels *k = device_kind_of(s->dev) == DEVICE_CUDA ? sb_kernels_cuda() : sb_kernels_cpu();
-    return option_flag(s->opt, "profile") ? profiled_kernels(k) : k;
+    const bool gpu = device_kind_of(s->dev) == DEVICE_CUDA;
+    const sb_kernels *k = gpu ? sb_kernels_cuda() : sb_kernels_cpu();
+    return !gpu || option_flag(s->opt, "profile") ? profiled_kernels(k) : k;
 }
 
 static profile_identity identity_of(const session *s, const char *name)

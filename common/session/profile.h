@@ -9,7 +9,7 @@
 #include "common/session/session.h"
 #include "kernels/kernels.h"
 
-/* The table of the session's device; under --profile with a range around each op. */
+/* The table of the session's device; under --profile, and on the CPU, whose spans they are, with a range around each op. */
 const sb_kernels *session_kernels(const session *s);
 
 /* This is the pass that records: its rows are dropped, and samples are few. */

@@ -6,15 +6,14 @@ n = words(files)
 panel_pixels = 136
 W = 900; H = 118 + n * panel_pixels + 22
 load folder."/style.gp"
-kinds = 6
-array kind_text[kinds] = ["matrix products", "attention", "forward", "backward", "optimizer", "other compute"]
-array kind_colour[kinds] = [colour[1], colour[6], colour[6], colour[1], colour[3], "#8A8A8A"]
+kinds = 4
+array kind_text[kinds] = ["matrix products", "attention", "optimizer", "other compute"]
+array kind_colour[kinds] = [colour[1], colour[6], colour[3], "#8A8A8A"]
 gather_colour = colour[5]; reduce_colour = colour[4]; exposed_colour = colour[2]
-# A GPU's kernels, by what they are for; a CPU's ranges are whole phases.
+# Kernels of a GPU and ops of a CPU, by what they are for.
 kind_of(name) = strstrt(name, "gemm") || strstrt(name, "matmul") ? 1 \
-              : strstrt(name, "flash") || strstrt(name, "softmax") ? 2 \
-              : name eq "forward" || name eq "block forward" ? 3 : name eq "backward" || name eq "block backward" ? 4 \
-              : name eq "adamw" || strstrt(name, "optimizer") ? 5 : 6
+              : strstrt(name, "flash") || strstrt(name, "attention") || strstrt(name, "softmax") ? 2 \
+              : name eq "adamw" || name eq "AdamW" || strstrt(name, "optimizer") ? 3 : 4
 is_gather(name) = strstrt(name, "gather") || strstrt(name, "copy")
 mine(lane) = column("rank") == rank && strcol("lane") eq lane
 compute(k) = (mine("compute") && kind_of(strcol("name")) == k) ? column("start_us") / 1e3 : NaN

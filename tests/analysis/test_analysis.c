@@ -20,7 +20,7 @@
 
 enum { COMPUTE = 1 << LANE_COMPUTE, COMM = 1 << LANE_COMMUNICATION, COPY = 1 << LANE_COPY };
 
-static record_span span(double start, double end, timeline_lane lane)
+static record_span span(double start, double end, record_lane lane)
 {
     return (record_span){.start_us = start,
                          .end_us = end,
@@ -79,7 +79,7 @@ static void sums_by_counting(void **state)
         for (uint64_t i = 0; i < SPANS; i++) {
             const uint64_t r = mix(round * SPANS + i);
             const double start = (double)(r % LENGTH);
-            s[i] = span(start, start + (double)(r >> 20 & 15), (timeline_lane)(r >> 40 & 255) % 3);
+            s[i] = span(start, start + (double)(r >> 20 & 15), (record_lane)(r >> 40 & 255) % 3);
         }
         for (int t = 0; t < LENGTH; t++) {
             int set = 0, running = 0;
@@ -128,6 +128,21 @@ static void windows_of_steps(void **state)
     assert_near(cut[0].start_us, 30);
     assert_near(cut[0].end_us, 33);
     free(cut);
+}
+
+static void the_rest_of_a_recording(void **state)
+{
+    (void)state;
+    record_span s[] = {span(0, 100, LANE_COMPUTE), span(40, 300, LANE_COMMUNICATION), span(120, 220, LANE_COMPUTE),
+                       span(400, 410, LANE_COMPUTE)};
+    const recording r = {.spans = s, .span_count = COUNT(s)};
+    record_window w;
+    assert_true(record_rest(&r, 110, &w)); /* inside the second, which is cut */
+    assert_near(w.from_us, 110);
+    assert_near(w.to_us, 410);
+    assert_true(record_rest(&r, 350, &w)); /* before the next */
+    assert_near(w.from_us, 400);
+    assert_false(record_rest(&r, 410, &w));
 }
 
 static void times_of_another_host(void **state)
@@ -293,7 +308,7 @@ static void parts_add_up(void **state)
         for (uint64_t i = 0; i < SPANS; i++) {
             const uint64_t r = mix(round * SPANS + i);
             at += (double)(r % 20);
-            s[i] = span(at, at + (double)(r >> 20 & 15), (timeline_lane)(r >> 40 & 255) % 3);
+            s[i] = span(at, at + (double)(r >> 20 & 15), (record_lane)(r >> 40 & 255) % 3);
             s[i].call = r >> 50 & 1 ? (int)i : -1;
             s[i].stream = (int)(r >> 51 & 3);
             calls[i] = (record_call){at - (double)(r >> 55 & 31), at - (double)(r >> 55 & 31) + 2, "call", 0, 0, -1};
@@ -500,11 +515,17 @@ static void the_checker_checks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_sums),          cmocka_unit_test(sums_by_counting),
-        cmocka_unit_test(windows_of_steps),    cmocka_unit_test(times_of_another_host),
-        cmocka_unit_test(each_class_of_gap),   cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(waits_and_transfers), cmocka_unit_test(work_by_kernel),
-        cmocka_unit_test(unknown_work),        cmocka_unit_test(the_checker_checks),
+        cmocka_unit_test(eight_sums),
+        cmocka_unit_test(sums_by_counting),
+        cmocka_unit_test(windows_of_steps),
+        cmocka_unit_test(the_rest_of_a_recording),
+        cmocka_unit_test(times_of_another_host),
+        cmocka_unit_test(each_class_of_gap),
+        cmocka_unit_test(parts_add_up),
+        cmocka_unit_test(waits_and_transfers),
+        cmocka_unit_test(work_by_kernel),
+        cmocka_unit_test(unknown_work),
+        cmocka_unit_test(the_checker_checks),
     };
     return cmocka_run_group_tests_name("analysis", tests, NULL, NULL);
 }

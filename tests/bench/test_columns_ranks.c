@@ -10,6 +10,7 @@
 #include "common/core/error.h"
 #include "tests/support/bench_run.h"
 #include "tests/support/columns.h"
+#include "tests/support/trace.h"
 
 static csv *rows_of(const char *folder, const char *bench, const char *arguments)
 {
@@ -201,6 +202,14 @@ static void recorded(void **state)
     csv_free(spans);
     csv_free(c);
     free(path);
+    trace_summary trace;
+    char why[256] = "", *json = folder_path(*state, "results/test-x1/timeline/overlap.json"), *text = file_text(json);
+    if (!trace_check(text, &trace, why, sizeof why))
+        fail_msg("%s", why);
+    assert_int_equal(trace.ranks, RANKS);
+    assert_true(trace.first_us == 0 && trace.ranges > 0);
+    free(text);
+    free(json);
 }
 
 /* ---- the model of buckets ---- */

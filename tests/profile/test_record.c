@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The recorder on the CPU: what a span belongs to, steps, parts of ops, threads, and ranges that began too early. */
+/* The recorder: what a span belongs to, steps, parts of ops, threads, ranges that began too early, spans alone, and clocks
+ * of hosts. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -7,12 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/clock.h"
+#include "common/core/rng.h"
+#include "common/profile/cupti.h"
 #include "common/profile/nvtx.h"
 #include "common/profile/ops.h"
 #include "common/profile/record.h"
 #include "kernels/parts.h"
+#include "tests/support/streams.h"
 
 static device *cpu;
 
@@ -282,6 +287,186 @@ static void every_dtype_has_a_name(void **state)
     }
 }
 
+/* ---- spans alone ---- */
+
+static void start_spans(void)
+{
+    char why[256];
+    if (!recorder_start_spans(cpu, why, sizeof why))
+        fail_msg("%s", why);
+}
+
+static recording *stop_spans(void)
+{
+    char why[256];
+    recording *r = recorder_stop(cpu, why, sizeof why);
+    if (!r)
+        fail_msg("%s", why);
+    return r;
+}
+
+typedef struct collective {
+    double start_s, end_s;
+} collective;
+
+/* As a backend does it on a stream's thread. */
+static void communicate_until(void *arg)
+{
+    const collective *c = arg;
+    while (host_seconds() < c->end_s)
+        usleep(200);
+    recorder_communicated("all_reduce", -1, c->start_s, c->end_s);
+}
+
+static void spans_need_no_arming(void **state)
+{
+    (void)state;
+    void *s = device_stream_create(cpu, STREAM_NORMAL, "comm");
+    for (int round = 0; round < 2; round++) {
+        run("before", 0);
+        start_spans();
+        const double now = host_seconds();
+        device_stream_run(cpu, s, communicate_until, &(collective){now, now + 4e-3}, sizeof(collective));
+        range_push("backward");
+        run("matmul", 8);
+        range_pop();
+        stream_sync(cpu, s);
+        recording *r = stop_spans();
+        range_push("after"); /* stopping has disarmed */
+        assert_int_equal(recorder_open_range(), -1);
+        range_pop();
+        assert_int_equal(r->span_count, 2);
+        assert_string_equal(r->spans[0].name, "all_reduce");
+        assert_true(fabs(r->spans[0].end_us - r->spans[0].start_us - 4000) < 1);
+        is(r, 1, "backward", "matmul", "matmul", -1);
+        assert_int_not_equal(r->spans[0].stream, r->spans[1].stream);
+        recording_free(r);
+    }
+    device_stream_destroy(cpu, s);
+}
+
+static void *many_spans(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2000; i++) {
+        op_push("fill", &(record_work){.op = "fill"});
+        op_pop();
+    }
+    return NULL;
+}
+
+static void threads_record_at_once(void **state)
+{
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    start_spans();
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, many_spans, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    recording *r = stop_spans();
+    assert_int_equal(r->span_count, 2000 * THREADS);
+    for (size_t i = 1; i < r->span_count; i++)
+        assert_true(r->spans[i - 1].start_us <= r->spans[i].start_us);
+    recording_free(r);
+}
+
+static void what_can_not_be_recorded_is_said(void **state)
+{
+    (void)state;
+    char why[256] = "";
+    if (!device_no_cuda_reason())
+        skip();
+    assert_false(cupti_start(false, why, sizeof why));
+    assert_string_not_equal(why, "");
+}
+
+/* Twice, and from a graph, too: enough work on one stream that its order can be seen. */
+static void a_gpu_records_what_it_ran(void **state)
+{
+    (void)state;
+    if (device_no_cuda_reason()) {
+        print_message("%s\n", device_no_cuda_reason());
+        skip();
+    }
+    enum { BYTES = 64 << 20 };
+    device *d = device_open(DEVICE_CUDA, 0);
+    void *a = device_malloc(d, BYTES), *b = device_malloc(d, BYTES);
+    assert_true(device_graph_begin(d));
+    device_memset(d, a, 1, BYTES);
+    device_copy(d, b, a, BYTES);
+    device_graph *graph = device_graph_end(d);
+    assert_non_null(graph);
+    for (int round = 0; round < 2; round++) {
+        char why[256];
+        const double before = host_seconds();
+        if (!recorder_start_spans(d, why, sizeof why))
+            fail_msg("%s", why);
+        run("an op of the host is no span here", 0);
+        device_memset(d, a, 1, BYTES);
+        device_copy(d, b, a, BYTES);
+        device_graph_launch(d, graph);
+        recording *r = recorder_stop(d, why, sizeof why);
+        const double after = host_seconds();
+        if (!r)
+            fail_msg("%s", why);
+        assert_int_equal(r->span_count, 4);
+        assert_string_equal(r->spans[0].name, "memset");
+        assert_string_equal(r->spans[1].name, "copy");
+        for (size_t i = 0; i < r->span_count; i++) {
+            assert_int_equal(r->spans[i].lane, LANE_COMPUTE);
+            assert_int_equal(r->spans[i].range, -1);
+            assert_true(r->spans[i].end_us > r->spans[i].start_us);
+        }
+        double busy_us = 0;
+        for (size_t i = 0; i < r->span_count; i++)
+            busy_us += r->spans[i].end_us - r->spans[i].start_us;
+        assert_true(busy_us > 0.9 * 4 * BYTES / 10e6); /* 10 TB/s at most */
+        assert_true(r->spans[0].start_us > 1e6 * (before - 1e-3) && r->spans[3].end_us < 1e6 * (after + 1e-3));
+        recording_free(r);
+    }
+    device_graph_destroy(d, graph);
+    device_free(d, a);
+    device_free(d, b);
+    device_close(d);
+}
+
+/* ---- clocks of hosts ---- */
+
+/* A clock 1 ms ahead of rank 0's, 50 ppm fast, asked over a way that is slower there than back: the best question decides,
+ * and what it says is off by less than half of its round trip. */
+static void clocks_of_hosts_are_put_right(void **state)
+{
+    (void)state;
+    const double ahead_s = 1e-3, fast = 50e-6;
+    clock_reading best[2] = {clock_reading_none(), clock_reading_none()};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 200; i++) {
+            const double out_s = 30e-6 + 40e-6 * rng_uniform(7, 0, (uint64_t)i), back_s = 20e-6;
+            const double true_s = 100.0 * k + 1e-3 * i, own_s = true_s * (1 + fast) + ahead_s;
+            clock_reading_add(&best[k], own_s, true_s + out_s, own_s + (out_s + back_s) * (1 + fast));
+        }
+    const host_clock c = host_clock_of(&best[0], &best[1]);
+    assert_true(c.err_us > 25 && c.err_us < 26);
+    for (double true_s = 0; true_s < 100; true_s += 7) {
+        const double off_us = 1e6 * (host_clock_rank_0_s(&c, true_s * (1 + fast) + ahead_s) - true_s);
+        assert_true(fabs(off_us) < c.err_us);
+        assert_true(fabs(off_us - 5) < 0.5); /* half of what one way takes longer than the other */
+    }
+    record_span spans[] = {
+        {.start_us = (50 * (1 + fast) + ahead_s) * 1e6, .end_us = (51 * (1 + fast) + ahead_s) * 1e6}};
+    recording r = {.spans = spans, .span_count = 1};
+    recording_move(&r, &c);
+    assert_true(fabs(spans[0].start_us - 50e6) < c.err_us);
+    assert_true(fabs(spans[0].end_us - spans[0].start_us - 1e6) < 0.1);
+
+    const clock_reading own = {.at_s = 5}, later = {.at_s = 6};
+    const host_clock same = host_clock_of(&own, &later), at_once = host_clock_of(&own, &own);
+    assert_true(same.err_us == 0 && host_clock_rank_0_s(&same, 77.5) == 77.5);
+    assert_true(host_clock_rank_0_s(&at_once, 77.5) == 77.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +478,11 @@ int main(void)
         cmocka_unit_test(a_wrapped_table),
         cmocka_unit_test(parts_with_values_of_another_width),
         cmocka_unit_test(every_dtype_has_a_name),
+        cmocka_unit_test(spans_need_no_arming),
+        cmocka_unit_test(threads_record_at_once),
+        cmocka_unit_test(what_can_not_be_recorded_is_said),
+        cmocka_unit_test(a_gpu_records_what_it_ran),
+        cmocka_unit_test(clocks_of_hosts_are_put_right),
     };
     return cmocka_run_group_tests_name("record", tests, open_cpu, close_cpu);
 }

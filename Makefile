@@ -255,7 +255,7 @@ $(BUILD)/kernels/build.c.o: EXTRA := $(KERNELS_ID)
 $(BUILD)/kernels/build.c.o: $(BUILD)/kernels_id.flags
 $(BUILD)/common/train/tune/shipped.c.o: $(wildcard common/train/tune/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
-$(BUILD)/common/profile/cupti.c.o $(BUILD)/common/profile/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
+$(BUILD)/common/record/cupti.c.o $(BUILD)/common/record/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
 $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)
 
@@ -399,7 +399,7 @@ run-tests: $(PROGRAMS) $(if $(HAVE_CMOCKA),$(TESTS))
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $(if $(SANITIZERS),,lint) $(TESTS)
 
 # Gloo itself is built without it: what it does inside is left out.
-tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm profile/test_record \
+tsan-tests: $(addprefix $(BUILD)/tests/,device/test_cpu_stream launch/test_launch comm/test_comm record/test_record \
             comm/test_peer parallel/test_parallel step/test_offload)
 	@TSAN_OPTIONS='suppressions=$(CURDIR)/$(SCRIPTS)/tsan.supp exitcode=66' \
 	    bash $(SCRIPTS)/run_tests.sh $(BUILD)/tests $^

@@ -9,7 +9,7 @@
 #include "bench/attention/verify.h"
 #include "common/core/error.h"
 #include "common/formulas/attention.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/session/measure.h"
 #include "common/session/profile.h"
 

@@ -10,7 +10,7 @@
 #include "bench/attention/documents.h"
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/session/status.h"
 
 attention_context *attention_context_of(const attention_case *ac)

@@ -11,7 +11,7 @@
 #include "bench/ddp/time.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/session/measure.h"
 #include "common/session/watchdog.h"
 #include "common/train/update.h"

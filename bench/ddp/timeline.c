@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 
 #include "bench/ddp/timeline.h"
-#include "common/analysis/files.h"
-#include "common/analysis/lanes.h"
+#include "common/profile/files.h"
+#include "common/profile/lanes.h"
 #include "common/core/clock.h"
 #include "common/core/error.h"
 

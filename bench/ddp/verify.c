@@ -10,7 +10,7 @@
 #include "bench/ddp/verify.h"
 #include "bench/ddp/compare.h"
 #include "common/core/error.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/model/dtypes.h"
 
 enum { SLICE_LAYERS = 2, SLICE_BATCH = 2, SLICE_BUCKETS = 4 };

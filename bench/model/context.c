@@ -9,7 +9,7 @@
 #include "common/core/error.h"
 #include "common/core/output.h"
 #include "common/formulas/attention.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/session/profile.h"
 #include "common/train/tune/tune.h"
 

@@ -13,7 +13,7 @@
 #include "bench/model/reference.h"
 #include "common/core/error.h"
 #include "common/formulas/offload.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 
 enum {
     SLICE_LAYERS = 2,

@@ -8,7 +8,7 @@
 
 #include "common/core/error.h"
 #include "common/core/rng.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 
 /* ---- what is copied: bytes that tell their place and their seed ---- */
 

@@ -8,8 +8,8 @@
 
 #include "common/core/error.h"
 #include "common/comm/internal.h"
-#include "common/profile/nvtx.h"
-#include "common/profile/record.h"
+#include "common/record/nvtx.h"
+#include "common/record/record.h"
 
 /* ---- making ---- */
 

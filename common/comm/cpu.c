@@ -7,7 +7,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/record.h"
+#include "common/record/record.h"
 #include "common/comm/internal.h"
 
 typedef struct gloo_state {

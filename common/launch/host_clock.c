@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How this host's clock stands against that of rank 0's host: pings of the coordinator, which runs there wherever ranks
- * are on several hosts; see host_clock.h of common/profile. */
+ * are on several hosts; see host_clock.h of common/record. */
 #include <stdlib.h>
 
 #include "common/core/error.h"

@@ -18,7 +18,7 @@
 #ifdef __cplusplus
 extern "C" {
 #else
-#include "common/profile/host_clock.h"
+#include "common/record/host_clock.h"
 #include "common/session/session.h"
 
 /* main of such a bench; its options have LAUNCH_RANKS. Starts the ranks, or is one of them. */

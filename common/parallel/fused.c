@@ -10,8 +10,8 @@
 #include "common/comm/peer.h"
 #include "common/core/error.h"
 #include "common/parallel/internal.h"
-#include "common/profile/nvtx.h"
-#include "common/profile/record.h"
+#include "common/record/nvtx.h"
+#include "common/record/record.h"
 
 _Static_assert((int)PARALLEL_PEERS_MAX == (int)SB_PEER_RANKS_MAX, "a fused update has room for all peers");
 

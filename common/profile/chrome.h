@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "common/profile/record.h"
+#include "common/record/record.h"
 
 enum { ANY_STREAM = -1 };
 typedef struct chrome_row { /* a thread of the trace */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows of the tables of a profile; see files.h. */
-#include "common/analysis/files.h"
+#include "common/profile/files.h"
 
 #include <errno.h>
 #include <math.h>

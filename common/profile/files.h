@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The files of a profile, in a folder: a CSV for each table, to which every profile adds its rows, and a trace. The
  * columns are those of docs/profile.md. False with errno. */
-#ifndef STEPBENCH_ANALYSIS_FILES_H
-#define STEPBENCH_ANALYSIS_FILES_H
+#ifndef STEPBENCH_PROFILE_FILES_H
+#define STEPBENCH_PROFILE_FILES_H
 
-#include "common/analysis/idle.h"
-#include "common/analysis/ranks.h"
-#include "common/analysis/tables.h"
+#include "common/profile/idle.h"
+#include "common/profile/ranks.h"
+#include "common/profile/tables.h"
 
 typedef struct profile_identity { /* the columns that all tables start with */
     const char *bench, *variant, *key, *measurement;

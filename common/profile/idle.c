@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Gaps of a device and their parts; see idle.h. */
-#include "common/analysis/idle.h"
+#include "common/profile/idle.h"
 
 #include <math.h>
 #include <stdlib.h>

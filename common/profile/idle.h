@@ -3,10 +3,10 @@
  * until it asked for the span; the launch, from there until the device could have begun; and the rest, which is the
  * device's own pause between two kernels where it is as short as those are, a graph that is launched behind another, a dependency where the span had been asked for
  * in time and waited for another stream, and else unknown. */
-#ifndef STEPBENCH_ANALYSIS_IDLE_H
-#define STEPBENCH_ANALYSIS_IDLE_H
+#ifndef STEPBENCH_PROFILE_IDLE_H
+#define STEPBENCH_PROFILE_IDLE_H
 
-#include "common/analysis/sweep.h"
+#include "common/profile/sweep.h"
 
 typedef enum idle_class {
     IDLE_PROFILER,

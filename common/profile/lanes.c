@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The lanes of a recording as rows of a CSV, which the figures are drawn from; see lanes.h. */
-#include "common/analysis/lanes.h"
+#include "common/profile/lanes.h"
 
 #include <math.h>
 #include <stdio.h>

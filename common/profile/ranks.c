@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits and transfers of collectives; see ranks.h. */
-#include "common/analysis/ranks.h"
+#include "common/profile/ranks.h"
 
 #include <math.h>
 #include <stdio.h>

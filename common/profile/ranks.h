@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives of several ranks on one clock: how long each rank waited for the others, and how long data moved. The k-th
  * collective of one rank is the k-th of every other: they are enqueued in the same order. */
-#ifndef STEPBENCH_ANALYSIS_RANKS_H
-#define STEPBENCH_ANALYSIS_RANKS_H
+#ifndef STEPBENCH_PROFILE_RANKS_H
+#define STEPBENCH_PROFILE_RANKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sweeps over spans; see sweep.h. At equal times ends come before starts, so that what touches does not overlap. */
-#include "common/analysis/sweep.h"
+#include "common/profile/sweep.h"
 
 #include <math.h>
 #include <stdlib.h>

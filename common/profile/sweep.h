@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What ran beside what, by a sweep over starts and ends: the time of a window is divided among the eight sets of
  * {compute, communication, copy}, so the sums add up to the window. */
-#ifndef STEPBENCH_ANALYSIS_SWEEP_H
-#define STEPBENCH_ANALYSIS_SWEEP_H
+#ifndef STEPBENCH_PROFILE_SWEEP_H
+#define STEPBENCH_PROFILE_SWEEP_H
 
-#include "common/profile/record.h"
+#include "common/record/record.h"
 
 enum { SWEEP_SETS = 8 }; /* bit 1 << lane: something ran on it; 0: nothing ran */
 typedef struct sweep_sums {

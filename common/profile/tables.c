@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums over the spans of a window; see tables.h. */
-#include "common/analysis/tables.h"
+#include "common/profile/tables.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What a profile says of one window: kernels with their place on the roofline, the share of matrix products, softmax
  * beside the products of attention. Everything is a sum over the same cut spans, so all tables agree. */
-#ifndef STEPBENCH_ANALYSIS_TABLES_H
-#define STEPBENCH_ANALYSIS_TABLES_H
+#ifndef STEPBENCH_PROFILE_TABLES_H
+#define STEPBENCH_PROFILE_TABLES_H
 
-#include "common/analysis/sweep.h"
+#include "common/profile/sweep.h"
 
 typedef struct profile_ceilings { /* measured on this machine; NAN: unknown */
     double copy_gb_s;

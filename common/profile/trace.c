@@ -11,7 +11,7 @@
 #include "common/core/error.h"
 #include "common/profile/append.h"
 #include "common/profile/chrome.h"
-#include "common/analysis/files.h"
+#include "common/profile/files.h"
 
 enum { HOST_THREAD = 1000, CALL_THREAD = 2000, THREADS_MAX = 64 }; /* before the number of a host's thread */
 

@@ -7,7 +7,7 @@
  * (pytorch#192021). For the same reason a record whose time lies outside the recording counts as lost. Calls are
  * linked to ranges by external correlation; nodes of a graph by callbacks when they are made and cloned, as CUPTI's
  * sample cuda_graphs_trace does. Subscribing fails where another tool has subscribed (nsys, a sanitizer). */
-#include "common/profile/cupti.h"
+#include "common/record/cupti.h"
 
 #include <stdlib.h>
 
@@ -28,8 +28,8 @@ void cupti_records_free(cupti_records *r)
 #include <time.h>
 
 #include "common/core/error.h"
-#include "common/profile/cupti_library.h"
-#include "common/profile/names.h"
+#include "common/record/cupti_library.h"
+#include "common/record/names.h"
 
 /* 8 MiB are some 35,000 kernels; a further buffer is made when one is full. */
 static const size_t buffer_bytes = (size_t)8 << 20;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The recording of a GPU, by CUPTI. */
-#ifndef STEPBENCH_PROFILE_CUPTI_H
-#define STEPBENCH_PROFILE_CUPTI_H
+#ifndef STEPBENCH_RECORD_CUPTI_H
+#define STEPBENCH_RECORD_CUPTI_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/profile/record.h"
+#include "common/record/record.h"
 
 typedef struct cupti_link { /* a call to the driver, and the range that made it */
     uint32_t correlation;

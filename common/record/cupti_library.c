@@ -4,7 +4,7 @@
  * one version of CUPTI, so only a library of exactly the header's version will do. */
 #if defined(HAVE_CUDA) && defined(HAVE_CUPTI) && __has_include(<cupti.h>)
 
-#include "common/profile/cupti_library.h"
+#include "common/record/cupti_library.h"
 
 #include <dlfcn.h>
 #include <stdint.h>

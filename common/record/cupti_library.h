@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of CUPTI's library, opened at run time. Included where the header is, by cupti.c alone. */
-#ifndef STEPBENCH_PROFILE_CUPTI_LIBRARY_H
-#define STEPBENCH_PROFILE_CUPTI_LIBRARY_H
+#ifndef STEPBENCH_RECORD_CUPTI_LIBRARY_H
+#define STEPBENCH_RECORD_CUPTI_LIBRARY_H
 
 #include <cuda_runtime_api.h>
 #include <cupti.h>

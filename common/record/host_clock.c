@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The arithmetic of clocks of several hosts; see host_clock.h. */
-#include "common/profile/host_clock.h"
+#include "common/record/host_clock.h"
 
 #include <math.h>
 

@@ -4,8 +4,8 @@
  * many questions ("what time is it with you?"): whoever answers does so between sending and receiving, so the middle is
  * off by at most half of the round trip (Cristian, 1989). Two readings, one before and one after a recording, give the
  * drift between them, which is taken to be linear. */
-#ifndef STEPBENCH_PROFILE_HOST_CLOCK_H
-#define STEPBENCH_PROFILE_HOST_CLOCK_H
+#ifndef STEPBENCH_RECORD_HOST_CLOCK_H
+#define STEPBENCH_RECORD_HOST_CLOCK_H
 
 /* A reading of one host's clock: what to add to get the clock of rank 0's host, and for when that holds. On rank 0's host the
  * offset and the round trip are 0. */

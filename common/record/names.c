@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Names, see names.h. CUPTI gives the name of the symbol, which for C++ is mangled (Itanium's scheme): the
  * function's own name is the last identifier of its path, before template arguments and parameters. */
-#include "common/profile/names.h"
+#include "common/record/names.h"
 
 #include <ctype.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes, names that stay, and what a kernel is, by its name. */
-#ifndef STEPBENCH_PROFILE_NAMES_H
-#define STEPBENCH_PROFILE_NAMES_H
+#ifndef STEPBENCH_RECORD_NAMES_H
+#define STEPBENCH_RECORD_NAMES_H
 
 typedef enum record_lane {
     LANE_COMPUTE,       /* kernels, and memsets and copies within the GPU */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* NVTX ranges, or nothing without the header, and those of a recording; see nvtx.h. */
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 
-#include "common/profile/record.h"
+#include "common/record/record.h"
 
 #ifdef HAVE_NVTX
 #include <nvtx3/nvToolsExt.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranges around ops; see ops.h. Bytes are the fewest that the op must move: each input read once, each output written
  * once. FLOPs are those of products; ops without one are bound by memory, and count none. */
-#include "common/profile/ops.h"
+#include "common/record/ops.h"
 
 #include "common/formulas/attention.h"
-#include "common/profile/nvtx.h"
-#include "common/profile/record.h"
+#include "common/record/nvtx.h"
+#include "common/record/record.h"
 #include "kernels/parts.h"
 
 #include <math.h>

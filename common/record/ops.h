@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of kernels with a range around each op, which carries what the op computes and moves: for a recording and
  * for tools that show NVTX ranges. A program that records nothing uses the table itself, and pays nothing. */
-#ifndef STEPBENCH_PROFILE_OPS_H
-#define STEPBENCH_PROFILE_OPS_H
+#ifndef STEPBENCH_RECORD_OPS_H
+#define STEPBENCH_RECORD_OPS_H
 
 #include "kernels/kernels.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The recorder; see record.h. Ranges of all threads are kept in one list under a lock, so that a record can name its
  * range by a number; the device's part is cupti.c's. */
-#include "common/profile/record.h"
+#include "common/record/record.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/cupti.h"
+#include "common/record/cupti.h"
 
 enum { DEPTH_MAX = 48, PATH_BYTES = 512 };
 enum { ARMED = 1, ON_GPU = 2, RECORDING = 4, SPANS_ALONE = 8 }; /* bits of `state`; 0: off */

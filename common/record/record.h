@@ -14,16 +14,16 @@
  * Where only spans matter, recorder_start_spans alone will do. On the CPU an op is a span itself, on the thread that ran
  * it. One thread arms, starts and stops. Record after everything that is timed: CUPTI is loaded by the first recording
  * and stays, and launches that it watches are slower. */
-#ifndef STEPBENCH_PROFILE_RECORD_H
-#define STEPBENCH_PROFILE_RECORD_H
+#ifndef STEPBENCH_RECORD_RECORD_H
+#define STEPBENCH_RECORD_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/device/device.h"
-#include "common/profile/host_clock.h"
-#include "common/profile/names.h"
+#include "common/record/host_clock.h"
+#include "common/record/names.h"
 
 typedef struct record_work {
     const char *op;      /* "matmul"; NULL: the range is no op. A literal */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/replica/internal.h"
 #include "common/session/watchdog.h"
 #include "common/train/update.h"

@@ -9,7 +9,7 @@
 
 #include "common/core/clock.h"
 #include "common/core/error.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
 

@@ -10,7 +10,7 @@
 #include "common/core/build_info.h"
 #include "common/core/error.h"
 #include "common/core/output.h"
-#include "common/profile/ops.h"
+#include "common/record/ops.h"
 #include "common/session/profile_internal.h"
 
 const sb_kernels *session_kernels(const session *s)

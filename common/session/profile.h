@@ -5,7 +5,7 @@
 #ifndef STEPBENCH_SESSION_PROFILE_H
 #define STEPBENCH_SESSION_PROFILE_H
 
-#include "common/analysis/sweep.h"
+#include "common/profile/sweep.h"
 #include "common/session/session.h"
 #include "kernels/kernels.h"
 

@@ -4,9 +4,9 @@
 #ifndef STEPBENCH_SESSION_PROFILE_INTERNAL_H
 #define STEPBENCH_SESSION_PROFILE_INTERNAL_H
 
-#include "common/analysis/files.h"
+#include "common/profile/files.h"
 #include "common/core/stats.h"
-#include "common/profile/record.h"
+#include "common/record/record.h"
 #include "common/session/profile.h"
 
 struct session_profile {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How long a GPU pauses between kernels, and how long a launch takes where nothing runs: measured on kernels that fill
- * memory with random numbers; see common/analysis/idle.h. */
+ * memory with random numbers; see common/profile/idle.h. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -13,7 +13,7 @@
 #include "common/session/library.h"
 #include "common/session/machine.h"
 #include "common/session/row_output.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
 

@@ -9,7 +9,7 @@
 #include "common/rows/rows.h"
 #include "common/device/device.h"
 #include "common/device/memory.h"
-#include "common/profile/host_clock.h"
+#include "common/record/host_clock.h"
 
 typedef enum timer_kind { TIMER_AUTO, TIMER_EVENT, TIMER_GRAPH, TIMER_HOST } timer_kind;
 

@@ -3,7 +3,7 @@
  * lie side by side and are one product, or one by one in an eager step. */
 #include "common/step/linear.h"
 
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/step/eager.h"
 #include "common/step/streams.h"
 #include "common/step/tensors.h"

@@ -3,7 +3,7 @@
  * plans. */
 #include "common/step/ops.h"
 
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/step/eager.h"
 #include "common/step/tensors.h"
 

@@ -6,7 +6,7 @@
  * logits = Whead norm(x). */
 #include "common/step/transformer.h"
 
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/step/linear.h"
 #include "common/step/offload.h"
 #include "common/step/ops.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Walking a training step, replaying it as a graph, and what one learns of it. */
 #include "common/core/error.h"
-#include "common/profile/nvtx.h"
+#include "common/record/nvtx.h"
 #include "common/step/optimizer.h"
 #include "common/step/transformer.h"
 #include "common/train/internal.h"

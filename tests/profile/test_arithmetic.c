@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/analysis/files.h"
-#include "common/analysis/idle.h"
-#include "common/analysis/ranks.h"
-#include "common/analysis/sweep.h"
-#include "common/analysis/tables.h"
+#include "common/profile/files.h"
+#include "common/profile/idle.h"
+#include "common/profile/ranks.h"
+#include "common/profile/sweep.h"
+#include "common/profile/tables.h"
 #include "tests/support/trace.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -527,5 +527,5 @@ int main(void)
         cmocka_unit_test(unknown_work),
         cmocka_unit_test(the_checker_checks),
     };
-    return cmocka_run_group_tests_name("analysis", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("arithmetic", tests, NULL, NULL);
 }

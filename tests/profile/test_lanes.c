@@ -11,13 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/analysis/files.h"
-#include "common/analysis/lanes.h"
+#include "common/profile/files.h"
+#include "common/profile/lanes.h"
 #include "common/core/clock.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/profile/nvtx.h"
-#include "common/profile/record.h"
+#include "common/record/nvtx.h"
+#include "common/record/record.h"
 #include "common/comm/comm.h"
 #include "tests/support/ranks.h"
 #include "tests/support/streams.h"

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "common/profile/names.h"
+#include "common/record/names.h"
 
 static void kernels_have_short_names(void **state)
 {

@@ -12,10 +12,10 @@
 
 #include "common/core/clock.h"
 #include "common/core/rng.h"
-#include "common/profile/cupti.h"
-#include "common/profile/nvtx.h"
-#include "common/profile/ops.h"
-#include "common/profile/record.h"
+#include "common/record/cupti.h"
+#include "common/record/nvtx.h"
+#include "common/record/ops.h"
+#include "common/record/record.h"
 #include "kernels/parts.h"
 #include "tests/support/streams.h"
 

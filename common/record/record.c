@@ -306,7 +306,7 @@ static void attribute(recording *r, const cupti_records *raw)
     free(calls);
 }
 
-static recording *from_gpu(char *why, size_t why_bytes)
+static recording *from_gpu(bool spans_alone, char *why, size_t why_bytes)
 {
     cupti_records raw;
     if (!cupti_stop(&raw, why, why_bytes)) {
@@ -329,7 +329,8 @@ static recording *from_gpu(char *why, size_t why_bytes)
         qsort(r->costs, r->cost_count, sizeof *r->costs, by_start);
     if (raw.link_count)
         qsort(raw.links, raw.link_count, sizeof *raw.links, by_correlation);
-    attribute(r, &raw);
+    if (!spans_alone)
+        attribute(r, &raw);
     cupti_records_free(&raw);
     return r;
 }
@@ -354,7 +355,7 @@ recording *recorder_stop(device *d, char *why, size_t why_bytes)
     const unsigned was = atomic_fetch_and(&state, ~(unsigned)RECORDING);
     if (was & SPANS_ALONE)
         atomic_store(&state, 0);
-    recording *r = was & ON_GPU ? from_gpu(why, why_bytes) : from_host();
+    recording *r = was & ON_GPU ? from_gpu(was & SPANS_ALONE, why, why_bytes) : from_host();
     if (r && r->span_count == 0) {
         snprintf(why, why_bytes, "nothing ran while it was recorded");
         recording_free(r);

@@ -164,14 +164,14 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
 COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c common/*/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
-KERNEL_C := $(filter-out kernels/cuda_absent.c,$(wildcard kernels/*.c)) $(wildcard kernels/cpu/*.c)
+KERNEL_C := $(filter-out kernels/shared/cuda_absent.c,$(wildcard kernels/shared/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
 KERNEL_C  += $(call kernels_of,c)
 KERNEL_CU := $(call kernels_of,cu)
 PTXAS_OK  := $(BUILD)/ptxas/ok
 else
-KERNEL_C  += kernels/cuda_absent.c
+KERNEL_C  += kernels/shared/cuda_absent.c
 endif
 object   = $(addprefix $(BUILD)/,$(addsuffix .o,$(1)))
 COMMON_O := $(call object,$(COMMON_C))
@@ -251,8 +251,8 @@ $(BUILD)/common/core/build_info.c.o: EXTRA = $(BUILD_INFO)$(if $(NO_COMMIT),$(no
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
 $(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCHS='"$(BUILT_FOR)"'
 $(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
-$(BUILD)/kernels/build.c.o: EXTRA := $(KERNELS_ID)
-$(BUILD)/kernels/build.c.o: $(BUILD)/kernels_id.flags
+$(BUILD)/kernels/shared/build.c.o: EXTRA := $(KERNELS_ID)
+$(BUILD)/kernels/shared/build.c.o: $(BUILD)/kernels_id.flags
 $(BUILD)/common/train/tune/shipped.c.o: $(wildcard common/train/tune/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
 $(BUILD)/common/record/cupti.c.o $(BUILD)/common/record/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)

@@ -183,7 +183,7 @@ typedef struct sb_adamw {
     void *master; /* int16 or float, by master_kind; NULL for SB_MASTER_NONE */
     const void *grad;
     void *m, *v;
-    /* With moments in bf16: v is rounded by chance (kernels/stochastic.h) and m to the nearest; both have the same bits on
+    /* With moments in bf16: v is rounded by chance (kernels/shared/stochastic.h) and m to the nearest; both have the same bits on
      * every backend. To the nearest, v would never fall where 1 - beta2 is below half a step of bf16, 2^-9. */
     bool stochastic;
     uint64_t first; /* index of element 0 in the model, for the chance; on CUDA a multiple of 4 */

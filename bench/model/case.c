@@ -8,7 +8,7 @@
 
 #include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 /* ---- dimensions ---- */
 

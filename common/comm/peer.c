@@ -136,7 +136,7 @@ static bool make_address(void *at, bool allocated, address *mine, char *why, siz
            good(cudaDeviceGetPCIBusId(mine->gpu, sizeof mine->gpu, gpu), "cudaDeviceGetPCIBusId", why, why_bytes);
 }
 
-/* Packets are whole where GPUs have native atomics to each other's memory; see kernels/peer.h. */
+/* Packets are whole where GPUs have native atomics to each other's memory; see kernels/shared/direct.h. */
 static bool reaches(const address *other, int rank, bool packets, char *why, size_t why_bytes)
 {
     const enum cudaDeviceP2PAttr wanted = packets ? cudaDevP2PAttrNativeAtomicSupported : cudaDevP2PAttrAccessSupported;

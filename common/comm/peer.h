@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/peer.h. What is here
+/* What GPUs of one host do without a library: all-reduces of small tensors, and gates; see kernels/shared/direct.h. What is here
  * opens the mailboxes of the ranks to one another, by CUDA's interprocess handles, and makes a rank leave when the job
  * ends. */
 #ifndef STEPBENCH_COMM_PEER_H
@@ -7,7 +7,7 @@
 
 #include "common/device/device.h"
 #include "common/comm/comm.h"
-#include "kernels/peer.h"
+#include "kernels/shared/direct.h"
 
 /* Memory that ranks of one host open to one another. Every rank of the job calls open, members or not, with what the first
  * `ranks` of them (2 to 8) have to show, which may lie anywhere in an allocation of cudaMalloc. NULL on all of them, with a

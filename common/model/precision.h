@@ -25,7 +25,7 @@ extern const precision precisions[]; /* ends with name == NULL */
 
 const precision *precision_find(const char *name);
 
-/* Adam's m and v: as the policy says, in fp32, or in bf16, where v is rounded stochastically (kernels/stochastic.h). The
+/* Adam's m and v: as the policy says, in fp32, or in bf16, where v is rounded stochastically (kernels/shared/stochastic.h). The
  * bf16 of bf16-pure is rounded to the nearest, as PyTorch does. */
 typedef enum moments_kind { MOMENTS_POLICY, MOMENTS_FP32, MOMENTS_BF16 } moments_kind;
 #define MOMENTS_CHOICES "policy|fp32|bf16"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Fused updates: sum, AdamW and sharing of a slice; see parallel.h and kernels/peer_adamw.h. Two gates keep the ranks
+/* Fused updates: sum, AdamW and sharing of a slice; see parallel.h and kernels/shared/direct_adamw.h. Two gates keep the ranks
  * apart: one before each update, when all have made the bucket's gradients and read its weights for the last time, and
  * one behind the last update, before anybody reads parameters or writes gradients. A gate is a kernel of one warp on a
  * stream of its own, so that nothing that waits takes room from the backward, and the link has work while the next gate

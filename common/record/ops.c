@@ -6,7 +6,7 @@
 #include "common/formulas/attention.h"
 #include "common/record/nvtx.h"
 #include "common/record/record.h"
-#include "kernels/parts.h"
+#include "kernels/shared/parts.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "common/core/build_info.h"
 #include "common/core/error.h"
-#include "kernels/build.h"
+#include "kernels/shared/build.h"
 #include "kernels/kernels.h"
 
 #pragma weak sb_build /* libraries before 0.4 have none */

@@ -4,7 +4,7 @@
 #define STEPBENCH_STEP_OPTIMIZER_H
 
 #include "common/step/step.h"
-#include "kernels/peer_adamw.h"
+#include "kernels/shared/direct_adamw.h"
 
 bool optimizer_wants_statistics(const step *s); /* of all gradients, before the first update: clipping, a loss scale */
 bool optimizer_overlaps(const step *s);         /* AdamW of a block runs while backward goes on */

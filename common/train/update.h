@@ -5,7 +5,7 @@
 #define STEPBENCH_TRAIN_UPDATE_H
 
 #include "common/train/trainer.h"
-#include "kernels/peer_adamw.h"
+#include "kernels/shared/direct_adamw.h"
 
 /* to += from, n gradients; on `stream`. For hooks that add up what they have reduced. */
 bool trainer_add_grads(trainer *t, void *to, const void *from, int64_t n, void *stream);

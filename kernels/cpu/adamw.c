@@ -3,8 +3,8 @@
  * corrections of this step, the factor of the gradients, the loss scale of the next. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/stochastic.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/stochastic.h"
+#include "kernels/shared/train_check.h"
 
 #include "common/core/numeric.h"
 

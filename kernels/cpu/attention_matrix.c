@@ -2,7 +2,7 @@
 /* Attention through the whole S x S matrix, head by head: "unfused" makes separate passes for scale, mask and softmax as
  * an eager framework does, "fused" one pass for all three. Forward keeps P in the tensor's dtype for backward. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/parts.h"
+#include "kernels/shared/parts.h"
 
 #include <math.h>
 

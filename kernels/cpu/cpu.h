@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_KERNELS_CPU_CPU_H
 #define STEPBENCH_KERNELS_CPU_CPU_H
 
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 /* n elements of dtype `t` to fp32 and back; tf32 is fp32 in memory, rounded on load because loads feed products. */
 void cpu_load(sb_dtype t, float *out, const void *in, size_t n);

@@ -2,7 +2,7 @@
 /* The norm over all gradients, unscaled, and whether one is not finite: found_nonfinite is set, never cleared, here. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * that no workspace is needed: a tile of D stays in fp32 until all of k is summed, and is rounded once. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* One operation on each element, in fp32, rounded once. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <math.h>
 

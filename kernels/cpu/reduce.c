@@ -2,7 +2,7 @@
 /* Sums, or largest elements, along rows or down columns; in double. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * dx = rstd (g - xhat mean(g xhat)), and dweight sums dy xhat over the rows. Sums are in double. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <math.h>
 

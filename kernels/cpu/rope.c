@@ -2,7 +2,7 @@
 /* Rotary embedding in place: each pair is rotated by the angle whose cosine and sine the table has, or back. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 /* One head of one token; `angles` is (head_dim/2, 2). A block holds whole pairs, since CPU_BLOCK is even. */
 static void rotate_row(const sb_rope *p, void *row, const float *angles)

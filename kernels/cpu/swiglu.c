@@ -3,7 +3,7 @@
  * d_gate = dh up sigmoid(gate) (1 + gate (1 - sigmoid(gate))). */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <math.h>
 

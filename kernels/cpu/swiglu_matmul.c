@@ -3,7 +3,7 @@
  * them needs no more memory than a tile on the stack. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <string.h>
 

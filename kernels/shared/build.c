@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The Makefile passes the hash; see build.h. */
-#include "kernels/build.h"
+#include "kernels/shared/build.h"
 
 #ifndef STEPBENCH_KERNELS
 #define STEPBENCH_KERNELS "unknown"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Stands in for kernels/cuda/ in a build without CUDA. */
-#include "kernels/internal.h"
-#include "kernels/peer_adamw.h"
+#include "kernels/shared/internal.h"
+#include "kernels/shared/direct_adamw.h"
 
 const sb_kernels *sb_kernels_cuda(void)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes and argument checks of what peers do, which need no GPU; see peer.h. */
-#include "kernels/peer.h"
+/* Sizes and argument checks of what peers do, which need no GPU; see direct.h. */
+#include "kernels/shared/direct.h"
 
 #include <limits.h>
 
-#include "kernels/internal.h"
-#include "kernels/peer_layout.h"
+#include "kernels/shared/internal.h"
+#include "kernels/shared/direct_layout.h"
 
 size_t sb_peer_mailbox_bytes(size_t message_bytes, int ranks)
 {

@@ -7,8 +7,8 @@
  * Sums are in fp32 in the order of ranks, rounded once: all ranks get the same bits. Packets of 16 bytes are loaded and
  * stored at once, which CUDA's memory model promises between GPUs with native atomics to each other's memory
  * (cudaDevP2PAttrNativeAtomicSupported: NVLink), from sm_70 on. */
-#ifndef STEPBENCH_KERNELS_PEER_H
-#define STEPBENCH_KERNELS_PEER_H
+#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_H
+#define STEPBENCH_KERNELS_SHARED_DIRECT_H
 
 #include "kernels/types.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Argument checks of AdamW between peers, which need no GPU; see peer_adamw.h. */
-#include "kernels/peer_adamw.h"
+/* Argument checks of AdamW between peers, which need no GPU; see direct_adamw.h. */
+#include "kernels/shared/direct_adamw.h"
 
-#include "kernels/stochastic.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/stochastic.h"
+#include "kernels/shared/train_check.h"
 
 static bool is_fp32(sb_dtype t)
 {

@@ -6,10 +6,10 @@
  *
  * A call waits for nobody. So before it, all ranks must have made these gradients and be done with these parameters;
  * and before gradients change or parameters are read, all ranks must be over with their calls: sb_cuda_peer_gate. */
-#ifndef STEPBENCH_KERNELS_PEER_ADAMW_H
-#define STEPBENCH_KERNELS_PEER_ADAMW_H
+#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
+#define STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
 
-#include "kernels/peer.h"
+#include "kernels/shared/direct.h"
 #include "kernels/train.h"
 
 #ifdef __cplusplus

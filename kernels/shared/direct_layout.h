@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a packet of an all-reduce between peers lies, and when its place may be written again; see peer.h. The kernels
+/* Where a packet of an all-reduce between peers lies, and when its place may be written again; see direct.h. The kernels
  * and the host's emulation of them (tests/comm/test_peer.c) share this arithmetic.
  *
  * A message is cut into packets of 12 bytes. A packet travels with the number of its call, the epoch, in one access of
@@ -7,8 +7,8 @@
  * odd epochs, each with a region for every rank that sends.
  * Nothing is overwritten before it was read: rank p writes for epoch e + 2 where it wrote for e. By then its call e + 1 is
  * over, which has a part of every rank, so every rank has begun call e + 1, and with that ended its reading of epoch e. */
-#ifndef STEPBENCH_KERNELS_PEER_LAYOUT_H
-#define STEPBENCH_KERNELS_PEER_LAYOUT_H
+#ifndef STEPBENCH_KERNELS_SHARED_DIRECT_LAYOUT_H
+#define STEPBENCH_KERNELS_SHARED_DIRECT_LAYOUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What both backends share: error messages, argument checks, and the meaning of an sb_attention. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_INTERNAL_H
-#define STEPBENCH_KERNELS_INTERNAL_H
+#ifndef STEPBENCH_KERNELS_SHARED_INTERNAL_H
+#define STEPBENCH_KERNELS_SHARED_INTERNAL_H
 
 #include "kernels/kernels.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Who listens to parts of ops; see parts.h. */
-#include "kernels/parts.h"
+#include "kernels/shared/parts.h"
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts of an op that people want to see apart: the scores, the softmax and the value product of an attention that has
  * them. A profiler listens; nobody else pays more than a load. Not part of the API. */
-#ifndef STEPBENCH_KERNELS_PARTS_H
-#define STEPBENCH_KERNELS_PARTS_H
+#ifndef STEPBENCH_KERNELS_SHARED_PARTS_H
+#define STEPBENCH_KERNELS_SHARED_PARTS_H
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Status codes, the message behind the last error of a thread, and the argument checks that every backend shares. */
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 #include <limits.h>
 #include <math.h>

@@ -4,8 +4,8 @@
  * Up with the probability of what is cut off, in units of the last place, so that the mean of many roundings is the value
  * (Gupta et al., "Deep learning with limited numerical precision", 2015). The chance is a hash of the step and of the
  * element's index: four neighbouring elements share two words of 32 bits, 16 for each. Mixer: C. Wellons' lowbias32. */
-#ifndef STEPBENCH_KERNELS_STOCHASTIC_H
-#define STEPBENCH_KERNELS_STOCHASTIC_H
+#ifndef STEPBENCH_KERNELS_SHARED_STOCHASTIC_H
+#define STEPBENCH_KERNELS_SHARED_STOCHASTIC_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The argument checks of the matmul with SwiGLU: see train_check.h. */
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 sb_status sb_swiglu_matmul_shape_check(const sb_swiglu_matmul *p)
 {

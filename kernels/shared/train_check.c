@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Argument checks of the training ops: see train_check.h. */
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <math.h>
 

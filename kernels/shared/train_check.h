@@ -3,10 +3,10 @@
  * that must be given, constants out of range, aliases that cannot work. Each returns SB_OK, or SB_INVALID with a
  * sentence for sb_last_message that begins with the op's name. Alignment is the CUDA backend's own matter. Not part of
  * the API. */
-#ifndef STEPBENCH_KERNELS_TRAIN_CHECK_H
-#define STEPBENCH_KERNELS_TRAIN_CHECK_H
+#ifndef STEPBENCH_KERNELS_SHARED_TRAIN_CHECK_H
+#define STEPBENCH_KERNELS_SHARED_TRAIN_CHECK_H
 
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 #ifdef __cplusplus
 extern "C" {

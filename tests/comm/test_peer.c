@@ -8,8 +8,8 @@
 
 #include "common/core/error.h"
 #include "common/comm/peer.h"
-#include "kernels/peer_adamw.h"
-#include "kernels/peer_layout.h"
+#include "kernels/shared/direct_adamw.h"
+#include "kernels/shared/direct_layout.h"
 #include "tests/support/peer_machine.h"
 #include "tests/support/ranks.h"
 

@@ -6,7 +6,7 @@
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/flash.h"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 static sb_status hopper(const sb_context *ctx)
 {

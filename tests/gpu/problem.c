@@ -5,7 +5,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

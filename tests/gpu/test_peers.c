@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* AdamW between peers (kernels/peer_adamw.h) and its gates on a single GPU: every rank has memory and a stream of its own
+/* AdamW between peers (kernels/shared/direct_adamw.h) and its gates on a single GPU: every rank has memory and a stream of its own
  * there. The sums, and the parameters and moments after some steps, must have the bits of the op adamw on gradients that
  * the host has added up. In each step one rank is late, and gradients are overwritten as soon as a gate allows it. With
  * --small all ranks share a stream and there are no gates, since a sanitizer lets one kernel run at a time.
@@ -8,7 +8,7 @@
  * Exit code 0, 2 for bad input, 3 when a case failed, 77 when there is no GPU. */
 #include "common/core/error.h"
 #include "common/model/dtypes.h"
-#include "kernels/peer_adamw.h"
+#include "kernels/shared/direct_adamw.h"
 #include "tests/gpu/program/program.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
 

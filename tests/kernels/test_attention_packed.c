@@ -2,7 +2,7 @@
 /* Packed documents on the CPU: the reference of them together is that of each alone, bit by bit; every op against it; documents
  * without queries or keys; arrays that are refused. */
 #include "common/core/error.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/test.h"
 

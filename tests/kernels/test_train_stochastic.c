@@ -6,7 +6,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
-#include "kernels/stochastic.h"
+#include "kernels/shared/stochastic.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@
 #include "common/record/nvtx.h"
 #include "common/record/ops.h"
 #include "common/record/record.h"
-#include "kernels/parts.h"
+#include "kernels/shared/parts.h"
 #include "tests/support/streams.h"
 
 static device *cpu;

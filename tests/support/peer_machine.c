@@ -13,7 +13,7 @@
 
 #include "common/core/error.h"
 #include "common/core/numeric.h"
-#include "kernels/peer_layout.h"
+#include "kernels/shared/direct_layout.h"
 
 enum { RANKS = PEER_MACHINE_RANKS, BLOCKS = 2, THREADS = 3, MESSAGE_WORDS = 150, LOCKS = 16 };
 

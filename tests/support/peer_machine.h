@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The protocol of the all-reduce between peers on the host, with the arithmetic of the kernels (kernels/peer_layout.h): a
+/* The protocol of the all-reduce between peers on the host, with the arithmetic of the kernels (kernels/shared/direct_layout.h): a
  * GPU is a rank, and two blocks of it are threads. Calls of both algorithms and many sizes, in place and not, follow one
  * another without a barrier between ranks. */
 #ifndef STEPBENCH_TESTS_SUPPORT_PEER_MACHINE_H

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 /* The most columns: of 16-bit elements, and of 32-bit ones, whose tiles would not fit in shared memory. */
 enum { WIDEST = 256, WIDEST_FP32 = 128 };

@@ -3,7 +3,7 @@
  * place (one for its gradient), which is what a compiler makes of the eager code. */
 #include "kernels/cuda/attention/scores.h"
 #include "kernels/cuda/attention/unfused.h"
-#include "kernels/parts.h"
+#include "kernels/shared/parts.h"
 
 static size_t forward_workspace(sb_context *ctx, const sb_attention *a)
 {

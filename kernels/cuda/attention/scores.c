@@ -2,7 +2,7 @@
 /* Layout of the score matrix and the cuBLAS products around it. */
 #include "kernels/cuda/attention/scores.h"
 
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 /* Matrices of one cuBLAS call, as many as a grid has along y or z, whichever of them cuBLAS uses. */
 enum { MOST_AT_ONCE = 65535 };

@@ -3,7 +3,7 @@
  * matrix, out of place, and the causal mask is a boolean matrix in memory. */
 #include "kernels/cuda/attention/scores.h"
 #include "kernels/cuda/attention/unfused.h"
-#include "kernels/parts.h"
+#include "kernels/shared/parts.h"
 
 #include <math.h>
 

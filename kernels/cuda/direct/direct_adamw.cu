@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sum of gradients, AdamW and the sending of parameters in one pass; see kernels/peer_adamw.h.
+/* Sum of gradients, AdamW and the sending of parameters in one pass; see kernels/shared/direct_adamw.h.
  *
  * Bound: the link, of which each direction carries the gradients that others load and the parameters that are stored:
  * (n-1)/n of 4 + 2 bytes a parameter for fp32 gradients of bf16 parameters, which is 8 ms a billion at 380 GB/s and two
@@ -9,8 +9,8 @@
  * beside other kernels. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/adamw.cuh"
-#include "kernels/peer_adamw.h"
-#include "kernels/peer_layout.h"
+#include "kernels/shared/direct_adamw.h"
+#include "kernels/shared/direct_layout.h"
 
 namespace
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* All-gather of slices that GPUs of one host load from each other's memory; see kernels/peer.h.
+/* All-gather of slices that GPUs of one host load from each other's memory; see kernels/shared/direct.h.
  *
  * Bound: the link, (n-1)/n of the gathered bytes one way. A load over NVLink takes about 1 us, so some 0.5 MB must be
  * under way: with 16 blocks 512 threads load 8 times 16 bytes each before they store any. Every rank begins with its own
  * slice and goes on with that of the next rank, so that no two load from the same one. */
 #include "kernels/cuda/runtime/context.h"
-#include "kernels/peer.h"
+#include "kernels/shared/direct.h"
 
 namespace
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All-reduce between GPUs that store into each other's memory; see kernels/peer.h for what, kernels/peer_layout.h for where.
+/* All-reduce between GPUs that store into each other's memory; see kernels/shared/direct.h for what, kernels/shared/direct_layout.h for where.
  *
  * Bound: a small message takes the way of one packet, about 3 us from launch to end: load, store over the link, poll, add.
  * Two-shot goes it twice. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
@@ -7,8 +7,8 @@
  * alone, so no block waits for one that might not have started for lack of room. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/vector.cuh"
-#include "kernels/peer.h"
-#include "kernels/peer_layout.h"
+#include "kernels/shared/direct.h"
+#include "kernels/shared/direct_layout.h"
 
 namespace
 {
@@ -147,7 +147,7 @@ __device__ __forceinline__ words add(const words (&x)[N], const words &own, int 
 
 /* ---- kernels ---- */
 
-/* All threads of the block; see kernels/peer_layout.h. */
+/* All threads of the block; see kernels/shared/direct_layout.h. */
 __device__ __forceinline__ uint32_t begin_call(const arguments &a)
 {
     __shared__ uint32_t epoch;

@@ -8,7 +8,7 @@
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/primitives/token_sort.cuh"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 namespace
 {

@@ -8,7 +8,7 @@
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <type_traits>
 

@@ -10,7 +10,7 @@
 #include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/primitives/reduction.cuh"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 namespace
 {

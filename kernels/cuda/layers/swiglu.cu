@@ -5,7 +5,7 @@
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/primitives/swiglu_math.cuh"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <limits.h>
 #include <type_traits>

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/matmul/hopper/matmul16.h"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(((sb_matmul_choice *)0)->algorithm),
               "a choice holds an algorithm");

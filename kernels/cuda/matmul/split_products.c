@@ -11,7 +11,7 @@
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 #include "kernels/cuda/matmul/split_fp16.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 #include <limits.h>
 #include <math.h>

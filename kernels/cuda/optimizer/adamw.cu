@@ -11,7 +11,7 @@
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/adamw.cuh"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 namespace
 {

@@ -5,7 +5,7 @@
 #define STEPBENCH_CUDA_PRIMITIVES_ADAMW_CUH
 
 #include "kernels/cuda/primitives/packed.cuh"
-#include "kernels/stochastic.h"
+#include "kernels/shared/stochastic.h"
 #include "kernels/train.h"
 
 #include <type_traits>

@@ -6,7 +6,7 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 #ifdef __cplusplus
 extern "C" {

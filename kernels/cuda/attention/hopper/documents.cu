@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/primitives/documents.cuh"
 #include "kernels/cuda/runtime/context.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 namespace
 {

@@ -4,7 +4,7 @@
 #include "kernels/cuda/attention/portable/portable.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/attention/flash.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 namespace
 {

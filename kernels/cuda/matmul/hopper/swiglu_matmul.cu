@@ -5,7 +5,7 @@
 #include "kernels/cuda/matmul/hopper/matmul16_launch.cuh"
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/train.h"
-#include "kernels/train_check.h"
+#include "kernels/shared/train_check.h"
 
 using namespace matmul16;
 

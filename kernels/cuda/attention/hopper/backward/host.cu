@@ -17,7 +17,7 @@
 #include "kernels/cuda/hopper/launch.cuh"
 #include "kernels/cuda/attention/hopper/fp32_parts.cuh"
 #include "kernels/cuda/hopper/tma.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 using namespace flash_hopper;
 

@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 /* Offsets are 256-byte aligned; all but `parts` are the same whichever kernel runs. */
 struct flash_backward_layout {

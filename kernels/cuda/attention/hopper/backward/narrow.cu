@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/hopper/backward/layout.h"
 #include "kernels/cuda/hopper/launch.cuh"
 #include "kernels/cuda/hopper/tma.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 using namespace flash_hopper;
 

@@ -2,7 +2,7 @@
 /* The cut of a problem by the Hopper backward: tiles of keys, steps of queries, sections of heads that fit in L2. */
 #include "kernels/cuda/attention/hopper/backward/sizes.h"
 
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 int flash_backward_tile_keys(const sb_attention *a, flash_backward_kernel kernel)
 {

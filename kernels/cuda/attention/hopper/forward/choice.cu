@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/attention/hopper/forward/choice.h"
 #include "kernels/cuda/hopper/cluster_split.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 namespace flash_hopper
 {

@@ -2,7 +2,7 @@
 #include "kernels/cuda/attention/hopper/forward/section.h"
 
 #include "kernels/cuda/attention/hopper/flash_hopper.h"
-#include "kernels/internal.h"
+#include "kernels/shared/internal.h"
 
 int flash_forward_section(const sb_attention *a)
 {

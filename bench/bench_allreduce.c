@@ -148,15 +148,15 @@ static const struct {
     const char *variant;
     collective_op op;
     bool own; /* not the library's */
-    sb_peer_algorithm algorithm;
+    sb_direct_algorithm algorithm;
 } ops[] = {{"all-reduce", COLLECTIVE_ALL_REDUCE, false, 0},
            {"all-gather", COLLECTIVE_ALL_GATHER, false, 0},
            {"reduce-scatter", COLLECTIVE_REDUCE_SCATTER, false, 0},
            {"broadcast", COLLECTIVE_BROADCAST, false, 0},
            {"reduce", COLLECTIVE_REDUCE, false, 0},
            {"all-to-all", COLLECTIVE_ALL_TO_ALL, false, 0},
-           {"one-shot", COLLECTIVE_ALL_REDUCE, true, SB_PEER_ONE_SHOT},
-           {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_PEER_TWO_SHOT}};
+           {"one-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_ONE_SHOT},
+           {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_TWO_SHOT}};
 
 static size_t op_of(const char *variant)
 {

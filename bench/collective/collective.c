@@ -146,9 +146,9 @@ static void fill_row(collective *k, const double *all, double first_ms)
     row_int(k->w, "n_samples", k->samples);
     row_int(k->w, "n_calls", k->calls);
     row_text(k->w, "backend",
-             !k->p                              ? comm_backend(k->c)
-             : k->algorithm == SB_PEER_TWO_SHOT ? "peer two-shot"
-                                                : "peer one-shot");
+             !k->p                                ? comm_backend(k->c)
+             : k->algorithm == SB_DIRECT_TWO_SHOT ? "peer two-shot"
+                                                  : "peer one-shot");
     row_int(k->w, "hosts", launch_hosts(k->l));
     row_text(k->w, "timer", device_kind_of(k->s->dev) == DEVICE_CPU ? "host" : k->replay ? "graph" : "event");
     samples_free(&slowest);

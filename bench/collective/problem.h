@@ -18,7 +18,7 @@ typedef struct collective {
     row *w;
     collective_op op;
     peers *p; /* NULL: the communicator's own op */
-    sb_peer_algorithm algorithm;
+    sb_direct_algorithm algorithm;
     comm_dtype t;
     bool in_place, graph, member;
     bool lead_in;               /* an unmeasured replay before each that is measured */

@@ -15,8 +15,8 @@
 struct peer_memory {
     int rank; /* -1: no member */
     int size;
-    void *at[SB_PEER_RANKS_MAX];
-    void *base[SB_PEER_RANKS_MAX]; /* of the mapped allocations; NULL: not mapped */
+    void *at[SB_DIRECT_RANKS_MAX];
+    void *base[SB_DIRECT_RANKS_MAX]; /* of the mapped allocations; NULL: not mapped */
 };
 
 struct peers {
@@ -31,9 +31,9 @@ int peers_size(const peers *p)
     return p->m.size;
 }
 
-size_t peers_message_bytes(const peers *p, sb_peer_algorithm algorithm)
+size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm)
 {
-    return sb_peer_message_bytes(p->mailbox_bytes, p->m.size, algorithm);
+    return sb_direct_message_bytes(p->mailbox_bytes, p->m.size, algorithm);
 }
 
 /* True on all ranks when it is on all; else `why` is that of the first which has one. */
@@ -240,12 +240,12 @@ static bool open_mailboxes(peers *p, char *why, size_t why_bytes)
 /* Whether no other rank's memory can be reached, and why; all ranks find the same. */
 static bool nothing_to_reach(launch *l, device *d, int ranks, char *why, size_t why_bytes)
 {
-    const bool gpu = device_kind_of(d) == DEVICE_CUDA, several = ranks >= 2 && ranks <= SB_PEER_RANKS_MAX;
+    const bool gpu = device_kind_of(d) == DEVICE_CUDA, several = ranks >= 2 && ranks <= SB_DIRECT_RANKS_MAX;
     why[0] = 0;
     if (!gpu)
         snprintf(why, why_bytes, "ranks on CPUs have no GPU's memory to reach");
     else if (!several)
-        snprintf(why, why_bytes, "it is for 2 to %d ranks", SB_PEER_RANKS_MAX);
+        snprintf(why, why_bytes, "it is for 2 to %d ranks", SB_DIRECT_RANKS_MAX);
     else if (launch_hosts(l) > 1)
         snprintf(why, why_bytes, "the ranks are on %d hosts, and reach memory only on their own host", launch_hosts(l));
     return why[0];
@@ -288,9 +288,9 @@ void *const *peer_memory_at(const peer_memory *m)
 void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, void *recv, size_t bytes,
                      int max_blocks, void *stream)
 {
-    sb_peer_all_gather call = {.rank = rank, .ranks = ranks, .out = recv, .bytes = bytes, .max_blocks = max_blocks};
+    sb_direct_all_gather call = {.rank = rank, .ranks = ranks, .out = recv, .bytes = bytes, .max_blocks = max_blocks};
     memcpy(call.slices, slices, (size_t)ranks * sizeof *slices);
-    if (sb_cuda_peer_all_gather(&call, stream) != SB_OK)
+    if (sb_cuda_direct_all_gather(&call, stream) != SB_OK)
         launch_fail(l, EXIT_CODE_FAILURE, "an all-gather between peers failed: %s", sb_last_message());
 }
 
@@ -304,7 +304,7 @@ peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *w
     p->l = l;
     p->d = d;
     p->m = memory_of(l, ranks);
-    p->mailbox_bytes = sb_peer_mailbox_bytes(message_bytes, ranks);
+    p->mailbox_bytes = sb_direct_mailbox_bytes(message_bytes, ranks);
     if (open_mailboxes(p, why, why_bytes))
         return p;
     peers_close(p);
@@ -334,26 +334,26 @@ void peers_free(peers *p)
     free(p);
 }
 
-void peers_all_reduce(peers *p, sb_peer_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
+void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream)
 {
     static const sb_dtype dtypes[] = {[COMM_FP32] = SB_FP32, [COMM_BF16] = SB_BF16, [COMM_FP16] = SB_FP16};
     if (p->m.rank < 0 || t == COMM_INT32)
         die(EXIT_CODE_FAILURE, "bug: an all-reduce between peers %s",
             p->m.rank < 0 ? "by a rank that is no member" : "of integers");
-    sb_peer_all_reduce call = {.algorithm = algorithm,
-                               .rank = p->m.rank,
-                               .ranks = p->m.size,
-                               .dtype = dtypes[t],
-                               .n = count,
-                               .in = send,
-                               .out = recv,
-                               .mailbox_bytes = p->mailbox_bytes,
-                               .leave = leave.on_gpu};
+    sb_direct_all_reduce call = {.algorithm = algorithm,
+                                 .rank = p->m.rank,
+                                 .ranks = p->m.size,
+                                 .dtype = dtypes[t],
+                                 .n = count,
+                                 .in = send,
+                                 .out = recv,
+                                 .mailbox_bytes = p->mailbox_bytes,
+                                 .leave = leave.on_gpu};
     memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
-    launch_collective(p->l, algorithm == SB_PEER_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count,
+    launch_collective(p->l, algorithm == SB_DIRECT_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count,
                       comm_dtype_name(t), "peers");
-    if (sb_cuda_peer_all_reduce(&call, stream) != SB_OK)
+    if (sb_cuda_direct_all_reduce(&call, stream) != SB_OK)
         launch_fail(p->l, EXIT_CODE_FAILURE, "an all-reduce between peers failed: %s", sb_last_message());
 }
 
@@ -361,9 +361,9 @@ void peers_gate(peers *p, void *stream)
 {
     if (p->m.rank < 0)
         die(EXIT_CODE_FAILURE, "bug: a gate between peers by a rank that is no member");
-    sb_peer_gate call = {.rank = p->m.rank, .ranks = p->m.size, .leave = leave.on_gpu};
+    sb_direct_gate call = {.rank = p->m.rank, .ranks = p->m.size, .leave = leave.on_gpu};
     memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
     launch_collective(p->l, "gate", 0, "fp32", "peers");
-    if (sb_cuda_peer_gate(&call, stream) != SB_OK)
+    if (sb_cuda_direct_gate(&call, stream) != SB_OK)
         launch_fail(p->l, EXIT_CODE_FAILURE, "a gate between peers failed: %s", sb_last_message());
 }

@@ -36,11 +36,11 @@ int peers_size(const peers *p);
 void peers_unmap(peers *p);
 void peers_free(peers *p);
 /* The largest message, in bytes, of the algorithm. */
-size_t peers_message_bytes(const peers *p, sb_peer_algorithm algorithm);
+size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm);
 
 /* Members alone, as in comm.h: same calls in the same order, one stream. The sum of all ranks' tensors, in fp32 in the
  * order of ranks and rounded once, with the same bits on all. t is no integer; in place: send == recv. */
-void peers_all_reduce(peers *p, sb_peer_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
+void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
                       void *stream);
 /* Members alone. What follows on the stream sees what all members have enqueued ahead of their gate of the same number. */
 void peers_gate(peers *p, void *stream);

@@ -165,7 +165,7 @@ static void read_slices(parallel *p, int unit, void *to)
     const comm_dtype t = p->m.param_dtype;
     const size_t bytes = (size_t)own.count * comm_dtype_bytes(t);
     const int first = plan->rank - plan->slice; /* those of a replica are neighbours */
-    const void *slices[SB_PEER_RANKS_MAX] = {NULL};
+    const void *slices[SB_DIRECT_RANKS_MAX] = {NULL};
     if (!p->ranks_updated)
         comm_barrier(p->gather_comm, p->gather_stream);
     p->ranks_updated = true;

@@ -13,7 +13,7 @@
 #include "common/record/nvtx.h"
 #include "common/record/record.h"
 
-_Static_assert((int)PARALLEL_PEERS_MAX == (int)SB_PEER_RANKS_MAX, "a fused update has room for all peers");
+_Static_assert((int)PARALLEL_PEERS_MAX == (int)SB_DIRECT_RANKS_MAX, "a fused update has room for all peers");
 
 static bool on_gpu(const parallel *p)
 {

@@ -153,7 +153,7 @@ record_lane record_classify(const char *kernel, const char **name)
         last_word(kernel, base, sizeof base);
     if (!*base)
         snprintf(base, sizeof base, "%s", kernel);
-    if (starts(base, "nccl") || has(kernel, "peer_")) { /* in the name, or in the file's in an unnamed namespace */
+    if (starts(base, "nccl") || has(kernel, "direct_")) { /* in the name, or in the file's in an unnamed namespace */
         *name = record_name(collective(kernel, base));
         return LANE_COMMUNICATION;
     }

@@ -73,7 +73,7 @@ static void update(void *user, int64_t first, int64_t count, int64_t state_first
 static void fused_update(void *user, const parallel_fused_update *x, void *stream)
 {
     replica *r = user;
-    sb_peer_adamw p = {.rank = x->rank, .ranks = x->ranks};
+    sb_direct_adamw p = {.rank = x->rank, .ranks = x->ranks};
     for (int i = 0; i < x->ranks; i++) {
         p.params[i] = x->params[i];
         p.grads[i] = x->grads[i];

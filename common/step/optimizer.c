@@ -68,12 +68,12 @@ void optimizer_range(step *s, int64_t first, int64_t count, int64_t state_first,
     step_done(s, s->k->train->adamw(s->ctx, &p, stream));
 }
 
-void optimizer_peer_range(step *s, sb_peer_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,
+void optimizer_peer_range(step *s, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,
                           void *stream)
 {
     p.update = update_of(s, first, count, state_first, max_blocks);
     if (step_go(s))
-        step_done(s, sb_cuda_peer_adamw(&p, stream));
+        step_done(s, sb_cuda_direct_adamw(&p, stream));
 }
 
 static sb_grad_stats grad_stats(sb_optimizer_state *state, sb_dtype dtype, const void *grad, int64_t n)

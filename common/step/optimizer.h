@@ -11,7 +11,7 @@ bool optimizer_overlaps(const step *s);         /* AdamW of a block runs while b
 void optimizer_begin(step *s, void *stream);    /* a new update starts */
 void optimizer_range(step *s, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
 /* Like optimizer_range on GPUs that reach each other's memory; p.update is filled in here. */
-void optimizer_peer_range(step *s, sb_peer_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,
+void optimizer_peer_range(step *s, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first, int max_blocks,
                           void *stream);
 void optimizer_take_workspace(step *s); /* around what an update enqueues */
 void optimizer_drop_workspace(step *s);

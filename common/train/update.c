@@ -45,7 +45,7 @@ bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t stat
     return sound(t);
 }
 
-bool trainer_fused_update(trainer *t, sb_peer_adamw p, int64_t first, int64_t count, int64_t state_first,
+bool trainer_fused_update(trainer *t, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first,
                           int max_blocks, void *stream)
 {
     optimizer_peer_range(&t->step, p, first, count, state_first, max_blocks, stream);

@@ -18,7 +18,7 @@ bool trainer_update_begin(trainer *t, void *stream);
 bool trainer_update_range(trainer *t, int64_t first, int64_t count, int64_t state_first, int max_blocks, void *stream);
 /* Like trainer_update_range, on GPUs that reach each other's memory: p says where the range's parameters and gradients
  * lie on each rank; p.update is filled in here. */
-bool trainer_fused_update(trainer *t, sb_peer_adamw p, int64_t first, int64_t count, int64_t state_first,
+bool trainer_fused_update(trainer *t, sb_direct_adamw p, int64_t first, int64_t count, int64_t state_first,
                           int max_blocks, void *stream);
 /* Everything, on the step's stream, with statistics over all gradients where the options want them. Only from the
  * update hook. */

@@ -8,30 +8,30 @@ const sb_kernels *sb_kernels_cuda(void)
     return NULL;
 }
 
-sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream)
+sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream)
 {
     (void)stream;
-    const sb_status s = sb_peer_check(p);
+    const sb_status s = sb_direct_check(p);
     return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }
 
-sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream)
+sb_status sb_cuda_direct_all_gather(const sb_direct_all_gather *p, void *stream)
 {
     (void)stream;
-    const sb_status s = sb_peer_gather_check(p);
+    const sb_status s = sb_direct_gather_check(p);
     return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }
 
-sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream)
+sb_status sb_cuda_direct_gate(const sb_direct_gate *p, void *stream)
 {
     (void)stream;
-    const sb_status s = sb_peer_gate_check(p);
+    const sb_status s = sb_direct_gate_check(p);
     return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }
 
-sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream)
+sb_status sb_cuda_direct_adamw(const sb_direct_adamw *p, void *stream)
 {
     (void)stream;
-    const sb_status s = sb_peer_adamw_check(p);
+    const sb_status s = sb_direct_adamw_check(p);
     return s ? s : sb_error(SB_UNSUPPORTED, "built without CUDA");
 }

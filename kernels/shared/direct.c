@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes and argument checks of what peers do, which need no GPU; see direct.h. */
+/* Sizes and argument checks of what GPUs do in each other's memory, which need no GPU; see direct.h. */
 #include "kernels/shared/direct.h"
 
 #include <limits.h>
@@ -7,21 +7,21 @@
 #include "kernels/shared/internal.h"
 #include "kernels/shared/direct_layout.h"
 
-size_t sb_peer_mailbox_bytes(size_t message_bytes, int ranks)
+size_t sb_direct_mailbox_bytes(size_t message_bytes, int ranks)
 {
-    return peer_mailbox_bytes(message_bytes, ranks);
+    return direct_mailbox_bytes(message_bytes, ranks);
 }
 
-size_t sb_peer_message_bytes(size_t mailbox_bytes, int ranks, sb_peer_algorithm algorithm)
+size_t sb_direct_message_bytes(size_t mailbox_bytes, int ranks, sb_direct_algorithm algorithm)
 {
-    const size_t capacity = peer_capacity(mailbox_bytes, ranks);
-    return (algorithm == SB_PEER_TWO_SHOT ? capacity / 2 * (size_t)ranks : capacity) * PEER_PAYLOAD_BYTES;
+    const size_t capacity = direct_capacity(mailbox_bytes, ranks);
+    return (algorithm == SB_DIRECT_TWO_SHOT ? capacity / 2 * (size_t)ranks : capacity) * DIRECT_PAYLOAD_BYTES;
 }
 
 static sb_status check_mailboxes(void *const *mailboxes, int ranks)
 {
     for (int r = 0; r < ranks; r++)
-        if (!mailboxes[r] || (uintptr_t)mailboxes[r] % PEER_HEADER_BYTES)
+        if (!mailboxes[r] || (uintptr_t)mailboxes[r] % DIRECT_HEADER_BYTES)
             return sb_error(SB_INVALID, "the mailbox of rank %d is %s", r,
                             mailboxes[r] ? "not 128-byte aligned" : "NULL");
     return SB_OK;
@@ -29,15 +29,15 @@ static sb_status check_mailboxes(void *const *mailboxes, int ranks)
 
 static sb_status check_ranks(const char *what, int rank, int ranks)
 {
-    if (ranks < 2 || ranks > SB_PEER_RANKS_MAX)
-        return sb_error(SB_UNSUPPORTED, "%s between peers is for 2 to %d ranks, not %d", what, SB_PEER_RANKS_MAX,
+    if (ranks < 2 || ranks > SB_DIRECT_RANKS_MAX)
+        return sb_error(SB_UNSUPPORTED, "%s between GPUs is for 2 to %d ranks, not %d", what, SB_DIRECT_RANKS_MAX,
                         ranks);
     if (rank < 0 || rank >= ranks)
         return sb_error(SB_INVALID, "rank %d is none of the %d", rank, ranks);
     return SB_OK;
 }
 
-static sb_status check_memory(const sb_peer_all_reduce *p, size_t bytes)
+static sb_status check_memory(const sb_direct_all_reduce *p, size_t bytes)
 {
     const uintptr_t in = (uintptr_t)p->in, out = (uintptr_t)p->out;
     if (!p->in || !p->out || !p->leave)
@@ -49,7 +49,7 @@ static sb_status check_memory(const sb_peer_all_reduce *p, size_t bytes)
     return check_mailboxes(p->mailboxes, p->ranks);
 }
 
-sb_status sb_peer_gate_check(const sb_peer_gate *p)
+sb_status sb_direct_gate_check(const sb_direct_gate *p)
 {
     const sb_status s = check_ranks("a gate", p->rank, p->ranks);
     if (s != SB_OK)
@@ -59,17 +59,17 @@ sb_status sb_peer_gate_check(const sb_peer_gate *p)
     return check_mailboxes(p->mailboxes, p->ranks);
 }
 
-sb_status sb_peer_check(const sb_peer_all_reduce *p)
+sb_status sb_direct_check(const sb_direct_all_reduce *p)
 {
     const sb_status s = check_ranks("an all-reduce", p->rank, p->ranks);
     if (s != SB_OK)
         return s;
     if (p->dtype != SB_FP32 && p->dtype != SB_BF16 && p->dtype != SB_FP16)
-        return sb_error(SB_UNSUPPORTED, "an all-reduce between peers is of fp32, bf16 or fp16");
-    if (p->algorithm != SB_PEER_ONE_SHOT && p->algorithm != SB_PEER_TWO_SHOT)
+        return sb_error(SB_UNSUPPORTED, "an all-reduce between GPUs is of fp32, bf16 or fp16");
+    if (p->algorithm != SB_DIRECT_ONE_SHOT && p->algorithm != SB_DIRECT_TWO_SHOT)
         return sb_error(SB_INVALID, "algorithm %d is neither one-shot (0) nor two-shot (1)", (int)p->algorithm);
     const size_t e = (size_t)sb_dtype_bytes(p->dtype);
-    const size_t most = sb_peer_message_bytes(p->mailbox_bytes, p->ranks, p->algorithm);
+    const size_t most = sb_direct_message_bytes(p->mailbox_bytes, p->ranks, p->algorithm);
     if (p->n > most / e || p->n > INT_MAX)
         return sb_error(SB_UNSUPPORTED,
                         "%zu elements of %zu bytes are more than the %zu bytes that mailboxes of %zu take", p->n, e,
@@ -77,10 +77,10 @@ sb_status sb_peer_check(const sb_peer_all_reduce *p)
     return p->n == 0 ? SB_OK : check_memory(p, p->n * e);
 }
 
-sb_status sb_peer_gather_check(const sb_peer_all_gather *p)
+sb_status sb_direct_gather_check(const sb_direct_all_gather *p)
 {
-    if (p->ranks < 1 || p->ranks > SB_PEER_RANKS_MAX)
-        return sb_error(SB_UNSUPPORTED, "an all-gather between peers is for 1 to %d ranks, not %d", SB_PEER_RANKS_MAX,
+    if (p->ranks < 1 || p->ranks > SB_DIRECT_RANKS_MAX)
+        return sb_error(SB_UNSUPPORTED, "an all-gather between GPUs is for 1 to %d ranks, not %d", SB_DIRECT_RANKS_MAX,
                         p->ranks);
     if (p->rank < 0 || p->rank >= p->ranks)
         return sb_error(SB_INVALID, "rank %d is none of the %d", p->rank, p->ranks);

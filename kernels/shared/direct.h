@@ -16,63 +16,63 @@
 extern "C" {
 #endif
 
-enum { SB_PEER_RANKS_MAX = 8 };
-typedef enum sb_peer_algorithm { SB_PEER_ONE_SHOT, SB_PEER_TWO_SHOT } sb_peer_algorithm;
+enum { SB_DIRECT_RANKS_MAX = 8 };
+typedef enum sb_direct_algorithm { SB_DIRECT_ONE_SHOT, SB_DIRECT_TWO_SHOT } sb_direct_algorithm;
 
-typedef struct sb_peer_all_reduce {
-    sb_peer_algorithm algorithm;
-    int rank, ranks; /* 2 to SB_PEER_RANKS_MAX */
+typedef struct sb_direct_all_reduce {
+    sb_direct_algorithm algorithm;
+    int rank, ranks; /* 2 to SB_DIRECT_RANKS_MAX */
     sb_dtype dtype;  /* SB_FP32, SB_BF16 or SB_FP16 */
     size_t n;        /* elements; 0: nothing is done */
     const void *in;  /* 4-byte aligned, in this GPU's memory */
     void *out;       /* likewise; may be `in`, and must not overlap it otherwise */
     /* The mailbox of each rank as mapped here, [rank] this one's own; 128-byte aligned device memory. All bytes are zero
      * before the first call, and nobody else ever writes there. */
-    void *mailboxes[SB_PEER_RANKS_MAX];
+    void *mailboxes[SB_DIRECT_RANKS_MAX];
     size_t mailbox_bytes; /* of each, the same for all ranks and calls */
     /* A word the GPU can read (mapped host memory, for instance): once it is not 0, waiting ends and results are wrong.
-     * A call whose peer has died leaves in no other way. */
+     * A call in which another rank has died ends in no other way. */
     const uint32_t *leave;
-} sb_peer_all_reduce;
+} sb_direct_all_reduce;
 
 /* What a mailbox must have for messages of up to so many bytes between so many ranks. */
-size_t sb_peer_mailbox_bytes(size_t message_bytes, int ranks);
+size_t sb_direct_mailbox_bytes(size_t message_bytes, int ranks);
 /* The largest message of an algorithm that a mailbox takes, a multiple of 4 bytes. */
-size_t sb_peer_message_bytes(size_t mailbox_bytes, int ranks, sb_peer_algorithm algorithm);
+size_t sb_direct_message_bytes(size_t mailbox_bytes, int ranks, sb_direct_algorithm algorithm);
 /* SB_INVALID or SB_UNSUPPORTED with a sentence; looks at no memory. */
-sb_status sb_peer_check(const sb_peer_all_reduce *p);
+sb_status sb_direct_check(const sb_direct_all_reduce *p);
 
 /* Enqueues it on the stream (cudaStream_t). All ranks make the same calls, of the same n, dtype and algorithm, in the
  * same order; the calls on one set of mailboxes follow one another in stream order on every rank. Can be captured in a
  * graph and replayed. A place in the mailbox that was last used exactly a multiple of 2^32 calls ago would be taken for
  * new. Without CUDA: SB_UNSUPPORTED. */
-sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream);
+sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream);
 
 /* All-gather of slices that lie in the memory of GPUs of one host: a kernel of this GPU loads them, by any link over which
  * it reaches them. Nobody waits in it: all slices must be there before it starts, and stay until it has ended. */
-typedef struct sb_peer_all_gather {
-    int rank, ranks;                       /* 1 to SB_PEER_RANKS_MAX */
-    const void *slices[SB_PEER_RANKS_MAX]; /* of each rank, as mapped here; 16-byte aligned */
+typedef struct sb_direct_all_gather {
+    int rank, ranks;                         /* 1 to SB_DIRECT_RANKS_MAX */
+    const void *slices[SB_DIRECT_RANKS_MAX]; /* of each rank, as mapped here; 16-byte aligned */
     void *out;      /* (ranks, bytes), 16-byte aligned, in this GPU's memory, apart from all slices */
     size_t bytes;   /* of a slice, a multiple of 16 */
     int max_blocks; /* thread blocks; 0: 16 */
-} sb_peer_all_gather;
+} sb_direct_all_gather;
 
-sb_status sb_peer_gather_check(const sb_peer_all_gather *p);
+sb_status sb_direct_gather_check(const sb_direct_all_gather *p);
 /* Enqueues it on the stream (cudaStream_t). Without CUDA: SB_UNSUPPORTED. */
-sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream);
+sb_status sb_cuda_direct_all_gather(const sb_direct_all_gather *p, void *stream);
 
-typedef struct sb_peer_gate {
-    int rank, ranks;                    /* 2 to SB_PEER_RANKS_MAX */
-    void *mailboxes[SB_PEER_RANKS_MAX]; /* as above; of any size, and all-reduces may use them, too */
-    const uint32_t *leave;              /* as above */
-} sb_peer_gate;
+typedef struct sb_direct_gate {
+    int rank, ranks;                      /* 2 to SB_DIRECT_RANKS_MAX */
+    void *mailboxes[SB_DIRECT_RANKS_MAX]; /* as above; of any size, and all-reduces may use them, too */
+    const uint32_t *leave;                /* as above */
+} sb_direct_gate;
 
-sb_status sb_peer_gate_check(const sb_peer_gate *p);
+sb_status sb_direct_gate_check(const sb_direct_gate *p);
 /* Enqueues it on the stream (cudaStream_t): what follows it there sees what all ranks have enqueued ahead of their gate
  * of the same number, in each other's memory, too. All gates of a rank are on one stream, or on several that wait for
  * each other. While it waits it holds a single warp. Can be captured in a graph. Without CUDA: SB_UNSUPPORTED. */
-sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream);
+sb_status sb_cuda_direct_gate(const sb_direct_gate *p, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Argument checks of AdamW between peers, which need no GPU; see direct_adamw.h. */
+/* Argument checks of AdamW between GPUs, which need no GPU; see direct_adamw.h. */
 #include "kernels/shared/direct_adamw.h"
 
 #include "kernels/shared/stochastic.h"
@@ -25,7 +25,7 @@ static bool misaligned(const void *p)
     return (uintptr_t)p % 16;
 }
 
-static sb_status check_memory(const sb_peer_adamw *p)
+static sb_status check_memory(const sb_direct_adamw *p)
 {
     for (int r = 0; r < p->ranks; r++) {
         if (!p->params[r] || !p->grads[r])
@@ -38,10 +38,10 @@ static sb_status check_memory(const sb_peer_adamw *p)
     return SB_OK;
 }
 
-sb_status sb_peer_adamw_check(const sb_peer_adamw *p)
+sb_status sb_direct_adamw_check(const sb_direct_adamw *p)
 {
-    if (p->ranks < 1 || p->ranks > SB_PEER_RANKS_MAX)
-        return sb_error(SB_UNSUPPORTED, "AdamW between peers is for 1 to %d ranks, not %d", SB_PEER_RANKS_MAX,
+    if (p->ranks < 1 || p->ranks > SB_DIRECT_RANKS_MAX)
+        return sb_error(SB_UNSUPPORTED, "AdamW between GPUs is for 1 to %d ranks, not %d", SB_DIRECT_RANKS_MAX,
                         p->ranks);
     if (p->rank < 0 || p->rank >= p->ranks)
         return sb_error(SB_INVALID, "rank %d is none of the %d", p->rank, p->ranks);
@@ -52,12 +52,12 @@ sb_status sb_peer_adamw_check(const sb_peer_adamw *p)
     if (s != SB_OK || own.n == 0)
         return s;
     if (own.n % 4 || own.n >= (size_t)1 << 32)
-        return sb_error(SB_UNSUPPORTED, "AdamW between peers takes a multiple of 4 parameters below 2^32, not %zu",
+        return sb_error(SB_UNSUPPORTED, "AdamW between GPUs takes a multiple of 4 parameters below 2^32, not %zu",
                         own.n);
     if (own.stochastic && own.first % SB_STOCHASTIC_GROUP)
         return sb_error(SB_INVALID, "`first` must be a multiple of %d, not %llu", SB_STOCHASTIC_GROUP,
                         (unsigned long long)own.first);
     if (!has_kernel(&own))
-        return sb_error(SB_UNSUPPORTED, "AdamW between peers has no kernel for these dtypes and master weights");
+        return sb_error(SB_UNSUPPORTED, "AdamW between GPUs has no kernel for these dtypes and master weights");
     return check_memory(p);
 }

@@ -5,7 +5,7 @@
  * parameters to all ranks. It sends what a reduce-scatter and an all-gather send, and sums are never in memory.
  *
  * A call waits for nobody. So before it, all ranks must have made these gradients and be done with these parameters;
- * and before gradients change or parameters are read, all ranks must be over with their calls: sb_cuda_peer_gate. */
+ * and before gradients change or parameters are read, all ranks must be over with their calls: sb_cuda_direct_gate. */
 #ifndef STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
 #define STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
 
@@ -16,25 +16,25 @@
 extern "C" {
 #endif
 
-typedef struct sb_peer_adamw {
-    int rank, ranks; /* 1 to SB_PEER_RANKS_MAX */
+typedef struct sb_direct_adamw {
+    int rank, ranks; /* 1 to SB_DIRECT_RANKS_MAX */
     /* The update of this rank's slice. n is a multiple of 4 and below 2^32. max_blocks: of 256 threads; 0: as many as there is room for. param and
      * grad are not looked at: */
     sb_adamw update;
-    void *params[SB_PEER_RANKS_MAX];      /* (n) of this slice on each rank, as mapped here; written on all */
-    const void *grads[SB_PEER_RANKS_MAX]; /* (n) of this slice on each rank; read on all */
+    void *params[SB_DIRECT_RANKS_MAX];      /* (n) of this slice on each rank, as mapped here; written on all */
+    const void *grads[SB_DIRECT_RANKS_MAX]; /* (n) of this slice on each rank; read on all */
     /* No update: the sums, rounded once to dtype_grad, go to sums (n), which may be grads[rank], and parameters are sent
      * as they are. NULL: an update. */
     void *sums;
-} sb_peer_adamw;
+} sb_direct_adamw;
 
 /* SB_INVALID or SB_UNSUPPORTED with a sentence; looks at no memory. */
-sb_status sb_peer_adamw_check(const sb_peer_adamw *p);
+sb_status sb_direct_adamw_check(const sb_direct_adamw *p);
 
 /* Enqueues it on the stream (cudaStream_t); it can be captured in a graph. All memory is aligned to 16 bytes. Dtypes:
  * all fp32; or bf16 parameters with a split master and moments in fp32 or in bf16 by chance, or with no master and bf16
  * moments to the nearest, and gradients in bf16 or fp32. With one rank it has the bits of the op adamw. Without CUDA: SB_UNSUPPORTED. */
-sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream);
+sb_status sb_cuda_direct_adamw(const sb_direct_adamw *p, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a packet of an all-reduce between peers lies, and when its place may be written again; see direct.h. The kernels
+/* Where a packet of an all-reduce between GPUs lies, and when its place may be written again; see direct.h. The kernels
  * and the host's emulation of them (tests/comm/test_peer.c) share this arithmetic.
  *
  * A message is cut into packets of 12 bytes. A packet travels with the number of its call, the epoch, in one access of
@@ -15,70 +15,71 @@
 #include <stdint.h>
 
 #ifdef __CUDACC__
-#define PEER_FUNCTION static __host__ __device__ __forceinline__
+#define DIRECT_FUNCTION static __host__ __device__ __forceinline__
 #else
-#define PEER_FUNCTION static inline
+#define DIRECT_FUNCTION static inline
 #endif
 
 enum {
-    PEER_WORDS = 3, /* of 4 bytes that a packet carries */
-    PEER_PAYLOAD_BYTES = 12,
-    PEER_PACKET_BYTES = 16,
-    PEER_HEADER_BYTES = 128, /* of a mailbox: the state, which its owner alone uses, and the words of the gate: */
-    PEER_GATE_PASSED = 8,    /* how many gates its owner has begun, for the owner alone */
-    PEER_GATE_SLOTS = 64,    /* for each rank, how many it has begun, in its own word */
-    PEER_ALIGN = 8,          /* packets: regions begin at a cache line */
-    PEER_BLOCKS_MAX = 64,
-    PEER_THREADS_MAX = 512
+    DIRECT_WORDS = 3, /* of 4 bytes that a packet carries */
+    DIRECT_PAYLOAD_BYTES = 12,
+    DIRECT_PACKET_BYTES = 16,
+    DIRECT_HEADER_BYTES = 128, /* of a mailbox: the state, which its owner alone uses, and the words of the gate: */
+    DIRECT_GATE_PASSED = 8,    /* how many gates its owner has begun, for the owner alone */
+    DIRECT_GATE_SLOTS = 64,    /* for each rank, how many it has begun, in its own word */
+    DIRECT_ALIGN = 8,          /* packets: regions begin at a cache line */
+    DIRECT_BLOCKS_MAX = 64,
+    DIRECT_THREADS_MAX = 512
 };
 
 /* ---- sizes ---- */
 
-PEER_FUNCTION size_t peer_packets(size_t bytes)
+DIRECT_FUNCTION size_t direct_packets(size_t bytes)
 {
-    return (bytes + PEER_PAYLOAD_BYTES - 1) / PEER_PAYLOAD_BYTES;
+    return (bytes + DIRECT_PAYLOAD_BYTES - 1) / DIRECT_PAYLOAD_BYTES;
 }
 
 /* Two-shot: rank j adds up packets j * slice to (j + 1) * slice - 1, as far as there are any. */
-PEER_FUNCTION size_t peer_slice(size_t packets, int ranks)
+DIRECT_FUNCTION size_t direct_slice(size_t packets, int ranks)
 {
     return (packets + (size_t)ranks - 1) / (size_t)ranks;
 }
 
 /* A region holds a message, or two slices: parts of sums, then sums. Of two ranks those can be one packet more. */
-PEER_FUNCTION size_t peer_mailbox_bytes(size_t message_bytes, int ranks)
+DIRECT_FUNCTION size_t direct_mailbox_bytes(size_t message_bytes, int ranks)
 {
-    const size_t capacity = (peer_packets(message_bytes) + 1 + PEER_ALIGN - 1) / PEER_ALIGN * PEER_ALIGN;
-    return PEER_HEADER_BYTES + 2 * (size_t)ranks * capacity * PEER_PACKET_BYTES;
+    const size_t capacity = (direct_packets(message_bytes) + 1 + DIRECT_ALIGN - 1) / DIRECT_ALIGN * DIRECT_ALIGN;
+    return DIRECT_HEADER_BYTES + 2 * (size_t)ranks * capacity * DIRECT_PACKET_BYTES;
 }
 
 /* Packets of a region in a mailbox of so many bytes. */
-PEER_FUNCTION size_t peer_capacity(size_t mailbox_bytes, int ranks)
+DIRECT_FUNCTION size_t direct_capacity(size_t mailbox_bytes, int ranks)
 {
-    if (mailbox_bytes < PEER_HEADER_BYTES)
+    if (mailbox_bytes < DIRECT_HEADER_BYTES)
         return 0;
-    return (mailbox_bytes - PEER_HEADER_BYTES) / PEER_PACKET_BYTES / 2 / (size_t)ranks / PEER_ALIGN * PEER_ALIGN;
+    return (mailbox_bytes - DIRECT_HEADER_BYTES) / DIRECT_PACKET_BYTES / 2 / (size_t)ranks / DIRECT_ALIGN *
+           DIRECT_ALIGN;
 }
 
 /* A thread does one packet (of each slice) at a time. Few blocks start faster, and a small message needs no more. */
-PEER_FUNCTION void peer_grid(size_t positions, unsigned *blocks, unsigned *threads)
+DIRECT_FUNCTION void direct_grid(size_t positions, unsigned *blocks, unsigned *threads)
 {
     const size_t few = 256;
-    *threads = positions <= few                     ? (unsigned)((positions + 31) / 32 * 32)
-               : positions <= few * PEER_BLOCKS_MAX ? (unsigned)few
-                                                    : (unsigned)PEER_THREADS_MAX;
+    *threads = positions <= few                       ? (unsigned)((positions + 31) / 32 * 32)
+               : positions <= few * DIRECT_BLOCKS_MAX ? (unsigned)few
+                                                      : (unsigned)DIRECT_THREADS_MAX;
     const size_t wanted = (positions + *threads - 1) / *threads;
-    *blocks = wanted < PEER_BLOCKS_MAX ? (unsigned)wanted : (unsigned)PEER_BLOCKS_MAX;
+    *blocks = wanted < DIRECT_BLOCKS_MAX ? (unsigned)wanted : (unsigned)DIRECT_BLOCKS_MAX;
 }
 
 /* ---- places, in packets behind the header ---- */
 
-PEER_FUNCTION size_t peer_half(uint32_t epoch, int ranks, size_t capacity)
+DIRECT_FUNCTION size_t direct_half(uint32_t epoch, int ranks, size_t capacity)
 {
     return (epoch & 1) * (size_t)ranks * capacity;
 }
 
-PEER_FUNCTION size_t peer_region(int source, size_t capacity)
+DIRECT_FUNCTION size_t direct_region(int source, size_t capacity)
 {
     return (size_t)source * capacity;
 }
@@ -86,19 +87,19 @@ PEER_FUNCTION size_t peer_region(int source, size_t capacity)
 /* ---- the epoch ---- */
 
 /* The state is one word of 64 bits: the calls that are over, and below them the blocks of this call that have begun.
- * Each block adds 1 when it begins; what was there says its epoch. The last to begin also adds peer_turn: by then all
+ * Each block adds 1 when it begins; what was there says its epoch. The last to begin also adds direct_turn: by then all
  * have read it, and the next call finds one more. So a call needs no number from the host and can be replayed. */
-PEER_FUNCTION uint32_t peer_epoch(uint64_t before)
+DIRECT_FUNCTION uint32_t direct_epoch(uint64_t before)
 {
     return (uint32_t)(before >> 32) + 1;
 }
 
-PEER_FUNCTION bool peer_is_last(uint64_t before, unsigned blocks)
+DIRECT_FUNCTION bool direct_is_last(uint64_t before, unsigned blocks)
 {
     return (uint32_t)before == blocks - 1;
 }
 
-PEER_FUNCTION uint64_t peer_turn(unsigned blocks)
+DIRECT_FUNCTION uint64_t direct_turn(unsigned blocks)
 {
     return ((uint64_t)1 << 32) - blocks;
 }
@@ -106,7 +107,7 @@ PEER_FUNCTION uint64_t peer_turn(unsigned blocks)
 /* ---- the gate ---- */
 
 /* Whether a rank that has begun `seen` gates has begun number `number`. It may be one ahead; numbers go round. */
-PEER_FUNCTION bool peer_gate_is_open(uint32_t seen, uint32_t number)
+DIRECT_FUNCTION bool direct_gate_is_open(uint32_t seen, uint32_t number)
 {
     return (int32_t)(seen - number) >= 0;
 }

@@ -49,25 +49,25 @@ static void one_half_would_not_do(void **state)
 static void places_are_apart_and_inside(void **state)
 {
     (void)state;
-    for (int ranks = 2; ranks <= SB_PEER_RANKS_MAX; ranks++)
+    for (int ranks = 2; ranks <= SB_DIRECT_RANKS_MAX; ranks++)
         for (size_t message = 1; message < 700; message += 37) {
-            const size_t bytes = sb_peer_mailbox_bytes(message, ranks), capacity = peer_capacity(bytes, ranks);
-            const size_t slots = (bytes - PEER_HEADER_BYTES) / PEER_PACKET_BYTES;
+            const size_t bytes = sb_direct_mailbox_bytes(message, ranks), capacity = direct_capacity(bytes, ranks);
+            const size_t slots = (bytes - DIRECT_HEADER_BYTES) / DIRECT_PACKET_BYTES;
             char *taken = xcalloc(slots, 1);
             for (uint32_t epoch = 6; epoch < 8; epoch++)
                 for (int r = 0; r < ranks; r++)
                     for (size_t i = 0; i < capacity; i++) {
-                        const size_t at = peer_half(epoch, ranks, capacity) + peer_region(r, capacity) + i;
+                        const size_t at = direct_half(epoch, ranks, capacity) + direct_region(r, capacity) + i;
                         assert_true(at < slots && !taken[at]++);
                     }
             free(taken);
-            const size_t packets = peer_packets(message);
-            assert_true(packets * PEER_PAYLOAD_BYTES >= message);
-            assert_true(packets <= capacity && 2 * peer_slice(packets, ranks) <= capacity);
-            for (int a = SB_PEER_ONE_SHOT; a <= SB_PEER_TWO_SHOT; a++) {
-                const size_t most = sb_peer_message_bytes(bytes, ranks, (sb_peer_algorithm)a);
-                const size_t full = peer_packets(most), slice = peer_slice(full, ranks);
-                assert_true(most >= message && (a == SB_PEER_TWO_SHOT ? 2 * slice : full) <= capacity);
+            const size_t packets = direct_packets(message);
+            assert_true(packets * DIRECT_PAYLOAD_BYTES >= message);
+            assert_true(packets <= capacity && 2 * direct_slice(packets, ranks) <= capacity);
+            for (int a = SB_DIRECT_ONE_SHOT; a <= SB_DIRECT_TWO_SHOT; a++) {
+                const size_t most = sb_direct_message_bytes(bytes, ranks, (sb_direct_algorithm)a);
+                const size_t full = direct_packets(most), slice = direct_slice(full, ranks);
+                assert_true(most >= message && (a == SB_DIRECT_TWO_SHOT ? 2 * slice : full) <= capacity);
             }
         }
 }
@@ -77,11 +77,11 @@ static void grids_cover_a_message_once(void **state)
     (void)state;
     for (size_t n = 1; n < 1 << 20; n += n < 600 ? 1 : n / 7) {
         unsigned blocks, threads;
-        peer_grid(n, &blocks, &threads);
-        assert_true(blocks >= 1 && blocks <= PEER_BLOCKS_MAX);
-        assert_true(threads >= 32 && threads <= PEER_THREADS_MAX && threads % 32 == 0);
+        direct_grid(n, &blocks, &threads);
+        assert_true(blocks >= 1 && blocks <= DIRECT_BLOCKS_MAX);
+        assert_true(threads >= 32 && threads <= DIRECT_THREADS_MAX && threads % 32 == 0);
         assert_true((size_t)(blocks - 1) * threads < n); /* no block without work */
-        assert_true((size_t)blocks * threads >= n || blocks == PEER_BLOCKS_MAX);
+        assert_true((size_t)blocks * threads >= n || blocks == DIRECT_BLOCKS_MAX);
     }
 }
 
@@ -91,26 +91,26 @@ static void a_gate_opens_once_its_number_was_begun(void **state)
 {
     (void)state;
     for (uint32_t number = UINT32_MAX - 3; number != 4; number++) { /* numbers go round */
-        assert_false(peer_gate_is_open(number - 1, number));
-        assert_true(peer_gate_is_open(number, number));
-        assert_true(peer_gate_is_open(number + 1, number)); /* another rank may be one ahead */
+        assert_false(direct_gate_is_open(number - 1, number));
+        assert_true(direct_gate_is_open(number, number));
+        assert_true(direct_gate_is_open(number + 1, number)); /* another rank may be one ahead */
     }
 }
 
 static void a_header_has_room_for_the_gate(void **state)
 {
     (void)state;
-    assert_true(PEER_GATE_PASSED >= (int)sizeof(uint64_t)); /* behind the state of the all-reduces */
-    assert_true(PEER_GATE_SLOTS >= PEER_GATE_PASSED + (int)sizeof(uint32_t));
-    assert_true(PEER_GATE_SLOTS + SB_PEER_RANKS_MAX * (int)sizeof(uint32_t) <= PEER_HEADER_BYTES);
-    assert_true(sb_peer_mailbox_bytes(0, 2) >= PEER_HEADER_BYTES);
+    assert_true(DIRECT_GATE_PASSED >= (int)sizeof(uint64_t)); /* behind the state of the all-reduces */
+    assert_true(DIRECT_GATE_SLOTS >= DIRECT_GATE_PASSED + (int)sizeof(uint32_t));
+    assert_true(DIRECT_GATE_SLOTS + SB_DIRECT_RANKS_MAX * (int)sizeof(uint32_t) <= DIRECT_HEADER_BYTES);
+    assert_true(sb_direct_mailbox_bytes(0, 2) >= DIRECT_HEADER_BYTES);
 }
 
 /* ---- what is refused ---- */
 
-static void refused(const sb_peer_all_reduce *p, sb_status want, const char *sentence)
+static void refused(const sb_direct_all_reduce *p, sb_status want, const char *sentence)
 {
-    assert_int_equal(sb_peer_check(p), want);
+    assert_int_equal(sb_direct_check(p), want);
     if (!strstr(sb_last_message(), sentence))
         fail_msg("'%s' does not say '%s'", sb_last_message(), sentence);
 }
@@ -120,19 +120,19 @@ static void wrong_arguments_are_refused(void **state)
     (void)state;
     _Alignas(128) static char boxes[3][128], in[64], out[64];
     static const uint32_t leave = 0;
-    const sb_peer_all_reduce good = {.rank = 1,
-                                     .ranks = 3,
-                                     .dtype = SB_BF16,
-                                     .n = 8,
-                                     .in = in,
-                                     .out = out,
-                                     .mailboxes = {boxes[0], boxes[1], boxes[2]},
-                                     .mailbox_bytes = sb_peer_mailbox_bytes(64, 3),
-                                     .leave = &leave};
-    sb_peer_all_reduce p = good;
-    assert_int_equal(sb_peer_check(&p), SB_OK);
+    const sb_direct_all_reduce good = {.rank = 1,
+                                       .ranks = 3,
+                                       .dtype = SB_BF16,
+                                       .n = 8,
+                                       .in = in,
+                                       .out = out,
+                                       .mailboxes = {boxes[0], boxes[1], boxes[2]},
+                                       .mailbox_bytes = sb_direct_mailbox_bytes(64, 3),
+                                       .leave = &leave};
+    sb_direct_all_reduce p = good;
+    assert_int_equal(sb_direct_check(&p), SB_OK);
     p.out = in;
-    assert_int_equal(sb_peer_check(&p), SB_OK);
+    assert_int_equal(sb_direct_check(&p), SB_OK);
     p.out = in + 4;
     refused(&p, SB_INVALID, "overlap");
     p.out = out + 2;
@@ -157,10 +157,10 @@ static void wrong_arguments_are_refused(void **state)
     refused(&p, SB_INVALID, "128-byte aligned");
     p = good, p.leave = NULL;
     refused(&p, SB_INVALID, "leave is NULL");
-    p = (sb_peer_all_reduce){.rank = 1, .ranks = 3, .mailbox_bytes = good.mailbox_bytes, .dtype = SB_FP32};
-    assert_int_equal(sb_peer_check(&p), SB_OK); /* no elements */
+    p = (sb_direct_all_reduce){.rank = 1, .ranks = 3, .mailbox_bytes = good.mailbox_bytes, .dtype = SB_FP32};
+    assert_int_equal(sb_direct_check(&p), SB_OK); /* no elements */
 #ifndef HAVE_CUDA
-    assert_int_equal(sb_cuda_peer_all_reduce(&good, NULL), SB_UNSUPPORTED);
+    assert_int_equal(sb_cuda_direct_all_reduce(&good, NULL), SB_UNSUPPORTED);
     assert_string_equal(sb_last_message(), "built without CUDA");
 #endif
 }
@@ -169,10 +169,10 @@ static void wrong_gathers_are_refused(void **state)
 {
     (void)state;
     _Alignas(128) static char slices[3][64], out[192];
-    const sb_peer_all_gather good = {
+    const sb_direct_all_gather good = {
         .rank = 1, .ranks = 3, .slices = {slices[0], slices[1], slices[2]}, .out = out, .bytes = 64};
     const struct {
-        sb_peer_all_gather call;
+        sb_direct_all_gather call;
         sb_status status;
         const char *says;
     } wrong[] = {
@@ -184,14 +184,14 @@ static void wrong_gathers_are_refused(void **state)
         {{.ranks = 1, .slices = {slices[0] + 8}, .out = out, .bytes = 16}, SB_INVALID, "rank 0 is not 16-byte"},
         {{.ranks = 2, .slices = {slices[0]}, .out = out, .bytes = 16}, SB_INVALID, "rank 1 is NULL"},
         {{.ranks = 1, .slices = {out + 32}, .out = out, .bytes = 64}, SB_INVALID, "overlaps the slice of rank 0"}};
-    assert_int_equal(sb_peer_gather_check(&good), SB_OK);
+    assert_int_equal(sb_direct_gather_check(&good), SB_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(sb_peer_gather_check(&wrong[i].call), wrong[i].status);
+        assert_int_equal(sb_direct_gather_check(&wrong[i].call), wrong[i].status);
         if (!strstr(sb_last_message(), wrong[i].says))
             fail_msg("'%s' does not say '%s'", sb_last_message(), wrong[i].says);
     }
 #ifndef HAVE_CUDA
-    assert_int_equal(sb_cuda_peer_all_gather(&good, NULL), SB_UNSUPPORTED);
+    assert_int_equal(sb_cuda_direct_all_gather(&good, NULL), SB_UNSUPPORTED);
 #endif
 }
 
@@ -200,25 +200,25 @@ static void wrong_gates_are_refused(void **state)
     (void)state;
     _Alignas(128) static char boxes[2][128];
     static const uint32_t leave = 0;
-    const sb_peer_gate good = {.rank = 1, .ranks = 2, .mailboxes = {boxes[0], boxes[1]}, .leave = &leave};
-    sb_peer_gate p = good;
-    assert_int_equal(sb_peer_gate_check(&p), SB_OK);
+    const sb_direct_gate good = {.rank = 1, .ranks = 2, .mailboxes = {boxes[0], boxes[1]}, .leave = &leave};
+    sb_direct_gate p = good;
+    assert_int_equal(sb_direct_gate_check(&p), SB_OK);
     p.ranks = 1;
-    assert_int_equal(sb_peer_gate_check(&p), SB_UNSUPPORTED);
+    assert_int_equal(sb_direct_gate_check(&p), SB_UNSUPPORTED);
     p = good, p.rank = 2;
-    assert_int_equal(sb_peer_gate_check(&p), SB_INVALID);
+    assert_int_equal(sb_direct_gate_check(&p), SB_INVALID);
     p = good, p.leave = NULL;
-    assert_int_equal(sb_peer_gate_check(&p), SB_INVALID);
+    assert_int_equal(sb_direct_gate_check(&p), SB_INVALID);
     p = good, p.mailboxes[0] = boxes[0] + 4;
-    assert_int_equal(sb_peer_gate_check(&p), SB_INVALID);
+    assert_int_equal(sb_direct_gate_check(&p), SB_INVALID);
 #ifndef HAVE_CUDA
-    assert_int_equal(sb_cuda_peer_gate(&good, NULL), SB_UNSUPPORTED);
+    assert_int_equal(sb_cuda_direct_gate(&good, NULL), SB_UNSUPPORTED);
 #endif
 }
 
-static void pass_refused(const sb_peer_adamw *p, sb_status want, const char *sentence)
+static void pass_refused(const sb_direct_adamw *p, sb_status want, const char *sentence)
 {
-    assert_int_equal(sb_peer_adamw_check(p), want);
+    assert_int_equal(sb_direct_adamw_check(p), want);
     if (!strstr(sb_last_message(), sentence))
         fail_msg("'%s' does not say '%s'", sb_last_message(), sentence);
 }
@@ -228,24 +228,24 @@ static void wrong_passes_are_refused(void **state)
     (void)state;
     _Alignas(16) static char memory[8][64];
     static const sb_optimizer_state optimizer;
-    const sb_peer_adamw good = {.rank = 1,
-                                .ranks = 2,
-                                .update = {.state = &optimizer,
-                                           .dtype_param = SB_BF16,
-                                           .dtype_grad = SB_FP32,
-                                           .dtype_moments = SB_FP32,
-                                           .master_kind = SB_MASTER_SPLIT,
-                                           .n = 16,
-                                           .master = memory[0],
-                                           .m = memory[1],
-                                           .v = memory[2],
-                                           .beta1 = 0.9,
-                                           .beta2 = 0.95,
-                                           .eps = 1e-8},
-                                .params = {memory[3], memory[4]},
-                                .grads = {memory[5], memory[6]}};
-    sb_peer_adamw p = good;
-    assert_int_equal(sb_peer_adamw_check(&p), SB_OK);
+    const sb_direct_adamw good = {.rank = 1,
+                                  .ranks = 2,
+                                  .update = {.state = &optimizer,
+                                             .dtype_param = SB_BF16,
+                                             .dtype_grad = SB_FP32,
+                                             .dtype_moments = SB_FP32,
+                                             .master_kind = SB_MASTER_SPLIT,
+                                             .n = 16,
+                                             .master = memory[0],
+                                             .m = memory[1],
+                                             .v = memory[2],
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.95,
+                                             .eps = 1e-8},
+                                  .params = {memory[3], memory[4]},
+                                  .grads = {memory[5], memory[6]}};
+    sb_direct_adamw p = good;
+    assert_int_equal(sb_direct_adamw_check(&p), SB_OK);
     p.ranks = p.rank = 1;
     pass_refused(&p, SB_INVALID, "rank 1 is none of the 1");
     p = good, p.ranks = 9;
@@ -269,9 +269,9 @@ static void wrong_passes_are_refused(void **state)
     p = good, p.update.beta1 = 1;
     pass_refused(&p, SB_INVALID, "beta");
     p = good, p.update.n = 0, p.params[0] = NULL;
-    assert_int_equal(sb_peer_adamw_check(&p), SB_OK);
+    assert_int_equal(sb_direct_adamw_check(&p), SB_OK);
 #ifndef HAVE_CUDA
-    assert_int_equal(sb_cuda_peer_adamw(&good, NULL), SB_UNSUPPORTED);
+    assert_int_equal(sb_cuda_direct_adamw(&good, NULL), SB_UNSUPPORTED);
     assert_string_equal(sb_last_message(), "built without CUDA");
 #endif
 }

@@ -58,7 +58,7 @@ typedef struct problem {
     bool gates;
     size_t all; /* parameters */
     size_t param, grad, moment;
-    rank_memory of[SB_PEER_RANKS_MAX];
+    rank_memory of[SB_DIRECT_RANKS_MAX];
     uint32_t *leave;
     /* What must come out. */
     char *want_param, *want_m, *want_v, *want_master; /* (BUCKETS, ranks, n), on the device */
@@ -107,7 +107,7 @@ static void make_rank(problem *p, int rank)
     x->master = zeros(p, part * 2);
     x->m = zeros(p, part * p->moment);
     x->v = zeros(p, part * p->moment);
-    x->mailbox = zeros(p, sb_peer_mailbox_bytes(0, p->s->ranks < 2 ? 2 : p->s->ranks));
+    x->mailbox = zeros(p, sb_direct_mailbox_bytes(0, p->s->ranks < 2 ? 2 : p->s->ranks));
     x->late = zeros(p, p->gates ? LATE * sizeof(float) : 16);
     x->state = zeros(p, sizeof *x->state);
     x->stream = p->gates ? device_stream_create(p->r->dev, STREAM_URGENT, "rank") : device_stream(p->r->dev);
@@ -168,37 +168,37 @@ static void drop(problem *p)
 
 static void gate(const problem *p, int rank)
 {
-    sb_peer_gate g = {.rank = rank, .ranks = p->s->ranks, .leave = p->leave};
+    sb_direct_gate g = {.rank = rank, .ranks = p->s->ranks, .leave = p->leave};
     for (int i = 0; i < p->s->ranks; i++)
         g.mailboxes[i] = p->of[i].mailbox;
     if (p->gates)
-        need(p, sb_cuda_peer_gate(&g, p->of[rank].stream));
+        need(p, sb_cuda_direct_gate(&g, p->of[rank].stream));
 }
 
-static sb_peer_adamw call_of(const problem *p, int rank, int bucket, bool sums)
+static sb_direct_adamw call_of(const problem *p, int rank, int bucket, bool sums)
 {
     const kind *k = p->k;
     const rank_memory *x = &p->of[rank];
     const size_t at = slice_at(p, bucket, rank), held = (size_t)bucket * p->s->n;
-    sb_peer_adamw c = {.rank = rank,
-                       .ranks = p->s->ranks,
-                       .update = {.state = x->state,
-                                  .dtype_param = k->param,
-                                  .dtype_grad = k->grad,
-                                  .dtype_moments = k->moments,
-                                  .master_kind = k->master,
-                                  .stochastic = k->stochastic,
-                                  .first = at,
-                                  .n = p->s->n,
-                                  .master = k->master ? x->master + held * 2 : NULL,
-                                  .m = x->m + held * p->moment,
-                                  .v = x->v + held * p->moment,
-                                  .beta1 = 0.9,
-                                  .beta2 = 0.95,
-                                  .eps = 1e-8,
-                                  .weight_decay = 0.1,
-                                  .max_blocks = p->s->blocks},
-                       .sums = sums ? x->grad + at * p->grad : NULL};
+    sb_direct_adamw c = {.rank = rank,
+                         .ranks = p->s->ranks,
+                         .update = {.state = x->state,
+                                    .dtype_param = k->param,
+                                    .dtype_grad = k->grad,
+                                    .dtype_moments = k->moments,
+                                    .master_kind = k->master,
+                                    .stochastic = k->stochastic,
+                                    .first = at,
+                                    .n = p->s->n,
+                                    .master = k->master ? x->master + held * 2 : NULL,
+                                    .m = x->m + held * p->moment,
+                                    .v = x->v + held * p->moment,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .eps = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .max_blocks = p->s->blocks},
+                         .sums = sums ? x->grad + at * p->grad : NULL};
     for (int i = 0; i < p->s->ranks; i++) {
         c.params[i] = p->of[i].param + at * p->param;
         c.grads[i] = p->of[i].grad + at * p->grad;
@@ -230,8 +230,8 @@ static void step(const problem *p, int number, bool sums)
                 if ((rank + 1) % p->s->ranks == late && p->gates)
                     need(p, p->r->kernels->fill_normal(p->r->ctx, SB_FP32, x->late, LATE, 1, 0, 1, x->stream));
                 for (int b = 0; b < BUCKETS; b++) {
-                    const sb_peer_adamw c = call_of(p, rank, b, sums);
-                    need(p, sb_cuda_peer_adamw(&c, x->stream));
+                    const sb_direct_adamw c = call_of(p, rank, b, sums);
+                    need(p, sb_cuda_direct_adamw(&c, x->stream));
                 }
                 gate(p, rank);
             } else {

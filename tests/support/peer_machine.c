@@ -18,7 +18,7 @@
 enum { RANKS = PEER_MACHINE_RANKS, BLOCKS = 2, THREADS = 3, MESSAGE_WORDS = 150, LOCKS = 16 };
 
 typedef struct slot {
-    uint32_t words[PEER_WORDS], epoch;
+    uint32_t words[DIRECT_WORDS], epoch;
     bool unread;
 } slot;
 
@@ -109,29 +109,29 @@ static bool take(machine *m, int rank, size_t at, uint32_t *words, uint32_t epoc
 
 static void load(const float *from, size_t n, size_t packet, uint32_t *words)
 {
-    for (size_t k = 0; k < PEER_WORDS; k++)
-        words[k] = packet * PEER_WORDS + k < n ? float_bits(from[packet * PEER_WORDS + k]) : 0;
+    for (size_t k = 0; k < DIRECT_WORDS; k++)
+        words[k] = packet * DIRECT_WORDS + k < n ? float_bits(from[packet * DIRECT_WORDS + k]) : 0;
 }
 
 static void store(float *to, size_t n, size_t packet, const uint32_t *words)
 {
-    for (size_t k = 0; k < PEER_WORDS && packet * PEER_WORDS + k < n; k++)
-        memcpy(&to[packet * PEER_WORDS + k], &words[k], 4);
+    for (size_t k = 0; k < DIRECT_WORDS && packet * DIRECT_WORDS + k < n; k++)
+        memcpy(&to[packet * DIRECT_WORDS + k], &words[k], 4);
 }
 
 /* A packet of the sum, of this rank's own part and of what lies at `at` in the regions of the others. */
 static bool add(const block *b, size_t half, size_t at, const float *in, size_t n, size_t packet, uint32_t epoch,
                 uint32_t *sum)
 {
-    float total[PEER_WORDS] = {0}, each[PEER_WORDS];
+    float total[DIRECT_WORDS] = {0}, each[DIRECT_WORDS];
     for (int r = 0; r < b->m->ranks; r++) {
-        uint32_t words[PEER_WORDS];
+        uint32_t words[DIRECT_WORDS];
         if (r == b->rank)
             load(in, n, packet, words);
-        else if (!take(b->m, b->rank, half + peer_region(r, b->m->capacity) + at, words, epoch))
+        else if (!take(b->m, b->rank, half + direct_region(r, b->m->capacity) + at, words, epoch))
             return false;
         memcpy(each, words, sizeof each);
-        for (int k = 0; k < PEER_WORDS; k++)
+        for (int k = 0; k < DIRECT_WORDS; k++)
             total[k] = r ? total[k] + each[k] : each[k];
     }
     memcpy(sum, total, sizeof total);
@@ -155,9 +155,9 @@ static void dawdle(const block *b, uint32_t number, size_t i)
 static bool one_shot(const block *b, const call *c, uint32_t number, const float *in, float *out, size_t half,
                      uint32_t epoch)
 {
-    const size_t packets = peer_packets(4 * c->words), stride = c->blocks * c->threads;
-    const size_t own = half + peer_region(b->rank, b->m->capacity);
-    uint32_t words[PEER_WORDS];
+    const size_t packets = direct_packets(4 * c->words), stride = c->blocks * c->threads;
+    const size_t own = half + direct_region(b->rank, b->m->capacity);
+    uint32_t words[DIRECT_WORDS];
     for (size_t t = 0; t < c->threads; t++) {
         const size_t first = (size_t)b->number * c->threads + t;
         for (size_t i = first; i < packets && i <= first; i += stride) {
@@ -181,9 +181,9 @@ static bool one_shot(const block *b, const call *c, uint32_t number, const float
 static bool two_shot(const block *b, const call *c, uint32_t number, const float *in, float *out, size_t half,
                      uint32_t epoch)
 {
-    const size_t packets = peer_packets(4 * c->words), slice = peer_slice(packets, b->m->ranks);
-    const size_t own = half + peer_region(b->rank, b->m->capacity), stride = c->blocks * c->threads;
-    uint32_t words[PEER_WORDS];
+    const size_t packets = direct_packets(4 * c->words), slice = direct_slice(packets, b->m->ranks);
+    const size_t own = half + direct_region(b->rank, b->m->capacity), stride = c->blocks * c->threads;
+    uint32_t words[DIRECT_WORDS];
     for (size_t t = 0; t < c->threads; t++) {
         const size_t first = (size_t)b->number * c->threads + t;
         for (size_t i = first; i < slice; i += stride)
@@ -203,7 +203,7 @@ static bool two_shot(const block *b, const call *c, uint32_t number, const float
             for (int r = 0; r < b->m->ranks; r++)
                 if (r != b->rank && (size_t)r * slice + i < packets) {
                     dawdle(b, number, i);
-                    if (!take(b->m, b->rank, half + peer_region(r, b->m->capacity) + slice + i, words, epoch))
+                    if (!take(b->m, b->rank, half + direct_region(r, b->m->capacity) + slice + i, words, epoch))
                         return false;
                     store(out, c->words, (size_t)r * slice + i, words);
                 }
@@ -214,9 +214,9 @@ static bool two_shot(const block *b, const call *c, uint32_t number, const float
 static uint32_t begin_call(machine *m, int rank, unsigned blocks)
 {
     const uint64_t before = atomic_fetch_add(&m->state[rank], 1);
-    if (peer_is_last(before, blocks))
-        atomic_fetch_add(&m->state[rank], peer_turn(blocks));
-    return peer_epoch(before);
+    if (direct_is_last(before, blocks))
+        atomic_fetch_add(&m->state[rank], direct_turn(blocks));
+    return direct_epoch(before);
 }
 
 static void check_sums(const block *b, const call *c, uint32_t number, const float *out)
@@ -243,7 +243,7 @@ static void *run_block(void *arg)
         pthread_barrier_wait(&m->over[b->rank]);
         if (b->number < (int)c.blocks) {
             const uint32_t epoch = begin_call(m, b->rank, c.blocks);
-            const size_t half = m->one_half ? 0 : peer_half(epoch, m->ranks, m->capacity);
+            const size_t half = m->one_half ? 0 : direct_half(epoch, m->ranks, m->capacity);
             (c.two_shot ? two_shot : one_shot)(b, &c, number, in, out, half, epoch);
         }
         pthread_barrier_wait(&m->over[b->rank]);
@@ -258,14 +258,14 @@ peer_outcome peer_machine_run(int ranks, int calls, int slow, bool one_half, uin
     machine *m = xcalloc(1, sizeof *m);
     pthread_t threads[RANKS][BLOCKS];
     block blocks[RANKS][BLOCKS];
-    const size_t bytes = peer_mailbox_bytes(4 * MESSAGE_WORDS, ranks);
+    const size_t bytes = direct_mailbox_bytes(4 * MESSAGE_WORDS, ranks);
     m->ranks = ranks;
     m->calls = calls;
     m->slow = slow;
     m->one_half = one_half;
-    m->capacity = peer_capacity(bytes, ranks);
+    m->capacity = direct_capacity(bytes, ranks);
     for (int r = 0; r < ranks; r++) {
-        const size_t slots = (bytes - PEER_HEADER_BYTES) / PEER_PACKET_BYTES;
+        const size_t slots = (bytes - DIRECT_HEADER_BYTES) / DIRECT_PACKET_BYTES;
         m->box[r].slots = xcalloc(slots, sizeof(slot));
         for (size_t i = 0; i < slots; i++)
             m->box[r].slots[i].epoch = stale;

@@ -41,7 +41,7 @@ struct arguments {
 
 template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND, int N>
 __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
-    peer_adamw_kernel(const __grid_constant__ arguments<P, G, M, KIND, N> a)
+    direct_adamw_kernel(const __grid_constant__ arguments<P, G, M, KIND, N> a)
 {
     constexpr int QUADS = arguments<P, G, M, KIND, N>::QUADS;
     const uint32_t stride = gridDim.x * (THREADS * QUADS);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
 }
 
 template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND, int N>
-sb_status launch(const sb_peer_adamw *p, cudaStream_t stream)
+sb_status launch(const sb_direct_adamw *p, cudaStream_t stream)
 {
     using A = arguments<P, G, M, KIND, N>;
     const sb_adamw &u = p->update;
@@ -140,12 +140,13 @@ sb_status launch(const sb_peer_adamw *p, cudaStream_t stream)
         return s;
     const int64_t most = u.max_blocks ? u.max_blocks : blocks_per_sm(N) * sms;
     const int64_t wanted = ((int64_t)a.quads + THREADS * A::QUADS - 1) / (THREADS * A::QUADS);
-    peer_adamw_kernel<ROUNDING, P, G, M, KIND, N><<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, stream>>>(a);
-    return sb_cuda_launched("peer_adamw kernel");
+    direct_adamw_kernel<ROUNDING, P, G, M, KIND, N>
+        <<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, stream>>>(a);
+    return sb_cuda_launched("direct_adamw kernel");
 }
 
 template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
-sb_status launch_for_ranks(const sb_peer_adamw *p, cudaStream_t stream)
+sb_status launch_for_ranks(const sb_direct_adamw *p, cudaStream_t stream)
 {
     if (p->ranks == 1)
         return launch<ROUNDING, P, G, M, KIND, 1>(p, stream);
@@ -157,7 +158,7 @@ sb_status launch_for_ranks(const sb_peer_adamw *p, cudaStream_t stream)
 }
 
 template <typename G>
-sb_status launch_for_bf16(const sb_peer_adamw *p, cudaStream_t stream)
+sb_status launch_for_bf16(const sb_direct_adamw *p, cudaStream_t stream)
 {
     using B = __nv_bfloat16;
     if (p->update.master_kind == SB_MASTER_NONE)
@@ -170,20 +171,20 @@ sb_status launch_for_bf16(const sb_peer_adamw *p, cudaStream_t stream)
 /* ---- the gate ---- */
 
 struct gate_arguments {
-    unsigned char *boxes[SB_PEER_RANKS_MAX];
+    unsigned char *boxes[SB_DIRECT_RANKS_MAX];
     const uint32_t *leave;
     int rank, ranks;
 };
 
 __device__ __forceinline__ uint32_t *slot_of(unsigned char *box, int source)
 {
-    return (uint32_t *)(box + PEER_GATE_SLOTS) + source;
+    return (uint32_t *)(box + DIRECT_GATE_SLOTS) + source;
 }
 
 /* A thread for each rank. It takes no room that others would miss while it waits. */
-__global__ void __launch_bounds__(32, 1) peer_gate_kernel(const __grid_constant__ gate_arguments a)
+__global__ void __launch_bounds__(32, 1) direct_gate_kernel(const __grid_constant__ gate_arguments a)
 {
-    uint32_t *passed = (uint32_t *)(a.boxes[a.rank] + PEER_GATE_PASSED);
+    uint32_t *passed = (uint32_t *)(a.boxes[a.rank] + DIRECT_GATE_PASSED);
     const uint32_t number = *(volatile uint32_t *)passed + 1;
     const int r = threadIdx.x;
     __syncwarp();
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(32, 1) peer_gate_kernel(const __grid_constant_
     for (unsigned spins = 1;; spins++) {
         uint32_t seen;
         asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(seen) : "l"(slot_of(a.boxes[a.rank], r)) : "memory");
-        if (peer_gate_is_open(seen, number))
+        if (direct_gate_is_open(seen, number))
             break;
         if (spins % 1024 == 0 && *(const volatile uint32_t *)a.leave)
             break;
@@ -206,9 +207,9 @@ __global__ void __launch_bounds__(32, 1) peer_gate_kernel(const __grid_constant_
 
 } // namespace
 
-extern "C" sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream)
+extern "C" sb_status sb_cuda_direct_adamw(const sb_direct_adamw *p, void *stream)
 {
-    const sb_status s = sb_peer_adamw_check(p);
+    const sb_status s = sb_direct_adamw_check(p);
     const sb_adamw &u = p->update;
     const cudaStream_t on = (cudaStream_t)stream;
     if (s != SB_OK || u.n == 0)
@@ -218,9 +219,9 @@ extern "C" sb_status sb_cuda_peer_adamw(const sb_peer_adamw *p, void *stream)
     return u.dtype_grad == SB_BF16 ? launch_for_bf16<__nv_bfloat16>(p, on) : launch_for_bf16<float>(p, on);
 }
 
-extern "C" sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream)
+extern "C" sb_status sb_cuda_direct_gate(const sb_direct_gate *p, void *stream)
 {
-    const sb_status s = sb_peer_gate_check(p);
+    const sb_status s = sb_direct_gate_check(p);
     if (s != SB_OK)
         return s;
     gate_arguments a = {};
@@ -229,6 +230,6 @@ extern "C" sb_status sb_cuda_peer_gate(const sb_peer_gate *p, void *stream)
     a.leave = p->leave;
     a.rank = p->rank;
     a.ranks = p->ranks;
-    peer_gate_kernel<<<1, 32, 0, (cudaStream_t)stream>>>(a);
-    return sb_cuda_launched("peer_gate kernel");
+    direct_gate_kernel<<<1, 32, 0, (cudaStream_t)stream>>>(a);
+    return sb_cuda_launched("direct_gate kernel");
 }

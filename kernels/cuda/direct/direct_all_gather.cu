@@ -13,14 +13,14 @@ namespace
 constexpr int THREADS = 512, LOADS = 8, BLOCKS = 16;
 
 struct arguments {
-    const uint4 *from[SB_PEER_RANKS_MAX];
+    const uint4 *from[SB_DIRECT_RANKS_MAX];
     uint4 *to;
     size_t units; /* of 16 bytes in a slice */
     int rank, ranks;
 };
 
 /* Past L1, which does not know what other GPUs have written. */
-__global__ void __launch_bounds__(THREADS, 1) peer_all_gather_kernel(const __grid_constant__ arguments a)
+__global__ void __launch_bounds__(THREADS, 1) direct_all_gather_kernel(const __grid_constant__ arguments a)
 {
     const size_t stride = (size_t)gridDim.x * THREADS * LOADS;
     for (int k = 0; k < a.ranks; k++) {
@@ -43,9 +43,9 @@ __global__ void __launch_bounds__(THREADS, 1) peer_all_gather_kernel(const __gri
 
 } // namespace
 
-sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream)
+sb_status sb_cuda_direct_all_gather(const sb_direct_all_gather *p, void *stream)
 {
-    const sb_status s = sb_peer_gather_check(p);
+    const sb_status s = sb_direct_gather_check(p);
     if (s != SB_OK || p->bytes == 0)
         return s;
     arguments a = {};
@@ -57,6 +57,6 @@ sb_status sb_cuda_peer_all_gather(const sb_peer_all_gather *p, void *stream)
     a.ranks = p->ranks;
     const size_t wanted = (a.units + THREADS * LOADS - 1) / (THREADS * LOADS);
     const size_t most = p->max_blocks ? (size_t)p->max_blocks : BLOCKS;
-    peer_all_gather_kernel<<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, (cudaStream_t)stream>>>(a);
-    return sb_cuda_launched("all-gather between peers");
+    direct_all_gather_kernel<<<(unsigned)(wanted < most ? wanted : most), THREADS, 0, (cudaStream_t)stream>>>(a);
+    return sb_cuda_launched("all-gather between GPUs");
 }

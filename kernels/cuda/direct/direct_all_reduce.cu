@@ -13,12 +13,12 @@
 namespace
 {
 
-struct alignas(PEER_PACKET_BYTES) packet {
-    uint32_t w[PEER_WORDS], epoch;
+struct alignas(DIRECT_PACKET_BYTES) packet {
+    uint32_t w[DIRECT_WORDS], epoch;
 };
 
 struct words {
-    uint32_t w[PEER_WORDS];
+    uint32_t w[DIRECT_WORDS];
 };
 
 struct arguments {
@@ -26,8 +26,8 @@ struct arguments {
     uint32_t *out;
     unsigned long long *state;
     const uint32_t *leave;
-    const packet *mine;                /* own mailbox, behind the header */
-    packet *to[SB_PEER_RANKS_MAX - 1]; /* own region in the mailbox of rank + 1, rank + 2, ... */
+    const packet *mine;                  /* own mailbox, behind the header */
+    packet *to[SB_DIRECT_RANKS_MAX - 1]; /* own region in the mailbox of rank + 1, rank + 2, ... */
     uint32_t packets, slice, capacity;
     uint32_t whole; /* words of 4 bytes in the message; a 16-bit element may be left */
     bool odd;
@@ -76,7 +76,7 @@ __device__ __forceinline__ bool receive(const arguments &a, const packet *from, 
 #pragma unroll
         for (int r = 0; r < N; r++)
             if (sources >> r & 1)
-                all &= poll(from + peer_region(r, a.capacity), x[r]) == epoch;
+                all &= poll(from + direct_region(r, a.capacity), x[r]) == epoch;
         if (all)
             return true;
         if (spins % 1024 == 0 && *(const volatile uint32_t *)a.leave)
@@ -97,13 +97,13 @@ __device__ __forceinline__ void send_to_all(const arguments &a, size_t at, const
 /* All but the last packet are whole. */
 __device__ __forceinline__ words load_words(const arguments &a, uint32_t i)
 {
-    const uint32_t *from = a.in + (size_t)i * PEER_WORDS;
-    const uint32_t left = a.whole - i * PEER_WORDS;
-    if (left >= PEER_WORDS)
+    const uint32_t *from = a.in + (size_t)i * DIRECT_WORDS;
+    const uint32_t left = a.whole - i * DIRECT_WORDS;
+    if (left >= DIRECT_WORDS)
         return {from[0], from[1], from[2]};
     words x = {};
 #pragma unroll
-    for (int k = 0; k < PEER_WORDS; k++)
+    for (int k = 0; k < DIRECT_WORDS; k++)
         if (k < left)
             x.w[k] = from[k];
         else if (k == left && a.odd)
@@ -113,10 +113,10 @@ __device__ __forceinline__ words load_words(const arguments &a, uint32_t i)
 
 __device__ __forceinline__ void store_words(const arguments &a, uint32_t i, const words &x)
 {
-    uint32_t *to = a.out + (size_t)i * PEER_WORDS;
-    const uint32_t left = a.whole - i * PEER_WORDS;
+    uint32_t *to = a.out + (size_t)i * DIRECT_WORDS;
+    const uint32_t left = a.whole - i * DIRECT_WORDS;
 #pragma unroll
-    for (int k = 0; k < PEER_WORDS; k++)
+    for (int k = 0; k < DIRECT_WORDS; k++)
         if (k < left)
             to[k] = x.w[k];
         else if (k == left && a.odd)
@@ -130,7 +130,7 @@ __device__ __forceinline__ words add(const words (&x)[N], const words &own, int 
     constexpr int E = word<T>::N;
     words sum;
 #pragma unroll
-    for (int k = 0; k < PEER_WORDS; k++) {
+    for (int k = 0; k < DIRECT_WORDS; k++) {
         float total[E], each[E];
         word<T>::unpack(rank == 0 ? own.w[k] : x[0].w[k], total);
 #pragma unroll
@@ -153,9 +153,9 @@ __device__ __forceinline__ uint32_t begin_call(const arguments &a)
     __shared__ uint32_t epoch;
     if (threadIdx.x == 0) {
         const unsigned long long before = atomicAdd(a.state, 1ull);
-        if (peer_is_last(before, gridDim.x))
-            atomicAdd(a.state, (unsigned long long)peer_turn(gridDim.x));
-        epoch = peer_epoch(before);
+        if (direct_is_last(before, gridDim.x))
+            atomicAdd(a.state, (unsigned long long)direct_turn(gridDim.x));
+        epoch = direct_epoch(before);
     }
     __syncthreads();
     return epoch;
@@ -164,7 +164,7 @@ __device__ __forceinline__ uint32_t begin_call(const arguments &a)
 /* A packet is sent one step ahead of what is waited for, and loaded two steps ahead, so that the link waits for
  * neither. */
 template <typename T, int N>
-__global__ void __launch_bounds__(PEER_THREADS_MAX, 1) one_shot_kernel(const __grid_constant__ arguments a)
+__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) one_shot_kernel(const __grid_constant__ arguments a)
 {
     const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(PEER_THREADS_MAX, 1) one_shot_kernel(const __g
     if (first + stride < a.packets)
         next = load_words(a, first + stride);
     const uint32_t epoch = begin_call(a);
-    const size_t half = peer_half(epoch, N, a.capacity);
+    const size_t half = direct_half(epoch, N, a.capacity);
     if (first < a.packets)
         send_to_all<N>(a, half + first, own, epoch);
     for (uint32_t i = first; i < a.packets; i += stride) {
@@ -224,7 +224,7 @@ __device__ __forceinline__ unsigned with_packet(const arguments &a, uint32_t i, 
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(PEER_THREADS_MAX, 1) two_shot_kernel(const __grid_constant__ arguments a)
+__global__ void __launch_bounds__(DIRECT_THREADS_MAX, 1) two_shot_kernel(const __grid_constant__ arguments a)
 {
     const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     const unsigned others = ((1u << N) - 1) & ~(1u << a.rank);
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(PEER_THREADS_MAX, 1) two_shot_kernel(const __g
     if (first < a.slice)
         load_parts<N>(a, first, part);
     const uint32_t epoch = begin_call(a);
-    const size_t half = peer_half(epoch, N, a.capacity);
+    const size_t half = direct_half(epoch, N, a.capacity);
     for (uint32_t i = first; i < a.slice; i += stride) {
         send_parts<N>(a, half, i, part, epoch);
         if (i + stride < a.slice)
@@ -263,11 +263,11 @@ __global__ void __launch_bounds__(PEER_THREADS_MAX, 1) two_shot_kernel(const __g
 /* ---- launching ---- */
 
 template <typename T, int N>
-sb_status launch(const sb_peer_all_reduce *p, const arguments &a, cudaStream_t stream)
+sb_status launch(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t stream)
 {
     unsigned blocks, threads;
-    const bool two_shot = p->algorithm == SB_PEER_TWO_SHOT;
-    peer_grid(two_shot ? a.slice : a.packets, &blocks, &threads);
+    const bool two_shot = p->algorithm == SB_DIRECT_TWO_SHOT;
+    direct_grid(two_shot ? a.slice : a.packets, &blocks, &threads);
     if (two_shot)
         two_shot_kernel<T, N><<<blocks, threads, 0, stream>>>(a);
     else
@@ -276,7 +276,7 @@ sb_status launch(const sb_peer_all_reduce *p, const arguments &a, cudaStream_t s
 }
 
 template <typename T>
-sb_status launch_for_ranks(const sb_peer_all_reduce *p, const arguments &a, cudaStream_t stream)
+sb_status launch_for_ranks(const sb_direct_all_reduce *p, const arguments &a, cudaStream_t stream)
 {
     switch (p->ranks) {
     case 2: return launch<T, 2>(p, a, stream);
@@ -291,17 +291,18 @@ sb_status launch_for_ranks(const sb_peer_all_reduce *p, const arguments &a, cuda
 
 packet *slots_of(void *mailbox)
 {
-    return (packet *)((char *)mailbox + PEER_HEADER_BYTES);
+    return (packet *)((char *)mailbox + DIRECT_HEADER_BYTES);
 }
 
 } // namespace
 
-sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream)
+sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream)
 {
-    const sb_status s = sb_peer_check(p);
+    const sb_status s = sb_direct_check(p);
     if (s != SB_OK || p->n == 0)
         return s;
-    const size_t bytes = p->n * (size_t)sb_dtype_bytes(p->dtype), capacity = peer_capacity(p->mailbox_bytes, p->ranks);
+    const size_t bytes = p->n * (size_t)sb_dtype_bytes(p->dtype),
+                 capacity = direct_capacity(p->mailbox_bytes, p->ranks);
     arguments a = {};
     a.in = (const uint32_t *)p->in;
     a.out = (uint32_t *)p->out;
@@ -309,9 +310,9 @@ sb_status sb_cuda_peer_all_reduce(const sb_peer_all_reduce *p, void *stream)
     a.leave = p->leave;
     a.mine = slots_of(p->mailboxes[p->rank]);
     for (int k = 0; k < p->ranks - 1; k++)
-        a.to[k] = slots_of(p->mailboxes[(p->rank + 1 + k) % p->ranks]) + peer_region(p->rank, capacity);
-    a.packets = (uint32_t)peer_packets(bytes);
-    a.slice = (uint32_t)peer_slice(a.packets, p->ranks);
+        a.to[k] = slots_of(p->mailboxes[(p->rank + 1 + k) % p->ranks]) + direct_region(p->rank, capacity);
+    a.packets = (uint32_t)direct_packets(bytes);
+    a.slice = (uint32_t)direct_slice(a.packets, p->ranks);
     a.capacity = (uint32_t)capacity;
     a.whole = (uint32_t)(bytes / 4);
     a.odd = bytes % 4 != 0;

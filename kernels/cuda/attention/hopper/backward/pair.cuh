@@ -24,9 +24,9 @@ template <int D>
 struct pair_memory : backward_memory<1, D, PAIR_ROWS> {
     using block_memory = backward_memory<1, D, PAIR_ROWS>;
     using tile_half = tile<1, BACKWARD_KEYS, 64>; /* K of a block, this block's half of d */
-    static constexpr int PEER_K = (block_memory::BYTES + 1023) / 1024 * 1024;
-    static constexpr int PEER_DS = PEER_K + tile_half::BYTES; /* what the other block sends */
-    static constexpr int PAIR_BARRIERS = PEER_DS + BACKWARD_STAGES * block_memory::tile_ds::BYTES;
+    static constexpr int OTHER_K = (block_memory::BYTES + 1023) / 1024 * 1024;
+    static constexpr int OTHER_DS = OTHER_K + tile_half::BYTES; /* what the other block sends */
+    static constexpr int PAIR_BARRIERS = OTHER_DS + BACKWARD_STAGES * block_memory::tile_ds::BYTES;
     static constexpr int BYTES = PAIR_BARRIERS + 3 * BACKWARD_STAGES * 8;
     static constexpr int DOCUMENT = BYTES, PACKED_BYTES = DOCUMENT + (int)sizeof(backward_document); /* if PACKED */
     static_assert(PACKED_BYTES <= 227 << 10, "what a block may have");
@@ -46,9 +46,9 @@ struct pair_block : backward_block<backward_memory<1, D, PAIR_ROWS>> {
     __device__ uint32_t ds_stored(unsigned step) const { return pair_barrier(step, 0); }
     __device__ uint32_t ds_full(unsigned step) const { return pair_barrier(step, 1); }
     __device__ uint32_t ds_empty(unsigned step) const { return pair_barrier(step, 2); }
-    __device__ uint32_t peer_ds(unsigned step) const
+    __device__ uint32_t other_ds(unsigned step) const
     {
-        return this->base + mem::PEER_DS + this->slot(step) * mem::tile_ds::BYTES;
+        return this->base + mem::OTHER_DS + this->slot(step) * mem::tile_ds::BYTES;
     }
     /* K of this block from its half of d on: a panel of K, or the tile that the wide kernel has for its second group. */
     __device__ uint32_t own_k(int rank) const
@@ -78,11 +78,11 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
     using keys::arrive, keys::dk, keys::dp, keys::dv, keys::p, keys::s, keys::steps, keys::warp, keys::wg;
     const pair_block<D> block;
     const int rank;
-    const uint32_t peer; /* where the other block's shared memory begins */
+    const uint32_t other; /* where the other block's shared memory begins */
 
     __device__ __forceinline__ pair_keys(const backward_params &params, pair_block<D> shared, int group)
         : keys(params, shared, group), block(shared), rank(uniform(cluster_rank())),
-          peer(uniform(cluster_map(shared.base, rank ^ 1)))
+          other(uniform(cluster_map(shared.base, rank ^ 1)))
     {
     }
 
@@ -92,7 +92,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
         mbarrier_wait(block.ds_full(step), block.parity(step));
         wgmma_fence();
         mma_dq_rows<T, tile_ds, D / 2>(dq, block.ds_tile(step), block.own_k(rank), 0);
-        mma_dq_rows<T, tile_ds, D / 2>(dq, block.peer_ds(step), block.base + pair_memory<D>::PEER_K, 1);
+        mma_dq_rows<T, tile_ds, D / 2>(dq, block.other_ds(step), block.base + pair_memory<D>::OTHER_K, 1);
         wgmma_commit();
     }
     /* For the step after the next one, if there is one: a block may exit when nothing more comes to it. */
@@ -101,7 +101,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
         if (step + 2 >= (unsigned)steps)
             return;
         arrive(block.ds_empty(step));
-        mbarrier_arrive_remote_by_warp(peer + (block.ds_empty(step) - block.base));
+        mbarrier_arrive_remote_by_warp(other + (block.ds_empty(step) - block.base));
     }
     __device__ __forceinline__ void add_dq(const float (&dq)[mem::DQ], unsigned step, int place)
     {
@@ -235,7 +235,7 @@ struct pair_more {
         const int rank = cluster_rank(), d = rank * (D / 2), tile = job.key_tile;
         if (mem::HAS_K2)
             tma_load_4d(block.base + mem::K2, &p.k_map, bar, d, k_begin + tile * BACKWARD_KEYS, job.h_kv, job.b);
-        tma_load_4d(block.base + mem::PEER_K, &p.k_map, bar, d, k_begin + (tile ^ 1) * BACKWARD_KEYS, job.h_kv, job.b);
+        tma_load_4d(block.base + mem::OTHER_K, &p.k_map, bar, d, k_begin + (tile ^ 1) * BACKWARD_KEYS, job.h_kv, job.b);
     }
 };
 
@@ -246,15 +246,15 @@ __device__ __forceinline__ void pair_send(pair_block<D> block)
 {
     constexpr int BYTES = pair_memory<D>::tile_ds::BYTES;
     const int steps = block.job().steps;
-    const uint32_t peer = cluster_map(block.base, cluster_rank() ^ 1);
+    const uint32_t other = cluster_map(block.base, cluster_rank() ^ 1);
 #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         const uint32_t full = block.ds_full(step);
         mbarrier_wait(block.ds_stored(step), block.parity(step));
         fence_async_proxy();
         mbarrier_expect(full, BYTES); /* of the other block's */
-        copy_to_block(peer + (block.peer_ds(step) - block.base), block.ds_tile(step), BYTES,
-                      peer + (full - block.base));
+        copy_to_block(other + (block.other_ds(step) - block.base), block.ds_tile(step), BYTES,
+                      other + (full - block.base));
     }
 }
 

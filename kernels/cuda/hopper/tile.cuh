@@ -10,7 +10,7 @@
 #define STEPBENCH_CUDA_HOPPER_TILE_CUH
 
 #include "kernels/cuda/hopper/ptx.cuh"
-#include "kernels/cuda/hopper/wgmma_wide.cuh"
+#include "kernels/cuda/hopper/wgmma.cuh"
 
 namespace hopper
 {
@@ -69,7 +69,7 @@ __device__ __forceinline__ void mma_abt(float (&d)[N / 2], uint32_t a_addr, uint
         for (int k = 0; k < COLS / 16; k++) {
             const int a = products<T, TA::PARTS>::a(p) * TA::PART_BYTES + TA::step(k);
             const int b = products<T, TA::PARTS>::b(p) * TB::PART_BYTES + TB::step(k);
-            wgmma_any<T, N, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
+            wgmma<T, N, 0, 0>(d, a0 + (a >> 4), b0 + (b >> 4), p + k != 0);
         }
 }
 
@@ -84,9 +84,9 @@ __device__ __forceinline__ void mma_rs(float (&d)[N / 2], const uint32_t (&a)[TB
     for (int p = 0; p < products<T, TB::PARTS>::COUNT; p++)
 #pragma unroll
         for (int k = 0; k < TB::ROWS / 16; k++)
-            wgmma_any<T, N, 1>(d, &a[products<T, TB::PARTS>::a(p)][4 * k],
-                               b0 + ((products<T, TB::PARTS>::b(p) * TB::PART_BYTES + k * 16 * TB::PANEL_ROW) >> 4),
-                               accumulate | (p + k));
+            wgmma<T, N, 1>(d, &a[products<T, TB::PARTS>::a(p)][4 * k],
+                           b0 + ((products<T, TB::PARTS>::b(p) * TB::PART_BYTES + k * 16 * TB::PANEL_ROW) >> 4),
+                           accumulate | (p + k));
 }
 
 /* A sum over thousands of MMAs, as accurate as fp32 addition. The tensor cores cut off, rather than round, what does not

@@ -64,95 +64,6 @@ __device__ __forceinline__ void pin(uint32_t (&r)[N])
         asm volatile("" : "+r"(r[i])::"memory");
 }
 
-/* clang-format off */
-#define WGMMA_SS_32(TYPE)                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE " "                            \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "  \
-                 "%16, " "%17, p, 1, 1, %19, %20;\n}\n"  \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])  \
-                 : "l"(a), "l"(b), "r"(accumulate), "n"(TA), "n"(TB))
-
-#define WGMMA_RS_32(TYPE)                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE " "                            \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "  \
-                 "{%16, %17, %18, %19}, " "%20, p, 1, 1, %22;\n}\n"  \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB))
-
-#define WGMMA_SS_64(TYPE)                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                            \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "  \
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "  \
-                 "%32, " "%33, p, 1, 1, %35, %36;\n}\n"  \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),  \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),  \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])  \
-                 : "l"(a), "l"(b), "r"(accumulate), "n"(TA), "n"(TB))
-
-#define WGMMA_RS_64(TYPE)                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                            \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "  \
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "  \
-                 "{%32, %33, %34, %35}, " "%36, p, 1, 1, %38;\n}\n"  \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),  \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),  \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB))
-
-#define WGMMA_SS_128(TYPE)                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " "                            \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "  \
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "  \
-                 "%64, " "%65, p, 1, 1, %67, %68;\n}\n"  \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),  \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),  \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),  \
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),  \
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),  \
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),  \
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])  \
-                 : "l"(a), "l"(b), "r"(accumulate), "n"(TA), "n"(TB))
-
-#define WGMMA_RS_128(TYPE)                                                                                   \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                               \
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " "                            \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "  \
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "  \
-                 "{%64, %65, %66, %67}, " "%68, p, 1, 1, %70;\n}\n"  \
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),  \
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),  \
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),  \
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),  \
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),  \
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),  \
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])  \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB))
-
-/* One of these, of the type T. */
-#define WGMMA_TYPED(INSTRUCTION)                                                                                 \
-    do {                                                                                                         \
-        if constexpr (is_bf16<T>::value)                                                                         \
-            INSTRUCTION("bf16");                                                                                 \
-        else                                                                                                     \
-            INSTRUCTION("f16");                                                                                  \
-    } while (0)
-/* clang-format on */
-
 template <class T>
 struct is_bf16 {
     static constexpr bool value = false;
@@ -162,30 +73,99 @@ struct is_bf16<__nv_bfloat16> {
     static constexpr bool value = true;
 };
 
+/* clang-format off */
+
+/* The first n accumulators, half as many as the product has columns: as the instruction names them ... */
+#define WGMMA_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define WGMMA_NAMES_20 WGMMA_NAMES_16 ", %16, %17, %18, %19"
+#define WGMMA_NAMES_24 WGMMA_NAMES_20 ", %20, %21, %22, %23"
+#define WGMMA_NAMES_32 WGMMA_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define WGMMA_NAMES_40 WGMMA_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define WGMMA_NAMES_48 WGMMA_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_NAMES_56 WGMMA_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define WGMMA_NAMES_64 WGMMA_NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_NAMES_80 WGMMA_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_NAMES_96 WGMMA_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define WGMMA_NAMES_100 WGMMA_NAMES_96 ", %96, %97, %98, %99"
+#define WGMMA_NAMES_128 WGMMA_NAMES_100 ", %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, " \
+    "%114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+/* ... and as the compiler gives them. */
+#define WGMMA_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_EIGHT(i) WGMMA_FOUR(i), WGMMA_FOUR(i + 4)
+#define WGMMA_SUMS_8 WGMMA_EIGHT(0)
+#define WGMMA_SUMS_16 WGMMA_SUMS_8, WGMMA_EIGHT(8)
+#define WGMMA_SUMS_20 WGMMA_SUMS_16, WGMMA_FOUR(16)
+#define WGMMA_SUMS_24 WGMMA_SUMS_20, WGMMA_FOUR(20)
+#define WGMMA_SUMS_32 WGMMA_SUMS_24, WGMMA_EIGHT(24)
+#define WGMMA_SUMS_40 WGMMA_SUMS_32, WGMMA_EIGHT(32)
+#define WGMMA_SUMS_48 WGMMA_SUMS_40, WGMMA_EIGHT(40)
+#define WGMMA_SUMS_56 WGMMA_SUMS_48, WGMMA_EIGHT(48)
+#define WGMMA_SUMS_64 WGMMA_SUMS_56, WGMMA_EIGHT(56)
+#define WGMMA_SUMS_80 WGMMA_SUMS_64, WGMMA_EIGHT(64), WGMMA_EIGHT(72)
+#define WGMMA_SUMS_96 WGMMA_SUMS_80, WGMMA_EIGHT(80), WGMMA_EIGHT(88)
+#define WGMMA_SUMS_100 WGMMA_SUMS_96, WGMMA_FOUR(96)
+#define WGMMA_SUMS_128 WGMMA_SUMS_100, WGMMA_EIGHT(100), WGMMA_EIGHT(108), WGMMA_EIGHT(116), WGMMA_FOUR(124)
+
+/* One instruction. Parameters that end in _ are the numbers of its operands, which follow the n accumulators. */
+#define WGMMA_SS_TYPED(TYPE, COLUMNS, n, a_, b_, add_, ta_, tb_)                                                 \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add_ ", 0;\n"                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." TYPE "." TYPE " {" WGMMA_NAMES_##n "}, " \
+                 "%" #a_ ", %" #b_ ", p, 1, 1, %" #ta_ ", %" #tb_ ";\n}\n"                                       \
+                 : WGMMA_SUMS_##n                                                                                \
+                 : "l"(a), "l"(b), "r"(accumulate), "n"(TA), "n"(TB))
+#define WGMMA_RS_TYPED(TYPE, COLUMNS, n, a0_, a1_, a2_, a3_, b_, add_, tb_)                                      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add_ ", 0;\n"                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." TYPE "." TYPE " {" WGMMA_NAMES_##n "}, " \
+                 "{%" #a0_ ", %" #a1_ ", %" #a2_ ", %" #a3_ "}, %" #b_ ", p, 1, 1, %" #tb_ ";\n}\n"              \
+                 : WGMMA_SUMS_##n                                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TB))
+
+/* Issues the instruction, for operands of type T, if the product has this number of columns. */
+#define WGMMA_IF(FORM, COLUMNS, ...)                                                                             \
+    if constexpr (N == COLUMNS && is_bf16<T>::value)                                                             \
+        WGMMA_##FORM##_TYPED("bf16", COLUMNS, __VA_ARGS__);                                                      \
+    else if constexpr (N == COLUMNS)                                                                             \
+        WGMMA_##FORM##_TYPED("f16", COLUMNS, __VA_ARGS__)
+/* clang-format on */
+
+template <int N, int... COLUMNS>
+constexpr bool wgmma_is_one_of = ((N == COLUMNS) || ...);
+
 /* A and B from shared memory. TA, TB: 1 when that operand is MN-major. accumulate 0: D = A B. */
 template <class T, int N, int TA, int TB>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate)
 {
-    static_assert(N == 32 || N == 64 || N == 128, "no such wgmma here");
-    if constexpr (N == 32)
-        WGMMA_TYPED(WGMMA_SS_32);
-    else if constexpr (N == 64)
-        WGMMA_TYPED(WGMMA_SS_64);
-    else
-        WGMMA_TYPED(WGMMA_SS_128);
+    static_assert(wgmma_is_one_of<N, 32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 200, 256>, "no such wgmma here");
+    WGMMA_IF(SS, 32, 16, 16, 17, 18, 19, 20);
+    WGMMA_IF(SS, 40, 20, 20, 21, 22, 23, 24);
+    WGMMA_IF(SS, 48, 24, 24, 25, 26, 27, 28);
+    WGMMA_IF(SS, 64, 32, 32, 33, 34, 35, 36);
+    WGMMA_IF(SS, 80, 40, 40, 41, 42, 43, 44);
+    WGMMA_IF(SS, 96, 48, 48, 49, 50, 51, 52);
+    WGMMA_IF(SS, 112, 56, 56, 57, 58, 59, 60);
+    WGMMA_IF(SS, 128, 64, 64, 65, 66, 67, 68);
+    WGMMA_IF(SS, 160, 80, 80, 81, 82, 83, 84);
+    WGMMA_IF(SS, 192, 96, 96, 97, 98, 99, 100);
+    WGMMA_IF(SS, 200, 100, 100, 101, 102, 103, 104);
+    WGMMA_IF(SS, 256, 128, 128, 129, 130, 131, 132);
 }
 
 /* A from registers, B from shared memory. */
 template <class T, int N, int TB>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t *a, uint64_t b, int accumulate)
 {
-    static_assert(N == 32 || N == 64 || N == 128, "no such wgmma here");
-    if constexpr (N == 32)
-        WGMMA_TYPED(WGMMA_RS_32);
-    else if constexpr (N == 64)
-        WGMMA_TYPED(WGMMA_RS_64);
-    else
-        WGMMA_TYPED(WGMMA_RS_128);
+    static_assert(wgmma_is_one_of<N, 16, 32, 64, 80, 96, 112, 128, 192, 256>, "no such wgmma here");
+    WGMMA_IF(RS, 16, 8, 8, 9, 10, 11, 12, 13, 14);
+    WGMMA_IF(RS, 32, 16, 16, 17, 18, 19, 20, 21, 22);
+    WGMMA_IF(RS, 64, 32, 32, 33, 34, 35, 36, 37, 38);
+    WGMMA_IF(RS, 80, 40, 40, 41, 42, 43, 44, 45, 46);
+    WGMMA_IF(RS, 96, 48, 48, 49, 50, 51, 52, 53, 54);
+    WGMMA_IF(RS, 112, 56, 56, 57, 58, 59, 60, 61, 62);
+    WGMMA_IF(RS, 128, 64, 64, 65, 66, 67, 68, 69, 70);
+    WGMMA_IF(RS, 192, 96, 96, 97, 98, 99, 100, 101, 102);
+    WGMMA_IF(RS, 256, 128, 128, 129, 130, 131, 132, 133, 134);
 }
 
 } // namespace hopper

@@ -11,7 +11,7 @@
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_CUH
 
 #include "kernels/cuda/matmul/hopper/matmul16_result.cuh"
-#include "kernels/cuda/hopper/wgmma_wide.cuh"
+#include "kernels/cuda/hopper/wgmma.cuh"
 
 namespace matmul16
 {
@@ -113,7 +113,7 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < STEP / 16; k++)
-            wgmma_any<T, S::N, S::B_ROWS>(d, a0 + at + (k * 32 >> 4), b0 + at + (k * B_K16 >> 4), i + k != 0);
+            wgmma<T, S::N, 0, S::B_ROWS>(d, a0 + at + (k * 32 >> 4), b0 + at + (k * B_K16 >> 4), i + k != 0);
         wgmma_commit();
         before = newest, newest = stage.slot;
         stage.next();

@@ -20,10 +20,10 @@ __device__ __forceinline__ void mma_atb(float (&d)[N / 2], uint32_t a_addr, uint
 #pragma unroll
     for (int k = 0; k < TB::ROWS / 16; k++) {
         const uint64_t a = a0 + (k * 16 * ROW_BYTES >> 4), b = b0 + (k * 16 * TB::PANEL_ROW >> 4);
-        wgmma_transposed<T, WIDE>(*(float(*)[WIDE / 2]) d, a, b, 1);
+        wgmma<T, WIDE, 1, 1>(*(float(*)[WIDE / 2]) d, a, b, 1);
         if constexpr (WIDE < N)
-            wgmma_transposed<T, N - WIDE>(*(float(*)[(N - WIDE) / 2])(d + WIDE / 2), a,
-                                          b + (WIDE / TB::PANEL * TB::PANEL_BYTES >> 4), 1);
+            wgmma<T, N - WIDE, 1, 1>(*(float(*)[(N - WIDE) / 2])(d + WIDE / 2), a,
+                                     b + (WIDE / TB::PANEL * TB::PANEL_BYTES >> 4), 1);
     }
 }
 
@@ -34,7 +34,7 @@ __device__ __forceinline__ void mma_ab(float (&d)[N / 2], uint32_t a_addr, uint3
     const uint64_t a0 = TA::descriptor(a_addr, 16), b0 = TB::descriptor(b_addr, TB::PANEL_BYTES);
 #pragma unroll
     for (int k = 0; k < TB::ROWS / 16; k++)
-        wgmma_any<T, N, 1>(d, a0 + (TA::step(k) >> 4), b0 + (k * 16 * TB::PANEL_ROW >> 4), k);
+        wgmma<T, N, 0, 1>(d, a0 + (TA::step(k) >> 4), b0 + (k * 16 * TB::PANEL_ROW >> 4), k);
 }
 
 /* The same address, as the compiler does not know: else what the products before the loop and in it have in common, descriptors of

@@ -150,9 +150,9 @@ struct tall_keys {
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < mem::KEYS / 16; k++)
-            wgmma_any<T, mem::COLUMNS / 2, 1>(dq,
-                                              a0 + ((k / (OWN / 16) * tile_ds::PANEL_BYTES + k % (OWN / 16) * 32) >> 4),
-                                              b0 + (k * 16 * tile_kv::PANEL_ROW >> 4), k);
+            wgmma<T, mem::COLUMNS / 2, 0, 1>(dq,
+                                             a0 + ((k / (OWN / 16) * tile_ds::PANEL_BYTES + k % (OWN / 16) * 32) >> 4),
+                                             b0 + (k * 16 * tile_kv::PANEL_ROW >> 4), k);
         wgmma_commit();
     }
     __device__ __forceinline__ uint32_t own_p() const

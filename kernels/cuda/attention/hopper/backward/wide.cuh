@@ -43,8 +43,8 @@ __device__ __forceinline__ void mma_dq_rows(float (&dq)[N / 2], uint32_t ds_addr
     const uint64_t a0 = wgmma_descriptor(ds_addr, 16), b0 = wgmma_descriptor(k_addr, 16);
 #pragma unroll
     for (int k = 0; k < BACKWARD_KEYS / 16; k++)
-        wgmma_any<T, N, 1>(dq, a0 + ((k / 4 * TDS::PANEL_BYTES + k % 4 * 32) >> 4), b0 + (k * 16 * ROW_BYTES >> 4),
-                           accumulate | k);
+        wgmma<T, N, 0, 1>(dq, a0 + ((k / 4 * TDS::PANEL_BYTES + k % 4 * 32) >> 4), b0 + (k * 16 * ROW_BYTES >> 4),
+                          accumulate | k);
 }
 
 /* ---- what a query sees ---- */

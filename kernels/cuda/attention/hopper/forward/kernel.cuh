@@ -492,9 +492,9 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
 #pragma unroll
             for (int i = 0; i < D / 16; i++)
                 if (i < QUERY_STEPS)
-                    wgmma_any<T, BN, 0>(s, query[i < QUERY_STEPS ? i : 0], b0 + (tile_kv::step(i) >> 4), i != 0);
+                    wgmma<T, BN, 0>(s, query[i < QUERY_STEPS ? i : 0], b0 + (tile_kv::step(i) >> 4), i != 0);
                 else
-                    wgmma_any<T, BN, 0>(s, a0 + (tile_q::step(i) >> 4), b0 + (tile_kv::step(i) >> 4), i != 0);
+                    wgmma<T, BN, 0, 0>(s, a0 + (tile_q::step(i) >> 4), b0 + (tile_kv::step(i) >> 4), i != 0);
         } else {
             mma_abt<T, tile_q, tile_kv, BN, D>(s, base + mem::Q + q.slot * tile_q::BYTES + wg * 64 * ROW_BYTES, k_addr);
         }

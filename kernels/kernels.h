@@ -23,7 +23,7 @@ extern "C" {
  * Causal masks are aligned at the bottom right: query i sees keys j <= i + (Sk - Sq). A query that sees no key gives
  * O = 0, lse = -inf, and no gradient. A sliding window (Beltagy et al., 2020) leaves of those keys the ones from
  * i + (Sk - Sq) - window_left to i + (Sk - Sq) + window_right. head_dim and head_dim_v are multiples of 8 from 16 to 256; an op may
- * take fewer, or have a forward alone: `supported` says. */
+ * take fewer, or have no backward: `supported` says. */
 typedef struct sb_attention {
     int batch, heads, heads_kv, seq_q, seq_k, head_dim;
     int head_dim_v; /* columns of v, o, d_o and dv; 0: as many as q and k have, head_dim */
@@ -57,8 +57,8 @@ typedef struct sb_attention {
 typedef struct sb_attention_op {
     const char *name; /* "unfused", "fused", "flash", "flash_portable" */
     const char *summary;
-    /* SB_OK or why not (sb_last_message): of forward and backward, or of forward alone when a->forward_only. Pointers are
-     * not looked at. */
+    /* SB_OK or why not (sb_last_message): for forward and backward, or only for forward when a->forward_only. No pointer is
+     * looked at. */
     sb_status (*supported)(sb_context *ctx, const sb_attention *a);
     size_t (*saved_bytes)(sb_context *ctx, const sb_attention *a);
     size_t (*forward_workspace)(sb_context *ctx, const sb_attention *a);
@@ -73,7 +73,7 @@ typedef struct sb_attention_op {
  * reference_workspace bytes of workspace. No o, lse of `a` is read.
  * dq_terms says how large the terms of dq = scale sum_j p_j (dO . V_j - delta) K_j are: the root of the sum of the squares of
  * scale p_j dO_c V_jc K_jd over j, c and d. Rounding errors scale with it. Where a query sees few keys, or one takes nearly
- * all the weight, the terms cancel, and dq is much smaller. dk_terms is the same of dk. Each needs its gradient. */
+ * all the weight, the terms cancel, and dq is much smaller. dk_terms says the same about dk. Each needs its gradient. */
 typedef struct sb_attention_rows {
     int n;
     const int *bh, *q_row, *bh_kv, *k_row;

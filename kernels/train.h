@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Ops of a transformer's training step, beside attention. Part of the API: kernels.h includes it.
+/* Ops of a transformer's training step other than attention. Part of the API: kernels.h includes it.
  *
  * Rows are tokens (T = batch x seq), row-major, columns contiguous; d = d_model, F = d_ff, V = vocabulary.
- * `dtype` fields say how elements lie in memory: SB_BF16, SB_FP16 or SB_FP32 (SB_TF32 means fp32 there). Sums and
+ * `dtype` fields say how elements are stored: SB_BF16, SB_FP16 or SB_FP32 (SB_TF32 means fp32 there). Sums and
  * statistics are fp32 or better whatever the dtype, and their order is fixed: the same call gives the same bits.
  * Pointers are 16-byte aligned on CUDA. Workspaces are the caller's, 256-byte aligned; an op with one has a function
  * that says its size, and two calls on different streams need two. Unlike attention, these ops use no counter or
@@ -24,11 +24,11 @@ typedef enum sb_fp32_products {
     /* three products of two fp16 parts on tensor cores, which sum up to 1280 of k: 0.9e-6 to 1.7e-6; 4e-6 to 8e-6 where no
      * product is negative */
     SB_FP16X3_FAST = 1,
-    /* the same with sums of 64 of k, each rounded to fp32, by our own kernel on Hopper: 1.5e-7; of 256 elsewhere: 9e-7 */
+    /* like SB_FP16X3_FAST with sums of 64 of k, each rounded to fp32, by our own kernel on Hopper: 1.5e-7; of 256 elsewhere: 9e-7 */
     SB_FP16X3 = 2
 } sb_fp32_products;
 
-/* D = op(A) op(B) + C. op(A) is (m,k), op(B) is (k,n); a transposed operand lies as (k,m) or (n,k).
+/* D = op(A) op(B) + C. op(A) is (m,k), op(B) is (k,n); a transposed operand is stored as (k,m) or (n,k).
  * A linear layer with weight W (out,in): Y = X W^T {m T, n out, k in, transpose_b}; dX = dY W {m T, n in, k out};
  * dW = dY^T X {m out, n in, k T, transpose_a}. */
 typedef struct sb_matmul {
@@ -47,7 +47,7 @@ typedef struct sb_matmul {
 
 /* What tuning chose for a matmul: plain data that can be kept in a file and given back. */
 typedef struct sb_matmul_choice {
-    unsigned char algorithm[64]; /* opaque, and good for this version of the library alone */
+    unsigned char algorithm[64]; /* opaque, and good only for this version of the library */
     int64_t library;             /* its version */
     float ms, first_ms;          /* of one call: the chosen algorithm, and the library's own first proposal */
     int tried;                   /* algorithms that were timed */
@@ -97,7 +97,7 @@ typedef struct sb_swiglu {
 } sb_swiglu;
 
 /* SwiGLU as the end of the matrix product ahead of it: forward [gate up] = x w13^T, h = silu(gate) up; backward
- * dh = dy w2 and the gradients of gate and up. Results are those of the separate ops but for the order of sums: gate, up
+ * dh = dy w2 and the gradients of gate and up. Results are the same as with separate ops, except for the order of sums: gate, up
  * and dh are rounded to dtype before they are used, so that h has the bits that swiglu_forward makes of the gate_up
  * stored. dh is never stored, and gate_up need not be. */
 typedef struct sb_swiglu_matmul {
@@ -129,8 +129,8 @@ typedef struct sb_embedding {
 typedef struct sb_cross_entropy {
     sb_dtype dtype;
     int rows, vocab;
-    int64_t total_rows;     /* of the batch that these rows are a part of: what gradients are divided by; 0: rows */
-    void *logits;           /* (rows, vocab); backward: d_logits = (softmax - onehot) * *scale / total_rows */
+    int64_t total_rows; /* rows of the whole batch, of which these are a part; gradients are divided by it; 0: rows */
+    void *logits;       /* (rows, vocab); backward: d_logits = (softmax - onehot) * *scale / total_rows */
     const int32_t *targets; /* (rows) */
     float *row_loss;        /* (rows), natural log */
     float *loss;            /* (1) mean over rows */
@@ -168,7 +168,7 @@ typedef enum sb_master {
     /* bf16 parameters: int16 remainder r, fp32 bits = (bf16 bits << 16) + r. Nothing is lost; a tie between two bf16
      * goes away from zero, or r would need 2^16 + 1 values. */
     SB_MASTER_SPLIT = 1,
-    SB_MASTER_FP32 = 2 /* a float beside it */
+    SB_MASTER_FP32 = 2 /* a float for each parameter */
 } sb_master;
 
 /* AdamW on a range of n parameters: p -= lr wd p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
@@ -188,7 +188,7 @@ typedef struct sb_adamw {
     bool stochastic;
     uint64_t first; /* index of element 0 in the model, for the chance; on CUDA a multiple of 4 */
     double beta1, beta2, eps, weight_decay;
-    int max_blocks; /* 0: as many as are fastest alone; else at most so many, each of which takes a multiprocessor */
+    int max_blocks; /* 0: as many as are fastest when nothing else runs; else the most there may be, each on a multiprocessor of its own */
 } sb_adamw;
 
 /* L2 norm of n gradients and whether any is not finite, into state->grad_norm and found_nonfinite. */
@@ -254,8 +254,8 @@ typedef struct sb_train_ops {
      * that there are not with tried == 0. */
     sb_status (*matmul_tune)(sb_context *ctx, const sb_matmul *p, sb_matmul_choice *chosen, sb_matmul_choice *rivals,
                              int most, void *stream);
-    /* The same with a choice from an earlier run; SB_UNSUPPORTED where this library does not know it. Pointers that are
-     * NULL stand for aligned ones. */
+    /* Installs a choice from an earlier run; SB_UNSUPPORTED if this library does not know it. Pointers that are NULL
+     * stand for aligned ones. */
     sb_status (*matmul_choose)(sb_context *ctx, const sb_matmul *p, const sb_matmul_choice *chosen);
 
     sb_status (*rmsnorm_forward)(sb_context *ctx, const sb_rmsnorm *p, void *stream);

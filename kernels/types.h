@@ -20,14 +20,14 @@ typedef enum sb_status {
 } sb_status;
 
 const char *sb_status_name(sb_status s);
-const char *sb_last_message(void); /* of this thread; "" when there was none */
+const char *sb_last_message(void); /* the last error of this thread; "" when there was none */
 
 typedef enum sb_dtype {
     SB_BF16 = 0,
     SB_FP16 = 1,
     SB_TF32 = 2,  /* fp32 in memory, tf32 products, fp32 sums */
     SB_FP32 = 3,  /* fp32 in memory, in the errors of products, and in sums */
-    SB_BF16X3 = 4 /* of flash alone: fp32 in memory, three products of bf16 parts for one (2^-17 left out), fp32 sums */
+    SB_BF16X3 = 4 /* only for flash: fp32 in memory, three products of bf16 parts for one (2^-17 left out), fp32 sums */
 } sb_dtype;
 int sb_dtype_bytes(sb_dtype t); /* bytes of an element in memory */
 

@@ -33,7 +33,7 @@ static void take_step(const sb_optimizer_begin *p)
     if (p->clip_norm > 0 && s->grad_norm > p->clip_norm)
         s->grad_factor *= p->clip_norm / (s->grad_norm + clip_epsilon);
     s->good_steps++;
-    /* The gradients of this step were made with the old scale, which is in grad_scale by now. */
+    /* The gradients of this step were made with the old scale, which has been copied to grad_scale. */
     if (p->dynamic_scale && s->good_steps >= p->growth_interval) {
         s->loss_scale = fminf(s->loss_scale * 2, largest_scale);
         s->good_steps = 0;

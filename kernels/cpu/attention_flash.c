@@ -37,7 +37,7 @@ static int least(int x, int y)
     return x < y ? x : y;
 }
 
-/* The tile in which the first key lies that a query from q0 on sees. */
+/* The tile of the first key that any query from q0 on sees. */
 static int first_tile(const sb_attention *a, int q0)
 {
     return sb_first_key(a, q0) / TILE_K * TILE_K;

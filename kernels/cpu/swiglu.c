@@ -32,7 +32,7 @@ sb_status cpu_swiglu_forward(sb_context *ctx, const sb_swiglu *p, void *stream)
     return SB_OK;
 }
 
-/* n elements of row r from column j on: all are read before any is written, as outputs may lie on inputs. */
+/* n elements of row r from column j on. All are read before any is written, since outputs may overlap inputs. */
 static void backward_block(const sb_swiglu *p, int r, int j, int n)
 {
     float gate[CPU_BLOCK], up[CPU_BLOCK], dh[CPU_BLOCK], h[CPU_BLOCK];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The matmul with SwiGLU at its end: the two ops it stands for, on one tile after the other, so that what lies between
- * them needs no more memory than a tile on the stack. */
+/* The matmul with SwiGLU at its end: the two ops it stands for, on one tile after the other, so that the
+ * intermediate result needs no more memory than a tile on the stack. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/train.h"
 #include "kernels/shared/train_check.h"

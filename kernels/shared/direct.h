@@ -25,17 +25,17 @@ typedef struct sb_direct_all_reduce {
     sb_dtype dtype;  /* SB_FP32, SB_BF16 or SB_FP16 */
     size_t n;        /* elements; 0: nothing is done */
     const void *in;  /* 4-byte aligned, in this GPU's memory */
-    void *out;       /* likewise; may be `in`, and must not overlap it otherwise */
+    void *out;       /* 4-byte aligned, in this GPU's memory; is `in` or does not overlap it */
     /* The mailbox of each rank as mapped here, [rank] this one's own; 128-byte aligned device memory. All bytes are zero
-     * before the first call, and nobody else ever writes there. */
+     * before the first call, and only these kernels write there. */
     void *mailboxes[SB_DIRECT_RANKS_MAX];
-    size_t mailbox_bytes; /* of each, the same for all ranks and calls */
+    size_t mailbox_bytes; /* size of each mailbox, the same for all ranks and calls */
     /* A word the GPU can read (mapped host memory, for instance): once it is not 0, waiting ends and results are wrong.
      * A call in which another rank has died ends in no other way. */
     const uint32_t *leave;
 } sb_direct_all_reduce;
 
-/* What a mailbox must have for messages of up to so many bytes between so many ranks. */
+/* Size of a mailbox for messages of up to message_bytes between `ranks` ranks. */
 size_t sb_direct_mailbox_bytes(size_t message_bytes, int ranks);
 /* The largest message of an algorithm that a mailbox takes, a multiple of 4 bytes. */
 size_t sb_direct_message_bytes(size_t mailbox_bytes, int ranks, sb_direct_algorithm algorithm);
@@ -48,13 +48,13 @@ sb_status sb_direct_check(const sb_direct_all_reduce *p);
  * new. Without CUDA: SB_UNSUPPORTED. */
 sb_status sb_cuda_direct_all_reduce(const sb_direct_all_reduce *p, void *stream);
 
-/* All-gather of slices that lie in the memory of GPUs of one host: a kernel of this GPU loads them, by any link over which
- * it reaches them. Nobody waits in it: all slices must be there before it starts, and stay until it has ended. */
+/* All-gather of slices in the memory of GPUs of one host: a kernel of this GPU loads them over whatever link reaches
+ * them. The kernel does not wait: all slices must be complete before it starts, and unchanged until it has ended. */
 typedef struct sb_direct_all_gather {
     int rank, ranks;                         /* 1 to SB_DIRECT_RANKS_MAX */
-    const void *slices[SB_DIRECT_RANKS_MAX]; /* of each rank, as mapped here; 16-byte aligned */
+    const void *slices[SB_DIRECT_RANKS_MAX]; /* the slice of each rank, as mapped here; 16-byte aligned */
     void *out;      /* (ranks, bytes), 16-byte aligned, in this GPU's memory, apart from all slices */
-    size_t bytes;   /* of a slice, a multiple of 16 */
+    size_t bytes;   /* size of a slice, a multiple of 16 */
     int max_blocks; /* thread blocks; 0: 16 */
 } sb_direct_all_gather;
 

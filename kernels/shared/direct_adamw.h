@@ -4,8 +4,8 @@
  * loads the gradients of that slice from all ranks, adds them in fp32 in the order of ranks, updates, and stores the
  * parameters to all ranks. It sends what a reduce-scatter and an all-gather send, and sums are never in memory.
  *
- * A call waits for nobody. So before it, all ranks must have made these gradients and be done with these parameters;
- * and before gradients change or parameters are read, all ranks must be over with their calls: sb_cuda_direct_gate. */
+ * A call does not wait for other ranks. Before it, all ranks must have computed these gradients and finished reading these
+ * parameters; before gradients change or parameters are read, the calls of all ranks must have ended: sb_cuda_direct_gate. */
 #ifndef STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
 #define STEPBENCH_KERNELS_SHARED_DIRECT_ADAMW_H
 

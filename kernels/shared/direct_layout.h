@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a packet of an all-reduce between GPUs lies, and when its place may be written again; see direct.h. The kernels
+/* Where a packet of an all-reduce between GPUs is stored, and when its place may be overwritten; see direct.h. The kernels
  * and the host's emulation of them (tests/comm/test_peer.c) share this arithmetic.
  *
  * A message is cut into packets of 12 bytes. A packet travels with the number of its call, the epoch, in one access of
- * 16 bytes; whoever waits for it polls its own mailbox until the epoch is there. A mailbox has two halves, for even and
+ * 16 bytes; the receiver polls its own mailbox until the epoch arrives. A mailbox has two halves, for even and
  * odd epochs, each with a region for every rank that sends.
- * Nothing is overwritten before it was read: rank p writes for epoch e + 2 where it wrote for e. By then its call e + 1 is
- * over, which has a part of every rank, so every rank has begun call e + 1, and with that ended its reading of epoch e. */
+ * Nothing is overwritten before it has been read. Rank p writes epoch e + 2 where it wrote epoch e. Its call e + 1 has ended
+ * by then, and needed a packet from every rank; so every rank had begun call e + 1, and had finished reading epoch e. */
 #ifndef STEPBENCH_KERNELS_SHARED_DIRECT_LAYOUT_H
 #define STEPBENCH_KERNELS_SHARED_DIRECT_LAYOUT_H
 
@@ -21,11 +21,11 @@
 #endif
 
 enum {
-    DIRECT_WORDS = 3, /* of 4 bytes that a packet carries */
+    DIRECT_WORDS = 3, /* words of 4 bytes in a packet */
     DIRECT_PAYLOAD_BYTES = 12,
     DIRECT_PACKET_BYTES = 16,
-    DIRECT_HEADER_BYTES = 128, /* of a mailbox: the state, which its owner alone uses, and the words of the gate: */
-    DIRECT_GATE_PASSED = 8,    /* how many gates its owner has begun, for the owner alone */
+    DIRECT_HEADER_BYTES = 128, /* start of a mailbox: the state, which only its owner uses, and the gate's words: */
+    DIRECT_GATE_PASSED = 8,    /* how many gates its owner has begun; only the owner reads it */
     DIRECT_GATE_SLOTS = 64,    /* for each rank, how many it has begun, in its own word */
     DIRECT_ALIGN = 8,          /* packets: regions begin at a cache line */
     DIRECT_BLOCKS_MAX = 64,
@@ -52,7 +52,7 @@ DIRECT_FUNCTION size_t direct_mailbox_bytes(size_t message_bytes, int ranks)
     return DIRECT_HEADER_BYTES + 2 * (size_t)ranks * capacity * DIRECT_PACKET_BYTES;
 }
 
-/* Packets of a region in a mailbox of so many bytes. */
+/* Packets in a region of a mailbox of this size. */
 DIRECT_FUNCTION size_t direct_capacity(size_t mailbox_bytes, int ranks)
 {
     if (mailbox_bytes < DIRECT_HEADER_BYTES)
@@ -72,7 +72,7 @@ DIRECT_FUNCTION void direct_grid(size_t positions, unsigned *blocks, unsigned *t
     *blocks = wanted < DIRECT_BLOCKS_MAX ? (unsigned)wanted : (unsigned)DIRECT_BLOCKS_MAX;
 }
 
-/* ---- places, in packets behind the header ---- */
+/* ---- places, in packets after the header ---- */
 
 DIRECT_FUNCTION size_t direct_half(uint32_t epoch, int ranks, size_t capacity)
 {

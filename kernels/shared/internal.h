@@ -17,19 +17,19 @@ sb_status sb_error(sb_status status, const char *fmt, ...) __attribute__((format
 
 /* Shapes and dtype only: no pointer is looked at. */
 sb_status sb_attention_check(const sb_attention *a);
-/* The same for ops whose products have no parts: bf16x3 is SB_UNSUPPORTED. */
+/* Like sb_attention_check, for ops whose products have no parts: bf16x3 is SB_UNSUPPORTED. */
 sb_status sb_attention_check_whole(const sb_attention *a);
 /* SB_NO_MEMORY unless the caller's workspace holds at least `need` bytes. */
 sb_status sb_workspace_check(const sb_attention *a, size_t need);
 
 /* For ops that can read the arrays of packed documents: SB_OK unless they are not what kernels.h asks for. */
 sb_status sb_documents_check(const sb_attention *a);
-/* All of the above: what each attention op of the CPU asks for before it begins. */
+/* All checks above, which every attention op of the CPU makes before it begins. */
 sb_status sb_attention_check_host(const sb_attention *a, size_t workspace_bytes);
 
 /* Columns of v, o, d_o and dv. */
 int sb_head_dim_v(const sb_attention *a);
-/* The columns of q or of v, whichever are more: kernels that have one width for both compute so many. */
+/* The columns of q or of v, whichever are more: what kernels compute that have one width for both. */
 int sb_head_dim_most(const sb_attention *a);
 /* The factor in front of Q K^T: a->scale, or 1/sqrt(head_dim) when that is 0. */
 float sb_attention_scale(const sb_attention *a);

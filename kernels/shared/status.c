@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Status codes, the message behind the last error of a thread, and the argument checks that every backend shares. */
+/* Status codes, the message of a thread's last error, and the argument checks that every backend shares. */
 #include "kernels/shared/internal.h"
 
 #include <limits.h>

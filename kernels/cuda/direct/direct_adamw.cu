@@ -5,8 +5,8 @@
  * (n-1)/n of 4 + 2 bytes a parameter for fp32 gradients of bf16 parameters, which is 8 ms a billion at 380 GB/s and two
  * ranks. Memory moves 28 bytes for each parameter of a slice, and what the others load and store.
  * A load over the link takes 1 to 2 us, so 600 kB must be on their way: 32 SMs full of threads with 32 bytes each. So a
- * thread starts its loads from other ranks before those from its own memory, and blocks are small enough to find a place
- * beside other kernels. */
+ * thread starts its loads from other ranks before those from its own memory, and blocks are small enough to fit
+ * next to those of other kernels. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/adamw.cuh"
 #include "kernels/shared/direct_adamw.h"
@@ -24,7 +24,7 @@ constexpr int blocks_per_sm(int ranks)
 
 template <typename P, typename G, typename M, sb_master KIND, int N>
 struct arguments {
-    static constexpr int QUADS = N <= 2 ? 2 : 1; /* of four parameters, that a thread has in flight */
+    static constexpr int QUADS = N <= 2 ? 2 : 1; /* units of four parameters that a thread has in flight */
     static constexpr bool ALL = N <= 2;          /* ranks is N */
     typename adamw_parameters<P, KIND>::master_type *master;
     M *m, *v;
@@ -34,7 +34,7 @@ struct arguments {
     G *sums;
     const sb_optimizer_state *state;
     adamw_constants constants;
-    uint64_t first; /* of the slice in the model */
+    uint64_t first; /* index in the model of the slice's first parameter */
     uint32_t quads;
     int ranks; /* at most N */
 };
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
         uint32_t at[QUADS];
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            /* Behind the end the last quad is read again and not written: no branch stands between the loads. */
+            /* Past the end the last quad is read again and not written, so that there is no branch between the loads. */
             at[i] = i == 0 ? first : min(first + i * THREADS, a.quads - 1);
 #pragma unroll
             for (int r = 0; r < N; r++)
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
             }
         }
     }
-    __threadfence_system(); /* the others see this before what a gate behind this kernel tells them */
+    __threadfence_system(); /* other ranks see these stores before they see that a later gate has opened */
 }
 
 template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND, int N>

@@ -15,7 +15,7 @@ constexpr int THREADS = 512, LOADS = 8, BLOCKS = 16;
 struct arguments {
     const uint4 *from[SB_DIRECT_RANKS_MAX];
     uint4 *to;
-    size_t units; /* of 16 bytes in a slice */
+    size_t units; /* units of 16 bytes in a slice */
     int rank, ranks;
 };
 

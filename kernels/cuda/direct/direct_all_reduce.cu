@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* All-reduce between GPUs that store into each other's memory; see kernels/shared/direct.h for what, kernels/shared/direct_layout.h for where.
  *
- * Bound: a small message takes the way of one packet, about 3 us from launch to end: load, store over the link, poll, add.
- * Two-shot goes it twice. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
- * A thread does packet i of the message, or of each slice, on every rank: it waits for the threads of its own number
- * alone, so no block waits for one that might not have started for lack of room. */
+ * Bound: a small message takes as long as one packet, about 3 us from launch to end: load, store over the link, poll, add.
+ * Two-shot takes two such trips. A large one sends 16/12 of its bytes, (n-1) times one-shot and 2 (n-1)/n times two-shot.
+ * A thread does packet i of the message, or of each slice, on every rank: it waits only for the
+ * threads with its own number, so no block waits for one that might not have started for lack of room. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/vector.cuh"
 #include "kernels/shared/direct.h"
@@ -26,7 +26,7 @@ struct arguments {
     uint32_t *out;
     unsigned long long *state;
     const uint32_t *leave;
-    const packet *mine;                  /* own mailbox, behind the header */
+    const packet *mine;                  /* own mailbox, after the header */
     packet *to[SB_DIRECT_RANKS_MAX - 1]; /* own region in the mailbox of rank + 1, rank + 2, ... */
     uint32_t packets, slice, capacity;
     uint32_t whole; /* words of 4 bytes in the message; a 16-bit element may be left */
@@ -36,7 +36,7 @@ struct arguments {
 
 /* ---- a packet's way ---- */
 
-/* One access: nobody sees the epoch without the words. */
+/* Stores words and epoch in one access, so that no reader sees one without the other. */
 __device__ __forceinline__ void send(packet *to, const words &x, uint32_t epoch)
 {
     const uint64_t low = x.w[0] | (uint64_t)x.w[1] << 32, high = x.w[2] | (uint64_t)epoch << 32;

@@ -27,7 +27,7 @@ const int *count_clusters(sb_context *ctx, const void *kernel, int threads, int 
 
 double split_time(int64_t jobs, int longest, bool causal, double first, double later, int split, int at_once)
 {
-    const int64_t many = 64 * (int64_t)at_once; /* so many rounds are level */
+    const int64_t many = 64 * (int64_t)at_once; /* with this many rounds the last one hardly counts */
     const double each = (double)longest / split, fall = causal ? each / (double)jobs : 0;
     if (jobs > many)
         return first - later + (double)jobs * (later + (causal ? each / 2 : each)) / at_once;

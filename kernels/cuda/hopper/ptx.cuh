@@ -46,8 +46,9 @@ __device__ __forceinline__ void mbarrier_arrive_by_warp(uint32_t bar)
                  "@chosen mbarrier.arrive.shared::cta.b64 _, [%0];\n}\n" ::"r"(bar)
                  : "memory");
 }
-/* The same at a barrier of another block of the cluster: bar is an address that cluster_map gave. Only for what products have
- * read: relaxed, it shows nothing that this thread has written, and reads that wgmma_wait has waited for cannot be overtaken.
+/* Like mbarrier_arrive_by_warp, at a barrier of another block of the cluster: bar is an address from cluster_map. Use it only to
+ * release what products have read. It is relaxed: it publishes no writes of this thread, and needs to publish none, since reads
+ * that wgmma_wait has waited for cannot be overtaken.
  * (A release to the cluster is a MEMBAR.ALL.GPU, half a microsecond at best.) */
 __device__ __forceinline__ void mbarrier_arrive_remote_by_warp(uint32_t bar)
 {
@@ -57,7 +58,7 @@ __device__ __forceinline__ void mbarrier_arrive_remote_by_warp(uint32_t bar)
                  "@chosen mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];\n}\n" ::"r"(bar)
                  : "memory");
 }
-/* The same by this thread alone. */
+/* Like mbarrier_arrive_remote_by_warp, but every thread that calls it arrives. */
 __device__ __forceinline__ void mbarrier_arrive_remote(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
@@ -129,15 +130,16 @@ __device__ __forceinline__ void fence_async_proxy()
 }
 
 /* ---- what a lane knows of its warp, told to the compiler ---- */
-/* The same number in every lane, as the compiler can't know of one that was loaded. */
+/* Tells the compiler that x is the same in every lane, which it cannot know of a loaded number. */
 __device__ __forceinline__ int uniform(int x)
 {
     return __shfl_sync(~0u, x, 0);
 }
 
 /* A number in shared memory that another thread will overwrite when this warp gives it back. One lane reads it, which is also
- * the one that arrives (elect.sync chooses it on Hopper): what other lanes had read before that would be ordered by a warp
- * barrier alone, and ptxas makes nothing of one where a warp has not diverged, so that compute-sanitizer would call it a race. */
+ * the one that arrives (elect.sync chooses it on Hopper): if other lanes had read too, only a warp
+ * barrier would order their reads before its arrival, and ptxas drops that barrier where a warp has not diverged, so that
+ * compute-sanitizer would call it a race. */
 __device__ __forceinline__ int read_uniform(const volatile int &x)
 {
     int number = 0;
@@ -192,7 +194,7 @@ __device__ __forceinline__ void cluster_wait()
                      : "memory");
 }
 /* Shows what this thread has done with its own block's shared memory, and not what it has done with global memory. A fence
- * and a relaxed arrival release as arrive.release does, but this fence holds for objects in shared::cta alone (PTX ISA 8.6,
+ * and a relaxed arrival release as arrive.release does, but this fence holds only for objects in shared::cta (PTX ISA 8.6,
  * membar/fence), so it waits for no more than the SM: arrive.release is a MEMBAR.ALL.GPU, which waits half a microsecond
  * until stores and additions under way have reached L2. */
 __device__ __forceinline__ void cluster_sync_shared()
@@ -200,9 +202,9 @@ __device__ __forceinline__ void cluster_sync_shared()
     asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
     cluster_wait();
 }
-/* Before a block may exit: until the others of the cluster have read what they want of its shared memory. `read` depends on
- * everything that this thread has read of theirs. Nobody writes there any more, so there is nothing to order but the end of
- * the reads, and a relaxed arrival alone might overtake loads whose values nobody asked for yet. The fence above does not
+/* Waits until the other blocks of the cluster have read what they need of this block's shared memory, so that it may exit. `read`
+ * depends on everything that this thread has read of theirs. There are no more writes, so only the end of the reads is to be
+ * ordered, and a relaxed arrival by itself might overtake loads whose values have not been used yet. The fence above does not
  * order them, for their objects are not in this block's memory (PTX ISA 9.4 has one that does). So the thread stores, to
  * `note` in its own shared memory, a word made of what it read, and releases that: a store that is visible has its value, and
  * so had the loads. */

@@ -39,10 +39,10 @@ __device__ __forceinline__ void store_warp_rows16(uint32_t corner, const float (
                       pack(T(), x[4 * j + 6] * below, x[4 * j + 7] * below));
 }
 
-/* One box of shared memory to a 4-D tensor (d, s, h, b); what lies outside the tensor is not written. The writers of the
- * box must have called fence_async_proxy, and this warp must know that they have. All of a warp call it, one thread stores;
- * without a branch, for ptxas takes a loop for a divergent one, and keeps nothing of it in uniform registers, when one lane
- * alone stores within it. */
+/* One box of shared memory to a 4-D tensor (d, s, h, b); what is outside the tensor is not written. The writers of the
+ * box must have called fence_async_proxy, and this warp must know that they have. All of a warp call it, and one thread stores.
+ * There is no branch: if only one lane stored inside a loop, ptxas would take the loop for a divergent one and keep nothing of it in
+ * uniform registers. */
 __device__ __forceinline__ void tma_store_4d_by_warp(uint32_t src, const CUtensorMap *map, int d, int s, int h, int b)
 {
     asm volatile(
@@ -64,7 +64,7 @@ __device__ __forceinline__ void tma_store_commit()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-/* Until shared memory may be written again; PENDING: but for that of so many of the latest groups. */
+/* Waits until stores have read their shared memory, except those of the latest PENDING groups. */
 template <int PENDING = 0>
 __device__ __forceinline__ void tma_store_wait_read()
 {

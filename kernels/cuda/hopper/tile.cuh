@@ -146,8 +146,8 @@ __device__ __forceinline__ void to_operand(uint32_t (&a)[PARTS][M], const float 
     }
 }
 
-/* Where the backward keeps a number of query row i among those of its head: what a thread's fragments need of 16 rows,
- * two pairs, lies in 16 bytes. */
+/* Where the backward keeps a number of query row i among the numbers of its head: what a thread's fragments need of 16 rows,
+ * two pairs, is in 16 adjacent bytes. */
 __device__ __forceinline__ constexpr int fragment_order(int i)
 {
     return (i & ~15) | (i >> 1 & 3) << 2 | (i >> 3 & 1) << 1 | (i & 1);

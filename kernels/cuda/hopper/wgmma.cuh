@@ -2,7 +2,7 @@
 /* Warpgroup MMA of Hopper: D[64][N] (+)= A[64][16] B[16][N], fp32 accumulators, bf16 or fp16 operands.
  *
  * Fragments: thread t of the group (warp w = t/32, g = t%32/4, q = t%4) holds of D, for each 8 columns j,
- * d[4j+{0,1}] = row 16w+g, columns 8j+2q+{0,1} and d[4j+{2,3}] = the same of row 16w+g+8. An A operand in registers is
+ * d[4j+{0,1}] = row 16w+g, columns 8j+2q+{0,1} and d[4j+{2,3}] = the same columns of row 16w+g+8. An A operand in registers is
  * four pairs: (g, 2q..), (g+8, 2q..), (g, 2q+8..), (g+8, 2q+8..): accumulators of two neighbouring column groups,
  * rounded to pairs, are exactly that.
  *
@@ -27,7 +27,7 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t smem_addr, uint32_
     return (uint64_t)((smem_addr & 0x3FFFF) >> 4) | (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            1ull << 62;
 }
-/* The same with 64-byte swizzle: panels have 32 elements in a row, and 8 rows are 512 bytes apart. */
+/* Matrix descriptor with 64-byte swizzle: panels have 32 elements in a row, and 8 rows are 512 bytes apart. */
 __device__ __forceinline__ uint64_t wgmma_descriptor_64(uint32_t smem_addr, uint32_t panel_bytes)
 {
     return (uint64_t)((smem_addr & 0x3FFFF) >> 4) | (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(512 >> 4) << 32 |
@@ -42,7 +42,7 @@ __device__ __forceinline__ void wgmma_commit()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Until at most PENDING of the committed groups are still running. */
+/* Waits until at most PENDING of the committed groups are still running. */
 template <int PENDING>
 __device__ __forceinline__ void wgmma_wait()
 {

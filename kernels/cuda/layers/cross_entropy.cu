@@ -2,11 +2,11 @@
 /* Cross-entropy of each row of logits with its target, and the gradient in place of the logits.
  *
  * Bound: bytes. A row is read once and, for the gradient, written once. One block a row: the row stays in registers,
- * packed as it lies in memory, through maximum, sum of exponentials and gradient, while other blocks of the SM keep the
+ * packed as it is stored, through maximum, sum of exponentials and gradient, while other blocks of the SM keep the
  * memory busy. A longer row than registers hold is read twice, the second time mostly from L2. With a gradient an
  * element of a 16-bit dtype takes 18 instructions of the 27 that 4 bytes at 4.2 TB/s leave time for.
  * A vocabulary that is no multiple of a vector leaves rows unaligned: the elements before the first whole vector of a
- * row and behind its last are held one a thread. A target outside the vocabulary gives the loss NaN. */
+ * row and after its last are held one a thread. A target outside the vocabulary gives the loss NaN. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/primitives/reduction.cuh"
@@ -59,7 +59,7 @@ struct arguments {
 template <typename T>
 struct row_layout {
     static constexpr int N = vector16<T>::N;
-    int head, vectors, edges; /* elements before the vectors, vectors, elements before and behind them */
+    int head, vectors, edges; /* elements before the vectors; vectors; elements before and after them */
 
     __device__ __forceinline__ row_layout(int64_t first, int vocab)
     {
@@ -67,7 +67,7 @@ struct row_layout {
         vectors = (vocab - head) / N;
         edges = vocab - vectors * N;
     }
-    /* The element that thread t < edges holds beside its vectors. */
+    /* The element that thread t < edges holds besides its vectors. */
     __device__ __forceinline__ int edge(int t) const { return t < head ? t : t + vectors * N; }
 };
 

@@ -15,10 +15,11 @@ namespace
 
 constexpr int EACH = 2; /* chunks a thread of forward copies */
 
-constexpr int SUM_WARPS = 16, WARP_ROWS = 4; /* of a block of backward; rows of d_table that a warp looks up at once */
-constexpr int LONG = 32;                     /* an id with so many tokens is summed by a whole block, ... */
-constexpr int SHARE = 8;                     /* ... each warp of which takes so many at a time */
-constexpr int AHEAD = 2;                     /* rows of d_out that a warp has in flight */
+constexpr int SUM_WARPS = 16,
+              WARP_ROWS = 4; /* warps in a block of the backward; rows of d_table that a warp looks up at once */
+constexpr int LONG = 32;     /* an id with this many tokens is summed by a whole block */
+constexpr int SHARE = 8;     /* tokens that each warp of that block takes at a time */
+constexpr int AHEAD = 2;     /* rows of d_out that a warp has in flight */
 
 /* Columns that a lane sums, as many as its registers allow; a tile has up to 32 times as many. */
 template <typename T, int N>

@@ -4,7 +4,7 @@
  * Bound: bytes. A unit is E neighbouring elements of a row: one access of 16 bytes where all dtypes are the same, four
  * elements (8 or 16 bytes) where fp32 meets a 16-bit dtype. A thread loads its UNITS units before it computes; the
  * operation is chosen once a thread, by a switch that all threads take alike. Arrays that are contiguous throughout
- * count as one long row. What has no units (rows of odd length or alignment, bf16 beside fp16) goes by elements. */
+ * count as one long row. What has no units (rows of odd length or alignment, bf16 with fp16) goes by elements. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/packed.cuh"
 #include "kernels/cuda/train.h"
@@ -85,7 +85,7 @@ struct geometry {
     sb_spread spread;
     bool has_b;
     float scalar;
-    int64_t units, row_units; /* of all rows, of one */
+    int64_t units, row_units; /* units of all rows; of one row */
     int64_t lda, ldb, ld_out; /* elements */
 };
 
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) units_kernel(const A *a, const B *b, 
     const int64_t first = (int64_t)blockIdx.x * (THREADS * UNITS) + threadIdx.x;
     packed<A, E> x[UNITS];
     packed<B, E> y[UNITS];
-    B one[UNITS]; /* of b, where it is the same for a whole unit */
+    B one[UNITS]; /* b, where it is the same for a whole unit */
     int64_t to[UNITS];
     const bool whole = g.spread == SB_SPREAD_FULL || g.spread == SB_SPREAD_COLUMN;
 #pragma unroll
@@ -265,7 +265,7 @@ sb_status launch_mixture(const sb_pointwise *p, const geometry &g, sb_dtype dtyp
                  : launch<H, H, H>(p, g, stream);
 }
 
-/* Contiguous arrays of the same shape, or beside one number, are one long row. */
+/* Contiguous arrays of the same shape, or one with a single number, are one long row. */
 geometry geometry_of(const sb_pointwise *p)
 {
     const bool has_b = sb_point_has_b(p->op);

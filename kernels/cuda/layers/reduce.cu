@@ -17,7 +17,7 @@ namespace
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int UNROLL = 4;            /* loads a thread has in flight */
-constexpr int SHORT_ROW = 2048;      /* elements that a warp reduces alone */
+constexpr int SHORT_ROW = 2048;      /* most elements that one warp reduces */
 constexpr int PART_ROWS = 8 * WARPS; /* at least, of a part */
 constexpr int BLOCKS_PER_SM = 8;
 constexpr int MAX_GRID_Y = 65535;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_result(const matrix &a, int64_t at, float 
         ((float *)a.out)[at] = x;
 }
 
-/* V neighbouring elements as they lie in memory. */
+/* V neighbouring elements as they are stored. */
 template <typename T, int V>
 struct elements {
     packed<T, V> p;

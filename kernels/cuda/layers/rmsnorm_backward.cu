@@ -16,7 +16,7 @@
 namespace
 {
 
-constexpr int SUM_COLUMNS = 32; /* of a block of the second kernel, which has as many warps */
+constexpr int SUM_COLUMNS = 32; /* columns of a block of the second kernel, which has as many warps */
 constexpr int ANY_WARPS = 8, ANY_PARTS = 128;
 
 /* How the rows are spread over blocks, each of which leaves a partial sum of every column. */
@@ -69,7 +69,7 @@ __device__ __forceinline__ void input_gradient(chunk<T, N> &x, const chunk<T, N>
     x.pack(f);
 }
 
-/* Adds the columns of all groups of the block up into those of group 0, by halves. */
+/* Adds the columns of all groups of the block to the columns of group 0, by halves. */
 template <int N>
 __device__ __forceinline__ void add_groups(float (&columns)[ROW_CHUNKS][N], const row_group &g, float4 *shared)
 {

@@ -15,14 +15,14 @@ namespace
 constexpr int THREADS = 128;     /* at most, of a block of (chunks, slots, tokens) */
 constexpr int EACH = 4;          /* most heads of a thread */
 constexpr int FEW_CHUNKS = 1024; /* an SM: below that a thread rotates one head, which is sooner done */
-constexpr int MAX_GRID = 65535, MAX_BLOCK_Z = 64; /* of CUDA: blocks along y and z, threads along z */
+constexpr int MAX_GRID = 65535, MAX_BLOCK_Z = 64; /* limits of CUDA: blocks along y and z, threads along z */
 
 struct rope_shape {
     int batch, seq, heads, head_dim;
-    int chunks; /* of a head */
+    int chunks; /* chunks of a head */
     int slots;  /* threads that share the heads of a token: slot i rotates heads i, i + slots, ... */
     int64_t stride_b, stride_h, stride_s;
-    float sign; /* of the angle */
+    float sign; /* sign of the angle */
 };
 
 template <int N>
@@ -88,7 +88,7 @@ sb_status launch(const sb_context *ctx, const sb_rope *p, cudaStream_t stream)
     return sb_cuda_launched("rope kernel");
 }
 
-/* The CUDA backend's own demands; those of every backend are in sb_rope_check. */
+/* What only the CUDA backend requires; sb_rope_check has what every backend requires. */
 sb_status check_tensor(const sb_rope *p)
 {
     const int unit = 16 / sb_dtype_bytes(p->dtype);

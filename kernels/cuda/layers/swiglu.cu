@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* h = silu(gate) up and its gradients. One pass over memory: forward reads 2 and writes 1 element per element of h,
  * backward reads 3 and writes 2, or 3 where h is wanted again. A block does a tile of one row; a thread loads all its
- * chunks before it stores any, since outputs may lie on inputs. */
+ * chunks before it stores any, since outputs may overlap inputs. */
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/primitives/swiglu_math.cuh"
 #include "kernels/cuda/train.h"

@@ -7,7 +7,7 @@
  * Work: a quad is four parameters, 8 bytes of each 16-bit stream and 16 of each fp32 stream, so that a warp reads whole
  * contiguous lines of every stream. A thread starts the loads of QUADS quads before it uses any. Blocks come and go, one
  * piece each, which evens out what far and near memory costs an SM. Where the caller bounds their number they stay, and are as
- * large as an SM has registers for, so that they take as few SMs as possible from what runs beside them. */
+ * large as an SM has registers for, so that they take as few SMs as possible from what runs at the same time. */
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/adamw.cuh"
 #include "kernels/cuda/train.h"
@@ -16,8 +16,9 @@
 namespace
 {
 
-constexpr int THREADS = 256, THREADS_PER_SM = 1024; /* of a block; at least, so a thread has 64 registers */
-constexpr int QUADS = 2;                            /* a thread has in flight */
+constexpr int THREADS = 256,
+              THREADS_PER_SM = 1024; /* threads of a block; the least on an SM, so a thread has 64 registers */
+constexpr int QUADS = 2;             /* a thread has in flight */
 constexpr int64_t MAX_GRID = 0x7fffffff;
 constexpr float SMALLEST_SCALE = 0x1p-14f, LARGEST_SCALE = 0x1p24f, CLIP_EPSILON = 1e-6f;
 
@@ -43,7 +44,7 @@ __global__ void optimizer_begin_kernel(sb_optimizer_begin p)
         factor *= p.clip_norm / (s->grad_norm + CLIP_EPSILON);
     s->grad_factor = factor;
     s->good_steps++;
-    /* The gradients of this step were made with the old scale, which is in grad_scale by now. */
+    /* The gradients of this step were made with the old scale, which has been copied to grad_scale. */
     if (p.dynamic_scale && s->good_steps >= p.growth_interval) {
         s->loss_scale = fminf(s->loss_scale * 2, LARGEST_SCALE);
         s->good_steps = 0;
@@ -59,7 +60,7 @@ struct streams {
     M *m, *v;
 };
 
-/* One parameter: the up to three behind the last quad. */
+/* One parameter: for the up to three after the last quad. */
 template <adamw_rounding ROUNDING, typename P, typename G, typename M, sb_master KIND>
 __device__ __forceinline__ void update_one(const streams<P, G, M, KIND> &x, int64_t i, uint64_t first,
                                            const adamw_scalars &s, const adamw_constants &c)
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
         int64_t at[QUADS];
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            /* Behind the end the last quad is read again and not written: no branch stands between the loads. */
+            /* Past the end the last quad is read again and not written, so that there is no branch between the loads. */
             at[i] = 4 * (i == 0 ? first : min(first + i * THREADS, quads - 1));
             p[i].load(x.param + at[i], x.master + at[i]);
             g[i].load_streaming(x.grad + at[i]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The arithmetic of AdamW and the ways a parameter lies in memory, for the kernels that update: the same source, so the same
- * bits. */
+/* The arithmetic of AdamW and the ways a parameter is stored, for all kernels that update: one source, so the same bits. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_ADAMW_CUH
 #define STEPBENCH_CUDA_PRIMITIVES_ADAMW_CUH
 
@@ -23,7 +22,7 @@ inline adamw_constants adamw_constants_of(const sb_adamw *p)
 struct adamw_scalars {
     float decay, step_size, inverse_correction2, grad_factor;
     bool skip;
-    uint32_t key; /* of chances; not used, hence not read, where nothing is left to them */
+    uint32_t key; /* key of the random numbers; not read where nothing is rounded stochastically */
 };
 
 __device__ __forceinline__ adamw_scalars adamw_read(const sb_optimizer_state *s, const adamw_constants &c)
@@ -71,11 +70,11 @@ __device__ __forceinline__ void adamw_split(float x, unsigned &bf16, unsigned &r
     remainder = bits & 0xffffu;
 }
 
-/* Four parameters as they lie in memory. With a master in fp32 the parameter itself is only written. */
+/* Four parameters as they are stored. With a master in fp32 the parameter itself is only written. */
 template <typename P, sb_master KIND>
 struct adamw_parameters {
     static constexpr bool SPLIT = KIND == SB_MASTER_SPLIT, FP32 = KIND == SB_MASTER_FP32;
-    using master_type = std::conditional_t<FP32, float, P>; /* of a remainder only the size of P matters */
+    using master_type = std::conditional_t<FP32, float, P>; /* for a remainder only the size of P matters */
     packed<P, 4> param;
     packed<master_type, 4> master;
 

@@ -8,7 +8,7 @@
 namespace documents
 {
 
-/* Numbers that tiles of so many rows have, of `total` rows of all documents. */
+/* How many numbers tiles of `rows` rows need when all documents together have `total` rows. */
 __host__ __device__ __forceinline__ int tile_numbers(int total, int documents, int rows)
 {
     return total / rows + documents;

@@ -22,7 +22,7 @@ __device__ __forceinline__ void let_next_kernel_start()
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-/* Both, first of all in every thread of a short kernel between the products of a step, which takes no longer than its launch. */
+/* Does both. A short kernel between the products of a step, which takes no longer than its launch, calls it first in every thread. */
 __device__ __forceinline__ void wait_if_early()
 {
     let_next_kernel_start();

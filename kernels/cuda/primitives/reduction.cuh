@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reductions over a warp and a block, in an order that depends on the block's size alone: the same values give the same
+/* Reductions over a warp and a block, in an order that depends only on the block's size: the same values give the same
  * bits. */
 #ifndef STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH
 #define STEPBENCH_CUDA_PRIMITIVES_REDUCTION_CUH

@@ -9,7 +9,7 @@
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/primitives/vector.cuh"
 
-/* N neighbouring elements, packed as they lie in memory. One element where rows are not aligned; otherwise as many as
+/* N neighbouring elements, packed as they are stored. One element where rows are not aligned; otherwise as many as
  * fill 16 bytes of some tensor, which are 8 or 32 bytes of another that goes along with it. */
 template <typename T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) chunk {
@@ -102,7 +102,7 @@ class row_group
   public:
     const int index = (int)threadIdx.y, thread = (int)threadIdx.x, threads = (int)blockDim.x;
 
-    /* Every thread of the group gets the sum, in an order that depends on the size of the group alone. Two halves of
+    /* Every thread of the group gets the sum, in an order that depends only on the size of the group. Two halves of
      * `shared` (a float for each warp of the block) take turns, so that one barrier a sum is enough. All groups of the
      * block call it together; not so with OWN_BARRIER, where each of at most 15 groups has a barrier of its own and the
      * compiler reserves all 16 for the block. */
@@ -130,7 +130,7 @@ class row_group
 /* The chunks of a row of n that one thread of a group holds: g.thread, then at distances of g.threads. Beyond the row
  * they are zero. */
 constexpr int ROW_CHUNKS = 4;
-constexpr int ROW_MAX_WARPS = 16; /* of a block */
+constexpr int ROW_MAX_WARPS = 16; /* most warps of a block */
 
 template <typename T, int N>
 __device__ __forceinline__ void load_row(chunk<T, N> (&x)[ROW_CHUNKS], const T *row, int n, const row_group &g)

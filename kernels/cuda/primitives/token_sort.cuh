@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokens sorted by id, those of one id in the order of their positions, by counting: the place of a token is the
+/* Tokens sorted by id, and within an id by position, by counting: the place of a token is the
  * number of tokens with a lesser key, or the same key and an earlier position. Up to SORT_DIRECT tokens each is
- * compared with all. More are first dealt into bins by the low bits of their ids, in any order, and compared within
- * their bin alone. Either way the result depends on the ids only.
+ * compared with all. More are first dealt into bins by the low bits of their ids, in any order, and compared only
+ * within their bin. Either way the result depends on the ids only.
  *
  * `first` maps an id to the place of its first token. It is not initialized where no token has the id, so an entry
  * counts only if the token at that place has that id: the sparse set of Briggs and Torczon, "An efficient
@@ -19,7 +19,7 @@ constexpr int SORT_DIRECT = 4096; /* up to here comparing all pairs takes less t
 constexpr int SORT_BIN_BITS = 10, SORT_BINS = 1 << SORT_BIN_BITS;
 constexpr int SORT_COMPARED = 2048; /* tokens in shared memory at a time */
 
-/* The low bits of the id come first in the key, so that tokens in the order of their keys lie bin by bin. */
+/* The low bits of the id come first in the key, so that tokens sorted by key are sorted by bin. */
 struct alignas(8) token {
     unsigned key;
     int position;
@@ -27,7 +27,7 @@ struct alignas(8) token {
 
 __device__ __forceinline__ token no_token()
 {
-    return {~0u, INT_MAX}; /* behind all others, since ids are not negative */
+    return {~0u, INT_MAX}; /* after all others, since ids are not negative */
 }
 
 __device__ __forceinline__ unsigned token_key(int id)
@@ -107,9 +107,9 @@ static __global__ void __launch_bounds__(SORT_BINS) token_deal_kernel(const int 
 }
 
 /* Lane i of every warp has token i of the block and counts the tokens that come before it. The warps share the tokens
- * to compare with, which are those of all bins that the block's tokens lie in; bins before a token's own come before
- * it. Undealt tokens lie in the order of their positions, so that those on one side of the block need one comparison,
- * not two. */
+ * to compare with, which are the tokens of all bins that the block's tokens are in; bins before a token's own come before
+ * it. Tokens not dealt into bins are in the order of their positions, so that on either side of the block one comparison is
+ * enough. */
 template <bool BINNED>
 __global__ void token_place_kernel(const int *ids, int rows, token_sort s)
 {

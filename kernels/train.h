@@ -32,8 +32,8 @@ typedef enum sb_fp32_products {
  * A linear layer with weight W (out,in): Y = X W^T {m T, n out, k in, transpose_b}; dX = dY W {m T, n in, k out};
  * dW = dY^T X {m out, n in, k T, transpose_a}. */
 typedef struct sb_matmul {
-    sb_dtype dtype;     /* of the products, and of A and B in memory */
-    sb_dtype dtype_out; /* of C and D in memory: `dtype`, or SB_FP32 */
+    sb_dtype dtype;     /* what the products use, and A and B are stored in */
+    sb_dtype dtype_out; /* what C and D are stored in: `dtype`, or SB_FP32 */
     bool transpose_a, transpose_b;
     int m, n, k;
     int lda, ldb, ldc, ldd; /* elements from one stored row to the next; ldc counts where c is given */
@@ -49,9 +49,9 @@ typedef struct sb_matmul {
 typedef struct sb_matmul_choice {
     unsigned char algorithm[64]; /* opaque, and good only for this version of the library */
     int64_t library;             /* its version */
-    float ms, first_ms;          /* of one call: the chosen algorithm, and the library's own first proposal */
-    int tried;                   /* algorithms that were timed */
-    char name[64];               /* tile, stages, split of k: for people */
+    float ms, first_ms; /* time of one call: with the chosen algorithm, and with the library's first proposal */
+    int tried;          /* algorithms that were timed */
+    char name[64];      /* tile, stages, split of k: for people */
 } sb_matmul_choice;
 
 /* y = x / sqrt(mean(x^2) + eps) * weight, over rows of d. With `residual` the norm is of x + residual, which is written
@@ -101,7 +101,7 @@ typedef struct sb_swiglu {
  * and dh are rounded to dtype before they are used, so that h has the bits that swiglu_forward makes of the gate_up
  * stored. dh is never stored, and gate_up need not be. */
 typedef struct sb_swiglu_matmul {
-    sb_dtype dtype;  /* of everything; SB_BF16 or SB_FP16 */
+    sb_dtype dtype;  /* every tensor's: SB_BF16 or SB_FP16 */
     int rows, f, d;  /* f and d multiples of 8 */
     int lda;         /* elements from one row of x, or of dy, to the next; a multiple of 8 */
     const void *x;   /* forward: (rows, d) */

@@ -61,7 +61,7 @@ static sb_status check(sb_context *ctx, const sb_attention *a, int tensors, bool
     if (sb_head_dim_most(a) > widest)
         return sb_error(SB_UNSUPPORTED, "head_dim%s %d is above %d, the most that flash takes of 32-bit elements",
                         a->head_dim > widest ? "" : "_v", a->head_dim > widest ? a->head_dim : a->head_dim_v, widest);
-    const int64_t most_rows = 1 << 30; /* of all heads, counted in int */
+    const int64_t most_rows = 1 << 30; /* rows of all heads are counted in int */
     if ((int64_t)a->batch * a->heads * a->seq_q > most_rows || (int64_t)a->batch * a->heads_kv * a->seq_k > most_rows)
         return sb_error(SB_UNSUPPORTED, "flash takes at most 2^30 rows (batch * heads * seq) of queries or keys");
     if (a->packed && (int64_t)a->heads * a->documents > most_rows)

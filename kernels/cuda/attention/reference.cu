@@ -13,8 +13,8 @@ namespace
 {
 
 constexpr int ROWS_AT_ONCE = 256; /* samples of one launch */
-constexpr int WARPS = 16;         /* of a block that computes one sample */
-constexpr int LANE_ELEMENTS = 8;  /* of a row held by each of 32 lanes */
+constexpr int WARPS = 16;         /* warps of a block, which computes one sample */
+constexpr int LANE_ELEMENTS = 8;  /* elements of a row that each of 32 lanes holds */
 constexpr int MAX_D = 32 * LANE_ELEMENTS;
 static_assert(MAX_D >= SB_HEAD_DIM_MAX, "a row does not fit in the lanes");
 

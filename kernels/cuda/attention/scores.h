@@ -19,8 +19,8 @@ typedef struct sb_scores {
     int seq_q, seq_k;
     int64_t pitch;       /* elements from a row to the next */
     int64_t head_stride; /* elements from a head to the next */
-    size_t bytes;        /* of all heads, a multiple of 256 */
-    size_t mask_bytes;   /* of the boolean mask that all heads share, (Sq, pitch), a multiple of 256 */
+    size_t bytes;        /* scores of all heads, a multiple of 256 */
+    size_t mask_bytes;   /* the boolean mask that all heads share, (Sq, pitch), a multiple of 256 */
 } sb_scores;
 
 sb_scores sb_scores_of(const sb_attention *a);

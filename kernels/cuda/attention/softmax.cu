@@ -86,7 +86,7 @@ __device__ __forceinline__ float warp_reduce(float x)
 }
 
 /* Every thread gets the result. `shared` holds 32 floats that no other reduction of the kernel uses. The order of sums
- * depends on the block's size alone, so results are the same on every run. */
+ * depends only on the block's size, so results are the same on every run. */
 template <typename OP>
 __device__ __forceinline__ float block_reduce(float x, float *shared)
 {

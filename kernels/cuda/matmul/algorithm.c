@@ -12,7 +12,7 @@
 #include "kernels/cuda/matmul/hopper/matmul_fp32.h"
 
 /* A cluster's tile has 256 rows: below half of that most of its work would be lost. Rows of the result are whole units,
- * too: the engine that stores it writes 16 bytes at a time, also behind the end of a row. */
+ * too: the engine that stores it writes 16 bytes at a time, also past the end of a row. */
 enum { ROWS_16_LEAST = 128, ROW_UNIT_16 = 8 };
 
 static_assert((int)MATMUL_MAX_OWN >= (int)MATMUL_FP32_MAX_PROPOSALS &&

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Algorithms of products: those by kernels of our own, which lie beside the library's in the same type, and names of all of
- * them. Not part of the API. */
+/* Algorithms of products: those of our own kernels, which share a type with the library's, and names for all of them. Not part of the API. */
 #ifndef STEPBENCH_CUDA_MATMUL_ALGORITHM_H
 #define STEPBENCH_CUDA_MATMUL_ALGORITHM_H
 
@@ -8,7 +7,7 @@
 
 enum { MATMUL_MAX_OWN = 4 }; /* algorithms of our own for one shape */
 
-/* What the first bytes of an algorithm of our own mean; those behind them are zero. No algorithm of the library
+/* What the first bytes of an algorithm of our own mean; the rest are zero. No algorithm of the library
  * begins with such a word: its first one is a small number. */
 typedef struct matmul_own {
     uint64_t kernel;

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/matmul/algorithm.h"
 
-/* The cuBLASLt products that a call is made of: one, or those of a split. They share one algorithm once tuned. */
+/* The cuBLASLt products that a call is made of: one, or several if it is split. They share one algorithm once tuned. */
 enum { MATMUL_MAX_PLANS = 3 };
 typedef struct matmul_plan_list {
     matmul_plan *plan[MATMUL_MAX_PLANS];
@@ -18,7 +18,7 @@ sb_status matmul_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list 
 /* Gives the algorithm to every plan of the list; false, and nothing is changed, where one cannot run it. */
 bool matmul_install(sb_context *ctx, const matmul_plan_list *list, const cublasLtMatmulAlgo_t *algorithm);
 
-/* The same for split fp32; `p` has been checked. */
+/* Workspace of a product in split fp32; `p` has been checked. */
 size_t matmul_split_workspace(sb_context *ctx, const sb_matmul *p);
 sb_status matmul_split_plans_of(sb_context *ctx, const sb_matmul *p, matmul_plan_list *out);
 sb_status matmul_split_run(sb_context *ctx, const sb_matmul *p, void *stream);

@@ -196,7 +196,7 @@ static sb_status prepare(sb_context *ctx, matmul_plan *plan)
 
 static size_t slot_of(const matmul_shape *shape, size_t capacity)
 {
-    /* FNV-1a over the ints, folded: the low bits alone would depend on the low bits of each int alone. */
+    /* FNV-1a over the ints, folded: otherwise the low bits would depend only on the low bits of each int. */
     const unsigned *word = (const unsigned *)shape;
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < sizeof *shape / sizeof *word; i++)

@@ -25,10 +25,10 @@ typedef struct matmul_shape {
     int lda, ldb, ldc, ldd;
     int adds;           /* beta is 1, not 0 */
     int in_place;       /* c is d */
-    int device_scalars; /* alpha and beta lie in device memory */
+    int device_scalars; /* alpha and beta are in device memory */
     int align_a, align_b, align_c, align_d;
     int workspace_kib;
-    int own; /* by matmul/hopper/matmul_fp32.h alone: there are no descriptors */
+    int own; /* runs only matmul/hopper/matmul_fp32.h: there are no descriptors */
 } matmul_shape;
 
 typedef struct matmul_plan {

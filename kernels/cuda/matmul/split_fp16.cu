@@ -26,7 +26,7 @@ struct operand {
     const float *x;
     __half *hi, *lo;
     int64_t ld, part_ld;
-    unsigned rows, columns; /* of the matrix */
+    unsigned rows, columns; /* size of the matrix */
     unsigned units, units_per_row;
     unsigned first_block, blocks;
     bool vector; /* float4 loads are aligned */
@@ -36,7 +36,7 @@ struct operands {
     operand o[2];
 };
 
-/* What the first pass left: `border` words of the first operand, then those of the second up to `end`. */
+/* What the first pass left: `border` words of the first operand, then words of the second up to `end`. */
 struct partial_maxima {
     const unsigned *words;
     unsigned border, end;
@@ -163,7 +163,7 @@ __device__ __forceinline__ float choose_scale(const partial_maxima &found, bool 
     return power_of_two(second ? shift_b : shift_a);
 }
 
-/* Units here are those of a part, which may be larger than the matrix. */
+/* Here units are counted in a part, which may be larger than the matrix. */
 __global__ void __launch_bounds__(THREADS)
     fp16_parts_kernel(const __grid_constant__ operands p, const partial_maxima found, split_scalars *scalars)
 {

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Rows and columns as they lie in memory. A part may have more of both, up to a multiple of four columns; what the
+/* Rows and columns as they are stored. A part may have more of both, up to a multiple of four columns; what the
  * matrix does not have is zero there. Parts are 8-byte aligned, and so are their rows. */
 typedef struct split_operand {
     const float *x;

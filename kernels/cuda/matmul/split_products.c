@@ -3,7 +3,7 @@
  * (matmul/hopper/matmul_fp32.h), where each row of the operands is whole units of 16 bytes. Else cuBLASLt does, on operands
  * split beforehand into two fp16 parts (split_fp16.h):
  *     A B = 1/(sA sB) (hi hi + (hi lo + lo hi) / 2^11); lo lo, at most 2^-22 of a product, is left out.
- * The two small terms are one product over 2k, the parts lying beside or below each other, [hi lo] of A and [lo hi] of B; hi hi
+ * The two small terms are one product over 2k, the parts next to or below each other, [hi lo] of A and [lo hi] of B; hi hi
  * follows and adds to it in fp32.
  * Tensor cores truncate what does not fit when they add to an accumulator. So hi hi is summed in runs of k, each added to D by
  * the epilogue, which rounds to nearest: SB_FP16X3_FAST has long ones. SB_FP16X3 prefers our own kernel, which rounds its sums
@@ -19,7 +19,7 @@
 
 enum {
     LONGEST_RUN_FAST = 1280,
-    LONGEST_RUN = 256, /* of k in one accumulator */
+    LONGEST_RUN = 256, /* most of k that one accumulator sums */
     K_UNIT = 64,       /* runs and parts are whole multiples: 128 bytes, so that cuBLASLt may split k */
     ROW_UNIT = 8       /* elements of a part's row: 16 bytes */
 };
@@ -44,7 +44,7 @@ static int64_t round_up(int64_t x, int64_t unit)
     return (x + unit - 1) / unit * unit;
 }
 
-/* `k_rows`: the operand lies as (k, outer), else as (outer, k). Both parts are one matrix of 2k either way. */
+/* `k_rows`: the operand is stored as (k, outer), else as (outer, k). Both parts are one matrix of 2k either way. */
 static part_layout lay_out_parts(const void *x, bool k_rows, int outer, int k, int padded_k, int ld)
 {
     part_layout l = {.operand = {.x = x, .rows = outer, .columns = k, .ld = ld}};
@@ -139,8 +139,8 @@ static sb_status check_size(const sb_matmul *p)
     return SB_OK;
 }
 
-/* Our own kernel saves launches and passes over memory; the library's products are faster once those are small beside
- * the work, as long as its sums are long. Measured on an H200 at 512 rows: 12 against 16 us for 512 x 768 x 768, 29 against
+/* Our own kernel saves launches and passes over memory; the library's products are faster once that is small compared
+ * with the work, as long as its sums are long. Measured on an H200 at 512 rows: 12 against 16 us for 512 x 768 x 768, 29 against
  * 39 for k 3072; at 4096^3 1.12 against 0.96 ms, with A transposed 1.47 against 0.91. */
 static bool use_own(const sb_context *ctx, const sb_matmul *p)
 {

@@ -7,7 +7,7 @@
 
 enum { STEP = 64, CLUSTER_ROWS = 256 };
 
-/* Clocks. The second launch starts beside the first one's end. */
+/* Clocks. The second launch starts under the end of the first. */
 static const double tile_switch = 400, second_launch = 2000;
 static const double in_bytes = 56; /* a clock, from L2 to a multiprocessor */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses the algorithm of a matmul by timing: the library's proposals, variations of the fastest of them, and those of
- * our own kernels.
+/* Chooses the algorithm of a matmul by timing: the library's proposals, variations of the fastest of them, and our
+ * own kernels.
  * A slow one is dropped after a few calls. The others get the median of a few batches of about 0.4 ms, short ones as
  * replays of a graph: the host would take longer to launch them than they run. At the end the first proposal and the
  * fastest alternate, so that a drifting clock meets both, and the first stays unless it is more than 1 % slower: then two
@@ -17,7 +17,7 @@
 
 enum { MAX_VARIATIONS = 16, MAX_TRIALS = MATMUL_MAX_CANDIDATES + MAX_VARIATIONS + MATMUL_MAX_OWN };
 enum { ROUNDS = 5, FEW_ROUNDS = 3, GRAPH_CALLS = 20 };
-enum { SHORTEST_PART = 256 };                                    /* of k, in a split that the library did not propose */
+enum { SHORTEST_PART = 256 }; /* least of k in a part of a split that the library did not propose */
 static const float warm_ms = 10, batch_ms = 0.4f, slow_ms = 2;   /* a call of slow_ms gets few rounds */
 static const float short_ms = 0.05f;                             /* a shorter call is timed as part of a graph */
 static const double large_flops = 30e9;                          /* a product that brings the GPU to its power limit */
@@ -26,7 +26,7 @@ static const float worth_changing = 1.01f, worth_energy = 1.06f; /* the latter f
 
 typedef struct trial {
     cublasLtMatmulAlgo_t algorithm;
-    float ms; /* of one call; infinity when it failed */
+    float ms; /* time of one call; infinity if it failed */
 } trial;
 
 typedef struct tuner {
@@ -49,7 +49,7 @@ static float median(float *x, int n)
     return x[n / 2];
 }
 
-/* Enqueues the call so many times. *refused where the library does not run what is installed. */
+/* Enqueues `calls` calls. *refused: the library does not run what is installed. */
 static sb_status enqueue(tuner *t, int calls, bool *refused)
 {
     sb_status s = SB_OK;
@@ -57,7 +57,7 @@ static sb_status enqueue(tuner *t, int calls, bool *refused)
     for (int i = 0; s == SB_OK && !*refused && i < calls; i++) {
         s = sb_cuda_matmul(t->ctx, t->p, t->stream);
         if (s == SB_DEVICE_ERROR) {
-            (void)cudaGetLastError(); /* of a refused launch; a broken context says so again */
+            (void)cudaGetLastError(); /* clears the error of a refused launch; a broken context reports its own again */
             *refused = true;
             s = SB_OK;
         }
@@ -93,8 +93,8 @@ static void drop(cudaGraphExec_t graph)
         cudaGraphExecDestroy(graph);
 }
 
-/* Milliseconds of one call, of so many in a row or of so many replays of a graph; infinity where the library refuses to
- * run what is installed. */
+/* Milliseconds of one call, measured over `times` calls or replays of the graph; infinity if the library refuses to run
+ * what is installed. */
 static sb_status time_calls(tuner *t, cudaGraphExec_t graph, int times, float *ms)
 {
     bool refused = false;

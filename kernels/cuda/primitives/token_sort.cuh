@@ -48,7 +48,7 @@ struct token_sort {
     int *slot;     /* (rows) place in the bin */
     int *sizes;    /* (SORT_BINS) */
     int *starts;   /* (SORT_BINS + 1) */
-    size_t bytes;  /* of all of them */
+    size_t bytes;  /* bytes of all of them together */
 };
 
 inline token_sort token_sort_at(void *workspace, int rows, int vocab)
@@ -82,7 +82,7 @@ static __global__ void __launch_bounds__(SORT_BINS) token_deal_kernel(const int 
 {
     __shared__ int start[SORT_BINS], totals[32];
     const int bin = (int)threadIdx.x, lane = bin % 32, warp = bin / 32, size = s.sizes[bin];
-    int end = size; /* of the bin; counted from the warp's first bin, below from bin 0 */
+    int end = size; /* end of the bin; counted from the warp's first bin, below from bin 0 */
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
         const int before = __shfl_up_sync(0xffffffffu, end, d);
@@ -127,7 +127,8 @@ __global__ void token_place_kernel(const int *ids, int rows, token_sort s)
     int place = warp == 0 ? from : 0;
     bool follows = false; /* an earlier token of the same id */
     for (int base = from; base < to; base += SORT_COMPARED) {
-        const int n = min(SORT_COMPARED, to - base), share = (n + 4 * warps - 1) / (4 * warps) * 4; /* of a warp */
+        const int n = min(SORT_COMPARED, to - base),
+                  share = (n + 4 * warps - 1) / (4 * warps) * 4; /* tokens of a warp */
         __syncthreads();
         for (int i = (int)threadIdx.x; i < share * warps; i += (int)blockDim.x) {
             const token t = i < n ? fetch(base + i) : no_token();

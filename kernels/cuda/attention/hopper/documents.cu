@@ -15,7 +15,7 @@ constexpr int BINS = 1024; /* one a thread */
 struct list_params {
     const int *cu_seqlens_q, *cu_seqlens_k;
     document_tiles *list;
-    int documents, numbers; /* of tiles, those without one included */
+    int documents, numbers; /* numbers of tiles, including numbers without a tile */
     int rows, keys, most_blocks, window_left, window_right;
 };
 

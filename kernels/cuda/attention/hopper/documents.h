@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 
 struct alignas(16) document_tile {
-    int q_begin, seq_q, k_begin, seq_k; /* of the document */
+    int q_begin, seq_q, k_begin, seq_k; /* the document's first rows and lengths */
     int first;                          /* row of the tile, counted in the document */
 };
 

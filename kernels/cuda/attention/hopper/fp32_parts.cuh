@@ -10,7 +10,7 @@
 enum {
     FP32_PARTS_MAX_TENSORS = 4,
     FP32_PARTS_QUERY_ROWS = 64, /* rows that share a scale: of q and d_o */
-    FP32_PARTS_KEY_ROWS = 128   /* of k and v */
+    FP32_PARTS_KEY_ROWS = 128   /* rows of k and v */
 };
 
 /* A (B, H, S, D) fp32 tensor to parts [2][B][H][S][D], contiguous, and 1/s of each group, [B][H][groups]. */
@@ -30,6 +30,6 @@ fp32_parts_tensor fp32_parts_queries(const sb_attention *a, const sb_tensor &fro
 fp32_parts_tensor fp32_parts_keys(const sb_attention *a, const sb_tensor &from, void *to);
 /* The parts as one (2B, H, S, D) tensor, part p of batch b at index p*B + b. */
 sb_tensor fp32_parts_view(const fp32_parts_tensor *t, int head_dim);
-int fp32_parts_groups(int seq, int rows); /* of a head */
+int fp32_parts_groups(int seq, int rows); /* groups of a head */
 
 #endif

@@ -27,7 +27,7 @@ __device__ __forceinline__ float probability(float x, float scale, float scale_l
     return mma::exp2_fast(P::fp32_level ? fmaf(x, scale, -lse) * log2_e : fmaf(x, scale_log2, -lse));
 }
 
-/* TILES: of owned rows, beside the two stages of two walked tiles. */
+/* TILES: tiles of owned rows, in addition to two stages of two walked tiles. */
 template <class P, int D, int MT, int WARPS, int WALK, int TILES = 2>
 struct backward_shape {
     static constexpr int threads = WARPS * 32, owned = MT * 16 * WARPS;
@@ -35,7 +35,7 @@ struct backward_shape {
         (TILES * owned + 4 * WALK) * tile_stride<typename P::element, D> * (int)sizeof(typename P::element);
 };
 
-/* What a run of backward_kv makes. dV alone needs no V. */
+/* What a run of backward_kv computes. Without dK it needs no V. */
 enum { MAKE_DK = 1, MAKE_DV = 2, MAKE_BOTH = MAKE_DK | MAKE_DV };
 template <class P, int D, int MT, int WARPS, int BQ, int MAKE>
 using backward_kv_shape = backward_shape<P, D, MT, WARPS, BQ, MAKE & MAKE_DK ? 2 : 1>;
@@ -46,7 +46,8 @@ constexpr int stats_threads = 256,
 template <class E, bool FP32_LEVEL>
 __global__ void __launch_bounds__(stats_threads) row_stats(const __grid_constant__ sb_attention a)
 {
-    const int query = blockIdx.x * (stats_threads / stats_lanes) + threadIdx.x / stats_lanes; /* of (B, H, Sq) */
+    const int query =
+        blockIdx.x * (stats_threads / stats_lanes) + threadIdx.x / stats_lanes; /* counted over (B, H, Sq) */
     const int lane = threadIdx.x % stats_lanes;
     const bool valid = query < a.batch * a.heads * a.seq_q;
     float delta = 0.0f;
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     const int bh_kv = at.bh, b = bh_kv / a.heads_kv, h_kv = bh_kv % a.heads_kv;
     const int group = a.heads / a.heads_kv;
     const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
+    const int warp_row = threadIdx.x / 32 * MT * 16; /* the warp's first row in the block */
     E *const k_box = k_tile + warp_row * stride, *const v_box = v_tile + warp_row * stride;
 
     const int past = a.seq_k - a.seq_q; /* query i sees the keys up to i + past */
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
         if (PACKED) /* a document without queries: one step of zeros */
             end_block = max(end_block, first_block + 1);
     }
-    const int q_blocks = end_block - first_block; /* of each query head; at least 1 */
+    const int q_blocks = end_block - first_block; /* query blocks of each head; at least 1 */
     const int steps = group * q_blocks;
     const float scale_log2 = a.scale * log2_e;
 
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
     const int q0 = (q_blocks - 1 - at.tile) * shape::owned; /* the longest first, as in forward */
     const int bh = at.bh, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
     const int lane = threadIdx.x % 32;
-    const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
+    const int warp_row = threadIdx.x / 32 * MT * 16; /* the warp's first row in the block */
     E *const q_box = q_tile + warp_row * stride, *const do_box = do_tile + warp_row * stride;
     const E *const k_rows = head_rows<E>(a.k, b, h_kv), *const v_rows = head_rows<E>(a.v, b, h_kv);
 

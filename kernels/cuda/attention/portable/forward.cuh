@@ -68,8 +68,8 @@ __device__ __forceinline__ void online_softmax(float (&s)[MT][BK / 8][4], float 
         }
 }
 
-/* WINDOW: of the keys that a query sees, those of its window; window_left and window_right are no more than Sk and Sq. PACKED
- * comes with WINDOW: a block's tile is one of a document. */
+/* WINDOW: a query sees only keys in its window; window_left and window_right are at most Sk and Sq. PACKED comes with WINDOW: a
+ * block's tile belongs to one document. */
 template <class P, int D, int MT, int WARPS, int BK, bool WINDOW, bool PACKED = false>
 __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__ sb_attention whole)
 {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
         return;
     const int q0 = (q_blocks - 1 - at.tile) * shape::queries;
     const int bh = at.bh, b = bh / a.heads, h = bh % a.heads, h_kv = h / (a.heads / a.heads_kv);
-    const int warp_row = threadIdx.x / 32 * MT * 16; /* of the block */
+    const int warp_row = threadIdx.x / 32 * MT * 16; /* the warp's first row in the block */
     const E *const k_rows = head_rows<E>(a.k, b, h_kv), *const v_rows = head_rows<E>(a.v, b, h_kv);
 
     const int past = a.seq_k - a.seq_q; /* query i sees the keys up to i + past */

@@ -55,7 +55,7 @@ inline int64_t blocks_of(int64_t heads, int seq, int rows)
     return heads * ((seq + rows - 1) / rows);
 }
 
-/* The same in the tiles of documents, if there are any. */
+/* How many tiles of `rows` rows there are; PACKED: counting the numbers that documents leave over. */
 template <bool PACKED>
 int64_t tiles_of(const sb_attention &a, int64_t heads, int seq, int rows)
 {
@@ -99,7 +99,7 @@ cudaError_t launch_backward(const sb_attention &a, cudaStream_t stream)
         <<<(unsigned)blocks_of(1, a.batch * a.heads * a.seq_q, queries), stats_threads, 0, stream>>>(a);
     cudaError_t e = cudaGetLastError();
     if constexpr (tile::dv_apart)
-        if (e == cudaSuccess) /* of one owned tile, so there is room for more of the others */
+        if (e == cudaSuccess) /* it owns one tile, so there is room for larger walked ones */
             e = launch_backward_kv<P, D, WINDOW, PACKED, 32, MAKE_DV>(a, stream);
     constexpr int rest = tile::dv_apart ? MAKE_DK : MAKE_BOTH;
     if (e == cudaSuccess)
@@ -147,7 +147,7 @@ cudaError_t backward_any(const sb_attention &a, cudaStream_t stream)
                               : launch_backward<P, 128>(a, stream);
 }
 
-/* Above 128 columns; of elements of 16 bits alone, for others do not fit in shared memory. */
+/* Above 128 columns; only for elements of 16 bits, since larger ones do not fit in shared memory. */
 template <class P>
 cudaError_t forward_wide(const sb_attention &a, cudaStream_t stream)
 {

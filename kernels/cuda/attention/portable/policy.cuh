@@ -6,9 +6,9 @@
  * and b_frag (kstep x 8), and
  *   load_a      A from a row-major tile
  *   load_b_nk   two neighbouring b_frag (16 columns n) from a tile stored [n][k]
- *   load_b_kn   the same from a tile stored [k][n]
+ *   load_b_kn   two neighbouring b_frag from a tile stored [k][n]
  *   acc_to_a    A from kstep / 8 neighbouring 16x8 accumulators
- * and whether sums are separate (see product_kn) and errors are those of fp32, exponents' too (fp32_level).
+ * and whether sums are separate (see product_kn) and errors, also in exponents, are as small as in fp32 (fp32_level).
  * The order of k inside a kstep is the policy's own: load_a agrees with load_b_nk, acc_to_a with load_b_kn. */
 #ifndef STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
 #define STEPBENCH_CUDA_ATTENTION_PORTABLE_POLICY_CUH
@@ -197,7 +197,8 @@ struct split {
     static __device__ __forceinline__ void multiply(float (&c)[4], const a_frag &a, const b_frag &b)
     {
 #pragma unroll
-        for (int sum = PARTS - 1; sum >= 0; sum--) /* of the parts' numbers: the larger, the smaller the product */
+        for (int sum = PARTS - 1; sum >= 0;
+             sum--) /* sum of the two parts' numbers: the larger it is, the smaller the product */
 #pragma unroll
             for (int p = sum; p >= 0; p--)
                 mma::multiply(c, a.part[p], b.part[sum - p], __nv_bfloat16());

@@ -58,7 +58,7 @@ __device__ __forceinline__ sb_attention document_of(const sb_attention &a, int d
     const int k = a.cu_seqlens_k[document];
     int q = a.cu_seqlens_q[document];
     one.seq_q = a.cu_seqlens_q[document + 1] - q, one.seq_k = a.cu_seqlens_k[document + 1] - k;
-    if (KEYS) /* without queries: no address behind the tensor, not even for copies of nothing */
+    if (KEYS) /* without queries there is no valid address, not even for copies of zero bytes */
         q = one.seq_q > 0 ? q : 0;
     one.q.data = (E *)a.q.data + q * a.q.stride_s, one.o.data = (E *)a.o.data + q * a.o.stride_s;
     one.d_o.data = (E *)a.d_o.data + q * a.d_o.stride_s, one.dq.data = (E *)a.dq.data + q * a.dq.stride_s;
@@ -96,8 +96,8 @@ __device__ __forceinline__ void load_tile(E *tile, const E *rows, int64_t stride
         }
 }
 
-/* Writes this warp's rows of acc to global memory through `box`, its own rows of a shared tile that nobody reads any
- * more, so that every store is 16 bytes. */
+/* Writes this warp's rows of acc to global memory through `box`, its own rows of a shared tile that is no longer
+ * read, so that every store is 16 bytes. */
 template <class E, int D, int MT>
 __device__ __forceinline__ void store_rows(E *box, const float (&acc)[MT][D / 8][4], E *rows, int64_t stride_s,
                                            int row0, int n_rows, int n_columns)

@@ -62,8 +62,8 @@ __device__ __forceinline__ void produce(const params &p, uint32_t base, int rank
 /* A warp's loads of what its chunks read: chunks follow each other through `depth` buffers, over all of its tiles. */
 template <class S>
 struct operand_ring {
-    uint32_t slots, bar; /* of the first buffer */
-    int depth, buffer;   /* of the chunk that is due */
+    uint32_t slots, bar; /* addresses of the first buffer's */
+    int depth, buffer;   /* which chunk is due */
     uint32_t parity;
 
     __device__ __forceinline__ int offset(int which) const { return which * S::LOADED * S::SLOT_BYTES; }
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul16_kernel(const __grid_const
     cluster_sync();
     if (!p.beside)
         wait_for_previous_kernel();
-    let_next_kernel_start(); /* what starts beside this kernel finds what came before it complete */
+    let_next_kernel_start(); /* what starts during this kernel finds everything before it complete */
 
     if (threadIdx.x < 128) {
         registers_lower<PRODUCER_REGISTERS>();

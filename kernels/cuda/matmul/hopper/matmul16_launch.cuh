@@ -14,7 +14,7 @@
 namespace matmul16
 {
 
-constexpr int64_t GROUP_BYTES = 20 << 20; /* of A, that stay in L2 while B and the result pass */
+constexpr int64_t GROUP_BYTES = 20 << 20; /* bytes of A that stay in L2 while B and the result pass through */
 
 inline int parts(int64_t x, int unit)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The 16-bit matmul for Hopper: tiles, what lies where in shared memory, the order of tiles, parameters. */
+/* The 16-bit matmul for Hopper: tiles, the layout of shared memory, the order of tiles, parameters. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_LAYOUT_CUH
 
@@ -14,15 +14,15 @@ using namespace hopper;
 /* What becomes of the sums: D = A B + C; h = silu(gate) up, B being gate's rows and up's; gradients of gate and up. */
 enum kind { PLAIN, SWIGLU_FORWARD, SWIGLU_BACKWARD };
 
-constexpr int ROWS = 128, STEP = 64;          /* of a block's tile; of k */
+constexpr int ROWS = 128, STEP = 64;          /* rows of a block's tile; step along k */
 constexpr int CLUSTER = 2, WARPS = 8;         /* blocks that share B; consumer warps of a block */
 constexpr int THREADS = 32 * WARPS + 128;     /* the first warpgroup loads */
 constexpr int ROW_BYTES = 128, BOX_ROWS = 16; /* a row of a panel; rows of a warp, which it stores by itself */
-constexpr int SMEM_LIMIT = 227 << 10;         /* of a block */
+constexpr int SMEM_LIMIT = 227 << 10;         /* shared memory of a block */
 constexpr int WIDEST_THAT_ADDS = 200;         /* columns of a plain tile that adds C: its sums wait in fp32 */
 constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 
-/* A block's tile: 128 rows, N columns of B. B_ROWS: B lies as rows of k, else as rows of columns ("transposed"). */
+/* A block's tile: 128 rows, N columns of B. B_ROWS: B is stored as rows of k, else as rows of columns ("transposed"). */
 template <kind KIND_, int N_, bool B_ROWS_>
 struct tile {
     static constexpr kind KIND = KIND_;
@@ -41,7 +41,7 @@ struct tile {
     static constexpr bool WIDE = KIND == PLAIN && N <= WIDEST_THAT_ADDS;
     static constexpr int WAITING = WIDE ? N / 2 : N / 4; /* registers of a result that waits to be stored */
 
-    /* A B that lies as rows of k comes in panels of columns, the last of which may be used in part: narrow panels with
+    /* A B that is stored as rows of k comes in panels of columns, the last of which may be used in part: narrow panels with
      * the 64-byte swizzle where wide ones would load many columns that are not used. */
     static constexpr int PANEL_COLUMNS = N % 64 == 0 ? 64 : 32, PANELS = (N + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
     static constexpr int PANEL_ROW = 2 * PANEL_COLUMNS, PANEL_BYTES = STEP * PANEL_ROW;
@@ -60,7 +60,7 @@ struct tile {
     static_assert(CHUNK == 40 || SLOT_BYTES % 512 == 0, "swizzle atoms of 64-byte rows are 512 bytes");
     static_assert(SLOT_BYTES % 128 == 0 && ARRIVED + 16 * WARPS <= BYTES && BYTES <= SMEM_LIMIT, "fits");
 
-    /* Where in a slot the pair of a lane lies (hopper/wgmma.cuh says which pairs it has): at(place_of(lane), j, half) is row
+    /* Where the pair of a lane is in a slot (hopper/wgmma.cuh says which pairs it has): at(place_of(lane), j, half) is row
      * lane / 4 + 8 half, columns 8 j + 2 (lane % 4) and the next. */
     static __device__ __forceinline__ int place_of(int lane)
     {
@@ -74,12 +74,12 @@ struct tile {
 
 struct params {
     CUtensorMap a;      /* boxes of 128 rows, 64 of k */
-    CUtensorMap b[2];   /* of each block of a cluster: its rows of a stage; B_ROWS: 32 of k, a panel's columns */
+    CUtensorMap b[2];   /* for each block of a cluster: its rows of a stage; B_ROWS: 32 of k, a panel's columns */
     CUtensorMap out[2]; /* gate and up, read too by backward; PLAIN: D and C */
     CUtensorMap h;
-    int steps;                   /* of k */
-    int tiles_m, tiles_n, tiles; /* of clusters: 256 rows */
-    int group;                   /* of tiles_m that are walked together, so that their A stays in L2 */
+    int steps;                   /* along k */
+    int tiles_m, tiles_n, tiles; /* tiles of a cluster, 256 rows */
+    int group;                   /* how many of tiles_m are walked together, so that their A stays in L2 */
     /* forward stores gate and up; backward makes h again; WIDE adds C */
     bool option;
     /* The kernel ahead in the stream writes nothing that this one touches: it need not have ended. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The 16-bit matmul for Hopper: from sums in registers to the result, one chunk of columns at a time, while the
  * products of the next tile run. A warp does its 16 rows by itself: it computes on a chunk in its own slots, and one
- * lane stores them by TMA, which clips what lies outside the matrices. Where a chunk reads memory too (gate and up in
+ * lane stores them by TMA, which clips what is outside the matrices. Where a chunk reads memory too (gate and up in
  * backward, C), it comes into the same slots ahead of time, and the result goes out from where the operand came in. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_RESULT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL16_RESULT_CUH
@@ -80,7 +80,7 @@ __device__ __forceinline__ void plain_pair(const uint32_t (&waiting)[S::WAITING]
     word_at(slots, at) = pack(T(), sum[0] + c[0], sum[1] + c[1]);
 }
 
-/* Chunk c, a constant once loops are unrolled; `slots` are those of this chunk. */
+/* Chunk c, a constant once loops are unrolled; `slots` are its slots. */
 template <class T, class S>
 __device__ __forceinline__ void compute_chunk(const uint32_t (&waiting)[S::WAITING], int c, unsigned char *slots,
                                               int lane_place, bool option)

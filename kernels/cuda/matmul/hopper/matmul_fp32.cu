@@ -41,7 +41,7 @@ bool aligned(const void *p, int ld, int columns)
     return (uintptr_t)p % 16 == 0 && ld % 4 == 0 && columns % 4 == 0 && ld < INT_MAX / 4;
 }
 
-/* Floats that lie together for one access, for every row from p on. */
+/* How many floats one access can take, in every row from p on. */
 int width_of(const void *p, int ld)
 {
     return (uintptr_t)p % 16 == 0 && ld % 4 == 0 ? 4 : (uintptr_t)p % 8 == 0 && ld % 2 == 0 ? 2 : 1;

@@ -4,7 +4,7 @@
  * arXiv 2203.03341). The scale s is a power of two that takes the largest finite magnitude among 16 rows of op(A), or 16
  * columns of op(B), and 64 of k to [2^14, 2^15): elements keep 22 bits down to 2^-18 of it. Sums of 64 of k are added to fp32
  * registers by rounded additions, for tensor cores truncate (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). An infinity or NaN
- * makes NaN of its row or column alone.
+ * makes only its own row or column NaN.
  * A tile of D is 128 x 128, a step 64 of k: 1536 clocks of tensor core. A thread starts the products of one step, converts the
  * next while they run, and starts the loads of the one after. The blocks of a cluster cut a list of tiles into equal ranges of
  * steps; parts of a tile meet in shared memory and are added in the order of k: the same bits every time, no workspace. */
@@ -53,7 +53,7 @@ __device__ __forceinline__ void add_step(float (&sum)[TILE / 2], const float (&s
 /* What the loads of a block read next: a step of its list. */
 struct place {
     int tile, step;
-    int outer_a, outer_b; /* of this warp's groups */
+    int outer_a, outer_b; /* outer index of this warp's groups */
 
     __device__ __forceinline__ void find(const params &p, int warp)
     {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
     const int count = own.end - own.begin;
     place at = {own.first_tile + own.begin / p.steps, own.begin % p.steps, 0, 0};
     at.find(p, warp);
-    int number = at.tile, step = at.step, part_begin = at.step; /* of the products */
+    int number = at.tile, step = at.step, part_begin = at.step; /* where the products are */
     const int first_a = part_offset<A_ROWS>(warp * GROUP + quad_outer<A_ROWS>(lane, 0), quad_k<A_ROWS>(lane, 0));
     const int first_b =
         OPERAND_BYTES + part_offset<B_ROWS>(warp * GROUP + quad_outer<B_ROWS>(lane, 0), quad_k<B_ROWS>(lane, 0));

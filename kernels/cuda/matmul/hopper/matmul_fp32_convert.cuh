@@ -19,7 +19,7 @@ __device__ __forceinline__ float4 load4(const void *p)
     return v;
 }
 
-/* A warp's group from (outer, k_first) on. What lies outside is read from the nearest place inside: rows and columns
+/* A warp's group from (outer, k_first) on. What is outside is read from the nearest place inside: rows and columns
  * that D does not have need no zeros, and clear_beyond sees to k. */
 template <bool ROWS>
 __device__ __forceinline__ void load_group(float4 (&v)[QUADS], const operand &o, int k, int outer, int k_first,

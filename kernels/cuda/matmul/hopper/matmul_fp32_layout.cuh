@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The fp32 matmul for Hopper: tiles, shared memory, and who does what. Indices alone, for the host to follow too. */
+/* The fp32 matmul for Hopper: tiles, shared memory, and who does what. Only indices, so that the host can follow them too. */
 #ifndef STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_LAYOUT_CUH
 #define STEPBENCH_CUDA_MATMUL_HOPPER_MATMUL_FP32_LAYOUT_CUH
 
@@ -11,7 +11,7 @@ namespace matmul_fp32
 constexpr int TILE = 128, STEP = 64, WARPS = 8, THREADS = 32 * WARPS;
 constexpr int GROUP = TILE / WARPS;             /* rows of A, or columns of B, that a warp converts */
 constexpr int QUADS = GROUP * STEP / (32 * 4);  /* fours of floats a thread has of them */
-constexpr int ROW_BYTES = 128;                  /* of a panel: 64 elements of 16 bits */
+constexpr int ROW_BYTES = 128;                  /* row of a panel: 64 elements of 16 bits */
 constexpr int PANEL_BYTES = 64 * ROW_BYTES;     /* 64 rows */
 constexpr int PART_BYTES = 2 * PANEL_BYTES;     /* 128 x 64 or 64 x 128 */
 constexpr int OPERAND_BYTES = 2 * PART_BYTES;   /* hi, then lo */
@@ -42,12 +42,12 @@ struct params {
     float *d;
     int64_t ldc, ldd;
     int m, n, k;
-    int steps;          /* of a tile */
+    int steps;          /* steps of a tile */
     int tiles_m, tiles; /* tiles are numbered down the columns of D */
     int width;          /* floats that a store may take at once: 1, 2 or 4 */
 };
 
-/* Where the i-th four of a lane begins in its warp's group. ROWS: the operand lies as (k, outer) and a four runs along
+/* Where the i-th four of a lane begins in its warp's group. ROWS: the operand is stored as (k, outer) and a four runs along
  * the outer index, else along k. A warp loads whole sectors, and each half of it stores to every bank once. */
 template <bool ROWS>
 __host__ __device__ constexpr int quad_outer(int lane, int i)

@@ -52,7 +52,7 @@ __device__ __forceinline__ void store_tile(float (&sum)[TILE / 2], const params 
     }
 }
 
-/* The same into shared memory, for the other blocks. */
+/* Leaves the sums in shared memory, for the other blocks. */
 __device__ __forceinline__ void leave_partial(const float (&sum)[TILE / 2], unsigned char *partial, int warp, int lane)
 {
     float *const to = (float *)partial + (warp * GROUP + lane / 4) * PITCH + lane % 4 * 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the large, the tall and the latent backward share, whose blocks own a key tile alone: products that read an operand transposed,
+/* What the large, the tall and the latent backward share, where each block owns a key tile: products that read an operand transposed,
  * the start of a block and its first warpgroup, and their launch. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ALONE_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_ALONE_CUH
@@ -37,8 +37,8 @@ __device__ __forceinline__ void mma_ab(float (&d)[N / 2], uint32_t a_addr, uint3
         wgmma<T, N, 0, 1>(d, a0 + (TA::step(k) >> 4), b0 + (k * 16 * TB::PANEL_ROW >> 4), k);
 }
 
-/* The same address, as the compiler does not know: else what the products before the loop and in it have in common, descriptors of
- * every step of 16 columns, lies in registers in between, and ptxas spills them. */
+/* Returns the address in a way that the compiler cannot see through. Otherwise it would keep what products before and in the loop
+ * have in common, descriptors of every step of 16 columns, in registers, and ptxas would spill them. */
 __device__ __forceinline__ uint32_t anew(uint32_t address)
 {
     asm volatile("mov.u32 %0, %0;" : "+r"(address));

@@ -8,14 +8,14 @@
 #include "kernels/cuda/attention/hopper/backward/order.h"
 
 /* What the models know from an H200, in steps of the wide kernel whose dQ is not staged: what starting a job takes, a step, and
- * handing over to the next adder in order: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, beside any order),
+ * handing over to the next adder in order: 1.75 us in the wide kernel (one head of S 16384, D 64 and one sum, against any order),
  * fewer of fp32's longer steps; for pairs, with half as many bytes to wait for and the same way through L2, about the same. The
  * narrow kernel loses 5 to 8 % in order however many adders a head has at once, and more where they are many (S 16384: 9 % with
  * 16 heads, 21 with 4). */
-static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* of its longer ones */, WIDE_HAND_OVER = 0.74,
+static const double WIDE_START = 3, WIDE_START_FP32 = 2 /* its steps are longer */, WIDE_HAND_OVER = 0.74,
                     WIDE_HAND_OVER_FP32 = 0.4, WIDE_STAGED_STEP = 0.9;
 static const double PAIR_START = 3.5, PAIR_HAND_OVER = 0.7;
-/* A step of 96 keys beside one of 64: fits one to 256 heads of S 512 to 16384, forced to either kernel, within 13 %. */
+/* A step of 96 keys compared with one of 64: fits one to 256 heads of S 512 to 16384, forced to either kernel, within 13 %. */
 static const double TALL_STEP = 1.17;
 static const double NARROW_START = 1.3, NARROW_STEP = 0.96, NARROW_IN_ORDER = 1.05, NARROW_HAND_OVER = 1;
 /* Where there is less to add, a step of a pair gains less. */
@@ -30,7 +30,7 @@ typedef struct work {
     double jobs, steps, sum; /* key tiles of all heads; steps of the longest; steps of all */
 } work;
 
-/* Steps by which a key tile is longer than the next one, on average: some may lie before the first query's diagonal. */
+/* Steps by which a key tile is longer than the next one, on average: some may be before the first query's diagonal. */
 static double tile_steps(const sb_attention *a, flash_backward_kernel kernel)
 {
     const double on_diagonal = fmin((double)a->seq_q / a->seq_k, 1);
@@ -63,7 +63,7 @@ static double wide_time(const sb_attention *a, const work *w, int sms, const int
     return a->deterministic ? flash_backward_order_additions(a, t, at_once, choice) : fmax(t.longest, t.busy);
 }
 
-/* When causal and all jobs run at once, nobody waits at the end: each has one step less than the one before. */
+/* When causal and all jobs run at once, no block waits at the end: each job has one step less than the one before. */
 static double narrow_time(const sb_attention *a, const work *w, int sms)
 {
     const double time =
@@ -111,7 +111,7 @@ static flash_backward_choice choose_large(const sb_attention *a, flash_backward_
     return kernel == FLASH_BACKWARD_TALL ? tall : large;
 }
 
-/* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or one head alone has more of
+/* The narrow kernel: unless jobs are so few that sharing them among several blocks is faster, or a single head has more of
  * them than there are multiprocessors: all start at its last queries, and add to the same dQ at once (up to 8 % slower there
  * on an H200) or queue up for it (20 %). The pair kernel, if it is faster: not for jobs that several blocks share. */
 flash_backward_choice flash_backward_choose(const sb_attention *a, flash_backward_kernel kernel, int sms,

@@ -17,7 +17,7 @@
 namespace flash_hopper
 {
 
-constexpr int LARGE_KEYS = 64, LARGE_ROWS = 64; /* of a block, and of a step */
+constexpr int LARGE_KEYS = 64, LARGE_ROWS = 64; /* keys of a block; queries of a step */
 
 /* What steps.cuh asks of a memory, as backward_memory has it. D: 192 or 256. Half of 192 is whole panels only of 32 columns. */
 template <int D>
@@ -34,7 +34,7 @@ struct large_memory {
     static constexpr int Q = K + tile_kv::BYTES;
     static constexpr int DO = Q + BACKWARD_STAGES * tile_q::BYTES;
     static constexpr int V = DO + BACKWARD_STAGES * tile_q::BYTES;
-    static constexpr int P = V + tile_kv::BYTES; /* in fp32, and behind V, over both of which dV and dK leave */
+    static constexpr int P = V + tile_kv::BYTES; /* in fp32, after V; dV and dK leave by way of both */
     static constexpr int DS = P + LARGE_ROWS * LARGE_KEYS * 4;
     using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES, LARGE_ROWS>;
     static constexpr int PACKED_BYTES = tail::PACKED_END;
@@ -44,7 +44,7 @@ struct large_memory {
     static_assert(2 * OUT <= DS - V, "over V and P");
 };
 
-/* Beside DS_BARRIER. At each one group arrives, and the other waits, once a step. */
+/* Further barriers like DS_BARRIER. At each, one group arrives and the other waits, once a step. */
 enum { P_BARRIER = LARGEST_BARRIER, GRADIENTS_BARRIER = 2 };
 
 /* What both consumer warpgroups do. */
@@ -91,7 +91,7 @@ struct large_group {
     }
     __device__ __forceinline__ void start_dv(int step)
     {
-        mbarrier_wait(block.do_full(step), block.parity(step)); /* which the other group alone has seen */
+        mbarrier_wait(block.do_full(step), block.parity(step)); /* only the other group has waited for it */
         pin(operand[0]);
         wgmma_fence();
         mma_rs<T, tile_q, HALF>(dv, operand, half<tile_q>(block.do_tile(step)), 1);
@@ -99,7 +99,7 @@ struct large_group {
     }
     __device__ __forceinline__ void start_dk(int step)
     {
-        mbarrier_wait(block.q_full(step), block.parity(step)); /* likewise */
+        mbarrier_wait(block.q_full(step), block.parity(step)); /* only the other group has waited for it */
         wgmma_fence();
         mma_atb<T, tile_q, HALF>(dk, block.ds_tile(step), half<tile_q>(block.q_tile(step)));
         wgmma_commit();
@@ -216,7 +216,7 @@ struct large_scores : large_group<T, D, CAUSAL, ORDERED, WINDOW> {
                 break;
             start_scores(step + 1);
             if (!ORDERED || step > 0)
-                this->add_last(dq, step - 1, place); /* of the step before; at first zeros */
+                this->add_last(dq, step - 1, place); /* dQ of the step before; at first zeros */
             named_sync(DS_BARRIER, 256);
             load_lse(lse2, step + 1);
             this->start_dq(dq, step, 0);
@@ -316,7 +316,7 @@ struct large_gradients : large_group<T, D, CAUSAL, ORDERED, WINDOW> {
     }
 };
 
-/* dK and dV of a group's columns, by way of V and P, which nobody reads any more: all are past the last DS_BARRIER. */
+/* dK and dV of a group's columns, by way of V and P, which are no longer read: all are past the last DS_BARRIER. */
 template <class T, class GROUP>
 __device__ __forceinline__ void large_store_rows(const backward_params &p, const GROUP &keys)
 {

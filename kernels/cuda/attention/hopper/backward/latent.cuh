@@ -193,7 +193,7 @@ struct latent_keys {
     }
 };
 
-/* dK and dV of a group, by way of its rows of V, which nobody else reads: 128 columns at a time. */
+/* dK and dV of a group, by way of its rows of V, which only it reads: 128 columns at a time. */
 template <class T, class KEYS>
 __device__ __forceinline__ void latent_store_rows(const backward_params &p, const KEYS &keys)
 {

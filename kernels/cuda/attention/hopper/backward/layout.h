@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the main kernels of the Hopper backward share on the host: where things lie in the workspace. */
+/* What the main kernels of the Hopper backward share on the host: the layout of the workspace. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_LAYOUT_H
 

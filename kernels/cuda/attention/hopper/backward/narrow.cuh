@@ -3,12 +3,12 @@
  * Blocks stay on their SM and take jobs: 128 keys of a key/value head against every query of its group, 64 queries a step, from
  * the last query back to the diagonal. Four warpgroups meet only at mbarriers: one loads, two have 64 keys each (S^T, dP^T, P,
  * dS, dV and dK in registers, dS^T to shared memory), one computes dQ^T = K^T dS^T and adds it to an fp32 sum. So exponentials
- * run under the other group's products, and additions delay nobody. V is an operand in registers.
+ * run under the other group's products, and additions delay no other group. V is an operand in registers.
  * Adders of a query block come in any order or, to be deterministic, in the order of the key tiles; then the first stores
- * and the last writes dQ itself, so there are no passes before and after. Jobs are given out in that order: none waits for one
- * that nobody has taken.
- * Packed documents (PACKED): a job is of one document, whose lengths and begins come with it; rows leave by ordinary stores, for
- * a box at its end holds rows of the next one.
+ * and the last writes dQ itself, so there are no passes before and after. Jobs are given out in that order, so none waits for one
+ * that no block has taken.
+ * Packed documents (PACKED): a job belongs to one document, whose lengths and first rows come with it. Rows leave by ordinary
+ * stores, since a box at the end of a document holds rows of the next.
  * A step on an SM: products 5 x 64 x 128 x 64 at 4096 FLOP a clock = 1280 clocks; shared memory 160 KB = 1280. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_NARROW_CUH
@@ -26,7 +26,7 @@ using namespace hopper;
 /* ---- parameters, jobs, shared memory, barriers ---- */
 
 constexpr int NARROW_ROWS = 64, NARROW_KEYS = 128, NARROW_THREADS = 512;
-constexpr int NARROW_STAGES = 4; /* of Q, dO and dS */
+constexpr int NARROW_STAGES = 4; /* stages of Q, dO and dS */
 
 struct narrow_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
@@ -87,7 +87,7 @@ __device__ __forceinline__ int narrow_first_tile(const P &p, int i)
 }
 /* What the query group has added, in order. */
 struct narrow_report {
-    int64_t place; /* the query block that it added to; < 0: nobody waits for it */
+    int64_t place; /* the query block that it added to; < 0: no block waits for it */
     int next;      /* the key tile that adds next; < 0: that was all */
 };
 
@@ -192,7 +192,7 @@ __device__ __forceinline__ decltype(auto) narrow_job_lengths(const narrow_params
     }
 }
 
-/* The same for one thread. */
+/* Like narrow_job_lengths, for a single thread. */
 template <bool PACKED>
 __device__ __forceinline__ decltype(auto) narrow_thread_lengths(const narrow_params &p, narrow_block block, unsigned n)
 {
@@ -380,7 +380,7 @@ struct narrow_keys {
             arrive(block.do_empty(step));
             step++;
         }
-        i = WINDOW ? last : p.query_blocks - 1; /* of the group's next query head */
+        i = WINDOW ? last : p.query_blocks - 1; /* the last query block of the group's next head */
     }
 
     /* This warp's 16 keys of dK or dV, by way of its own corner of shared memory. */
@@ -424,7 +424,7 @@ struct narrow_keys {
         const int w = uniform(warp()), key = read_uniform(job->key_first) + group * 64 + w * 16;
         const int h_kv = read_uniform(job->h_kv), b = read_uniform(job->b);
         const uint32_t corner = block.base + mem::OUT + (group * 64 + w * 16) * ROW_BYTES;
-        tma_store_wait_read(); /* of the job before */
+        tma_store_wait_read(); /* stores of the job before */
         arrive(block.kv_empty(n));
         store_rows(dv, 1, corner + mem::tile_kv::BYTES, &p.dv_map, key, h_kv, b);
         store_rows(dk, p.scale, corner, &p.dk_map, key, h_kv, b);
@@ -518,7 +518,7 @@ __device__ __forceinline__ void narrow_tell(narrow_block block, unsigned step, i
 }
 
 /* dQ of a query block whose other key tiles have been added before: with their sum, if there are others, to the tensor,
- * by way of the slot of dS, which is free for it. `query`: row of the tensor; `end`: where those of the document end, if PACKED. */
+ * by way of the slot of dS, which is free for it. `query`: row of the tensor; `end`: where the document's rows end, if PACKED. */
 template <class T, bool PACKED>
 __device__ __forceinline__ void narrow_finish_dq(const narrow_params &p, narrow_block block, float (&dq)[32],
                                                  const float *others, uint32_t slot, int query, int h, int b, int end)
@@ -726,8 +726,8 @@ template <bool CAUSAL, bool WINDOW, bool PACKED>
 __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block block)
 {
     using mem = narrow_memory;
-    /* In order no job may wait for one that nobody has taken: all are given out by the counter. Else the first job's
-     * loads may run under the end of the kernel ahead, which zeroes the counter. */
+    /* In order, no job may wait for one that no block has taken, so the counter gives out all of them. Otherwise the first
+     * job's loads may run under the end of the kernel ahead, which zeroes the counter. */
     if (p.order)
         wait_for_previous_kernel();
     const int given = p.order ? 0 : gridDim.x;
@@ -761,7 +761,7 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
         mbarrier_expect(block.kv_full(n), 2 * mem::tile_kv::BYTES);
         load_tile<mem::tile_kv>(block.k_tile(n), &p.k_map, block.kv_full(n), key, job.h_kv, job.b, p.batch);
         load_tile<mem::tile_kv>(block.v_tile(n), &p.v_map, block.kv_full(n), key, job.h_kv, job.b, p.batch);
-        /* of a document read anew at each step: the loader has no registers for it */
+        /* h_kv of a document is read again at each step: the loader has no registers for it */
         for (int h = job.h_kv * p.group; h < ((PACKED ? (int)slot->h_kv : job.h_kv) + 1) * p.group; h++)
 #pragma unroll 1 /* four steps in a row would need more registers than the loader has */
             for (int i = narrow_last<WINDOW>(narrow_thread_lengths<PACKED>(p, block, n),
@@ -785,13 +785,14 @@ __device__ __forceinline__ void narrow_load(const narrow_params &p, narrow_block
                 tma_load_2d(block.base + block.delta(step), &p.delta_map, block.do_full(step), number_row,
                             (PACKED ? 0 : job.b * p.heads) + h);
             }
-        number = given + (int)atomicAdd(p.next_job, 1); /* late: whoever is done first takes the next */
+        number = given +
+                 (int)atomicAdd(p.next_job, 1); /* as late as possible: the block that is done first takes the next */
     }
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: jobs are of
- * documents; comes with WINDOW. Rows of the next one in a box of queries have lse2 = inf, so that P and dS are 0 as past the end;
- * its keys are masked. */
+/* WINDOW: a query also sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: each job belongs to a
+ * document; comes with WINDOW. Rows of the next document in a box of queries have lse2 = inf, so that P and dS are 0 as past the
+ * end; its keys are masked. */
 template <class T, bool CAUSAL, bool WINDOW = false, bool PACKED = false>
 __global__ void __launch_bounds__(NARROW_THREADS, 1) flash_backward_narrow(const __grid_constant__ narrow_params p)
 {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* By how much more than a hand-over takes adders should follow each other; what an order costs if nobody waits, when adders
+/* How much longer than a hand-over the distance between adders should be; what an order costs even if no adder waits, when adders
  * start together and when they start apart; what more sums should gain. */
 static const double ORDER_JITTER = 0.35, IN_ORDER = 0.8, START_APART = 1.4, WORTH_A_SUM = 0.2;
 
@@ -34,7 +34,7 @@ static double read_sums(const flash_backward_order *t, int before, int n)
 }
 
 /* All start at the last query. The last of a row is late by a hand-over for each before it, but if causal also shorter. With a
- * sum for each adder nobody waits. */
+ * sum for each adder, none waits. */
 static double start_together(const flash_backward_order *t, int n)
 {
     const double read = read_sums(t, 0, n);
@@ -45,7 +45,7 @@ static double start_together(const flash_backward_order *t, int n)
            IN_ORDER + read;
 }
 
-/* The first row starts at the diagonal, its last adder first, and so each is `apart` behind the one before it. The others
+/* The first row starts at the diagonal, its last adder first, and so each is `apart` after the one before it. The others
  * start as these end, again `apart`. What n sums of the first row add to the time... */
 static double start_apart(const flash_backward_order *t, int n)
 {

@@ -16,7 +16,7 @@
 namespace flash_hopper
 {
 
-/* ---- shared memory and barriers besides those of steps.cuh ---- */
+/* ---- shared memory and barriers in addition to steps.cuh ---- */
 
 constexpr int PAIR_ROWS = 64;
 
@@ -228,7 +228,7 @@ template <int D>
 struct pair_more {
     using mem = pair_memory<D>;
     static constexpr int BYTES = mem::tile_half::BYTES * (mem::HAS_K2 ? 2 : 1);
-    int k_begin = 0; /* of a document */
+    int k_begin = 0; /* a document's first key */
     __device__ __forceinline__ void operator()(const backward_params &p, pair_block<D> block, uint32_t bar) const
     {
         const volatile backward_job &job = block.job();
@@ -252,7 +252,7 @@ __device__ __forceinline__ void pair_send(pair_block<D> block)
         const uint32_t full = block.ds_full(step);
         mbarrier_wait(block.ds_stored(step), block.parity(step));
         fence_async_proxy();
-        mbarrier_expect(full, BYTES); /* of the other block's */
+        mbarrier_expect(full, BYTES); /* bytes that the other block sends */
         copy_to_block(other + (block.other_ds(step) - block.base), block.ds_tile(step), BYTES,
                       other + (full - block.base));
     }
@@ -271,9 +271,9 @@ __device__ __forceinline__ void pair_keep_order(const backward_params &p, backwa
         backward_pass_on<2, 1, WINDOW>(p, block, order, 0);
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: a pair is of a
- * document, and comes with WINDOW, in any order. Boxes at its end hold rows of the next one: its queries have lse2 = inf, so
- * that P and dS are 0 as past the end, and its keys are masked and their rows not stored. */
+/* WINDOW: a query also sees no key that is more than window_left before its own; comes with CAUSAL. PACKED: a pair belongs to a
+ * document; comes with WINDOW, in any order. Boxes at its end hold rows of the next document: those queries have lse2 = inf, so
+ * that P and dS are 0 as past the end, and those keys are masked and their rows not stored. */
 template <class T, int D, bool CAUSAL, bool ORDERED, bool WINDOW = false, bool PACKED = false>
 __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
     flash_backward_pair(const __grid_constant__ backward_params whole)

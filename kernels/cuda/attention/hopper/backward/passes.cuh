@@ -2,8 +2,8 @@
 /* What comes before and after the main kernel of the Hopper backward: small passes over memory.
  *
  * Before: delta = rowsum(dO O), lse in base 2, zeroed sums unless their first adder stores; reads 2 and writes at most 1
- * tensor. After: the fp32 sums of dQ, which lie in the order of the products' fragments, to rows of the tensor; reads as
- * many as there are, adds them in that order, and writes one. */
+ * tensor. After: the fp32 sums of dQ, which are in the order of the products' fragments, go to rows of the tensor; it reads
+ * all sums, adds them in that order, and writes one tensor. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_PASSES_CUH
 
@@ -24,7 +24,7 @@ struct prepare_params {
     int64_t zero_count; /* float4 to clear: dQ sums, if they are added to, and counters */
     sb_tensor dq;       /* data NULL, or where rows that see no key get zeros, for no key tile comes to them */
     int batch, heads, seq_q, rows, head_dim;
-    const int *cu_seqlens_q; /* PACKED only: rows of a head are those of query blocks as backward_params numbers them */
+    const int *cu_seqlens_q; /* PACKED only: rows of a head are numbered by query blocks as in backward_params */
     int documents;
 };
 
@@ -135,14 +135,15 @@ struct finish_params {
 template <class MEM, int AT_ONCE>
 struct finish_shape {
     static constexpr bool TRANSPOSED = !MEM::DQ_ROWS, BY_D = MEM::DQ_BY_D; /* what a group has: see backward_memory */
-    static constexpr int QUERIES = MEM::tile_q::ROWS, FRAGMENTS = MEM::DQ / 4; /* of a thread in a query block */
+    static constexpr int QUERIES = MEM::tile_q::ROWS,
+                         FRAGMENTS = MEM::DQ / 4; /* fragments of a thread in a query block */
     static constexpr int own(int most)
     {
         return most >= FRAGMENTS ? FRAGMENTS : FRAGMENTS % most ? own(most - 1) : most;
     }
     static constexpr int OWN = own(8 / AT_ONCE), PIECES = FRAGMENTS / OWN;
     /* what a block gathers: queries and columns of d, in the order of the groups that have them */
-    static constexpr int SPAN = 8 * OWN; /* of a group, along its fragments */
+    static constexpr int SPAN = 8 * OWN; /* how far a group reaches along its fragments */
     static constexpr int ROWS = !TRANSPOSED ? QUERIES : BY_D ? SPAN : 2 * SPAN;
     static constexpr int COLUMNS = TRANSPOSED ? MEM::DP : 2 * SPAN, PITCH = COLUMNS + 4;
 

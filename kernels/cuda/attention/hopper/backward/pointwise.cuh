@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What both main kernels of the Hopper backward do with transposed scores, S^T and dP^T of 64 keys and N / 32 * 64 queries,
- * in the fragments of a thread: two keys, and pairs of queries. lse2 and delta lie in fragment_order; a thread's numbers of
+ * in the fragments of a thread: two keys, and pairs of queries. lse2 and delta are in fragment_order; a thread's numbers of
  * 16 queries begin at twice its first query. */
 #ifndef STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_POINTWISE_CUH
 #define STEPBENCH_CUDA_ATTENTION_HOPPER_BACKWARD_POINTWISE_CUH
@@ -96,7 +96,7 @@ __device__ __forceinline__ void to_score_gradient(float (&dp)[N], const float (&
         dp[i] = p[i] * fmaf(dp[i], f, -delta.of(i));
 }
 
-/* Where a lane's row and 16-byte chunk lie when a warp's 16 columns of 16 rows go to a panel by transposing stores. */
+/* Where a lane's row and 16-byte chunk are when a warp's 16 columns of 16 rows go to a panel by transposing stores. */
 __device__ __forceinline__ uint32_t transposed_place(int warp, int lane)
 {
     return (lane / 16 * 8 + lane % 8) * ROW_BYTES + ((2 * warp + lane / 8 % 2) ^ lane % 8) * 16;

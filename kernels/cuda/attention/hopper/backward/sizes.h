@@ -16,20 +16,20 @@ enum { FLASH_BACKWARD_KEYS = 128, FLASH_BACKWARD_LARGE_KEYS = 64, FLASH_BACKWARD
 typedef struct flash_backward_choice {
     flash_backward_kernel kernel;
     int split; /* wide kernel: blocks that share a key tile */
-    int sums;  /* of dQ, more than one only if deterministic, and not in the narrow kernel */
-    /* of its adders (key tiles of a head, or pairs of them) the first `early` share the first `early_sums` sums, and the
-     * others the rest */
+    int sums;  /* sums of dQ: more than one only if deterministic, and not in the narrow kernel */
+    /* the first `early` adders (key tiles of a head, or pairs of them) share the first `early_sums` sums, the others share
+     * the rest */
     int early, early_sums;
 } flash_backward_choice;
 
-/* Sums of dQ with which nobody waits: one for each key tile of a head, or pair of them; the narrow kernel has one. */
+/* Sums of dQ with which no adder waits: one for each key tile of a head, or pair of them; the narrow kernel has one. */
 int flash_backward_most_sums(const sb_attention *a, flash_backward_kernel kernel);
 
 int flash_backward_tile_keys(const sb_attention *a, flash_backward_kernel kernel); /* keys of a tile */
 int flash_backward_key_tiles(const sb_attention *a, flash_backward_kernel kernel);
 /* Query rows a step of the wide kernel, as its tiles need them. */
 int flash_backward_step_rows(const sb_attention *a);
-/* Whether dQ leaves the wide kernel by way of shared memory; see backward_send. Narrower heads would stage columns that nobody needs. */
+/* Whether dQ leaves the wide kernel by way of shared memory; see backward_send. Narrower heads would stage columns that are not needed. */
 bool flash_backward_is_staged(const sb_attention *a);
 /* Above head_dim or head_dim_v 128: columns of Q and K, and of V and dO, that the large kernel computes. */
 typedef struct flash_backward_columns {

@@ -15,7 +15,7 @@ namespace flash_hopper
 using namespace hopper;
 
 constexpr int BACKWARD_KEYS = 128, BACKWARD_THREADS = 384;
-constexpr int BACKWARD_STAGES = 2, BACKWARD_ADDS = 4; /* of Q, dO and dS; of additions waited for ahead */
+constexpr int BACKWARD_STAGES = 2, BACKWARD_ADDS = 4; /* stages of Q, dO and dS; additions that are waited for ahead */
 
 struct backward_params {
     CUtensorMap q_map, k_map, v_map, do_map, lse_map, delta_map;
@@ -23,7 +23,7 @@ struct backward_params {
     int64_t dk_stride_b, dk_stride_h, dk_stride_s, dv_stride_b, dv_stride_h, dv_stride_s;
     float *dq_sum;   /* (sums, B, H, query blocks, 2 groups or blocks of a pair, fragment order) */
     uint32_t *order; /* (2 for pairs, one a block; sums, B, H, query blocks) how many have added; NULL: any order */
-    int sums; /* of dQ, to which the first adder of a query block stores; 0: all add to one that starts as zeros */
+    int sums; /* sums of dQ, to which the first adder of a query block stores; 0: all add to one that starts as zeros */
     /* An adder is a key tile, or a pair of them. Adder t of a head adds to sum t % early_sums if it is one of the first
      * `early`, else to sum (t - early) % (sums - early_sums) of the rest. */
     int early, early_sums;
@@ -38,7 +38,7 @@ struct backward_params {
      * primitives/documents.cuh has it; query_blocks is how many numbers there are. */
     const int *cu_seqlens_q, *cu_seqlens_k;
     int documents;
-    int head_dim_v; /* of large.cuh alone: elsewhere it is head_dim */
+    int head_dim_v; /* only in large.cuh; elsewhere it is head_dim */
 };
 
 /* Where a block's document begins: rows of the tensors, and the number of its first query block. Zeros without documents. */
@@ -66,7 +66,7 @@ struct alignas(8) backward_step {
     int first_query, place;
 };
 
-/* What lies behind the tiles of a block, from AT on: lse2 and delta of each stage's BM queries, the job, its steps, barriers, and the
+/* What follows the tiles of a block, from AT on: lse2 and delta of each stage's BM queries, the job, its steps, barriers, and the
  * document if PACKED. */
 template <int AT, int BM>
 struct backward_tail {
@@ -102,7 +102,7 @@ struct backward_memory {
     using tile_k2 = tile<1, BACKWARD_KEYS, 64>;
     static constexpr int K2 = HAS_K2 ? DS + BACKWARD_STAGES * tile_ds::BYTES : K + tile_kv::PANEL_BYTES;
     using tail = backward_tail<DS + BACKWARD_STAGES * tile_ds::BYTES + (HAS_K2 ? tile_k2::BYTES : 0), BM>;
-    static constexpr int LARGEST = tail::END; /* of dS: three steps' bits */
+    static constexpr int LARGEST = tail::END; /* largest of dS: bits of three steps */
     static constexpr int BYTES = LARGEST + (PARTS == 2 ? 16 : 0);
     static_assert(BYTES <= 227 << 10, "what a block may have");
     /* dQ of each group on its way to the sum: see backward_send */
@@ -115,7 +115,7 @@ struct backward_memory {
     static_assert(2 * MERGE_DV <= tail::LSE, "the merge fits over the tiles");
 };
 
-/* Where things lie. Steps are counted from 0; the n-th use of a slot is the n-th phase of its barriers. */
+/* Places in shared memory. Steps are counted from 0; the n-th use of a slot is the n-th phase of its barriers. */
 template <class MEM>
 struct backward_block {
     uint32_t base;
@@ -136,14 +136,14 @@ struct backward_block {
     }
     __device__ uint32_t q_full(unsigned step) const { return slot_barrier(step, 0); }
     __device__ uint32_t do_full(unsigned step) const { return slot_barrier(step, 1); }
-    __device__ uint32_t empty(unsigned step) const { return slot_barrier(step, 2); } /* of both */
+    __device__ uint32_t empty(unsigned step) const { return slot_barrier(step, 2); } /* both Q and dO have been read */
     __device__ uint32_t q_tile(unsigned step) const { return base + MEM::Q + slot(step) * MEM::tile_q::BYTES; }
     __device__ uint32_t do_tile(unsigned step) const { return base + MEM::DO + slot(step) * MEM::tile_do::BYTES; }
     __device__ uint32_t ds_tile(unsigned step) const { return base + MEM::DS + slot(step) * MEM::tile_ds::BYTES; }
     __device__ static int lse(unsigned step) { return MEM::tail::LSE + slot(step) * MEM::tile_q::ROWS * 4; }
     __device__ uint32_t largest(unsigned step) const { return base + MEM::LARGEST + step % 3 * 4; }
     __device__ static int delta(unsigned step) { return MEM::tail::DELTA + slot(step) * MEM::tile_q::ROWS * 4; }
-    /* of the order of additions */
+    /* barriers of the order of additions */
     __device__ static uint32_t order_parity(unsigned step) { return step / BACKWARD_ADDS % 2; }
     __device__ uint32_t order_barrier(unsigned step, int kind) const
     {
@@ -318,8 +318,8 @@ struct backward_walk {
     {
         return job.sum_begin + head * p.query_blocks + block(p, job);
     }
-    /* How many have added to the sum there before it may add: of early adders those behind it that see the block. In a window
-     * less than 0 for a job whose one step is for nothing. */
+    /* How many adders must have added to the sum before this one may: if it is early, those after it that see the block. Less than
+     * 0, in a window, for a job whose only step adds nothing. */
     __device__ __forceinline__ int position(const backward_params &p, const volatile backward_job &job) const
     {
         if (WINDOW)
@@ -333,7 +333,7 @@ struct backward_walk {
 
 /* ---- the first warpgroup: loads, and the order of additions ---- */
 
-/* One thread, first of all: barriers, and what the block does. TILES: see find_job; of pairs one group alone adds a step. */
+/* One thread, at the start: barriers, and what the block does. TILES: see find_job; in a pair only one group adds a step. */
 template <int TILES, class MEM, bool CAUSAL, bool WINDOW = false>
 __device__ __forceinline__ void backward_begin(const backward_params &p, backward_block<MEM> block,
                                                volatile backward_document *document = nullptr)
@@ -411,7 +411,7 @@ __device__ __forceinline__ backward_document backward_document_of(const unsigned
     return {{uniform(of.begin.q), uniform(of.begin.k), uniform(of.begin.block)}, uniform(of.seq_q), uniform(of.seq_k)};
 }
 
-/* What a block works on: the whole problem, or a document, whose tensor maps nobody asks for. */
+/* What a block works on: the whole problem, or a document, whose tensor maps are not used. */
 template <class T, bool PACKED>
 __device__ __forceinline__ decltype(auto) backward_problem(const backward_params &whole,
                                                            const backward_document &document)
@@ -443,7 +443,7 @@ __device__ __forceinline__ void backward_has_added(const backward_params &p, bac
     if (p.order)
         mbarrier_arrive_by_warp(block.added(step));
 }
-/* Where a thread's part of a group's dQ lies in the sum at `place`, from its fragment `first` on. */
+/* Where a thread's part of a group's dQ is in the sum at `place`, from its fragment `first` on. */
 template <class MEM>
 __device__ __forceinline__ float *backward_sum_at(const backward_params &p, int place, int group, int first, int warp)
 {

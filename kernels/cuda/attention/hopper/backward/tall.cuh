@@ -4,7 +4,7 @@
  * With 64 keys, as in the large kernel, each key adds much to dQ; dK and dV of 128 have no room in registers. A block owns 96 keys,
  * 48 for each consumer warpgroup. A product has 64 rows at least, so keys are columns here: S = Q K^T and dP = dO V^T
  * of all queries of a step and the group's keys, dV^T = dO^T P and dK^T = Q^T dS of all columns of d. P and dS go through shared
- * memory, P for the group alone, dS for the half of the columns of dQ that each group makes. (As in FlashAttention-4.)
+ * memory, P only for the group, dS for the half of the columns of dQ that each group computes. (As in FlashAttention-4.)
  * A step of 64 queries on an SM: products 2880 clocks; shared memory 532 KB (S 84, dP 84, dV 84, dK 84, dQ 60, P and dS 24, loads 48, dQ
  * on its way out 64) = 4260; additions to dQ 48 KB.
  * Registers of a consumer thread: dK 72, dV 72, S 24 and dP 24 or dQ 48 = 192 of 240. */
@@ -238,7 +238,7 @@ struct tall_keys {
             *(float4 *)(to + j * 2048) = make_float4(x[0], x[1], x[2], x[3]);
         }
     }
-    /* dQ of a step, beside the first rows of dK. */
+    /* Adds dQ of a step while the first rows of dK are computed. */
     __device__ __forceinline__ void add_dq(int step)
     {
         float dq[mem::DQ];
@@ -303,7 +303,7 @@ struct tall_keys {
         pin_sums(dk);
     }
 
-    /* dK or dV of the group's keys, by way of its rows of V, which nobody else reads. */
+    /* dK or dV of the group's keys, by way of its rows of V, which only it reads. */
     __device__ __forceinline__ void store(const float (&sums)[ROWS][OWN / 2], float scale, T *head, int64_t stride_s,
                                           int columns)
     {
@@ -320,7 +320,7 @@ struct tall_keys {
             }
         }
         named_sync(ROWS_BARRIER + wg, 128);
-        constexpr int CHUNKS = mem::COLUMNS / 8; /* of 16 bytes, of a row */
+        constexpr int CHUNKS = mem::COLUMNS / 8; /* chunks of 16 bytes in a row */
         for (int unit = thread; unit < OWN * CHUNKS; unit += 128) {
             const int row = unit / CHUNKS, d = unit % CHUNKS * 8;
             if (first_key + row < p.seq_k && d < columns)

@@ -82,7 +82,7 @@ __device__ __forceinline__ void mask_block(const backward_params &p, float (&s)[
 enum { DS_BARRIER = 1, LARGEST_BARRIER = 4 };
 enum { INVERSE_Q, INVERSE_K, INVERSE_V, INVERSE_DO };
 
-/* STAGED: dQ leaves by way of shared memory; see backward_send. WINDOW: the pair backward's alone. */
+/* STAGED: dQ leaves by way of shared memory; see backward_send. WINDOW: only in the pair backward. */
 template <class T, int PARTS, int D, int BM, bool CAUSAL, bool STAGED = false, bool WINDOW = false>
 struct backward_keys {
     using mem = backward_memory<PARTS, D, BM>;
@@ -100,7 +100,7 @@ struct backward_keys {
      * dS by what the largest of the step's allows. */
     static constexpr bool SCALED = scaled_parts<T, PARTS>;
     static constexpr float P_SCALE = 1 << 14;
-    packed_powers inverse; /* of the four tensors */
+    packed_powers inverse; /* inverse scales of the four tensors */
 
     __device__ __forceinline__ backward_keys(const backward_params &params, backward_block<mem> shared, int group)
         : p(params), block(shared), wg(group), warp(uniform(threadIdx.x % 128 / 32)), steps(uniform(block.job().steps)),
@@ -244,7 +244,8 @@ struct backward_keys {
         }
         raise_by_warp(block.largest(step), __reduce_max_sync(~0u, top));
     }
-    /* And the place of the next step is zeroed, which everyone has read two steps ago. */
+    /* The scale, once both groups have raised the maximum. Also zeroes the place for the next step, which was last read two steps
+     * ago. */
     __device__ __forceinline__ power_scale meet_largest(int step)
     {
         named_sync(LARGEST_BARRIER, 256);
@@ -458,8 +459,8 @@ __device__ __forceinline__ float merge_key_rows(uint32_t part_addr, int rank, OU
 }
 
 /* Accumulators of a warp, 16 keys from first_key on, to rows of a 16-bit tensor, of which `columns` are left from `head` on: by
- * way of shared memory, panels of 64 columns, so that whole lines leave. Fragments alone would write 16 bytes of each of eight
- * rows at a time. corner: where the panels' first row lies, behind smem, whose address is base. */
+ * way of shared memory, panels of 64 columns, so that whole lines leave. Written from fragments, they would be 16 bytes of each of eight
+ * rows at a time. corner: offset of the panels' first row from smem, whose address is base. */
 template <class T, int COLUMNS, int PANEL_BYTES>
 __device__ __forceinline__ void store_rows_by_way_of(unsigned char *smem, uint32_t base, int corner,
                                                      const float (&x)[COLUMNS / 2], float scale, T *head,
@@ -486,7 +487,7 @@ __device__ __forceinline__ void store_warp_rows(const backward_params &p, const 
                                                 int64_t stride_s)
 {
     using mem = typename KEYS::mem;
-    const int row = keys.wg * 64 + keys.warp * 16; /* of the warp's V */
+    const int row = keys.wg * 64 + keys.warp * 16; /* the warp's first row of V */
     store_rows_by_way_of<T, mem::COLUMNS, mem::tile_kv::PANEL_BYTES>(
         keys.block.smem, keys.block.base, mem::V + row * ROW_BYTES, x, scale, head, stride_s,
         keys.job().key_tile * BACKWARD_KEYS + row, p.seq_k, p.head_dim);
@@ -511,7 +512,7 @@ __device__ __forceinline__ void store_warp_rows(const backward_params &p, const 
     }
 }
 
-/* dK and dV of a group that nobody shares with it. */
+/* dK and dV of a group that owns its keys. */
 template <class OUT, class KEYS>
 __device__ __forceinline__ void store_own_rows(const backward_params &p, const KEYS &keys)
 {

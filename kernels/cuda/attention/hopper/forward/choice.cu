@@ -37,11 +37,11 @@ static int key_blocks(const sb_attention *a, const forward_instance *x)
     return (a->seq_k + x->keys - 1) / x->keys;
 }
 
-/* A pair's step beside that of two blocks alone, at the power limit, and what a job of it takes longer: its blocks wait for each
- * other, and when causal only some of its groups see the first keys. */
+/* A pair's step compared with a step of two separate blocks, at the power limit, and how many steps longer its job takes: its
+ * blocks wait for each other, and when causal only some of its groups see the first keys. */
 static const double PAIRED_STEP = 0.96, PAIRED_WAIT = 0.4;
 
-/* The time of a step of the kernel's loop, in those of two groups at D 64: 128 rows by 128 keys. More rows hide a softmax
+/* The time of a step of the kernel's loop, in steps of two groups at D 64: 128 rows by 128 keys. More rows hide a softmax
  * better and load keys less often; fewer give more multiprocessors work. This and the constants below fit one head of S 2048 to
  * 65536 on an H200, forced to several of these choices, within about 10 %. */
 static double step_time(const forward_instance *x)
@@ -53,7 +53,7 @@ static double step_time(const forward_instance *x)
     return x->paired ? PAIRED_STEP * alone : alone;
 }
 
-/* In and out of a tile: a cluster merges, and the next one is launched when it has left; a block alone stays, and the loads of
+/* In and out of a tile: a cluster merges, and the next one is launched when it has left; a block without a cluster stays, and the loads of
  * its next tile run under the end of the one before. A pair ends when both of its tiles do. */
 static double time_for(const sb_attention *a, const forward_instance *x, int split, int at_once)
 {

@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 typedef struct flash_forward_choice {
-    int groups; /* of 64 query rows a block; 0: no instance has the columns */
-    int keys;   /* of a step */
+    int groups; /* groups of 64 query rows in a block; 0: no instance has the columns */
+    int keys;   /* keys of a step */
     int split;  /* blocks that share a tile */
     bool paired;
 } flash_forward_choice;

@@ -66,7 +66,7 @@ static sb_status launch(sb_context *ctx, const sb_attention *a, const forward_ch
                          128 * (x->groups + 1), x->bytes, cluster, stream, p);
 }
 
-/* p: where the scales of parts lie. */
+/* p: where the scales of parts are. */
 static sb_status run(sb_context *ctx, const sb_attention *a, flash_forward_kernel kernel, const sb_tensor (&in)[3],
                      const forward_params &p, cudaStream_t stream)
 {

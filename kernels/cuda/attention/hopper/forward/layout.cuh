@@ -56,7 +56,8 @@ struct forward_memory {
     static constexpr int ROWS = 64 * GROUPS;
     /* three groups at D 80 and 96: panels of 32 columns leave room for a third stage */
     static constexpr int PANEL = GROUPS == 3 && D > 64 ? 32 : 64;
-    static constexpr int STAGES = GROUPS == 1 || PANEL == 32 ? 3 : 2; /* of K and V; one group hides less of a load */
+    static constexpr int STAGES =
+        GROUPS == 1 || PANEL == 32 ? 3 : 2; /* stages of K and V; one group hides less of a load */
     using tile_q = tile<PARTS, ROWS, (D + 63) / 64 * 64>;
     using tile_kv = tile<PARTS, BN, (D + PANEL - 1) / PANEL * PANEL, PANEL>;
     using tile_v = tile<PARTS, BN, (DV + PANEL - 1) / PANEL * PANEL, PANEL>;
@@ -111,7 +112,7 @@ __device__ __forceinline__ int forward_blocks(const LENGTHS &p, int row)
     return (keys + BN - 1) / BN;
 }
 
-/* The first of them, which the window of the first row begins in; not behind `end`. */
+/* The first of these blocks, in which the window of the first row begins; at most `end`. */
 template <int BN, class LENGTHS>
 __device__ __forceinline__ int forward_first_block(const LENGTHS &p, int row, int end)
 {

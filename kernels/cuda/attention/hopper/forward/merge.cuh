@@ -108,8 +108,8 @@ __device__ __forceinline__ void store_rows(const merge_target &t, const float (&
     }
 }
 
-/* A warp's 16 rows of O by way of its rows of a tile of Q, which nobody reads any more, so that whole lines leave, and while
- * the next tile is computed: fragments alone are 4 bytes a lane. first: the warp's first row; rows: address of its first row in
+/* A warp's 16 rows of O by way of its rows of a tile of Q, which is no longer read: whole lines leave, while the next tile is
+ * computed. Stored from fragments, each lane would write 4 bytes. first: the warp's first row; rows: address of its first row in
  * shared memory. The stores are this warp's next group. */
 template <class T, class TILE, int D>
 __device__ __forceinline__ void store_tile_rows(uint32_t rows, const CUtensorMap *map, const float (&o)[D / 2],

@@ -114,6 +114,7 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
                     max[i] = -INFINITY;
                     sum[i] = 0;
                 }
+                /* S, online softmax, O += P V */
                 for (int k0 = first_tile(a, q0); k0 < keys; k0 += TILE_K) {
                     int n = least(TILE_K, keys - k0);
                     cpu_gemm(false, true, m, n, d, scale, q, d, k + (size_t)k0 * d, d, 0, s, n);
@@ -124,6 +125,7 @@ sb_status cpu_flash_forward(sb_context *ctx, const sb_attention *a, void *stream
                     cpu_round_operand(a->dtype, s, (size_t)m * n);
                     cpu_gemm(false, false, m, d_v, n, 1, s, n, v + (size_t)k0 * d_v, d_v, 1, o, d_v);
                 }
+                /* O divided by the sums, and lse */
                 for (int i = 0; i < m; i++) {
                     bool blind = sb_visible_keys(a, q0 + i) == sb_first_key(a, q0 + i);
                     float inverse = blind ? 0 : 1 / sum[i];
@@ -183,6 +185,7 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
                 for (int k0 = first_tile(a, q0); k0 < keys; k0 += TILE_K) {
                     int n = least(TILE_K, keys - k0);
                     const size_t at = (size_t)k0 * d, at_v = (size_t)k0 * d_v;
+                    /* S and dP, then P and dS from them */
                     cpu_gemm(false, true, m, n, d, scale, q, d, k + at, d, 0, p, n);
                     cpu_gemm(false, true, m, n, d_v, 1, d_o, d_v, v + at_v, d_v, 0, ds, n);
                     for (int i = 0; i < m; i++) {
@@ -195,6 +198,7 @@ sb_status cpu_flash_backward(sb_context *ctx, const sb_attention *a, void *strea
                         hide(p_row, seen, n);
                         hide(ds_row, seen, n);
                     }
+                    /* dV += P^T dO, dK += dS^T Q, dQ += dS K */
                     cpu_round_operand(a->dtype, p, (size_t)m * n);
                     cpu_round_operand(a->dtype, ds, (size_t)m * n);
                     cpu_gemm(true, false, n, d_v, m, 1, p, n, d_o, d_v, 1, dv + at_v, d_v);

@@ -212,6 +212,7 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
     if (keys && !(in_range(rows->bh_kv, rows->n, a->batch * a->heads_kv) && in_range(rows->k_row, rows->n, a->seq_k)))
         return sb_error(SB_INVALID, "a key row of the reference lies outside of the tensor");
 
+    /* the workspace, which holds one head at a time */
     double *w = a->workspace;
     oracle r = {.a = a, .bh = -1, .bh_kv = -1};
     r.scale = a->scale != 0 ? a->scale : 1 / sqrt((double)d);
@@ -227,11 +228,13 @@ sb_status cpu_reference(sb_context *ctx, const sb_attention *a, const sb_attenti
         for (size_t i = 0; i < row_count(a); i++)
             r.lse[i] = NAN;
     }
+    /* O, lse and dQ of the chosen query rows */
     for (int s = 0; queries && s < rows->n; s++) {
         load_heads(&r, rows->bh[s]);
         query_row(&r, rows->q_row[s], rows->o ? rows->o + s * d_v : NULL, rows->lse ? rows->lse + s : NULL,
                   rows->dq ? rows->dq + s * d : NULL, rows->dq_terms ? rows->dq_terms + s : NULL);
     }
+    /* dK and dV of the chosen key rows, summed over the heads of their group */
     int group = a->heads / a->heads_kv;
     for (int s = 0; keys && s < rows->n; s++) {
         double *dk = rows->dk ? rows->dk + s * d : NULL, *dv = rows->dv ? rows->dv + s * d_v : NULL, squares = 0;

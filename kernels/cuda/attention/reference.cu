@@ -164,6 +164,7 @@ __global__ void __launch_bounds__(SIDE *SIDE)
         m[i] = -INFINITY, l[i] = weighted[i] = 0;
 
     for (int k0 = first_key; k0 < keys; k0 += TILE) {
+        /* S and dP of the tile */
         double s[OWN][OWN] = {}, dp[OWN][OWN] = {};
         for (int d0 = 0; d0 < max(a.head_dim, a.head_dim_v); d0 += CHUNK) {
             __syncthreads();
@@ -175,6 +176,7 @@ __global__ void __launch_bounds__(SIDE *SIDE)
             multiply_tile(q, k, ty, tx, s);
             multiply_tile(d_o, v, ty, tx, dp);
         }
+        /* online softmax of this thread's keys */
 #pragma unroll
         for (int i = 0; i < OWN; i++) {
             const int first = first_visible(a, q0 + ty + SIDE * i), seen = visible(a, q0 + ty + SIDE * i);
@@ -200,6 +202,7 @@ __global__ void __launch_bounds__(SIDE *SIDE)
             }
         }
     }
+    /* the 16 threads of a row put their parts together */
 #pragma unroll
     for (int i = 0; i < OWN; i++) {
         const int row = q0 + ty + SIDE * i;
@@ -314,6 +317,7 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     const int first = first_visible(a, query), keys = visible(a, query);
     const lane_row q = load_row(row_of<T>(a.q, b, h, query), d);
 
+    /* each warp: online softmax over its share of the keys */
     double m = -INFINITY, l = 0;
     lane_row o = {};
     for (int j = first + warp; j < keys; j += WARPS) {
@@ -331,6 +335,7 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
         shared_l[warp] = l;
     }
     __syncthreads();
+    /* the warps' shares together: lse and O */
     double largest = -INFINITY, sum = 0;
     for (int w = 0; w < WARPS; w++)
         largest = fmax(largest, shared_m[w]);
@@ -347,6 +352,7 @@ __global__ void __launch_bounds__(32 * WARPS) query_rows_kernel(sb_attention a, 
     if (!backward)
         return;
 
+    /* a second walk over the keys: dQ and the size of its terms */
     const lane_row d_o = load_row(row_of<T>(a.d_o, b, h, query), d_v);
     const double delta = dot(d_o, o);
     lane_row dq = {};

@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
     constexpr int QUADS = arguments<P, G, M, KIND, N>::QUADS;
     const uint32_t stride = gridDim.x * (THREADS * QUADS);
     for (uint32_t first = blockIdx.x * (THREADS * QUADS) + threadIdx.x; first < a.quads; first += stride) {
+        /* start all loads, first those over the link */
         packed<G, 4> g[QUADS][N];
         adamw_parameters<P, KIND> p[QUADS];
         packed<M, 4> m[QUADS], v[QUADS];
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
         for (int i = 0; i < QUADS; i++) {
             float pf[4], sum[4], mf[4], vf[4];
             const bool inside = first + i * THREADS < a.quads;
+            /* the sum of gradients, in the order of ranks */
             g[i][0].unpack(sum);
 #pragma unroll
             for (int r = 1; r < N; r++)
@@ -85,6 +87,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
                 if (inside)
                     g[i][0].store_streaming(a.sums + 4 * (size_t)at[i]);
             }
+            /* the update */
             p[i].unpack(pf);
             if (!a.sums && !s.skip) {
                 m[i].unpack(mf);
@@ -99,6 +102,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(N))
                     v[i].store_streaming(a.v + 4 * (size_t)at[i]);
                 }
             }
+            /* parameters to every rank */
             p[i].pack(pf);
             if (inside) {
                 p[i].store(a.own + 4 * (size_t)at[i], a.master + 4 * (size_t)at[i]);

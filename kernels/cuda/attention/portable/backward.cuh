@@ -94,6 +94,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     /* 2 x (Q, dO); the padding of a Q row holds its query_stats */
     E *const stages = makes_dk ? v_tile + shape::owned * stride : v_tile;
 
+    /* what the block owns: keys of one key/value head */
     const tile_place at = place_of<PACKED, true>(whole, blockIdx.x, shape::owned);
     const sb_attention &a = problem_of<PACKED, E, true>(whole, at.document);
     const int k0 = at.tile * shape::owned; /* the first keys are seen most when causal */
@@ -105,6 +106,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
     const int warp_row = threadIdx.x / 32 * MT * 16; /* the warp's first row in the block */
     E *const k_box = k_tile + warp_row * stride, *const v_box = v_tile + warp_row * stride;
 
+    /* what it walks: the query blocks that see these keys, for each head of the group */
     const int past = a.seq_k - a.seq_q; /* query i sees the keys up to i + past */
     const int ahead = WINDOW ? past + a.window_right : past;
     const int first_block = WINDOW || a.causal ? max(0, k0 - ahead) / BQ : 0;
@@ -178,12 +180,14 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_kv(const __grid_consta
                         y = x * (y - stats.delta);
                     }
             }
+        /* dV += P dO, dK += dS Q */
         if constexpr (makes_dv)
             product_kn<P, MT, D, BQ>(dv, p, do_tile);
         if constexpr (makes_dk)
             product_kn<P, MT, D, BQ>(dk, ds, q_tile);
     }
 
+    /* dK and dV leave by way of the warp's rows of K and V */
 #pragma unroll
     for (int mt = 0; mt < MT; mt++)
 #pragma unroll
@@ -209,6 +213,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
     E *const q_tile = (E *)shared, *const do_tile = q_tile + shape::owned * stride;
     E *const stages = do_tile + shape::owned * stride; /* 2 x (K, V) */
 
+    /* what the block owns: queries of one head; what it walks: the keys that they see */
     const tile_place at = place_of<PACKED, false>(whole, blockIdx.x, shape::owned);
     const sb_attention &a = problem_of<PACKED, E, false>(whole, at.document);
     const int q_blocks = (a.seq_q + shape::owned - 1) / shape::owned;
@@ -234,6 +239,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
         load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim_v);
     };
 
+    /* lse and delta of this thread's rows, and the first tiles */
     query_stats stats[MT][2];
 #pragma unroll
     for (int mt = 0; mt < MT; mt++)
@@ -259,6 +265,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
             load_step(k0 + BK);
         const E *const k_tile = stages + k0 / BK % 2 * 2 * BK * stride, *const v_tile = k_tile + BK * stride;
 
+        /* S and dP, then dS = P (dP - delta), then dQ += dS K */
         float p[MT][BK / 8][4] = {}, ds[MT][BK / 8][4] = {};
         product_nk<P, MT, BK, D>(p, q_box, k_tile);
         product_nk<P, MT, BK, D>(ds, do_box, v_tile);
@@ -277,6 +284,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) backward_q(const __grid_constan
         product_kn<P, MT, D, BK>(dq, ds, k_tile);
     }
 
+    /* dQ leaves by way of the warp's rows of Q */
 #pragma unroll
     for (int mt = 0; mt < MT; mt++)
 #pragma unroll

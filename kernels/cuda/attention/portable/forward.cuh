@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
         __syncthreads(); /* the K tile is there, and everyone is done with the V tile */
         load_tile<E, D, BK, shape::threads>(v_tile, v_rows, a.v.stride_s, k0, a.seq_k, a.head_dim_v);
 
+        /* S while V arrives */
         float s[MT][BK / 8][4] = {};
         product_nk<P, MT, BK, D>(s, q_tile + warp_row * stride, k_tile);
 
@@ -127,6 +128,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
         if (k0 + BK < k_end)
             load_tile<E, D, BK, shape::threads>(k_tile, k_rows, a.k.stride_s, k0 + BK, a.seq_k, a.head_dim);
 
+        /* softmax and P V while the next K arrives */
         if (k0 + BK > a.seq_k ||
             (WINDOW ? at_edge<MT, BK>(a, q0 + warp_row, k0) : a.causal && k0 + BK - 1 > q0 + warp_row + past))
             mask_scores<WINDOW, MT, BK>(s, a, q0 + warp_row, k0);
@@ -134,6 +136,7 @@ __global__ void __launch_bounds__(WARPS * 32, 2) forward(const __grid_constant__
         product_kn<P, MT, D, BK>(out, s, v_tile);
     }
 
+    /* O divided by the sums, and lse */
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int mt = 0; mt < MT; mt++)

@@ -188,6 +188,7 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
             if (between > 0)
                 settle(i);
         }
+        /* the steps that are left once all chunks are out */
         bool refills = loads && waits;
 #pragma unroll 1
         while (i < steps) {
@@ -198,6 +199,7 @@ __device__ __forceinline__ void consume(const params &p, unsigned char *smem, ui
         }
         if (refills)
             refill(S::CHUNKS - 1);
+        /* this tile's sums become the ones that wait */
         const place later = warp_place(number + clusters);
         wgmma_wait<0>();
         if (!more)

@@ -85,6 +85,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
     __syncthreads();
     let_next_kernel_start();
 
+    /* this block's steps, and where each thread reads and writes in them */
     const share own = share_of(p, blockIdx.x / ranks, gridDim.x / ranks, rank, ranks);
     const int count = own.end - own.begin;
     place at = {own.first_tile + own.begin / p.steps, own.begin % p.steps, 0, 0};
@@ -127,6 +128,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
         return scale_a.inverse;
     };
 
+    /* products of step i run while step i + 1 is converted; then they are added with its scales */
     wait_for_previous_kernel();
     load_group<A_ROWS>(a, p.a, p.k, at.outer_a, at.step * STEP, lane);
     load_group<B_ROWS>(b, p.b, p.k, at.outer_b, at.step * STEP, lane);
@@ -148,6 +150,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
         if (lane == 0)
             mbarrier_arrive(empty + 8 * (i & 1));
         add_step(sum, product, inverse_a, scales + i % SCALE_SLOTS * WARPS);
+        /* a tile's last step: its sums are the result, or the last part of a tile that another block began */
         if (++step < p.steps)
             continue;
         if (part_begin == 0)
@@ -163,6 +166,7 @@ __global__ void __launch_bounds__(THREADS, 1) matmul_fp32_kernel(const __grid_co
     if (ranks == 1)
         return;
 
+    /* tiles that several blocks have parts of are added up, each rank a share of the rows */
     __syncthreads(); /* the other group may still read the buffers */
     if (step > 0)
         leave_partial(sum, smem + (part_begin == 0 ? TAIL : HEAD), warp, lane);

@@ -170,6 +170,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
                     continue;
                 }
             }
+            /* S and dP, then P and dS from them */
             this->start_scores(step);
             this->start_dp(step);
             this->load_lse(step);
@@ -190,9 +191,11 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
                 to_operand<T, 1, PAIR_ROWS / 4>(ds, dp);
                 mbarrier_wait(block.ds_empty(step), block.parity(step) ^ 1);
             }
+            /* dS to both blocks, and dV */
             this->store_ds(ds, step);
             arrive(block.ds_stored(step));
             this->start_dv(prob, step);
+            /* dK, and every second step dQ of the step before, which needs the dS of both blocks */
             if (step > 0 && (step - 1) % 2 == wg) {
                 float dq[mem::DQ];
                 start_dq(dq, step - 1);
@@ -211,6 +214,7 @@ struct pair_keys : backward_keys<T, 1, D, PAIR_ROWS, CAUSAL, false, WINDOW> {
             arrive(block.empty(step));
             advance();
         }
+        /* dQ of the last step */
         if (steps > 0 && (steps - 1) % 2 == wg) {
             float dq[mem::DQ];
             start_dq(dq, steps - 1);

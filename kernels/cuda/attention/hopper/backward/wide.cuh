@@ -351,6 +351,7 @@ struct backward_keys {
                     continue;
                 }
             }
+            /* S and dP, then P and dS from them */
             start_scores(step);
             start_dp(step);
             load_step(step);
@@ -370,6 +371,7 @@ struct backward_keys {
                 pin(dp);
                 gradient(step);
             }
+            /* scaled parts: dV is added first, while both groups agree on a scale for dS */
             power_scale ds_scale = {1, 1};
             if constexpr (SCALED) {
                 show_largest(step);
@@ -377,6 +379,7 @@ struct backward_keys {
                 mma_rs_rounded<T, tile_q>(dv, prob, block.do_tile(step), inverse.at(INVERSE_DO) * (1 / P_SCALE));
                 ds_scale = meet_largest(step);
             }
+            /* dS to shared memory for dQ, while dV runs */
             to_operand<T, PARTS, BM / 4>(ds, dp, ds_scale.up);
             store_ds(ds, step);
             if constexpr (!STAGED)
@@ -391,6 +394,7 @@ struct backward_keys {
             if constexpr (STAGED)
                 fence_async_proxy();     /* under dV: it waits for nothing but the stores of dS */
             named_sync(DS_BARRIER, 256); /* both groups' keys of dS are there, and both are done with the other slot */
+            /* dQ of both groups' keys, and dK under its way out */
             start_dq(dq, step);
             if constexpr (PARTS == 1) {
                 start_dk(ds, step);

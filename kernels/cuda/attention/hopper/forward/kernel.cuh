@@ -161,7 +161,7 @@ __device__ __forceinline__ void forward_produce(const forward_params &p, const f
                 v.next();
             }
         }
-        /* not earlier: whoever asks late takes the shorter job. A cluster that shares a tile has one job. */
+        /* as late as possible: jobs are given out longest first. A cluster that shares a tile has one job. */
         if constexpr (PAIRED)
             number = numbers.next(p, bar, base, rank);
         else
@@ -284,9 +284,9 @@ __device__ __forceinline__ void mask_block_before(float (&s)[BN / 2], const int 
                 s[4 * j + e] = -INFINITY;
 }
 
-/* Both, of a block of a document's keys from `first_key` on, for the rows of a group from `first_row` on; `row` and row + 8 are this
- * thread's, `column` its first key of the block. (The kernel without documents has the same in line: as a function ptxas would
- * order its instructions anew.) */
+/* Hides what documents and windows hide of the scores of keys from `first_key` on, for the rows of a group from `first_row` on. `row`
+ * and row + 8 are this thread's, `column` its first key of the block. (The kernel without documents has the same code inline: as a
+ * function call, ptxas would order its instructions differently.) */
 template <int BN>
 __device__ __forceinline__ void mask_document(float (&s)[BN / 2], const document_lengths &of, int first_row, int row,
                                               int first_key, int column)
@@ -312,10 +312,12 @@ __host__ __device__ constexpr int query_columns(int parts, int d, int groups)
     return parts > 1 || d <= 64 ? 0 : d <= (groups < 3 ? 128 : 80) ? d : d == 192 ? 64 : 0;
 }
 
-/* WINDOW: besides, a query sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. PACKED:
- * a tile is of a document, and comes with WINDOW. What a box holds of the next document's keys is masked as keys past the end are,
- * and of its queries not stored. PAIRED: the two blocks of a cluster have a tile each, of the same head and beside each other, and load
- * half of K and V each, into both: half of what all of them ask of L2. */
+/* WINDOW: a query also sees no key that is more than window_left before its own; comes with CAUSAL and without CLUSTERS. PACKED: a
+ * tile belongs to one document; comes with WINDOW. Keys of the next document that a box holds are masked like keys past the end, and
+ * its queries are not stored. PAIRED: the two blocks of a cluster have adjacent tiles of the same head, and each loads half of K and V
+ * into both: half of the traffic from L2.
+ * (The function is long because its stages share its registers. As methods of a struct the same stages compile to slightly
+ * different machine code, whose speed has not been measured.) */
 template <class T, int PARTS, int D, int DV, int BN, int GROUPS, bool CAUSAL, bool CLUSTERS, bool WINDOW = false,
           bool PACKED = false, bool PAIRED = false>
 __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __grid_constant__ forward_params p)
@@ -362,7 +364,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
             cluster_wait();
             cluster_wait();
         }
-        if (PAIRED) { /* and its barriers whoever arrives */
+        if (PAIRED) { /* and its barriers must outlive arrivals */
             __syncwarp();
             cluster_sync();
         }
@@ -373,7 +375,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     const int wg = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     const int group_row =
         forward_group_row<GROUPS, PAIRED, CAUSAL>(wg, rank); /* the group's first row within the job */
-    const int row_local = group_row + warp * 16 + lane / 4;  /* and + 8 */
+    const int row_local = group_row + warp * 16 + lane / 4;  /* this thread's first row; the other is 8 below */
     const int column = 2 * (lane % 4);
     const int offset =
         p.seq_k - p.seq_q + (WINDOW ? p.window_right : 0); /* causal: query i sees keys j <= i + offset */
@@ -435,8 +437,8 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
 
     using out = typename memory_type<T, PARTS>::type;
     float s[BN / 2], o[DV / 2], factor[2], inverse[2];
-    /* SCALED: probabilities are multiplied by 2^14 to become parts; of this group's queries; of the block of keys whose scores are
-     * computed, and of the one before, whose P V is; where those of the head lie */
+    /* SCALED: probabilities are multiplied by 2^14 to become parts. Inverse scales of this group's queries, of the block of keys whose
+     * scores are computed, and of the one before it, whose P V is; the place of the head's first among them. */
     constexpr float P_SCALE = 1 << 14;
     float q_inverse = 1, k_inverse = 1, v_inverse = 1 / P_SCALE;
     int64_t kv_place = 0;
@@ -447,7 +449,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
     row_state rows;
     bool leaving = false; /* if TILE_STORES: O of the tile before leaves from the other slot of Q */
 
-    /* End of the blocks that a row of this group sees. */
+    /* End of the key blocks that a row of this group sees. */
     auto own_end = [&](const job_of &job) {
         const int row = job.row_first + group_row;
         if constexpr (PACKED)
@@ -456,7 +458,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
         else
             return row < p.seq_q ? min(job.block_end, forward_blocks<64, BN, CAUSAL, WINDOW>(p, row)) : job.block_begin;
     };
-    /* And the first of them. */
+    /* The first of these blocks. */
     auto own_begin = [&](const job_of &job, int end) {
         if constexpr (PACKED)
             return max(job.block_begin, forward_first_block<BN>(lengths_of(p, job), job.row_first + group_row, end));
@@ -685,7 +687,7 @@ __global__ void __launch_bounds__(128 * (GROUPS + 1), 1) flash_forward(const __g
                     rows.sum[r] = quad_sum(rows.sum[r]);
             }
             if constexpr (WINDOW) {
-                for (int i = first_block - 1; i >= job.block_begin; i--) { /* nor these */
+                for (int i = first_block - 1; i >= job.block_begin; i--) { /* no row of this group sees these either */
                     mbarrier_wait(bar.k_full(k.slot), k.parity);
                     release_k();
                     take_turn();

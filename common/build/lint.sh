@@ -120,7 +120,7 @@ fi
 
 # In the rooms whose comments have been gone over; the others are to follow.
 rule 'a comment says what it speaks of: it does not begin with "Of", "Those of" or "The same of"' < <(
-    sources common/arena common/comm common/parallel common/replica common/step common/train |
+    sources common/arena common/comm common/parallel common/replica common/step common/train kernels |
         xargs -r grep -nE '/\* (Of|Those of|The same of) ' /dev/null
 )
 

@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "bench/attention/case.h"
+#include "common/model/dtypes.h"
 
 static const option_spec option_table[] = {
     {"batch", OPTION_INT, OPTION_LIST, "8", "2", 1, 4096, NULL, "sequences", "batch size"},
@@ -77,15 +78,15 @@ static const bench_info info = {
 
 static attention_problem problem_of(const bench_case *c)
 {
-    int64_t seq = case_int(c, "seq");
-    return (attention_problem){.shape = {.batch = case_int(c, "batch"),
+    const int seq = (int)case_int(c, "seq");
+    return (attention_problem){.shape = {.batch = (int)case_int(c, "batch"),
                                          .heads = 1,
                                          .heads_kv = 1,
                                          .seq_q = seq,
                                          .seq_k = seq,
-                                         .head_dim = case_int(c, "head-dim"),
-                                         .causal = case_int(c, "causal") != 0},
-                               .dtype = case_text(c, "dtype")};
+                                         .head_dim = (int)case_int(c, "head-dim"),
+                                         .dtype = dtype_named(case_text(c, "dtype")),
+                                         .causal = case_int(c, "causal") != 0}};
 }
 
 static double estimate_bytes(const options *o, const bench_case *c)

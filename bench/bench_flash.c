@@ -18,6 +18,7 @@
 
 #include "bench/attention/case.h"
 #include "common/core/csv.h"
+#include "common/model/dtypes.h"
 #include "common/session/ceiling.h"
 
 static const option_spec option_table[] = {
@@ -236,27 +237,29 @@ static void baseline_load(const session *s, const bench_case *c, const char *key
 
 static attention_problem problem_of(const bench_case *c)
 {
-    attention_shape s = {
-        .batch = case_int(c, "batch"), .head_dim = case_int(c, "head-dim"), .head_dim_v = case_int(c, "head-dim-v")};
-    int64_t heads_kv = case_int(c, "heads-kv"), seq_k = case_int(c, "seq-k");
-    s.heads = case_int(c, "heads");
+    const int heads_kv = (int)case_int(c, "heads-kv"), seq_k = (int)case_int(c, "seq-k");
+    sb_attention s = {.batch = (int)case_int(c, "batch"),
+                      .heads = (int)case_int(c, "heads"),
+                      .seq_q = (int)case_int(c, "seq"),
+                      .head_dim = (int)case_int(c, "head-dim"),
+                      .head_dim_v = (int)case_int(c, "head-dim-v"),
+                      .dtype = dtype_named(case_text(c, "dtype")),
+                      .causal = case_int(c, "causal") != 0,
+                      .deterministic = case_int(c, "deterministic") != 0,
+                      .window_left = (int)case_int(c, "window"),
+                      .window_right = (int)case_int(c, "window-right"),
+                      .documents = (int)case_int(c, "documents")};
     s.heads_kv = heads_kv ? heads_kv : s.heads;
-    s.seq_q = case_int(c, "seq");
     s.seq_k = seq_k ? seq_k : s.seq_q;
-    s.causal = case_int(c, "causal") != 0;
-    s.window_left = case_int(c, "window");
-    s.window_right = case_int(c, "window-right");
     if (s.causal && s.window_right == 0)
         s.window_right = -1; /* the same mask, whose operations are counted as those of a causal one */
     s.windowed = s.window_left >= 0 || s.window_right >= 0;
-    s.documents = case_int(c, "documents");
-    if (s.documents > 0) /* one sequence of all tokens */
+    s.packed = s.documents > 0;
+    if (s.packed) /* one sequence of all tokens */
         s.seq_q *= s.batch, s.seq_k *= s.batch, s.batch = 1;
     return (attention_problem){.shape = s,
                                .random_lengths = strcmp(case_text(c, "lengths"), "random") == 0,
-                               .dtype = case_text(c, "dtype"),
-                               .seq_first = strcmp(case_text(c, "layout"), "bshd") == 0,
-                               .deterministic = case_int(c, "deterministic") != 0};
+                               .seq_first = strcmp(case_text(c, "layout"), "bshd") == 0};
 }
 
 static double estimate_bytes(const options *o, const bench_case *c)

@@ -29,7 +29,8 @@ typedef enum sb_dtype {
     SB_FP32 = 3,  /* fp32 in memory, in the errors of products, and in sums */
     SB_BF16X3 = 4 /* only for flash: fp32 in memory, three products of bf16 parts for one (2^-17 left out), fp32 sums */
 } sb_dtype;
-int sb_dtype_bytes(sb_dtype t); /* bytes of an element in memory */
+const char *sb_dtype_name(sb_dtype t); /* "bf16", "fp16", "tf32", "fp32", "bf16x3" */
+int sb_dtype_bytes(sb_dtype t);        /* bytes of an element in memory */
 
 /* A (B, H, S, D) tensor of any layout with D contiguous: element (b,h,s,d) at data + b*stride_b + h*stride_h +
  * s*stride_s + d, strides in elements. BHSD: (H*S*D, S*D, D); BSHD: (S*H*D, D, H*D). On CUDA data must be 16-byte

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "bench/attention/documents.h"
-#include "common/core/error.h"
 #include "common/core/rng.h"
 #include "common/record/nvtx.h"
 #include "common/session/status.h"
@@ -25,20 +24,10 @@ static void key_of_case(const bench_case *c, char *out, size_t out_bytes)
     snprintf(out, out_bytes, "%.*s", variant ? (int)(variant - key) : (int)strlen(key), key);
 }
 
-static sb_dtype dtype_of(const char *name)
-{
-    static const char *const names[] = {
-        [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return (sb_dtype)i;
-    die(EXIT_CODE_FAILURE, "no such dtype: %s", name);
-}
-
 double attention_estimate_bytes(const attention_problem *problem, const char *variant)
 {
-    const attention_shape *s = &problem->shape;
-    int elem = sb_dtype_bytes(dtype_of(problem->dtype));
+    const sb_attention *s = &problem->shape;
+    int elem = sb_dtype_bytes(s->dtype);
     double query = (double)s->batch * (double)s->heads * (double)s->seq_q;
     double key = (double)s->batch * (double)s->heads_kv * (double)s->seq_k;
     double columns = 2 * (double)(s->head_dim + attention_head_dim_v(s)); /* q o dO dq, k v dk dv */
@@ -62,14 +51,15 @@ int attention_columns(const attention_case *ac, const sb_tensor *t)
 
 static int64_t elements(const attention_case *ac, const sb_tensor *t, bool keys)
 {
-    const attention_shape *s = &ac->problem.shape;
-    return s->batch * (keys ? s->heads_kv * s->seq_k : s->heads * s->seq_q) * attention_columns(ac, t);
+    const sb_attention *s = &ac->problem.shape;
+    const int64_t rows = keys ? (int64_t)s->heads_kv * s->seq_k : (int64_t)s->heads * s->seq_q;
+    return s->batch * rows * attention_columns(ac, t);
 }
 
 /* Allocates a (B, H, S, D) or (B, H, S, Dv) tensor in the problem's layout; false when there is no memory. */
 static bool tensor_alloc(attention_case *ac, sb_tensor *t, bool keys, const char *tag)
 {
-    const attention_shape *s = &ac->problem.shape;
+    const sb_attention *s = &ac->problem.shape;
     int64_t heads = keys ? s->heads_kv : s->heads, seq = keys ? s->seq_k : s->seq_q, d = attention_columns(ac, t);
     *t = ac->problem.seq_first ? (sb_tensor){NULL, seq * heads * d, d, heads * d}
                                : (sb_tensor){NULL, seq * heads * d, seq * d, d};
@@ -153,15 +143,15 @@ static void borders_clear(void *data)
 /* Its documents' borders, into host memory. Keys are divided as queries are where there are as many. */
 static void documents_of_case(attention_case *ac)
 {
-    attention_shape *sh = &ac->problem.shape;
-    if (sh->documents == 0)
+    sb_attention *sh = &ac->problem.shape;
+    if (!sh->packed)
         return;
     borders *kept = session_cache(ac->s, "borders of documents", sizeof *kept, borders_clear);
     borders_clear(kept);
     const bool random = ac->problem.random_lengths;
     const uint64_t seed = rng_hash((uint64_t)option_int(ac->s->opt, "seed"), "lengths"); /* one for all cases */
-    kept->q = documents_draw((int)sh->documents, (int)sh->seq_q, random, seed, 0);
-    kept->k = documents_draw((int)sh->documents, (int)sh->seq_k, random, seed, sh->seq_k == sh->seq_q ? 0 : 1);
+    kept->q = documents_draw(sh->documents, sh->seq_q, random, seed, 0);
+    kept->k = documents_draw(sh->documents, sh->seq_k, random, seed, sh->seq_k == sh->seq_q ? 0 : 1);
     sh->cu_seqlens_q = kept->q, sh->cu_seqlens_k = kept->k;
 }
 
@@ -229,24 +219,14 @@ static bool supported(attention_case *ac)
 
 bool attention_describe(attention_case *ac, session *s, const bench_case *c, row *w, const attention_problem *problem)
 {
-    const attention_shape *sh = &problem->shape;
-    *ac = (attention_case){
-        .s = s, .w = w, .problem = *problem, .err_o = NAN, .err_dq = NAN, .err_dk = NAN, .err_dv = NAN};
-    ac->a = (sb_attention){.batch = (int)sh->batch,
-                           .heads = (int)sh->heads,
-                           .heads_kv = (int)sh->heads_kv,
-                           .seq_q = (int)sh->seq_q,
-                           .seq_k = (int)sh->seq_k,
-                           .head_dim = (int)sh->head_dim,
-                           .head_dim_v = (int)sh->head_dim_v,
-                           .dtype = dtype_of(problem->dtype),
-                           .causal = sh->causal,
-                           .windowed = sh->windowed,
-                           .window_left = (int)sh->window_left,
-                           .window_right = (int)sh->window_right,
-                           .deterministic = problem->deterministic,
-                           .packed = sh->documents > 0,
-                           .documents = (int)sh->documents};
+    *ac = (attention_case){.s = s,
+                           .w = w,
+                           .problem = *problem,
+                           .a = problem->shape,
+                           .err_o = NAN,
+                           .err_dq = NAN,
+                           .err_dk = NAN,
+                           .err_dv = NAN};
     key_of_case(c, ac->key, sizeof ac->key);
     ac->seed = rng_hash((uint64_t)option_int(s->opt, "seed"), ac->key);
     documents_of_case(ac);

@@ -13,10 +13,8 @@ typedef struct attention_context { /* session.user */
 } attention_context;
 
 typedef struct attention_problem {
-    attention_shape shape;
-    const char *dtype;
-    bool seq_first; /* layout (B, S, H, D) instead of (B, H, S, D) */
-    bool deterministic;
+    sb_attention shape;  /* without tensors; the borders of documents are in host memory */
+    bool seq_first;      /* layout (B, S, H, D) instead of (B, H, S, D) */
     bool random_lengths; /* of shape.documents; else equal ones */
 } attention_problem;
 

@@ -11,6 +11,7 @@
 #include "common/core/error.h"
 #include "common/core/numeric.h"
 #include "common/core/rng.h"
+#include "common/model/dtypes.h"
 
 enum {
     SAMPLED_ROWS = 32, /* query rows and key rows compared on a large shape */
@@ -45,7 +46,7 @@ static const sb_attention_rows *rows_of(const attention_case *ac)
 /* The first row of a random document, or the one before it; -1 where it has none. */
 static int border_row(const attention_case *ac, uint32_t stream, int i, bool keys)
 {
-    const attention_shape *s = &ac->problem.shape;
+    const sb_attention *s = &ac->problem.shape;
     const int *begin = keys ? s->cu_seqlens_k : s->cu_seqlens_q;
     const int document = (int)(rng_uniform(ac->seed, stream, (uint64_t)i) * (double)s->documents);
     const int row = begin[document] - i / 3 % 2;
@@ -134,8 +135,8 @@ static double element(sb_dtype dtype, const void *data, int i)
 static check_bound bound_of(const attention_case *ac, bool backward, const double *terms)
 {
     const sb_attention *a = &ac->a;
-    check_bound b =
-        terms ? check_terms_bound(ac->problem.dtype, terms) : check_attention_bound(ac->problem.dtype, backward);
+    check_bound b = terms ? check_terms_bound(sb_dtype_name(ac->a.dtype), terms)
+                          : check_attention_bound(sb_dtype_name(ac->a.dtype), backward);
     if (a->dtype != SB_FP32 || strncmp(ac->op->name, "flash", 5) == 0)
         return b;
     const double longer = sqrt(1 + fmax(a->seq_q, a->seq_k) / 4096.0);

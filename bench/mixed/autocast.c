@@ -46,8 +46,6 @@ static sb_dtype autocast_dtype(const char *tensor, sb_dtype low)
 /* With --dtype fp32 autocast is off. */
 void mixed_run_autocast(mixed *m)
 {
-    sb_dtype low;
-    if (!dtype_find(case_text(m->c, "dtype"), &low))
-        die(EXIT_CODE_FAILURE, "bug: there is no dtype %s", case_text(m->c, "dtype"));
-    row_text(m->w, "tensor_dtype", dtype_name(autocast_dtype(case_text(m->c, "tensor"), low)));
+    const sb_dtype low = dtype_named(case_text(m->c, "dtype"));
+    row_text(m->w, "tensor_dtype", sb_dtype_name(autocast_dtype(case_text(m->c, "tensor"), low)));
 }

@@ -261,11 +261,10 @@ void mixed_run_norm(mixed *m)
               .layer = strcmp(case_text(m->c, "norm"), "layer") == 0,
               .own_sums = strcmp(statistics, "own-sums") == 0,
               .d = (int)case_int(m->c, "width"),
+              .dtype = dtype_named(case_text(m->c, "dtype")),
               .eps = (float)case_real(m->c, "eps")};
-    if (!dtype_find(case_text(m->c, "dtype"), &n.dtype))
-        die(EXIT_CODE_FAILURE, "bug: there is no dtype %s", case_text(m->c, "dtype"));
     n.statistics = strcmp(statistics, "fp32") == 0 ? SB_FP32 : n.dtype;
-    row_text(m->w, "statistics_dtype", dtype_name(n.statistics));
+    row_text(m->w, "statistics_dtype", sb_dtype_name(n.statistics));
     if (!norm_allocate(&n))
         return;
     norm_fill(&n, (float)case_real(m->c, "magnitude"));

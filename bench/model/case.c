@@ -229,14 +229,8 @@ transformer_repeats model_repeats(const step_options *o)
 
 const char *model_product_dtype(const step_options *o)
 {
-    switch (o->precision->compute) {
-    case SB_BF16: return "bf16";
-    case SB_FP16: return "fp16";
-    case SB_TF32: return "tf32";
-    case SB_FP32: return o->split ? "fp16x3" : "fp32";
-    case SB_BF16X3: return "bf16x3";
-    }
-    return "";
+    const sb_dtype t = o->precision->compute;
+    return t == SB_FP32 && o->split ? "fp16x3" : sb_dtype_name(t);
 }
 
 const char *model_attention_dtype(const step_options *o)

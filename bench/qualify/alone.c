@@ -70,14 +70,15 @@ static bool launch_kernels(qualify *q, const bench_case *c, row *scratch, double
 static bool flash(qualify *q, const bench_case *c, row *scratch, double *value)
 {
     const bool cpu = device_kind_of(q->s->dev) == DEVICE_CPU;
-    const attention_shape s = {.batch = 1,
-                               .heads = 1,
-                               .heads_kv = 1,
-                               .seq_q = case_int(c, "seq"),
-                               .seq_k = case_int(c, "seq"),
-                               .head_dim = 128,
-                               .causal = true};
-    const attention_problem p = {.shape = s, .dtype = cpu ? "fp32" : "bf16"};
+    const sb_attention s = {.batch = 1,
+                            .heads = 1,
+                            .heads_kv = 1,
+                            .seq_q = (int)case_int(c, "seq"),
+                            .seq_k = (int)case_int(c, "seq"),
+                            .head_dim = 128,
+                            .dtype = cpu ? SB_FP32 : SB_BF16,
+                            .causal = true};
+    const attention_problem p = {.shape = s};
     attention_case ac;
     double ms;
     if (!attention_prepare(&ac, q->s, c, scratch, &p) || !attention_time(&ac, ATTENTION_BOTH, &ms) || !isfinite(ms))

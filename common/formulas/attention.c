@@ -8,12 +8,12 @@ double gemm_flops(int64_t m, int64_t n, int64_t k)
 }
 
 /* The sum of what `of` counts in each document. */
-static double sum_of_documents(const attention_shape *s, double (*of)(const attention_shape *))
+static double sum_of_documents(const sb_attention *s, double (*of)(const sb_attention *))
 {
     double sum = 0;
     for (int64_t i = 0; i < s->documents; i++) {
-        attention_shape one = *s;
-        one.documents = 0;
+        sb_attention one = *s;
+        one.packed = false;
         one.seq_q = s->cu_seqlens_q[i + 1] - s->cu_seqlens_q[i];
         one.seq_k = s->cu_seqlens_k[i + 1] - s->cu_seqlens_k[i];
         sum += of(&one);
@@ -21,15 +21,15 @@ static double sum_of_documents(const attention_shape *s, double (*of)(const atte
     return sum;
 }
 
-int64_t attention_head_dim_v(const attention_shape *s)
+int64_t attention_head_dim_v(const sb_attention *s)
 {
     return s->head_dim_v ? s->head_dim_v : s->head_dim;
 }
 
 /* Pairs of one head as FLOPs count them: half of all for a causal mask, but in a window those that are there. */
-static double counted_pairs(const attention_shape *s)
+static double counted_pairs(const sb_attention *s)
 {
-    if (s->documents > 0)
+    if (s->packed)
         return sum_of_documents(s, counted_pairs);
     if (s->windowed)
         return attention_pairs(s);
@@ -38,22 +38,22 @@ static double counted_pairs(const attention_shape *s)
 }
 
 /* The operations of each head's products, which have `columns` columns together. */
-static double product_flops(const attention_shape *s, int64_t columns)
+static double product_flops(const sb_attention *s, int64_t columns)
 {
     return 2.0 * (double)s->batch * (double)s->heads * (double)columns * counted_pairs(s);
 }
 
-double attention_forward_flops(const attention_shape *s)
+double attention_forward_flops(const sb_attention *s)
 {
     return product_flops(s, s->head_dim + attention_head_dim_v(s)); /* Q K^T, P V */
 }
 
-double attention_backward_flops(const attention_shape *s)
+double attention_backward_flops(const sb_attention *s)
 {
     return product_flops(s, 3 * s->head_dim + 2 * attention_head_dim_v(s)); /* Q K^T again, dQ, dK; dO V^T, dV */
 }
 
-static double pairs_in_window(const attention_shape *s)
+static double pairs_in_window(const sb_attention *s)
 {
     const bool ends = s->causal || s->window_right >= 0;
     const int64_t right = s->causal ? 0 : s->window_right;
@@ -67,10 +67,10 @@ static double pairs_in_window(const attention_shape *s)
     return pairs;
 }
 
-double attention_pairs(const attention_shape *s)
+double attention_pairs(const sb_attention *s)
 {
     double sq = (double)s->seq_q, sk = (double)s->seq_k;
-    if (s->documents > 0)
+    if (s->packed)
         return sum_of_documents(s, attention_pairs);
     if (s->windowed)
         return pairs_in_window(s);
@@ -82,32 +82,32 @@ double attention_pairs(const attention_shape *s)
 }
 
 /* Bytes of a (B, heads, seq, D) tensor and a (B, heads, seq, Dv) one together. */
-static double pair_bytes(const attention_shape *s, int64_t heads, int64_t seq, int elem_bytes)
+static double pair_bytes(const sb_attention *s, int64_t heads, int64_t seq, int elem_bytes)
 {
     const int64_t columns = s->head_dim + attention_head_dim_v(s);
     return (double)s->batch * (double)heads * (double)seq * (double)columns * elem_bytes;
 }
 
-static double lse_bytes(const attention_shape *s)
+static double lse_bytes(const sb_attention *s)
 {
     return (double)s->batch * (double)s->heads * (double)s->seq_q * 4;
 }
 
-double attention_forward_bytes(const attention_shape *s, int elem_bytes)
+double attention_forward_bytes(const sb_attention *s, int elem_bytes)
 {
     const double qo = pair_bytes(s, s->heads, s->seq_q, elem_bytes);
     const double kv = pair_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
     return qo + kv + lse_bytes(s);
 }
 
-double attention_backward_bytes(const attention_shape *s, int elem_bytes)
+double attention_backward_bytes(const sb_attention *s, int elem_bytes)
 {
     const double qo = pair_bytes(s, s->heads, s->seq_q, elem_bytes);
     const double kv = pair_bytes(s, s->heads_kv, s->seq_k, elem_bytes);
     return 2 * qo + 2 * kv + lse_bytes(s); /* dq, dO beside q, o, and dk, dv beside k, v */
 }
 
-double attention_matrix_bytes(const attention_shape *s, int elem_bytes)
+double attention_matrix_bytes(const sb_attention *s, int elem_bytes)
 {
     return (double)s->batch * (double)s->heads * (double)s->seq_q * (double)s->seq_k * elem_bytes;
 }

@@ -4,24 +4,15 @@
 
 #include <string.h>
 
+#include "common/core/error.h"
 #include "common/core/numeric.h"
 
-static const char *const names[] = {
-    [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
-
-const char *dtype_name(sb_dtype t)
+sb_dtype dtype_named(const char *name)
 {
-    return names[t];
-}
-
-bool dtype_find(const char *name, sb_dtype *out)
-{
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0) {
-            *out = (sb_dtype)i;
-            return true;
-        }
-    return false;
+    for (int t = SB_BF16; t <= SB_BF16X3; t++)
+        if (strcmp(sb_dtype_name((sb_dtype)t), name) == 0)
+            return (sb_dtype)t;
+    die(EXIT_CODE_FAILURE, "bug: there is no dtype %s", name);
 }
 
 float dtype_round(sb_dtype t, float x)

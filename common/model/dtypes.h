@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The dtypes of tensors on the host: their names, rounding to one, and arrays of floats to and from its memory. */
+/* The dtypes of tensors on the host: found by name, rounding to one, and arrays of floats to and from its memory. */
 #ifndef STEPBENCH_MODEL_DTYPES_H
 #define STEPBENCH_MODEL_DTYPES_H
 
 #include "kernels/kernels.h"
 
-const char *dtype_name(sb_dtype t);               /* "bf16", "fp16", "tf32", "fp32" */
-bool dtype_find(const char *name, sb_dtype *out); /* false when there is none of this name */
+sb_dtype dtype_named(const char *name); /* the dtype that sb_dtype_name calls so; dies when there is none */
 
 /* The nearest value of the dtype, ties to even; fp32 and tf32, which is fp32 in memory, stay as they are. */
 float dtype_round(sb_dtype t, float x);

@@ -23,13 +23,6 @@ static double bytes_of(sb_dtype t)
     return sb_dtype_bytes(t);
 }
 
-static const char *dtype_name(sb_dtype t)
-{
-    static const char *const names[] = {
-        [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
-    return names[t];
-}
-
 /* `call` with a range of this name around it. */
 #define OP(title, type, flop, byte, call)                                                                              \
     do {                                                                                                               \
@@ -46,19 +39,11 @@ static _Thread_local const sb_attention *running; /* the one that parts are told
 static _Thread_local bool running_backward;
 
 /* Packed documents count as one sequence: their lengths are on the device. */
-static attention_shape shape_of(const sb_attention *a)
+static sb_attention one_sequence(const sb_attention *a)
 {
-    return (attention_shape){.batch = a->batch,
-                             .heads = a->heads,
-                             .heads_kv = a->heads_kv,
-                             .seq_q = a->seq_q,
-                             .seq_k = a->seq_k,
-                             .head_dim = a->head_dim,
-                             .head_dim_v = a->head_dim_v,
-                             .causal = a->causal,
-                             .windowed = a->windowed,
-                             .window_left = a->window_left,
-                             .window_right = a->window_right};
+    sb_attention s = *a;
+    s.packed = false;
+    return s;
 }
 
 /* So the bytes are right, and the FLOPs unknown. */
@@ -72,7 +57,7 @@ static double known_flops(const sb_attention *a, double flops)
 static record_work part_work(const char *part)
 {
     const sb_attention *a = running;
-    const attention_shape s = shape_of(a);
+    const sb_attention s = one_sequence(a);
     const double calls = strcmp(inner->name, "cpu") != 0 ? 1 : (double)a->batch * a->heads;
     const double matrix = attention_matrix_bytes(&s, sb_dtype_bytes(a->dtype)) / calls;
     const double elements = (double)a->batch * a->heads * a->seq_q * a->seq_k / calls;
@@ -81,7 +66,7 @@ static record_work part_work(const char *part)
     const bool softmax = strcmp(part, "softmax") == 0, mask = strcmp(part, "mask") == 0;
     const int products = running_backward ? 2 : 1;
     return (record_work){.op = running_backward ? "attention backward" : "attention forward",
-                         .dtype = softmax || mask ? NULL : dtype_name(a->dtype),
+                         .dtype = softmax || mask ? NULL : sb_dtype_name(a->dtype),
                          .flops = (mask      ? 1
                                    : softmax ? 5
                                              : 2.0 * columns * products) *
@@ -106,9 +91,9 @@ static void on_part(const char *part)
 
 static sb_status attention_forward(const sb_attention_op *op, sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const attention_shape s = shape_of(a);
+    const sb_attention s = one_sequence(a);
     const record_work work = {.op = "attention forward",
-                              .dtype = dtype_name(a->dtype),
+                              .dtype = sb_dtype_name(a->dtype),
                               .flops = known_flops(a, attention_forward_flops(&s)),
                               .bytes = attention_forward_bytes(&s, sb_dtype_bytes(a->dtype))};
     running = a, running_backward = false;
@@ -121,9 +106,9 @@ static sb_status attention_forward(const sb_attention_op *op, sb_context *ctx, c
 
 static sb_status attention_backward(const sb_attention_op *op, sb_context *ctx, const sb_attention *a, void *stream)
 {
-    const attention_shape s = shape_of(a);
+    const sb_attention s = one_sequence(a);
     const record_work work = {.op = "attention backward",
-                              .dtype = dtype_name(a->dtype),
+                              .dtype = sb_dtype_name(a->dtype),
                               .flops = known_flops(a, attention_backward_flops(&s)),
                               .bytes = attention_backward_bytes(&s, sb_dtype_bytes(a->dtype))};
     running = a, running_backward = true;
@@ -169,7 +154,7 @@ static void wrap_attention(void)
 static sb_status matmul(sb_context *ctx, const sb_matmul *p, void *stream)
 {
     const double in = bytes_of(p->dtype), out = bytes_of(p->dtype_out);
-    OP("matmul", dtype_name(p->dtype), gemm_flops(p->m, p->n, p->k),
+    OP("matmul", sb_dtype_name(p->dtype), gemm_flops(p->m, p->n, p->k),
        ((double)p->m * p->k + (double)p->k * p->n) * in + (double)p->m * p->n * out * (p->c ? 2 : 1),
        inner->train->matmul(ctx, p, stream));
 }
@@ -207,7 +192,7 @@ static sb_status swiglu_backward(sb_context *ctx, const sb_swiglu *p, void *stre
 static sb_status swiglu_matmul_forward(sb_context *ctx, const sb_swiglu_matmul *p, void *stream)
 {
     const double rows = p->rows, f = p->f, d = p->d;
-    OP("matmul and swiglu", dtype_name(p->dtype), gemm_flops(p->rows, 2 * p->f, p->d),
+    OP("matmul and swiglu", sb_dtype_name(p->dtype), gemm_flops(p->rows, 2 * p->f, p->d),
        (rows * d + 2 * f * d + (p->gate_up ? 3 : 1) * rows * f) * bytes_of(p->dtype),
        inner->train->swiglu_matmul_forward(ctx, p, stream));
 }
@@ -215,7 +200,7 @@ static sb_status swiglu_matmul_forward(sb_context *ctx, const sb_swiglu_matmul *
 static sb_status swiglu_matmul_backward(sb_context *ctx, const sb_swiglu_matmul *p, void *stream)
 {
     const double rows = p->rows, f = p->f, d = p->d;
-    OP("matmul and swiglu", dtype_name(p->dtype), gemm_flops(p->rows, p->f, p->d),
+    OP("matmul and swiglu", sb_dtype_name(p->dtype), gemm_flops(p->rows, p->f, p->d),
        (rows * d + f * d + (p->h ? 5 : 4) * rows * f) * bytes_of(p->dtype),
        inner->train->swiglu_matmul_backward(ctx, p, stream));
 }
@@ -282,7 +267,7 @@ static sb_status reduce(sb_context *ctx, const sb_reduce *p, void *stream)
 static sb_status gemm(sb_context *ctx, sb_dtype dtype, int m, int n, int k, const void *a, const void *b, void *c,
                       void *stream)
 {
-    OP("matmul", dtype_name(dtype), gemm_flops(m, n, k),
+    OP("matmul", sb_dtype_name(dtype), gemm_flops(m, n, k),
        ((double)m * k + (double)k * n + (double)m * n) * bytes_of(dtype),
        inner->gemm(ctx, dtype, m, n, k, a, b, c, stream));
 }

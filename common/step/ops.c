@@ -144,17 +144,17 @@ void rope(step *s, int layer, arena_slot qkv, bool inverse)
 
 /* ---- attention ---- */
 
-sb_attention step_attention(const step *s)
+sb_attention step_attention(const step_options *o)
 {
-    return (sb_attention){.batch = s->o.batch,
-                          .heads = s->heads,
-                          .heads_kv = s->heads_kv,
-                          .seq_q = s->o.seq,
-                          .seq_k = s->o.seq,
-                          .head_dim = s->head_dim,
-                          .dtype = s->o.precision->compute,
+    return (sb_attention){.batch = o->batch,
+                          .heads = o->config.heads,
+                          .heads_kv = o->config.heads_kv,
+                          .seq_q = o->seq,
+                          .seq_k = o->seq,
+                          .head_dim = model_head_dim(&o->config),
+                          .dtype = o->precision->compute,
                           .causal = true,
-                          .deterministic = s->o.deterministic};
+                          .deterministic = o->deterministic};
 }
 
 /* A view of `heads` heads that start `column` elements into each token's row of `width`. */
@@ -165,7 +165,7 @@ static sb_tensor view(const step *s, arena_slot slot, int64_t column, int64_t wi
 
 static sb_attention attention_of(const step *s, const block_slots *b)
 {
-    sb_attention a = step_attention(s);
+    sb_attention a = step_attention(&s->o);
     a.q = view(s, b->qkv, 0, s->qkv);
     a.k = view(s, b->qkv, s->d, s->qkv);
     a.v = view(s, b->qkv, s->d + s->kv, s->qkv);
@@ -177,7 +177,7 @@ static sb_attention attention_of(const step *s, const block_slots *b)
 
 void attention_forward(step *s, int layer, block_slots *b)
 {
-    const sb_attention shape = step_attention(s);
+    const sb_attention shape = step_attention(&s->o);
     b->att = step_take(s, step_rows(s, s->d), MEMORY_ACTIVATION, layer, "attention_out");
     b->lse = step_take(s, (size_t)s->tokens * (size_t)s->heads * sizeof(float), MEMORY_ACTIVATION, layer, "lse");
     b->saved = step_take(s, s->attention->saved_bytes(s->ctx, &shape), MEMORY_ACTIVATION, layer, "probabilities");
@@ -192,7 +192,7 @@ void attention_forward(step *s, int layer, block_slots *b)
 
 void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv)
 {
-    const sb_attention shape = step_attention(s);
+    const sb_attention shape = step_attention(&s->o);
     const size_t bytes = s->attention->backward_workspace(s->ctx, &shape);
     arena_slot workspace = step_take(s, bytes, MEMORY_WORKSPACE, layer, "attention");
     sb_attention a = attention_of(s, b);

@@ -21,7 +21,7 @@ bool step_fuses_swiglu(const step_options *o, const sb_kernels *k, sb_context *c
 void rope(step *s, int layer, arena_slot qkv, bool inverse);
 void attention_forward(step *s, int layer, block_slots *b);
 void attention_backward(step *s, int layer, block_slots *b, arena_slot d_att, arena_slot d_qkv);
-sb_attention step_attention(const step *s);
+sb_attention step_attention(const step_options *o);
 /* Logits (rows, V) of tokens [first, first + rows) become their gradient, with `backward`. */
 void cross_entropy(step *s, int first, int rows, arena_slot logits, bool backward);
 /* The mean over all tokens, from what cross_entropy left for each. */

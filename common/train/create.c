@@ -201,7 +201,7 @@ static trainer *create_planned(device *d, memory *m, const sb_kernels *k, sb_con
     s->schedule = step_schedule(&s->o);
     s->o.schedule = o->schedule ? &s->schedule : NULL;
     s->swiglu_matmul = step_fuses_swiglu(&s->o, k, ctx);
-    const sb_attention a = step_attention(s);
+    const sb_attention a = step_attention(&s->o);
     if (s->attention->supported(ctx, &a) != SB_OK) {
         snprintf(why, why_bytes, "%s", sb_last_message());
         free(t);

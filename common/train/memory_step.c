@@ -73,16 +73,7 @@ static void ask_products(const step_options *o, const sb_kernels *k, sb_context 
 
 static void ask_attention(const step_options *o, const sb_kernels *k, sb_context *ctx, memory_scratch *s)
 {
-    const model_config *c = &o->config;
-    const sb_attention a = {.batch = o->batch,
-                            .heads = c->heads,
-                            .heads_kv = c->heads_kv,
-                            .seq_q = o->seq,
-                            .seq_k = o->seq,
-                            .head_dim = model_head_dim(c),
-                            .dtype = o->precision->compute,
-                            .causal = true,
-                            .deterministic = o->deterministic};
+    const sb_attention a = step_attention(o);
     const sb_attention_op *op = sb_attention_find(k, o->attention);
     s->attention_saved = (int64_t)op->saved_bytes(ctx, &a);
     s->attention_forward = (int64_t)op->forward_workspace(ctx, &a);

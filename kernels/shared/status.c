@@ -36,6 +36,13 @@ sb_status sb_error(sb_status status, const char *fmt, ...)
     return status;
 }
 
+const char *sb_dtype_name(sb_dtype t)
+{
+    static const char *const names[] = {
+        [SB_BF16] = "bf16", [SB_FP16] = "fp16", [SB_TF32] = "tf32", [SB_FP32] = "fp32", [SB_BF16X3] = "bf16x3"};
+    return names[t];
+}
+
 int sb_dtype_bytes(sb_dtype t)
 {
     return t == SB_BF16 || t == SB_FP16 ? 2 : 4;

@@ -384,7 +384,7 @@ int main(int argc, char **argv)
         for (int k = 0; k < SHAPES; k++) {
             char name[96];
             const shape *s = &shapes[k];
-            snprintf(name, sizeof name, "g%s%s-ranks%d-%zu-blocks%d", dtype_name(kinds[i].grad),
+            snprintf(name, sizeof name, "g%s%s-ranks%d-%zu-blocks%d", sb_dtype_name(kinds[i].grad),
                      kinds[i].stochastic ? "-stochastic" : "", s->ranks, s->n, s->blocks);
             if (!arguments_want(&x, op_name, kinds[i].name, name, s->small))
                 continue;

@@ -24,23 +24,25 @@
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
-    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,4M,8M,10M,64M,100M,1G,1MB,10MB,100MB,1GB", "1M,10M", 1, 1e12,
-     NULL, "bytes",
-     "size of the op: what every rank has before an all-reduce, reduce-scatter, reduce or broadcast, after an "
-     "all-gather, and on "
-     "both sides of an all-to-all"},
-    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", "fp32", 0, -1, "fp32|bf16", "", "dtype of the elements"},
-    {"in-place", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "the result replaces the input"},
+    {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,4M,8M,10M,64M,100M,1G,1MB,10MB,100MB,1GB",
+     .help = "size of the op: what every rank has before an all-reduce, reduce-scatter, reduce or broadcast, after an "
+             "all-gather, and on "
+             "both sides of an all-to-all",
+     .def_cpu = "1M,10M", .min = 1, .max = 1e12, .unit = "bytes"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", .help = "dtype of the elements", .def_cpu = "fp32",
+     .choices = "fp32|bf16"},
+    {"in-place", OPTION_FLAG, OPTION_LIST, "1", .help = "the result replaces the input"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "all-reduce,all-gather,reduce-scatter,broadcast,reduce,one-shot,two-shot",
-     NULL, 0, -1, NULL, "", "which ops to measure; all-to-all needs --in-place 0"},
-    {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph", "eager", 0, -1, "eager|graph", "",
-     "eager: the host launches each call; graph: a CUDA graph of the calls is replayed"},
-    {"calls", OPTION_INT, 0, "0", NULL, 0, 100, NULL, "calls",
-     "collectives back to back per sample; 0: enough for a millisecond"},
-    {"warmup", OPTION_INT, 0, "5", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
-    {"iters", OPTION_INT, 0, "20", NULL, 1, 100000, NULL, "samples", "samples of each case"},
-    {"max-time", OPTION_REAL, 0, "10", NULL, 0, 86400, NULL, "s",
-     "take fewer samples, at least 3, if they would take longer than this; 0: never"},
+     .help = "which ops to measure; all-to-all needs --in-place 0"},
+    {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph",
+     .help = "eager: the host launches each call; graph: a CUDA graph of the calls is replayed", .def_cpu = "eager",
+     .choices = "eager|graph"},
+    {"calls", OPTION_INT, 0, "0", .help = "collectives back to back per sample", .max = 100, .unit = "calls",
+     .unset = "0: enough for a millisecond"},
+    {"warmup", OPTION_INT, 0, "5", .help = "unmeasured calls before the samples", .max = 1000000, .unit = "calls"},
+    {"iters", OPTION_INT, 0, "20", .help = "samples of each case", .min = 1, .max = 100000, .unit = "samples"},
+    {"max-time", OPTION_REAL, 0, "10", .help = "take fewer samples, at least 3, if they would take longer than this",
+     .max = 86400, .unit = "s", .unset = "0: never"},
     {0}};
 
 static const variant_spec variant_table[] = {{"all-reduce", "the sum of all ranks' tensors, on every rank"},

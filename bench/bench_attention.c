@@ -17,16 +17,22 @@
 #include "common/model/dtypes.h"
 
 static const option_spec option_table[] = {
-    {"batch", OPTION_INT, OPTION_LIST, "8", "2", 1, 4096, NULL, "sequences", "batch size"},
-    {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "mask keys after the query"},
-    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32", NULL, 0, -1, "bf16|fp16|tf32|fp32|bf16x3", "",
-     "precision; the course uses fp32; bf16x3: fp32 with products of bf16 parts, of flash alone"},
-    {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", "16,64", 1, 1024, NULL, "", "columns of q, k and v"},
-    {"seq", OPTION_INT, OPTION_LIST, "256,1024,4096,8192,16384", "128,256,512", 1, 1048576, NULL, "tokens",
-     "sequence length"},
-    {"iters", OPTION_INT, 0, "100", "5", 1, 1000000, NULL, "samples", "timed passes of each kind"},
-    {"warmup", OPTION_INT, 0, "5", "1", 0, 1000000, NULL, "calls", "warm-up passes before them"},
-    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s", "end a measurement early after this time; 0: never"},
+    {"batch", OPTION_INT, OPTION_LIST, "8", .help = "batch size", .def_cpu = "2", .min = 1, .max = 4096,
+     .unit = "sequences"},
+    {"causal", OPTION_FLAG, OPTION_LIST, "1", .help = "mask keys after the query"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32",
+     .help = "precision; the course uses fp32; bf16x3: fp32 with products of bf16 parts, of flash alone",
+     .choices = "bf16|fp16|tf32|fp32|bf16x3"},
+    {"head-dim", OPTION_INT, OPTION_LIST, "16,32,64,128", .help = "columns of q, k and v", .def_cpu = "16,64", .min = 1,
+     .max = 1024},
+    {"seq", OPTION_INT, OPTION_LIST, "256,1024,4096,8192,16384", .help = "sequence length", .def_cpu = "128,256,512",
+     .min = 1, .max = 1048576, .unit = "tokens"},
+    {"iters", OPTION_INT, 0, "100", .help = "timed passes of each kind", .def_cpu = "5", .min = 1, .max = 1000000,
+     .unit = "samples"},
+    {"warmup", OPTION_INT, 0, "5", .help = "warm-up passes before them", .def_cpu = "1", .max = 1000000,
+     .unit = "calls"},
+    {"max-time", OPTION_REAL, 0, "0", .help = "end a measurement early after this time", .max = 86400, .unit = "s",
+     .unset = "0: never"},
     {0}};
 
 static const variant_spec variant_table[] = {

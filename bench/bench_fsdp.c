@@ -20,20 +20,29 @@
 static option_spec option_table[] = {
     DDP_OPTIONS("buckets"),
     DDP_BUCKET_MB("25", "0.1"),
-    {"prefetch", OPTION_INT, OPTION_LIST, "1", NULL, 0, 3, NULL, "units",
-     "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather"},
-    {"free-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 1024, NULL, "blocks",
-     "of fsdp and hsdp: every K-th block is freed after its forward; the others stay for the backward"},
-    {"gather", OPTION_CHOICE, OPTION_LIST, "nccl", NULL, 0, -1, GATHER_CHOICES, "",
-     "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by our own "
-     "kernel that loads from there (--max-ctas thread blocks, else 16)"},
+    {"prefetch", OPTION_INT, OPTION_LIST, "1",
+     .help = "units whose parameters are gathered ahead of the one in use; 0: compute waits for every gather", .max = 3,
+     .unit = "units"},
+    {"free-every", OPTION_INT, OPTION_LIST, "1",
+     .help = "of fsdp and hsdp: every K-th block is freed after its forward; the others stay for the backward",
+     .min = 1, .max = 1024, .unit = "blocks"},
+    {"gather", OPTION_CHOICE, OPTION_LIST, "nccl",
+     .help = "units come by all-gathers of NCCL (on the CPU Gloo), by copy engines from the other GPUs' memory, or by "
+             "our own "
+             "kernel that loads from there (--max-ctas thread blocks, else 16)",
+     .choices = GATHER_CHOICES},
     MODEL_UPDATE_OPTIONS(", with --update after"),
-    {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad", NULL, 0, -1, "grad|fp32|bf16", "",
-     "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means here, too"},
-    {"small", OPTION_CHOICE, OPTION_LIST, "sharded", NULL, 0, -1, "sharded|replicated", "",
-     "gains of norms: in slices with their units, or whole on every rank, summed by one all-reduce after the backward"},
-    {"replicas", OPTION_INT, OPTION_LIST, "2", NULL, 2, 65536, NULL, "replicas",
-     "of hsdp: so many groups of ranks hold the model, each in slices"},
+    {"reduce-dtype", OPTION_CHOICE, OPTION_LIST, "grad",
+     .help = "dtype in which gradients are sent, summed and kept; they are made in --grad-dtype, which grad means "
+             "here, too",
+     .choices = "grad|fp32|bf16"},
+    {"small", OPTION_CHOICE, OPTION_LIST, "sharded",
+     .help = "gains of norms: in slices with their units, or whole on every rank, summed by one all-reduce after the "
+             "backward",
+     .choices = "sharded|replicated"},
+    {"replicas", OPTION_INT, OPTION_LIST, "2",
+     .help = "of hsdp: so many groups of ranks hold the model, each in slices", .min = 2, .max = 65536,
+     .unit = "replicas"},
     {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {

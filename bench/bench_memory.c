@@ -31,17 +31,16 @@
 
 static const option_spec option_table[] = {
     MODEL_OPTIONS("2.7b", "tiny", "128,256,512", "16,32", "fp32,bf16", "forward,train-step"),
-    {"share-grads", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "",
-     "activations may lie where gradients are not written yet"},
-    {"variant", OPTION_CHOICE, OPTION_LIST, "graph", "kernels", 0, -1, FUSION_CHOICES, "",
-     "fusion level; --list says what each is"},
-    {"events", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
-     "folder for the timelines, one CSV file per case; auto: memory/ beside the rows; none: do not write them"},
-    {"snapshot", OPTION_TEXT, 0, "none", NULL, 0, -1, NULL, "",
-     "file for PyTorch's memory viewer (pytorch.org/memory_viz), for a single case; none: do not write it"},
-    {"top", OPTION_INT, 0, "0", NULL, 0, 1000, NULL, "", "print this many of the largest allocations of each case"},
-    {"max-error-pct", OPTION_REAL, 0, "1", NULL, 0, 1e9, NULL, "%",
-     "exit with 4 if the closed form misses a phase's peak by more than this"},
+    {"share-grads", OPTION_FLAG, OPTION_LIST, "1", .help = "activations may lie where gradients are not written yet"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "graph", .help = "fusion level; --list says what each is",
+     .def_cpu = "kernels", .choices = FUSION_CHOICES},
+    {"events", OPTION_TEXT, 0, "auto",
+     .help = "folder for the timelines, one CSV file per case; auto: memory/ beside the rows; none: do not write them"},
+    {"snapshot", OPTION_TEXT, 0, "none",
+     .help = "file for PyTorch's memory viewer (pytorch.org/memory_viz), for a single case; none: do not write it"},
+    {"top", OPTION_INT, 0, "0", .help = "print this many of the largest allocations of each case", .max = 1000},
+    {"max-error-pct", OPTION_REAL, 0, "1",
+     .help = "exit with 4 if the closed form misses a phase's peak by more than this", .max = 1e9, .unit = "%"},
     {0}};
 
 static const variant_spec variant_table[] = {
@@ -281,7 +280,7 @@ static void run(session *s, const bench_case *c, row *w)
         char *name = short_name(s->opt, c);
         const double error = memory_row_fill(s, w, t, &x, name);
         if (error > option_real(s->opt, "max-error-pct")) {
-            warn("the closed form misses a phase's peak by %.3g %%: %s", error, case_key(c));
+            warn("the closed form misses a phase's peak by %.3g %%: %s", error, case_name(c));
             bound_missed = true;
         }
         write_files(s, c, w, &x, name);

@@ -31,16 +31,19 @@
 static const option_spec option_table[] = {
     MODEL_SHAPE_OPTIONS("xl", "tiny", "512", "32", "bf16", "train-step"),
     MODEL_DETAIL_OPTIONS,
-    {"group", OPTION_INT, OPTION_LIST, "2,4,8", NULL, 1, RECOMPUTE_LAYERS, NULL, "blocks", "group: blocks of a group"},
-    {"budget", OPTION_BYTES, OPTION_LIST, "0", NULL, 0, 1e15, NULL, "bytes",
-     "plan: device memory that the step may take; 0: halfway between keeping everything and keeping inputs alone"},
-    {"offload", OPTION_CHOICE, OPTION_LIST, "block", NULL, 0, -1, OFFLOAD_CHOICES, "",
-     "offload, plan-offload: what leaves of a block: its input and residual stream, what its attention or feed-forward "
-     "half keeps, or all of it"},
-    {"warmup", OPTION_INT, 0, "5", NULL, 0, 1000000, NULL, "steps", "warm-up steps"},
-    {"iters", OPTION_INT, 0, "10", NULL, 1, 1000000, NULL, "steps", "measured steps"},
-    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",
-     "end early after this time, but not before 3 steps; 0: never"},
+    {"group", OPTION_INT, OPTION_LIST, "2,4,8", .help = "group: blocks of a group", .min = 1, .max = RECOMPUTE_LAYERS,
+     .unit = "blocks"},
+    {"budget", OPTION_BYTES, OPTION_LIST, "0", .help = "plan: device memory that the step may take", .max = 1e15,
+     .unit = "bytes", .unset = "0: halfway between keeping everything and keeping inputs alone"},
+    {"offload", OPTION_CHOICE, OPTION_LIST, "block",
+     .help = "offload, plan-offload: what leaves of a block: its input and residual stream, what its attention or "
+             "feed-forward "
+             "half keeps, or all of it",
+     .choices = OFFLOAD_CHOICES},
+    {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .max = 1000000, .unit = "steps"},
+    {"iters", OPTION_INT, 0, "10", .help = "measured steps", .min = 1, .max = 1000000, .unit = "steps"},
+    {"max-time", OPTION_REAL, 0, "0", .help = "end early after this time, but not before 3 steps", .max = 86400,
+     .unit = "s", .unset = "0: never"},
     MODEL_PEAK_OPTION,
     {0}};
 
@@ -359,7 +362,7 @@ static void run(session *s, const bench_case *c, row *w)
     }
     const bool gpu = device_kind_of(s->dev) == DEVICE_CUDA;
     o.fusion = gpu ? FUSION_GRAPH : FUSION_KERNELS;
-    phase_set("costs per block of %s", case_key(c));
+    phase_set("costs per block of %s", case_name(c));
     if (!step_costs_measure(s, &o, w, &costs) || !offload_costs_of(s, c, &o, w, &costs) ||
         !schedule_of(&p, c, &costs, w, &schedule))
         return;
@@ -368,7 +371,7 @@ static void run(session *s, const bench_case *c, row *w)
     o.overlap = facts->overlap;
     if (!model_verify(s, &o, w))
         return;
-    phase_set("setup of %s", case_key(c));
+    phase_set("setup of %s", case_name(c));
     memory_release_all(s->mem); /* what the check kept would be missing from the driver's count */
     const double before = gpu ? (double)device_free_bytes(s->dev) : 0;
     trainer *t = model_trainer(s, &o, w);

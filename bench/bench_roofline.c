@@ -18,13 +18,13 @@
 #include "common/core/rng.h"
 
 static option_spec option_table[] = {
-    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", "fp32", 0, -1, "bf16|fp16|tf32|fp32", "",
-     "gemm: precisions"},
-    {"size", OPTION_INT, OPTION_LIST, "1024,2048,4096,8192", "256,512,1024", 16, 65536, NULL, "",
-     "n of gemm's n x n matrices, a multiple of 16"},
-    {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", "64M,256M", 16, 1e12, NULL, "bytes",
-     "size of a copy, a multiple of 16"},
-    {"pair", OPTION_TEXT, OPTION_LIST, "0-1", NULL, 0, -1, NULL, "", "p2p: GPUs as from-to; default: every pair"},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp16,tf32,fp32", .help = "gemm: precisions", .def_cpu = "fp32",
+     .choices = "bf16|fp16|tf32|fp32"},
+    {"size", OPTION_INT, OPTION_LIST, "1024,2048,4096,8192", .help = "n of gemm's n x n matrices, a multiple of 16",
+     .def_cpu = "256,512,1024", .min = 16, .max = 65536},
+    {"bytes", OPTION_BYTES, OPTION_LIST, "64M,256M,1G", .help = "size of a copy, a multiple of 16",
+     .def_cpu = "64M,256M", .min = 16, .max = 1e12, .unit = "bytes"},
+    {"pair", OPTION_TEXT, OPTION_LIST, "0-1", .help = "p2p: GPUs as from-to; default: every pair"},
     SESSION_SUSTAIN,
     {0}};
 

@@ -27,21 +27,24 @@
 static const option_spec option_table[] = {
     MODEL_OPTIONS("small,medium,large,xl,2.7b", "tiny", "128,256,512,1024", "16,32", "fp32,bf16", "train-step"),
     MODEL_UPDATE_OPTIONS(", with the update after the backward"),
-    {"warmup", OPTION_INT, OPTION_LIST, "5", NULL, 0, 1000000, NULL, "steps",
-     "warm-up steps; 0: the very first step is measured, too"},
-    {"variant", OPTION_CHOICE, OPTION_LIST, "graph", "kernels", 0, -1, FUSION_CHOICES, "",
-     "fusion level; --list says what each is"},
-    {"iters", OPTION_INT, 0, "10", NULL, 1, 1000000, NULL, "steps", "measured steps"},
-    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",
-     "end early after this time, but not before 3 steps; 0: never"},
-    {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
-     "timer of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock"},
-    {"cold", OPTION_FLAG, OPTION_PARAM, "0", NULL, 0, 1, NULL, "",
-     "each case in a process of its own, whose first step nothing precedes: products are not tuned, the check follows"},
-    {"products", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
-     "print the matrix products of each case and the algorithm chosen for each"},
-    {"retune", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",
-     "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier runs"},
+    {"warmup", OPTION_INT, OPTION_LIST, "5", .help = "warm-up steps; 0: the very first step is measured, too",
+     .max = 1000000, .unit = "steps"},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "graph", .help = "fusion level; --list says what each is",
+     .def_cpu = "kernels", .choices = FUSION_CHOICES},
+    {"iters", OPTION_INT, 0, "10", .help = "measured steps", .min = 1, .max = 1000000, .unit = "steps"},
+    {"max-time", OPTION_REAL, 0, "0", .help = "end early after this time, but not before 3 steps", .max = 86400,
+     .unit = "s", .unset = "0: never"},
+    {"timer", OPTION_CHOICE, 0, "auto",
+     .help = "timer of opt_alone_ms; steps are timed by device events, on the CPU by the host's clock",
+     .choices = "auto|event|graph|host"},
+    {"cold", OPTION_FLAG, OPTION_PARAM, "0",
+     .help = "each case in a process of its own, whose first step nothing precedes: products are not tuned, the check "
+             "follows"},
+    {"products", OPTION_FLAG, 0, "0",
+     .help = "print the matrix products of each case and the algorithm chosen for each"},
+    {"retune", OPTION_FLAG, 0, "0",
+     .help = "time the algorithms of all matrix products again, whatever is shipped for this GPU or kept from earlier "
+             "runs"},
     MODEL_PEAK_OPTION,
     SESSION_SUSTAIN,
     {0}};
@@ -232,7 +235,7 @@ static void run(session *s, const bench_case *c, row *w)
     const bool cold = option_flag(s->opt, "cold");
     if (!cold && !model_verify(s, &o, w))
         return;
-    phase_set("setup of %s", case_key(c));
+    phase_set("setup of %s", case_name(c));
     trainer *t = cold ? model_trainer_untuned(s, &o, w) : model_trainer(s, &o, w);
     if (!t)
         return;

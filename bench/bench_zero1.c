@@ -21,11 +21,11 @@
 
 #include "bench/ddp/ddp.h"
 
-static option_spec option_table[] = {{"variant", OPTION_CHOICE, OPTION_LIST, "unsharded,zero1,zero1-broadcast", NULL, 0,
-                                      -1, NULL, "", "which variants to measure"},
-                                     DDP_OPTIONS("buckets"),
-                                     DDP_BUCKET_MB("25", "0.1"),
-                                     {0}};
+static option_spec option_table[] = {
+    {"variant", OPTION_CHOICE, OPTION_LIST, "unsharded,zero1,zero1-broadcast", .help = "which variants to measure"},
+    DDP_OPTIONS("buckets"),
+    DDP_BUCKET_MB("25", "0.1"),
+    {0}};
 
 static variant_spec variant_table[DDP_VARIANTS] = {
     {"unsharded", "bucketed data parallelism, the whole state on every rank"}};

@@ -34,7 +34,7 @@ bool attention_prepare(attention_case *ac, session *s, const bench_case *c, row 
 {
     if (!attention_describe(ac, s, c, w, problem))
         return false;
-    phase_set("setup and first step of %s", case_key(c));
+    phase_set("setup and first step of %s", case_name(c));
     scope_push("setup");
     bool ok = attention_step(ac);
     scope_pop();

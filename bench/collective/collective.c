@@ -35,7 +35,8 @@ static bool set_up(collective *k)
     const bool have = !k->member || collective_allocate(k, &asked);
     if (launch_all(k->l, "memory", have))
         return true;
-    row_status_set(k->w, ROW_OOM, "a rank has no memory for the buffers of %s (%zu bytes here)", case_key(k->k), asked);
+    row_status_set(k->w, ROW_OOM, "a rank has no memory for the buffers of %s (%zu bytes here)", case_name(k->k),
+                   asked);
     return false;
 }
 

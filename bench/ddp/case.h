@@ -12,30 +12,38 @@
 #define DDP_OPTIONS(update)                                                                                            \
     LAUNCH_RANKS("2", "2"),                                                                                            \
     MODEL_OPTIONS("xl", "tiny", "128,512", "32", "fp32,bf16", "train-step"),                                           \
-    {"update", OPTION_CHOICE, OPTION_LIST, update, NULL, 0, -1, UPDATE_CHOICES, "",                                    \
-     "when AdamW runs: after all sums; bucket by bucket after the backward; bucket by bucket beside the backward"},    \
-    {"update-blocks", OPTION_INT, OPTION_LIST, "0", NULL, 0, 4096, NULL, "thread blocks",                              \
-     "most thread blocks of AdamW with --update backward; 0: no limit (fused: 128)"},                                               \
-    {"max-ctas", OPTION_INT, OPTION_LIST, "0", NULL, 0, 64, NULL, "thread blocks",                                     \
-     "most thread blocks of an NCCL collective; 0: NCCL decides"},                                                     \
-    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels", NULL, 0, -1, "kernels|graph", "",                                \
-     "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph"},                  \
-    {"warmup", OPTION_INT, 0, "5", NULL, 1, 1000000, NULL, "steps", "warm-up steps"},                                  \
-    {"iters", OPTION_INT, 0, "20", NULL, 0, 1000000, NULL, "steps",                                                    \
-     "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone"},                     \
-    {"max-time", OPTION_REAL, 0, "0", NULL, 0, 86400, NULL, "s",                                                       \
-     "measure fewer steps, at least 2 per block, if they would take longer than this; 0: never"},                      \
-    {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                                \
-     "dense peak of a GPU at this precision, for MFU; 0: from the data sheet, if known"},                              \
-    {"timeline", OPTION_FLAG, 0, "0", NULL, 0, 1, NULL, "",                                                            \
-     "at the end, record what runs when on which stream: timeline/<variant>.csv and .json beside the CSV file, of "    \
-     "several cases of a variant those of the last one"},                                                              \
-    {"plant-error", OPTION_CHOICE, 0, "none", NULL, 0, -1, "none|gradient|parameter|half|stale", "",                   \
-     "test the check on the last rank: change one gradient before it is summed, or one parameter after an update; "    \
-     "from the second update on leave out half of a tensor's gradient, or sum that of the step before"}
-#define DDP_BUCKET_MB(def, def_cpu)                                                                                    \
-    {"bucket-mb", OPTION_REAL, OPTION_LIST, def, def_cpu, 1e-4, 1e6, NULL, "MB of 2^20 bytes",                         \
-     "size of a bucket of gradients; a larger tensor is a bucket of its own"}
+    {"update", OPTION_CHOICE, OPTION_LIST, update,                                                                     \
+     .help = "when AdamW runs: after all sums; bucket by bucket after the backward; bucket by bucket beside "          \
+      "the backward", .choices = UPDATE_CHOICES},                                                                      \
+    {"update-blocks", OPTION_INT, OPTION_LIST, "0",                                                                    \
+     .help = "most thread blocks of AdamW with --update backward", .max = 4096, .unit = "thread blocks",               \
+     .unset = "0: no limit (fused: 128)"},                                                                             \
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64,          \
+     .unit = "thread blocks", .unset = "0: NCCL decides"},                                                             \
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",                                                                  \
+     .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",           \
+     .choices = "kernels|graph"},                                                                                      \
+    {"warmup", OPTION_INT, 0, "5", .help = "warm-up steps", .min = 1, .max = 1000000, .unit = "steps"},                \
+    {"iters", OPTION_INT, 0, "20",                                                                                     \
+     .help = "measured steps, alternating in blocks with as many compute-only steps; 0: the check alone",              \
+     .max = 1000000, .unit = "steps"},                                                                                 \
+    {"max-time", OPTION_REAL, 0, "0",                                                                                  \
+     .help = "measure fewer steps, at least 2 per block, if they would take longer than this", .max = 86400,           \
+     .unit = "s", .unset = "0: never"},                                                                                \
+    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,         \
+     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},                                                  \
+    {"timeline", OPTION_FLAG, 0, "0",                                                                                  \
+     .help = "at the end, record what runs when on which stream: timeline/<variant>.csv and .json beside the "         \
+      "CSV file, of several cases of a variant those of the last one"},                                                \
+    {"plant-error", OPTION_CHOICE, 0, "none",                                                                          \
+     .help = "test the check on the last rank: change one gradient before it is summed, or one parameter "             \
+      "after an update; from the second update on leave out half of a tensor's gradient, or sum that of the "          \
+      "step before",                                                                                                   \
+     .choices = "none|gradient|parameter|half|stale"}
+#define DDP_BUCKET_MB(def, cpu)                                                                                        \
+    {"bucket-mb", OPTION_REAL, OPTION_LIST, def,                                                                       \
+     .help = "size of a bucket of gradients; a larger tensor is a bucket of its own", .def_cpu = cpu,                  \
+     .min = 1e-4, .max = 1e6, .unit = "MB of 2^20 bytes"}
 /* clang-format on */
 
 typedef struct ddp_case {

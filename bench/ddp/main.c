@@ -20,7 +20,7 @@ static void run(session *s, const bench_case *c, row *w)
         return;
     if (!profiling && ddp_has_column(&k, "predicted_ms"))
         ddp_fit_make(&k);
-    phase_set("setup of %s", case_key(c));
+    phase_set("setup of %s", case_name(c));
     const bool memory_asked = ddp_has_column(&k, "after_step_bytes");
     const double free_before = (double)device_free_bytes(s->dev);
     ddp_held held;

@@ -22,7 +22,7 @@ void ddp_profile(ddp_case *k, replica *r)
     profile_result own, twin;
     profile_how how = {
         .dev = r->at.d, .together = true, .member = r->member, .silent = true, .settle = r->member ? settle : NULL};
-    phase_set("first step of %s", case_key(k->c));
+    phase_set("first step of %s", case_name(k->c));
     replica_step(r); /* loads kernels and connects ranks */
     replica_settle(r);
     if (k->graph && !ddp_capture(k, r))

@@ -254,7 +254,7 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     const int blocks = at_most_iters(k, k->s->timing.iters < LONG_ITERS ? BLOCKS : LONG_BLOCKS);
     bool ok = true;
     *m = (ddp_times){.tail = NAN, .used_bytes = NAN};
-    phase_set("warm-up of %s", case_key(k->c));
+    phase_set("warm-up of %s", case_name(k->c));
     scope_push("warm-up");
     const double estimate_ms = warm_up(k, r, &m->loss_first, &ok);
     scope_pop();
@@ -262,7 +262,7 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
         return false;
     phases(k, r, m);
     const int steps = block_steps(k, blocks, estimate_ms);
-    phase_set("timing of %s", case_key(k->c));
+    phase_set("timing of %s", case_name(k->c));
     for (int b = 0; b < blocks; b++) {
         block(k, r, true, steps, m);
         if (b == 0 && !check_equal(k, r, m))
@@ -273,7 +273,7 @@ bool ddp_time(ddp_case *k, replica *r, double free_before, ddp_times *m)
     const double used = free_before - (double)device_free_bytes(r->at.d);
     const double most = ddp_most(k, "device memory", r->member ? used : 0);
     m->used_bytes = device_kind_of(r->at.d) == DEVICE_CPU ? NAN : most;
-    phase_set("timing collectives alone of %s", case_key(k->c));
+    phase_set("timing collectives alone of %s", case_name(k->c));
     m->comm_alone = collectives_alone(k, r);
     m->opt_alone = optimizer_alone(k, r);
     return true;

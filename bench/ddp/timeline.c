@@ -117,11 +117,11 @@ static sweep_sums sums_of(const recorded *x)
 void ddp_record(ddp_case *k, replica *r)
 {
     char why[300] = "";
-    phase_set("recording of %s", case_key(k->c));
+    phase_set("recording of %s", case_name(k->c));
     recorded x = record(k, r, why, sizeof why);
     if (!launch_all(k->l, "recording", !r->member || x.r)) {
         if (*why)
-            warn("no timeline of %s: %s", case_key(k->c), why);
+            warn("no timeline of %s: %s", case_name(k->c), why);
     } else {
         const sweep_sums sums = x.r ? sums_of(&x) : (sweep_sums){{0}};
         const double all_us = sweep_lane_us(&sums, LANE_COMMUNICATION), exposed_us = sweep_exposed_us(&sums);

@@ -136,7 +136,7 @@ void mixed_run_timing(mixed *m)
         baseline_forget(s, m->c); /* until it has been measured */
     if (!model_verify(s, &o, m->w))
         return;
-    phase_set("setup of %s", case_key(m->c));
+    phase_set("setup of %s", case_name(m->c));
     trainer *t = model_trainer(s, &o, m->w);
     if (!t)
         return;

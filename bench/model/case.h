@@ -11,52 +11,70 @@
 /* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size
  * has it. With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
 /* clang-format off */
-#define MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
-    {"size", OPTION_CHOICE, OPTION_LIST, sizes, sizes_cpu, 0, -1, MODEL_SIZE_CHOICES, "", "dimensions of the model"},  \
-    {"batch", OPTION_INT, OPTION_LIST, "4", "2", 1, 65536, NULL, "sequences", "batch size"},                           \
-    {"seq", OPTION_INT, OPTION_LIST, seqs, seqs_cpu, 1, 1048576, NULL, "tokens", "context length"},                    \
-    {"precision", OPTION_CHOICE, OPTION_LIST, precisions, NULL, 0, -1, PRECISION_CHOICES, "",                          \
-     "precision policy (docs/transformer.md says what each means)"},                                                                \
-    {"mode", OPTION_CHOICE, OPTION_LIST, modes, NULL, 0, -1, STEP_MODE_CHOICES, "", "what a step does"},                 \
-    {"attention", OPTION_CHOICE, OPTION_LIST, "flash", NULL, 0, -1, "unfused|fused|flash|flash_portable", "",          \
-     "attention kernels"}
-#define MODEL_RECOMPUTE_OPTIONS \
-    {"recompute", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, RECOMPUTE_CHOICES, "",                              \
-     "activations that the backward computes again; nested: blocks one by one, from log2 L kept inputs"},                                                                      \
-    {"recompute-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 4096, NULL, "blocks",                                   \
-     "with --recompute block: keep the input of every k-th block only"},                                              \
-    {"offload", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "none|" OFFLOAD_CHOICES, "",                          \
-     "what of each block but the last goes to the host's memory and comes back: its input and residual stream, what "  \
-     "its attention or feed-forward half keeps, or all of it"},                                                        \
-    {"offload-every", OPTION_INT, OPTION_LIST, "1", NULL, 1, 1024, NULL, "blocks",                                     \
-     "with --offload: of every k-th block only, whose copies have the time of k blocks"}
+#define MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                       \
+    {"size", OPTION_CHOICE, OPTION_LIST, sizes, .help = "dimensions of the model", .def_cpu = sizes_cpu,               \
+     .choices = MODEL_SIZE_CHOICES},                                                                                   \
+    {"batch", OPTION_INT, OPTION_LIST, "4", .help = "batch size", .def_cpu = "2", .min = 1, .max = 65536,              \
+     .unit = "sequences"},                                                                                             \
+    {"seq", OPTION_INT, OPTION_LIST, seqs, .help = "context length", .def_cpu = seqs_cpu, .min = 1,                    \
+     .max = 1048576, .unit = "tokens"},                                                                                \
+    {"precision", OPTION_CHOICE, OPTION_LIST, precisions,                                                              \
+     .help = "precision policy (docs/transformer.md says what each means)", .choices = PRECISION_CHOICES},             \
+    {"mode", OPTION_CHOICE, OPTION_LIST, modes, .help = "what a step does", .choices = STEP_MODE_CHOICES},             \
+    {"attention", OPTION_CHOICE, OPTION_LIST, "flash", .help = "attention kernels",                                    \
+     .choices = "unfused|fused|flash|flash_portable"}
+#define MODEL_RECOMPUTE_OPTIONS                                                                                        \
+    {"recompute", OPTION_CHOICE, OPTION_LIST, "none",                                                                  \
+     .help = "activations that the backward computes again; nested: blocks one by one, from log2 L kept "              \
+      "inputs", .choices = RECOMPUTE_CHOICES},                                                                         \
+    {"recompute-every", OPTION_INT, OPTION_LIST, "1",                                                                  \
+     .help = "with --recompute block: keep the input of every k-th block only", .min = 1, .max = 4096,                 \
+     .unit = "blocks"},                                                                                                \
+    {"offload", OPTION_CHOICE, OPTION_LIST, "none",                                                                    \
+     .help = "what of each block but the last goes to the host's memory and comes back: its input and "                \
+      "residual stream, what its attention or feed-forward half keeps, or all of it",                                  \
+     .choices = "none|" OFFLOAD_CHOICES},                                                                              \
+    {"offload-every", OPTION_INT, OPTION_LIST, "1",                                                                    \
+     .help = "with --offload: of every k-th block only, whose copies have the time of k blocks", .min = 1,             \
+     .max = 1024, .unit = "blocks"}
 #define MODEL_DETAIL_OPTIONS                                                                                           \
-    {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma", NULL, 0, -1, "fma|fp16x3|fp16x3-fast", "",                    \
-     "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same with longer sums"},          \
-    {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, "policy|fp32", "", "dtype of gradients in memory"},       \
-    {"moments", OPTION_CHOICE, OPTION_LIST, "policy", NULL, 0, -1, MOMENTS_CHOICES, "",                                \
-     "AdamW's moments: as the precision says, fp32, or bf16 with the second rounded stochastically"},                  \
-    {"loss-chunk", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "tokens",                                     \
-     "logits of so many tokens exist at once, in the backward; 0: all, from the forward on"},                          \
-    {"d-model", OPTION_INT, OPTION_LIST, "0", NULL, 0, 65536, NULL, "",                                               \
-     "width; 0: that of the size. Heads and d-ff follow it unless they are given"},                                               \
-    {"d-ff", OPTION_INT, OPTION_LIST, "0", NULL, 0, 262144, NULL, "", "feed-forward width; 0: that of the size"},           \
-    {"layers", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "blocks; 0: that of the size"},                       \
-    {"heads", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "attention heads; 0: that of the size"},               \
-    {"heads-kv", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1024, NULL, "", "key and value heads; 0: as many as heads"},   \
-    {"vocab", OPTION_INT, OPTION_LIST, "0", NULL, 0, 1048576, NULL, "", "vocabulary; 0: that of the size"},                 \
-    {"deterministic", OPTION_FLAG, OPTION_LIST, "0", NULL, 0, 1, NULL, "", "the attention backward gives the same bits on every run"},\
-    {"overlap", OPTION_CHOICE, OPTION_LIST, "auto", NULL, 0, -1, OVERLAP_CHOICES, "",                                                   \
-     "what runs on streams beside the backward: weight gradients and AdamW (all), weight gradients, nothing, or the fastest (auto)"}
+    {"fp32-products", OPTION_CHOICE, OPTION_LIST, "fma",                                                               \
+     .help = "products of fp32: fused multiply-adds; three of fp16 parts on tensor cores, as exact; the same "         \
+      "with longer sums", .choices = "fma|fp16x3|fp16x3-fast"},                                                        \
+    {"grad-dtype", OPTION_CHOICE, OPTION_LIST, "policy", .help = "dtype of gradients in memory",                       \
+     .choices = "policy|fp32"},                                                                                        \
+    {"moments", OPTION_CHOICE, OPTION_LIST, "policy",                                                                  \
+     .help = "AdamW's moments: as the precision says, fp32, or bf16 with the second rounded stochastically",           \
+     .choices = MOMENTS_CHOICES},                                                                                      \
+    {"loss-chunk", OPTION_INT, OPTION_LIST, "0",                                                                       \
+     .help = "logits of so many tokens exist at once, in the backward", .max = 1048576, .unit = "tokens",              \
+     .unset = "0: all, from the forward on"},                                                                          \
+    {"d-model", OPTION_INT, OPTION_LIST, "0", .help = "width; heads and d-ff follow it unless they are given",         \
+     .max = 65536, .unset = "0: that of the size"},                                                                    \
+    {"d-ff", OPTION_INT, OPTION_LIST, "0", .help = "feed-forward width", .max = 262144,                                \
+     .unset = "0: that of the size"},                                                                                  \
+    {"layers", OPTION_INT, OPTION_LIST, "0", .help = "blocks", .max = 1024, .unset = "0: that of the size"},           \
+    {"heads", OPTION_INT, OPTION_LIST, "0", .help = "attention heads", .max = 1024,                                    \
+     .unset = "0: that of the size"},                                                                                  \
+    {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "key and value heads", .max = 1024,                             \
+     .unset = "0: as many as heads"},                                                                                  \
+    {"vocab", OPTION_INT, OPTION_LIST, "0", .help = "vocabulary", .max = 1048576,                                      \
+     .unset = "0: that of the size"},                                                                                  \
+    {"deterministic", OPTION_FLAG, OPTION_LIST, "0",                                                                   \
+     .help = "the attention backward gives the same bits on every run"},                                               \
+    {"overlap", OPTION_CHOICE, OPTION_LIST, "auto",                                                                    \
+     .help = "what runs on streams beside the backward: weight gradients and AdamW (all), weight gradients, "          \
+      "nothing, or the fastest (auto)", .choices = OVERLAP_CHOICES}
 #define MODEL_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes)                                             \
     MODEL_SHAPE_OPTIONS(sizes, sizes_cpu, seqs, seqs_cpu, precisions, modes), MODEL_RECOMPUTE_OPTIONS,                 \
         MODEL_DETAIL_OPTIONS
 /* Options of the benches that take steps of several micro-batches and clip gradients. */
 #define MODEL_UPDATE_OPTIONS(clip_with)                                                                                \
-    {"micro-batches", OPTION_INT, OPTION_LIST, "1", NULL, 1, 65536, NULL, "",                                          \
-     "forwards and backwards of a step, each of --batch sequences, before its update"},                                \
-    {"clip", OPTION_REAL, OPTION_LIST, "0", NULL, 0, 1e9, NULL, "",                                                    \
-     "scale gradients down to this L2 norm over all of them" clip_with "; 0: never"}
+    {"micro-batches", OPTION_INT, OPTION_LIST, "1",                                                                    \
+     .help = "forwards and backwards of a step, each of --batch sequences, before its update", .min = 1,               \
+     .max = 65536},                                                                                                    \
+    {"clip", OPTION_REAL, OPTION_LIST, "0",                                                                            \
+     .help = "scale gradients down to this L2 norm over all of them" clip_with, .max = 1e9, .unset = "0: never"}
 /* clang-format on */
 
 /* The options of a case as those of a trainer. Fusion is the caller's (a variant, or graph). False with a sentence in

@@ -7,44 +7,44 @@
 #include "common/train/trainer.h"
 
 /* clang-format off */
-#define MODEL_PHASE_COLUMNS(part, what)                                            \
-    {part "_ms", COLUMN_REAL, true, what ", median"},                        \
-    {part "_mean_ms", COLUMN_REAL, false, what ", mean"},                    \
+#define MODEL_PHASE_COLUMNS(part, what)                                                                                \
+    {part "_ms", COLUMN_REAL, true, what ", median"},                                                                  \
+    {part "_mean_ms", COLUMN_REAL, false, what ", mean"},                                                              \
     {part "_std_ms", COLUMN_REAL, false, what ", standard deviation (n - 1)"}
-#define MODEL_STEP_COLUMNS                                                                                          \
-    MODEL_PHASE_COLUMNS("fwd", "forward with the loss"),                                                             \
-    MODEL_PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs beside it"),                         \
-    MODEL_PHASE_COLUMNS("opt", "what remains of AdamW after backward"),                                              \
-    MODEL_PHASE_COLUMNS("step", "whole step on the device"),                                                         \
-    {"step_p10_ms", COLUMN_REAL, false, "whole step, 10th percentile"},                                        \
-    {"step_p90_ms", COLUMN_REAL, false, "whole step, 90th percentile"},                                        \
-    {"host_step_ms", COLUMN_REAL, false, "launch to completion by the host's clock, median"},                  \
-    {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean; after too few warm-up steps it shows what they cost"}, \
-    {"host_step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                          \
-    {"n_steps", COLUMN_INT, false, "measured steps"},                                                          \
-    {"step_j", COLUMN_REAL, false,                                                                             \
-     "energy of a step, launch to completion; nan where the measured steps take less than about 0.6 s"},       \
+#define MODEL_STEP_COLUMNS                                                                                             \
+    MODEL_PHASE_COLUMNS("fwd", "forward with the loss"),                                                               \
+    MODEL_PHASE_COLUMNS("bwd", "backward, including the part of AdamW that runs beside it"),                           \
+    MODEL_PHASE_COLUMNS("opt", "what remains of AdamW after backward"),                                                \
+    MODEL_PHASE_COLUMNS("step", "whole step on the device"),                                                           \
+    {"step_p10_ms", COLUMN_REAL, false, "whole step, 10th percentile"},                                                \
+    {"step_p90_ms", COLUMN_REAL, false, "whole step, 90th percentile"},                                                \
+    {"host_step_ms", COLUMN_REAL, false, "launch to completion by the host's clock, median"},                          \
+    {"host_step_mean_ms", COLUMN_REAL, false, "the same, mean; after too few warm-up steps it shows what they cost"},  \
+    {"host_step_std_ms", COLUMN_REAL, false, "the same, standard deviation (n - 1)"},                                  \
+    {"n_steps", COLUMN_INT, false, "measured steps"},                                                                  \
+    {"step_j", COLUMN_REAL, false,                                                                                     \
+     "energy of a step, launch to completion; nan where the measured steps take less than about 0.6 s"},               \
     {"tokens_per_j", COLUMN_REAL, false, "tokens of a step / step_j"}
-#define MODEL_SUSTAIN_COLUMNS                                                                                        \
-    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},                  \
-    {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                  \
-    {"sustained_tokens_per_s", COLUMN_REAL, false, "tokens of a step / sustained_step_ms"},                           \
-    {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                         \
-    {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                           \
-    {"sustained_step_j", COLUMN_REAL, false, "energy of a step, launch to completion"},                        \
-    {"sustained_tokens_per_j", COLUMN_REAL, false, "tokens of a step / sustained_step_j"},                            \
-    {"sustained_step_drift_pct", COLUMN_REAL, false,                                                           \
+#define MODEL_SUSTAIN_COLUMNS                                                                                          \
+    {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},                          \
+    {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                          \
+    {"sustained_tokens_per_s", COLUMN_REAL, false, "tokens of a step / sustained_step_ms"},                            \
+    {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                                 \
+    {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                                   \
+    {"sustained_step_j", COLUMN_REAL, false, "energy of a step, launch to completion"},                                \
+    {"sustained_tokens_per_j", COLUMN_REAL, false, "tokens of a step / sustained_step_j"},                             \
+    {"sustained_step_drift_pct", COLUMN_REAL, false,                                                                   \
      "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"}
-#define MODEL_RATE_COLUMNS                                                                                           \
-    {"tokens_per_s", COLUMN_REAL, true, "tokens of a step (of all its micro-batches) / step_ms"},                                                \
-    {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},                          \
-    {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},              \
-    {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                   \
-    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},          \
+#define MODEL_RATE_COLUMNS                                                                                             \
+    {"tokens_per_s", COLUMN_REAL, true, "tokens of a step (of all its micro-batches) / step_ms"},                      \
+    {"tflops", COLUMN_REAL, true, "FLOPs of the model (causal attention) / step_ms"},                                  \
+    {"mfu_causal_pct", COLUMN_REAL, true, "tflops / peak of the GPU at the products' precision"},                      \
+    {"mfu_full_pct", COLUMN_REAL, false, "the same with the whole S x S attention counted"},                           \
+    {"hfu_pct", COLUMN_REAL, false, "as mfu_causal_pct, including what the backward computes again"},                  \
     {"ceiling_pct", COLUMN_REAL, false, "tflops as a share of the best GEMM that bench_roofline measured"}
-#define MODEL_PEAK_OPTION                                                                                            \
-    {"peak-tflops", OPTION_REAL, 0, "0", NULL, 0, 1e9, NULL, "TFLOP/s",                                              \
-     "dense peak of the GPU at this precision, for MFU and HFU; 0: from the data sheet, if known"}
+#define MODEL_PEAK_OPTION                                                                                              \
+    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of the GPU at this precision, for MFU and HFU",           \
+     .max = 1e9, .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"}
 /* clang-format on */
 
 enum { MODEL_FORWARD, MODEL_BACKWARD, MODEL_OPTIMIZER, MODEL_STEP, MODEL_PARTS };

@@ -161,6 +161,6 @@ qualify_set *qualify_set_of(qualify *q, const bench_case *c)
     measure_all(q, c, set);
     qualify_judge_set(q, c, set);
     measure_suspects(q, c, set);
-    phase_set("%s", case_key(c));
+    phase_set("%s", case_name(c));
     return set;
 }

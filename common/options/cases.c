@@ -13,7 +13,7 @@ struct bench_case {
     const options *o;
     const option_value **picked; /* [params_n] */
     const char *variant;
-    char *key;
+    char *key, *name;
 };
 
 bool options_param_applies(const options *o, size_t param, const char *variant)
@@ -72,19 +72,43 @@ static const char *take_variant(const options *o, size_t *index)
     die(EXIT_CODE_FAILURE, "bug: no case %zu", *index);
 }
 
-char *case_key_of(const options *o, const char *const *values, const char *variant)
+bool options_param_is_default(const options *o, size_t i, const char *value)
 {
-    char *key = NULL;
+    const option_values *defaults = &o->params[i]->defaults;
+    return defaults->n == 1 && strcmp(defaults->v[0].text, value) == 0;
+}
+
+bool options_param_is_unset(const options *o, size_t i, const char *value)
+{
+    const char *unset = o->params[i]->spec.unset;
+    return unset && strcspn(unset, ":") == strlen(value) && strncmp(unset, value, strlen(value)) == 0;
+}
+
+/* "a=1 b=2 variant=x": of all parameters that mean something to the variant, or without those that go without saying. */
+static char *joined(const options *o, const char *const *values, const char *variant, bool all)
+{
+    char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&key, &bytes);
+    FILE *out = open_memstream(&text, &bytes);
     if (!out)
         die(EXIT_CODE_FAILURE, "no host memory left for a case");
+    const char *blank = "";
     for (size_t i = 0; i < o->params_n; i++)
-        if (options_param_applies(o, i, variant))
-            fprintf(out, "%s=%s ", options_param_name(o, i), values[i]);
-    fprintf(out, "variant=%s", variant);
+        if (options_param_applies(o, i, variant) && (all || !options_param_is_default(o, i, values[i]))) {
+            fprintf(out, "%s%s=%s", blank, options_param_name(o, i), values[i]);
+            blank = " ";
+        }
+    if (all || *variant)
+        fprintf(out, "%svariant=%s", blank, variant);
+    else if (!*blank)
+        fputs("the default case", out);
     fclose(out);
-    return key;
+    return text;
+}
+
+char *case_key_of(const options *o, const char *const *values, const char *variant)
+{
+    return joined(o, values, variant, true);
 }
 
 bench_case *case_at(const options *o, size_t index)
@@ -107,7 +131,8 @@ bench_case *case_at(const options *o, size_t index)
             texts[i] = c->picked[i]->text;
             index /= means ? values->n : 1;
         }
-    c->key = case_key_of(o, texts, c->variant);
+    c->key = joined(o, texts, c->variant, true);
+    c->name = joined(o, texts, c->variant, false);
     free(texts);
     return c;
 }
@@ -118,6 +143,7 @@ void case_free(bench_case *c)
         return;
     free(c->picked);
     free(c->key);
+    free(c->name);
     free(c);
 }
 
@@ -160,6 +186,11 @@ const char *case_variant(const bench_case *c)
 const char *case_key(const bench_case *c)
 {
     return c->key;
+}
+
+const char *case_name(const bench_case *c)
+{
+    return c->name;
 }
 
 size_t options_param_count(const options *o)

@@ -21,11 +21,19 @@ static void print_indented(const char *text, FILE *out)
     }
 }
 
+/* "width; 0: that of the size" */
+static void print_meaning(const option_spec *s, FILE *out)
+{
+    fprintf(out, "%s%s%s", s->help, s->unset ? "; " : "", s->unset ? s->unset : "");
+}
+
 static void print_option(const option_spec *s, FILE *out)
 {
     char accepts[384];
     option_accepts(s, accepts, sizeof accepts);
-    fprintf(out, "  --%-14s %s\n", s->name, s->help);
+    fprintf(out, "  --%-14s ", s->name);
+    print_meaning(s, out);
+    fprintf(out, "\n");
     fprintf(out, "  %16s %s [default %s", "", accepts, *s->def ? s->def : "empty");
     if (s->def_cpu)
         fprintf(out, "; on the CPU %s", s->def_cpu);
@@ -83,8 +91,9 @@ void options_print_list(const options *o, FILE *out)
     print_columns(o->layout ? o->layout->first : NULL, out);
     for (size_t i = 0; i < o->params_n; i++) {
         const option_spec *s = &o->params[i]->spec;
-        fprintf(out, "  %-20s %-6s %s%s%s%s\n", o->columns[i], kind_names[s->kind], s->help, *s->unit ? " (" : "",
-                s->unit, *s->unit ? ")" : "");
+        fprintf(out, "  %-20s %-6s ", o->columns[i], kind_names[s->kind]);
+        print_meaning(s, out);
+        fprintf(out, "%s%s%s\n", *s->unit ? " (" : "", s->unit, *s->unit ? ")" : "");
     }
     print_columns(o->bench->columns, out);
     print_columns(o->layout ? o->layout->last : NULL, out);
@@ -92,17 +101,17 @@ void options_print_list(const options *o, FILE *out)
 
 void options_print_table(const options *o, FILE *out)
 {
-    fprintf(out, "name\tkind\tdefault\tmin\tmax\tchoices\tunit\thelp\n");
+    fprintf(out, "name\tkind\tdefault\tmin\tmax\tchoices\tunit\tunset\thelp\n");
     for (size_t i = 0; i < o->n; i++) {
         const option_spec *s = &o->entries[i].spec;
         char min[32] = "", max[32] = "";
-        if (s->min <= s->max && s->kind <= OPTION_BYTES) {
+        if (s->min < s->max && s->kind <= OPTION_BYTES) {
             snprintf(min, sizeof min, "%.15g", s->min);
             snprintf(max, sizeof max, "%.15g", s->max);
         }
-        fprintf(out, "%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s->name, kind_names[s->kind],
+        fprintf(out, "%s\t%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s->name, kind_names[s->kind],
                 s->flags & OPTION_LIST ? " list" : "", s->def, min, max, s->choices ? s->choices : "", s->unit,
-                s->help);
+                s->unset ? s->unset : "", s->help);
     }
 }
 

@@ -27,7 +27,7 @@ typedef struct option_entry {
     option_spec spec;
     bool own; /* of the bench, not common */
     bool given;
-    option_values values;
+    option_values values, defaults; /* the defaults are those of the chosen device */
 } option_entry;
 
 struct options {

@@ -7,40 +7,43 @@
 #include <string.h>
 
 const option_spec common_options[] = {
-    {"device", OPTION_CHOICE, 0, "cuda", NULL, 0, -1, "cuda|cpu", "", "where the work runs"},
-    {"gpu", OPTION_INT, 0, "0", NULL, 0, 255, NULL, "", "which of the visible GPUs"},
-    {"variant", OPTION_CHOICE, OPTION_LIST, "all", NULL, 0, -1, NULL, "", "which variants to measure"},
-    {"warmup", OPTION_INT, 0, "3", NULL, 0, 1000000, NULL, "calls", "unmeasured calls before the samples"},
-    {"iters", OPTION_INT, 0, "20", NULL, 1, 1000000, NULL, "samples", "samples of each measurement"},
-    {"settle", OPTION_REAL, 0, "0.15", "0", 0, 3600, NULL, "s",
-     "run a call for so long before its samples, and sample at least as long: lets clocks settle; steps are not "
-     "settled"},
-    {"max-time", OPTION_REAL, 0, "2", NULL, 0, 86400, NULL, "s",
-     "end a measurement early after this time, but not before 3 samples; 0: never"},
-    {"timer", OPTION_CHOICE, 0, "auto", NULL, 0, -1, "auto|event|graph|host", "",
-     "auto: graph replay for calls under 1 ms, else events; the host's clock on the CPU"},
-    {"l2", OPTION_CHOICE, 0, "warm", NULL, 0, -1, "warm|cold", "", "cold: flush the L2 cache before every sample"},
-    {"sensors", OPTION_REAL, 0, "20", NULL, 0, 10000, NULL, "ms",
-     "how often clock, power and energy of the GPU are read while samples are taken; 0: never"},
-    {"seed", OPTION_INT, 0, "1", NULL, 0, 4294967295, NULL, "", "seed of the inputs, mixed with each case"},
-    {"check", OPTION_FLAG, 0, "1", NULL, 0, -1, NULL, "", "verify results before anything is timed"},
-    {"csv", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
-     "FILE to append rows to, none, or auto: results/<machine>/<bench>.csv"},
-    {"machine", OPTION_TEXT, 0, "auto", NULL, 0, -1, NULL, "",
-     "name of the machine in paths and rows; auto: named after its GPUs"},
-    {"resume", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
-     "skip the cases that have a row of this commit and GPU; in ./run_all.sh, of its run"},
-    {"timeout", OPTION_REAL, 0, "300", NULL, 0, 1e6, NULL, "s", "give up after this time without progress; 0: never"},
-    {"profile", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
-     "after the last case, run each once more under a profiler; docs/profile.md says what it writes"},
-    {"dry-run", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print the cases and measure nothing"},
-    {"where", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
-     "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
-    {"json", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "",
-     "print each row as a line of JSON on stdout; the table and all else goes to stderr"},
-    {"baseline", OPTION_TEXT, 0, "none", NULL, 0, -1, NULL, "",
-     "folder of results: print the ratio of each time to it below the row, by the rules of stepcmp"},
-    {"quiet", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "print no table on stdout"},
+    {"device", OPTION_CHOICE, 0, "cuda", .help = "where the work runs", .choices = "cuda|cpu"},
+    {"gpu", OPTION_INT, 0, "0", .help = "which of the visible GPUs", .max = 255},
+    {"variant", OPTION_CHOICE, OPTION_LIST, "all", .help = "which variants to measure"},
+    {"warmup", OPTION_INT, 0, "3", .help = "unmeasured calls before the samples", .max = 1000000, .unit = "calls"},
+    {"iters", OPTION_INT, 0, "20", .help = "samples of each measurement", .min = 1, .max = 1000000, .unit = "samples"},
+    {"settle", OPTION_REAL, 0, "0.15",
+     .help =
+         "run a call for so long before its samples, and sample at least as long: lets clocks settle; steps are not "
+         "settled",
+     .def_cpu = "0", .max = 3600, .unit = "s"},
+    {"max-time", OPTION_REAL, 0, "2", .help = "end a measurement early after this time, but not before 3 samples",
+     .max = 86400, .unit = "s", .unset = "0: never"},
+    {"timer", OPTION_CHOICE, 0, "auto",
+     .help = "auto: graph replay for calls under 1 ms, else events; the host's clock on the CPU",
+     .choices = "auto|event|graph|host"},
+    {"l2", OPTION_CHOICE, 0, "warm", .help = "cold: flush the L2 cache before every sample", .choices = "warm|cold"},
+    {"sensors", OPTION_REAL, 0, "20",
+     .help = "how often clock, power and energy of the GPU are read while samples are taken", .max = 10000,
+     .unit = "ms", .unset = "0: never"},
+    {"seed", OPTION_INT, 0, "1", .help = "seed of the inputs, mixed with each case", .max = 4294967295},
+    {"check", OPTION_FLAG, 0, "1", .help = "verify results before anything is timed"},
+    {"csv", OPTION_TEXT, 0, "auto", .help = "FILE to append rows to, none, or auto: results/<machine>/<bench>.csv"},
+    {"machine", OPTION_TEXT, 0, "auto", .help = "name of the machine in paths and rows; auto: named after its GPUs"},
+    {"resume", OPTION_FLAG, 0, "0",
+     .help = "skip the cases that have a row of this commit and GPU; in ./run_all.sh, of its run"},
+    {"timeout", OPTION_REAL, 0, "300", .help = "give up after this time without progress", .max = 1e6, .unit = "s",
+     .unset = "0: never"},
+    {"profile", OPTION_FLAG, 0, "0",
+     .help = "after the last case, run each once more under a profiler; docs/profile.md says what it writes"},
+    {"dry-run", OPTION_FLAG, 0, "0", .help = "print the cases and measure nothing"},
+    {"where", OPTION_FLAG, 0, "0",
+     .help = "print the machine's name, its GPUs and the commit, tab-separated, and measure nothing"},
+    {"json", OPTION_FLAG, 0, "0",
+     .help = "print each row as a line of JSON on stdout; the table and all else goes to stderr"},
+    {"baseline", OPTION_TEXT, 0, "none",
+     .help = "folder of results: print the ratio of each time to it below the row, by the rules of stepcmp"},
+    {"quiet", OPTION_FLAG, 0, "0", .help = "print no table on stdout"},
     {0},
 };
 
@@ -141,8 +144,10 @@ void options_free(options *o)
 {
     if (!o)
         return;
-    for (size_t i = 0; i < o->n; i++)
+    for (size_t i = 0; i < o->n; i++) {
         option_values_free(&o->entries[i].values);
+        option_values_free(&o->entries[i].defaults);
+    }
     for (size_t i = 0; i < o->params_n; i++)
         free(o->columns[i]);
     free(o->entries);
@@ -247,7 +252,8 @@ static void fill_defaults(options *o, const char *device_default)
         option_entry *e = &o->entries[i];
         const char *def = on_cpu && e->spec.def_cpu ? e->spec.def_cpu : e->spec.def;
         char msg[1024];
-        if (!e->given && !option_values_parse(&e->spec, def, &e->values, msg, sizeof msg))
+        if (!option_values_parse(&e->spec, def, &e->defaults, msg, sizeof msg) ||
+            (!e->given && !option_values_parse(&e->spec, def, &e->values, msg, sizeof msg)))
             die(EXIT_CODE_FAILURE, "a default of %s is wrong: %s", o->bench->name, msg);
     }
 }

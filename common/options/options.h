@@ -27,12 +27,14 @@ typedef struct option_spec {
     const char *name; /* "seq" is written --seq; the CSV column is the same with '-' as '_' */
     option_kind kind;
     unsigned flags;
-    const char *def;     /* default as text, through the same parser */
+    const char *def;  /* default as text, through the same parser */
+    const char *help; /* one line */
+    /* The rest is given by name, where an option has it. */
     const char *def_cpu; /* default with --device cpu; NULL: same as def */
-    double min, max;     /* for numbers; max < min: no bound. --help prints them */
+    double min, max;     /* for numbers; both 0: no bound. --help prints them */
     const char *choices; /* "bf16|fp16|tf32|fp32" for OPTION_CHOICE */
-    const char *unit;    /* "tokens", "s", ... or "" */
-    const char *help;    /* one line */
+    const char *unit;    /* "tokens", "s", ... */
+    const char *unset;   /* "0: as many as --heads": the value that means "not set", and what holds then */
 } option_spec;           /* a table ends with {0} */
 
 typedef struct variant_spec { /* the things a bench compares; chosen by --variant, swept innermost */
@@ -142,8 +144,10 @@ int64_t case_int(const bench_case *c, const char *name); /* list or single optio
 double case_real(const bench_case *c, const char *name);
 const char *case_text(const bench_case *c, const char *name);
 const char *case_variant(const bench_case *c);
-/* "seq=128 head_dim=16 dtype=bf16 variant=flash": the identity of a row; --resume and messages use it. */
+/* "seq=128 head_dim=16 dtype=bf16 variant=flash": the identity of a row; --resume and seeds use it. */
 const char *case_key(const bench_case *c);
+/* The same for readers: only what differs from the defaults, and the variant. "the default case" where nothing does. */
+const char *case_name(const bench_case *c);
 /* A parameter column's value of this case as CSV text. i counts the parameter columns. */
 size_t options_param_count(const options *o);
 const char *options_param_name(const options *o, size_t i); /* column name ('-' became '_') */
@@ -153,6 +157,9 @@ const char *case_param(const bench_case *c, size_t i);
 size_t options_param_values(const options *o, size_t i);
 const char *options_param_value(const options *o, size_t i, size_t value);
 bool options_param_applies(const options *o, size_t i, const char *variant);
+/* Whether a value of parameter column i goes without saying, being the only default; and whether it means "not set". */
+bool options_param_is_default(const options *o, size_t i, const char *value);
+bool options_param_is_unset(const options *o, size_t i, const char *value);
 /* The chosen variants; 0 for a bench without variants. */
 size_t options_variant_count(const options *o);
 const char *options_variant(const options *o, size_t i);

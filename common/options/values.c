@@ -50,7 +50,7 @@ void option_accepts(const option_spec *spec, char *out, size_t out_bytes)
     bool list = spec->flags & OPTION_LIST;
     if (is_number(spec)) {
         int used = snprintf(out, out_bytes, "%s", (list ? many : one)[spec->kind]);
-        if (spec->min <= spec->max)
+        if (spec->min < spec->max)
             used += snprintf(out + used, out_bytes - (size_t)used, " from %.15g to %.15g", spec->min, spec->max);
         if (*spec->unit)
             snprintf(out + used, out_bytes - (size_t)used, " %s", spec->unit);
@@ -114,7 +114,7 @@ static bool add(const parser *p, char *text, int64_t i, double r)
 
 static bool out_of_range(const option_spec *spec, double x)
 {
-    return spec->min <= spec->max && !(x >= spec->min && x <= spec->max);
+    return spec->min < spec->max && !(x >= spec->min && x <= spec->max);
 }
 
 static bool add_int(const parser *p, int64_t x)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table on stdout: the parameters that vary, variant, status, then the columns meant for the console. */
+/* The table on stdout: above it what differs from the defaults, in it the parameters that vary, variant, status, then the columns meant for the console. */
 #include "common/core/output.h"
 #include "common/rows/internal.h"
 
@@ -74,7 +74,8 @@ static void print_heading(const row_writer *r)
     say("%s on %s (%s), machine %s\n", options_bench(o)->name, r->device_name, r->device, r->machine);
     bool any = false;
     for (size_t i = 0; i < options_param_count(o); i++)
-        if (options_param_values(o, i) == 1 && asked_for(o, i)) {
+        if (options_param_values(o, i) == 1 && asked_for(o, i) &&
+            !options_param_is_default(o, i, options_param_value(o, i, 0))) {
             say("%s%s=%s", any ? " " : "", options_param_name(o, i), options_param_value(o, i, 0));
             any = true;
         }
@@ -96,7 +97,8 @@ void console_row(const row *w)
         print_heading(w->r);
     for (size_t i = 0; i < options_param_count(o); i++)
         if (varies(o, i))
-            say("%*s  ", param_width(o, i), case_param(w->c, i));
+            say("%*s  ", param_width(o, i),
+                options_param_is_unset(o, i, case_param(w->c, i)) ? "-" : case_param(w->c, i));
     say("%-*s  ", variant_width(o), case_variant(w->c));
     if (w->status != ROW_OK) {
         say("%-*s  %s\n", STATUS_WIDTH, row_status_names[w->status], w->reason);

@@ -160,9 +160,9 @@ bool row_has(const row *w, const char *column)
     return column_find(w, column) < w->r->columns;
 }
 
-const char *row_case_key(const row *w)
+const bench_case *row_case(const row *w)
 {
-    return case_key(w->c);
+    return w->c;
 }
 
 /* Takes over `text`. */
@@ -252,7 +252,7 @@ static void count(const row *w)
     r->fails += fail;
     r->missing += missing;
     if ((fail || missing) && !*first)
-        *first = xasprintf("%s: %s", case_key(w->c), w->reason);
+        *first = xasprintf("%s: %s", case_name(w->c), w->reason);
 }
 
 void row_drop(row *w)

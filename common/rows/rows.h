@@ -62,7 +62,7 @@ void row_text(row *w, const char *column, const char *value);
 /* A text: n numbers of so many significant digits, divided by blanks. */
 void row_numbers(row *w, const char *column, const double *values, int n, int digits);
 bool row_has(const row *w, const char *column); /* whether the bench declares it */
-const char *row_case_key(const row *w);
+const bench_case *row_case(const row *w);
 typedef struct row_conditions {               /* NAN unknown */
     double sm_mhz, sm_min_mhz, sm_median_mhz; /* after the case; while it was timed */
     double power_w, idle_w;                   /* median while it was timed; of a GPU that waits */

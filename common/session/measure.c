@@ -11,7 +11,7 @@
 void measure_begin(const row *w, const char *name)
 {
     if (w)
-        phase_set("timing %s of %s", name, row_case_key(w));
+        phase_set("timing %s of %s", name, case_name(row_case(w)));
     else
         phase_set("timing %s", name);
     scope_push(name);
@@ -50,7 +50,7 @@ bool measure_with(session *s, row *w, const char *name, const measure_how *how, 
             columns_times(w, name, &ms, how->calls);
             columns_count(w, name, ms.n);
             columns_timer(w, name, used);
-            profile_note(s, row_case_key(w), name, ms.median);
+            profile_note(s, case_key(row_case(w)), name, ms.median);
             columns_energy(w, name, how, columns_joules(&m.window, ms.mean) / how->calls);
         }
         measure_again(s, name, fn, arg);

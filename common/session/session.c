@@ -89,7 +89,7 @@ static void dry_run(const options *o, const session_hooks *hooks)
     for (size_t i = 0; i < cases_count(o); i++) {
         bench_case *c = case_at(o, i);
         double bytes = hooks->estimate_bytes ? hooks->estimate_bytes(o, c) : 0;
-        say("%s", case_key(c));
+        say("%s", case_name(c));
         if (bytes > 0)
             say("  (about %.3g GiB)", bytes / gib);
         say("\n");
@@ -142,7 +142,7 @@ static void note_conditions(session *s, row *w)
 
 static void run_case(session *s, const session_hooks *hooks, const bench_case *c)
 {
-    phase_set("%s", case_key(c));
+    phase_set("%s", case_name(c));
     scope_push(case_key(c));
     row *w = row_begin(s->rows, c);
     device_state_note(s->dev);
@@ -173,7 +173,7 @@ static void profile_case(session *s, const session_hooks *hooks, const bench_cas
     memory_release_all(s->mem);
     progress_clear();
     if (row_status_get(w) == ROW_FAIL || row_status_get(w) == ROW_OOM)
-        warn("no profile of %s: %s", case_key(c), row_reason(w));
+        warn("no profile of %s: %s", case_name(c), row_reason(w));
     row_drop(w);
 }
 
@@ -185,7 +185,7 @@ static void profile_cases(session *s, const session_hooks *hooks)
     for (size_t i = 0; i < total; i++) {
         bench_case *c = case_at(s->opt, i);
         if (!s->peers || s->peers->rank == 0)
-            progress_update(i, total, case_key(c));
+            progress_update(i, total, case_name(c));
         profile_case(s, hooks, c);
         case_free(c);
     }
@@ -204,7 +204,7 @@ static void run_cases(session *s, const session_hooks *hooks)
             s->peers->share(s->peers->user, &there, sizeof there);
         if (!there) {
             if (!s->peers || s->peers->rank == 0)
-                progress_update(i, total, case_key(c));
+                progress_update(i, total, case_name(c));
             run_case(s, hooks, c);
         }
         case_free(c);

@@ -24,8 +24,9 @@ typedef struct timing { /* --timer --warmup --iters --settle --max-time --l2 */
 /* --sustain, in the table of a bench that calls measure_sustained and has a column sustain_s. */
 #define SESSION_SUSTAIN                                                                                                \
     {                                                                                                                  \
-        "sustain", OPTION_REAL, 0, "0", NULL, 0, 3600, NULL, "s",                                                      \
-            "after a case is timed, run it for so long and measure the second half, when the GPU has settled; 0: no"   \
+        "sustain", OPTION_REAL, 0, "0",                                                                                \
+            .help = "after a case is timed, run it for so long and measure the second half, when the GPU has settled", \
+            .max = 3600, .unit = "s", .unset = "0: no"                                                                 \
     }
 
 /* This process as one of several that run the same cases together (common/launch makes it so). The rows are rank

@@ -82,7 +82,7 @@ bool measure_steps(session *s, row *w, const measure_step *step, void *arg, meas
     scope_pop();
     if (ok) {
         fill_steps(w, step, x, out);
-        profile_note(s, row_case_key(w), "steps", out->median_ms[step->parts - 1]);
+        profile_note(s, case_key(row_case(w)), "steps", out->median_ms[step->parts - 1]);
         out->step_j = columns_joules(&window, stats_of(&x[HOST]).mean);
         columns_real(w, "step", "_j", out->step_j);
         measure_again(s, "steps", step->enqueue, arg);

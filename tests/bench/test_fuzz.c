@@ -56,11 +56,11 @@ static char *output_of(const char *program, const char *argument)
 static option_spec spec_of(char *line)
 {
     static const char *const kinds[] = {"int", "real", "bytes", "choice", "flag", "text"};
-    enum { NAME, KIND, DEFAULT, MIN, MAX, CHOICES, UNIT, HELP, CELLS };
+    enum { NAME, KIND, DEFAULT, MIN, MAX, CHOICES, UNIT, UNSET, HELP, CELLS };
     char *cells[CELLS];
     for (int i = 0; i < CELLS; i++)
         assert_non_null(cells[i] = strsep(&line, "\t"));
-    option_spec s = {.name = cells[NAME], .def = cells[DEFAULT], .min = 0, .max = -1};
+    option_spec s = {.name = cells[NAME], .def = cells[DEFAULT]};
     char *list = strchr(cells[KIND], ' ');
     if (list) {
         *list = '\0';
@@ -74,6 +74,7 @@ static option_spec spec_of(char *line)
     }
     s.choices = *cells[CHOICES] ? cells[CHOICES] : NULL;
     s.unit = cells[UNIT];
+    s.unset = *cells[UNSET] ? cells[UNSET] : NULL;
     s.help = cells[HELP];
     return s;
 }
@@ -207,7 +208,7 @@ static char *garbage(void)
 /* A number at, near or between the bounds. */
 static char *number(const option_spec *s)
 {
-    const bool bounded = s->min <= s->max;
+    const bool bounded = s->min < s->max;
     const double low = bounded ? s->min : -10, high = bounded ? s->max : 1e6;
     static const double off[] = {0, 0, 0, -1, 1};
     double x = draw(2) ? low + off[draw(5)] + (double)draw(40) : high + off[draw(5)];

@@ -24,7 +24,7 @@
 /* ---- what the ranks run ---- */
 
 static option_spec option_table[] = {
-    LAUNCH_RANKS("2", "2"), {"hosts", OPTION_INT, 0, "1", NULL, 1, 100, NULL, "", "how many there must be"}, {0}};
+    LAUNCH_RANKS("2", "2"), {"hosts", OPTION_INT, 0, "1", .help = "how many there must be", .min = 1, .max = 100}, {0}};
 static const variant_spec variant_table[] = {{"ops", "every op and dtype"},
                                              {"bits", "sums of reals: the same bits everywhere"},
                                              {"streams", "communicators and streams at once"},

@@ -33,8 +33,8 @@
 /* ---- the toy: at n 2 the victim meets its variant's fate ---- */
 
 static option_spec option_table[] = {LAUNCH_RANKS("2", "2"),
-                                     {"n", OPTION_INT, OPTION_LIST, "1,2,3", NULL, 1, 100, NULL, "", "a number"},
-                                     {"victim", OPTION_INT, 0, "1", NULL, 0, 100, NULL, "", "which rank"},
+                                     {"n", OPTION_INT, OPTION_LIST, "1,2,3", .help = "a number", .min = 1, .max = 100},
+                                     {"victim", OPTION_INT, 0, "1", .help = "which rank", .max = 100},
                                      {0}};
 static const variant_spec variant_table[] = {{"right", "works"},
                                              {"killed", "the victim is killed"},
@@ -272,7 +272,7 @@ static void a_dead_rank_ends_the_job(void **state)
 {
     (void)state;
     spoiled(CPU "--variant killed", EXIT_CODE_TIMEOUT, 5,
-            SAYS("rank 1 of 2 was killed by signal 9", "while: ranks=2 n=2 variant=killed",
+            SAYS("rank 1 of 2 was killed by signal 9", "while: n=2 variant=killed",
                  "last collective: all_gather #2 of 1234 bf16 on toy, done", "rows so far are in rows.csv"));
     spoiled(CPU "--ranks 3 --variant killed --victim 0", EXIT_CODE_TIMEOUT, 5,
             SAYS("rank 0 of 3 was killed by signal 9", "n=2 variant=killed", "all_gather #2"));

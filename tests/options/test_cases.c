@@ -37,11 +37,49 @@ static void sweep(void **state)
     options_free(o);
 }
 
+/* A reader's name leaves out the only default, also that of the CPU, but not one value of several defaults. */
+static void names_for_readers(void **state)
+{
+    (void)state;
+    static const option_spec own[] = {
+        {"seq", OPTION_INT, OPTION_LIST, "1,2", .def_cpu = "2", .help = "", .min = 1, .max = 9},
+        {"dtype", OPTION_TEXT, OPTION_LIST, "a,b", .help = ""},
+        {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "", .max = 9, .unset = "0: as many as --heads"},
+        {0}};
+    static const variant_spec variants[] = {{"only", ""}, {0}};
+    static const struct {
+        const char *arguments, *cuda, *cpu; /* the first case's name */
+    } known[] = {{"--seq=2", "seq=2 dtype=a variant=only", "dtype=a variant=only"},
+                 {"--dtype=a", "seq=1 dtype=a variant=only", "dtype=a variant=only"},
+                 {"--heads-kv=3,0", "seq=1 dtype=a heads_kv=3 variant=only", "dtype=a heads_kv=3 variant=only"}};
+    bench_info bench = {.name = "bench_small", .summary = "Small?", .options = own, .variants = variants};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        for (int cpu = 0; cpu < 2; cpu++) {
+            char msg[256], *argv[] = {"x", (char *)known[i].arguments};
+            options *o = options_try(&bench, 2, argv, cpu ? &sample_on_cpu : &sample_with_cuda, msg, sizeof msg);
+            bench_case *c = case_at(o, 0);
+            assert_string_equal(case_name(c), cpu ? known[i].cpu : known[i].cuda);
+            assert_true(options_param_is_unset(o, 2, "0"));
+            assert_false(options_param_is_unset(o, 2, "") || options_param_is_unset(o, 2, "3"));
+            assert_false(options_param_is_unset(o, 0, "0"));
+            case_free(c);
+            options_free(o);
+        }
+    bench.variants = NULL;
+    bench.options = own + 2;
+    char msg[256], *argv[] = {"x"};
+    options *o = options_try(&bench, 1, argv, &sample_on_cpu, msg, sizeof msg);
+    bench_case *c = case_at(o, 0);
+    assert_string_equal(case_name(c), "the default case");
+    case_free(c);
+    options_free(o);
+}
+
 /* A bench may have an option table, variants or neither, and its own idea of --variant. */
 static void small_benches(void **state)
 {
     (void)state;
-    static const option_spec own[] = {{"variant", OPTION_CHOICE, OPTION_LIST, "b", NULL, 0, -1, "a|b", "", "which"},
+    static const option_spec own[] = {{"variant", OPTION_CHOICE, OPTION_LIST, "b", .help = "which", .choices = "a|b"},
                                       {0}};
     static const variant_spec variants[] = {{"a", "first"}, {"b", "second"}, {0}};
     bench_info bench = {.name = "bench_small", .summary = "Small?"};
@@ -69,10 +107,9 @@ static void small_benches(void **state)
 static void adjacent_values(void **state)
 {
     (void)state;
-    static const option_spec own[] = {
-        {"exact", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0,1", NULL, 0, 1, NULL, "", "whether"},
-        {"seq", OPTION_INT, OPTION_LIST, "1,2", NULL, 1, 9, NULL, "", "how many"},
-        {0}};
+    static const option_spec own[] = {{"exact", OPTION_FLAG, OPTION_LIST | OPTION_ADJACENT, "0,1", .help = "whether"},
+                                      {"seq", OPTION_INT, OPTION_LIST, "1,2", .help = "how many", .min = 1, .max = 9},
+                                      {0}};
     static const variant_spec variants[] = {{"a", "first"}, {"b", "second"}, {0}};
     const bench_info bench = {.name = "bench_small", .summary = "Small?", .options = own, .variants = variants};
     static const char *const expected[] = {
@@ -128,9 +165,10 @@ static bool of_its_own(const char *option, const char *variant)
 static void lists_of_other_variants_do_not_multiply(void **state)
 {
     (void)state;
-    static const option_spec table[] = {{"left", OPTION_INT, OPTION_LIST, "1:1200", NULL, 1, 9999, NULL, "", "a list"},
-                                        {"right", OPTION_INT, OPTION_LIST, "1:1300", NULL, 1, 9999, NULL, "", "a list"},
-                                        {0}};
+    static const option_spec table[] = {
+        {"left", OPTION_INT, OPTION_LIST, "1:1200", .help = "a list", .min = 1, .max = 9999},
+        {"right", OPTION_INT, OPTION_LIST, "1:1300", .help = "a list", .min = 1, .max = 9999},
+        {0}};
     static const variant_spec variants[] = {{"left", "has left alone"}, {"right", "has right alone"}, {0}};
     static const column_spec columns[] = {{0}};
     const bench_info bench = {.name = "bench_sides",
@@ -166,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sweep),
         cmocka_unit_test(small_benches),
+        cmocka_unit_test(names_for_readers),
         cmocka_unit_test(adjacent_values),
         cmocka_unit_test(sweep_of_unlike_variants),
         cmocka_unit_test(lists_of_other_variants_do_not_multiply),

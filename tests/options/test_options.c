@@ -92,8 +92,8 @@ static void lists_and_ranges(void **state)
 static void a_choice_named_all(void **state)
 {
     (void)state;
-    const option_spec with = {"overlap", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "auto|all|none", "", ""},
-                      without = {"way", OPTION_CHOICE, OPTION_LIST, "none", NULL, 0, -1, "auto|small|none", "", ""};
+    const option_spec with = {"overlap", OPTION_CHOICE, OPTION_LIST, "none", .help = "", .choices = "auto|all|none"},
+                      without = {"way", OPTION_CHOICE, OPTION_LIST, "none", .help = "", .choices = "auto|small|none"};
     char msg[256];
     option_values v;
     assert_true(option_values_parse(&with, "none,all", &v, msg, sizeof msg));

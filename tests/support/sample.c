@@ -13,15 +13,17 @@
 #include <unistd.h>
 
 static const option_spec sample_options[] = {
-    {"seq", OPTION_INT, OPTION_LIST, "128:1024:*2", "128,256", 1, 1048576, NULL, "tokens", "sequence length"},
-    {"head-dim", OPTION_INT, OPTION_LIST, "16", NULL, 8, 256, NULL, "", "columns of a head"},
-    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp32", "fp32", 0, -1, "bf16|fp16|fp32", "", "precision"},
-    {"decay", OPTION_REAL, OPTION_LIST, "0.5", NULL, 0, 1, NULL, "", "a list of reals"},
-    {"causal", OPTION_FLAG, OPTION_LIST, "1", NULL, 0, 1, NULL, "", "masked"},
-    {"scale", OPTION_REAL, OPTION_PARAM, "1", NULL, 0, -1, NULL, "", "a number without bounds"},
-    {"bucket", OPTION_BYTES, 0, "25MB", NULL, 1, 1e12, NULL, "bytes", "a size"},
-    {"iters", OPTION_INT, 0, "7", NULL, 1, 100, NULL, "samples", "samples of the sample bench"},
-    {"fuse", OPTION_FLAG, 0, "0", NULL, 0, -1, NULL, "", "one kernel"},
+    {"seq", OPTION_INT, OPTION_LIST, "128:1024:*2", .help = "sequence length", .def_cpu = "128,256", .min = 1,
+     .max = 1048576, .unit = "tokens"},
+    {"head-dim", OPTION_INT, OPTION_LIST, "16", .help = "columns of a head", .min = 8, .max = 256},
+    {"dtype", OPTION_CHOICE, OPTION_LIST, "bf16,fp32", .help = "precision", .def_cpu = "fp32",
+     .choices = "bf16|fp16|fp32"},
+    {"decay", OPTION_REAL, OPTION_LIST, "0.5", .help = "a list of reals", .max = 1},
+    {"causal", OPTION_FLAG, OPTION_LIST, "1", .help = "masked"},
+    {"scale", OPTION_REAL, OPTION_PARAM, "1", .help = "a number without bounds"},
+    {"bucket", OPTION_BYTES, 0, "25MB", .help = "a size", .min = 1, .max = 1e12, .unit = "bytes"},
+    {"iters", OPTION_INT, 0, "7", .help = "samples of the sample bench", .min = 1, .max = 100, .unit = "samples"},
+    {"fuse", OPTION_FLAG, 0, "0", .help = "one kernel"},
     {0},
 };
 static const variant_spec sample_variants[] = {{"plain", "one after the other"}, {"fast", "all at once"}, {0}};

@@ -202,7 +202,7 @@ static peers *peers_of(session *s, group *g)
     return g->p;
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void allreduce_run(session *s, const bench_case *c, row *w)
 {
     const size_t op = op_of(case_variant(c));
     const bool graph = strcmp(case_text(c, "mode"), "graph") == 0;
@@ -247,7 +247,7 @@ static double estimate_bytes(const options *o, const bench_case *c)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {start, run, finish, estimate_bytes};
+    const session_hooks hooks = {start, allreduce_run, finish, estimate_bytes};
     launch_default_ranks(option_table, "2,4,6,8");
     return launch_main(&info, &hooks, argc, argv);
 }

@@ -102,7 +102,7 @@ static double estimate_bytes(const options *o, const bench_case *c)
     return attention_estimate_bytes(&p, case_variant(c));
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void attention_run(session *s, const bench_case *c, row *w)
 {
     attention_problem p = problem_of(c);
     attention_case ac;
@@ -123,6 +123,6 @@ static void run(session *s, const bench_case *c, row *w)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {attention_start, run, attention_finish, estimate_bytes};
+    const session_hooks hooks = {attention_start, attention_run, attention_finish, estimate_bytes};
     return session_main(&info, &hooks, argc, argv);
 }

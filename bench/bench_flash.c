@@ -285,7 +285,7 @@ static const char *products_of(const session *s, const bench_case *c)
     return strcmp(variant, "flash") == 0 ? "fp16x3" : "bf16x6";
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void flash_run(session *s, const bench_case *c, row *w)
 {
     attention_problem p = problem_of(c);
     attention_case ac;
@@ -325,6 +325,6 @@ static void run(session *s, const bench_case *c, row *w)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {attention_start, run, attention_finish, estimate_bytes};
+    const session_hooks hooks = {attention_start, flash_run, attention_finish, estimate_bytes};
     return session_main(&info, &hooks, argc, argv);
 }

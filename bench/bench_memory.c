@@ -241,7 +241,7 @@ static bool step_once(void *arg)
     return trainer_step(arg);
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void memory_run(session *s, const bench_case *c, row *w)
 {
     const model_bench *b = s->user;
     step_options o;
@@ -298,7 +298,7 @@ static void run(session *s, const bench_case *c, row *w)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {start, run, finish, model_case_estimate};
+    const session_hooks hooks = {start, memory_run, finish, model_case_estimate};
     const int code = session_main(&info, &hooks, argc, argv);
     return code == EXIT_CODE_OK && bound_missed ? EXIT_CODE_GATE : code;
 }

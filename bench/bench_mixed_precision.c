@@ -15,12 +15,12 @@
  * Expect: 4.0 from a bf16 sum of 1000 x 0.01; statistics of fp16 overflow beyond 255; bf16 gains most in large models.
  * Limits: speed-ups are over fp32 with matrix products by fused multiply-adds, PyTorch's default; flash multiplies parts. */
 #include <stdio.h>
-#include <string.h>
 
 #include "bench/mixed/mixed.h"
 #include "bench/model/case.h"
 #include "bench/model/context.h"
 #include "bench/model/verify.h"
+#include "common/core/text.h"
 
 /* ---- what can be asked ---- */
 
@@ -98,23 +98,18 @@ static const column_spec column_table[] = {
     {"err_fused", COLUMN_REAL, false, "norm: the same of the fused RMSNorm, whose statistics are fp32"},
     {0}};
 
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
-
 static bool applies(const char *option, const char *variant)
 {
-    if (is(option, "sum") || is(option, "pair"))
-        return is(variant, "accumulation");
-    if (is(option, "dtype"))
-        return is(variant, "autocast") || is(variant, "norm");
-    if (is(option, "tensor"))
-        return is(variant, "autocast");
-    if (is(option, "norm") || is(option, "statistics") || is(option, "width") || is(option, "magnitude") ||
-        is(option, "eps"))
-        return is(variant, "norm");
-    return is(variant, "timing");
+    if (text_is(option, "sum") || text_is(option, "pair"))
+        return text_is(variant, "accumulation");
+    if (text_is(option, "dtype"))
+        return text_is(variant, "autocast") || text_is(variant, "norm");
+    if (text_is(option, "tensor"))
+        return text_is(variant, "autocast");
+    if (text_is(option, "norm") || text_is(option, "statistics") || text_is(option, "width") ||
+        text_is(option, "magnitude") || text_is(option, "eps"))
+        return text_is(variant, "norm");
+    return text_is(variant, "timing");
 }
 
 static bool validate(const options *o, char *msg, size_t msg_bytes)
@@ -127,7 +122,7 @@ static bool validate(const options *o, char *msg, size_t msg_bytes)
                      option_text_at(o, "sum", i));
             return false;
         }
-    if (is(option_text(o, "l2"), "cold")) {
+    if (text_is(option_text(o, "l2"), "cold")) {
         snprintf(msg, msg_bytes, "--l2 cold says nothing about a whole step; only warm is allowed");
         return false;
     }
@@ -167,7 +162,7 @@ static const bench_info info = {
     .figures = (const char *const[]){"mixed_norm", "mixed_speedup", NULL},
 };
 
-static void run(session *s, const bench_case *c, row *w)
+static void mixed_run(session *s, const bench_case *c, row *w)
 {
     static const struct {
         const char *variant;
@@ -179,20 +174,20 @@ static void run(session *s, const bench_case *c, row *w)
     const model_bench *b = s->user;
     mixed m = {.s = s, .kernels = b->kernels, .ctx = b->ctx, .c = c, .w = w};
     for (size_t i = 0; i < sizeof experiments / sizeof *experiments; i++)
-        if (is(experiments[i].variant, case_variant(c)))
+        if (text_is(experiments[i].variant, case_variant(c)))
             experiments[i].run(&m);
 }
 
 static double estimate_bytes(const options *o, const bench_case *c)
 {
-    return is(case_variant(c), "timing") ? model_case_estimate(o, c) : 0;
+    return text_is(case_variant(c), "timing") ? model_case_estimate(o, c) : 0;
 }
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, estimate_bytes};
+    const session_hooks hooks = {model_start, mixed_run, model_finish, estimate_bytes};
     for (option_spec *o = option_table; o->name; o++)
-        if (is(o->name, "overlap"))
+        if (text_is(o->name, "overlap"))
             o->def = "none"; /* phases apart */
     return session_main(&info, &hooks, argc, argv);
 }

@@ -87,22 +87,22 @@ static const column_spec column_table[] = {
 
 static bool applies(const char *option, const char *variant)
 {
-    const bool p2p = is(variant, "p2p"), group = is(variant, "all-reduce");
-    if (is(option, "dtype"))
-        return is(variant, "gemm");
-    if (is(option, "pair") || is(option, "group"))
-        return is(option, "pair") ? p2p : group;
-    if (is(option, "rank"))
+    const bool p2p = text_is(variant, "p2p"), group = text_is(variant, "all-reduce");
+    if (text_is(option, "dtype"))
+        return text_is(variant, "gemm");
+    if (text_is(option, "pair") || text_is(option, "group"))
+        return text_is(option, "pair") ? p2p : group;
+    if (text_is(option, "rank"))
         return !p2p && !group;
-    if (is(option, "gemm-size"))
-        return is(variant, "gemm") || is(variant, "gemm-together");
-    if (is(option, "bytes"))
-        return p2p || group || is(variant, "copy") || is(variant, "h2d") || is(variant, "d2h");
-    if (is(option, "seq"))
-        return is(variant, "flash");
-    if (is(option, "model") || is(option, "plant-error"))
-        return is(variant, "step");
-    return !is(option, "sustain") || is(variant, "step") || is(variant, "gemm-together");
+    if (text_is(option, "gemm-size"))
+        return text_is(variant, "gemm") || text_is(variant, "gemm-together");
+    if (text_is(option, "bytes"))
+        return p2p || group || text_is(variant, "copy") || text_is(variant, "h2d") || text_is(variant, "d2h");
+    if (text_is(option, "seq"))
+        return text_is(variant, "flash");
+    if (text_is(option, "model") || text_is(option, "plant-error"))
+        return text_is(variant, "step");
+    return !text_is(option, "sustain") || text_is(variant, "step") || text_is(variant, "gemm-together");
 }
 
 /* ---- options ---- */
@@ -119,7 +119,7 @@ static bool wrong(char *msg, size_t msg_bytes, const char *fmt, ...)
 
 static bool valid_reference(const char *path, char *msg, size_t msg_bytes)
 {
-    if (is(path, "auto") || is(path, "none"))
+    if (text_is(path, "auto") || text_is(path, "none"))
         return true;
     csv *t = csv_read(path);
     if (!t)
@@ -201,7 +201,7 @@ static bool missed; /* of rank 0, which has the rows */
 static gpu_health health_of(const char *uuid)
 {
     for (int i = 0; i < before_n; i++)
-        if (is(before[i].uuid, uuid))
+        if (text_is(before[i].uuid, uuid))
             return before[i];
     return health_unknown();
 }
@@ -219,7 +219,7 @@ static void start(session *s)
     q->ranks = launch_size(q->l);
     roofline_start(&q->r, s);
     q->base = (attention_context){q->r.kernels, q->r.ctx};
-    q->reference = is(path, "none") ? NULL : is(path, "auto") ? reference_shipped(gpu->name) : csv_read(path);
+    q->reference = text_is(path, "none") ? NULL : text_is(path, "auto") ? reference_shipped(gpu->name) : csv_read(path);
     q->known = choices_open(gpu->name, NULL, false);
     q->health = xcalloc((unsigned long)q->ranks, sizeof *q->health);
     q->uuid = xcalloc((unsigned long)q->ranks, sizeof *q->uuid);
@@ -269,13 +269,13 @@ static void put_health(const qualify *q, size_t i, row *w)
     put_judgement(w, v, why);
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void qualify_run(session *s, const bench_case *c, row *w)
 {
     qualify *q = s->user;
     char why[1024];
-    if (is(case_variant(c), "health")) {
+    if (text_is(case_variant(c), "health")) {
         put_health(q, (size_t)case_int(c, "rank"), w);
-    } else if (is(case_variant(c), "verdict")) {
+    } else if (text_is(case_variant(c), "verdict")) {
         const int rank = (int)case_int(c, "rank");
         row_text(w, "uuid", q->uuid[rank]);
         put_judgement(w, qualify_of_gpu(q, rank, why, sizeof why), why);
@@ -295,7 +295,7 @@ static void print_links(const qualify *q)
             if (!verdict_missed(item->j.word))
                 continue;
             qualify_explain(&q->sets[s], item, why, sizeof why);
-            if (is(q->sets[s].name, "p2p"))
+            if (text_is(q->sets[s].name, "p2p"))
                 say("pair %d-%d: %s: %s\n", (int)i / (q->ranks - 1),
                     (int)i % (q->ranks - 1) + ((int)i % (q->ranks - 1) >= (int)i / (q->ranks - 1)),
                     verdict_word(item->j.word), why);
@@ -333,7 +333,8 @@ static bool on_cpu(int argc, char **argv)
 {
     bool cpu = device_no_cuda_reason() != NULL;
     for (int i = 1; i < argc; i++)
-        if (is(argv[i], "--device=cpu") || (is(argv[i], "--device") && i + 1 < argc && is(argv[i + 1], "cpu")))
+        if (text_is(argv[i], "--device=cpu") ||
+            (text_is(argv[i], "--device") && i + 1 < argc && text_is(argv[i + 1], "cpu")))
             cpu = true;
     return cpu;
 }
@@ -341,7 +342,7 @@ static bool on_cpu(int argc, char **argv)
 static const char *default_ranks(bool cpu)
 {
     const option_spec *o = option_table;
-    while (!is(o->name, "ranks"))
+    while (!text_is(o->name, "ranks"))
         o++;
     return cpu ? o->def_cpu : o->def;
 }
@@ -349,7 +350,7 @@ static const char *default_ranks(bool cpu)
 static void set_default(const char *name, const char *text)
 {
     for (option_spec *o = option_table; o->name; o++)
-        if (is(o->name, name))
+        if (text_is(o->name, name))
             o->def = o->def_cpu = text;
 }
 
@@ -360,7 +361,7 @@ static int ranks_of(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strncmp(argv[i], "--ranks=", 8) == 0)
             text = argv[i] + 8;
-        else if (is(argv[i], "--ranks") && i + 1 < argc)
+        else if (text_is(argv[i], "--ranks") && i + 1 < argc)
             text = argv[i + 1];
     const long n = strtol(text, NULL, 10);
     return n >= 1 && n <= GPUS_MAX ? (int)n : 2;
@@ -387,7 +388,7 @@ static char *every_group(int n)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {start, run, finish, NULL};
+    const session_hooks hooks = {start, qualify_run, finish, NULL};
     char gpus[16], ignored[512];
     launch_place place;
     snprintf(gpus, sizeof gpus, "%d", device_visible_gpus() > 0 ? device_visible_gpus() : 1);

@@ -24,6 +24,7 @@
 #include "bench/recompute/costs.h"
 #include "common/core/cache.h"
 #include "common/core/error.h"
+#include "common/core/units.h"
 #include "common/formulas/memory.h"
 #include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
@@ -256,8 +257,8 @@ static bool plan(planner *p, const bench_case *c, const step_costs *costs, row *
     row_int(w, "budget_bytes", budget);
     *out = found.schedule;
     if (!found.fits)
-        row_status_set(w, ROW_SKIP, "no schedule fits %.3g GiB; the smallest takes %.3g GiB", (double)budget / 0x1p30,
-                       (double)found.bytes / 0x1p30);
+        row_status_set(w, ROW_SKIP, "no schedule fits %.3g GiB; the smallest takes %.3g GiB", (double)budget / GIB,
+                       (double)found.bytes / GIB);
     return found.fits;
 }
 
@@ -327,7 +328,7 @@ static void fill_measured(row *w, double none_ms, const recompute_schedule *sche
     row_real(w, "err_step_pct", 100 * fabs(predicted - step_ms) / step_ms);
     row_real(w, "extra_ms", extra);
     row_real(w, "extra_pct", 100 * extra / none_ms);
-    row_real(w, "ms_per_gib", saved > 0 ? extra / ((double)saved / 0x1p30) : NAN);
+    row_real(w, "ms_per_gib", saved > 0 ? extra / ((double)saved / GIB) : NAN);
 }
 
 static void fill_bytes(row *w, const trainer *t, double driver)
@@ -348,7 +349,7 @@ static bool offload_costs_of(session *s, const bench_case *c, const step_options
                                                             plans ? RECOMPUTE_SELECTIVE : RECOMPUTE_NONE, w, costs);
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void recompute_run(session *s, const bench_case *c, row *w)
 {
     step_options o;
     char why[256];
@@ -395,6 +396,6 @@ static void run(session *s, const bench_case *c, row *w)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, NULL};
+    const session_hooks hooks = {model_start, recompute_run, model_finish, NULL};
     return session_main(&info, &hooks, argc, argv);
 }

@@ -142,7 +142,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void roofline_run(session *s, const bench_case *c, row *w)
 {
     roofline *r = s->user;
     const char *variant = case_variant(c);
@@ -178,7 +178,7 @@ static double estimate_bytes(const options *o, const bench_case *c)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {start, run, finish, estimate_bytes};
+    const session_hooks hooks = {start, roofline_run, finish, estimate_bytes};
     char *pairs = roofline_every_pair(device_visible_gpus());
     for (option_spec *o = option_table; o->name; o++)
         if (strcmp(o->name, "pair") == 0)

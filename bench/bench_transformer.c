@@ -219,7 +219,7 @@ static void time_case(session *s, const bench_case *c, trainer *t, row *w)
         model_sustain(s, w, t);
 }
 
-static void run(session *s, const bench_case *c, row *w)
+static void transformer_run(session *s, const bench_case *c, row *w)
 {
     step_options o;
     char why[256];
@@ -256,7 +256,7 @@ static void start(session *s)
 
 int main(int argc, char **argv)
 {
-    const session_hooks hooks = {start, run, model_finish, model_case_estimate};
+    const session_hooks hooks = {start, transformer_run, model_finish, model_case_estimate};
     options *o = session_options(&info, argc, argv);
     const bool asks = option_flag(o, "dry-run") || option_flag(o, "where");
     const bool apart = option_flag(o, "cold") && cases_count(o) > 1 && !asks;

@@ -9,16 +9,13 @@
 
 #include "bench/model/context.h"
 #include "common/core/error.h"
-
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
+#include "common/core/text.h"
+#include "common/core/units.h"
 
 bool ddp_has_column(const ddp_case *k, const char *name)
 {
     const column_spec *c = options_bench(k->s->opt)->columns;
-    while (c->name && !is(c->name, name))
+    while (c->name && !text_is(c->name, name))
         c++;
     return c->name;
 }
@@ -26,12 +23,12 @@ bool ddp_has_column(const ddp_case *k, const char *name)
 /* "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
 static const char *strategy_of(const char *variant)
 {
-    return is(variant, "unsharded") || is(variant, "ddp") ? "bucketed" : variant;
+    return text_is(variant, "unsharded") || text_is(variant, "ddp") ? "bucketed" : variant;
 }
 
 static grad_sums sums_of(const char *name)
 {
-    return is(name, "fp32") ? SUMS_FP32 : is(name, "bf16") ? SUMS_BF16 : SUMS_AS_MADE;
+    return text_is(name, "fp32") ? SUMS_FP32 : text_is(name, "bf16") ? SUMS_BF16 : SUMS_AS_MADE;
 }
 
 /* Why the case is skipped: it is not possible, or it is measured under another name already. NULL: it is not. */
@@ -105,7 +102,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
         row_status_set(w, ROW_SKIP, "%s", why);
         return false;
     }
-    out->graph = is(case_text(c, "fusion"), "graph");
+    out->graph = text_is(case_text(c, "fusion"), "graph");
     out->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured here, not by the trainer */
     out->o.share_grad_memory = true;
     out->p = (parallel_options){.strategy = strategy_of(case_variant(c)),
@@ -115,7 +112,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
                                 .max_ctas = (int)case_int(c, "max-ctas"),
                                 .join = out->graph};
     if (case_has(c, "bucket-mb") && parallel_strategy(out->p.strategy)->grouping == GROUP_BUCKET)
-        out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * 0x1p20);
+        out->p.bucket_bytes = (int64_t)(case_real(c, "bucket-mb") * MIB);
     if (case_has(c, "prefetch"))
         out->o.shard.prefetch = (int)case_int(c, "prefetch");
     out->o.shard.free_every = case_has(c, "free-every") ? (int)case_int(c, "free-every") : 1;
@@ -129,7 +126,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
     if (parallel_strategy(out->p.strategy)->grouping == GROUP_UNIT)
         out->o.shard.ranks = out->ranks; /* the same index space for the check's reference */
     if (case_has(c, "small"))
-        out->o.shard.small = out->o.shard.ranks && is(case_text(c, "small"), "replicated");
+        out->o.shard.small = out->o.shard.ranks && text_is(case_text(c, "small"), "replicated");
     const char *problem = contradiction(out);
     if (problem)
         row_status_set(w, ROW_SKIP, "%s", problem);
@@ -167,13 +164,13 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
 static const char *wrong_options(const options *o)
 {
     const bool check = option_flag(o, "check");
-    if (is(option_text(o, "l2"), "cold"))
+    if (text_is(option_text(o, "l2"), "cold"))
         return "--l2 cold says nothing about a whole step; only warm is allowed";
     if (option_given(o, "timer"))
         return "--timer has no effect here: steps are timed by events on the compute stream";
     if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
         return "--peak-tflops is that of one precision, and --precision has more";
-    if (!check && !is(option_text(o, "plant-error"), "none"))
+    if (!check && !text_is(option_text(o, "plant-error"), "none"))
         return "--plant-error is for the check, which --check 0 leaves out";
     if (!check && option_int(o, "iters") == 0)
         return "--iters 0 is the check alone, which --check 0 leaves out";

@@ -8,6 +8,7 @@
 
 #include "bench/ddp/fit.h"
 #include "common/core/error.h"
+#include "common/core/units.h"
 #include "common/formulas/accounting.h"
 #include "common/formulas/exposed.h"
 #include "common/session/watchdog.h"
@@ -209,7 +210,7 @@ void ddp_fill_fit(ddp_case *k, const replica *r, const ddp_times *m)
     row_real(k->w, "w_gb_s", f->cost.rate * 1e-9);
     row_real(k->w, "fit_residual_pct", f->cost.residual_pct);
     row_real(k->w, "predicted_ms", bucket_overhead(&model, bucket) * 1e3);
-    row_real(k->w, "predicted_best_mb", f->cost.overhead_s > 0 ? bucket_best(&model) / 0x1p20 : NAN);
+    row_real(k->w, "predicted_best_mb", f->cost.overhead_s > 0 ? bucket_best(&model) / MIB : NAN);
     row_real(k->w, "kappa", kappa);
     if (goes_on)
         row_real(k->w, "predicted_contention_ms", bucket_overhead_contention(&model, bucket) * 1e3);

@@ -11,7 +11,7 @@
 #include "common/core/error.h"
 #include "common/session/profile.h"
 
-static void run(session *s, const bench_case *c, row *w)
+static void ddp_run(session *s, const bench_case *c, row *w)
 {
     ddp_case k;
     ddp_times m;
@@ -76,7 +76,7 @@ void ddp_add_variants(variant_spec table[DDP_VARIANTS], bool (*mine)(const strat
 
 int ddp_main(const bench_info *info, option_spec *table, int argc, char **argv)
 {
-    const session_hooks hooks = {model_start, run, model_finish, ddp_case_estimate};
+    const session_hooks hooks = {model_start, ddp_run, model_finish, ddp_case_estimate};
     option_spec *batch = option_of(table, "batch"), *grads = option_of(table, "grad-dtype");
     option_spec *overlap = option_of(table, "overlap"), *mode = option_of(table, "mode");
     batch->def = "2";

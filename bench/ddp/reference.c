@@ -118,7 +118,7 @@ static int batches_of(const ddp_case *k)
 }
 
 /* One step for the sums of gradients; more steps if parameters are wanted. */
-static bool run(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
+static bool reference_steps(ddp_case *k, trainer *t, const float *whole, ddp_reference *r)
 {
     const int steps = r->after ? DDP_CHECK_STEPS : 1;
     const size_t n = (size_t)trainer_params(t)->elements;
@@ -204,7 +204,7 @@ static bool make(ddp_case *k, const step_options *slice, const float *whole, ddp
         r->after = xcalloc(n, sizeof *r->after);
         ddp_read_params(t, r->start);
     }
-    const bool ok = run(k, t, whole, r) || step_failed(why, why_bytes);
+    const bool ok = reference_steps(k, t, whole, r) || step_failed(why, why_bytes);
     trainer_free(t);
     return ok;
 }

@@ -156,7 +156,7 @@ static void update(replica *r, const plant *p, int step, ddp_outcome *out)
 }
 
 /* One step without an update, for the sums; then the updates. Returns false after setting the row's status. */
-static bool run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome *out)
+static bool verify_run(ddp_case *k, replica *r, plant *p, ddp_results *got, ddp_outcome *out)
 {
     r->tamper = p->kind != PLANT_NONE ? tamper : NULL;
     r->user = p;
@@ -218,7 +218,7 @@ static bool check_slice(ddp_case *k, const step_options *slice, const char *key,
         replica_set_tokens(r->t, slice->seed, launch_rank(k->l));
         replica_set_safe_loss_scale(r->t);
     }
-    bool ran = run(k, r, &planted, &got, out);
+    bool ran = verify_run(k, r, &planted, &got, out);
     if (ran && out->ok) {
         if (r->member)
             ref = ddp_reference_of(k, slice, reference_key, why, sizeof why);

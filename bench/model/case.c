@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/core/text.h"
 #include "common/formulas/offload.h"
 #include "common/train/memory_step.h"
 #include "kernels/shared/internal.h"
@@ -62,14 +63,9 @@ static bool config_of(const dimensions *x, model_config *out, char *why, size_t 
     return !model_config_problem(out, why, why_bytes) && step_can_run(out, why, why_bytes);
 }
 
-static bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
-
 static sb_fp32_products products_of(const char *name)
 {
-    return is(name, "fp16x3") ? SB_FP16X3 : is(name, "fp16x3-fast") ? SB_FP16X3_FAST : SB_FMA;
+    return text_is(name, "fp16x3") ? SB_FP16X3 : text_is(name, "fp16x3-fast") ? SB_FP16X3_FAST : SB_FMA;
 }
 
 bool model_case_shape(const bench_case *c, step_options *out, char *why, size_t why_bytes)
@@ -90,7 +86,7 @@ bool model_case_shape(const bench_case *c, step_options *out, char *why, size_t 
     out->precision = precision_find(case_text(c, "precision"));
     out->attention = case_text(c, "attention");
     out->split = products_of(case_text(c, "fp32-products"));
-    out->grad_fp32 = is(case_text(c, "grad-dtype"), "fp32");
+    out->grad_fp32 = text_is(case_text(c, "grad-dtype"), "fp32");
     out->moments = moments_parse(case_text(c, "moments"));
     out->loss_chunk = (int)case_int(c, "loss-chunk");
     out->deterministic = case_int(c, "deterministic") != 0;
@@ -146,7 +142,7 @@ bool model_case_options(const bench_case *c, step_options *out, char *why, size_
 static bool has_choice(const options *o, const char *name, const char *choice)
 {
     for (size_t i = 0; i < option_count(o, name); i++)
-        if (is(option_text_at(o, name, i), choice))
+        if (text_is(option_text_at(o, name, i), choice))
             return true;
     return false;
 }
@@ -237,7 +233,7 @@ const char *model_attention_dtype(const step_options *o)
 {
     if (o->precision->compute != SB_FP32)
         return model_product_dtype(o);
-    return is(o->attention, "flash") ? "fp16x3" : is(o->attention, "flash_portable") ? "bf16x6" : "fp32";
+    return text_is(o->attention, "flash") ? "fp16x3" : text_is(o->attention, "flash_portable") ? "bf16x6" : "fp32";
 }
 
 double model_peak_tflops(const step_options *o, const char *gpu)

@@ -73,7 +73,7 @@ static step_options reference_of(const step_options *slice)
     return r;
 }
 
-static bool run(trainer *t, reference *r)
+static bool reference_steps(trainer *t, reference *r)
 {
     if (!trainer_step(t))
         return false;
@@ -117,7 +117,7 @@ bool reference_make(session *s, const step_options *slice, reference *r, row *w)
         row_status_set(w, ROW_SKIP, "the fp32 reference of the check: %s", why);
         return false;
     }
-    const bool ok = run(t, r);
+    const bool ok = reference_steps(t, r);
     if (ok) {
         memcpy(r->key, key, sizeof key);
     } else {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Items of a set: which GPUs each is of, and what a scratch row makes of it; see qualify.h. */
 #include "bench/qualify/qualify.h"
+#include "common/core/units.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,16 +29,16 @@ size_t qualify_pair_index(int ranks, int from, int to)
 size_t qualify_index(const qualify *q, const bench_case *c)
 {
     int from = 0, to = 0;
-    if (is(case_variant(c), "p2p") && q->ranks < 2)
+    if (text_is(case_variant(c), "p2p") && q->ranks < 2)
         return 0; /* the only item, which is skipped */
-    if (is(case_variant(c), "p2p")) {
+    if (text_is(case_variant(c), "p2p")) {
         roofline_pair_parse(case_text(c, "pair"), &from, &to);
         return qualify_pair_index(q->ranks, from, to);
     }
-    if (!is(case_variant(c), "all-reduce"))
+    if (!text_is(case_variant(c), "all-reduce"))
         return (size_t)case_int(c, "rank");
     for (size_t i = 0; i < option_count(q->s->opt, "group"); i++)
-        if (is(option_text_at(q->s->opt, "group", i), case_text(c, "group")))
+        if (text_is(option_text_at(q->s->opt, "group", i), case_text(c, "group")))
             return i;
     return 0;
 }
@@ -54,7 +55,7 @@ void qualify_item_fill(qualify *q, qualify_item *item, const row *scratch, bool 
         item->status = ROW_OOM;
         snprintf(item->why, sizeof item->why, "not enough memory");
         if (memory_failed(q->s->mem, &asked, &tag))
-            snprintf(item->why, sizeof item->why, "no memory: %s needs %.3g GiB", tag, (double)asked / 0x1p30);
+            snprintf(item->why, sizeof item->why, "no memory: %s needs %.3g GiB", tag, (double)asked / GIB);
     }
     const device_conditions conditions = device_state(q->s->dev);
     item->sm_mhz = conditions.sm_mhz;

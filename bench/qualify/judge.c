@@ -12,18 +12,18 @@ static void shape_of(const qualify *q, const bench_case *c, char *out, size_t by
 {
     const char *v = case_variant(c);
     out[0] = 0;
-    if (is(v, "gemm"))
+    if (text_is(v, "gemm"))
         snprintf(out, bytes, "n=%lld", (long long)case_int(c, "gemm-size"));
-    else if (is(v, "gemm-together"))
+    else if (text_is(v, "gemm-together"))
         snprintf(out, bytes, "%s n=%lld", option_text_at(q->s->opt, "dtype", 0),
                  2 * (long long)case_int(c, "gemm-size"));
-    else if (is(v, "flash"))
+    else if (text_is(v, "flash"))
         snprintf(out, bytes, "seq=%lld", (long long)case_int(c, "seq"));
-    else if (is(v, "step"))
+    else if (text_is(v, "step"))
         snprintf(out, bytes, "model=%s", case_text(c, "model"));
-    else if (is(v, "all-reduce"))
+    else if (text_is(v, "all-reduce"))
         snprintf(out, bytes, "bytes=%lld", 4 * (long long)case_int(c, "bytes"));
-    else if (!is(v, "launch"))
+    else if (!text_is(v, "launch"))
         snprintf(out, bytes, "bytes=%lld", (long long)case_int(c, "bytes"));
 }
 
@@ -32,7 +32,7 @@ static int gpus_of(const qualify *q, const qualify_set *set, size_t item)
     int first, count;
     if (set->by_rank)
         return 1;
-    if (is(set->name, "p2p"))
+    if (text_is(set->name, "p2p"))
         return 2;
     return qualify_group_parse(option_text_at(q->s->opt, "group", item), q->ranks, &first, &count) ? count : 0;
 }
@@ -44,7 +44,7 @@ void qualify_judge_set(qualify *q, const bench_case *c, qualify_set *set)
     shape_of(q, c, set->shape, sizeof set->shape);
     for (size_t i = 0; i < set->n; i++)
         values[i] = set->items[i].value;
-    const bool groups = is(set->name, "all-reduce"); /* groups of several sizes are no peers of one another */
+    const bool groups = text_is(set->name, "all-reduce"); /* groups of several sizes are no peers of one another */
     for (size_t i = 0; i < set->n; i++) {
         const bool known = reference_find(q->reference, set->metric->name, gpus_of(q, set, i), set->shape, &ref);
         set->items[i].j = groups ? qualify_judge(set->metric, known ? &ref : NULL, values + i, 1, 0)
@@ -67,14 +67,14 @@ static void read_past(qualify *q, const bench_case *c, qualify_set *set)
     for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
         /* Older rows do not say their shape, and gemm-together had any dtype. */
         const bool says = csv_column(t, "shape") >= 0;
-        bool same = is(csv_cell(t, r, "metric"), set->metric->name) && is(csv_cell(t, r, "verdict"), "ok") &&
-                    (says ? csv_is(t, r, "shape", shape) : !is(case_variant(c), "gemm-together"));
+        bool same = text_is(csv_cell(t, r, "metric"), set->metric->name) && text_is(csv_cell(t, r, "verdict"), "ok") &&
+                    (says ? csv_is(t, r, "shape", shape) : !text_is(case_variant(c), "gemm-together"));
         for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
             const char *name = options_param_name(q->s->opt, i);
-            same = is(name, "rank") || is(name, "ranks") || csv_is(t, r, name, case_param(c, i));
+            same = text_is(name, "rank") || text_is(name, "ranks") || csv_is(t, r, name, case_param(c, i));
         }
         for (size_t i = 0; same && i < set->n; i++)
-            if (*q->uuid[i] && is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)
+            if (*q->uuid[i] && text_is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)
                 set->items[i].past[set->items[i].past_n++] = csv_real(t, r, "value");
     }
     csv_free(t);

@@ -9,6 +9,7 @@
 
 #include "bench/attention/problem.h"
 #include "bench/roofline/roofline.h"
+#include "common/core/text.h"
 #include "common/launch/launch.h"
 #include "common/qualify/reference.h"
 #include "common/train/tune/choices.h"
@@ -49,11 +50,6 @@ typedef struct qualify {
     qualify_set sets[QUALIFY_SETS];
     size_t sets_n;
 } qualify;
-
-static inline bool is(const char *a, const char *b)
-{
-    return strcmp(a, b) == 0;
-}
 
 /* The set that a case belongs to, measured now unless it has been. All ranks together. */
 qualify_set *qualify_set_of(qualify *q, const bench_case *c);

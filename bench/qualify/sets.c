@@ -26,10 +26,10 @@ static const qualify_metric *metric_of(const bench_case *c)
               {"step", "step_ms"}};
     char gemm[32];
     snprintf(gemm, sizeof gemm, "gemm_%s_tflops", case_text(c, "dtype"));
-    if (is(case_variant(c), "gemm"))
+    if (text_is(case_variant(c), "gemm"))
         return qualify_metric_find(gemm);
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-        if (is(of[i].variant, case_variant(c)))
+        if (text_is(of[i].variant, case_variant(c)))
             return qualify_metric_find(of[i].metric);
     die(EXIT_CODE_FAILURE, "bug: '%s' measures nothing", case_variant(c));
 }
@@ -43,18 +43,18 @@ static qualify_set *find(qualify *q, const bench_case *c)
     return NULL;
 }
 
-static qualify_set *add(qualify *q, const bench_case *c)
+static qualify_set *set_add(qualify *q, const bench_case *c)
 {
     const char *v = case_variant(c);
     if (q->sets_n == QUALIFY_SETS)
         die(EXIT_CODE_FAILURE, "bug: more than %d sets", QUALIFY_SETS);
     qualify_set *set = &q->sets[q->sets_n++];
-    *set = (qualify_set){.metric = metric_of(c), .by_rank = !is(v, "p2p") && !is(v, "all-reduce")};
-    snprintf(set->name, sizeof set->name, "%s%s%s", v, is(v, "gemm") ? " " : "",
-             is(v, "gemm") ? case_text(c, "dtype") : "");
-    set->n = set->by_rank   ? (size_t)q->ranks
-             : is(v, "p2p") ? (size_t)qualify_pairs(q->ranks)
-                            : option_count(q->s->opt, "group");
+    *set = (qualify_set){.metric = metric_of(c), .by_rank = !text_is(v, "p2p") && !text_is(v, "all-reduce")};
+    snprintf(set->name, sizeof set->name, "%s%s%s", v, text_is(v, "gemm") ? " " : "",
+             text_is(v, "gemm") ? case_text(c, "dtype") : "");
+    set->n = set->by_rank        ? (size_t)q->ranks
+             : text_is(v, "p2p") ? (size_t)qualify_pairs(q->ranks)
+                                 : option_count(q->s->opt, "group");
     set->n = set->n ? set->n : 1; /* a pair of one GPU: a row that says so */
     set->items = xcalloc(set->n, sizeof *set->items);
     for (size_t i = 0; i < set->n; i++)
@@ -85,15 +85,15 @@ static void in_turn(qualify *q, const bench_case *c, qualify_set *set, const boo
 
 static bool together(const bench_case *c)
 {
-    return is(case_variant(c), "gemm-together") || is(case_variant(c), "step");
+    return text_is(case_variant(c), "gemm-together") || text_is(case_variant(c), "step");
 }
 
 static void measure_wanted(qualify *q, const bench_case *c, qualify_set *set, const bool *wanted)
 {
     phase_set("measuring %s", set->name);
-    if (is(case_variant(c), "p2p"))
+    if (text_is(case_variant(c), "p2p"))
         qualify_pairs_run(q, c, set, wanted);
-    else if (is(case_variant(c), "all-reduce"))
+    else if (text_is(case_variant(c), "all-reduce"))
         qualify_groups_run(q, c, set, wanted);
     else
         in_turn(q, c, set, wanted);
@@ -105,9 +105,9 @@ static void measure_all(qualify *q, const bench_case *c, qualify_set *set)
 {
     bool *all = xcalloc(set->n, sizeof *all);
     memset(all, 1, set->n * sizeof *all);
-    if (is(case_variant(c), "gemm-together"))
+    if (text_is(case_variant(c), "gemm-together"))
         qualify_gemm_together(q, c, set);
-    else if (is(case_variant(c), "step"))
+    else if (text_is(case_variant(c), "step"))
         qualify_step_together(q, c, set);
     else
         measure_wanted(q, c, set, all);
@@ -132,7 +132,7 @@ static void measure_suspects(qualify *q, const bench_case *c, qualify_set *set)
     memcpy(before, set->items, set->n * sizeof *before);
     for (size_t i = 0; i < set->n; i++)
         any |= suspect[i] = set->items[i].j.word == VERDICT_SLOW;
-    any = any && !is(case_variant(c), "step"); /* which did so while it had its trainers */
+    any = any && !text_is(case_variant(c), "step"); /* which did so while it had its trainers */
     if (any)
         measure_wanted(q, c, set, suspect);
     for (size_t i = 0; any && i < set->n; i++) {
@@ -156,7 +156,7 @@ qualify_set *qualify_set_of(qualify *q, const bench_case *c)
     qualify_set *set = find(q, c);
     if (set)
         return set;
-    set = add(q, c);
+    set = set_add(q, c);
     qualify_read_past(q, c, set);
     measure_all(q, c, set);
     qualify_judge_set(q, c, set);

@@ -20,7 +20,7 @@ static nvml_table nvml;
 static enum { UNTRIED, ABSENT, READY } state = UNTRIED;
 static const char *absent_why = "";
 
-static bool load(void)
+static bool nvml_load(void)
 {
     static const struct {
         const char *symbol;
@@ -75,7 +75,7 @@ void nvml_use(const nvml_table *table)
 int clocks_gpu_count(const char **why)
 {
     unsigned n;
-    if (load() && nvml.count(&n) == NVML_SUCCESS)
+    if (nvml_load() && nvml.count(&n) == NVML_SUCCESS)
         return (int)n;
     if (why)
         *why = absent_why;
@@ -85,7 +85,7 @@ int clocks_gpu_count(const char **why)
 const char *clocks_driver(void)
 {
     static char version[96];
-    if (!load() || nvml.driver_version(version, sizeof version) != NVML_SUCCESS)
+    if (!nvml_load() || nvml.driver_version(version, sizeof version) != NVML_SUCCESS)
         version[0] = 0;
     return version;
 }
@@ -93,7 +93,7 @@ const char *clocks_driver(void)
 clocks *clocks_open(const char *pci_bus_id)
 {
     nvml_handle handle;
-    if (!load() || nvml.by_bus_id(pci_bus_id, &handle) != NVML_SUCCESS)
+    if (!nvml_load() || nvml.by_bus_id(pci_bus_id, &handle) != NVML_SUCCESS)
         return NULL;
     clocks *c = xcalloc(1, sizeof *c);
     c->handle = handle;

@@ -34,7 +34,7 @@ static struct nvml {
 } nvml;
 
 /* A function that an older library lacks stays NULL. */
-static bool load(void)
+static bool nvml_load(void)
 {
     static const struct {
         const char *symbol;
@@ -119,7 +119,7 @@ static gpu_health read_all(handle h)
 gpu_health health_read(const char *uuid)
 {
     handle h;
-    return load() && nvml.by_uuid(uuid, &h) == SUCCESS ? read_all(h) : health_unknown();
+    return nvml_load() && nvml.by_uuid(uuid, &h) == SUCCESS ? read_all(h) : health_unknown();
 }
 
 int health_watch(gpu_health *out, int n, double seconds)
@@ -127,7 +127,7 @@ int health_watch(gpu_health *out, int n, double seconds)
     enum { LOOKS = 5 };
     unsigned gpus = 0;
     handle h;
-    if (!load() || nvml.count(&gpus) != SUCCESS)
+    if (!nvml_load() || nvml.count(&gpus) != SUCCESS)
         return 0;
     n = (int)gpus < n ? (int)gpus : n;
     for (int i = 0; i < n; i++)

@@ -84,7 +84,7 @@ static struct timespec after(double s)
     return (struct timespec){.tv_sec = (time_t)at, .tv_nsec = (long)((at - floor(at)) * 1e9)};
 }
 
-static void *run(void *arg)
+static void *sampler_run(void *arg)
 {
     sampler *s = arg;
     pthread_mutex_lock(&s->lock);
@@ -117,7 +117,7 @@ sampler *sampler_start(const clocks *c, double every_s)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&s->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&s->thread, NULL, run, s) != 0)
+    if (pthread_create(&s->thread, NULL, sampler_run, s) != 0)
         die(EXIT_CODE_FAILURE, "cannot start the thread that reads clocks and power");
     return s;
 }

@@ -94,7 +94,7 @@ __attribute__((format(printf, 2, 3))) static bool reject(const parser *p, const 
 }
 
 /* Takes over `text`. */
-static bool add(const parser *p, char *text, int64_t i, double r)
+static bool value_add(const parser *p, char *text, int64_t i, double r)
 {
     option_values *out = p->out;
     if (out->n == OPTION_VALUES_MAX) {
@@ -121,14 +121,14 @@ static bool add_int(const parser *p, int64_t x)
 {
     if (out_of_range(p->spec, (double)x))
         return reject(p, "%" PRId64 " is out of range", x);
-    return add(p, xasprintf("%" PRId64, x), x, (double)x);
+    return value_add(p, xasprintf("%" PRId64, x), x, (double)x);
 }
 
 static bool add_real(const parser *p, double x)
 {
     if (out_of_range(p->spec, x))
         return reject(p, "%.9g is out of range", x);
-    return add(p, xasprintf("%.9g", x), 0, x);
+    return value_add(p, xasprintf("%.9g", x), 0, x);
 }
 
 /* 1 for no suffix, 0 for a wrong one. */
@@ -248,7 +248,7 @@ static bool add_choice(const parser *p, const char *word)
     for (const char *choice = p->spec->choices; *choice;) {
         size_t choice_length = strcspn(choice, "|");
         if (all || (choice_length == length && strncmp(choice, word, length) == 0))
-            if (!add(p, xasprintf("%.*s", (int)choice_length, choice), 0, 0))
+            if (!value_add(p, xasprintf("%.*s", (int)choice_length, choice), 0, 0))
                 return false;
         choice += choice_length + (choice[choice_length] == '|');
     }
@@ -264,9 +264,9 @@ static bool add_item(const parser *p, char *item)
     if (p->spec->kind == OPTION_FLAG) {
         if (strcmp(item, "0") != 0 && strcmp(item, "1") != 0)
             return reject(p, "'%s' is neither 0 nor 1", item);
-        return add(p, xstrdup(item), *item - '0', *item - '0');
+        return value_add(p, xstrdup(item), *item - '0', *item - '0');
     }
-    return add(p, xstrdup(item), 0, 0);
+    return value_add(p, xstrdup(item), 0, 0);
 }
 
 bool option_values_parse(const option_spec *spec, const char *text, option_values *out, char *msg, size_t msg_bytes)

@@ -9,10 +9,11 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/units.h"
 
 enum { PEERS_MIN = 4, PAST_MIN = 3 };
 static const double z_max = 3.5, mad_to_sigma = 1.4826, sigma_min = 0.005, behind_min = 0.03;
-static const double busy_pct = 5, busy_bytes = 0x1p30;
+static const double busy_pct = 5, busy_bytes = GIB;
 
 const char *verdict_word(verdict v)
 {

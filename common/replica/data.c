@@ -87,7 +87,7 @@ uint64_t replica_checksum(replica *r)
 
 /* ---- parameters and gradients ---- */
 
-static void load(const replica *r, sb_dtype dtype, const void *from, int64_t count, float *out)
+static void floats_load(const replica *r, sb_dtype dtype, const void *from, int64_t count, float *out)
 {
     const size_t bytes = (size_t)count * (size_t)sb_dtype_bytes(dtype);
     if (bytes == (size_t)count * sizeof *out) {
@@ -110,7 +110,8 @@ void replica_read_params(replica *r, float *out)
         return;
     }
     for (int i = 0; i < r->plan->b.n; i++)
-        load(r, trainer_param_dtype(r->t), whole_bucket(r, i), r->plan->b.b[i].count, out + r->plan->b.b[i].first);
+        floats_load(r, trainer_param_dtype(r->t), whole_bucket(r, i), r->plan->b.b[i].count,
+                    out + r->plan->b.b[i].first);
 }
 
 int64_t replica_grad_elements(const replica *r)
@@ -124,11 +125,12 @@ void replica_read_grads(replica *r, float *out)
     const ownership *own = &r->plan->own;
     const char *grads = trainer_grad_arena(r->t);
     if (r->plan->s->gradients == GRADIENTS_RESIDENT) {
-        load(r, dtype, grads, r->plan->elements, out);
+        floats_load(r, dtype, grads, r->plan->elements, out);
         return;
     }
     for (int i = 0; i < own->n; i++)
-        load(r, dtype, grads + own->r[i].state_first * sb_dtype_bytes(dtype), own->r[i].count, out + own->r[i].first);
+        floats_load(r, dtype, grads + own->r[i].state_first * sb_dtype_bytes(dtype), own->r[i].count,
+                    out + own->r[i].first);
 }
 
 int replica_odd_rank(const replica *r, uint64_t checksum)

@@ -105,7 +105,7 @@ static void on_grads_do(const grads_task *g, void *stream)
         g->op(g->r->t, g->to, g->from, g->n, stream);
 }
 
-static void add(void *user, void *to, const void *from, int64_t n, void *stream)
+static void grads_add(void *user, void *to, const void *from, int64_t n, void *stream)
 {
     on_grads_do(&(grads_task){user, trainer_add_grads, to, from, n}, stream);
 }
@@ -207,7 +207,7 @@ static parallel_model model_of(replica *r)
                             .update_begin = update_begin,
                             .update = update,
                             .fused_update = fused_update,
-                            .add = add,
+                            .add = grads_add,
                             .cast = step_made_dtype(&r->o) == trainer_grad_dtype(r->t) ? NULL : cast,
                             .norm = trainer_update_wants_all(r->t) ? norm : NULL,
                             .norms = norms,

@@ -65,8 +65,8 @@ typedef struct facts {
     const char *run_id;
 } facts;
 
-static void add(const facts *f, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void add(const facts *f, const char *key, const char *fmt, ...)
+static void fact_add(const facts *f, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void fact_add(const facts *f, const char *key, const char *fmt, ...)
 {
     char value[4096], cell[2 * sizeof value + 3];
     va_list args;
@@ -84,18 +84,18 @@ static void add(const facts *f, const char *key, const char *fmt, ...)
 static void add_real(const facts *f, const char *key, double value)
 {
     if (!isnan(value))
-        add(f, key, "%.9g", value);
+        fact_add(f, key, "%.9g", value);
 }
 
 static void add_cuda_version(const facts *f, const char *key, int version)
 {
-    add(f, key, "%d.%d", version / 1000, version % 1000 / 10);
+    fact_add(f, key, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
 static void add_nccl(const facts *f)
 {
 #ifdef NCCL_VERSION_CODE
-    add(f, "nccl_header", "%d.%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+    fact_add(f, "nccl_header", "%d.%d.%d", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
 #endif
     void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
     int (*get)(int *) = NULL, version;
@@ -103,8 +103,8 @@ static void add_nccl(const facts *f)
     memcpy(&get, &symbol, sizeof symbol);
     if (get && get(&version) == 0) {
         bool old = version < 10000; /* up to 2.8: 2708 is 2.7.8 */
-        add(f, "nccl_library", "%d.%d.%d", version / (old ? 1000 : 10000), version % (old ? 1000 : 10000) / 100,
-            version % 100);
+        fact_add(f, "nccl_library", "%d.%d.%d", version / (old ? 1000 : 10000), version % (old ? 1000 : 10000) / 100,
+                 version % 100);
     }
     if (library)
         dlclose(library);
@@ -117,20 +117,20 @@ static void add_cublas(const facts *f)
     void *symbol = dlsym(RTLD_DEFAULT, "cublasGetProperty");
     memcpy(&get, &symbol, sizeof symbol);
     if (get && get(MAJOR, &part[MAJOR]) == 0 && get(MINOR, &part[MINOR]) == 0 && get(PATCH, &part[PATCH]) == 0)
-        add(f, "cublas", "%d.%d.%d", part[MAJOR], part[MINOR], part[PATCH]);
+        fact_add(f, "cublas", "%d.%d.%d", part[MAJOR], part[MINOR], part[PATCH]);
 }
 
 static void add_gpu(const facts *f, const device *d)
 {
     const device_info *info = device_get_info(d);
     clocks_facts c = clocks_read(d->clocks);
-    add(f, "gpu_name", "%s", info->name);
-    add(f, "gpu_count", "%d", info->count);
-    add(f, "gpu_uuid", "%s", info->uuid);
-    add(f, "gpu_compute_capability", "%d.%d", info->compute_major, info->compute_minor);
-    add(f, "gpu_sm_count", "%d", info->sm_count);
-    add(f, "gpu_memory_bytes", "%zu", info->memory_bytes);
-    add(f, "gpu_l2_bytes", "%zu", info->l2_bytes);
+    fact_add(f, "gpu_name", "%s", info->name);
+    fact_add(f, "gpu_count", "%d", info->count);
+    fact_add(f, "gpu_uuid", "%s", info->uuid);
+    fact_add(f, "gpu_compute_capability", "%d.%d", info->compute_major, info->compute_minor);
+    fact_add(f, "gpu_sm_count", "%d", info->sm_count);
+    fact_add(f, "gpu_memory_bytes", "%zu", info->memory_bytes);
+    fact_add(f, "gpu_l2_bytes", "%zu", info->l2_bytes);
     add_real(f, "gpu_ecc", c.ecc);
     add_real(f, "gpu_persistence", c.persistence);
     add_real(f, "gpu_sm_mhz", c.sm_mhz);
@@ -140,7 +140,7 @@ static void add_gpu(const facts *f, const device *d)
     add_real(f, "gpu_power_w", c.power_w);
     add_real(f, "gpu_power_limit_w", c.power_limit_w);
     add_real(f, "gpu_temperature_c", c.temperature_c);
-    add(f, "driver", "%s", clocks_driver());
+    fact_add(f, "driver", "%s", clocks_driver());
     add_cuda_version(f, "cuda_driver", info->driver_version);
     add_cuda_version(f, "cuda_runtime", info->runtime_version);
     add_cublas(f);
@@ -152,16 +152,16 @@ static void add_host(const facts *f)
     char model[128];
     struct utsname u;
     host_cpu_model(model, sizeof model);
-    add(f, "cpu", "%s", model);
-    add(f, "cpu_cores", "%d", host_cores());
-    add(f, "cpu_cores_allowed", "%d", host_cores_allowed());
+    fact_add(f, "cpu", "%s", model);
+    fact_add(f, "cpu_cores", "%d", host_cores());
+    fact_add(f, "cpu_cores_allowed", "%d", host_cores_allowed());
     const double quota = host_cpu_quota("");
     if (isnan(quota)) /* printf might write "-nan" */
-        add(f, "cpu_quota", "nan");
+        fact_add(f, "cpu_quota", "nan");
     add_real(f, "cpu_quota", quota);
-    add(f, "host_memory_bytes", "%zu", host_memory_bytes());
+    fact_add(f, "host_memory_bytes", "%zu", host_memory_bytes());
     if (uname(&u) == 0)
-        add(f, "host_os", "%s %s %s", u.sysname, u.release, u.machine); /* not nodename: it is nobody's business */
+        fact_add(f, "host_os", "%s %s %s", u.sysname, u.release, u.machine); /* not nodename: it is nobody's business */
 }
 
 /* Only what changes results and names nobody: NCCL_COMM_ID and NCCL_HOSTID hold addresses, NCCL_TESTS a folder. */
@@ -172,7 +172,7 @@ static void add_environment(const facts *f)
     extern char **environ;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]))
-            add(f, names[i], "%s", getenv(names[i]));
+            fact_add(f, names[i], "%s", getenv(names[i]));
     for (char **e = environ; *e; e++) {
         char key[64];
         size_t length = strcspn(*e, "=");
@@ -180,7 +180,7 @@ static void add_environment(const facts *f)
             continue;
         snprintf(key, sizeof key, "%.*s", (int)length, *e);
         if (strcmp(key, "NCCL_COMM_ID") != 0 && strcmp(key, "NCCL_HOSTID") != 0 && strcmp(key, "NCCL_TESTS") != 0)
-            add(f, key, "%s", *e + length + 1);
+            fact_add(f, key, "%s", *e + length + 1);
     }
 }
 
@@ -210,16 +210,16 @@ void machine_report(const device *d, const options *o, const char *folder, const
     facts f = {open_memstream(&text, &bytes), run_id};
     if (!f.out)
         die(EXIT_CODE_FAILURE, "no host memory left for the machine report");
-    add(&f, "bench", "%s", options_bench(o)->name);
-    add(&f, "command", "%s", options_command_line(o));
-    add(&f, "options", "%s", values);
+    fact_add(&f, "bench", "%s", options_bench(o)->name);
+    fact_add(&f, "command", "%s", options_command_line(o));
+    fact_add(&f, "options", "%s", values);
     if (device_kind_of(d) == DEVICE_CUDA)
         add_gpu(&f, d);
     add_host(&f);
-    add(&f, "build", "%s", build_describe());
-    add(&f, "commit", "%s", build_commit());
+    fact_add(&f, "build", "%s", build_describe());
+    fact_add(&f, "commit", "%s", build_commit());
     if (build_dirty() >= 0)
-        add(&f, "dirty", "%d", build_dirty());
+        fact_add(&f, "dirty", "%d", build_dirty());
     add_environment(&f);
     fclose(f.out);
     append(path, "run_id,key,value\n", text);

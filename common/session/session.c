@@ -9,6 +9,7 @@
 #include "common/core/build_info.h"
 #include "common/core/error.h"
 #include "common/core/output.h"
+#include "common/core/units.h"
 #include "common/session/folder_lock.h"
 #include "common/session/library.h"
 #include "common/session/machine.h"
@@ -16,8 +17,6 @@
 #include "common/record/nvtx.h"
 #include "common/session/profile.h"
 #include "common/session/watchdog.h"
-
-static const double gib = 1024.0 * 1024 * 1024;
 
 static timer_kind timer_of(const char *name)
 {
@@ -45,7 +44,7 @@ void *session_cache(session *s, const char *name, size_t bytes, void (*clear)(vo
     return data ? data : cache_add(s->kept, name, "", bytes, clear);
 }
 
-static bool is(const options *o, const char *name, const char *value)
+static bool option_is(const options *o, const char *name, const char *value)
 {
     return strcmp(option_text(o, name), value) == 0;
 }
@@ -62,20 +61,20 @@ static double sustain_of(const options *o)
 void session_check(const options *o)
 {
     const char *machine = option_text(o, "machine");
-    if (is(o, "device", "cpu") && (is(o, "timer", "event") || is(o, "timer", "graph")))
+    if (option_is(o, "device", "cpu") && (option_is(o, "timer", "event") || option_is(o, "timer", "graph")))
         die(EXIT_CODE_USAGE, "--timer %s needs --device cuda; on the cpu there are auto and host",
             option_text(o, "timer"));
-    if (is(o, "device", "cpu") && option_given(o, "gpu"))
+    if (option_is(o, "device", "cpu") && option_given(o, "gpu"))
         die(EXIT_CODE_USAGE, "--gpu needs --device cuda; this run is on the cpu");
-    if (is(o, "timer", "graph") && is(o, "l2", "cold"))
+    if (option_is(o, "timer", "graph") && option_is(o, "l2", "cold"))
         die(EXIT_CODE_USAGE, "--l2 cold is not available inside a graph; --timer auto, event and host allow it");
     if (sustain_of(o) > 0 && sustain_of(o) < 1)
         die(EXIT_CODE_USAGE, "--sustain %g is too short for a GPU to settle; give at least 1 second, or 0 for none",
             sustain_of(o));
-    if (is(o, "csv", ""))
+    if (option_is(o, "csv", ""))
         die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none or auto");
     row_output_check(o);
-    if (option_flag(o, "resume") && is(o, "csv", "none"))
+    if (option_flag(o, "resume") && option_is(o, "csv", "none"))
         die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV file; it does not work with --csv none");
     if (!*machine || *machine == '.' ||
         machine[strspn(machine, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -91,7 +90,7 @@ static void dry_run(const options *o, const session_hooks *hooks)
         double bytes = hooks->estimate_bytes ? hooks->estimate_bytes(o, c) : 0;
         say("%s", case_name(c));
         if (bytes > 0)
-            say("  (about %.3g GiB)", bytes / gib);
+            say("  (about %.3g GiB)", bytes / GIB);
         say("\n");
         case_free(c);
     }
@@ -100,7 +99,7 @@ static void dry_run(const options *o, const session_hooks *hooks)
 /* What ./run_all.sh asks before it plans: names and values, tab-separated. */
 static void print_where(const options *o)
 {
-    const device_kind kind = is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA;
+    const device_kind kind = option_is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA;
     device_info info;
     char slug[96];
     if (!device_look(kind, 0, &info))
@@ -111,7 +110,8 @@ static void print_where(const options *o)
     const int gpus = kind == DEVICE_CPU ? 0 : info.count;
     machine_slug(kind, &info, slug, sizeof slug);
     say("machine\t%s\ncommit\t%s\ndirty\t%d\ngpus\t%d\ndevice\t%s\n",
-        is(o, "machine", "auto") ? slug : option_text(o, "machine"), build_commit(), build_dirty(), gpus, info.name);
+        option_is(o, "machine", "auto") ? slug : option_text(o, "machine"), build_commit(), build_dirty(), gpus,
+        info.name);
     for (int i = 0; i < gpus && device_look(kind, i, &info); i++)
         say("gpu\t%s\n", info.uuid);
 }
@@ -124,8 +124,8 @@ static void note_no_memory(session *s, row *w)
     if (!memory_failed(s->mem, &asked, &tag) || row_status_get(w) == ROW_FAIL)
         return;
     row_status_set(w, ROW_OOM, "%s needs %zu bytes (%.3g GiB); the case holds %.3g GiB and %.3g GiB are free", tag,
-                   asked, (double)asked / gib, (double)memory_current(s->mem) / gib,
-                   (double)device_free_bytes(s->dev) / gib);
+                   asked, (double)asked / GIB, (double)memory_current(s->mem) / GIB,
+                   (double)device_free_bytes(s->dev) / GIB);
 }
 
 static void note_conditions(session *s, row *w)
@@ -268,8 +268,8 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     FILE *records = output_take(json); /* before any library may print */
     watchdog_release();
     watchdog_start(peers ? 0 : option_real(o, "timeout"));
-    s.dev =
-        device_open(is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA, peers ? peers->gpu : (int)option_int(o, "gpu"));
+    s.dev = device_open(option_is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA,
+                        peers ? peers->gpu : (int)option_int(o, "gpu"));
     if (peers)
         peers->opened(peers->user, s.dev);
     s.mem = memory_create(s.dev);
@@ -278,11 +278,11 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     if (s.timing.cold_l2)
         device_l2_flush(s.dev); /* its buffer is made now, not when a case holds all memory */
     machine_slug(device_kind_of(s.dev), device_get_info(s.dev), slug, sizeof slug);
-    const char *machine = is(o, "machine", "auto") ? slug : option_text(o, "machine");
+    const char *machine = option_is(o, "machine", "auto") ? slug : option_text(o, "machine");
     char *results = xasprintf("results/%s", machine);
-    char *csv = is(o, "csv", "none") || !first ? NULL
-                : is(o, "csv", "auto")         ? xasprintf("%s/%s.csv", results, info->name)
-                                               : xstrdup(option_text(o, "csv"));
+    char *csv = option_is(o, "csv", "none") || !first ? NULL
+                : option_is(o, "csv", "auto")         ? xasprintf("%s/%s.csv", results, info->name)
+                                                      : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
     const char *campaign = getenv("STEPBENCH_RUN"); /* ./run_all.sh sets it */

@@ -38,7 +38,8 @@ static sb_matmul product(const step *s, int m, int n, int k)
 }
 
 /* Runs a product whose pointers are set (or NULL while planning), with a workspace of its own or the side stream's. */
-static void run(step *s, const linear *l, const char *pass, int layer, sb_matmul p, arena_slot workspace, void *stream)
+static void linear_run(step *s, const linear *l, const char *pass, int layer, sb_matmul p, arena_slot workspace,
+                       void *stream)
 {
     p.workspace_bytes = s->k->train->matmul_workspace(s->ctx, &p);
     arena_slot own = workspace < 0 ? step_take(s, p.workspace_bytes, MEMORY_WORKSPACE, layer, "matmul") : -1;
@@ -80,7 +81,7 @@ void linear_forward(step *s, int which, int layer, arena_slot x, arena_slot resi
         p.d = step_at(step_pointer(s, y), (int64_t)row * s->element);
         if (residual >= 0 && sum < 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : step_pointer(s, residual), p.ldc = ldy;
-        run(s, &l, "forward", layer, p, -1, s->main);
+        linear_run(s, &l, "forward", layer, p, -1, s->main);
     }
     if (sum >= 0) {
         eager_add(s, layer, residual, y, sum);
@@ -100,7 +101,7 @@ void linear_dx(step *s, int which, int layer, arena_slot dy, arena_slot dx)
         p.d = step_pointer(s, dx);
         if (i > 0)
             p.c = arena_planning(s->arena) ? (void *)p.b : p.d, p.ldc = l.in;
-        run(s, &l, "dx", layer, p, -1, s->main);
+        linear_run(s, &l, "dx", layer, p, -1, s->main);
     }
 }
 
@@ -124,7 +125,7 @@ void head_chunk_forward(step *s, int first, int rows, arena_slot x, arena_slot y
     p.a = step_at(step_pointer(s, x), (int64_t)first * s->d * s->element);
     p.b = step_param(s, l.first, -1);
     p.d = step_pointer(s, y);
-    run(s, &l, "forward", -1, p, -1, s->main);
+    linear_run(s, &l, "forward", -1, p, -1, s->main);
 }
 
 void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot x, arena_slot dx, char *dw)
@@ -139,13 +140,13 @@ void head_chunk_backward(step *s, int first, int rows, arena_slot dy, arena_slot
     p.d = dw;
     if (first > 0) /* added to what the chunks before gave; while planning only that matters, and that it is aligned */
         p.c = arena_planning(s->arena) ? (const void *)s : dw, p.ldc = s->d;
-    run(s, &l, "dw", -1, p, -1, s->main);
+    linear_run(s, &l, "dw", -1, p, -1, s->main);
     p = product(s, rows, s->d, s->vocab);
     p.lda = s->vocab, p.ldb = p.ldd = s->d;
     p.a = step_pointer(s, dy);
     p.b = step_param(s, l.first, -1);
     p.d = step_at(step_pointer(s, dx), (int64_t)first * s->d * s->element);
-    run(s, &l, "dx", -1, p, -1, s->main);
+    linear_run(s, &l, "dx", -1, p, -1, s->main);
 }
 
 size_t linear_side_workspace(const step *s)
@@ -176,7 +177,7 @@ void linear_dw(step *s, int which, int layer, arena_slot dy, arena_slot x)
         p.a = step_at(step_pointer(s, dy), (int64_t)row * s->element);
         p.b = step_pointer(s, x);
         p.d = step_at(dw, (int64_t)row * l.in * s->made_element);
-        run(s, &l, "dw", layer, p, s->work.workspace, stream);
+        linear_run(s, &l, "dw", layer, p, s->work.workspace, stream);
     }
     step_ready(s, l.first, layer, count, stream);
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/core/units.h"
 #include "common/device/host.h"
 #include "common/formulas/offload.h"
 #include "common/step/ops.h"
@@ -82,7 +83,7 @@ bool offload_allocate(step *s, char *why, size_t why_bytes)
         o->host = device_host_malloc(s->dev, bytes);
     if (!o->host) {
         snprintf(why, why_bytes, "the host cannot give %.3g GiB of pinned memory for offloaded activations",
-                 (double)bytes / 0x1p30);
+                 (double)bytes / GIB);
         return false;
     }
     o->stream = device_stream_create(s->dev, STREAM_NORMAL, "offload");

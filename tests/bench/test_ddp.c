@@ -68,16 +68,6 @@ static csv *rows_of(const char *bench, const char *arguments, int code)
     return rows_of_model(bench, TINY, arguments, code);
 }
 
-static bool cell_is(const csv *c, size_t row, const char *column, const char *value)
-{
-    return strcmp(csv_cell(c, row, column), value) == 0;
-}
-
-static double real(const csv *c, size_t row, const char *column)
-{
-    return csv_real(c, row, column);
-}
-
 /* ---- every strategy ---- */
 
 /* fp32 parameters after the first timed block, which has the same steps in every bench. */
@@ -86,12 +76,12 @@ static char checksum[20];
 /* Exact: two ranks in fp32 give the bits of one. */
 static void check_errors_of(const csv *c, size_t row, bool exact)
 {
-    const int ranks = (int)real(c, row, "ranks");
-    const bool fp32 = cell_is(c, row, "precision", "fp32") || cell_is(c, row, "grad_dtype", "fp32");
-    if (!cell_is(c, row, "status", "ok"))
+    const int ranks = (int)csv_real(c, row, "ranks");
+    const bool fp32 = csv_is(c, row, "precision", "fp32") || csv_is(c, row, "grad_dtype", "fp32");
+    if (!csv_is(c, row, "status", "ok"))
         fail_msg("%s on %d ranks: %s", csv_cell(c, row, "variant"), ranks, csv_cell(c, row, "reason"));
-    assert_true(real(c, row, "err_grad") <= (ranks == 2 && fp32 ? 0 : fp32 ? 1e-6 : 2e-2));
-    assert_true(real(c, row, "err_param") <= (ranks == 2 && fp32 && exact ? 0 : fp32 ? 1e-4 : 0.1));
+    assert_true(csv_real(c, row, "err_grad") <= (ranks == 2 && fp32 ? 0 : fp32 ? 1e-6 : 2e-2));
+    assert_true(csv_real(c, row, "err_param") <= (ranks == 2 && fp32 && exact ? 0 : fp32 ? 1e-4 : 0.1));
 }
 
 static void check_errors(const csv *c, size_t row)
@@ -102,13 +92,16 @@ static void check_errors(const csv *c, size_t row)
 static void check_row(const csv *c, size_t row)
 {
     check_errors(c, row);
-    assert_true(real(c, row, "global_batch") == real(c, row, "ranks") * real(c, row, "batch"));
+    assert_true(csv_real(c, row, "global_batch") == csv_real(c, row, "ranks") * csv_real(c, row, "batch"));
     assert_true(strlen(csv_cell(c, row, "checksum")) == 16);
-    assert_true(real(c, row, "step_ms") > 0 && real(c, row, "compute_ms") > 0 && real(c, row, "comm_alone_ms") > 0);
-    assert_true(fabs(real(c, row, "step_ms") - real(c, row, "compute_ms") - real(c, row, "exposed_ms")) < 1e-6);
-    assert_true(real(c, row, "exposed_lo_ms") <= real(c, row, "exposed_hi_ms"));
-    assert_true(real(c, row, "after_ms") >= real(c, row, "tail_ms") && real(c, row, "tail_ms") >= 0);
-    assert_true(real(c, row, "loss_first") > 3 && real(c, row, "loss_last") < real(c, row, "loss_first") + 0.5);
+    assert_true(csv_real(c, row, "step_ms") > 0 && csv_real(c, row, "compute_ms") > 0 &&
+                csv_real(c, row, "comm_alone_ms") > 0);
+    assert_true(fabs(csv_real(c, row, "step_ms") - csv_real(c, row, "compute_ms") - csv_real(c, row, "exposed_ms")) <
+                1e-6);
+    assert_true(csv_real(c, row, "exposed_lo_ms") <= csv_real(c, row, "exposed_hi_ms"));
+    assert_true(csv_real(c, row, "after_ms") >= csv_real(c, row, "tail_ms") && csv_real(c, row, "tail_ms") >= 0);
+    assert_true(csv_real(c, row, "loss_first") > 3 &&
+                csv_real(c, row, "loss_last") < csv_real(c, row, "loss_first") + 0.5);
 }
 
 /* Checked on 2, 3 and 4 ranks. Timed on 2, where the sum of two numbers does not depend on who makes it: all
@@ -127,7 +120,7 @@ static void every_strategy(const char *bench, const char *more, int variants, in
     assert_int_equal(c->rows, variants);
     for (size_t row = 0; row < c->rows; row++) {
         check_row(c, row);
-        assert_true(real(c, row, "buckets") == buckets && real(c, row, "n_steps") == 2);
+        assert_true(csv_real(c, row, "buckets") == buckets && csv_real(c, row, "n_steps") == 2);
         if (!*checksum)
             snprintf(checksum, sizeof checksum, "%s", csv_cell(c, row, "checksum"));
         assert_string_equal(csv_cell(c, row, "checksum"), checksum);
@@ -174,8 +167,8 @@ static void sharded(void **state)
 static size_t row_of(const csv *c, const char *variant, const char *ranks, const char *precision)
 {
     for (size_t row = 0; row < c->rows; row++)
-        if (cell_is(c, row, "variant", variant) && cell_is(c, row, "ranks", ranks) &&
-            cell_is(c, row, "precision", precision))
+        if (csv_is(c, row, "variant", variant) && csv_is(c, row, "ranks", ranks) &&
+            csv_is(c, row, "precision", precision))
             return row;
     fail_msg("no row of %s on %s ranks in %s", variant, ranks, precision);
     return 0;
@@ -185,18 +178,20 @@ static void check_units(const csv *c, const char *ranks, const char *precision)
 {
     const size_t ddp = row_of(c, "ddp", ranks, precision), zero2 = row_of(c, "zero2", ranks, precision),
                  fsdp = row_of(c, "fsdp", ranks, precision), keep = row_of(c, "fsdp-keep", ranks, precision);
-    const double params = real(c, ddp, "param_bytes"), grads = real(c, ddp, "grad_bytes"), n = atoi(ranks);
+    const double params = csv_real(c, ddp, "param_bytes"), grads = csv_real(c, ddp, "grad_bytes"), n = atoi(ranks);
     const size_t both[] = {fsdp, keep};
     for (size_t i = 0; i < 2; i++) {
         const size_t row = both[i];
         assert_string_equal(csv_cell(c, row, "checksum"), csv_cell(c, zero2, "checksum"));
-        assert_true(real(c, row, "param_bytes") < 1.05 * params / n && real(c, row, "grad_bytes") < 1.05 * grads / n);
-        assert_true(real(c, row, "gathered_bytes") >= params && real(c, row, "gathered_peak_bytes") < 1.05 * params);
+        assert_true(csv_real(c, row, "param_bytes") < 1.05 * params / n &&
+                    csv_real(c, row, "grad_bytes") < 1.05 * grads / n);
+        assert_true(csv_real(c, row, "gathered_bytes") >= params &&
+                    csv_real(c, row, "gathered_peak_bytes") < 1.05 * params);
     }
-    assert_true(real(c, zero2, "grad_bytes") < 1.05 * grads / n && real(c, zero2, "param_bytes") >= params);
-    assert_true(real(c, fsdp, "gathered_bytes") > 1.5 * real(c, keep, "gathered_bytes"));
-    assert_true(real(c, fsdp, "gathered_peak_bytes") < real(c, keep, "gathered_peak_bytes"));
-    assert_true(real(c, zero2, "gathered_bytes") == 0);
+    assert_true(csv_real(c, zero2, "grad_bytes") < 1.05 * grads / n && csv_real(c, zero2, "param_bytes") >= params);
+    assert_true(csv_real(c, fsdp, "gathered_bytes") > 1.5 * csv_real(c, keep, "gathered_bytes"));
+    assert_true(csv_real(c, fsdp, "gathered_peak_bytes") < csv_real(c, keep, "gathered_peak_bytes"));
+    assert_true(csv_real(c, zero2, "gathered_bytes") == 0);
 }
 
 /* On 2 and 3 ranks. Those that work on units come to the same bits, since they have the same sums. */
@@ -207,10 +202,10 @@ static void units(void **state)
                            "--ranks " RANKS_2_3 " --iters 2 --precision fp32,bf16 --grad-dtype policy", EXIT_CODE_OK);
     assert_int_equal(c->rows, 12 * TWO_COUNTS);
     for (size_t row = 0; row < c->rows; row++) {
-        if (cell_is(c, row, "variant", "hsdp")) /* replicas_of_slices */
+        if (csv_is(c, row, "variant", "hsdp")) /* replicas_of_slices */
             continue;
         check_row(c, row);
-        assert_true(real(c, row, "err_pct") == 0 && real(c, row, "err_measured_pct") < 3);
+        assert_true(csv_real(c, row, "err_pct") == 0 && csv_real(c, row, "err_measured_pct") < 3);
     }
     if (TWO_COUNTS == 2) {
         check_units(c, "2", "fp32");
@@ -230,7 +225,7 @@ static void replicas_of_slices(void **state)
     assert_int_equal(c->rows, 2);
     for (size_t row = 0; row < c->rows; row++) {
         check_row(c, row);
-        assert_true(real(c, row, "err_pct") == 0 && real(c, row, "err_measured_pct") < 3);
+        assert_true(csv_real(c, row, "err_pct") == 0 && csv_real(c, row, "err_measured_pct") < 3);
     }
     csv_free(c);
     c = rows_of_model("bench_fsdp", THREE_BLOCKS,
@@ -253,7 +248,7 @@ static void clipped(void **state)
         csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, i ? 2 : 8 * TWO_COUNTS);
         for (size_t row = 0; row < c->rows; row++)
-            check_errors_of(c, row, cell_is(c, row, "variant", "ddp"));
+            check_errors_of(c, row, csv_is(c, row, "variant", "ddp"));
         csv_free(c);
         free(arguments);
     }
@@ -272,9 +267,9 @@ static void fp16_in_slices(void **state)
                            EXIT_CODE_OK);
     assert_int_equal(c->rows, 4 * TWO_COUNTS);
     for (size_t row = 0; row < c->rows; row++) {
-        const bool exact = real(c, row, "ranks") == 2 && cell_is(c, row, "grad_dtype", "fp32");
+        const bool exact = csv_real(c, row, "ranks") == 2 && csv_is(c, row, "grad_dtype", "fp32");
         assert_string_equal(csv_cell(c, row, "status"), "ok");
-        assert_true(real(c, row, "err_grad") <= (exact ? 0 : 2e-3) && real(c, row, "err_param") <= 1e-2);
+        assert_true(csv_real(c, row, "err_grad") <= (exact ? 0 : 2e-3) && csv_real(c, row, "err_param") <= 1e-2);
     }
     csv_free(c);
 }
@@ -299,14 +294,14 @@ static void sums_of_another_dtype(void **state)
         csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, rows[i]);
         for (size_t row = 0; row < c->rows; row++) {
-            const bool fp32 = cell_is(c, row, "reduce_dtype", "fp32");
-            if (!cell_is(c, row, "status", "ok"))
+            const bool fp32 = csv_is(c, row, "reduce_dtype", "fp32");
+            if (!csv_is(c, row, "status", "ok"))
                 fail_msg("%s, %s: %s", arguments, csv_cell(c, row, "variant"), csv_cell(c, row, "reason"));
             assert_string_equal(csv_cell(c, row, "wire_dtype"), csv_cell(c, row, "reduce_dtype"));
-            assert_true(real(c, row, "err_grad") <= (fp32 ? 1e-6 : 2e-2) && real(c, row, "err_param") <= 0.1);
-            assert_true(!fp32 || i > 0 || real(c, row, "err_grad") == 0);
-            assert_true(fp32 || real(c, row, "err_grad") > 0);
-            assert_true(real(c, row, "err_pct") == 0 && real(c, row, "err_measured_pct") < 3);
+            assert_true(csv_real(c, row, "err_grad") <= (fp32 ? 1e-6 : 2e-2) && csv_real(c, row, "err_param") <= 0.1);
+            assert_true(!fp32 || i > 0 || csv_real(c, row, "err_grad") == 0);
+            assert_true(fp32 || csv_real(c, row, "err_grad") > 0);
+            assert_true(csv_real(c, row, "err_pct") == 0 && csv_real(c, row, "err_measured_pct") < 3);
         }
         csv_free(c);
         free(arguments);
@@ -336,14 +331,14 @@ static void small_parameters_replicated(void **state)
         assert_int_equal(c->rows, rows[i]);
         for (size_t row = 0; row < c->rows; row += 2) { /* sharded, replicated */
             for (size_t r = row; r < row + 2; r++) {
-                if (!cell_is(c, r, "status", "ok"))
+                if (!csv_is(c, r, "status", "ok"))
                     fail_msg("%s, %s: %s", arguments, csv_cell(c, r, "variant"), csv_cell(c, r, "reason"));
-                assert_true(real(c, r, "err_pct") == 0 && real(c, r, "err_measured_pct") < 3);
+                assert_true(csv_real(c, r, "err_pct") == 0 && csv_real(c, r, "err_measured_pct") < 3);
             }
             assert_string_equal(csv_cell(c, row + 1, "small"), "replicated");
-            assert_true(real(c, row + 1, "buckets") == real(c, row, "buckets") + 1);
+            assert_true(csv_real(c, row + 1, "buckets") == csv_real(c, row, "buckets") + 1);
             if (i == 0) /* sums of two are exact */
-                assert_true(real(c, row + 1, "loss_last") == real(c, row, "loss_last"));
+                assert_true(csv_real(c, row + 1, "loss_last") == csv_real(c, row, "loss_last"));
         }
         csv_free(c);
         free(arguments);
@@ -363,7 +358,7 @@ static void moments_in_slices(void **state)
             xasprintf("--ranks " RANKS_2_3 " --iters 0 --grad-dtype policy,fp32 --moments bf16 %s", more[i][1]);
         csv *c = rows_of_model(more[i][0], THREE_BLOCKS, arguments, EXIT_CODE_OK);
         for (size_t row = 0; row < c->rows; row++)
-            if (!cell_is(c, row, "status", "skip"))
+            if (!csv_is(c, row, "status", "skip"))
                 check_errors(c, row);
         csv_free(c);
         free(arguments);
@@ -382,11 +377,13 @@ static void accumulated(void **state)
         csv *c = rows_of_model("bench_fsdp", THREE_BLOCKS, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, i == 0 ? 24 : i == 1 ? 2 : 4);
         for (size_t row = 0; row < c->rows; row++) {
-            const bool alone = real(c, row, "ranks") == 1 && cell_is(c, row, "precision", "fp32");
+            const bool alone = csv_real(c, row, "ranks") == 1 && csv_is(c, row, "precision", "fp32");
             assert_string_equal(csv_cell(c, row, "status"), "ok");
-            assert_true(real(c, row, "err_grad") <= (alone ? 0 : cell_is(c, row, "precision", "fp32") ? 1e-6 : 2e-2));
-            assert_true(real(c, row, "global_batch") == 3 * real(c, row, "ranks") * real(c, row, "batch"));
-            assert_true(isnan(real(c, row, "fwd_ms")) && isnan(real(c, row, "bwd_ms")));
+            assert_true(csv_real(c, row, "err_grad") <= (alone                                 ? 0
+                                                         : csv_is(c, row, "precision", "fp32") ? 1e-6
+                                                                                               : 2e-2));
+            assert_true(csv_real(c, row, "global_batch") == 3 * csv_real(c, row, "ranks") * csv_real(c, row, "batch"));
+            assert_true(isnan(csv_real(c, row, "fwd_ms")) && isnan(csv_real(c, row, "bwd_ms")));
         }
         csv_free(c);
         free(arguments);
@@ -403,10 +400,10 @@ static void loss_in_chunks(void **state)
     char *both = xasprintf("%s --loss-chunk 0,4", arguments), *alone = xasprintf("%s --loss-chunk 4", arguments);
     csv *c = rows_of_model("bench_zero1", model, both, EXIT_CODE_OK);
     assert_int_equal(c->rows, 2);
-    const double whole = real(c, 0, "err_param"), chunks = real(c, 1, "err_param");
+    const double whole = csv_real(c, 0, "err_param"), chunks = csv_real(c, 1, "err_param");
     csv_free(c);
     c = rows_of_model("bench_zero1", model, alone, EXIT_CODE_OK);
-    assert_true(chunks != whole && chunks == real(c, 0, "err_param"));
+    assert_true(chunks != whole && chunks == csv_real(c, 0, "err_param"));
     csv_free(c);
     free(both);
     free(alone);
@@ -434,9 +431,9 @@ static void memory_before_it_starts(void **state)
         char *line = xasprintf("variant=%s  (about ", csv_cell(c, row, "variant"));
         const char *at = strstr(said, line);
         const double estimate = at ? strtod(at + strlen(line), NULL) * 0x1p30 : NAN;
-        if (!(fabs(estimate / real(c, row, "peak_bytes") - 1) < 0.1))
+        if (!(fabs(estimate / csv_real(c, row, "peak_bytes") - 1) < 0.1))
             fail_msg("%s: about %g bytes, in fact %g", csv_cell(c, row, "variant"), estimate,
-                     real(c, row, "peak_bytes"));
+                     csv_real(c, row, "peak_bytes"));
         free(line);
     }
     csv_free(c);
@@ -494,25 +491,25 @@ static void parts_of_the_state(void **state)
     csv *c = rows_of("bench_zero1", "--ranks 2 --iters 1 --precision bf16,bf16-pure,fp16 --variant all", EXIT_CODE_OK);
     assert_int_equal(c->rows, 24);
     for (size_t row = 0; row < c->rows; row += 4) { /* unsharded, zero1, zero1-broadcast, fused */
-        if (cell_is(c, row, "precision", "fp16")) {
+        if (csv_is(c, row, "precision", "fp16")) {
             for (size_t i = row; i < row + 4; i++)
-                assert_true(cell_is(c, i, "status", "skip") && strstr(csv_cell(c, i, "reason"), "fp16"));
+                assert_true(csv_is(c, i, "status", "skip") && strstr(csv_cell(c, i, "reason"), "fp16"));
             continue;
         }
         for (size_t i = row; i < row + 4; i++) {
             check_row(c, i);
-            assert_true(real(c, i, "measured_after_step_bytes") > real(c, i, "state_bytes"));
-            assert_true(real(c, i, "err_measured_pct") < 3);
+            assert_true(csv_real(c, i, "measured_after_step_bytes") > csv_real(c, i, "state_bytes"));
+            assert_true(csv_real(c, i, "err_measured_pct") < 3);
         }
-        assert_true(real(c, row, "err_pct") == 0 && real(c, row + 1, "err_pct") == 0);
-        assert_true(real(c, row + 1, "state_bytes") == real(c, row, "state_bytes") / 2);
-        assert_true(real(c, row + 1, "grad_bytes") == real(c, row, "grad_bytes"));
-        assert_true(real(c, row + 1, "after_step_bytes") ==
-                    real(c, row, "after_step_bytes") - real(c, row, "state_bytes") / 2);
-        assert_true(real(c, row + 2, "wire_bytes") > real(c, row, "wire_bytes"));
+        assert_true(csv_real(c, row, "err_pct") == 0 && csv_real(c, row + 1, "err_pct") == 0);
+        assert_true(csv_real(c, row + 1, "state_bytes") == csv_real(c, row, "state_bytes") / 2);
+        assert_true(csv_real(c, row + 1, "grad_bytes") == csv_real(c, row, "grad_bytes"));
+        assert_true(csv_real(c, row + 1, "after_step_bytes") ==
+                    csv_real(c, row, "after_step_bytes") - csv_real(c, row, "state_bytes") / 2);
+        assert_true(csv_real(c, row + 2, "wire_bytes") > csv_real(c, row, "wire_bytes"));
         static const char *const as_zero1[] = {"state_bytes", "after_step_bytes", "wire_bytes", "err_pct"};
         for (int i = 0; i < 4; i++)
-            assert_true(real(c, row + 3, as_zero1[i]) == real(c, row + 1, as_zero1[i]));
+            assert_true(csv_real(c, row + 3, as_zero1[i]) == csv_real(c, row + 1, as_zero1[i]));
     }
     csv_free(c);
 }
@@ -540,8 +537,8 @@ static void orders_of_a_sum(void **state)
         csv *c = rows_of_model("bench_ddp_bucketed", SOME_SIZE, arguments, EXIT_CODE_OK);
         assert_int_equal(c->rows, 1);
         assert_string_equal(csv_cell(c, 0, "status"), "ok");
-        assert_true(real(c, 0, "err_grad") <= 1e-6);
-        assert_true(real(c, 0, "err_param") < 4 * 0x1p-8);
+        assert_true(csv_real(c, 0, "err_grad") <= 1e-6);
+        assert_true(csv_real(c, 0, "err_param") < 4 * 0x1p-8);
         csv_free(c);
         free(arguments);
     }
@@ -554,14 +551,16 @@ static void overheads_are_those_of_the_model(void **state)
                      "--ranks 2 --iters 1 --precision fp32 --grad-dtype policy --bucket-mb 0.02,1", EXIT_CODE_OK);
     assert_int_equal(c->rows, 2);
     for (size_t row = 0; row < 2; row++) {
-        const double n = real(c, row, "buckets"), bytes = real(c, row, "wire_bytes"); /* all of it: of 2 ranks */
-        const double ms = n * real(c, row, "o_us") * 1e-3 + bytes / n / real(c, row, "w_gb_s") * 1e-6;
-        assert_true(fabs(real(c, row, "predicted_ms") - ms) < 1e-5 * fabs(ms));
+        const double n = csv_real(c, row, "buckets"),
+                     bytes = csv_real(c, row, "wire_bytes"); /* all of it: of 2 ranks */
+        const double ms = n * csv_real(c, row, "o_us") * 1e-3 + bytes / n / csv_real(c, row, "w_gb_s") * 1e-6;
+        assert_true(fabs(csv_real(c, row, "predicted_ms") - ms) < 1e-5 * fabs(ms));
     }
-    assert_true(isnan(real(c, 0, "predicted_contention_ms")) && !isnan(real(c, 1, "predicted_contention_ms")));
-    assert_true(real(c, 0, "predicted_alone_ms") > 0 && isnan(real(c, 0, "predicted_exposed_ms")));
-    const double predicted = real(c, 1, "predicted_exposed_ms"), off = 100 * (predicted / real(c, 1, "exposed_ms") - 1);
-    assert_true(isnan(predicted) || fabs(real(c, 1, "err_exposed_pct") - off) <= 1e-4 * fabs(off) + 1e-6);
+    assert_true(isnan(csv_real(c, 0, "predicted_contention_ms")) && !isnan(csv_real(c, 1, "predicted_contention_ms")));
+    assert_true(csv_real(c, 0, "predicted_alone_ms") > 0 && isnan(csv_real(c, 0, "predicted_exposed_ms")));
+    const double predicted = csv_real(c, 1, "predicted_exposed_ms"),
+                 off = 100 * (predicted / csv_real(c, 1, "exposed_ms") - 1);
+    assert_true(isnan(predicted) || fabs(csv_real(c, 1, "err_exposed_pct") - off) <= 1e-4 * fabs(off) + 1e-6);
     csv_free(c);
 }
 
@@ -577,7 +576,7 @@ static void planted_errors_are_found(void **state)
         for (size_t row = 0; row < c->rows; row++) {
             assert_string_equal(csv_cell(c, row, "status"), "fail");
             assert_non_null(strstr(csv_cell(c, row, "reason"), "lm_head.weight"));
-            assert_true(isnan(real(c, row, "step_ms")) && real(c, row, "err_grad") > 0.05);
+            assert_true(isnan(csv_real(c, row, "step_ms")) && csv_real(c, row, "err_grad") > 0.05);
         }
         csv_free(c);
     }
@@ -601,7 +600,7 @@ static void late_errors_are_found(void **state)
         assert_int_equal(c->rows, 1);
         assert_string_equal(csv_cell(c, 0, "status"), "fail");
         assert_non_null(strstr(csv_cell(c, 0, "reason"), "lm_head.weight after 3 updates"));
-        assert_true(real(c, 0, "err_grad") <= 1e-6 && real(c, 0, "err_param") > 0.03);
+        assert_true(csv_real(c, 0, "err_grad") <= 1e-6 && csv_real(c, 0, "err_param") > 0.03);
         csv_free(c);
         free(arguments);
     }
@@ -662,7 +661,7 @@ static void cases_that_are_others(void **state)
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         csv *c = rows_of(same[i][0], same[i][1], EXIT_CODE_UNSUPPORTED);
         for (size_t row = 0; row < c->rows; row++)
-            assert_true(cell_is(c, row, "status", "skip") && *csv_cell(c, row, "reason"));
+            assert_true(csv_is(c, row, "status", "skip") && *csv_cell(c, row, "reason"));
         csv_free(c);
     }
 }

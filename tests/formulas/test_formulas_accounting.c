@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/core/units.h"
 #include "common/formulas/accounting.h"
 
 /* The model and the TPUs of the handout. */
@@ -19,7 +20,7 @@ static const mesh tpus = {.x = 16,
                           .weight_bytes = 2,
                           .activation_bytes = 2};
 static const mesh_rules in_turn = {false, false}, at_once = {true, false}, in_turn_rings = {false, true};
-static const double gib = 1024.0 * 1024 * 1024, gb = 1e9;
+static const double gb = 1e9;
 
 /* The value must have these digits when it is printed with so many decimals. */
 static void digits(double value, int decimals, const char *wanted)
@@ -44,14 +45,14 @@ static void memory_of_xxl(void **state)
     assert_int_equal(ffn_parameters(&xxl), 219848638464);
     assert_true(bytes == 3517578215424.0);
     digits(bytes / gb, 2, "3517.58");
-    digits(bytes / gib, 1, "3276.0");
+    digits(bytes / GIB, 1, "3276.0");
     digits(bytes / 4 / gb, 2, "879.39");
     digits(bytes / 2 / gb, 2, "1758.79");
     assert_int_equal(ffn_saved_per_token(&xxl), 17547264);
     digits((double)ffn_saved_per_token(&xxl) / 1048576, 2, "16.73");
-    digits((double)ffn_saved_per_token(&xxl) / gib, 5, "0.01634");
+    digits((double)ffn_saved_per_token(&xxl) / GIB, 5, "0.01634");
     digits(bytes / (80 * gb), 2, "43.97");
-    assert_true(ceil(bytes / (80 * gb)) == 44 && ceil(bytes / (80 * gib)) == 41);
+    assert_true(ceil(bytes / (80 * gb)) == 44 && ceil(bytes / (80 * GIB)) == 41);
     assert_true(ceil(bytes / (81559 * 1048576.0)) == 42);
     assert_true(floor(80 * gb / (double)ffn_saved_per_token(&xxl)) == 4559);
     ffn_stack swiglu = {.d_model = 1600, .d_ff = 6400, .blocks = 48, .matrices = 3};

@@ -6,10 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/core/units.h"
 #include "common/formulas/accounting.h"
 #include "common/model/config.h"
-
-static const double gib = 1024.0 * 1024 * 1024;
 
 /* The value must have these digits when it is printed with so many decimals. */
 static void digits(double value, int decimals, const char *wanted)
@@ -143,16 +142,16 @@ static void memory_by_strategy(void **state)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         zero_bytes b =
             zero_memory(known[i].stage, zero_recipe_of(known[i].recipe), xl_parameters(), known[i].ranks, 0, 0);
-        digits(b.after_step / gib, 2, known[i].after_step_gib);
+        digits(b.after_step / GIB, 2, known[i].after_step_gib);
     }
     zero_bytes b = zero_memory(ZERO_DDP, zero_recipe_of("fp32"), xl_parameters(), 2, 2, 1e6);
-    digits(b.init / gib, 3, "7.444");
-    digits(b.before_step / gib, 2, "14.89");
+    digits(b.init / GIB, 3, "7.444");
+    digits(b.before_step / GIB, 2, "14.89");
     assert_true(b.slots == 0);
     /* FSDP saves (p + g) P (1 - 1/n) over ZeRO-1: 7.44 GiB at n = 2. */
     digits((zero_memory(ZERO_1, zero_recipe_of("fp32"), xl_parameters(), 2, 0, 0).after_step -
             zero_memory(ZERO_3, zero_recipe_of("fp32"), xl_parameters(), 2, 0, 0).after_step) /
-               gib,
+               GIB,
            2, "7.44");
     assert_true(zero_memory(ZERO_3, zero_recipe_of("bf16"), 1e9, 8, 2, 40963200).slots == 2 * (2 + 2) * 40963200.0);
     assert_true(zero_memory(ZERO_2, zero_recipe_of("bf16-grad32"), 1e9, 8, 3, 1e6).slots == 3 * 4 * 1e6);

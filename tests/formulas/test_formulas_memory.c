@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/core/units.h"
 #include "common/formulas/memory.h"
 #include "common/formulas/offload.h"
 #include "common/core/rng.h"
@@ -14,7 +15,6 @@
 #include "common/train/trainer.h"
 
 enum { CASES = 600 };
-static const double gib = 1024.0 * 1024 * 1024;
 
 /* ---- known numbers ---- */
 
@@ -40,12 +40,12 @@ static void states_of_xl(void **state)
     memory_step s = step_of_size("xl", 4, 512, 4);
     memory_bytes b = memory_resident(&s);
     assert_true(b.param == 4 * 1998235200LL);
-    assert_float_equal((double)b.param / gib, 7.444, 5e-4);
+    assert_float_equal((double)b.param / GIB, 7.444, 5e-4);
     b.other = 0;
-    assert_float_equal((double)(memory_total(&b) - b.moment1 - b.moment2) / gib, 7.444, 5e-4);
+    assert_float_equal((double)(memory_total(&b) - b.moment1 - b.moment2) / GIB, 7.444, 5e-4);
     b.grad = b.param;
-    assert_float_equal((double)(memory_total(&b) - b.moment1 - b.moment2) / gib, 14.89, 5e-3);
-    assert_float_equal((double)memory_total(&b) / gib, 29.78, 5e-3);
+    assert_float_equal((double)(memory_total(&b) - b.moment1 - b.moment2) / GIB, 14.89, 5e-3);
+    assert_float_equal((double)memory_total(&b) / GIB, 29.78, 5e-3);
     s.alignment = 128; /* a gain of 1600 then takes 1664, and there are 97 */
     assert_true(memory_resident(&s).param == 4 * (1998235200LL + 97 * 64));
     s = step_of_size("xl", 4, 512, 2); /* bf16 with bf16 gradients: 14 bytes a parameter with the remainder as master */

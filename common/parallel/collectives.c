@@ -183,8 +183,9 @@ static void read_slices(parallel *p, int unit, void *to)
 
 /* Without communication a unit is made of copies of this rank's slice: numbers of the same kind, so that what computes
  * with them takes as long and as much power. */
-void parallel_gather(parallel *p, int unit, void *to)
+void parallel_gather(void *user, int unit, void *to)
 {
+    parallel *p = user;
     const owned_range own = p->plan->own.r[unit];
     const comm_dtype t = p->m.param_dtype;
     bucket_edges *e = &p->edges[unit];

@@ -120,13 +120,19 @@ static void fused_all(parallel *p)
 
 /* ---- a step ---- */
 
+void *parallel_user(const parallel *p)
+{
+    return p->m.user;
+}
+
 void parallel_begin(parallel *p)
 {
     parallel_begin_batch(p, true, true);
 }
 
-void parallel_begin_batch(parallel *p, bool first, bool last)
+void parallel_begin_batch(void *user, bool first, bool last)
 {
+    parallel *p = user;
     p->first_batch = first;
     p->last_batch = last;
     p->ready_to = 0;
@@ -141,23 +147,27 @@ void parallel_begin_batch(parallel *p, bool first, bool last)
         p->edges[i].gathers = 0;
 }
 
-void parallel_await(parallel *p, int unit)
+void parallel_await(void *user, int unit)
 {
+    parallel *p = user;
     parallel_main_waits(p, p->edges[unit].gathered, WAIT_GATHER);
 }
 
-void parallel_grads(parallel *p, int unit, void *from)
+void parallel_grads(void *user, int unit, void *from)
 {
+    parallel *p = user;
     p->edges[unit].grads = from;
 }
 
-void parallel_reduced(parallel *p, int unit)
+void parallel_reduced(void *user, int unit)
 {
+    parallel *p = user;
     parallel_main_waits(p, p->edges[unit].reduced, WAIT_REDUCED);
 }
 
-void parallel_need(parallel *p, int64_t first, int64_t count, void *stream)
+void parallel_need(void *user, int64_t first, int64_t count, void *stream)
 {
+    parallel *p = user;
     for (int i = p->plan->b.n - 1; i >= 0 && p->gathering; i--) {
         const bucket b = p->plan->b.b[i];
         if (b.first < first + count && first < b.first + b.count)
@@ -195,8 +205,9 @@ static void close_bucket(parallel *p, int i)
     p->ranges_closed++;
 }
 
-void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream)
+void parallel_ready(void *user, int64_t first, int64_t count, void *stream)
 {
+    parallel *p = user;
     const buckets *b = &p->plan->b;
     if (first != p->ready_to || count < 1 || first + count > p->plan->elements)
         die(EXIT_CODE_FAILURE, "bug: gradients [%lld, %lld) are ready where the next ones begin at %lld of %lld",
@@ -228,8 +239,9 @@ static void reduce_after_backward(parallel *p)
     }
 }
 
-void parallel_update(parallel *p)
+void parallel_update(void *user)
 {
+    parallel *p = user;
     if (p->ready_to != p->plan->elements)
         die(EXIT_CODE_FAILURE, "bug: an update after gradients up to %lld of %lld", (long long)p->ready_to,
             (long long)p->plan->elements);

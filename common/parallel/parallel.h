@@ -159,23 +159,26 @@ void parallel_free(parallel *p);
 void parallel_sync(parallel *p);
 const char *parallel_backend(const parallel *p); /* as comm_backend */
 
+void *parallel_user(const parallel *p); /* the model's */
 void parallel_begin(parallel *p);
+/* The functions from here to parallel_reduced, but for parallel_gather_now, are the hooks of a trainer (step_hooks), which know
+ * the parallel as void *. */
 /* Each micro-batch of a step of several begins so; parallel_update follows the last one. Where gradients are
  * whole, only the last one tells which are ready. */
-void parallel_begin_batch(parallel *p, bool first, bool last);
+void parallel_begin_batch(void *p, bool first, bool last);
 /* `stream` is main, or one that follows it in this step. */
-void parallel_need(parallel *p, int64_t first, int64_t count, void *stream);
-void parallel_ready(parallel *p, int64_t first, int64_t count, void *stream);
-void parallel_update(parallel *p);
+void parallel_need(void *p, int64_t first, int64_t count, void *stream);
+void parallel_ready(void *p, int64_t first, int64_t count, void *stream);
+void parallel_update(void *p);
 /* The parameters of a unit go to `to`, behind what main has by now; main waits for them. */
-void parallel_gather(parallel *p, int unit, void *to);
-void parallel_await(parallel *p, int unit);
+void parallel_gather(void *p, int unit, void *to);
+void parallel_await(void *p, int unit);
 /* Like parallel_gather and parallel_await, but between steps, whether communication is on or not. Members call it
  * together. */
 void parallel_gather_now(parallel *p, int unit, void *to);
 /* A unit's gradients will lie at `from`; main waits until they have been read there. */
-void parallel_grads(parallel *p, int unit, void *from);
-void parallel_reduced(parallel *p, int unit);
+void parallel_grads(void *p, int unit, void *from);
+void parallel_reduced(void *p, int unit);
 /* main waits for what is still in flight (all-gathers that the next forward would hide). */
 void parallel_join(parallel *p);
 

@@ -12,47 +12,13 @@
 
 /* ---- hooks: the trainer tells the strategy, which tells the trainer to update ---- */
 
-static void on_begin(void *user, bool first, bool last)
+/* The hooks of the trainer are the functions of parallel, but for this one. */
+static void on_ready(void *p, int64_t first, int64_t count, void *stream)
 {
-    parallel_begin_batch(((replica *)user)->p, first, last);
-}
-
-static void on_need(void *user, int64_t first, int64_t count, void *stream)
-{
-    parallel_need(((replica *)user)->p, first, count, stream);
-}
-
-static void on_ready(void *user, int64_t first, int64_t count, void *stream)
-{
-    replica *r = user;
+    replica *r = parallel_user(p);
     if (r->tamper)
         r->tamper(r, first, count, stream);
-    parallel_ready(r->p, first, count, stream);
-}
-
-static void on_update(void *user)
-{
-    parallel_update(((replica *)user)->p);
-}
-
-static void on_gather(void *user, int unit, void *to)
-{
-    parallel_gather(((replica *)user)->p, unit, to);
-}
-
-static void on_await(void *user, int unit)
-{
-    parallel_await(((replica *)user)->p, unit);
-}
-
-static void on_grads(void *user, int unit, void *from)
-{
-    parallel_grads(((replica *)user)->p, unit, from);
-}
-
-static void on_reduced(void *user, int unit)
-{
-    parallel_reduced(((replica *)user)->p, unit);
+    parallel_ready(p, first, count, stream);
 }
 
 /* A failure here makes the step fail, which reports it. */
@@ -254,8 +220,8 @@ static bool make_strategy(replica *r, replica_problem *problem)
     if (!replica_agree(&r->at, "strategy", !r->member || r->p, why, problem))
         return false;
     if (r->member)
-        trainer_set_hooks(
-            r->t, &(step_hooks){r, on_begin, on_need, on_ready, on_update, on_gather, on_await, on_grads, on_reduced});
+        trainer_set_hooks(r->t, &(step_hooks){r->p, parallel_begin_batch, parallel_need, on_ready, parallel_update,
+                                              parallel_gather, parallel_await, parallel_grads, parallel_reduced});
     return true;
 }
 

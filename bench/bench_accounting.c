@@ -88,23 +88,14 @@ static const column_spec column_table[] = {
     {"state_bytes", COLUMN_INT, false, "memory, fsdp: weights, gradients and both moments in fp32, 16 P"},
     {"parameters", COLUMN_INT, false, "P"},
     {"saved_per_token_bytes", COLUMN_INT, false, "memory, fsdp: kept for backward"},
-    {"activation_bytes", COLUMN_INT, false, "memory, fsdp: activations of all tokens"},
     {"devices", COLUMN_INT, false, "memory, fsdp: devices needed; nan if no number is enough"},
     {"devices_exact", COLUMN_REAL, false, "the same, not rounded up"},
-    {"per_device_bytes", COLUMN_INT, false, "memory, fsdp: bytes held by each device"},
     {"tokens_of_a_device", COLUMN_INT, false, "memory: tokens whose activations one more device holds"},
     {"tokens_most", COLUMN_INT, false, "fsdp: most tokens that any number of devices can hold"},
     {"tokens_least", COLUMN_REAL, false, "compute_bound, batch, closed_forms: smallest B that is compute-bound"},
     {"tokens_per_device", COLUMN_REAL, false, "the same over N; in data_parallel, tokens that hide the gradients"},
-    {"tokens_per_shard", COLUMN_REAL, false, "compute_bound: tokens_least over X"},
     {"of_given", COLUMN_REAL, false, "batch: tokens_least over that of the mesh as given"},
     {"what", COLUMN_TEXT, false, "batch: what the way is, and what it costs"},
-    {"alpha", COLUMN_REAL, false, "C / W, FLOP/byte"},
-    {"tokens_overlapped", COLUMN_REAL, false, "compute_bound: smallest B if both axes' collectives run at once"},
-    {"tokens_rings", COLUMN_REAL, false, "compute_bound: smallest B if a ring of k sends (k - 1)/k of the bytes"},
-    {"pure_fsdp_per_device", COLUMN_REAL, false, "compute_bound: tokens per device with FSDP alone on all axes"},
-    {"best_per_device", COLUMN_REAL, false, "compute_bound: tokens per device at the best X"},
-    {"best_x", COLUMN_REAL, false, "compute_bound: the best X; batch: the X of the way"},
     {"at_tokens", COLUMN_REAL, false, "B for which the times below hold"},
     {"math_us", COLUMN_REAL, false, "time of the products"},
     {"fsdp_us", COLUMN_REAL, false, "compute_bound: gathering the weights"},
@@ -113,64 +104,40 @@ static const column_spec column_table[] = {
     {"alternate_us", COLUMN_REAL, false, "closed_forms: an all-reduce that passes whole buffers round the ring"},
     {"bound_by", COLUMN_TEXT, false, "compute_bound: compute or communication, at that B"},
     {"devices_most", COLUMN_REAL, false, "closed_forms: largest N that is compute-bound"},
-    {"devices_x", COLUMN_REAL, false, "closed_forms: devices along the FSDP axis of a 2D form"},
-    {"devices_y", COLUMN_REAL, false, "closed_forms: devices along the tensor-parallel axis of a 2D form"},
-    {"gradient_bytes", COLUMN_INT, false, "buckets: s, bytes of all gradients"},
     {"algbw_gb_s", COLUMN_REAL, false, "buckets: w, bytes of an all-reduce over its time"},
     {"best_bytes", COLUMN_REAL, false, "buckets: b* of the handout's model, sqrt(s o w)"},
     {"best_contention_bytes", COLUMN_REAL, false, "buckets: sqrt(kappa s o w)"},
-    {"best_fifo_bytes", COLUMN_REAL, false,
-     "buckets: o g w / (w - g), if gradients come more slowly than they are sent"},
     {"best_buckets", COLUMN_REAL, false, "buckets: s / b*"},
     {"bucket_used_bytes", COLUMN_REAL, false, "buckets: b for which the overheads below hold"},
-    {"buckets", COLUMN_REAL, false, "s / b"},
     {"overhead_us", COLUMN_REAL, false, "buckets: over backward, the handout's model: n o + b / w"},
-    {"overhead_fifo_us", COLUMN_REAL, false, "one after the other: t + (n - 1) max(0, t - b / g), t = o + b / w"},
     {"overhead_contention_us", COLUMN_REAL, false, "hidden, but slowing compute: o + b / w + kappa (n o + s / w)"},
     {"init_bytes", COLUMN_INT, false, "zero: held by a rank after set-up"},
     {"before_step_bytes", COLUMN_INT, false, "zero: before the first update, with gradients"},
     {"after_step_bytes", COLUMN_INT, false, "zero: from the first update on, with moments"},
     {"slots_bytes", COLUMN_INT, false, "zero: gathered weights and gradients not yet reduced, in forward and backward"},
-    {"wire_elements", COLUMN_REAL, false, "zero: elements that a rank sends per step"},
-    {"wire_bytes", COLUMN_REAL, false, "zero, data_parallel: the same in bytes"},
+    {"wire_bytes", COLUMN_REAL, false, "zero, data_parallel: bytes that a rank sends per step"},
     {"used_flops", COLUMN_REAL, false, "C of the row"},
     {"used_bandwidth", COLUMN_REAL, false, "W of the row"},
-    {"rates_from", COLUMN_TEXT, false, "where C and W come from"},
     {"answer", COLUMN_TEXT, true, "the result in words"},
     {0}};
 
-/* What an option means something to. */
+/* The variants, and the options that mean something to each. */
 static const struct {
-    const char *option, *variants;
-} meanings[] = {{"d-model", "memory fsdp compute_bound batch closed_forms"},
-                {"d-ff", "memory fsdp compute_bound batch closed_forms"},
-                {"blocks", "memory fsdp batch"},
-                {"matrices", "memory fsdp compute_bound batch"},
-                {"device-memory", "memory fsdp"},
-                {"tokens", "memory fsdp"},
-                {"x", "compute_bound batch closed_forms"},
-                {"y", "compute_bound batch closed_forms"},
-                {"mesh-x", "compute_bound batch"},
-                {"mesh-y", "compute_bound batch"},
-                {"weight-bits", "compute_bound batch"},
-                {"batch", "compute_bound closed_forms"},
-                {"way", "batch"},
-                {"form", "closed_forms"},
-                {"model", "data_parallel buckets zero"},
-                {"ranks", "data_parallel buckets zero"},
-                {"grad-bits", "data_parallel buckets"},
-                {"overhead", "buckets"},
-                {"kappa", "buckets"},
-                {"grad-rate", "buckets"},
-                {"bucket", "buckets"},
-                {"recipe", "zero"},
-                {"strategy", "zero"},
-                {"slots", "zero"},
-                {"flops", "compute_bound batch closed_forms"},
-                {"bandwidth", "compute_bound batch closed_forms"},
-                {"gpu-flops", "data_parallel"},
-                {"busbw", "data_parallel buckets zero"},
-                {"measured", "compute_bound batch closed_forms data_parallel buckets zero"}};
+    const char *variant, *options;
+    void (*run)(const accounting *a);
+} questions[] = {
+    {"memory", "d-model d-ff blocks matrices device-memory tokens", accounting_run_memory},
+    {"fsdp", "d-model d-ff blocks matrices device-memory tokens", accounting_run_fsdp},
+    {"compute_bound", "d-model d-ff matrices x y mesh-x mesh-y weight-bits batch flops bandwidth measured",
+     accounting_run_compute_bound},
+    {"batch", "d-model d-ff blocks matrices x y mesh-x mesh-y weight-bits way flops bandwidth measured",
+     accounting_run_batch},
+    {"closed_forms", "d-model d-ff x y batch form flops bandwidth measured", accounting_run_closed_forms},
+    {"data_parallel", "model ranks grad-bits gpu-flops busbw measured", accounting_run_data_parallel},
+    {"buckets", "model ranks grad-bits overhead kappa grad-rate bucket busbw measured", accounting_run_buckets},
+    {"zero", "model ranks recipe strategy slots busbw measured", accounting_run_zero},
+};
+enum { QUESTIONS = sizeof questions / sizeof *questions };
 
 /* Whether a list parted by blanks has the word. */
 static bool has_word(const char *list, const char *word)
@@ -184,10 +151,14 @@ static bool has_word(const char *list, const char *word)
 
 static bool applies(const char *option, const char *variant)
 {
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (strcmp(meanings[i].option, option) == 0)
-            return has_word(meanings[i].variants, variant);
-    return true;
+    bool named = false; /* by any variant; a common option is not, and applies to all */
+    for (size_t i = 0; i < QUESTIONS; i++) {
+        const bool uses = has_word(questions[i].options, option);
+        if (strcmp(questions[i].variant, variant) == 0 && uses)
+            return true;
+        named = named || uses;
+    }
+    return !named;
 }
 
 static bool whole_bytes(const options *o, const char *name, char *msg, size_t msg_bytes)
@@ -258,24 +229,13 @@ static const bench_info info = {
 
 static void run(session *s, const bench_case *c, row *w)
 {
-    static const struct {
-        const char *variant;
-        void (*run)(const accounting *a);
-    } questions[] = {{"memory", accounting_run_memory},
-                     {"fsdp", accounting_run_fsdp},
-                     {"compute_bound", accounting_run_compute_bound},
-                     {"batch", accounting_run_batch},
-                     {"closed_forms", accounting_run_closed_forms},
-                     {"data_parallel", accounting_run_data_parallel},
-                     {"buckets", accounting_run_buckets},
-                     {"zero", accounting_run_zero}};
     const char *steps = option_text(s->opt, "steps");
     const bool only = cases_count(s->opt) == 1 && !option_flag(s->opt, "quiet");
     const accounting a = {
         .s = s, .c = c, .w = w, .steps = strcmp(steps, "1") == 0 || (strcmp(steps, "auto") == 0 && only)};
     if (a.steps)
         say("%s\n", case_key(c));
-    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+    for (size_t i = 0; i < QUESTIONS; i++)
         if (strcmp(questions[i].variant, case_variant(c)) == 0)
             questions[i].run(&a);
 }

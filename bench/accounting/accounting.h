@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the questions of bench_accounting share: a row being computed, its derivation line by line, and texts of
- * numbers. */
+ * numbers, and the rates that it divides by. */
 #ifndef STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 #define STEPBENCH_BENCH_ACCOUNTING_ACCOUNTING_H
 
@@ -38,5 +38,14 @@ typedef struct accounting_model {
 } accounting_model;
 #define ACCOUNTING_MODELS MODEL_SIZE_CHOICES
 bool accounting_model_parse(const char *text, accounting_model *m);
+
+/* C and W of a case: of its options, or with --measured 1 of what other benches stored of this machine. */
+typedef struct accounting_rates {
+    double flops, bandwidth;
+} accounting_rates;
+/* Reads the options of these names; `flops` may be NULL. False after the row was set to skip: C was not measured. */
+bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r);
+/* The mesh of the case; false as above. */
+bool accounting_mesh(const accounting *a, mesh *m);
 
 #endif

@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/accounting/rates.h"
-
 static const mesh_rules in_turn = {false, false}, at_once = {true, false}, in_turn_rings = {false, true};
 
 static double devices_of(const mesh *m)
@@ -80,16 +78,11 @@ static void bound_steps(const accounting *a, const ffn_stack *s, const mesh *m, 
 }
 
 /* What the same mesh needs under other rules. */
-static void variant_columns(const accounting *a, const ffn_stack *s, const mesh *m)
+static void other_rules_steps(const accounting *a, const ffn_stack *s, const mesh *m)
 {
     const double n = devices_of(m), both = m->mesh_x + m->mesh_y;
     const double together = mesh_tokens(s, m, at_once), rings = mesh_tokens(s, m, in_turn_rings);
     const mesh_split best = mesh_best_split(s, m), whole = mesh_best_whole_split(s, m);
-    accounting_real(a, "tokens_overlapped", together);
-    accounting_real(a, "tokens_rings", rings);
-    accounting_real(a, "pure_fsdp_per_device", mesh_pure_fsdp(m, both));
-    accounting_real(a, "best_per_device", best.tokens_per_device);
-    accounting_real(a, "best_x", best.x);
     accounting_step(a, "other rules:");
     accounting_step(a, "  both axes' collectives at once: B > %.1f, %.1f per device", together, together / n);
     accounting_step(a, "  rings send (k - 1)/k of the bytes: B > %.1f, %.1f per device", rings, rings / n);
@@ -111,9 +104,7 @@ void accounting_run_compute_bound(const accounting *a)
     time_steps(a, &s, &m);
     bound_steps(a, &s, &m, least);
     columns_of(a, &m, least);
-    accounting_real(a, "tokens_per_shard", least / m.x);
-    accounting_real(a, "alpha", mesh_intensity(&m));
-    variant_columns(a, &s, &m);
+    other_rules_steps(a, &s, &m);
 
     const double tokens = asked > 0 ? asked : floor(least) + 1;
     if (isfinite(tokens)) {
@@ -234,7 +225,6 @@ void accounting_run_batch(const accounting *a)
     mesh_steps(a, &s, &given);
     accounting_step(a, "as given: B > %.1f, %.1f per device", before, before / n);
     accounting_step(a, "%s: %s", name, what_is(name));
-    accounting_real(a, "best_x", m.x);
     row_text(a->w, "what", what_is(name));
     if (strcmp(name, "pipeline") == 0) {
         pipeline(a, &s, &given);

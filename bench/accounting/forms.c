@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/accounting/rates.h"
-
 /* The two sides of a form, and what its inequality becomes. */
 static const struct form_text {
     const char *name, *math, *comm, *bound;
@@ -67,8 +65,6 @@ static void answer_of(const accounting *a, closed_form form, const closed_answer
 {
     const bool both = form == FORM_2D_AT_ONCE || form == FORM_2D_IN_TURN;
     accounting_real(a, "devices_most", x->devices);
-    accounting_real(a, "devices_x", both ? x->devices_x : NAN);
-    accounting_real(a, "devices_y", both ? x->devices_y : NAN);
     if (!isfinite(x->devices))
         accounting_answer(a, "no batch is enough for X = %s, Y = %s", accounting_plain(m->x), accounting_plain(m->y));
     else if (both)

@@ -7,20 +7,13 @@
 
 static const double gb = 1e9;
 
-static double whole_division(double bytes, double by)
-{
-    return ceil(bytes / by);
-}
-
 /* P, its state and what a token leaves for backward; returns the bytes of the state. */
 static double common_columns(const accounting *a, const ffn_stack *s)
 {
     const double p = (double)ffn_parameters(s), token = (double)ffn_saved_per_token(s);
-    const double tokens = case_real(a->c, "tokens");
     row_real(a->w, "parameters", p);
     row_real(a->w, "state_bytes", ACCOUNTING_STATE_BYTES * p);
     row_real(a->w, "saved_per_token_bytes", token);
-    row_real(a->w, "activation_bytes", token * tokens);
     return ACCOUNTING_STATE_BYTES * p;
 }
 
@@ -54,14 +47,14 @@ void accounting_run_memory(const accounting *a)
     const ffn_stack s = accounting_stack(a);
     const double state = common_columns(a, &s), device = (double)case_int(a->c, "device-memory");
     const double token = (double)ffn_saved_per_token(&s), tokens = (double)case_int(a->c, "tokens");
-    const double held = state + token * tokens, devices = whole_division(held, device);
+    const double held = state + token * tokens, devices = ceil(held / device);
     state_steps(a, &s);
     if (tokens > 0)
         accounting_step(a, "activations of %s tokens: %s x %s B = %s", accounting_whole(tokens),
                         accounting_whole(tokens), accounting_whole(token), accounting_size(token * tokens));
     accounting_step(a, "devices of %s: %s B / %s B = %.2f, so %s", accounting_size(device), accounting_whole(held),
                     accounting_whole(device), held / device, accounting_whole(devices));
-    const double mixed = whole_division(held / 1073741824.0, device / gb);
+    const double mixed = ceil(held / 1073741824.0 / (device / gb));
     if (mixed != devices)
         accounting_step(a, "(%s would be GiB divided by GB: %.1f / %s; right for a device of %s GiB alone)",
                         accounting_whole(mixed), held / 1073741824.0, accounting_plain(device / gb),
@@ -70,7 +63,6 @@ void accounting_run_memory(const accounting *a)
     accounting_step(a, "one more device holds the activations of %s tokens", accounting_whole(further));
     accounting_real(a, "devices", devices);
     accounting_real(a, "devices_exact", held / device);
-    accounting_real(a, "per_device_bytes", held / devices);
     accounting_real(a, "tokens_of_a_device", further);
     accounting_answer(a, "%s devices of %s for %s", accounting_whole(devices), accounting_size(device),
                       accounting_size(held));
@@ -104,6 +96,5 @@ void accounting_run_fsdp(const accounting *a)
     accounting_step(a, "M(%s, %s) = %s B", accounting_whole(devices), accounting_whole(tokens), accounting_whole(held));
     accounting_step(a, "whatever N, B < %s B / %s B: at most %s tokens", accounting_whole(device),
                     accounting_whole(token / 2), accounting_whole(most));
-    accounting_real(a, "per_device_bytes", held);
     accounting_answer(a, "N = %s devices, %s on each", accounting_whole(devices), accounting_size(held));
 }

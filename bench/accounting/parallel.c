@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/accounting/rates.h"
-
 static const double mb = 1e6, gib = 1073741824.0;
 
 static accounting_model model_of(const accounting *a)
@@ -45,7 +43,6 @@ void accounting_run_data_parallel(const accounting *a)
     accounting_real(a, "wire_bytes", 2 * (n - 1) / n * grad * p);
     accounting_real(a, "comm_us", 1e6 * comm_s);
     accounting_real(a, "tokens_per_device", tokens);
-    accounting_real(a, "alpha", r.flops / r.bandwidth);
     accounting_answer(a, "%.0f tokens per GPU hide the gradients of %s on %s ranks", tokens, case_text(a->c, "model"),
                       accounting_plain(n));
 }
@@ -77,9 +74,7 @@ static void bucket_row(const accounting *a, const bucket_model *m, double bucket
     const double plain = bucket_overhead(m, bucket), queue = bucket_overhead_fifo(m, bucket);
     const double contention = bucket_overhead_contention(m, bucket);
     accounting_real(a, "bucket_used_bytes", bucket);
-    accounting_real(a, "buckets", bucket_count(m, bucket));
     accounting_real(a, "overhead_us", 1e6 * plain);
-    accounting_real(a, "overhead_fifo_us", 1e6 * queue);
     accounting_real(a, "overhead_contention_us", 1e6 * contention);
     accounting_step(a, "b = %s, n = %.1f: the handout's %s; queue %s; contention %s", accounting_size(bucket),
                     bucket_count(m, bucket), accounting_time(plain), accounting_time(queue),
@@ -111,11 +106,9 @@ void accounting_run_buckets(const accounting *a)
                     accounting_plain(2 * (n - 1)), accounting_rate(w));
     accounting_step(a, "o = %s us per bucket", accounting_plain(1e6 * m.overhead_s));
     best_steps(a, &m);
-    accounting_real(a, "gradient_bytes", m.bytes);
     accounting_real(a, "algbw_gb_s", w / 1e9);
     accounting_real(a, "best_bytes", bucket_best(&m));
     accounting_real(a, "best_contention_bytes", bucket_best_contention(&m));
-    accounting_real(a, "best_fifo_bytes", bucket_best_fifo(&m));
     accounting_real(a, "best_buckets", bucket_best_count(&m, false));
     const double asked = (double)case_int(a->c, "bucket"), best = bucket_best_contention(&m);
     bucket_row(a, &m, fmin(asked > 0 ? asked : best, m.bytes));
@@ -173,7 +166,6 @@ void accounting_run_zero(const accounting *a)
     accounting_real(a, "before_step_bytes", b.before_step);
     accounting_real(a, "after_step_bytes", b.after_step);
     accounting_real(a, "slots_bytes", b.slots);
-    accounting_real(a, "wire_elements", wire.grads + wire.params);
     accounting_real(a, "wire_bytes", wire_bytes);
     accounting_real(a, "comm_us", 1e6 * wire_s);
     accounting_answer(a, "init %.2f, before step %.2f, after %.2f GiB; sends %.2f GB", b.init / gib,

@@ -3,7 +3,7 @@
  * the best bf16 matrix product of bench_roofline. W is the best bus bandwidth in the newest run of bench_allreduce,
  * otherwise the slowest pair among the newest GPU-to-GPU copies of bench_roofline: a ring is no faster than its
  * slowest link. */
-#include "bench/accounting/rates.h"
+#include "bench/accounting/accounting.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -92,19 +92,17 @@ static bool measured(const accounting *a, const char *flops, const char *bandwid
     if (isnan(w)) {
         accounting_step(a, "W is not measured: %s has neither bench_allreduce.csv nor copies between GPUs", dir);
         accounting_step(a, "W = %s, of --%s", accounting_rate(r->bandwidth), bandwidth);
-        row_text(a->w, "rates_from", flops ? "C measured, W of the option" : "W of the option: not measured");
+        row_status_set(a->w, ROW_OK, "W is that of --%s: it is not measured", bandwidth);
         return true;
     }
     r->bandwidth = w;
     accounting_step(a, "W = %s, of %s/%s", accounting_rate(w), dir, from);
-    row_text(a->w, "rates_from", flops ? "C and W measured" : "W measured");
     return true;
 }
 
 bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r)
 {
     *r = (accounting_rates){.flops = flops ? case_real(a->c, flops) : NAN, .bandwidth = case_real(a->c, bandwidth)};
-    row_text(a->w, "rates_from", "options");
     if (case_int(a->c, "measured") && !measured(a, flops, bandwidth, r))
         return false;
     accounting_real(a, "used_flops", r->flops);

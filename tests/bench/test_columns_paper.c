@@ -47,8 +47,6 @@ FORMULA(devices_exact, V("memory") ? (state_bytes(c, row) + activations(c, row))
                        : V("fsdp") && room(c, row) > 0 ? (state_bytes(c, row) + half(c, row)) / room(c, row)
                                                        : NAN)
 FORMULA(devices, V("memory") ? ceil(devices_exact(c, row)) : floor(devices_exact(c, row)) + 1)
-FORMULA(per_device, V("memory") ? (state_bytes(c, row) + activations(c, row)) / devices(c, row)
-                                : state_bytes(c, row) / devices(c, row) + half(c, row) * (1 + 1 / devices(c, row)))
 FORMULA(tokens_of_a_device, V("memory") ? floor(N("device_memory") / saved(c, row)) : NAN)
 FORMULA(tokens_most, V("fsdp") ? ceil(2 * N("device_memory") / saved(c, row)) - 1 : NAN)
 
@@ -92,22 +90,11 @@ static double tokens_at_once(const csv *c, size_t row, mesh m)
     return tp_s(c, row, m) < math_s(c, row, m) ? fsdp_s(c, row, m) / math_s(c, row, m) : NAN;
 }
 
-static double tokens_rings(const csv *c, size_t row, mesh m)
-{
-    return fsdp_s(c, row, m) * (m.x - 1) / m.x / (math_s(c, row, m) - tp_s(c, row, m) * (m.y - 1) / m.y);
-}
-
-/* Where both terms of the sum are equal; B/N at it. */
+/* B/N at the X where both terms of the sum are equal. */
 static double best_per_device_of(const csv *c, size_t row, mesh m)
 {
     const double alpha = m.c / m.w;
     return 4 * alpha * alpha * (m.weight / 2) * (m.activation / N("matrices")) / (m.mesh_x * m.mesh_y * F);
-}
-
-static double best_x_of(const csv *c, size_t row, mesh m)
-{
-    const double n = m.x * m.y, b = best_per_device_of(c, row, m) * n;
-    return sqrt(m.activation / N("matrices") * b * n * m.mesh_x / (m.weight / 2 * F * m.mesh_y));
 }
 
 static double best_whole_x(const csv *c, size_t row, mesh m)
@@ -174,22 +161,6 @@ FORMULA(tokens_least, V("compute_bound")  ? tokens_in_turn(c, row, mesh_of(c, ro
                       : V("closed_forms") ? tokens_of_form(c, row)
                                           : NAN)
 FORMULA(of_given, V("batch") ? tokens_of_way(c, row) / tokens_in_turn(c, row, mesh_of(c, row)) : NAN)
-FORMULA(per_shard, V("compute_bound") ? tokens_least(c, row) / X : NAN)
-FORMULA(alpha, V("compute_bound") || V("data_parallel") ? C / W : NAN)
-FORMULA(at_once, V("compute_bound") ? tokens_at_once(c, row, mesh_of(c, row)) : NAN)
-FORMULA(rings, V("compute_bound") ? tokens_rings(c, row, mesh_of(c, row)) : NAN)
-FORMULA(pure_fsdp, V("compute_bound") ? C / W *N("weight_bits") / 16 / (N("mesh_x") + N("mesh_y")) : NAN)
-FORMULA(best_per_device, V("compute_bound") ? best_per_device_of(c, row, mesh_of(c, row)) : NAN)
-
-static double best_x(const csv *c, size_t row)
-{
-    if (V("compute_bound") || (V("batch") && IS("way", "best-split")))
-        return best_x_of(c, row, mesh_of(c, row));
-    if (V("batch"))
-        return IS("way", "best-whole-split") ? best_whole_x(c, row, mesh_of(c, row)) : X;
-    return NAN;
-}
-
 FORMULA(at_tokens, V("compute_bound")  ? (N("batch") > 0 ? N("batch") : floor(tokens_least(c, row)) + 1)
                    : V("closed_forms") ? (IS("form", "all-reduce")   ? NAN
                                           : N("batch") > 0           ? N("batch")
@@ -213,19 +184,12 @@ FORMULA(o_s, N("overhead") * 1e-6)
 FORMULA(algbw, V("buckets") ? busy_w(c, row) / 1e9 : NAN)
 FORMULA(best_bytes, sqrt(gradients(c, row) * o_s(c, row) * busy_w(c, row)))
 FORMULA(best_contention, sqrt(N("kappa")) * best_bytes(c, row))
-FORMULA(grad_rate, N("grad_rate") > 0 ? N("grad_rate") : busy_w(c, row))
-FORMULA(best_fifo, V("buckets") && grad_rate(c, row) < busy_w(c, row)
-                       ? o_s(c, row) * grad_rate(c, row) * busy_w(c, row) / (busy_w(c, row) - grad_rate(c, row))
-                       : NAN)
 FORMULA(best_buckets, gradients(c, row) / best_bytes(c, row))
 FORMULA(bucket_used,
         V("buckets") ? fmin(N("bucket") > 0 ? N("bucket") : best_contention(c, row), gradients(c, row)) : NAN)
 FORMULA(buckets, gradients(c, row) / bucket_used(c, row))
 FORMULA(bucket_s, o_s(c, row) + bucket_used(c, row) / busy_w(c, row))
 FORMULA(overhead, 1e6 * (buckets(c, row) * o_s(c, row) + bucket_used(c, row) / busy_w(c, row)))
-FORMULA(overhead_fifo,
-        1e6 * (bucket_s(c, row) +
-               (buckets(c, row) - 1) * fmax(0, bucket_s(c, row) - bucket_used(c, row) / grad_rate(c, row))))
 FORMULA(overhead_contention,
         1e6 * (bucket_s(c, row) + N("kappa") * (buckets(c, row) * o_s(c, row) + gradients(c, row) / busy_w(c, row))))
 
@@ -245,7 +209,6 @@ FORMULA(passes_of_params, IS("strategy", "zero3") ? 2 : !IS("strategy", "ddp") ?
 FORMULA(share, (N("ranks") - 1) / N("ranks"))
 FORMULA(sent_grads, zero(c, row) * xl * share(c, row) * passes_of_grads(c, row))
 FORMULA(sent_params, zero(c, row) * xl * share(c, row) * passes_of_params(c, row))
-FORMULA(wire_elements, sent_grads(c, row) + sent_params(c, row))
 FORMULA(wire_bytes, V("data_parallel") ? ring(c, row) * xl *grad_bytes(c, row)
                                        : sent_grads(c, row) * g(c, row) + sent_params(c, row) * p(c, row))
 
@@ -289,22 +252,13 @@ FORMULA(per_device_tokens, V("data_parallel") ? wire_bytes(c, row) / W *C / (4 *
 static const column_rule rules[] = {{"state_bytes", DERIVED, state_bytes, 0},
                                     {"parameters", DERIVED, parameters, 0},
                                     {"saved_per_token_bytes", DERIVED, saved, 0},
-                                    {"activation_bytes", DERIVED, activations, 0},
                                     {"devices", DERIVED, devices, 0},
                                     {"devices_exact", DERIVED, devices_exact, 0},
-                                    {"per_device_bytes", DERIVED, per_device, 1},
                                     {"tokens_of_a_device", DERIVED, tokens_of_a_device, 0},
                                     {"tokens_most", DERIVED, tokens_most, 0},
                                     {"tokens_least", DERIVED, tokens_least, 0},
                                     {"tokens_per_device", DERIVED, per_device_tokens, 0},
-                                    {"tokens_per_shard", DERIVED, per_shard, 0},
                                     {"of_given", DERIVED, of_given, 0},
-                                    {"alpha", DERIVED, alpha, 0},
-                                    {"tokens_overlapped", DERIVED, at_once, 0},
-                                    {"tokens_rings", DERIVED, rings, 0},
-                                    {"pure_fsdp_per_device", DERIVED, pure_fsdp, 0},
-                                    {"best_per_device", DERIVED, best_per_device, 0},
-                                    {"best_x", DERIVED, best_x, 0},
                                     {"at_tokens", DERIVED, at_tokens, 0},
                                     {"math_us", DERIVED, math_us, 0},
                                     {"fsdp_us", DERIVED, fsdp_us, 0},
@@ -312,24 +266,17 @@ static const column_rule rules[] = {{"state_bytes", DERIVED, state_bytes, 0},
                                     {"comm_us", DERIVED, comm_us, 0},
                                     {"alternate_us", DERIVED, alternate_us, 0},
                                     {"devices_most", DERIVED, devices_most, 0},
-                                    {"devices_x", DERIVED, devices_x, 0},
-                                    {"devices_y", DERIVED, devices_y, 0},
-                                    {"gradient_bytes", DERIVED, gradients, 0},
                                     {"algbw_gb_s", DERIVED, algbw, 0},
                                     {"best_bytes", DERIVED, best_bytes, 0},
                                     {"best_contention_bytes", DERIVED, best_contention, 0},
-                                    {"best_fifo_bytes", DERIVED, best_fifo, 0},
                                     {"best_buckets", DERIVED, best_buckets, 0},
                                     {"bucket_used_bytes", DERIVED, bucket_used, 0},
-                                    {"buckets", DERIVED, buckets, 0},
                                     {"overhead_us", DERIVED, overhead, 0},
-                                    {"overhead_fifo_us", DERIVED, overhead_fifo, 0},
                                     {"overhead_contention_us", DERIVED, overhead_contention, 0},
                                     {"init_bytes", DERIVED, init_bytes, 0},
                                     {"before_step_bytes", DERIVED, before_step, 0},
                                     {"after_step_bytes", DERIVED, after_step, 0},
                                     {"slots_bytes", MEASURED, NULL, 0},
-                                    {"wire_elements", DERIVED, wire_elements, 0},
                                     {"wire_bytes", DERIVED, wire_bytes, 0},
                                     {"used_flops", MEASURED, NULL, 0},
                                     {"used_bandwidth", MEASURED, NULL, 0},
@@ -337,14 +284,13 @@ static const column_rule rules[] = {{"state_bytes", DERIVED, state_bytes, 0},
 
 static void by_variants(void **state)
 {
-    static const char *const runs[] = {
-        "--variant memory,fsdp --matrices 2,3 --tokens 0,4096",
-        "--variant compute_bound --batch 0,4096 --weight-bits 8,16 --matrices 2,3",
-        "--variant batch",
-        "--variant closed_forms --batch 0,65536",
-        "--variant data_parallel --ranks 2,4,8 --model xl",
-        "--variant buckets --model xl --ranks 4 --grad-rate 0,1e11 --bucket 0,25M --kappa 1,0.05",
-        "--variant zero --model xl --ranks 4"};
+    static const char *const runs[] = {"--variant memory,fsdp --matrices 2,3 --tokens 0,4096",
+                                       "--variant compute_bound --batch 0,4096 --weight-bits 8,16 --matrices 2,3",
+                                       "--variant batch",
+                                       "--variant closed_forms --batch 0,65536",
+                                       "--variant data_parallel --ranks 2,4,8 --model xl",
+                                       "--variant buckets --model xl --ranks 4 --bucket 0,25M --kappa 1,0.05",
+                                       "--variant zero --model xl --ranks 4"};
     columns_have_rules(*state, "bench_accounting", rules);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         columns_hold(bench_rows(*state, "bench_accounting", "", runs[i], EXIT_CODE_OK), "bench_accounting", rules);

@@ -223,6 +223,7 @@ static const bench_info info = {
     .small = "--tokens 0,1024 --ranks 2 --bucket 0,25M",
     .runs = run_table,
     .section = "accounting",
+    .untimed = true,
     .figures =
         (const char *const[]){"accounting_fsdp", "accounting_bound", "accounting_buckets", "accounting_zero", NULL},
 };

@@ -11,7 +11,8 @@ cat <<'END'
 Every column of every bench, written by `make columns` from `./bench_<name> --list`.
 
 A CSV row has the columns of all benches up to `reason`, then the parameters, then what was measured, then the columns of all
-benches from `run_id` on. Missing numbers are `nan`, missing text is empty. [formulas.md](formulas.md) derives the rates.
+benches from `run_id` on; `bench_accounting` times nothing and has none of timing, clocks and power. Missing numbers are
+`nan`, missing text is empty. [formulas.md](formulas.md) derives the rates.
 
 END
 
@@ -41,11 +42,12 @@ done | awk -F '\t' '
     function cell(text) { gsub(/\|/, "\\|", text); gsub(/</, "\\&lt;", text); gsub(/\*/, "\\*", text); return text }
     function table(rows) { return "| column | kind | meaning |\n|---|---|---|\n" rows }
     function line() { return "| `" $3 "` | " $4 " | " cell($5) " |\n" }
-    $1 != bench { bench = $1; order[++benches] = bench }
+    $1 != bench { bench = $1; order[++benches] = bench; last = 0 }
+    $3 == "run_id" { last = 1000 } # what follows is shared, though a bench that times nothing lacks some
     $2 == "variant" { variants[bench] = variants[bench] "- `" $3 "`: " cell($5) "\n"; next }
-    { id = $3 "\t" $4 "\t" $5; count[id]++; ids[++n] = id; of[n] = bench; text[n] = line() }
+    { id = $3 "\t" $4 "\t" $5; count[id] += 1 + last; ids[++n] = id; of[n] = bench; text[n] = line() }
     END {
-        for (i = 1; i <= n; i++) if (of[i] == bench && count[ids[i]] == benches) shared = shared text[i]
+        for (i = 1; i <= n; i++) if (of[i] == bench && count[ids[i]] >= benches) shared = shared text[i]
         print "## Columns of every bench\n\n" table(shared)
         for (b = 1; b <= benches; b++) {
             rows = ""

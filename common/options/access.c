@@ -112,6 +112,14 @@ const char *options_command_line(const options *o)
     return o->command_line;
 }
 
+bool row_layout_has(const row_layout *l, const bench_info *bench, const char *column)
+{
+    const char *const *timed = l->timed;
+    while (*timed && strcmp(*timed, column) != 0)
+        timed++;
+    return !bench->untimed || !*timed;
+}
+
 bool options_untimed(const options *o, char *msg, size_t msg_bytes)
 {
     if (strcmp(option_text(o, "l2"), "cold") == 0 || strcmp(option_text(o, "timer"), "auto") != 0) {

@@ -74,11 +74,12 @@ void options_print_help(const options *o, FILE *out)
             "\nexit codes: 0 ok, 1 failure, 2 bad usage, 3 wrong result, 4 bound missed, 5 timeout, 77 unsupported\n");
 }
 
-static void print_columns(const column_spec *columns, FILE *out)
+static void print_columns(const options *o, const column_spec *columns, FILE *out)
 {
     static const char *const names[] = {[COLUMN_REAL] = "real", [COLUMN_INT] = "int", [COLUMN_TEXT] = "text"};
     for (; columns && columns->name; columns++)
-        fprintf(out, "  %-20s %-6s %s\n", columns->name, names[columns->kind], columns->help);
+        if (!o->layout || row_layout_has(o->layout, o->bench, columns->name))
+            fprintf(out, "  %-20s %-6s %s\n", columns->name, names[columns->kind], columns->help);
 }
 
 void options_print_list(const options *o, FILE *out)
@@ -88,15 +89,15 @@ void options_print_list(const options *o, FILE *out)
     for (const variant_spec *v = o->bench->variants; v && v->name; v++)
         fprintf(out, "  %-20s %s\n", v->name, v->summary);
     fprintf(out, "%scolumns:\n", o->variant ? "\n" : "");
-    print_columns(o->layout ? o->layout->first : NULL, out);
+    print_columns(o, o->layout ? o->layout->first : NULL, out);
     for (size_t i = 0; i < o->params_n; i++) {
         const option_spec *s = &o->params[i]->spec;
         fprintf(out, "  %-20s %-6s ", o->columns[i], kind_names[s->kind]);
         print_meaning(s, out);
         fprintf(out, "%s%s%s\n", *s->unit ? " (" : "", s->unit, *s->unit ? ")" : "");
     }
-    print_columns(o->bench->columns, out);
-    print_columns(o->layout ? o->layout->last : NULL, out);
+    print_columns(o, o->bench->columns, out);
+    print_columns(o, o->layout ? o->layout->last : NULL, out);
 }
 
 void options_print_table(const options *o, FILE *out)

@@ -54,6 +54,7 @@ typedef struct column_spec { /* a measured or derived column of a row */
 typedef struct row_layout {
     const column_spec *first, *last; /* before the parameters, and after the bench's columns; each ends with {0} */
     int schema, method;
+    const char *const *timed; /* columns that a bench without times does not have; ends with NULL */
 } row_layout;
 
 /* Which list of ./run_all.sh a run is in. */
@@ -94,6 +95,7 @@ typedef struct bench_info {
     const char *section;        /* of the report: common/report/sections/<section>.c */
     const char *const *figures; /* plots/figures/<name>.*; ends with NULL */
     bool apart;                 /* runs only when it is asked for by name */
+    bool untimed;               /* its rows are no measurements, and have neither clocks nor settings of timing */
 } bench_info;
 
 typedef struct options options;
@@ -116,6 +118,8 @@ options *options_try(const bench_info *bench, int argc, char **argv, const optio
                      size_t msg_bytes);
 
 const bench_info *options_bench(const options *o);
+/* Whether rows of the bench have this column of the layout. */
+bool row_layout_has(const row_layout *l, const bench_info *bench, const char *column);
 /* For the bench_info.validate of a bench that times nothing: false with a sentence where --l2 or --timer says how. */
 bool options_untimed(const options *o, char *msg, size_t msg_bytes);
 /* Single values. An unknown name is a bug of the caller and dies. */

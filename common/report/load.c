@@ -155,38 +155,51 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
     free(columns);
 }
 
+/* The columns that tell a case of a bench from another beside its parameters. Rows of an untimed bench lack some. */
+static bool tells_apart(const known_column *c)
+{
+    static const char *const names[] = {"variant", "device", "l2", "timer_asked", NULL};
+    size_t i = 0;
+    while (names[i] && strcmp(names[i], c->name) != 0)
+        i++;
+    return is_kind(c->table, "bench_") && c->place == 'h' && names[i];
+}
+
 /* From raw the newest row of each case: a verified one before others, then the latest. */
 static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
 {
     const char *table = c[first].table;
     const bool ours = is_kind(table, "bench_");
     sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db), *all = sqlite3_str_new(db);
+    sqlite3_str *same = sqlite3_str_new(db);
     for (size_t k = first; k < end; k++) {
         sqlite3_str_appendf(all, ", \"%w\"", c[k].name);
+        if (tells_apart(&c[k]))
+            sqlite3_str_appendf(same, ", \"%w\"", c[k].name);
         if (c[k].place != 'p')
             continue;
         sqlite3_str_appendf(params, ", \"%w\"", c[k].name);
         sqlite3_str_appendf(json, "%s%Q, \"%w\"", sqlite3_str_length(json) ? ", " : "", c[k].name, c[k].name);
     }
     char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json), *a = sqlite3_str_finish(all);
+    char *partition = sqlite3_mprintf("bench%z%s", sqlite3_str_finish(same), p ? p : "");
     sqlite3_str *sql = sqlite3_str_new(db);
     sqlite3_str_appendf(sql,
                         "INSERT INTO \"%w\"(options, run_of%s) SELECT json_object(%s), coalesce(gpu_uuid, "
                         "(SELECT value FROM machine m WHERE m.run_id = r.run_id AND m.key = 'gpu_uuid'), '') || ' ' || "
                         "coalesce(%s, \"commit\", '')%s "
-                        "FROM (SELECT *, min(id) OVER of_case AS first_id, row_number() OVER (PARTITION BY bench%s%s "
+                        "FROM (SELECT *, min(id) OVER of_case AS first_id, row_number() OVER (PARTITION BY %s "
                         "ORDER BY %s id DESC) AS age "
-                        "FROM raw WINDOW of_case AS (PARTITION BY bench%s%s)) r WHERE age = 1",
-                        table, a, j ? j : "", ours ? "campaign" : "run_id", a,
-                        ours ? ", variant, device, l2, timer_asked" : "", p ? p : "",
-                        ours ? "coalesce(\"check\", 1) <> 0 DESC, utc DESC," : "",
-                        ours ? ", variant, device, l2, timer_asked" : "", p ? p : "");
+                        "FROM raw WINDOW of_case AS (PARTITION BY %s)) r WHERE age = 1",
+                        table, a, j ? j : "", ours ? "campaign" : "run_id", a, partition,
+                        ours ? "coalesce(\"check\", 1) <> 0 DESC, utc DESC," : "", partition);
     if (ours && device)
         sqlite3_str_appendf(sql, " AND coalesce(device, %Q) = %Q", device, device);
     else if (device && strcmp(device, "cpu") == 0)
         sqlite3_str_appendall(sql, " AND gpu_uuid IS NULL");
     sqlite3_str_appendf(sql, " ORDER BY %s%s first_id", ours && p ? p + 2 : "", ours && p ? "," : "");
     run_str(db, sql);
+    sqlite3_free(partition);
     sqlite3_free(p);
     sqlite3_free(j);
     sqlite3_free(a);

@@ -43,4 +43,8 @@ static const column_spec last_columns[] = {
     {0},
 };
 
-const row_layout rows_layout = {first_columns, last_columns, ROWS_SCHEMA, ROWS_METHOD};
+static const char *const timed[] = {"l2",       "timer_asked", "warmup_asked",  "iters_asked", "settle_s", "max_time_s",
+                                    "sm_mhz",   "sm_min_mhz",  "sm_median_mhz", "power_w",     "idle_w",   "readings",
+                                    "throttle", NULL};
+
+const row_layout rows_layout = {first_columns, last_columns, ROWS_SCHEMA, ROWS_METHOD, timed};

@@ -48,31 +48,46 @@ static void put_real(line *l, double x)
     put_text(l, text);
 }
 
-static void put_names(line *l, const column_spec *columns)
+static void put_names(line *l, const bench_info *bench, const column_spec *columns)
 {
     for (; columns && columns->name; columns++)
-        put_text(l, columns->name);
+        if (row_layout_has(&rows_layout, bench, columns->name))
+            put_text(l, columns->name);
 }
 
-static void put_conditions(line *l, const row_conditions *c)
+static void put_timing(line *l, const row *w)
 {
+    const options *o = w->r->o;
+    put_text(l, option_text(o, "l2"));
+    put_text(l, option_text(o, "timer"));
+    put_text(l, case_text(w->c, "warmup"));
+    put_text(l, option_text(o, "iters"));
+    put_text(l, option_text(o, "settle"));
+    put_text(l, option_text(o, "max-time"));
+}
+
+static void put_conditions(line *l, const row *w)
+{
+    const row_conditions *c = &w->conditions;
     put_real(l, c->sm_mhz);
     put_real(l, c->sm_min_mhz);
     put_real(l, c->sm_median_mhz);
     put_real(l, c->power_w);
     put_real(l, c->idle_w);
     put_real(l, c->readings);
+    put_text(l, w->throttle);
 }
 
 char *rows_header(const options *o)
 {
+    const bench_info *bench = options_bench(o);
     line l;
     line_begin(&l);
-    put_names(&l, rows_layout.first);
+    put_names(&l, bench, rows_layout.first);
     for (size_t i = 0; i < options_param_count(o); i++)
         put_text(&l, options_param_name(o, i));
-    put_names(&l, options_bench(o)->columns);
-    put_names(&l, rows_layout.last);
+    put_names(&l, bench, bench->columns);
+    put_names(&l, bench, rows_layout.last);
     fclose(l.out);
     return l.text;
 }
@@ -80,6 +95,7 @@ char *rows_header(const options *o)
 static char *row_line(const row *w)
 {
     const row_writer *r = w->r;
+    const bool untimed = options_bench(r->o)->untimed;
     char utc_text[32];
     time_t now = time(NULL);
     struct tm utc;
@@ -106,15 +122,11 @@ static char *row_line(const row *w)
     put_text(&l, r->gpu_uuid);
     put_text(&l, r->device);
     put_text(&l, option_text(r->o, "check"));
-    put_text(&l, option_text(r->o, "l2"));
-    put_text(&l, option_text(r->o, "timer"));
-    put_text(&l, case_text(w->c, "warmup"));
-    put_text(&l, option_text(r->o, "iters"));
-    put_text(&l, option_text(r->o, "settle"));
-    put_text(&l, option_text(r->o, "max-time"));
+    if (!untimed)
+        put_timing(&l, w);
     put_text(&l, option_text(r->o, "seed"));
-    put_conditions(&l, &w->conditions);
-    put_text(&l, w->throttle);
+    if (!untimed)
+        put_conditions(&l, w);
     put_text(&l, build_commit());
     put_real(&l, build_dirty() < 0 ? NAN : build_dirty());
     put_text(&l, utc_text);

@@ -21,7 +21,7 @@ enum { STATUSES = ROW_SKIP + 1 };
 static bool same_way(const row_writer *r, const csv *file, size_t i)
 {
     static const char *const ways[][2] = {{"l2", "l2"}, {"timer_asked", "timer"}};
-    for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
+    for (size_t k = 0; k < sizeof ways / sizeof *ways && !options_bench(r->o)->untimed; k++)
         if (!csv_is(file, i, ways[k][0], option_text(r->o, ways[k][1])))
             return false;
     if (csv_column(file, "sustain_s") >= 0 && option_real(r->o, "sustain") > 0 &&

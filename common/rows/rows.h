@@ -3,7 +3,8 @@
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
  * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,warmup_asked,iters_asked,settle_s,max_time_s,seed,sm_mhz,
- * sm_min_mhz,sm_median_mhz,power_w,idle_w,readings,throttle,commit,dirty,utc.
+ * sm_min_mhz,sm_median_mhz,power_w,idle_w,readings,throttle,commit,dirty,utc. Those of timing (l2 to max_time_s, sm_mhz
+ * to throttle) are not in rows of a bench that is untimed.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)

@@ -59,6 +59,20 @@ static void the_newest_verified_row_counts(void **state)
     answers(*state, "SELECT median_ms FROM peer_gemm", "1.0\n"); /* of peers the later line */
 }
 
+/* Rows of a bench that times nothing say neither --l2 nor --timer; files of the time when they did are read, too. */
+static void rows_without_times(void **state)
+{
+    put(*state, "bench_accounting.csv",
+        "bench,variant,status,reason,model,ranks,state_bytes,wire_bytes,device,utc\n"
+        "bench_accounting,zero,ok,,xl,2,nan,1,cuda,2026-01-01\nbench_accounting,zero,ok,,xl,4,nan,3,cuda,2026-01-01\n"
+        "bench_accounting,zero,ok,,xl,2,nan,2,cuda,2026-01-02\n");
+    answers(*state, "SELECT ranks, wire_bytes FROM bench_accounting ORDER BY id", "2,2.0\n4,3.0\n");
+    put(*state, "bench_accounting.csv",
+        "bench,variant,status,reason,model,ranks,state_bytes,wire_elements,wire_bytes,device,l2,timer_asked,throttle\n"
+        "bench_accounting,zero,ok,,xl,2,nan,7,1,cuda,warm,auto,\n");
+    answers(*state, "SELECT ranks, wire_bytes FROM bench_accounting", "2,1.0\n");
+}
+
 static void numbers_and_nothing(void **state)
 {
     put(*state, "bench_roofline.csv",
@@ -135,12 +149,9 @@ static void a_database_is_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {in_folder(the_newest_verified_row_counts),
-                                       in_folder(numbers_and_nothing),
-                                       in_folder(old_names_of_columns),
-                                       in_folder(a_row_knows_its_run),
-                                       in_folder(a_stranger_is_never_sql),
-                                       in_folder(a_question_only_reads),
-                                       in_folder(a_database_is_kept)};
+    const struct CMUnitTest tests[] = {
+        in_folder(the_newest_verified_row_counts), in_folder(rows_without_times),  in_folder(numbers_and_nothing),
+        in_folder(old_names_of_columns),           in_folder(a_row_knows_its_run), in_folder(a_stranger_is_never_sql),
+        in_folder(a_question_only_reads),          in_folder(a_database_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,36 @@ static void columns_and_values(void **state)
     free(path);
 }
 
+/* Rows of a bench that times nothing have no clocks, each cell is below its name, and --resume counts them. */
+static void untimed(void **state)
+{
+    char *path = folder_path(*state, "untimed.csv"), msg[256];
+    char *argv[] = {"bench_sample", "--seq", "128", "--dtype", "bf16", "--variant", "fast"};
+    bench_info bench = sample_bench;
+    bench.untimed = true;
+    options *o = options_try(&bench, sizeof argv / sizeof *argv, argv, &sample_on_cpu, msg, sizeof msg);
+    row_writer *r = sample_rows(o, path, false);
+    sample_row(r, o, 0, ROW_OK);
+    rows_close(r);
+    csv *t = csv_read(path);
+    assert_int_equal(t->rows, 1);
+    assert_int_equal(t->dropped, 0);
+    for (const char *const *name = rows_layout.timed; *name; name++)
+        if (csv_column(t, *name) >= 0)
+            fail_msg("%s is there", *name);
+    assert_string_equal(csv_cell(t, 0, "check"), "1");
+    assert_string_equal(csv_cell(t, 0, "seed"), "1");
+    assert_int_equal(strlen(csv_cell(t, 0, "utc")), strlen("2026-11-21T09:05:00Z"));
+    csv_free(t);
+    r = sample_rows(o, path, true);
+    bench_case *c = case_at(o, 0);
+    assert_true(rows_has(r, c));
+    case_free(c);
+    rows_close(r);
+    options_free(o);
+    free(path);
+}
+
 static void numbers(void **state)
 {
     char *path = folder_path(*state, "numbers.csv");
@@ -207,8 +237,13 @@ static void fatal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_and_values), cmocka_unit_test(numbers), cmocka_unit_test(status_and_exit_code),
-        cmocka_unit_test(without_a_file),     cmocka_unit_test(table),   cmocka_unit_test(fatal),
+        cmocka_unit_test(columns_and_values),
+        cmocka_unit_test(untimed),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(status_and_exit_code),
+        cmocka_unit_test(without_a_file),
+        cmocka_unit_test(table),
+        cmocka_unit_test(fatal),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

@@ -116,17 +116,13 @@ void accounting_run_buckets(const accounting *a)
 
 /* ---- memory and traffic by strategy ---- */
 
-static const char *const stages[] = {[ZERO_DDP] = "ddp",
-                                     [ZERO_1_BROADCAST] = "zero1-broadcast",
-                                     [ZERO_1] = "zero1",
-                                     [ZERO_2] = "zero2",
-                                     [ZERO_3] = "zero3"};
-
-static const char *const wires[] = {[ZERO_DDP] = "all-reduce of gradients: 2 P (n - 1)/n",
-                                    [ZERO_1_BROADCAST] = "all-reduce, then each owner broadcasts: 3 P (n - 1)/n",
-                                    [ZERO_1] = "reduce-scatter and all-gather: 2 P (n - 1)/n",
-                                    [ZERO_2] = "reduce-scatter and all-gather: 2 P (n - 1)/n",
-                                    [ZERO_3] = "two all-gathers and a reduce-scatter: 3 P (n - 1)/n"};
+static const struct {
+    const char *name, *wire;
+} stages[] = {[ZERO_DDP] = {"ddp", "all-reduce of gradients: 2 P (n - 1)/n"},
+              [ZERO_1_BROADCAST] = {"zero1-broadcast", "all-reduce, then each owner broadcasts: 3 P (n - 1)/n"},
+              [ZERO_1] = {"zero1", "reduce-scatter and all-gather: 2 P (n - 1)/n"},
+              [ZERO_2] = {"zero2", "reduce-scatter and all-gather: 2 P (n - 1)/n"},
+              [ZERO_3] = {"zero3", "two all-gathers and a reduce-scatter: 3 P (n - 1)/n"}};
 
 /* "2 P + 12 P/n" of what is held after a step. */
 static void held_step(const accounting *a, zero_stage stage, zero_recipe r)
@@ -148,7 +144,7 @@ void accounting_run_zero(const accounting *a)
     const zero_recipe r = zero_recipe_of(case_text(a->c, "recipe"));
     const double n = ranks_of(a), p = model.parameters, slots = (double)case_int(a->c, "slots");
     zero_stage stage = ZERO_DDP;
-    while (strcmp(stages[stage], case_text(a->c, "strategy")) != 0)
+    while (strcmp(stages[stage].name, case_text(a->c, "strategy")) != 0)
         stage++;
     const zero_bytes b = zero_memory(stage, r, p, n, slots, model.unit_parameters);
     const zero_wire wire = zero_wire_elements(stage, p, n);
@@ -160,7 +156,7 @@ void accounting_run_zero(const accounting *a)
     if (b.slots > 0)
         accounting_step(a, "beside it in forward and backward: activations, and %s slots of a block: %s",
                         accounting_plain(slots), accounting_size(b.slots));
-    accounting_step(a, "%s = %s elements, %s, %s at %s", wires[stage], accounting_whole(wire.grads + wire.params),
+    accounting_step(a, "%s = %s elements, %s, %s at %s", stages[stage].wire, accounting_whole(wire.grads + wire.params),
                     accounting_size(wire_bytes), accounting_time(wire_s), accounting_rate(rates.bandwidth));
     accounting_real(a, "init_bytes", b.init);
     accounting_real(a, "before_step_bytes", b.before_step);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # A step of data parallelism by strategy, one bar each from its start to its end: forward, backward, waiting for sums,
 # what is left of updates. The line is the step as it was timed; the bar is another run, phase by phase. A diamond is
-# PyTorch's step. Bars are in the order of the column place, from above.
+# PyTorch's step, and one far beyond our bars is named at the edge. Bars are in the order of the column place, from above.
 set datafile separator "," # H wants to know the number of bars before style.gp is read
 longest = 0
 longer(text) = strlen(text) > longest ? strlen(text) : longest
@@ -22,23 +22,26 @@ larger(a, b) = b > a ? b : a # a where b is NaN
 most = 0; theirs = 0
 stats data using (most = larger(larger(most, column("step_ms")), end_of(4))) nooutput
 stats data using (theirs = larger(theirs, column("pytorch_step_ms"))) nooutput
-most = larger(most, theirs)
+edge = 1.04 * (theirs > 1.3 * most ? 1.3 * most : larger(most, theirs)) # a PyTorch beyond is named at the edge
 
 do for [k = 1:phases] { text = phase_text[k]; style = k; @add_key }
 text = "timed step"; style = 5; @add_key
 if (theirs > 0) { text = "PyTorch"; style = 6; @add_key }
 key_colour(style) = style <= phases ? phase_colour[style] : style == 5 ? "#000000" : grey
-key_point = "set label 140 + i ''.(key_style[i] == 5 ? '|' : '') at screen from_left(key_x(i) + 13),from_top(71) point \
-             pointtype (key_style[i] <= phases ? 5 : 12) pointsize (key_style[i] == 5 ? 0 : 1.4) \
-             linecolor rgb key_colour(key_style[i])"
+# A point of size 0 is a matrix without an inverse, for which librsvg shows nothing at all: the bar of "timed step" is a text.
+key_point = "if (key_style[i] == 5) { set label 140 + i '|' at screen from_left(key_x(i) + 10),from_top(71) } else { \
+             set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71) point \
+             pointtype (key_style[i] <= phases ? 5 : 12) pointsize 1.4 linecolor rgb key_colour(key_style[i]) }"
 key_place = "set label 100 + i key_text[i] at screen from_left(key_x(i) + 28),from_top(71) left noenhanced"
 @draw_key
 
+within(x) = x <= edge ? x : NaN
+beyond(x) = x > edge ? edge : NaN
 set style fill solid noborder
 set border 1
 unset grid
 set grid xtics linetype 1 linecolor rgb "#E4E4E4" linewidth 1
-set xrange [0 : 1.04 * most]
+set xrange [0 : edge]
 set yrange [0.4 : n + 0.6]
 set y2range [0.4 : n + 0.6]
 small = font_of(12) # of tics gnuplot takes no expression
@@ -55,4 +58,7 @@ plot for [k = 1:phases] data using (begin_of(k)):(@place):(begin_of(k)):(end_of(
          with vectors nohead linecolor rgb "black" linewidth 2, \
      data using (column("step_ms")):(@place):(0):(-0.43):y2ticlabels(ms(column("step_ms")).exposed(column("exposed_ms"))) \
          with vectors nohead linecolor rgb "black" linewidth 2, \
-     data using (column("pytorch_step_ms")):(@place) with points pointtype 12 pointsize 1.2 linewidth 1.6 linecolor rgb grey
+     data using (within(column("pytorch_step_ms"))):(@place) with points pointtype 12 pointsize 1.2 linewidth 1.6 \
+         linecolor rgb grey, \
+     data using (beyond(column("pytorch_step_ms"))):(@place):(sprintf("PyTorch %s >", ms(column("pytorch_step_ms")))) \
+         with labels right offset -0.3,0 font font_of(11) textcolor rgb grey

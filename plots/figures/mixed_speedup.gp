@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# How many times faster than fp32 the forward, the backward and the step are, by model size: one line per precision.
+# How many times faster than fp32 the forward, the backward and the step are, by model size: one line per precision, its points
+# joined in the order of sizes, whatever the file's.
 W = 900; H = 440
 load folder."/style.gp"
 place_of(size) = sum [k = 1:words(sizes)] (word(sizes, k) eq size ? k : 0)
@@ -29,7 +30,7 @@ do for [k = 1:3] {
     if (k > 1) { set format y "" }
     plot 1 with lines linestyle 43, \
          for [i = 1:words(precisions)] data using (of(word(precisions, i))):(column(speedup)) \
-             with linespoints linestyle i
+             smooth unique with linespoints linestyle i
     @first_panel_done
 }
 unset multiplot

@@ -6,7 +6,7 @@
 @if (SELECT count(DISTINCT variant) FROM rows) > 1
 
 @draw recompute_{:size}: What recomputation saves and costs, {:size} ({shape(bench, json_remove(options, '$.size', '$.group', '$.budget', '$.offload'))})
-SELECT * FROM rows ORDER BY id
+SELECT * FROM rows ORDER BY peak_bytes DESC, step_ms, id
 
 @end
 

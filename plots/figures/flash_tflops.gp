@@ -5,11 +5,9 @@ load folder."/style.gp"
 stats data using "fwd_tflops" name "fwd" nooutput
 stats data using "bwd_tflops" name "bwd" nooutput
 most = fwd_max > bwd_max ? fwd_max : bwd_max
-lo = 0.7 * (fwd_min < bwd_min ? fwd_min : bwd_min)
 has_ceiling = ceiling > 0 # 0: not measured
 if (ceiling > most) { most = ceiling }
-hi = 1.4 * most
-@log_y
+set yrange [0 : 1.05 * most] # from 0: a share of the ceiling is a length
 set xlabel "sequence length S (tokens)"
 do for [i = 1:words(dims)] { text = "D ".word(dims, i); style = i; @add_key }
 text = "unfused"; style = 41; @add_key

@@ -13,6 +13,7 @@ packages=(
     libsqlite3-dev  # the report
     libcmocka-dev   # tests
     gnuplot-nox     # figures
+    librsvg2-bin    # tests look at the figures with it
     "$@"
 )
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What communication costs by bucket size: measured, with its 95 % interval, and two models' curves through their
-# predictions for the same sizes. The vertical line is the best bucket of the handout's model. One panel per context
+# What communication costs by bucket size: measured, with its 95 % interval, what the handout's model says and
+# what ours, with contention, predicts from the first size (docs/formulas.md). The vertical line is the best bucket of the handout's model. One panel per context
 # length.
 W = 900; H = 460
 load folder."/style.gp"
@@ -12,7 +12,7 @@ least = mb_min; most = mb_max
 text = "measured"; style = 1; @add_key
 text = "handout: n o + s / (n w)"; style = 41; @add_key
 text = "its best bucket"; style = 43; @add_key
-text = "with contention"; style = 22; @add_key
+text = "predicted from the first, with contention"; style = 22; @add_key
 key_point = "if (key_style[i] < 20) { set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71) point \
              pointtype 7 pointsize 0.8 linecolor rgb colour_of(1) }"
 @draw_key
@@ -35,7 +35,7 @@ do for [p = 1:n] {
                             column("predicted_ms")) : top, \
         bottom = (here && column("exposed_lo_ms") < bottom) ? column("exposed_lo_ms") : bottom, \
         best = (here && column("predicted_best_mb") > 0) ? column("predicted_best_mb") : best, top) nooutput
-    set yrange [1.1 * bottom : 1.12 * top]
+    set yrange [1.1 * bottom : 1.12 * top] # an interval may go below 0
     set xrange [0.7 * (best < least ? best : least) : 1.4 * (best > most ? best : most)]
     set ylabel p == 1 ? "exposed (ms)" : ""
     set lmargin at screen 0.075 + 0.915 * (p - 1.0) / n
@@ -45,7 +45,7 @@ do for [p = 1:n] {
         set label 50 sprintf("%.3g MB", best) at best, graph 0.96 center font font_of(12)
     }
     plot data using (mb_of(seq)):(column("predicted_ms")) smooth unique with lines linestyle 41, \
-         data using (mb_of(seq)):(column("predicted_contention_ms")) smooth unique with lines linestyle 22, \
+         data using (mb_of(seq)):(column("predicted_exposed_ms")) smooth unique with lines linestyle 22, \
          data using (mb_of(seq)):(column("exposed_ms")) smooth unique with lines linestyle 1 linewidth 1, \
          data using (mb_of(seq)):(column("exposed_ms")):(column("exposed_lo_ms")):(column("exposed_hi_ms")) \
              with yerrorbars linestyle 1 pointtype 7 pointsize 0.8

@@ -17,7 +17,7 @@ FROM (VALUES
 SELECT * FROM ok WHERE dtype = :dtype AND in_place = :place AND instr(' ' || :variants || ' ', ' ' || variant || ' ')
     AND (:by = 'ranks' OR ranks = :most)
 
-@if (SELECT count(DISTINCT bytes) FROM rows) > 1
+@if (SELECT count(DISTINCT bytes) FROM rows) > 2
     AND (:kind <> 'own' OR EXISTS (SELECT 1 FROM rows WHERE variant GLOB '*-shot'))
 
 @draw allreduce_{:kind}_{:dtype}: {:what}, {:dtype}

@@ -3,7 +3,7 @@
 
 @slice rows FROM bench_attention ALONG seq, head_dim WHERE status = 'ok' AND dtype = :dtype
 
-@if (SELECT count(DISTINCT seq) FROM rows) > 1
+@if (SELECT count(DISTINCT seq) FROM rows) > 2
 
 @draw attention_latency_{:dtype}: Attention latency, {:dtype} ({shape(bench, json_remove(options, '$.dtype', '$.seq', '$.head_dim'))}, 1 head)
 seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq

@@ -6,7 +6,7 @@
 @view rows
 SELECT * FROM plain WHERE status = 'ok' AND dtype = :dtype
 
-@if (SELECT count(DISTINCT seq) FROM rows) > 1
+@if (SELECT count(DISTINCT seq) FROM rows) > 2
 
 @draw flash_tflops_{:dtype}: Attention throughput, {:dtype} ({shape(bench, json_remove(options, '$.dtype', '$.seq', '$.head_dim'))})
 seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq

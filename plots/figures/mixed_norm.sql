@@ -2,7 +2,7 @@
 @view rows
 SELECT * FROM bench_mixed_precision WHERE variant = 'norm' AND magnitude = 1 AND status = 'ok'
 
-@if (SELECT count(DISTINCT width) FROM rows) > 1
+@if (SELECT count(DISTINCT width) FROM rows) > 2
 
 @draw mixed_norm: Norms with statistics in 16 bits
 widths = SELECT DISTINCT width FROM drawn ORDER BY width

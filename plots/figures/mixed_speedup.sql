@@ -4,7 +4,7 @@
 
 @slice rows FROM bench_mixed_precision ALONG size, precision WHERE variant = 'timing' AND status = 'ok' AND seq = :seq
 
-@if (SELECT count(DISTINCT size) FROM rows) > 1
+@if (SELECT count(DISTINCT size) FROM rows) > 2
 
 @draw mixed_speedup_{:seq}: Speed-up over fp32, context {:seq}, batch {max(batch)}
 sizes = SELECT DISTINCT size FROM drawn ORDER BY size_place(size)

@@ -13,6 +13,12 @@ set xtics ()
 do for [i = 1:words(ranks)] { set xtics add (word(ranks, i) word(ranks, i) + 0) }
 set xrange [0.85 * first : 1.18 * last]
 set xlabel "ranks"
+highest = 0
+do for [by in "batch global_batch"] { # one scale for both panels
+    value = by eq "batch" ? weak : strong
+    stats [*:*] [*:*] data using (value > 0 && column(by) == value && column("step_ms") > highest ? \
+        (highest = column("step_ms"), 0) : 0) nooutput
+}
 set multiplot
 set tmargin at screen top_of_panels
 set bmargin at screen 0.13
@@ -23,12 +29,7 @@ do for [k = 1:2] {
     panel = k == 1 ? sprintf("batch %g on each rank", weak) : sprintf("batch %g on all ranks", strong)
     @panel_title
     stats [*:*] [*:*] data using (column(by) == value ? column("step_ms") : NaN) name "step" nooutput
-    if (k == 1) {
-        set yrange [0 : 1.15 * step_max]
-    } else {
-        lo = 0.8 * step_min; hi = 1.25 * step_max
-        @log_y
-    }
+    set yrange [0 : 1.1 * highest]
     set ylabel "ms a step"
     set lmargin at screen (k == 1 ? 0.085 : 0.585)
     set rmargin at screen (k == 1 ? 0.485 : 0.985)

@@ -14,6 +14,7 @@ do for [i = 1:words(points):every_nth] { set xtics add (length_text(int(word(poi
 set xlabel axis_text
 stats data using "step_ms" name "step" nooutput
 stats data using (column("peak_bytes") / GIB) name "peak" nooutput
+widest = step_max / step_min > peak_max / peak_min ? step_max / step_min : peak_max / peak_min # few times: from 0
 do for [i = 1:words(lines)] { text = (by eq "recompute" ? "recompute " : "").word(lines, i); style = i; @add_key }
 @draw_key
 set multiplot
@@ -23,7 +24,7 @@ do for [k = 1:2] {
     panel = k == 1 ? "step" : "peak memory"
     @panel_title
     lo = 0.7 * (k == 1 ? step_min : peak_min); hi = 1.4 * (k == 1 ? step_max : peak_max)
-    @log_y
+    if (widest > 3) { @log_y } else { unset logscale y; set ytics autofreq; set yrange [0 : 0.8 * hi] }
     set ylabel k == 1 ? "median time (ms)" : "GiB"
     set lmargin at screen (k == 1 ? 0.085 : 0.585)
     set rmargin at screen (k == 1 ? 0.485 : 0.985)

@@ -6,7 +6,7 @@
 @slice rows FROM warm ALONG size, seq WHERE status = 'ok' AND precision = :precision AND variant = (SELECT variant
     FROM level)
 
-@if (SELECT count(DISTINCT seq) FROM rows) > 1
+@if (SELECT count(DISTINCT seq) FROM rows) > 2
 
 @draw transformer_time_{:precision}: Training step, {:precision} ({shape(bench, json_remove(options, '$.precision', '$.size', '$.seq'))})
 seqs = SELECT DISTINCT seq FROM drawn ORDER BY seq

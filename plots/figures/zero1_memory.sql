@@ -7,10 +7,11 @@
 SELECT * FROM ddp_drawn WHERE stands AND bench_table = 'bench_zero1'
     AND (seq, batch) = (SELECT seq, batch FROM ddp_drawn WHERE variant = 'zero1' ORDER BY seq, batch LIMIT 1)
 
-@if (SELECT count(DISTINCT variant) FROM rows) > 1
+@if EXISTS (SELECT 1 FROM rows GROUP BY precision, gradients HAVING sum(variant = 'zero1') AND count(DISTINCT variant) > 1)
 
 @draw zero1_memory: Memory of a rank after an update ({max(size)})
-panels = SELECT precision || '/' || gradients FROM drawn WHERE variant = 'zero1' GROUP BY 1
+panels = SELECT precision || '/' || gradients FROM drawn GROUP BY 1
+    HAVING sum(variant = 'zero1') AND count(DISTINCT variant) > 1
     ORDER BY instr('fp32 tf32 bf16 bf16-pure fp16', precision), gradients
 ranks = SELECT DISTINCT ranks FROM drawn WHERE variant = 'zero1' ORDER BY ranks
 ways = SELECT column1 FROM (VALUES ('unsharded'), ('zero1'), ('zero1-broadcast'))

@@ -16,7 +16,7 @@ static const char columns[] = "schema,bench,variant,status,reason,batch,heads,ca
                               "fwd_tflops,bwd_tflops,ceiling_tflops,peak_bytes,machine,gpu,device,utc\n";
 
 /* A folder with a project's plots/, a script in place of a bench that names these figures, and results of bench_flash in
- * two dtypes, of which only bf16 has two lengths. */
+ * two dtypes, of which only bf16 has three lengths. */
 static void make_project(const char *folder, const char *figures)
 {
     char *command = xasprintf("mkdir -p '%s/bin' '%s/plots' '%s/results/box' && cp -r plots/draw.sh plots/style.gp "
@@ -29,7 +29,8 @@ static void make_project(const char *folder, const char *figures)
     file_write(bench, script);
     assert_int_equal(chmod(bench, 0777), 0);
     char *rows = xstrdup(columns);
-    static const char *const cases[] = {"bf16,64,128,1", "bf16,64,1024,2", "fp32,64,128,4"};
+    static const char *const cases[] = {"bf16,64,128,1", "bf16,64,256,1.5", "bf16,64,1024,2", "fp32,64,128,4",
+                                        "fp32,64,256,8"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *more =
             xasprintf("%s1,bench_flash,flash,ok,,1,1,1,%s,2,100,90,800,1048576,box,GPU,cuda,2026-11-21T10:00:0%zuZ"
@@ -86,7 +87,7 @@ static void benches_name_their_figures(void **state)
     expect_draw(*state, EXIT_CODE_OK, " figures in ");
     assert_true(drawn(*state, "flash_latency_bf16"));
     assert_true(drawn(*state, "flash_tflops_bf16"));
-    assert_false(drawn(*state, "flash_latency_fp32")); /* one length makes no curve */
+    assert_false(drawn(*state, "flash_latency_fp32")); /* fewer than three lengths make no curve */
     assert_false(drawn(*state, "flash_memory_bf16"));  /* which no bench names */
 }
 
@@ -154,8 +155,8 @@ static void a_cpu_has_a_share_of_its_ceiling(void **state)
     put(*state, "machine.csv", "run_id,key,value\nr,cpu,CPU\n");
     put(*state, "bench_transformer.csv",
         "schema,bench,variant,status,reason,size,batch,seq,precision,warmup,step_ms,mfu_causal_pct,ceiling_pct,machine,"
-        "gpu,device,utc\n" STEP("32", "fp32", "40") STEP("64", "fp32", "50") STEP("32", "bf16", "nan")
-            STEP("64", "bf16", "nan"));
+        "gpu,device,utc\n" STEP("32", "fp32", "40") STEP("64", "fp32", "50") STEP("128", "fp32", "50")
+            STEP("32", "bf16", "nan") STEP("64", "bf16", "nan") STEP("128", "bf16", "nan"));
     expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
     char *text = figure(*state, "transformer_mfu");
     assert_non_null(strstr(text, "Share of the measured GEMM ceiling in a step"));
@@ -174,12 +175,12 @@ static void ratios_over_runs_are_not_drawn(void **state)
     "schema,bench,variant,status,reason,size,batch,seq,precision,warmup,step_ms,campaign,machine,gpu,device,utc\n"
     make_project(*state, "figure\\ttransformer_speedup\\n");
     put(*state, "bench_transformer.csv",
-        TIMED_HEADER TIMED("32", "fp32", "4", "a") TIMED("64", "fp32", "8", "a") TIMED("32", "bf16", "1", "a")
-            TIMED("64", "bf16", "2", "b"));
+        TIMED_HEADER TIMED("16", "fp32", "2", "a") TIMED("32", "fp32", "4", "a") TIMED("64", "fp32", "8", "a")
+            TIMED("32", "bf16", "1", "a") TIMED("64", "bf16", "2", "b"));
     expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
     put(*state, "bench_transformer.csv",
-        TIMED_HEADER TIMED("32", "fp32", "4", "a") TIMED("64", "fp32", "8", "a") TIMED("32", "bf16", "1", "b")
-            TIMED("64", "bf16", "2", "b"));
+        TIMED_HEADER TIMED("16", "fp32", "2", "a") TIMED("32", "fp32", "4", "a") TIMED("64", "fp32", "8", "a")
+            TIMED("32", "bf16", "1", "b") TIMED("64", "bf16", "2", "b"));
     expect_draw(*state, EXIT_CODE_OK, "0 figures in ");
 }
 
@@ -217,7 +218,7 @@ static void no_cell_is_code(void **state)
     make_project(*state, "figure\\tflash_latency\\nfigure\\tflash_tflops\\nfigure\\tmemory_peak\\n");
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         char *cell = xasprintf(cells[i], canary), *rows = xstrdup(columns);
-        for (int seq = 64; seq <= 128; seq *= 2) {
+        for (int seq = 64; seq <= 256; seq *= 2) {
             char *more = xasprintf("%s1,bench_flash,flash,ok,,1,1,1,\"%s\",64,%d,1,2,100,90,800,1048576,%s,%s,cuda,"
                                    "2026-11-21T10:00:00Z\n",
                                    rows, cell, seq, i % 2 ? cell : "box", i % 2 ? "GPU" : cell);

@@ -2,6 +2,7 @@
 # The batch from which a block is bound by compute: its times by batch, and the tokens per device that each way to
 # lower the bound needs.
 W = 900; H = 460
+caption = "computed on paper, not measured"
 load folder."/style.gp"
 ways_n = words(ways)
 time_of(name) = strcol("variant") eq "compute_bound" ? column(name) / 1e3 : NaN

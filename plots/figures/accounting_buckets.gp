@@ -2,6 +2,7 @@
 # Overhead of gradients over the backward by bucket size: the handout's model, and collectives that only slow down the
 # compute beside them by a share kappa. One panel per number of ranks; the best bucket of each curve is a point.
 W = 900; H = 460
+caption = "computed on paper, not measured"
 load folder."/style.gp"
 n = words(ranks)
 of_rank(rank) = column("ranks") == rank ? column("bucket_used_bytes") / 1e6 : NaN

@@ -3,6 +3,7 @@
 # on every device (FSDP), which ends at a number of tokens that no number of devices can hold. One colour per device
 # size.
 W = 900; H = 440
+caption = "computed on paper, not measured"
 load folder."/style.gp"
 device_text(bytes) = sprintf("%g GB", bytes / 1e9)
 of(variant, bytes) = (strcol("variant") eq variant && column("device_memory") == bytes) ? column("tokens") : NaN

@@ -2,6 +2,7 @@
 # What a rank holds from the first update on, by kind: DDP, ZeRO-1 to -3 and the number of ranks. One panel per
 # precision recipe. Slots are for gathered weights and for gradients not yet reduced.
 W = 900; H = 460
+caption = "computed on paper, not measured"
 load folder."/style.gp"
 GIB = 1073741824.0
 n = words(recipes)

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 # Peak memory of a step by kind, one bar per context length, and what the closed form says (a cross). One panel per
-# mode.
+# mode; that of the forward begins above the parameters, of which it would be one solid bar.
 W = 900; H = 460
 load folder."/style.gp"
 GIB = 1073741824.0
 MIB = 1048576.0
 n = words(modes)
 kinds = "parameters moments gradients activations temporaries scratch"
-up_to(k) = column("param_bytes") + column("master_bytes") \
+weights(i) = column("param_bytes") + column("master_bytes")
+below(i) = strcol("mode") eq "forward" ? weights(0) : 0
+up_to(k) = weights(0) - below(0) \
          + (k > 1 ? column("moment1_bytes") + column("moment2_bytes") : 0) + (k > 2 ? column("grad_bytes") : 0) \
          + (k > 3 ? column("activation_bytes") : 0) + (k > 4 ? column("temporary_bytes") : 0) \
          + (k > 5 ? column("workspace_bytes") + column("other_bytes") : 0)
 place(mode) = strcol("mode") eq mode ? index_of(lengths, column("seq")) : NaN
-of_mode(mode) = strcol("mode") eq mode ? column("peak_bytes") : NaN
+of_mode(mode) = strcol("mode") eq mode ? column("peak_bytes") - below(0) : NaN
 set style fill solid noborder
 set boxwidth 0.6
 unset grid
@@ -32,18 +34,19 @@ set multiplot
 set tmargin at screen top_of_panels
 set bmargin at screen 0.13
 do for [p = 1:n] {
-    panel = word(modes, p)
-    stats [*:*] [*:*] data using (of_mode(panel)) name "peak" nooutput
+    mode = word(modes, p)
+    panel = mode eq "forward" ? "forward, beside the parameters" : mode
+    stats [*:*] [*:*] data using (of_mode(mode)) name "peak" nooutput
     unit = peak_max > 0.5 * GIB ? GIB : MIB
     @panel_title
     set ylabel unit == GIB ? "peak (GiB)" : "peak (MiB)"
     set yrange [0 : 1.15 * peak_max / unit]
     set lmargin at screen 0.075 + (p - 1.0) / n
     set rmargin at screen (p + 0.0) / n - 0.012
-    plot for [k = 6:1:-1] data using (place(panel)):(up_to(k) / unit) with boxes linecolor rgb colour_of(k), \
-         data using (place(panel)):(column("predicted_bytes") / unit) with points pointtype 2 pointsize 1.4 \
+    plot for [k = 6:1:-1] data using (place(mode)):(up_to(k) / unit) with boxes linecolor rgb colour_of(k), \
+         data using (place(mode)):((column("predicted_bytes") - below(0)) / unit) with points pointtype 2 pointsize 1.4 \
              linecolor rgb "black", \
-         data using (place(panel)):(column("peak_bytes") / unit):(sprintf("%.4g", column("peak_bytes") / unit)) \
+         data using (place(mode)):(of_mode(mode) / unit):(sprintf("%.4g", of_mode(mode) / unit)) \
              with labels offset 0,1 font font_of(12)
     @first_panel_done
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What a step holds after each of its ops, by kind: forward alone, and a whole step. Reads one timeline per panel:
+# What a step holds after each of its ops, by kind: forward alone, above the parameters of
+# which it would be one solid block, and a whole step. Reads one timeline per panel:
 # files and panels, lists of names and of titles.
 W = 900; H = 460
 load folder."/style.gp"
@@ -8,7 +9,9 @@ MIB = 1048576.0
 n = words(files)
 kinds = "parameters moments gradients activations temporaries scratch"
 # Bytes of all kinds up to number k, from the bottom of the stack.
-up_to(k) = column("param_bytes") + column("master_bytes") \
+weights(i) = column("param_bytes") + column("master_bytes")
+bare = 0 # whether the parameters are left out
+up_to(k) = (bare ? 0 : weights(0)) \
          + (k > 1 ? column("moment1_bytes") + column("moment2_bytes") : 0) + (k > 2 ? column("grad_bytes") : 0) \
          + (k > 3 ? column("activation_bytes") : 0) + (k > 4 ? column("temporary_bytes") : 0) \
          + (k > 5 ? column("workspace_bytes") + column("other_bytes") : 0)
@@ -26,10 +29,11 @@ set bmargin at screen 0.13
 set xlabel "ops of the step"
 do for [p = 1:n] {
     file = word(files, p)
-    stats [*:*] [*:*] file using "live_bytes" name "live" nooutput
+    bare = word(panels, p) eq "forward"
+    stats [*:*] [*:*] file using (column("live_bytes") - (bare ? weights(0) : 0)) name "live" nooutput
     stats [*:*] [*:*] file using "op" name "op" nooutput
     unit = live_max > 0.5 * GIB ? GIB : MIB
-    panel = word(panels, p)
+    panel = word(panels, p).(bare ? ", beside the parameters" : "")
     @panel_title
     set ylabel unit == GIB ? "held (GiB)" : "held (MiB)"
     set xrange [0 : op_max]
@@ -48,7 +52,7 @@ do for [p = 1:n] {
         }
     }
     plot for [k = 6:1:-1] file using "op":(up_to(k) / unit) with filledcurves y1=0 linecolor rgb colour_of(k), \
-         file using "op":(column("live_bytes") / unit) with lines linecolor rgb "#333333" linewidth 0.8
+         file using "op":((column("live_bytes") - (bare ? weights(0) : 0)) / unit) with lines linecolor rgb "#333333" linewidth 0.8
     @first_panel_done
 }
 unset multiplot

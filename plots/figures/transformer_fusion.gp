@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Time of a step by fusion level, over the longest of the group: an eager framework's ops, fused kernels, one CUDA graph.
-# The number on a bar is the time. One panel per context length, one group of bars per size.
+# The number on a bar is the time in ms. One panel per context length, one group of bars per size.
 W = 900; H = 460
 load folder."/style.gp"
 n = words(lengths)
@@ -28,7 +28,7 @@ set bmargin at screen 0.1
 do for [k = 1:n] {
     panel = "S ".word(lengths, k)
     @panel_title
-    set ylabel k > 1 ? "" : "median time of a step / the longest"
+    set ylabel k > 1 ? "" : "step / the longest of its size (ms on the bars)"
     set lmargin at screen 0.085 + 0.91 * (k - 1) / n
     set rmargin at screen 0.085 + 0.91 * k / n - 0.025
     if (k > 1) { set format y "" }
@@ -43,7 +43,7 @@ do for [k = 1:n] {
     share(v) = column("step_ms") / over_of(index_of_word(sizes, strcol("size")))
     plot for [v = 1:words(variants)] data using (place(v, length_here)):(share(v)) with boxes linecolor rgb colour_of(v), \
          for [v = 1:words(variants)] data using (place(v, length_here)):(share(v)):\
-             (sprintf("%.3g ms", column("step_ms"))) with labels offset 0,0.7 font font_of(11)
+             (sprintf("%.3g", column("step_ms"))) with labels offset 0,0.7 font font_of(10)
     @first_panel_done
 }
 unset multiplot

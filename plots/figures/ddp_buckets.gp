@@ -12,7 +12,9 @@ least = mb_min; most = mb_max
 text = "measured"; style = 1; @add_key
 text = "handout: n o + s / (n w)"; style = 41; @add_key
 text = "its best bucket"; style = 43; @add_key
-text = "predicted from the first, with contention"; style = 22; @add_key
+predicted = 0
+stats data using (column("predicted_exposed_ms") > 0 ? (predicted = 1, 0) : 0) nooutput
+if (predicted) { text = "predicted from the first, with contention"; style = 22; @add_key }
 key_point = "if (key_style[i] < 20) { set label 140 + i '' at screen from_left(key_x(i) + 13),from_top(71) point \
              pointtype 7 pointsize 0.8 linecolor rgb colour_of(1) }"
 @draw_key

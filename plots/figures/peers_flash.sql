@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- A row for each shape: each peer's ratios with their intervals, forward and backward, and in words what gives none. Where we
--- lead least comes first; shapes of a single head, which fill no GPU, come last.
+-- A row for each shape: each peer's ratios with their intervals, forward and backward, and in words what gives none.
+-- Where we lead least comes first; shapes of a single head, which fill no GPU, come last.
 @view passes
 SELECT 'fwd' AS pass, id, place, heads, gpu, utc, impl, peer, iif(fwd_why IS NULL, fwd_ratio, NULL) AS ratio,
     fwd_ratio_lo AS low, fwd_ratio_hi AS high, fwd_why AS why

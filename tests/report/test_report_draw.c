@@ -209,6 +209,27 @@ static void sizes_that_nearly_agree_are_one_point(void **state)
     assert_int_equal(points[0], points[1]);
 }
 
+/* Two steps of zero1 are recorded: the one from the first gather of the first to that of the second is drawn. */
+static void zero1_is_drawn_as_one_step(void **state)
+{
+#define SPAN(lane, name, times) "\"zero1: tiny, 2 ranks\",0," lane ",1," name "," times "\n"
+    make_project(*state, "figure\\tddp_timeline\\n");
+    char *folder = folder_path(*state, "results/box/timeline");
+    assert_int_equal(mkdir(folder, 0777), 0);
+    put(*state, "timeline/zero1.csv",
+        "label,rank,lane,stream,name,start_us,end_us\n# rank 0 of zero1: tiny, 2 ranks: 9.000 ms; compute 5.000 ms; "
+        "communication 6.000 ms, of it exposed 2.000 ms; idle 1.000 ms\n" SPAN("compute", "gemm", "0,1000")
+            SPAN("communication", "reduce_scatter", "500,900") SPAN("communication", "all_gather", "2000,2500")
+                SPAN("communication", "all_gather", "2600,2800") SPAN("compute", "gemm", "2100,4000")
+                    SPAN("communication", "reduce_scatter", "3000,4000") SPAN("compute", "adamw", "5000,6000")
+                        SPAN("communication", "all_gather", "7000,9000"));
+    expect_draw(*state, EXIT_CODE_OK, "1 figures in ");
+    char *text = figure(*state, "ddp_timeline");
+    assert_non_null(strstr(text, ">5.0 ms, the second of two<"));
+    free(text);
+    free(folder);
+}
+
 /* The shell, sed and gnuplot each have a language in which a cell of somebody's file could be a command. */
 static void no_cell_is_code(void **state)
 {
@@ -266,6 +287,7 @@ int main(void)
                                        in_folder(a_cpu_has_a_share_of_its_ceiling),
                                        in_folder(sizes_that_nearly_agree_are_one_point),
                                        in_folder(no_cell_is_code),
+                                       in_folder(zero1_is_drawn_as_one_step),
                                        in_folder(a_quote_in_a_path_is_no_matter),
                                        in_folder(ratios_over_runs_are_not_drawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,7 +187,7 @@ bool ddp_validate(const options *o, char *msg, size_t msg_bytes)
 
 /* ---- exchanges ---- */
 
-void ddp_set_problem(ddp_case *k, const replica_problem *problem)
+static void ddp_set_problem(ddp_case *k, const replica_problem *problem)
 {
     row_status_set(k->w, problem->no_memory ? ROW_OOM : ROW_SKIP, "%s", problem->text);
 }

@@ -68,7 +68,6 @@ bool ddp_has_column(const ddp_case *k, const char *name);         /* whether thi
 /* Returns true on every rank if `ok` is true on every rank; otherwise the row gets the status and sentence of the first
  * rank that says no. */
 bool ddp_agree(ddp_case *k, const char *name, bool ok, const char *why);
-void ddp_set_problem(ddp_case *k, const replica_problem *problem); /* as the row's status */
 /* A replica on the case's ranks, and the capture of its steps. Return NULL or false after setting the row's status. */
 replica *ddp_replica(ddp_case *k, const step_options *o, const parallel_options *p);
 bool ddp_capture(ddp_case *k, replica *r);

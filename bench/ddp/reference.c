@@ -76,7 +76,8 @@ static void add_up(void *user)
     trainer_update_all(b->t);
 }
 
-void ddp_read_params(trainer *t, float *out)
+/* By index; what lies between tensors stays as it was. */
+static void ddp_read_params(trainer *t, float *out)
 {
     const params *p = trainer_params(t);
     for (int i = 0; i < p->count; i++)

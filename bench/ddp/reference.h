@@ -20,7 +20,6 @@ typedef struct ddp_reference { /* host memory, elements of the index space */
  * why. */
 const ddp_reference *ddp_reference_of(ddp_case *k, const step_options *slice, const char *key, char *why,
                                       size_t why_bytes);
-double ddp_grad_norm(trainer *t);             /* of the last update, where it wants to know */
-void ddp_read_params(trainer *t, float *out); /* by index; what lies between tensors stays as it was */
+double ddp_grad_norm(trainer *t); /* of the last update, where it wants to know */
 
 #endif

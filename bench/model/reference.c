@@ -23,7 +23,7 @@ static bool is_forward(const trainer *t)
     return trainer_options_of(t)->mode == STEP_FORWARD;
 }
 
-int compared_tensors(const trainer *t)
+static int compared_tensors(const trainer *t)
 {
     return is_forward(t) ? 1 : trainer_params(t)->count;
 }

@@ -22,8 +22,7 @@ bool reference_make(session *s, const step_options *slice, reference *r, row *w)
 
 /* Shape, seed and kind of a slice, for keys. */
 void slice_describe(const step_options *o, char *out, size_t out_bytes);
-/* What is compared of a trainer: how many tensors, the elements of tensor i, and its values. */
-int compared_tensors(const trainer *t);
+/* What is compared of a trainer: the elements of tensor i, and its values. */
 int64_t compared_count(const trainer *t, int i);
 bool compared_read(trainer *t, int i, float *out); /* false with sb_last_message */
 

@@ -26,11 +26,6 @@ struct peers {
     size_t mailbox_bytes;
 };
 
-int peers_size(const peers *p)
-{
-    return p->m.size;
-}
-
 size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm)
 {
     return sb_direct_message_bytes(p->mailbox_bytes, p->m.size, algorithm);

@@ -30,7 +30,6 @@ typedef struct peers peers;
 peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes);
 /* Every rank of the job together. Waits for the device. */
 void peers_close(peers *p);
-int peers_size(const peers *p);
 /* Where members alone end it, who then see to what peers_close has barriers for: nothing is under way when the first one
  * unmaps, and all have unmapped when the first one frees. */
 void peers_unmap(peers *p);

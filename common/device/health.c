@@ -22,7 +22,6 @@ static struct nvml {
     int (*init)(void);
     int (*count)(unsigned *);
     int (*by_index)(unsigned, handle *);
-    int (*by_uuid)(const char *, handle *);
     int (*uuid)(handle, char *, unsigned);
     int (*utilization)(handle, utilization *);
     int (*memory)(handle, memory_info *);
@@ -42,7 +41,6 @@ static bool nvml_load(void)
     } wanted[] = {{"nvmlInit_v2", &nvml.init},
                   {"nvmlDeviceGetCount_v2", &nvml.count},
                   {"nvmlDeviceGetHandleByIndex_v2", &nvml.by_index},
-                  {"nvmlDeviceGetHandleByUUID", &nvml.by_uuid},
                   {"nvmlDeviceGetUUID", &nvml.uuid},
                   {"nvmlDeviceGetUtilizationRates", &nvml.utilization},
                   {"nvmlDeviceGetMemoryInfo", &nvml.memory},
@@ -60,7 +58,7 @@ static bool nvml_load(void)
         void *symbol = dlsym(library, wanted[i].symbol);
         memcpy(wanted[i].slot, &symbol, sizeof symbol);
     }
-    if (nvml.init && nvml.count && nvml.by_index && nvml.by_uuid && nvml.uuid && nvml.init() == SUCCESS)
+    if (nvml.init && nvml.count && nvml.by_index && nvml.uuid && nvml.init() == SUCCESS)
         state = READY;
     return state == READY;
 }
@@ -114,12 +112,6 @@ static gpu_health read_all(handle h)
     if (nvml.pcie_width_max && nvml.pcie_width_max(h, &width) == SUCCESS)
         out.pcie_width_max = width;
     return out;
-}
-
-gpu_health health_read(const char *uuid)
-{
-    handle h;
-    return nvml_load() && nvml.by_uuid(uuid, &h) == SUCCESS ? read_all(h) : health_unknown();
 }
 
 int health_watch(gpu_health *out, int n, double seconds)

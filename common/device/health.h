@@ -18,8 +18,6 @@ typedef struct gpu_health { /* NAN: unknown */
 } gpu_health;
 
 gpu_health health_unknown(void);
-/* By its UUID; unknown where there is no such GPU or no NVML. */
-gpu_health health_read(const char *uuid);
 /* Of every GPU of the host, before this process uses one: at most `n`; returns how many. Watches for `seconds`, and
  * used_pct is the mean of what it saw. */
 int health_watch(gpu_health *out, int n, double seconds);

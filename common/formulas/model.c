@@ -56,11 +56,6 @@ double transformer_repeated_flops(const transformer_shape *s, transformer_repeat
     return 2 * weights * transformer_tokens(s) + (double)(2 * r.attention + r.scores) * score_flops(s, c);
 }
 
-double adamw_bytes(int64_t parameters, int param_bytes, int master_bytes, int grad_bytes, int moment_bytes)
-{
-    return (double)parameters * (grad_bytes + 2.0 * (param_bytes + master_bytes + 2 * moment_bytes));
-}
-
 /* Names begin so. The first match counts, so the PCIe card stands before the SXM module of the same family. */
 static const struct peak {
     const char *gpu;

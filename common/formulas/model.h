@@ -35,9 +35,6 @@ double transformer_forward_flops(const transformer_shape *s, flops_convention c)
  * when causal), for Q K^T alone half of that. */
 double transformer_repeated_flops(const transformer_shape *s, transformer_repeats r, flops_convention c);
 
-/* Fewest bytes of an AdamW update: the gradient read; parameter, master part and both moments read and written. */
-double adamw_bytes(int64_t parameters, int param_bytes, int master_bytes, int grad_bytes, int moment_bytes);
-
 /* Dense peak of a GPU by the data sheet, in TFLOP/s. `gpu` is the name that the driver gives; `dtype` is that of the
  * products: "bf16", "fp16", "tf32", "fp32" (without tensor cores), or a third or sixth of 16 bits for fp32 products that are three
  * ("fp16x3", "bf16x3") or six ("bf16x6") of 16-bit parts. NAN where it is not known: never a guess. */

@@ -50,7 +50,6 @@ void coordinator_join(coordinator *h, member *stranger, const void *data, size_t
 /* Ends the job when ranks have not joined in time. */
 void coordinator_check_joining(coordinator *h, double now);
 void coordinator_check_strangers(coordinator *h, double now); /* closes those that take too long */
-void coordinator_look(coordinator *h, int rank);              /* at its status, now */
 void coordinator_take_status(member *m, const void *data, size_t bytes);
 void coordinator_check_stuck(coordinator *h, double now); /* ends the job when it stands still */
 void coordinator_forgive_gap(coordinator *h, double now, double expected_s);

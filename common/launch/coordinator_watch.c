@@ -8,7 +8,7 @@
 #include "common/core/error.h"
 #include "common/launch/coordinator_internal.h"
 
-void coordinator_look(coordinator *h, int rank)
+static void coordinator_look(coordinator *h, int rank)
 {
     member *m = &h->ranks[rank];
     const double now = host_seconds();

@@ -21,7 +21,6 @@ struct launch {
     int rank, size, local_rank, local_size, hosts;
     int host, first_of_host; /* this rank's host, counted by first ranks, and the first rank there */
     double (*now)(void);     /* this host's clock: host_seconds */
-    const char *by;
     char address[64];
     double timeout_s;
 

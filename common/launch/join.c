@@ -277,7 +277,6 @@ launch *launch_join(const launch_place *place, const options *o)
     l->rank = place->rank;
     l->size = place->size;
     l->local_rank = place->local_rank;
-    l->by = place->by;
     l->timeout_s = option_real(o, "timeout");
     l->now = host_seconds;
     snprintf(l->address, sizeof l->address, "127.0.0.1");

@@ -35,10 +35,6 @@ const char *launch_address(const launch *l)
 {
     return l->address;
 }
-const char *launch_by(const launch *l)
-{
-    return l->by;
-}
 double launch_timeout_s(const launch *l)
 {
     return l->timeout_s;

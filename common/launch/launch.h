@@ -50,7 +50,6 @@ int launch_local_rank(const launch *l);
 int launch_local_size(const launch *l);      /* ranks on this host */
 int launch_hosts(const launch *l);           /* hosts of the job */
 const char *launch_address(const launch *l); /* of this host, by which the other ranks reach it: "127.0.0.1" on one */
-const char *launch_by(const launch *l);      /* who started the ranks: "stepbench", "mpirun", ... */
 double launch_timeout_s(const launch *l);    /* --timeout */
 
 /* Exchanges, which every rank of the job must enter in the same order. `name` (at most 31 bytes) is compared, too. */

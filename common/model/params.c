@@ -164,14 +164,6 @@ const param_tensor *params_find(const params *p, param_kind kind, int layer)
     return &p->tensors[at];
 }
 
-const param_tensor *params_named(const params *p, const char *name)
-{
-    for (int i = 0; i < p->count; i++)
-        if (strcmp(p->tensors[i].name, name) == 0)
-            return &p->tensors[i];
-    return NULL;
-}
-
 int params_units(const params *p)
 {
     return p->config.layers + 2 + p->gains_apart;

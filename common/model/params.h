@@ -57,7 +57,6 @@ void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple 
 void params_pad_units(params *p, int64_t granularity);
 void params_free(params *p);
 const param_tensor *params_find(const params *p, param_kind kind, int layer);
-const param_tensor *params_named(const params *p, const char *name); /* NULL when there is none */
 /* Units, in index order: 0 is the head with the final norm, then come the blocks from the last, then the embedding, and
  * then the gains where they are apart. */
 int params_units(const params *p);

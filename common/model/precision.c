@@ -49,9 +49,3 @@ int precision_master_bytes(const precision *p)
     }
     return 0;
 }
-
-int precision_parameter_bytes(const precision *p)
-{
-    return sb_dtype_bytes(p->param) + precision_master_bytes(p) + sb_dtype_bytes(p->grad) +
-           2 * sb_dtype_bytes(p->moments);
-}

@@ -33,7 +33,5 @@ moments_kind moments_parse(const char *name); /* one of MOMENTS_CHOICES */
 sb_dtype moments_dtype(const precision *p, moments_kind kind);
 
 int precision_master_bytes(const precision *p); /* of one parameter: 0, 2 or 4 */
-int precision_parameter_bytes(
-    const precision *p); /* of one parameter with default gradients: param + master + grad + m + v */
 
 #endif

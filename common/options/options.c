@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const option_spec common_options[] = {
+static const option_spec common_options[] = {
     {"device", OPTION_CHOICE, 0, "cuda", .help = "where the work runs", .choices = "cuda|cpu"},
     {"gpu", OPTION_INT, 0, "0", .help = "which of the visible GPUs", .max = 255},
     {"variant", OPTION_CHOICE, OPTION_LIST, "all", .help = "which variants to measure"},

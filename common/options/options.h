@@ -170,6 +170,4 @@ const char *options_variant(const options *o, size_t i);
 /* The key of the case whose parameter columns hold values[0..options_param_count). Caller frees. */
 char *case_key_of(const options *o, const char *const *values, const char *variant);
 
-extern const option_spec common_options[]; /* the shared flags, ended by {0} */
-
 #endif

@@ -36,13 +36,14 @@ verdict verdict_join(verdict a, verdict b)
     return verdict_missed(worse) || a == b ? worse : VERDICT_OK;
 }
 
-const qualify_metric qualify_metrics[] = {{"gemm_bf16_tflops", 0.08, false}, {"gemm_fp16_tflops", 0.08, false},
-                                          {"gemm_tf32_tflops", 0.08, false}, {"gemm_fp32_tflops", 0.08, false},
-                                          {"copy_gb_s", 0.04, false},        {"h2d_gb_s", 0.08, false},
-                                          {"d2h_gb_s", 0.08, false},         {"launch_us", 0.30, true},
-                                          {"flash_tflops", 0.08, false},     {"p2p_gb_s", 0.05, false},
-                                          {"all_reduce_gb_s", 0.05, false},  {"gemm_together_tflops", 0.08, false},
-                                          {"step_ms", 0.07, true},           {0}};
+static const qualify_metric qualify_metrics[] = {
+    {"gemm_bf16_tflops", 0.08, false}, {"gemm_fp16_tflops", 0.08, false},
+    {"gemm_tf32_tflops", 0.08, false}, {"gemm_fp32_tflops", 0.08, false},
+    {"copy_gb_s", 0.04, false},        {"h2d_gb_s", 0.08, false},
+    {"d2h_gb_s", 0.08, false},         {"launch_us", 0.30, true},
+    {"flash_tflops", 0.08, false},     {"p2p_gb_s", 0.05, false},
+    {"all_reduce_gb_s", 0.05, false},  {"gemm_together_tflops", 0.08, false},
+    {"step_ms", 0.07, true},           {0}};
 
 const qualify_metric *qualify_metric_find(const char *name)
 {

@@ -28,7 +28,6 @@ typedef struct qualify_metric {
     double tolerance;     /* 0.08: 8 % */
     bool lower_is_better; /* a time */
 } qualify_metric;
-extern const qualify_metric qualify_metrics[];               /* ends with {0} */
 const qualify_metric *qualify_metric_find(const char *name); /* NULL when there is none */
 
 typedef struct qualify_reference { /* NAN: unknown */

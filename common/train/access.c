@@ -358,14 +358,6 @@ void trainer_read_moments(trainer *t, const param_tensor *p, void *m, void *v)
     device_download(s->dev, v, s->v + at, bytes);
 }
 
-void trainer_write_grad(trainer *t, const param_tensor *p, const float *in)
-{
-    step *s = &t->step;
-    expect_whole(s->o.shard.grads, p);
-    device_sync(s->dev);
-    write_floats(s, s->grad_dtype, in, (size_t)p->count, (char *)trainer_grad_arena(t) + p->first * s->grad_element);
-}
-
 bool trainer_read_logits(trainer *t, float *out)
 {
     step *s = &t->step;

@@ -50,8 +50,7 @@ const params *trainer_params(const trainer *t);
 const step_options *trainer_options_of(const trainer *t);
 void trainer_read_param(trainer *t, const param_tensor *p, float *out); /* master value where all of it is here */
 void trainer_write_param(trainer *t, const param_tensor *p, const float *in);
-void trainer_read_grad(trainer *t, const param_tensor *p, float *out);       /* unscaled; valid after a backward */
-void trainer_write_grad(trainer *t, const param_tensor *p, const float *in); /* until the next forward */
+void trainer_read_grad(trainer *t, const param_tensor *p, float *out); /* unscaled; valid after a backward */
 /* Not with loss_chunk, where they never are whole. Logits (batch*seq, vocab) of a forward with the present parameters
  * and tokens; also sets the loss. */
 bool trainer_read_logits(trainer *t, float *out);

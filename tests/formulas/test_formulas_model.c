@@ -97,16 +97,6 @@ static void large_shapes_do_not_overflow(void **state)
     assert_true(isfinite(flops) && flops > 1e25);
 }
 
-static void optimizer_bytes(void **state)
-{
-    (void)state;
-    assert_true(adamw_bytes(1000, 4, 0, 4, 4) == 28000); /* fp32: 4 read, 12 read and written */
-    assert_true(adamw_bytes(1000, 2, 2, 2, 4) == 26000); /* bf16 with the remainder of its master */
-    assert_true(adamw_bytes(1000, 2, 2, 2, 2) == 18000); /* the same with moments in bf16 */
-    assert_true(adamw_bytes(1000, 2, 0, 2, 2) == 14000); /* all bf16 */
-    assert_true(adamw_bytes((int64_t)1 << 33, 4, 0, 4, 4) == 28 * 0x1p33);
-}
-
 static void peaks_of_known_gpus_alone(void **state)
 {
     (void)state;
@@ -150,7 +140,6 @@ int main(void)
         cmocka_unit_test(grouped_heads_have_fewer_weights_and_as_many_scores),
         cmocka_unit_test(repeats),
         cmocka_unit_test(large_shapes_do_not_overflow),
-        cmocka_unit_test(optimizer_bytes),
         cmocka_unit_test(peaks_of_known_gpus_alone),
         cmocka_unit_test(peak_of_two_kinds_of_products),
     };

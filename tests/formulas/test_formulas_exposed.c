@@ -143,7 +143,7 @@ static void the_committed_rows_are_predicted(void **state)
     (void)state;
     tally t = {0, 0, 0};
     predict("results/h200-x2/bench_ddp_bucketed.csv", &t);
-    predict("results/h200-x4/bench_ddp_bucketed.csv", &t);
+    predict("results/archive/h200-x4/bench_ddp_bucketed.csv", &t);
     assert_true(t.predictions >= 6); /* what the default list of two GPUs and the older rows of four give */
     assert_true(t.off <= t.predictions / 8);
     assert_true(t.worst <= 0.25);

@@ -38,10 +38,6 @@ static void two_gpus(void **state)
     expect_seen(*state, "h200-x2");
 }
 
-static void four_gpus(void **state)
-{
-}
-
 /* A figure of white alone is found, and so is a file that is no SVG. */
 static void what_is_blank_is_found(void **state)
 {
@@ -62,7 +58,6 @@ int main(void)
 {
     if (system("(command -v gnuplot && command -v rsvg-convert && python3 -c 0) >/dev/null 2>&1") != 0)
         return skip_program();
-    const struct CMUnitTest tests[] = {in_folder(one_gpu), in_folder(two_gpus), in_folder(four_gpus),
-                                       in_folder(what_is_blank_is_found)};
+    const struct CMUnitTest tests[] = {in_folder(one_gpu), in_folder(two_gpus), in_folder(what_is_blank_is_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

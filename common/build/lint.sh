@@ -118,9 +118,8 @@ else
     echo 'lint: formatting skipped, there is no clang-format 14' >&2
 fi
 
-# In the rooms whose comments have been gone over; the others are to follow.
 rule 'a comment says what it speaks of: it does not begin with "Of", "Those of" or "The same of"' < <(
-    sources common/arena common/comm common/parallel common/replica common/step common/train kernels |
+    sources bench common kernels plots tests |
         xargs -r grep -nE '/\* (Of|Those of|The same of) ' /dev/null
 )
 

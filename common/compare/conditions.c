@@ -78,7 +78,7 @@ static char *columns_differ(const two_rows *t)
     return why;
 }
 
-/* Of what machine.csv says of the run of `row` of `s`, which is one of the two. */
+/* What machine.csv says of the run of `row` of `s`, one of the two, that differs from the other; or NULL. */
 static char *run_differs(const two_rows *t, const side *s, size_t row)
 {
     const char *run = side_cell(s, row, "run_id");

@@ -16,7 +16,7 @@ typedef struct check_bound {
      * where the row's rms is under 1e-9 zero_scale, rel_row and max_abs are relative to zero_scale (1 for inputs
      * drawn from N(0,1)) and the row does not count in rel_l2. 0: there are no such rows. */
     double zero_scale;
-    /* Of each row the L2 norm of the terms that add up to it, or NULL. A row whose terms cancel keeps their errors: where they
+    /* The L2 norm of the terms that add up to each row, or NULL. A row whose terms cancel keeps their errors: where they
      * are larger than the row, rel_row and max_abs take them for it, and in rel_l2 its error counts by the share that is left
      * of them. Rows that do not cancel are judged as without. */
     const double *terms;
@@ -32,7 +32,7 @@ typedef struct check_result {
 /* n elements in rows of `row` elements (row <= n). Where ref is not finite, got must be the same (inf of that sign).
  * Comparing nothing (n == 0) is not ok. */
 check_result check_compare(const double *ref, const double *got, size_t n, size_t row, check_bound bound);
-/* The same of n logarithms: one that is wrong by e makes what it is the logarithm of wrong by the factor 1 + e, however
+/* Compares n logarithms: one that is wrong by e makes what it is the logarithm of wrong by the factor 1 + e, however
  * close to 0 it is. So its error counts as it is, or relative to a logarithm larger than 1, whose own rounding is; the worst is
  * rel_row and max_abs, the root of their mean square rel_l2, and none may be above bound.rel_l2. */
 check_result check_logarithms(const double *ref, const double *got, size_t n, check_bound bound);
@@ -40,7 +40,7 @@ check_result check_logarithms(const double *ref, const double *got, size_t n, ch
 void check_describe(const check_result *r, check_bound bound, char *out, size_t out_bytes);
 /* Bounds of an attention output or gradient by dtype name ("bf16", "fp16", "tf32", "fp32"). */
 check_bound check_attention_bound(const char *dtype, bool backward);
-/* The same of dq or dk where the norms of its rows' terms are known: a row may be as wrong as one of an output. */
+/* The bound of dq or dk where the norms of its rows' terms are known: a row may be as wrong as one of an output. */
 check_bound check_terms_bound(const char *dtype, const double *terms);
 
 #endif

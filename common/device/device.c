@@ -13,7 +13,7 @@
 #include "common/device/visible.h"
 
 #ifdef HAVE_CUDA
-/* Of a driver without NVML: a GPU's nodes of Linux, or that of the Windows subsystem or of Jetson. */
+/* Counts GPUs for a driver without NVML: their nodes of Linux, or that of the Windows subsystem or of Jetson. */
 static int device_nodes(void)
 {
     char path[32];

@@ -18,7 +18,7 @@ typedef struct gpu_health { /* NAN: unknown */
 } gpu_health;
 
 gpu_health health_unknown(void);
-/* Of every GPU of the host, before this process uses one: at most `n`; returns how many. Watches for `seconds`, and
+/* Reads the health of every GPU of the host, at most `n`, before this process uses one; returns how many. Watches for `seconds`, and
  * used_pct is the mean of what it saw. */
 int health_watch(gpu_health *out, int n, double seconds);
 

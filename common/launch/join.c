@@ -48,7 +48,7 @@ static int add_kernels(struct dl_phdr_info *loaded, size_t bytes, void *hash)
     return 0;
 }
 
-/* Of the program's file and the library of kernels that it runs with: ranks of different builds would exchange nonsense. */
+/* A hash of the program's file and of the kernels' library that it runs with: ranks of different builds would exchange nonsense. */
 static uint64_t binary_hash(void)
 {
     static uint64_t hash;

@@ -12,7 +12,7 @@ static bool on_cpu(const options *o)
     return strcmp(option_text(o, "device"), "cpu") == 0;
 }
 
-/* Those of `wanted` ("2,4,8") that are at most `most`; the first of them when none is. Caller frees. */
+/* The numbers of `wanted` ("2,4,8") that are at most `most`; the first one when none is. Caller frees. */
 static char *that_fit(const char *wanted, int most)
 {
     char *fits = xstrdup(""), *copy = xstrdup(wanted), *rest = copy;

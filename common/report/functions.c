@@ -290,7 +290,7 @@ static char *json_value(const char **at)
     return value;
 }
 
-/* Of what json_object wrote: {"name":value,...}. */
+/* Reads what json_object wrote: {"name":value,...}. */
 static parameters parameters_of(const char *json)
 {
     parameters p = {0};

@@ -24,7 +24,7 @@ char *machine_title(sqlite3 *db, const char *device)
     return title;
 }
 
-/* Of a folder without machine.csv, the rows say it. */
+/* For a folder without machine.csv, the rows say it. */
 static bool any_row_of_a_gpu(const char *dir)
 {
     sqlite3 *db = db_open(dir, "cuda");

@@ -15,7 +15,7 @@ bool same_run(const session *s, const csv *c, size_t row);
  * there is none. `dtype` is the precision of the products: fp32 by three 16-bit products ("fp16x3", "bf16x3") has a third of
  * the bf16 ceiling, by six ("bf16x6") a sixth. */
 double ceiling_tflops(const session *s, const char *results_dir, const char *dtype);
-/* Of the largest copies measured: small ones stay in the L2 cache. */
+/* The rate of the largest copies measured: small ones stay in the L2 cache. */
 double ceiling_copy_gb_s(const session *s, const char *results_dir);
 
 #endif

@@ -23,7 +23,7 @@ static double rate_of(void *user, const char *dtype)
     return ceiling_tflops(c->any_run ? NULL : c->s, c->s->results_dir, dtype);
 }
 
-/* Of this run where it has them, else of any run on this machine. */
+/* The ceilings of this run where it has them, else of any run on this machine. */
 static profile_ceilings ceilings_of(ceilings *c, const char **from)
 {
     profile_ceilings p = {.copy_gb_s = ceiling_copy_gb_s(c->s, c->s->results_dir), .tflops = rate_of, .user = c};

@@ -230,7 +230,7 @@ static void parameters_that_one_side_lacks(void **state)
     free(path);
 }
 
-/* Of two runs of one commit the median counts; the noise from run to run is at least what is seen. */
+/* The median of two runs of one commit counts; the noise from run to run is at least what is seen. */
 static void runs_of_one_commit_are_taken_together(void **state)
 {
     const planted_row runs[] = {{"1", "ok", "NVIDIA H200", "run-1", 128, 1.0, 1024},

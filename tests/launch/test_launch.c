@@ -96,7 +96,7 @@ static void meet_fate(launch *l, const char *variant, bool victim)
     }
 }
 
-/* Of the other host: 1 ms ahead when it starts, and 1 % fast. */
+/* The clock of the other host: 1 ms ahead when it starts, and 1 % fast. */
 static double started_s;
 static double other_clock_at(double true_s)
 {
@@ -719,7 +719,7 @@ static void a_wrong_secret_is_turned_away(void **state)
     assert_int_equal(ranks_wait(a), EXIT_CODE_OK);
 }
 
-/* Of a job as start_rank starts it. */
+/* The run id of a job as start_rank starts it. */
 static uint64_t run_id_by_hand(void)
 {
     launch_place p;

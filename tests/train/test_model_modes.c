@@ -214,7 +214,7 @@ static void looking(void **state)
 
 static void fusion_levels(void **state)
 {
-    /* Of gradients after one update: eager ops round what fused ones keep in registers. SwiGLU within its products or
+    /* Bounds of gradients after one update: eager ops round what fused ones keep in registers. SwiGLU within its products or
      * apart from them differs by the order of sums at most. */
     static const double bounds[POLICIES] = {1e-4, 1e-2, 5e-2, 5e-2, 1e-2};
     (void)state;

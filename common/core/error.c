@@ -96,6 +96,7 @@ void die(int code, const char *fmt, ...)
     va_start(args, fmt);
     message(fmt, args, code == EXIT_CODE_USAGE ? NULL : phase_get());
     va_end(args);
+    fflush(stderr); /* it may be a file */
     /* No exit handlers: a driver's or a library's may wait for the very device that is stuck. */
     _exit(code);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/core/error.h"
 #include "common/device/nvml.h"
@@ -169,4 +170,22 @@ clocks_facts clocks_read(const clocks *c)
     f.ecc = nvml.ecc(c->handle, &mode, &pending) == NVML_SUCCESS ? mode : NAN;
     f.persistence = nvml.persistence(c->handle, &mode) == NVML_SUCCESS ? mode : NAN;
     return f;
+}
+
+/* Counts GPUs for a driver without NVML: their nodes of Linux, or that of the Windows subsystem or of Jetson. */
+static int device_nodes(void)
+{
+    char path[32];
+    int n = 0;
+    for (int i = 0; i < 32; i++) {
+        snprintf(path, sizeof path, "/dev/nvidia%d", i);
+        n += access(path, F_OK) == 0;
+    }
+    return n ? n : access("/dev/dxg", F_OK) == 0 || access("/dev/nvhost-gpu", F_OK) == 0;
+}
+
+int clocks_gpus_here(void)
+{
+    const int count = clocks_gpu_count(NULL);
+    return count < 0 ? device_nodes() : count;
 }

@@ -11,6 +11,7 @@ typedef struct clocks clocks; /* one GPU; NULL reads as unknown everywhere */
 /* GPUs the driver has, whatever CUDA_VISIBLE_DEVICES says; -1 when NVML can't tell, then *why (may be NULL) is its
  * reason, "" when the library is not there. */
 int clocks_gpu_count(const char **why);
+int clocks_gpus_here(void);      /* GPUs of this machine, visible or not, with or without NVML */
 const char *clocks_driver(void); /* "580.65.06", "" unknown */
 
 clocks *clocks_open(const char *pci_bus_id);

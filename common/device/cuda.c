@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/core/error.h"
+#include "common/device/clocks.h"
 #include "common/device/internal.h"
 #include "common/device/visible.h"
 
@@ -301,7 +302,7 @@ static cudaError_t count_gpus(int *count)
     }
     if (visible && (e == cudaErrorNoDevice || e == cudaErrorInvalidDevice || (e == cudaSuccess && *count == 0))) {
         char text[512];
-        visible_none(visible, device_gpus_here(), text, sizeof text);
+        visible_none(visible, clocks_gpus_here(), text, sizeof text);
         die(EXIT_CODE_USAGE, "%s", text);
     }
     return e;

@@ -13,30 +13,12 @@
 #include "common/device/visible.h"
 
 #ifdef HAVE_CUDA
-/* Counts GPUs for a driver without NVML: their nodes of Linux, or that of the Windows subsystem or of Jetson. */
-static int device_nodes(void)
-{
-    char path[32];
-    int n = 0;
-    for (int i = 0; i < 32; i++) {
-        snprintf(path, sizeof path, "/dev/nvidia%d", i);
-        n += access(path, F_OK) == 0;
-    }
-    return n ? n : access("/dev/dxg", F_OK) == 0 || access("/dev/nvhost-gpu", F_OK) == 0;
-}
-
-int device_gpus_here(void)
-{
-    const int count = clocks_gpu_count(NULL);
-    return count < 0 ? device_nodes() : count;
-}
-
 const char *device_no_cuda_reason(void)
 {
     static char text[256];
     const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *why = "";
     int count = clocks_gpu_count(&why);
-    if (count == 0 || (count < 0 && device_nodes() == 0)) {
+    if (clocks_gpus_here() == 0) {
         snprintf(text, sizeof text, "no NVIDIA GPU: %s%s%s",
                  count == 0 ? "the driver reports none" : "there is no NVIDIA driver or device node",
                  *why ? "; NVML says: " : "", why);

@@ -58,7 +58,6 @@ device *device_cpu_open(void);
 #ifdef HAVE_CUDA
 device *device_cuda_open(int ordinal);
 bool device_cuda_look(int ordinal, device_info *out);
-int device_gpus_here(void); /* GPUs of this machine, visible or not */
 #endif
 
 #endif

@@ -58,7 +58,7 @@ static void kernels_have_short_names(void **state)
 static void equal_names_are_one(void **state)
 {
     (void)state;
-    char text[16];
+    char text[32];
     const char *first = record_name("name 7");
     for (int i = 0; i < 2000; i++) { /* the table grows */
         snprintf(text, sizeof text, "name %d", i);

@@ -14,7 +14,8 @@
 /* What `command`, in the folder of the build's programs, says on both streams. Caller frees. */
 static char *said_by(const char *command, int wanted_code)
 {
-    char *build = build_folder(), *whole = xasprintf("PATH='%s':$PATH; { %s; } 2>&1", build, command);
+    char *build = build_folder(),
+         *whole = xasprintf("PATH='%s':$(realpath \"${STEPBENCH_BIN:-.}\"):$PATH; { %s; } 2>&1", build, command);
     int code;
     char *said = command_text(whole, &code);
     if (code != wanted_code)

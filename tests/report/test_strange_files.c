@@ -152,7 +152,8 @@ static void write_copies(const char *dir, const source *list, const change *how)
 /* Fails the test when a program dies of a signal or a sanitizer speaks. Gives what was said; caller frees. */
 static char *survives(const char *command)
 {
-    char *build = build_folder(), *whole = xasprintf("PATH='%s':$PATH; { %s; } 2>&1", build, command);
+    char *build = build_folder(),
+         *whole = xasprintf("PATH='%s':$(realpath \"${STEPBENCH_BIN:-.}\"):$PATH; { %s; } 2>&1", build, command);
     int code;
     char *said = command_text(whole, &code);
     if (code < 0 || code > 77 || strstr(said, "Sanitizer") || strstr(said, "runtime error:"))

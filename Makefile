@@ -249,8 +249,10 @@ $(BUILD)/report_text.o: $(BUILD)/report_text.c $(BUILD)/cc.flags
 no_commit = $(shell printf '%s\n' $(call quote,stepbench: rows will name the commit $(word 1,$(IDENTITY)): $(NO_COMMIT)) >&2)
 $(BUILD)/common/core/build_info.c.o: EXTRA = $(BUILD_INFO)$(if $(NO_COMMIT),$(no_commit))
 $(BUILD)/common/core/build_info.c.o: $(BUILD)/build_info.flags
-$(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"' -DCUDA_ARCHS='"$(BUILT_FOR)"'
-$(BUILD)/common/device/device.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
+$(BUILD)/common/device/device.c.o: EXTRA := -DNO_CUDA='"$(NO_CUDA)"'
+$(BUILD)/common/device/device.c.o: $(BUILD)/config.mk
+$(BUILD)/common/device/misfit.c.o: EXTRA := -DCUDA_ARCHS='"$(BUILT_FOR)"'
+$(BUILD)/common/device/misfit.c.o: $(BUILD)/config.mk $(BUILD)/nvcc.flags
 $(BUILD)/kernels/shared/build.c.o: EXTRA := $(KERNELS_ID)
 $(BUILD)/kernels/shared/build.c.o: $(BUILD)/kernels_id.flags
 $(BUILD)/common/train/tune/shipped.c.o: $(wildcard common/train/tune/choices/*.csv)

@@ -13,6 +13,8 @@ if (words(dtypes) > 0) { stats data using "tflops" name "gemm" nooutput }
 if (words(copies) > 0) {
     stats data using (strcol("variant")[1:4] eq "copy" ? column("gb_s") : NaN) name "copy" nooutput
 }
+# Without a data sheet gnuplot still looks at the first of no lines.
+sheet(i) = i <= words(sheets) ? word(sheets, i) + 0 : NaN
 set tmargin at screen top_of_panels
 set bmargin at screen 0.13
 set logscale x 2
@@ -37,7 +39,7 @@ if (words(dtypes) > 0) {
     do for [i = 1:words(sizes)] { set xtics add (word(sizes, i) word(sizes, i) + 0) }
     plot for [i = 1:words(dtypes)] data using (gemm_of(word(dtypes, i))):(column("tflops")) \
              with linespoints linestyle (i % 2 ? i : 20 + i), \
-         for [i = 1:words(sheets)] word(sheets, i) + 0 with lines linestyle 43
+         for [i = 1:words(sheets)] sheet(i) with lines linestyle 43
     @first_panel_done
 }
 

@@ -163,7 +163,7 @@ stamp = $(BUILD)/$(1).flags: FORCE ; @mkdir -p $$(@D); printf '%s\n' $(call quot
 
 # ---- sources: found by wildcard, so a new file needs no line here ----
 
-COMMON_C  := $(filter-out common/report/%,$(wildcard common/*/*.c common/*/*/*.c)) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
+COMMON_C  := $(wildcard common/*/*.c common/*/*/*.c) $(if $(HAVE_GLOO),$(wildcard common/*/*.cc))
 KERNEL_C := $(filter-out kernels/shared/cuda_absent.c,$(wildcard kernels/shared/*.c)) $(wildcard kernels/cpu/*.c)
 kernels_of = $(sort $(foreach depth,* */* */*/* */*/*/*,$(wildcard kernels/cuda/$(depth).$(1))))
 ifdef HAVE_CUDA
@@ -187,8 +187,8 @@ TEST_O     := $(call object,$(wildcard tests/support/*.c))
 GPU_TESTS  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/gpu/test_*.c))
 GPU_TEST_O := $(call object,$(filter-out tests/gpu/test_%,$(wildcard tests/gpu/*.c tests/gpu/*/*.c)) tests/support/model_values.c)
 # The report: text with SQL, put into the program. It alone needs SQLite.
-REPORT_TEXT := $(wildcard common/report/sections/*.sql plots/figures/*.sql) common/report/style.css common/report/script.js $(BUILD)/schema.tsv
-REPORT_C    := plots/report.c $(wildcard common/report/*.c)
+REPORT_TEXT := $(wildcard plots/report/sections/*.sql plots/figures/*.sql) plots/report/style.css plots/report/script.js $(BUILD)/schema.tsv
+REPORT_C    := plots/report.c $(wildcard plots/report/*.c)
 REPORT_O    := $(call object,$(REPORT_C)) $(BUILD)/report_text.o
 STEPCMP_O   := $(call object,plots/stepcmp.c)
 REPORT      := $(if $(HAVE_SQLITE),$(BUILD)/report)
@@ -230,10 +230,10 @@ $(BUILD)/%.cc.o: %.cc $(BUILD)/c++.flags
 $(BUILD)/kernels/cpu/%.c.o: EXTRA := $(if $(SANITIZERS),-O3)
 
 # What the report knows: the columns of every bench, and its texts.
-$(BUILD)/schema.tsv: $(BENCHES) common/report/tables.txt $(SCRIPTS)/schema.sh
-	@bash $(SCRIPTS)/schema.sh $(BIN) common/report/tables.txt >$@
+$(BUILD)/schema.tsv: $(BENCHES) plots/report/tables.txt $(SCRIPTS)/schema.sh
+	@bash $(SCRIPTS)/schema.sh $(BIN) plots/report/tables.txt >$@
 $(BUILD)/report_text.c: $(REPORT_TEXT) $(BUILD)/report_text.flags
-	@{ printf '#include "common/report/embedded.h"\n\n'; n=0; \
+	@{ printf '#include "plots/report/embedded.h"\n\n'; n=0; \
 	   for file in $(REPORT_TEXT); do n=$$((n + 1)); \
 	       printf 'extern const char text_%d[];\n__asm__(".pushsection .rodata\\ntext_%d:\\n.incbin \"%s\"\\n.byte 0\\n.popsection\\n");\n' \
 	           $$n $$n $$file; \

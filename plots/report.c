@@ -8,11 +8,11 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/compare/checkout.h"
-#include "common/report/acceptance.h"
-#include "common/report/db.h"
-#include "common/report/embedded.h"
-#include "common/report/engine.h"
-#include "common/report/machines.h"
+#include "plots/report/acceptance.h"
+#include "plots/report/db.h"
+#include "plots/report/embedded.h"
+#include "plots/report/engine.h"
+#include "plots/report/machines.h"
 
 static const char usage[] =
     "usage: report RESULTS_DIR                     writes RESULTS_DIR/report.md and report.html; rows of CPU ranks "

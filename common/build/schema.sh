@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # usage: schema.sh FOLDER_OF_THE_BENCHES TABLES >schema.tsv
 # Writes the columns that the report knows, a line each: table, file, column, kind (i, r, t), place (p: parameter) and default. Those of
-# a bench come from its --list and --list-options, the others from the file TABLES (common/report/tables.txt).
+# a bench come from its --list and --list-options, the others from the file TABLES (plots/report/tables.txt).
 set -u
 export LC_ALL=C
 

@@ -92,7 +92,7 @@ typedef struct bench_info {
     int order;                  /* its place among the benches: the smallest comes first */
     const char *small;          /* options of its run under run_all.sh --small: a few seconds on a CPU */
     const bench_run *runs;      /* its other runs in run_all.sh; ends with {0} */
-    const char *section;        /* of the report: common/report/sections/<section>.c */
+    const char *section;        /* of the report: plots/report/sections/<section>.c */
     const char *const *figures; /* plots/figures/<name>.*; ends with NULL */
     bool apart;                 /* runs only when it is asked for by name */
     bool untimed;               /* its rows are no measurements, and have neither clocks nor settings of timing */

@@ -121,7 +121,7 @@ static void take_fact(const char *bench, const char *key, const char *value, fac
         check_run(bench, value, f);
     } else if (strcmp(key, "section") == 0) {
         f->sections++;
-        check_file(bench, xasprintf("common/report/sections/%s.sql", value));
+        check_file(bench, xasprintf("plots/report/sections/%s.sql", value));
     } else if (strcmp(key, "figure") == 0) {
         f->figures++;
         check_file(bench, xasprintf("plots/figures/%s.gp", value));

@@ -24,7 +24,7 @@ awk -v tree="$tree" '
     NF { path = "" }
     /`[^`]+`:$/ { path = $0; sub(/`:$/, "", path); sub(/.*`/, "", path) }' CONTRIBUTING.md
 cd "$tree"
-for file in bench/bench_fill.c common/report/sections/fill.sql plots/figures/fill.sql plots/figures/fill.gp \
+for file in bench/bench_fill.c plots/report/sections/fill.sql plots/figures/fill.sql plots/figures/fill.gp \
     tests/bench/test_columns_fill.c; do
     [ -s "$file" ] || { echo "example.sh: CONTRIBUTING.md has no $file" >&2; exit 1; }
 done

@@ -413,7 +413,7 @@ static void sections(void **state)
         at += 2;
         char *heading = xasprintf("%.*s", (int)strcspn(at, "*\n"), at);
         setenv("HEADING", heading, 1);
-        if (system("grep -rqF -- \"$HEADING\" common/report/sections results/*/report.md") != 0) {
+        if (system("grep -rqF -- \"$HEADING\" plots/report/sections results/*/report.md") != 0) {
             print_error("docs/course.md: no report has the section '%s'\n", heading);
             wrong++;
         }

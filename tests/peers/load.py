@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """How much work a step is, and how much of its time the GPU was busy. A peer whose GPU waits for its host measures the host: the
-report forms no ratio below 80 % (common/report/sections/peers.sql)."""
+report forms no ratio below 80 % (plots/report/sections/peers.sql)."""
 import json
 import math
 import os

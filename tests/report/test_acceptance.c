@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/report/acceptance.h"
+#include "plots/report/acceptance.h"
 
 static const char header[] =
     "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,run_id,machine,gpu,gpu_uuid,"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/core/error.h"
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 /* ---- the writer ---- */
 

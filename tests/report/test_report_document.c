@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 static char *markdown_of(const document *d)
 {

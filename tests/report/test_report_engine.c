@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "common/core/error.h"
-#include "common/report/db.h"
-#include "common/report/embedded.h"
-#include "common/report/engine.h"
+#include "plots/report/db.h"
+#include "plots/report/embedded.h"
+#include "plots/report/engine.h"
 
 /* What a test puts here is the program's text. */
 static char section_text[8192], used_text[1024];
@@ -183,7 +183,7 @@ static void answers(void **state)
 static void errors_name_their_block(void **state)
 {
     fails(*state, "fine\n\n@table\nSELECT no_such FROM bench_x",
-          "common/report/sections/try.sql:3: no such column: no_such");
+          "plots/report/sections/try.sql:3: no such column: no_such");
     fails(*state, "{\"no_such\"}\n@from bench_x", "try.sql:1: no such column"); /* "x" is never a text */
     fails(*state, "\n@tabel\nSELECT 1", "try.sql:2: this is no block");
     fails(*state, "@each SELECT 1", "try.sql:1: there is no @end");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The checks of a folder of results; see acceptance.h. */
-#include "common/report/acceptance.h"
+#include "plots/report/acceptance.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -10,7 +10,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/report/db.h"
+#include "plots/report/db.h"
 
 typedef struct verdict {
     sqlite3 *db;

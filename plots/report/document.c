@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The blocks of a document in memory, and handing them to a writer; see document.h. */
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 #include <ctype.h>
 #include <stdlib.h>

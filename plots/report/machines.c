@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Several folders side by side; see machines.h. */
-#include "common/report/machines.h"
+#include "plots/report/machines.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/report/db.h"
-#include "common/report/engine.h"
+#include "plots/report/db.h"
+#include "plots/report/engine.h"
 
 char *machine_title(sqlite3 *db, const char *device)
 {

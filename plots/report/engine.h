@@ -5,7 +5,7 @@
 
 #include <sqlite3.h>
 
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 typedef struct page {
     sqlite3 *db;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The figures of a folder of results; see figures.h. */
-#include "common/report/figures.h"
+#include "plots/report/figures.h"
 
 #include <dirent.h>
 #include <stdlib.h>

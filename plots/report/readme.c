@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/report/engine.h"
-#include "common/report/machines.h"
+#include "plots/report/engine.h"
+#include "plots/report/machines.h"
 
 static char *text_of(sqlite3 *db, const char *file)
 {

@@ -16,9 +16,9 @@
 #include "common/core/error.h"
 #include "common/formulas/model.h"
 #include "common/model/config.h"
-#include "common/report/db.h"
-#include "common/report/document.h"
-#include "common/report/template.h"
+#include "plots/report/db.h"
+#include "plots/report/document.h"
+#include "plots/report/template.h"
 
 static const double MIB = 1048576.0, GIB = 1073741824.0;
 

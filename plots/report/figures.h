@@ -3,7 +3,7 @@
 #ifndef STEPBENCH_REPORT_FIGURES_H
 #define STEPBENCH_REPORT_FIGURES_H
 
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 /* Those whose names begin with `prefix`, where plots/<machine>/ beside results/ has them. */
 void add_figures(document *doc, const char *folder, const char *prefix);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/report/document.h"
-#include "common/report/embedded.h"
+#include "plots/report/document.h"
+#include "plots/report/embedded.h"
 
 /* ---- text ---- */
 

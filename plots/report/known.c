@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/core/error.h"
-#include "common/report/db.h"
-#include "common/report/embedded.h"
+#include "plots/report/db.h"
+#include "plots/report/embedded.h"
 
 const char *embedded_text(const char *name)
 {

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 static int folded; /* how many folds are open; nothing is written inside */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Text with SQL in it; see template.h. */
-#include "common/report/template.h"
+#include "plots/report/template.h"
 
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/report/document.h"
+#include "plots/report/document.h"
 
 /* The } that ends what begins behind {: neither one in quotes nor that of a pair inside. NULL: there is none. */
 static const char *brace_end(const char *at)

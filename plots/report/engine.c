@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the blocks of a section; see engine.h. An error in SQL names the file and the line of its block. */
-#include "common/report/engine.h"
+#include "plots/report/engine.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/report/db.h"
-#include "common/report/embedded.h"
-#include "common/report/figures.h"
-#include "common/report/template.h"
+#include "plots/report/db.h"
+#include "plots/report/embedded.h"
+#include "plots/report/figures.h"
+#include "plots/report/template.h"
 
 typedef struct block {
     int line;
@@ -41,7 +41,7 @@ typedef struct section {
 static char *place(const section *s, const block *b)
 {
     const bool figure = strchr(s->file, '/');
-    return xasprintf("%s/%s:%d", figure ? "plots" : "common/report/sections", s->file, b->line);
+    return xasprintf("%s/%s:%d", figure ? "plots" : "plots/report/sections", s->file, b->line);
 }
 
 static void fail(const section *s, const block *b, const char *what)

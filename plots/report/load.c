@@ -9,7 +9,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
-#include "common/report/db.h"
+#include "plots/report/db.h"
 
 void db_run(sqlite3 *db, const char *where, const char *sql)
 {

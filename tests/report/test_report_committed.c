@@ -109,10 +109,10 @@ static void the_readme_is_current(void **state)
 {
     char *copy = folder_path(*state, "README.md"), *committed = file_text("README.md");
     file_write(copy, committed);
-    char *arguments = xasprintf("--readme results/h200-x1 results/h200-x2 '%s'", copy);
+    char *arguments = xasprintf("--readme results/h*-x* '%s'", copy);
     report_run(arguments);
     char *now = file_text(copy);
-    expect_same(".", "README.md", "build/report --readme results/h200-x1 results/h200-x2 README.md", committed, now);
+    expect_same(".", "README.md", "build/report --readme results/h*-x* README.md", committed, now);
     free(now);
     free(arguments);
     free(committed);

@@ -46,6 +46,6 @@ typedef struct accounting_rates {
 /* Reads the options of these names; `flops` may be NULL. False after the row was set to skip: C was not measured. */
 bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r);
 /* The mesh of the case; false as above. */
-bool accounting_mesh(const accounting *a, mesh *m);
+bool accounting_mesh(const accounting *a, ffn_mesh *m);
 
 #endif

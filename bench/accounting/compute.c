@@ -8,12 +8,12 @@
 
 static const mesh_rules in_turn = {false, false}, at_once = {true, false}, in_turn_rings = {false, true};
 
-static double devices_of(const mesh *m)
+static double devices_of(const ffn_mesh *m)
 {
     return m->x * m->y;
 }
 
-static void columns_of(const accounting *a, const mesh *m, double tokens)
+static void columns_of(const accounting *a, const ffn_mesh *m, double tokens)
 {
     accounting_real(a, "tokens_least", tokens);
     accounting_real(a, "tokens_per_device", tokens / devices_of(m));
@@ -21,7 +21,7 @@ static void columns_of(const accounting *a, const mesh *m, double tokens)
 
 /* ---- (c) ---- */
 
-static void mesh_steps(const accounting *a, const ffn_stack *s, const mesh *m)
+static void mesh_steps(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
 {
     const double d = (double)s->d_model, f = (double)s->d_ff;
     accounting_step(a, "d = %s, F = %s, X = %s (FSDP), Y = %s (tensor parallel), N = X Y = %s", accounting_whole(d),
@@ -33,7 +33,7 @@ static void mesh_steps(const accounting *a, const ffn_stack *s, const mesh *m)
 }
 
 /* The times of a block's forward as functions of B, with the numbers put in. */
-static void time_steps(const accounting *a, const ffn_stack *s, const mesh *m)
+static void time_steps(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
 {
     const mesh_times one = mesh_forward(s, m, 1, in_turn);
     const double k = (double)s->matrices;
@@ -52,13 +52,13 @@ static void time_steps(const accounting *a, const ffn_stack *s, const mesh *m)
 }
 
 /* Tensor parallelism alone is faster than the products from this d_ff on. */
-static double least_width(const ffn_stack *s, const mesh *m)
+static double least_width(const ffn_stack *s, const ffn_mesh *m)
 {
     return m->activation_bytes / (double)s->matrices * m->y * mesh_intensity(m) / m->mesh_y;
 }
 
 /* The inequality, divided so that its terms are those of two matrices and 2-byte data where these are given. */
-static void bound_steps(const accounting *a, const ffn_stack *s, const mesh *m, double tokens)
+static void bound_steps(const accounting *a, const ffn_stack *s, const ffn_mesh *m, double tokens)
 {
     const mesh_times one = mesh_forward(s, m, 1, in_turn);
     const double by = 2 * (double)s->matrices * (double)s->d_model / m->bandwidth;
@@ -78,7 +78,7 @@ static void bound_steps(const accounting *a, const ffn_stack *s, const mesh *m, 
 }
 
 /* What the same mesh needs under other rules. */
-static void other_rules_steps(const accounting *a, const ffn_stack *s, const mesh *m)
+static void other_rules_steps(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
 {
     const double n = devices_of(m), both = m->mesh_x + m->mesh_y;
     const double together = mesh_tokens(s, m, at_once), rings = mesh_tokens(s, m, in_turn_rings);
@@ -96,7 +96,7 @@ static void other_rules_steps(const accounting *a, const ffn_stack *s, const mes
 void accounting_run_compute_bound(const accounting *a)
 {
     const ffn_stack s = accounting_stack(a);
-    mesh m;
+    ffn_mesh m;
     if (!accounting_mesh(a, &m))
         return;
     const double least = mesh_tokens(&s, &m, in_turn), asked = (double)case_int(a->c, "batch");
@@ -165,7 +165,7 @@ static const char *what_is(const char *name)
 }
 
 /* X stages of Y devices each: a boundary sends the batch's activations once, and X micro-batches leave a bubble. */
-static void pipeline(const accounting *a, const ffn_stack *s, const mesh *m)
+static void pipeline(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
 {
     const double sent = m->activation_bytes * (double)s->d_model / (m->y * m->bandwidth * m->mesh_x);
     /* A block on Y devices takes X times as long as on X Y; a stage has blocks / X of them. */
@@ -184,7 +184,7 @@ static void pipeline(const accounting *a, const ffn_stack *s, const mesh *m)
 }
 
 /* The least batch of the way; in *m what it makes of the mesh. */
-static double tokens_of_way(const char *name, const ffn_stack *s, mesh *m)
+static double tokens_of_way(const char *name, const ffn_stack *s, ffn_mesh *m)
 {
     const double n = devices_of(m);
     if (strcmp(name, "best-split") == 0 || strcmp(name, "best-whole-split") == 0) {
@@ -216,11 +216,11 @@ void accounting_run_batch(const accounting *a)
 {
     const ffn_stack s = accounting_stack(a);
     const char *name = case_text(a->c, "way");
-    mesh given;
+    ffn_mesh given;
     if (!accounting_mesh(a, &given))
         return;
     const double n = devices_of(&given), before = mesh_tokens(&s, &given, in_turn);
-    mesh m = given;
+    ffn_mesh m = given;
     const double tokens = tokens_of_way(name, &s, &m);
     mesh_steps(a, &s, &given);
     accounting_step(a, "as given: B > %.1f, %.1f per device", before, before / n);

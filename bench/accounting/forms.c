@@ -33,7 +33,7 @@ static closed_form form_of(const char *name)
     return (closed_form)i;
 }
 
-static void all_reduce(const accounting *a, const ffn_stack *s, const mesh *m)
+static void all_reduce(const accounting *a, const ffn_stack *s, const ffn_mesh *m)
 {
     const double n = m->x * m->y, bytes = 6 * (double)s->d_model * (double)s->d_ff;
     const double alternate = all_reduce_alternate_s(bytes, n, m->bandwidth),
@@ -50,7 +50,7 @@ static void all_reduce(const accounting *a, const ffn_stack *s, const mesh *m)
                       accounting_plain(n / 2));
 }
 
-static void least_batch_step(const accounting *a, const mesh *m, double tokens)
+static void least_batch_step(const accounting *a, const ffn_mesh *m, double tokens)
 {
     if (!isfinite(tokens))
         accounting_step(a, "no batch keeps X Y = %s devices bound by compute", accounting_plain(m->x * m->y));
@@ -61,7 +61,7 @@ static void least_batch_step(const accounting *a, const mesh *m, double tokens)
         accounting_step(a, "any batch keeps X Y = %s devices bound by compute", accounting_plain(m->x * m->y));
 }
 
-static void answer_of(const accounting *a, closed_form form, const closed_answer *x, const mesh *m, double tokens)
+static void answer_of(const accounting *a, closed_form form, const closed_answer *x, const ffn_mesh *m, double tokens)
 {
     const bool both = form == FORM_2D_AT_ONCE || form == FORM_2D_IN_TURN;
     accounting_real(a, "devices_most", x->devices);
@@ -81,7 +81,7 @@ void accounting_run_closed_forms(const accounting *a)
     const ffn_stack s = accounting_stack(a);
     const char *name = case_text(a->c, "form");
     const closed_form form = form_of(name);
-    mesh m;
+    ffn_mesh m;
     if (!accounting_mesh(a, &m))
         return;
     const double rho = m.bandwidth / m.flops, asked = (double)case_int(a->c, "batch"), f = (double)s.d_ff;

@@ -110,19 +110,19 @@ bool accounting_rates_of(const accounting *a, const char *flops, const char *ban
     return true;
 }
 
-bool accounting_mesh(const accounting *a, mesh *m)
+bool accounting_mesh(const accounting *a, ffn_mesh *m)
 {
     accounting_rates r;
     if (!accounting_rates_of(a, "flops", "bandwidth", &r))
         return false;
     int64_t mesh_x = case_int(a->c, "mesh-x"), mesh_y = case_int(a->c, "mesh-y"), bits = case_int(a->c, "weight-bits");
-    *m = (mesh){.x = (double)case_int(a->c, "x"),
-                .y = (double)case_int(a->c, "y"),
-                .mesh_x = mesh_x ? (double)mesh_x : 1,
-                .mesh_y = mesh_y ? (double)mesh_y : 1,
-                .flops = r.flops,
-                .bandwidth = r.bandwidth,
-                .weight_bytes = bits ? (double)bits / 8 : 2,
-                .activation_bytes = ACCOUNTING_ACTIVATION_BYTES};
+    *m = (ffn_mesh){.x = (double)case_int(a->c, "x"),
+                    .y = (double)case_int(a->c, "y"),
+                    .mesh_x = mesh_x ? (double)mesh_x : 1,
+                    .mesh_y = mesh_y ? (double)mesh_y : 1,
+                    .flops = r.flops,
+                    .bandwidth = r.bandwidth,
+                    .weight_bytes = bits ? (double)bits / 8 : 2,
+                    .activation_bytes = ACCOUNTING_ACTIVATION_BYTES};
     return true;
 }

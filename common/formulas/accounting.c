@@ -49,7 +49,7 @@ double fsdp_tokens_most(const ffn_stack *s, double device_bytes)
 
 /* ---- when does a block compute longer than it communicates? ---- */
 
-double mesh_intensity(const mesh *m)
+double mesh_intensity(const ffn_mesh *m)
 {
     return m->flops / m->bandwidth;
 }
@@ -60,7 +60,7 @@ static double share_sent(double k, bool ring)
     return k <= 1 ? 0 : ring ? (k - 1) / k : 1;
 }
 
-mesh_times mesh_forward(const ffn_stack *s, const mesh *m, double tokens, mesh_rules r)
+mesh_times mesh_forward(const ffn_stack *s, const ffn_mesh *m, double tokens, mesh_rules r)
 {
     double d = (double)s->d_model, weights = (double)s->matrices * d * (double)s->d_ff;
     return (mesh_times){
@@ -74,14 +74,14 @@ double mesh_communication(mesh_times t, mesh_rules r)
     return r.at_once ? fmax(t.fsdp, t.tp) : t.fsdp + t.tp;
 }
 
-double mesh_tokens(const ffn_stack *s, const mesh *m, mesh_rules r)
+double mesh_tokens(const ffn_stack *s, const ffn_mesh *m, mesh_rules r)
 {
     mesh_times one = mesh_forward(s, m, 1, r); /* math and tp grow with B, fsdp does not */
     double left = r.at_once ? one.math : one.math - one.tp;
     return one.tp < one.math ? one.fsdp / left : INFINITY;
 }
 
-mesh_split mesh_best_split(const ffn_stack *s, const mesh *m)
+mesh_split mesh_best_split(const ffn_stack *s, const ffn_mesh *m)
 {
     /* In units of 2 m d / W: B F / (N alpha) against F X weights / (N M_X) + (2 / m) B activations / (X M_Y), with
      * weights and activations in units of two bytes. The sum is least where both terms are equal. */
@@ -92,16 +92,16 @@ mesh_split mesh_best_split(const ffn_stack *s, const mesh *m)
     return (mesh_split){.x = x, .y = n / x, .tokens_per_device = tokens};
 }
 
-static mesh_split better_split(const ffn_stack *s, const mesh *m, mesh_split best, double x)
+static mesh_split better_split(const ffn_stack *s, const ffn_mesh *m, mesh_split best, double x)
 {
-    mesh other = *m;
+    ffn_mesh other = *m;
     other.x = x;
     other.y = m->x * m->y / x;
     double tokens = mesh_tokens(s, &other, (mesh_rules){false, false}) / (m->x * m->y);
     return tokens < best.tokens_per_device ? (mesh_split){x, other.y, tokens} : best;
 }
 
-mesh_split mesh_best_whole_split(const ffn_stack *s, const mesh *m)
+mesh_split mesh_best_whole_split(const ffn_stack *s, const ffn_mesh *m)
 {
     double n = m->x * m->y;
     mesh_split best = {.tokens_per_device = INFINITY};
@@ -111,7 +111,7 @@ mesh_split mesh_best_whole_split(const ffn_stack *s, const mesh *m)
     return best;
 }
 
-double mesh_pure_fsdp(const mesh *m, double axes)
+double mesh_pure_fsdp(const ffn_mesh *m, double axes)
 {
     return mesh_intensity(m) * m->weight_bytes / (2 * axes);
 }
@@ -129,7 +129,7 @@ double all_reduce_s(double bytes, double n, double bandwidth)
 }
 
 /* One axis of n devices: passes over weights (forward 1, backward 2), all-gathers or reduce-scatters of all weights. */
-static closed_answer over_data(const ffn_stack *s, const mesh *m, double n, double tokens, double passes,
+static closed_answer over_data(const ffn_stack *s, const ffn_mesh *m, double n, double tokens, double passes,
                                double transfers)
 {
     double df = (double)s->d_model * (double)s->d_ff, rho = m->bandwidth / m->flops;
@@ -142,7 +142,7 @@ static closed_answer over_data(const ffn_stack *s, const mesh *m, double n, doub
 }
 
 /* All-reduce of (B, d) in bf16, once in forward (of the output) and once in backward (of the input's gradient). */
-static closed_answer over_tensor(const ffn_stack *s, const mesh *m, double n, double tokens, double passes)
+static closed_answer over_tensor(const ffn_stack *s, const ffn_mesh *m, double n, double tokens, double passes)
 {
     double d = (double)s->d_model, f = (double)s->d_ff, rho = m->bandwidth / m->flops;
     closed_answer a = {.devices = 1 + 1.5 * passes * f * rho};
@@ -152,7 +152,7 @@ static closed_answer over_tensor(const ffn_stack *s, const mesh *m, double n, do
     return a;
 }
 
-static closed_answer over_both(const ffn_stack *s, const mesh *m, double tokens, bool at_once)
+static closed_answer over_both(const ffn_stack *s, const ffn_mesh *m, double tokens, bool at_once)
 {
     double d = (double)s->d_model, f = (double)s->d_ff, rho = m->bandwidth / m->flops, n = m->x * m->y;
     closed_answer a;
@@ -175,7 +175,7 @@ static closed_answer over_both(const ffn_stack *s, const mesh *m, double tokens,
     return a;
 }
 
-closed_answer closed_form_of(closed_form form, const ffn_stack *s, const mesh *m, double tokens)
+closed_answer closed_form_of(closed_form form, const ffn_stack *s, const ffn_mesh *m, double tokens)
 {
     double n = m->x * m->y, gradients = 6 * (double)s->d_model * (double)s->d_ff;
     switch (form) {

@@ -40,12 +40,12 @@ double fsdp_tokens_most(const ffn_stack *s, double device_bytes);
 
 /* ---- when does a block compute longer than it communicates? ---- */
 
-typedef struct mesh {
+typedef struct ffn_mesh {
     double x, y;                           /* devices along the FSDP and the tensor-parallel axis */
     double mesh_x, mesh_y;                 /* M_X, M_Y */
     double flops, bandwidth;               /* C of a device, W of one axis */
     double weight_bytes, activation_bytes; /* of an element on the wire */
-} mesh;
+} ffn_mesh;
 
 typedef struct mesh_rules {
     bool at_once; /* the collectives of the two axes run beside each other, not one after the other */
@@ -59,23 +59,23 @@ typedef struct mesh_times {
 /* Forward of one block of m matrices: math = 2 m B d F / (N C); fsdp = m d F weight_bytes / (Y W M_X) gathers the
  * weights; tp = 2 B d activation_bytes / (X W M_Y) gathers the input and scatters the output. An axis of one device
  * sends nothing. */
-mesh_times mesh_forward(const ffn_stack *s, const mesh *m, double tokens, mesh_rules r);
+mesh_times mesh_forward(const ffn_stack *s, const ffn_mesh *m, double tokens, mesh_rules r);
 /* What must be less than math. */
 double mesh_communication(mesh_times t, mesh_rules r);
 /* The B at which both are equal; more is bound by compute. 0: any batch is. */
-double mesh_tokens(const ffn_stack *s, const mesh *m, mesh_rules r);
-double mesh_intensity(const mesh *m); /* alpha = C / W, FLOP/byte */
+double mesh_tokens(const ffn_stack *s, const ffn_mesh *m, mesh_rules r);
+double mesh_intensity(const ffn_mesh *m); /* alpha = C / W, FLOP/byte */
 
 typedef struct mesh_split {
     double x, y, tokens_per_device;
 } mesh_split;
 /* The X that needs the smallest batch on N = X Y devices, axes one after the other: for two matrices and 2-byte data
  * B/N = 4 alpha^2 / (M_X M_Y F) at X = sqrt(B M_X N / (F M_Y)). It need not be whole, nor from 1 to N. */
-mesh_split mesh_best_split(const ffn_stack *s, const mesh *m);
+mesh_split mesh_best_split(const ffn_stack *s, const ffn_mesh *m);
 mesh_split mesh_best_whole_split(const ffn_stack *s,
-                                 const mesh *m); /* of the whole X that divide N, with tokens/device */
+                                 const ffn_mesh *m); /* of the whole X that divide N, with tokens/device */
 /* FSDP alone over some mesh axes, without tensor parallelism: alpha weight_bytes / (2 axes) tokens a device. */
-double mesh_pure_fsdp(const mesh *m, double axes);
+double mesh_pure_fsdp(const ffn_mesh *m, double axes);
 
 /* ---- the forms of 2026: three matrices, 2-byte data, rho = W / C ---- */
 
@@ -105,7 +105,7 @@ typedef struct closed_answer {
     double tokens;               /* the least B for X and Y */
 } closed_answer;
 /* With B = 0, times and devices are those at the least B. Forms of one axis have N = X Y on it. */
-closed_answer closed_form_of(closed_form form, const ffn_stack *s, const mesh *m, double tokens);
+closed_answer closed_form_of(closed_form form, const ffn_stack *s, const ffn_mesh *m, double tokens);
 
 /* ---- data parallelism of GPUs ---- */
 

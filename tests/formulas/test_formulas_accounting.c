@@ -11,14 +11,14 @@
 
 /* The model and the TPUs of the handout. */
 static const ffn_stack xxl = {.d_model = 16384, .d_ff = 53248, .blocks = 126, .matrices = 2};
-static const mesh tpus = {.x = 16,
-                          .y = 4,
-                          .mesh_x = 2,
-                          .mesh_y = 1,
-                          .flops = 4.6e14,
-                          .bandwidth = 1.8e11,
-                          .weight_bytes = 2,
-                          .activation_bytes = 2};
+static const ffn_mesh tpus = {.x = 16,
+                              .y = 4,
+                              .mesh_x = 2,
+                              .mesh_y = 1,
+                              .flops = 4.6e14,
+                              .bandwidth = 1.8e11,
+                              .weight_bytes = 2,
+                              .activation_bytes = 2};
 static const mesh_rules in_turn = {false, false}, at_once = {true, false}, in_turn_rings = {false, true};
 static const double gb = 1e9;
 
@@ -122,13 +122,13 @@ static void ways_to_a_smaller_batch(void **state)
     digits(whole.tokens_per_device, 1, "259.3");
     double least = INFINITY;
     for (double x = 1; x <= 64; x *= 2) {
-        mesh m = tpus;
+        ffn_mesh m = tpus;
         m.x = x;
         m.y = 64 / x;
         least = fmin(least, mesh_tokens(&xxl, &m, in_turn) / 64);
     }
     assert_true(least == whole.tokens_per_device);
-    mesh other = tpus;
+    ffn_mesh other = tpus;
     other.weight_bytes = 1; /* 8-bit gathers */
     digits(mesh_tokens(&xxl, &other, in_turn) / 64, 0, "198");
     other.activation_bytes = 1;
@@ -142,7 +142,7 @@ static void ways_to_a_smaller_batch(void **state)
     digits(mesh_tokens(&xxl, &other, in_turn) / 64, 1, "176.7");
 }
 
-static double bisected_tokens(const ffn_stack *s, const mesh *m, mesh_rules r)
+static double bisected_tokens(const ffn_stack *s, const ffn_mesh *m, mesh_rules r)
 {
     double lo = 0, hi = 1e15;
     for (int i = 0; i < 200; i++) {
@@ -158,7 +158,7 @@ static void bounds_of_many_meshes(void **state)
     (void)state;
     for (int i = 0; i < 4096; i++) {
         ffn_stack s = {.d_model = 4096, .d_ff = 4096 << (i & 3), .blocks = 2, .matrices = 2 + (i >> 2 & 1)};
-        mesh m = tpus;
+        ffn_mesh m = tpus;
         m.x = 1 << (i >> 3 & 3);
         m.y = 1 << (i >> 5 & 3);
         m.mesh_x = 1 + (i >> 7 & 1);
@@ -176,13 +176,13 @@ static void bounds_of_many_meshes(void **state)
         mesh_split best = mesh_best_split(&s, &m);
         double n = m.x * m.y, most = best.tokens_per_device * (1 - 1e-9);
         for (double x = 1.01; x < n; x *= 1.01) {
-            mesh other = m;
+            ffn_mesh other = m;
             other.x = x;
             other.y = n / x;
             assert_true(mesh_tokens(&s, &other, in_turn) / n >= most);
         }
         if (best.x > 1 && best.x < n) {
-            mesh other = m;
+            ffn_mesh other = m;
             other.x = best.x;
             other.y = best.y;
             near(mesh_tokens(&s, &other, in_turn) / n, best.tokens_per_device, 1e-9);
@@ -258,7 +258,7 @@ static void least_batch_of_two_axes(void **state)
         near(a.comm_s, a.math_s, 1e-12);
         assert_true(holds(16, 4, a.tokens * 1.000001, k) && !holds(16, 4, a.tokens * 0.999999, k));
     }
-    mesh m = tpus;
+    ffn_mesh m = tpus;
     m.y = 40; /* more than 1 + 1.5 F rho */
     assert_true(isinf(closed_form_of(FORM_2D_IN_TURN, &xxl, &m, 0).tokens));
 }

@@ -14,12 +14,16 @@ typedef struct gloo_state {
     gloo_link *link; /* NULL on a rank that is no member */
     pthread_mutex_t lock;
     pthread_cond_t idle;
-    int running; /* ops enqueued and not done, on any stream */
+    int running;         /* tasks enqueued and not done, on any stream */
+    comm_call *pairwise; /* sends and receives of the open group, or of an op that has none */
+    int pairwise_n, pairwise_room;
 } gloo_state;
 
 typedef struct gloo_task {
     comm *c;
     comm_call call;
+    comm_call *pairwise; /* NULL: the call; else so many sends and receives at once. The task frees them. */
+    int pairwise_n;
     int range; /* of a recording */
 } gloo_task;
 
@@ -31,9 +35,9 @@ static bool open_gloo(comm *c, comm *of, const comm_options *o, char *why, size_
     pthread_cond_init(&s->idle, NULL);
     c->state = s;
     if (c->rank < 0)
-        gloo_link_idle(c->l, c->size);
+        gloo_link_idle(c->l);
     else
-        s->link = gloo_link_open(c->l, c->group, c->rank, c->size, why, why_bytes);
+        s->link = gloo_link_open(c->l, c->members[0], c->rank, c->size, why, why_bytes);
     return c->rank < 0 || s->link;
 }
 
@@ -48,7 +52,15 @@ static void close_gloo(comm *c)
         gloo_link_close(s->link);
     pthread_cond_destroy(&s->idle);
     pthread_mutex_destroy(&s->lock);
+    free(s->pairwise);
     free(s);
+}
+
+static bool run_calls(const gloo_task *t, char *why, size_t why_bytes)
+{
+    const gloo_state *s = t->c->state;
+    return t->pairwise ? gloo_link_exchange(s->link, t->pairwise, t->pairwise_n, why, why_bytes)
+                       : gloo_link_run(s->link, &t->call, why, why_bytes);
 }
 
 static void run(void *arg)
@@ -57,30 +69,59 @@ static void run(void *arg)
     gloo_state *s = t->c->state;
     char why[512];
     const double start_s = host_seconds();
-    if (!gloo_link_run(s->link, &t->call, why, sizeof why))
+    if (!run_calls(t, why, sizeof why))
         launch_fail(t->c->l, EXIT_CODE_FAILURE, "collective #%lu on %s failed: %s", t->call.number, t->c->name, why);
     const double end_s = host_seconds();
     recorder_communicated(comm_op_names[t->call.op], t->range, start_s, end_s);
     launch_collective_done(t->c->l, t->call.number);
+    free(t->pairwise);
     pthread_mutex_lock(&s->lock);
     if (--s->running == 0)
         pthread_cond_broadcast(&s->idle);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void enqueue(comm *c, const comm_call *call, void *stream)
+static void run_later(comm *c, const gloo_task *task, void *stream)
 {
-    const gloo_task task = {c, *call, recorder_open_range()};
     gloo_state *s = c->state;
     pthread_mutex_lock(&s->lock);
     s->running++;
     pthread_mutex_unlock(&s->lock);
-    device_stream_run(c->d, stream, run, &task, sizeof task);
+    device_stream_run(c->d, stream, run, task, sizeof *task);
 }
 
+static void run_pairwise(comm *c, void *stream)
+{
+    gloo_state *s = c->state;
+    if (!s->pairwise_n)
+        return;
+    const gloo_task task = {c, s->pairwise[s->pairwise_n - 1], s->pairwise, s->pairwise_n, recorder_open_range()};
+    s->pairwise = NULL; /* the task's now */
+    s->pairwise_n = s->pairwise_room = 0;
+    run_later(c, &task, stream);
+}
+
+static void enqueue(comm *c, const comm_call *call, void *stream)
+{
+    gloo_state *s = c->state;
+    if (!comm_pairwise(call->op)) {
+        run_later(c, &(gloo_task){c, *call, NULL, 0, recorder_open_range()}, stream);
+        return;
+    }
+    if (s->pairwise_n == s->pairwise_room) {
+        s->pairwise_room = 2 * s->pairwise_room + 2;
+        s->pairwise = xrealloc(s->pairwise, (unsigned long)s->pairwise_room * sizeof *s->pairwise);
+    }
+    s->pairwise[s->pairwise_n++] = *call;
+    if (!c->grouped)
+        run_pairwise(c, stream);
+}
+
+/* Collectives have run: there is no launch to share. */
 static void group(comm *c, bool begin)
 {
-    (void)c, (void)begin; /* nothing to gain: there is no launch to share */
+    if (!begin)
+        run_pairwise(c, c->group_stream);
 }
 
 const comm_backend_ops comm_gloo_ops = {

@@ -99,9 +99,9 @@ struct entry { // followed by the value
 class exchange_store : public gloo::rendezvous::Store
 {
   public:
-    exchange_store(launch *l, int group, int size)
+    exchange_store(launch *l, int group)
         : launch_(l), group_(std::to_string(group) + "/"),
-          value_bytes_(256 * static_cast<size_t>(size)) // the TCP transport takes 136 a rank
+          value_bytes_(256 * static_cast<size_t>(launch_size(l))) // the TCP transport takes 136 a rank
     {
     }
 
@@ -202,7 +202,7 @@ void connect(gloo_link *g, launch *l, exchange_store &store, int rank, int size)
 
 // ---- reduce-scatter ----
 
-constexpr uint8_t reduce_scatter_prefix = 0x60; // Gloo's own collectives have prefixes up to 0x08
+constexpr uint8_t reduce_scatter_prefix = 0x60, pairwise_prefix = 0x61; // Gloo's own are up to 0x08
 constexpr size_t block_bytes = 1 << 20;
 constexpr int lanes = 2; // blocks under way at once: while one is added up, the other is on the wire
 
@@ -289,6 +289,48 @@ class ring
     lane lanes_[lanes];
 };
 
+// ---- sends and receives ----
+
+// A send waits until its receive is posted, so all are posted before the first is waited for.
+class exchange
+{
+  public:
+    exchange(gloo::Context &context, const comm_call *calls, int n) : calls_(calls, calls + n)
+    {
+        for (const comm_call &k : calls_)
+            buffers_.push_back(context.createUnboundBuffer(k.op == COMM_SEND ? const_cast<void *>(k.send)
+                                                                             : k.recv, // Gloo only reads what is sent
+                                                           k.count * comm_dtype_bytes(k.t)));
+    }
+
+    void run()
+    {
+        for (const bool send : {false, true})
+            for (size_t i = 0; i < calls_.size(); i++)
+                if (send == (calls_[i].op == COMM_SEND))
+                    post(i);
+        for (size_t i = 0; i < calls_.size(); i++)
+            if (calls_[i].op == COMM_SEND)
+                buffers_[i]->waitSend();
+            else
+                buffers_[i]->waitRecv();
+    }
+
+  private:
+    void post(size_t i)
+    {
+        const comm_call &k = calls_[i];
+        const uint64_t slot = gloo::Slot::build(pairwise_prefix, k.tag);
+        if (k.op == COMM_SEND)
+            buffers_[i]->send(k.root, slot);
+        else
+            buffers_[i]->recv(k.root, slot);
+    }
+
+    std::vector<comm_call> calls_;
+    std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> buffers_;
+};
+
 // ---- ops ----
 
 // T has the element's size, which is all that Gloo wants to know of it; the reduction knows the rest.
@@ -356,15 +398,15 @@ void say(char *why, size_t why_bytes, const char *what)
 
 } // namespace
 
-void gloo_link_idle(launch *l, int size)
+void gloo_link_idle(launch *l)
 {
-    exchange_store(l, 0, size).finish();
+    exchange_store(l, 0).finish();
 }
 
 gloo_link *gloo_link_open(launch *l, int group, int rank, int size, char *why, size_t why_bytes)
 {
     auto g = std::make_unique<gloo_link>();
-    exchange_store store(l, group, size);
+    exchange_store store(l, group);
     bool done = false;
     try {
         if (size > 1)
@@ -395,6 +437,20 @@ bool gloo_link_run(gloo_link *g, const comm_call *call, char *why, size_t why_by
             run_op<uint32_t>(g, *call, *keep);
         else
             run_op<uint16_t>(g, *call, *keep);
+    } catch (const std::exception &e) {
+        say(why, why_bytes, e.what());
+        return false;
+    }
+    delete keep;
+    return true;
+}
+
+bool gloo_link_exchange(gloo_link *g, const comm_call *calls, int n, char *why, size_t why_bytes)
+{
+    auto *keep = new std::unique_ptr<exchange>; // as above
+    try {
+        *keep = std::make_unique<exchange>(*g->context, calls, n);
+        (*keep)->run();
     } catch (const std::exception &e) {
         say(why, why_bytes, e.what());
         return false;

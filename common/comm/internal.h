@@ -20,7 +20,9 @@ typedef enum comm_op {
     COMM_BROADCAST,
     COMM_REDUCE,
     COMM_ALL_TO_ALL,
-    COMM_BARRIER
+    COMM_BARRIER,
+    COMM_SEND,
+    COMM_RECV
 } comm_op;
 
 typedef struct comm_call {
@@ -30,12 +32,17 @@ typedef struct comm_call {
     size_t count; /* as in comm.h */
     comm_dtype t;
     comm_reduction r;
-    int root;
+    int root;             /* of a send or receive: the other member */
     unsigned long number; /* of the launch, for messages */
-    uint32_t tag;         /* of the communicator: the same on all its ranks */
+    uint32_t tag;         /* of the communicator: the same on all its ranks; of a pair: the same on both */
 } comm_call;
 
 extern const char *const comm_op_names[];
+
+static inline bool comm_pairwise(comm_op op)
+{
+    return op == COMM_SEND || op == COMM_RECV;
+}
 
 #ifndef __cplusplus
 typedef struct comm_backend_ops {
@@ -52,14 +59,17 @@ struct comm {
     const comm_backend_ops *ops;
     launch *l;
     device *d;
-    int first, rank, size; /* first: the rank of the job that is rank 0 here, or in the first of several groups */
-    int group, groups;     /* its place among so many of equal size */
+    int rank, size;
+    int *members; /* [size] of the job; a rank that is no member has a group of others */
     char name[32], backend[32];
     uint32_t tag;
-    void *state;  /* the backend's */
-    bool grouped; /* a group is open: what it sends so far */
+    uint32_t *sent, *received; /* [size] tags of the next op with each member */
+    void *state;               /* the backend's */
+    bool grouped;              /* a group is open: what it has so far, and the stream of its sends and receives */
     const char *group_op;
-    double group_bytes;
+    double group_bytes, group_received_bytes;
+    bool group_pairwise;
+    void *group_stream;
 };
 
 extern const comm_backend_ops comm_gloo_ops;
@@ -69,13 +79,16 @@ extern const comm_backend_ops comm_nccl_ops;
 /* ---- Gloo's C face ---- */
 
 typedef struct gloo_link gloo_link;
-/* NULL with a sentence. Exchanges addresses by launch_gather: ranks that are no members call gloo_link_idle. */
+/* NULL with a sentence. Exchanges addresses by launch_gather: ranks that are no members call gloo_link_idle. `group`: a
+ * number that differs between groups which open together. */
 gloo_link *gloo_link_open(launch *l, int group, int rank, int size, char *why, size_t why_bytes);
-void gloo_link_idle(launch *l, int size);
+void gloo_link_idle(launch *l);
 void gloo_link_close(gloo_link *g);
 /* Runs the op and returns when it is done here; false with a sentence. Several threads may run different tags at once.
  * After a failure the link and the buffers may still be in use: end the process. */
 bool gloo_link_run(gloo_link *g, const comm_call *call, char *why, size_t why_bytes);
+/* The same of sends and receives, all at once. */
+bool gloo_link_exchange(gloo_link *g, const comm_call *calls, int n, char *why, size_t why_bytes);
 
 #ifdef __cplusplus
 }

@@ -32,7 +32,7 @@ typedef struct nccl_state {
     ncclComm_t nccl;          /* NULL on a rank that is no member */
     struct nccl_state *older; /* in the list of those to abort */
     int gpu;
-    void *scratch; /* of barriers: one int32 */
+    void *scratch; /* int32: one of barriers, one of each member to connect pairs */
     bool reported;
     struct {
         bool open;
@@ -203,38 +203,44 @@ static bool make_first(comm *c, ncclConfig_t *config, char *why, size_t why_byte
     nccl_state *s = c->state;
     struct {
         ncclUniqueId id;
-        int got; /* rank 0's result */
-    } given = {.got = ncclSuccess};
-    if (launch_rank(c->l) == 0)
-        given.got = ncclGetUniqueId(&given.id);
-    launch_share(c->l, "NCCL id", &given, sizeof given, 0);
-    if (given.got != ncclSuccess) {
-        snprintf(why, why_bytes, "rank 0 can't make an NCCL id: %s", ncclGetErrorString((ncclResult_t)given.got));
+        int got; /* the first member's result */
+    } mine = {.got = ncclSuccess}, *all = xcalloc((unsigned long)launch_size(c->l), sizeof *all);
+    if (c->rank == 0)
+        mine.got = ncclGetUniqueId(&mine.id);
+    launch_gather(c->l, "NCCL id", &mine, sizeof mine, all);
+    mine = all[c->members[0]];
+    free(all);
+    if (mine.got != ncclSuccess) {
+        snprintf(why, why_bytes, "rank %d can't make an NCCL id: %s", c->members[0],
+                 ncclGetErrorString((ncclResult_t)mine.got));
         return false;
     }
     if (c->rank < 0)
         return true;
     /* Ranks wait for one another in here: a failure of one must end the others' waiting. */
-    must(c, ncclCommInitRankConfig(&s->nccl, c->size, given.id, c->rank, config), "opening");
+    must(c, ncclCommInitRankConfig(&s->nccl, c->size, mine.id, c->rank, config), "opening");
     return true;
 }
 
 static void make_another(comm *c, const comm *of, ncclConfig_t *config)
 {
     nccl_state *s = c->state, *parent = of->state;
-    if (c->rank < 0)
+    if (of->rank < 0)
         return;
     config->splitShare = 0; /* it is there to overlap with the other one */
-    must(c, ncclCommSplit(parent->nccl, c->group, c->rank, &s->nccl, config), "opening");
+    const int colour = c->rank < 0 ? NCCL_SPLIT_NOCOLOR : c->members[0];
+    must(c, ncclCommSplit(parent->nccl, colour, c->rank < 0 ? 0 : c->rank, &s->nccl, config), "opening");
 }
 
 static bool make_resources(comm *c, char *why, size_t why_bytes)
 {
     nccl_state *s = c->state;
     bool made = cudaGetDevice(&s->gpu) == cudaSuccess;
-    s->scratch = device_malloc(c->d, sizeof(int32_t));
-    if (s->scratch)
-        device_upload(c->d, s->scratch, &(int32_t){0}, sizeof(int32_t));
+    s->scratch = device_malloc(c->d, (1 + (size_t)c->size) * sizeof(int32_t));
+    if (s->scratch) {
+        device_memset(c->d, s->scratch, 0, (1 + (size_t)c->size) * sizeof(int32_t));
+        device_sync(c->d); /* any stream may be the first to use it */
+    }
     for (int i = 0; i < MARKS && made; i++)
         made = cudaEventCreateWithFlags(&s->marks[i].event, cudaEventDisableTiming) == cudaSuccess;
     if (!made || !s->scratch)
@@ -253,6 +259,21 @@ static void drop_resources(comm *c)
     pthread_mutex_destroy(&s->lock);
     free(s);
     c->state = NULL;
+}
+
+/* Else the first exchange of a pair would connect it, while other ranks are anywhere. */
+static void connect_pairs(comm *c)
+{
+    nccl_state *s = c->state;
+    int32_t *words = s->scratch;
+    must(c, ncclGroupStart(), "connecting pairs of");
+    for (int i = 0; i < c->size; i++)
+        if (i != c->rank) {
+            must(c, ncclSend(words, 1, ncclInt32, i, s->nccl, device_stream(c->d)), "connecting pairs of");
+            must(c, ncclRecv(words + 1 + i, 1, ncclInt32, i, s->nccl, device_stream(c->d)), "connecting pairs of");
+        }
+    must(c, ncclGroupEnd(), "connecting pairs of");
+    device_sync(c->d);
 }
 
 static bool open_nccl(comm *c, comm *of, const comm_options *o, char *why, size_t why_bytes)
@@ -275,6 +296,8 @@ static bool open_nccl(comm *c, comm *of, const comm_options *o, char *why, size_
     if (s->nccl) {
         list(c);
         launch_on_watch(c->l, watch, c);
+        if (o->pairs)
+            connect_pairs(c);
     }
     return true;
 }
@@ -328,6 +351,8 @@ static ncclResult_t launch_op(const comm *c, const comm_call *k, cudaStream_t st
         return ncclBroadcast(c->rank == k->root ? k->send : k->recv, k->recv, k->count, t, k->root, s->nccl, stream);
     case COMM_REDUCE: return ncclReduce(k->send, k->recv, k->count, t, op, k->root, s->nccl, stream);
     case COMM_ALL_TO_ALL: return exchange(c, k, t, stream);
+    case COMM_SEND: return ncclSend(k->send, k->count, t, k->root, s->nccl, stream);
+    case COMM_RECV: return ncclRecv(k->recv, k->count, t, k->root, s->nccl, stream);
     default: /* a barrier: what follows it needs every rank's part of this */
         return ncclAllReduce(s->scratch, s->scratch, 1, ncclInt32, ncclMax, s->nccl, stream);
     }
@@ -350,8 +375,6 @@ static void enqueue(comm *c, const comm_call *call, void *stream)
 static void group(comm *c, bool begin)
 {
     nccl_state *s = c->state;
-    if (s->group.open == begin)
-        die(EXIT_CODE_FAILURE, "bug: a group of collectives is %s", begin ? "begun twice" : "ended and was not begun");
     s->group.open = begin;
     if (begin) {
         s->group.number = s->group.bytes = 0;

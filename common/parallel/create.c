@@ -108,30 +108,36 @@ static bool make_resources(parallel *p)
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
-static comm *another(const parallel *p, comm *of, const char *name, int groups, bool strided, char *why,
-                     size_t why_bytes)
+/* Of the groups of these axes. */
+static comm *another(const parallel *p, comm *of, const char *name, unsigned axes, char *why, size_t why_bytes)
 {
-    const comm_options o = {.name = name, .groups = groups, .strided = strided, .max_ctas = p->plan->o.max_ctas};
-    return of ? comm_split(of, &o, why, why_bytes) : NULL;
+    const parallel_plan *plan = p->plan;
+    const mesh m = {1, plan->o.ranks / plan->slices, plan->slices, 1, 1};
+    if (!of)
+        return NULL;
+    mesh_group g = mesh_group_of(m, plan->rank < plan->o.ranks ? plan->rank : 0, axes);
+    const comm_options o = {.name = name, .members = g.ranks, .ranks = g.count, .max_ctas = plan->o.max_ctas};
+    comm *c = comm_split(of, &o, why, why_bytes);
+    mesh_group_free(&g);
+    return c;
 }
 
 static bool open_communicators(parallel *p, char *why, size_t why_bytes)
 {
     const parallel_options *o = &p->plan->o;
     const bool hybrid = p->s->reduce == REDUCE_HYBRID, two = strategy_slices(p->s) && !strategy_fused(p->s);
-    const int replicas = hybrid ? o->replicas : 1;
     comm *all = comm_create(
         p->l, p->m.d, &(comm_options){.name = hybrid ? "all" : "grads", .ranks = o->ranks, .max_ctas = o->max_ctas},
         why, why_bytes);
     if (hybrid) {
         p->all = all;
-        p->reduce_comm = another(p, all, "grads", replicas, false, why, why_bytes);
-        p->replica_comm = p->reduce_comm ? another(p, all, "replicas", p->plan->slices, true, why, why_bytes) : NULL;
+        p->reduce_comm = another(p, all, "grads", MESH_FSDP, why, why_bytes);
+        p->replica_comm = p->reduce_comm ? another(p, all, "replicas", MESH_DP_REPLICATE, why, why_bytes) : NULL;
     } else {
         p->reduce_comm = all;
     }
     if (p->reduce_comm && two && (p->replica_comm || !hybrid))
-        p->gather_comm = another(p, all, "params", replicas, false, why, why_bytes);
+        p->gather_comm = another(p, all, "params", MESH_FSDP, why, why_bytes);
     return p->reduce_comm && (p->replica_comm || !hybrid) && (p->gather_comm || !two);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives on 1, 2, 3 and 4 CPU ranks over Gloo, each in a process of its own: every op, dtype, in place and not, odd
- * counts, several communicators and streams at once; a rank killed or stopped in the middle of an op; two network
+ * counts, several communicators and streams at once; sends and receives; the groups of a mesh of 8; a rank killed or stopped in the middle of an op; two network
  * namespaces as two hosts. */
 #include "tests/support/test.h"
 
@@ -28,6 +28,8 @@ static option_spec option_table[] = {
 static const variant_spec variant_table[] = {{"ops", "every op and dtype"},
                                              {"bits", "sums of reals: the same bits everywhere"},
                                              {"streams", "communicators and streams at once"},
+                                             {"pairs", "sends and receives, in groups and not"},
+                                             {"axes", "communicators of a mesh, 2 x 2 x 2"},
                                              {"killed", "rank 1 is killed in the middle of an op"},
                                              {"stopped", "rank 1 is stopped in the middle of an op"},
                                              {0}};
@@ -341,6 +343,138 @@ static void check_streams(device *d, comm *c)
     comm_destroy(second);
 }
 
+/* ---- sends and receives ---- */
+
+static void check_from(const problem *p, const char *got, int from, size_t first)
+{
+    stream_sync(p->d, p->stream);
+    for (size_t i = 0; i < p->n; i++)
+        if (get(got, i, p->t) != value_of(from, first + i))
+            die(EXIT_CODE_VERIFY, "rank %d has %g at %zu of what rank %d sent, not %d", comm_rank(p->c),
+                get(got, i, p->t), i, from, value_of(from, first + i));
+    checks++;
+}
+
+/* Around the ring both ways and, in the same group, a second message to the right: 100 kB fit in no socket's buffer, so that
+ * it ends only if all go on at once. Sends stand first on even ranks and last on odd ones. */
+static void check_ring(const problem *p)
+{
+    const int size = comm_size(p->c), rank = comm_rank(p->c), right = (rank + 1) % size,
+              left = (rank + size - 1) % size;
+    const size_t bytes = p->n * comm_dtype_bytes(p->t);
+    char *sent = xmalloc(2 * bytes), *got = xcalloc(3 * bytes, 1);
+    fill(p, sent, 0, 2 * p->n);
+    comm_group_begin(p->c);
+    for (int sends = 0; sends < 2; sends++)
+        if ((rank + sends) % 2 == 0) {
+            comm_send(p->c, sent, p->n, p->t, right, p->stream);
+            comm_send(p->c, sent + bytes, p->n, p->t, right, p->stream);
+            comm_send(p->c, sent, p->n, p->t, left, p->stream);
+        } else {
+            comm_recv(p->c, got, p->n, p->t, left, p->stream);
+            comm_recv(p->c, got + bytes, p->n, p->t, left, p->stream);
+            comm_recv(p->c, got + 2 * bytes, p->n, p->t, right, p->stream);
+        }
+    comm_group_end(p->c);
+    if (size > 2) { /* of two ranks, left and right are the same one: messages come in the order of sends */
+        check_from(p, got, left, 0);
+        check_from(p, got + bytes, left, p->n);
+        check_from(p, got + 2 * bytes, right, 0);
+    } else {
+        check_from(p, got, left, 0);
+        check_from(p, got + bytes, left, p->n);
+        check_from(p, got + 2 * bytes, left, 0);
+    }
+    free(sent);
+    free(got);
+}
+
+/* Down a chain, without groups: each receives, and sends what it got. */
+static void check_chain(const problem *p)
+{
+    const int rank = comm_rank(p->c);
+    if (rank == 0)
+        fill(p, p->mine, 0, p->n);
+    else
+        comm_recv(p->c, p->mine, p->n, p->t, rank - 1, p->stream);
+    if (rank + 1 < comm_size(p->c))
+        comm_send(p->c, p->mine, p->n, p->t, rank + 1, p->stream);
+    check_from(p, p->mine, 0, 0);
+}
+
+/* Neighbours send on one stream and receive on another, many times, with collectives of the same communicator between. */
+static void check_two_streams(device *d, comm *c)
+{
+    enum { N = 30000, TIMES = 20 };
+    void *out = device_stream_create(d, STREAM_URGENT, "out"), *in = device_stream_create(d, STREAM_URGENT, "in");
+    const int size = comm_size(c), rank = comm_rank(c), right = (rank + 1) % size, left = (rank + size - 1) % size;
+    float *sent = xcalloc(N, sizeof *sent), *got = xcalloc(N * TIMES, sizeof *got), *sum = xcalloc(N, sizeof *sum);
+    const problem p = {.c = c, .d = d, .stream = in, .t = COMM_FP32, .n = N};
+    fill(&p, (char *)sent, 0, N);
+    for (int i = 0; i < TIMES; i++) {
+        comm_send(c, sent, N, COMM_FP32, right, out);
+        comm_recv(c, got + i * N, N, COMM_FP32, left, in);
+        if (i % 8 == 3)
+            comm_all_reduce(c, sent, sum, N, COMM_FP32, COMM_SUM, in);
+    }
+    stream_sync(d, out);
+    for (int i = 0; i < TIMES; i++)
+        check_from(&p, (const char *)(got + i * N), left, 0);
+    device_stream_destroy(d, out);
+    device_stream_destroy(d, in);
+    free(sent);
+    free(got);
+    free(sum);
+}
+
+static void check_pairs(device *d, comm *c)
+{
+    static const size_t counts[] = {0, 1, 1001, 50003};
+    void *stream = device_stream_create(d, STREAM_NORMAL, "pairs");
+    for (size_t k = 0; k < sizeof counts / sizeof *counts && comm_size(c) > 1; k++)
+        for (int t = COMM_FP32; t <= COMM_INT32; t++) {
+            problem p = {c, d, k % 2 ? stream : NULL, t, counts[k], xmalloc(4 * counts[k] + 8), NULL};
+            check_ring(&p);
+            check_chain(&p);
+            free(p.mine);
+        }
+    if (comm_size(c) > 1)
+        check_two_streams(d, c);
+    device_stream_destroy(d, stream);
+}
+
+/* ---- groups of a mesh ---- */
+
+static void check_axes(launch *l, device *d, comm *all)
+{
+    static const unsigned sets[] = {MESH_PP, MESH_DP_SHARD, MESH_TP, MESH_DATA, MESH_PP | MESH_TP, MESH_MODEL, MESH_CP};
+    enum { SETS = sizeof sets / sizeof *sets };
+    char why[512];
+    comm *of[SETS];
+    mesh m;
+    if (!mesh_parse("pp2,tp2", comm_size(all), &m, why, sizeof why))
+        die(EXIT_CODE_FAILURE, "no mesh: %s", why);
+    for (size_t i = 0; i < SETS; i++) { /* out of nothing, and out of the world's */
+        require(comm_open_axes(l, d, i % 2 ? all : NULL, m, sets[i], &(comm_options){.name = "axes"}, &of[i], why,
+                               sizeof why),
+                "a communicator of axes");
+        require(!of[i] == (mesh_group_size(m, sets[i]) == 1), "a communicator of a group of one rank");
+    }
+    for (size_t i = 0; i < SETS && launch_rank(l) < mesh_world(m); i++) {
+        mesh_group g = mesh_group_of(m, launch_rank(l), sets[i]);
+        float sum = (float)(1 << launch_rank(l)), want = 0;
+        for (int r = 0; r < g.count; r++)
+            want += (float)(1 << g.ranks[r]);
+        require(comm_rank(of[i]) == g.mine && comm_size(of[i]) == g.count, "a place in a group");
+        comm_all_reduce(of[i], &sum, &sum, 1, COMM_FP32, COMM_SUM, NULL);
+        require(sum == want, "the sum of a group");
+        comm_barrier(of[i], NULL);
+        mesh_group_free(&g);
+    }
+    for (size_t i = 0; i < SETS; i++)
+        comm_destroy(of[i]);
+}
+
 /* ---- failures ---- */
 
 /* Collectives without end, the victim gone after a while. */
@@ -380,6 +514,10 @@ static void comm_run(session *s, const bench_case *c, row *w)
         check_streams(s->dev, k);
     if (strcmp(variant, "ops") == 0 && comm_rank(k) >= 0)
         check_ops(s->dev, k);
+    if (strcmp(variant, "pairs") == 0 && comm_rank(k) >= 0)
+        check_pairs(s->dev, k);
+    if (strcmp(variant, "axes") == 0)
+        check_axes(l, s->dev, k);
     row_int(w, "checks", checks);
     launch_barrier(l, "done");
     comm_destroy(k);
@@ -431,6 +569,25 @@ static void the_first_ranks_alone(void **state)
         skip();
     expect(CPU "--ranks 2,3,1 --variant ops,bits,streams", EXIT_CODE_OK);
     assert_int_equal(ranks_lines("rows.csv"), 1 + 3 * 3);
+}
+
+static void sends_and_receives(void **state)
+{
+    (void)state;
+    if (no_gloo())
+        skip();
+    expect(CPU "--ranks 2,3,4 --variant pairs --timeout 20", EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 3);
+}
+
+/* Ranks 0 to 7 are a mesh, and in the second case ranks 0 to 3 of them. */
+static void groups_of_a_mesh(void **state)
+{
+    (void)state;
+    if (no_gloo())
+        skip();
+    expect(CPU "--ranks 8,4 --variant axes --timeout 20", EXIT_CODE_OK);
+    assert_int_equal(ranks_lines("rows.csv"), 1 + 2);
 }
 
 /* Whoever notices first, the rank that is gone is named, and not those that lost their connection to it. */
@@ -547,6 +704,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(every_op_on_one_to_four_ranks),
         IN_FOLDER(the_first_ranks_alone),
+        IN_FOLDER(sends_and_receives),
+        IN_FOLDER(groups_of_a_mesh),
         IN_FOLDER(a_killed_rank_is_named),
         IN_FOLDER(a_stopped_rank_is_named),
 #ifndef HAVE_GLOO

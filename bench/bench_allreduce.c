@@ -3,7 +3,7 @@
  *
  * The `distributed_communication_single_node` problem of Stanford's CS336, assignment 2: fp32 tensors of 1 MB to 1
  * GB on 2, 4 and 6 processes, NCCL between GPUs and Gloo between CPUs; and the collectives that parallel training is
- * made of. Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
+ * made of, with a ring of sends and receives. Beside NCCL's all-reduce stand two of our own for small tensors, which store into the other GPUs' memory.
  *
  * One row is one op, number of ranks, size and dtype. Sample i is the slowest rank's; the statistics are over
  * samples, algbw and busbw of their median, in the convention of nccl-tests. Inputs are whole numbers, and every
@@ -26,14 +26,13 @@ static option_spec option_table[] = {
     LAUNCH_RANKS("2", "2,4"),
     {"bytes", OPTION_BYTES, OPTION_LIST, "1K,64K,256K,1M,4M,8M,10M,64M,100M,1G,1MB,10MB,100MB,1GB",
      .help = "size of the op: what every rank has before an all-reduce, reduce-scatter, reduce or broadcast, after an "
-             "all-gather, and on "
-             "both sides of an all-to-all",
+             "all-gather, on both sides of an all-to-all, and the message of a send-recv",
      .def_cpu = "1M,10M", .min = 1, .max = 1e12, .unit = "bytes"},
     {"dtype", OPTION_CHOICE, OPTION_LIST, "fp32,bf16", .help = "dtype of the elements", .def_cpu = "fp32",
      .choices = "fp32|bf16"},
     {"in-place", OPTION_FLAG, OPTION_LIST, "1", .help = "the result replaces the input"},
     {"variant", OPTION_CHOICE, OPTION_LIST, "all-reduce,all-gather,reduce-scatter,broadcast,reduce,one-shot,two-shot",
-     .help = "which ops to measure; all-to-all needs --in-place 0"},
+     .help = "which ops to measure; all-to-all and send-recv need --in-place 0"},
     {"mode", OPTION_CHOICE, OPTION_LIST, "eager,graph",
      .help = "eager: the host launches each call; graph: a CUDA graph of the calls is replayed", .def_cpu = "eager",
      .choices = "eager|graph"},
@@ -51,6 +50,7 @@ static const variant_spec variant_table[] = {{"all-reduce", "the sum of all rank
                                              {"broadcast", "rank 0's tensor, on every rank"},
                                              {"reduce", "the sum of all ranks' tensors, on rank 0"},
                                              {"all-to-all", "slice i of every rank's tensor, on rank i"},
+                                             {"send-recv", "each rank's tensor, on the next one"},
                                              {"one-shot", "our all-reduce: everyone sends everything to everyone"},
                                              {"two-shot", "our all-reduce: each adds up a slice and sends the sum"},
                                              {0}};
@@ -63,7 +63,8 @@ static const column_spec column_table[] = {
     {"std_ms", COLUMN_REAL, true, "standard deviation of the samples"},
     {"algbw_gb_s", COLUMN_REAL, true, "size / median_ms"},
     {"busbw_gb_s", COLUMN_REAL, true,
-     "algbw times 2(n-1)/n (all-reduce), (n-1)/n (all-gather, reduce-scatter, all-to-all) or 1 (broadcast, reduce)"},
+     "algbw times 2(n-1)/n (all-reduce), (n-1)/n (all-gather, reduce-scatter, all-to-all) or 1 (broadcast, reduce, "
+     "send-recv)"},
     {"size", COLUMN_TEXT, true, "the size with its unit: MiB are 2^20 bytes, MB 10^6"},
     {"rank_mean_ms", COLUMN_TEXT, false, "mean of each rank's own samples, in the order of ranks"},
     {"slowest_rank", COLUMN_INT, false, "the rank with the largest mean"},
@@ -91,7 +92,7 @@ static const bench_run run_table[] = {
     {RUN_QUICK, 2, 12, "--ranks {gpus} --bytes 64K,1MB,100MB,1GB --dtype fp32"},
     {RUN_DEFAULT, 2, 38, ""},
     {RUN_DEFAULT, 2, 11, "--bytes 1MB,10MB,100MB,1GB --in-place 0 --mode eager"},
-    {RUN_QUICK | RUN_DEFAULT, 2, 6, "--variant all-to-all --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
+    {RUN_QUICK | RUN_DEFAULT, 2, 10, "--variant all-to-all,send-recv --in-place 0 --bytes 1MB,10MB,100MB,1GB"},
     {RUN_QUICK, 0, 8, "--ranks 2,6 --bytes 1MB,10MB --variant all-reduce"},
     {RUN_DEFAULT, 0, 32, "--ranks 2,4,6 --bytes 1MB,10MB,100MB,1GB --variant all-reduce --max-time 0.5"},
     {RUN_CPU, 0, 45, "--ranks 2,4,6 --bytes 1MB,10MB,100MB --max-time 1"},
@@ -157,6 +158,7 @@ static const struct {
            {"broadcast", COLLECTIVE_BROADCAST, false, 0},
            {"reduce", COLLECTIVE_REDUCE, false, 0},
            {"all-to-all", COLLECTIVE_ALL_TO_ALL, false, 0},
+           {"send-recv", COLLECTIVE_SEND_RECV, false, 0},
            {"one-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_ONE_SHOT},
            {"two-shot", COLLECTIVE_ALL_REDUCE, true, SB_DIRECT_TWO_SHOT}};
 

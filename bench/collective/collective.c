@@ -221,8 +221,13 @@ void collective_run(collective *k)
                        (long long)case_int(k->k, "bytes"), comm_size(k->c));
         return;
     }
-    if (k->op == COLLECTIVE_ALL_TO_ALL && k->in_place) {
-        row_status_set(k->w, ROW_SKIP, "an all-to-all needs a second buffer: --in-place 0");
+    if ((k->op == COLLECTIVE_ALL_TO_ALL || k->op == COLLECTIVE_SEND_RECV) && k->in_place) {
+        row_status_set(k->w, ROW_SKIP, "%s needs a second buffer: --in-place 0",
+                       k->op == COLLECTIVE_ALL_TO_ALL ? "an all-to-all" : "a send-recv");
+        return;
+    }
+    if (k->op == COLLECTIVE_SEND_RECV && comm_size(k->c) == 1) {
+        row_status_set(k->w, ROW_SKIP, "a send-recv needs at least two ranks");
         return;
     }
     if (k->p && k->bytes > (double)peers_message_bytes(k->p, k->algorithm)) {

@@ -198,6 +198,9 @@ size_t collective_wrong(collective *k, int calls)
             wrong += wrong_in(k, (char *)k->recv + (size_t)r * k->count * e, k->count,
                               input_of(k, r, (size_t)comm_rank(k->c) * k->count), 0);
         return wrong;
+    case COLLECTIVE_SEND_RECV:
+        return wrong_in(k, k->recv, k->recv_n,
+                        input_of(k, (comm_rank(k->c) + comm_size(k->c) - 1) % comm_size(k->c), 0), 0);
     case COLLECTIVE_BROADCAST: return wrong_in(k, k->recv, k->recv_n, input_of(k, 0, 0), 0);
     default:
         for (int r = 0; r < comm_size(k->c); r++)

@@ -9,6 +9,16 @@
 #include "common/core/error.h"
 #include "common/session/watchdog.h"
 
+/* To the next rank, from the one before, at the same time. */
+static void pass_on(const collective *k, void *stream)
+{
+    const int rank = comm_rank(k->c), n = comm_size(k->c);
+    comm_group_begin(k->c);
+    comm_send(k->c, k->send, k->count, k->t, (rank + 1) % n, stream);
+    comm_recv(k->c, k->recv, k->count, k->t, (rank + n - 1) % n, stream);
+    comm_group_end(k->c);
+}
+
 void collective_enqueue(collective *k, int calls)
 {
     void *stream = device_stream(k->s->dev);
@@ -27,6 +37,7 @@ void collective_enqueue(collective *k, int calls)
         case COLLECTIVE_BROADCAST: comm_broadcast(k->c, k->send, k->recv, k->count, k->t, 0, stream); break;
         case COLLECTIVE_REDUCE: comm_reduce(k->c, k->send, k->recv, k->count, k->t, COMM_SUM, 0, stream); break;
         case COLLECTIVE_ALL_TO_ALL: comm_all_to_all(k->c, k->send, k->recv, k->count, k->t, stream); break;
+        case COLLECTIVE_SEND_RECV: pass_on(k, stream); break;
         }
 }
 

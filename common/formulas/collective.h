@@ -14,11 +14,12 @@ typedef enum collective_op {
     COLLECTIVE_REDUCE_SCATTER, /* size: of what every rank starts with */
     COLLECTIVE_BROADCAST,      /* size: of the vector */
     COLLECTIVE_REDUCE,         /* size: of the vector */
-    COLLECTIVE_ALL_TO_ALL      /* size: of what every rank has before and after */
+    COLLECTIVE_ALL_TO_ALL,     /* size: of what every rank has before and after */
+    COLLECTIVE_SEND_RECV       /* size: of the message that every rank sends to the next one */
 } collective_op;
 
-/* busbw / algbw: all-reduce 2 (n-1)/n, all-gather, reduce-scatter and all-to-all (n-1)/n, broadcast and
- * reduce 1. */
+/* busbw / algbw: all-reduce 2 (n-1)/n, all-gather, reduce-scatter and all-to-all (n-1)/n, broadcast, reduce
+ * and send-recv 1. */
 double collective_bus_factor(collective_op op, int ranks);
 double collective_gb_s(double bytes, double ms); /* algbw, 1e9 bytes a second */
 

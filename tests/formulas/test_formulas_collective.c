@@ -15,6 +15,7 @@ static void factors(void **state)
     assert_true(collective_bus_factor(COLLECTIVE_BROADCAST, 8) == 1);
     assert_true(collective_bus_factor(COLLECTIVE_REDUCE, 8) == 1);
     assert_true(collective_bus_factor(COLLECTIVE_ALL_TO_ALL, 4) == 0.75);
+    assert_true(collective_bus_factor(COLLECTIVE_SEND_RECV, 4) == 1);
     assert_true(collective_bus_factor(COLLECTIVE_ALL_REDUCE, 1) == 0); /* nothing crosses a link */
     /* 1 GiB in 3.27 ms on two ranks */
     const double rate = collective_gb_s(1073741824.0, 3.27);

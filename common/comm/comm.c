@@ -58,6 +58,7 @@ static void set_members(comm *c, const comm *of, const comm_options *o)
 
 static void drop(comm *c)
 {
+    launch_communicator_end(c->l, c->on);
     free(c->members);
     free(c->sent);
     free(c->received);
@@ -84,6 +85,7 @@ static comm *create(launch *l, device *d, comm *of, const comm_options *o, char 
     set_members(c, of, o);
     c->sent = xcalloc((unsigned long)c->size, sizeof *c->sent);
     c->received = xcalloc((unsigned long)c->size, sizeof *c->received);
+    c->on = launch_communicator(l, c->name, c->members[0], c->rank, c->size);
     const bool opened = ops->open(c, of, o, why, why_bytes);
     if (launch_all(l, "communicator", opened))
         return c;
@@ -212,7 +214,12 @@ static void enqueue(comm *c, comm_call k, void *stream)
     if (k.count == 0 && k.op != COMM_BARRIER)
         return;
     k.tag = next_tag(c, &k);
-    k.number = launch_collective(c->l, comm_op_names[k.op], k.count, comm_dtype_name(k.t), c->name);
+    k.number = launch_collective(c->l, &(launch_op){.on = c->on,
+                                                    .name = c->name,
+                                                    .op = comm_op_names[k.op],
+                                                    .dtype = comm_dtype_name(k.t),
+                                                    .count = k.count,
+                                                    .peer = pairwise ? k.root : -1});
     if (join_group(c, &k, stream)) { /* it is launched at the end of the group, with the others */
         c->ops->enqueue(c, &k, stream);
         return;

@@ -14,6 +14,7 @@ typedef struct gloo_state {
     gloo_link *link; /* NULL on a rank that is no member */
     pthread_mutex_t lock;
     pthread_cond_t idle;
+    unsigned done;       /* ops */
     int running;         /* tasks enqueued and not done, on any stream */
     comm_call *pairwise; /* sends and receives of the open group, or of an op that has none */
     int pairwise_n, pairwise_room;
@@ -70,10 +71,15 @@ static void run(void *arg)
     char why[512];
     const double start_s = host_seconds();
     if (!run_calls(t, why, sizeof why))
-        launch_fail(t->c->l, EXIT_CODE_FAILURE, "collective #%lu on %s failed: %s", t->call.number, t->c->name, why);
+        launch_fail(t->c->l, EXIT_CODE_FAILURE, "collective #%lu on %s failed: %s", t->call.number.number, t->c->name,
+                    why);
     const double end_s = host_seconds();
     recorder_communicated(comm_op_names[t->call.op], t->range, start_s, end_s);
-    launch_collective_done(t->c->l, t->call.number);
+    pthread_mutex_lock(&s->lock);
+    s->done += t->pairwise ? (unsigned)t->pairwise_n : 1;
+    const launch_number so_many = {t->call.number.number, s->done};
+    pthread_mutex_unlock(&s->lock);
+    launch_collective_done(t->c->l, t->c->on, so_many);
     free(t->pairwise);
     pthread_mutex_lock(&s->lock);
     if (--s->running == 0)

@@ -33,7 +33,7 @@ typedef struct comm_call {
     comm_dtype t;
     comm_reduction r;
     int root;             /* of a send or receive: the other member */
-    unsigned long number; /* of the launch, for messages */
+    launch_number number; /* for messages and the coordinator */
     uint32_t tag;         /* of the communicator: the same on all its ranks; of a pair: the same on both */
 } comm_call;
 
@@ -62,6 +62,7 @@ struct comm {
     int rank, size;
     int *members; /* [size] of the job; a rank that is no member has a group of others */
     char name[32], backend[32];
+    int on; /* as the coordinator knows it */
     uint32_t tag;
     uint32_t *sent, *received; /* [size] tags of the next op with each member */
     void *state;               /* the backend's */
@@ -87,7 +88,7 @@ void gloo_link_close(gloo_link *g);
 /* Runs the op and returns when it is done here; false with a sentence. Several threads may run different tags at once.
  * After a failure the link and the buffers may still be in use: end the process. */
 bool gloo_link_run(gloo_link *g, const comm_call *call, char *why, size_t why_bytes);
-/* The same of sends and receives, all at once. */
+/* Runs sends and receives, all at once, as above. */
 bool gloo_link_exchange(gloo_link *g, const comm_call *calls, int n, char *why, size_t why_bytes);
 
 #ifdef __cplusplus

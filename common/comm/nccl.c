@@ -25,7 +25,7 @@ enum { MARK_BYTES = 1 << 20 };
 
 typedef struct mark { /* of a collective in flight */
     cudaEvent_t event;
-    unsigned long number;
+    launch_number number;
 } mark;
 
 typedef struct nccl_state {
@@ -37,7 +37,7 @@ typedef struct nccl_state {
     struct {
         bool open;
         cudaStream_t stream; /* of its last op */
-        unsigned long number;
+        launch_number number;
         size_t bytes; /* of all its ops */
     } group;
     double marked_s;      /* when the last mark was made */
@@ -121,15 +121,15 @@ static void watch(void *user)
     comm *c = user;
     nccl_state *s = c->state;
     ncclResult_t r = ncclSuccess;
-    unsigned long done = 0;
+    launch_number done = {0};
     char why[1024];
     cudaSetDevice(s->gpu);
     pthread_mutex_lock(&s->lock);
     while (s->dropped != s->made && cudaEventQuery(s->marks[s->dropped % MARKS].event) == cudaSuccess)
         done = s->marks[s->dropped++ % MARKS].number;
     pthread_mutex_unlock(&s->lock);
-    if (done)
-        launch_collective_done(c->l, done);
+    if (done.number)
+        launch_collective_done(c->l, c->on, done);
     if (s->reported || ncclCommGetAsyncError(s->nccl, &r) != ncclSuccess || r == ncclSuccess || r == ncclInProgress)
         return;
     s->reported = true;
@@ -139,14 +139,14 @@ static void watch(void *user)
 
 /* The stream has passed the collective when its event is done. Collectives without a mark, also because the ring is
  * full, are known to be over when a later one is. */
-static void make_mark(comm *c, cudaStream_t stream, unsigned long number, size_t bytes)
+static void make_mark(comm *c, cudaStream_t stream, launch_number number, size_t bytes)
 {
     nccl_state *s = c->state;
     const double now = host_seconds();
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(stream, &capture);
     if (capture != cudaStreamCaptureStatusNone) { /* runs when the graph does, which nobody tells us of */
-        launch_collective_done(c->l, number);
+        launch_collective_done(c->l, c->on, number);
         return;
     }
     if (bytes < MARK_BYTES && now - s->marked_s < mark_every_s)
@@ -338,7 +338,7 @@ static ncclResult_t exchange(const comm *c, const comm_call *k, ncclDataType_t t
     return r == ncclSuccess ? end : r;
 }
 
-static ncclResult_t launch_op(const comm *c, const comm_call *k, cudaStream_t stream)
+static ncclResult_t start_op(const comm *c, const comm_call *k, cudaStream_t stream)
 {
     const nccl_state *s = c->state;
     const ncclDataType_t t = type_of(k->t);
@@ -362,7 +362,7 @@ static void enqueue(comm *c, const comm_call *call, void *stream)
 {
     nccl_state *s = c->state;
     const size_t bytes = call->count * comm_dtype_bytes(call->t);
-    must(c, launch_op(c, call, stream), "an op on");
+    must(c, start_op(c, call, stream), "an op on");
     if (!s->group.open) {
         make_mark(c, stream, call->number, bytes);
         return;
@@ -377,12 +377,13 @@ static void group(comm *c, bool begin)
     nccl_state *s = c->state;
     s->group.open = begin;
     if (begin) {
-        s->group.number = s->group.bytes = 0;
+        s->group.number = (launch_number){0};
+        s->group.bytes = 0;
         must(c, ncclGroupStart(), "beginning a group on");
         return;
     }
     must(c, ncclGroupEnd(), "a group of ops on");
-    if (s->group.number)
+    if (s->group.number.number)
         make_mark(c, s->group.stream, s->group.number, s->group.bytes);
 }
 

@@ -24,6 +24,7 @@ struct peers {
     device *d;
     peer_memory m; /* their mailboxes */
     size_t mailbox_bytes;
+    int on; /* as the coordinator knows it */
 };
 
 size_t peers_message_bytes(const peers *p, sb_direct_algorithm algorithm)
@@ -299,6 +300,7 @@ peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *w
     p->l = l;
     p->d = d;
     p->m = memory_of(l, ranks);
+    p->on = launch_communicator(l, "peers", 0, p->m.rank, ranks);
     p->mailbox_bytes = sb_direct_mailbox_bytes(message_bytes, ranks);
     if (open_mailboxes(p, why, why_bytes))
         return p;
@@ -326,7 +328,14 @@ void peers_free(peers *p)
 {
     if (p->m.rank >= 0 && p->m.at[p->m.rank])
         device_free(p->d, p->m.at[p->m.rank]);
+    launch_communicator_end(p->l, p->on);
     free(p);
+}
+
+static void note(const peers *p, const char *op, size_t count, const char *dtype)
+{
+    const launch_op what = {.on = p->on, .name = "peers", .op = op, .dtype = dtype, .count = count, .peer = -1};
+    launch_collective(p->l, &what);
 }
 
 void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send, void *recv, size_t count, comm_dtype t,
@@ -346,8 +355,7 @@ void peers_all_reduce(peers *p, sb_direct_algorithm algorithm, const void *send,
                                  .mailbox_bytes = p->mailbox_bytes,
                                  .leave = leave.on_gpu};
     memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
-    launch_collective(p->l, algorithm == SB_DIRECT_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count,
-                      comm_dtype_name(t), "peers");
+    note(p, algorithm == SB_DIRECT_TWO_SHOT ? "two-shot all_reduce" : "one-shot all_reduce", count, comm_dtype_name(t));
     if (sb_cuda_direct_all_reduce(&call, stream) != SB_OK)
         launch_fail(p->l, EXIT_CODE_FAILURE, "an all-reduce between peers failed: %s", sb_last_message());
 }
@@ -358,7 +366,7 @@ void peers_gate(peers *p, void *stream)
         die(EXIT_CODE_FAILURE, "bug: a gate between peers by a rank that is no member");
     sb_direct_gate call = {.rank = p->m.rank, .ranks = p->m.size, .leave = leave.on_gpu};
     memcpy(call.mailboxes, p->m.at, sizeof call.mailboxes);
-    launch_collective(p->l, "gate", 0, "fp32", "peers");
+    note(p, "gate", 0, "fp32");
     if (sb_cuda_direct_gate(&call, stream) != SB_OK)
         launch_fail(p->l, EXIT_CODE_FAILURE, "a gate between peers failed: %s", sb_last_message());
 }

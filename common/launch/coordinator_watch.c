@@ -29,6 +29,8 @@ void coordinator_take_status(member *m, const void *data, size_t bytes)
         return;
     memcpy(&s, data, sizeof s);
     s.phase[sizeof s.phase - 1] = s.last[sizeof s.last - 1] = 0;
+    for (int i = 0; i < STATUS_COMMUNICATORS; i++)
+        s.on[i].name[sizeof s.on[i].name - 1] = 0;
     const double now = host_seconds();
     m->beat_at = now;
     if (s.moves != m->view.s.moves || s.waiting != m->view.s.waiting)

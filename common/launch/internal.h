@@ -38,7 +38,8 @@ struct launch {
     control_ping pong;
     double pong_at;
     rank_status status;
-    status_slot *slot; /* NULL: the status is sent */
+    uint32_t communicators; /* made so far, by all ranks together */
+    status_slot *slot;      /* NULL: the status is sent */
     unsigned long session_beats;
     launch_callback on_end[LAUNCH_CALLBACKS], on_watch[LAUNCH_CALLBACKS];
     int inside_watch; /* callbacks of on_watch that run now */

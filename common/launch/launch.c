@@ -111,20 +111,72 @@ void launch_publish(launch *l)
         status_write(l->slot, &l->status);
 }
 
-unsigned long launch_collective(launch *l, const char *op, size_t count, const char *dtype, const char *on)
+int launch_communicator(launch *l, const char *name, int first, int place, int size)
 {
+    enum { RANKS = 1 << 12 }; /* more than --ranks may be */
     pthread_mutex_lock(&l->lock);
-    unsigned long number = ++l->status.enqueued;
-    snprintf(l->status.last, sizeof l->status.last, "%s #%lu of %zu %s on %s", op, number, count, dtype, on);
+    const uint32_t tag = ++l->communicators * RANKS + (uint32_t)first + 1;
+    int on = 0;
+    while (on < STATUS_COMMUNICATORS && l->status.on[on].tag)
+        on++;
+    if (on == STATUS_COMMUNICATORS || place < 0)
+        on = -1;
+    else
+        l->status.on[on] = (communicator_status){.tag = tag, .place = (int16_t)place, .size = (int16_t)size};
+    if (on >= 0)
+        snprintf(l->status.on[on].name, sizeof l->status.on[on].name, "%s", name);
     launch_publish(l);
     pthread_mutex_unlock(&l->lock);
-    return number;
+    return on;
 }
 
-void launch_collective_done(launch *l, unsigned long number)
+void launch_communicator_end(launch *l, int on)
+{
+    if (on < 0)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->status.on[on] = (communicator_status){0};
+    launch_publish(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static uint32_t hash_of(const launch_op *op)
+{
+    uint32_t hash = (uint32_t)op->count * 2654435761u;
+    for (const char *c = op->op; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 16777619u;
+    for (const char *c = op->dtype; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 16777619u;
+    return hash;
+}
+
+launch_number launch_collective(launch *l, const launch_op *op)
 {
     pthread_mutex_lock(&l->lock);
-    l->status.done = number > l->status.done ? number : l->status.done;
+    launch_number n = {.number = ++l->status.enqueued};
+    snprintf(l->status.last, sizeof l->status.last, "%s #%lu of %zu %s on %s", op->op, n.number, op->count, op->dtype,
+             op->name);
+    if (op->on >= 0) {
+        communicator_status *c = &l->status.on[op->on];
+        n.here = ++c->enqueued;
+        if (op->peer >= 0) {
+            c->with[op->peer % STATUS_PLACES]++;
+        } else {
+            c->met++;
+            c->what = hash_of(op);
+        }
+    }
+    launch_publish(l);
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+void launch_collective_done(launch *l, int on, launch_number up_to)
+{
+    pthread_mutex_lock(&l->lock);
+    l->status.done = up_to.number > l->status.done ? up_to.number : l->status.done;
+    if (on >= 0 && up_to.here > l->status.on[on].done)
+        l->status.on[on].done = up_to.here;
     launch_publish(l);
     pthread_mutex_unlock(&l->lock);
 }

@@ -63,10 +63,24 @@ void launch_fail(launch *l, int code, const char *fmt, ...) __attribute__((noret
 /* The same from a thread that must go on: returns at once. */
 void launch_report(launch *l, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Collectives, for messages and the coordinator: a new one ("all_reduce", 4096, "fp32", on the communicator "grads") gets the
- * next number; that it is over is said by its number. */
-unsigned long launch_collective(launch *l, const char *op, size_t count, const char *dtype, const char *on);
-void launch_collective_done(launch *l, unsigned long number);
+/* Communicators, for messages and the coordinator. Every rank of the job calls it together, each with its own group: the rank of
+ * the job that is its first member, its place among `size`; -1: no member. Returns what `on` is below; -1: not followed, as 16
+ * are. */
+int launch_communicator(launch *l, const char *name, int first, int place, int size);
+void launch_communicator_end(launch *l, int on);
+/* A new op on a communicator gets the next numbers; that it is over, and how many are, is said by them. */
+typedef struct launch_op {
+    int on;
+    const char *name, *op, *dtype; /* "grads", "all_reduce", "fp32" */
+    size_t count;
+    int peer; /* of a send or receive: the place of the other member; -1: all members enter */
+} launch_op;
+typedef struct launch_number {
+    unsigned long number; /* among all ops of this rank */
+    unsigned here;        /* among those on its communicator */
+} launch_number;
+launch_number launch_collective(launch *l, const launch_op *op);
+void launch_collective_done(launch *l, int on, launch_number up_to);
 
 /* fn(user) is called, on a thread of its own, before this process is ended by another's failure: to make a device let go
  * of it. It has one second. */

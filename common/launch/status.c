@@ -31,6 +31,8 @@ void status_read(status_slot *s, rank_status *to)
     memcpy(to, words, sizeof *to);
     to->phase[sizeof to->phase - 1] = 0;
     to->last[sizeof to->last - 1] = 0;
+    for (int i = 0; i < STATUS_COMMUNICATORS; i++)
+        to->on[i].name[sizeof to->on[i].name - 1] = 0;
 }
 
 void status_describe(const rank_status *s, char *out, unsigned long out_bytes)

@@ -108,7 +108,7 @@ static bool make_resources(parallel *p)
            (!wants_norms(p) || (p->norms && p->all_norms));
 }
 
-/* Of the groups of these axes. */
+/* Splits the members into the groups of these axes. */
 static comm *another(const parallel *p, comm *of, const char *name, unsigned axes, char *why, size_t why_bytes)
 {
     const parallel_plan *plan = p->plan;

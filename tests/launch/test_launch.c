@@ -67,6 +67,13 @@ static void note(const char *path, const char *fmt, long value)
     close(fd);
 }
 
+static int toy; /* its communicator */
+
+static launch_number enqueue(launch *l, const char *op, size_t count, const char *dtype)
+{
+    return launch_collective(l, &(launch_op){toy, "toy", op, dtype, count, -1});
+}
+
 static void meet_fate(launch *l, const char *variant, bool victim)
 {
     usleep(150 * 1000); /* rank 0 writes the row before; what ranks do is known, also where they send it every 50 ms */
@@ -78,7 +85,7 @@ static void meet_fate(launch *l, const char *variant, bool victim)
         for (;;)
             pause();
     if (strcmp(variant, "stuck") == 0) {
-        launch_collective(l, "all_reduce", 77, "fp32", "toy");
+        enqueue(l, "all_reduce", 77, "fp32");
         for (;;)
             pause();
     }
@@ -143,7 +150,7 @@ static void toy_run(session *s, const bench_case *c, row *w)
     if (getenv("NOISE") &&
         (puts("a library says") < 0 || fflush(stdout) != 0 || write(STDOUT_FILENO, "and more\n", 9) != 9))
         _exit(EXIT_CODE_FAILURE);
-    launch_collective_done(l, launch_collective(l, "all_gather", 1234, "bf16", "toy"));
+    launch_collective_done(l, toy, enqueue(l, "all_gather", 1234, "bf16"));
     if (mine == 2)
         meet_fate(l, case_variant(c), launch_rank(l) == option_int(s->opt, "victim"));
     if (strcmp(case_variant(c), "clocks") == 0)
@@ -161,6 +168,7 @@ static void toy_start(session *s)
     launch *l = launch_of(s);
     int word = launch_rank(l) == 1 ? 4711 : 0;
     note("pids.txt", "%ld\n", getpid());
+    toy = launch_communicator(l, "toy", 0, launch_rank(l), launch_size(l));
     launch_share(l, "word", &word, sizeof word, launch_size(l) > 1 ? 1 : 0);
     if (launch_size(l) > 1 && word != 4711)
         die(EXIT_CODE_FAILURE, "rank 1's word was lost");
@@ -292,7 +300,8 @@ static void a_stuck_rank_ends_the_job_at_the_timeout(void **state)
                  "rank 0 waits for the others"));
     spoiled(CPU "--variant stopped --victim 0 --timeout 1", EXIT_CODE_TIMEOUT, 5, SAYS("rank 0 of 2 does not run"));
     spoiled(CPU "--ranks 3 --variant stuck --victim 2 --timeout 1", EXIT_CODE_TIMEOUT, 5,
-            SAYS("rank 2 of 3 makes no progress", "rank 0 is not done", "all_reduce #3 of 77 fp32 on toy, under way"));
+            SAYS("rank 2 of 3 makes no progress, and rank 0 waits for it on toy", "rank 0 is not done",
+                 "all_reduce #3 of 77 fp32 on toy, under way"));
 }
 
 static void waiting_for_a_busy_rank_is_no_standstill(void **state)
@@ -1055,11 +1064,59 @@ static void the_first_host_of_a_list_is_found(void **state)
     assert_false(launch_first_host("fifteen-letter[10-20]", host, sizeof host));
 }
 
-static rank_view at(unsigned long enqueued, double beat_age_s, double move_age_s)
+static rank_view at(unsigned enqueued, double beat_age_s, double move_age_s)
 {
     rank_view v = {.s = {.enqueued = enqueued}, .beat_age_s = beat_age_s, .move_age_s = move_age_s};
-    snprintf(v.s.last, sizeof v.s.last, "all_reduce #%lu of 8 fp32 on c", enqueued);
+    v.s.on[3] = (communicator_status){.tag = 7, .size = 3, .enqueued = enqueued, .met = enqueued, .name = "c"};
+    snprintf(v.s.last, sizeof v.s.last, "all_reduce #%u of 8 fp32 on c", enqueued);
     return v;
+}
+
+/* A pipeline of three stages, as ranks that live see it at a standstill: stage 1 is late with what it sends to stage 2,
+ * which has little to do, and has enqueued more than both others. */
+static void the_right_stage_is_blamed(void **state)
+{
+    (void)state;
+    char text[2048];
+    rank_view v[3] = {at(0, 0, 3), at(0, 0, 3), at(0, 0, 3)};
+    const uint16_t with[3][3] = {{0, 5, 0}, {5, 0, 3}, {0, 4, 0}};
+    for (int r = 0; r < 3; r++) {
+        communicator_status *c = &v[r].s.on[3];
+        v[r].s.enqueued = (uint64_t[]){5, 8, 4}[r];
+        *c = (communicator_status){.tag = 7, .place = (int16_t)r, .size = 3, .enqueued = 4, .done = 3, .name = "pp"};
+        memcpy(c->with, with[r], sizeof with[r]);
+    }
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 1 of 3 makes no progress, and rank 2 waits for it on pp, while"));
+    v[0].s.on[3].with[1] = 0xffff; /* counters wrap */
+    v[1].s.on[3].with[0] = 1;
+    v[2].s.on[3].with[1] = 3;
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 0 of 3 makes no progress, and rank 1 waits for it on pp, while"));
+    /* Stage 0 waits for 1, and 1 for 2, though it has stopped first and has nothing under way that is known. */
+    v[0].s.on[3].with[1] = 5;
+    v[1].s.on[3].with[0] = 4;
+    v[2].s.on[3].with[1] = 2;
+    v[1].s.on[3].done = v[1].s.on[3].enqueued;
+    v[1].move_age_s = 4;
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 2 of 3 makes no progress, and rank 1 waits for it on pp, while"));
+    v[1] = v[2];
+    v[1].s.on[3].place = 1;
+    v[1].s.on[3].with[0] = 1;
+    v[1].s.on[3].with[2] = 2;
+    /* All wait for one another: it is the one that has nothing under way, then the one that stopped first. */
+    v[0].s.on[3].with[1] = 1;
+    v[0].s.on[5] = (communicator_status){.tag = 9, .size = 2, .met = 1, .name = "a"};
+    v[1].s.on[0] = (communicator_status){.tag = 9, .size = 2, .place = 1, .met = 2, .name = "a"};
+    v[0].s.on[6] = (communicator_status){.tag = 11, .size = 2, .met = 2, .name = "b"};
+    v[1].s.on[1] = (communicator_status){.tag = 11, .size = 2, .place = 1, .met = 1, .name = "b"};
+    v[0].move_age_s = 3.5;
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 0 of 3 makes no progress, and rank 1 waits for it on a, while"));
+    v[1].s.on[3].done = v[1].s.on[3].enqueued;
+    assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
+    assert_non_null(strstr(text, "rank 1 of 3 makes no progress, and rank 0 waits for it on b, while"));
 }
 
 static void the_right_rank_is_blamed(void **state)
@@ -1073,7 +1130,7 @@ static void the_right_rank_is_blamed(void **state)
     assert_false(coordinator_stuck(v, 3, 2, text, sizeof text)); /* rank 2 makes progress */
     v[2].move_age_s = 2.9;
     assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
-    assert_non_null(strstr(text, "rank 1 of 3 makes no progress, while"));
+    assert_non_null(strstr(text, "rank 1 of 3 makes no progress, and rank 0 waits for it on c, while"));
     v[2].beat_age_s = 2.5; /* does not even run */
     assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "rank 2 of 3 does not run"));
@@ -1081,6 +1138,7 @@ static void the_right_rank_is_blamed(void **state)
     assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "nor do the others"));
     snprintf(v[2].s.last, sizeof v[2].s.last, "all_reduce #5 of 9 fp32 on c");
+    v[2].s.on[3].what = 9;
     assert_true(coordinator_stuck(v, 3, 2, text, sizeof text));
     assert_non_null(strstr(text, "disagree about a collective"));
     assert_non_null(strstr(text, "of 9 fp32"));
@@ -1103,6 +1161,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(place_is_found_in_order),
         cmocka_unit_test(the_first_host_of_a_list_is_found),
         cmocka_unit_test(the_right_rank_is_blamed),
+        cmocka_unit_test(the_right_stage_is_blamed),
         IN_FOLDER(rank_0_alone_writes),
         IN_FOLDER(libraries_of_ranks_print_to_stderr),
         IN_FOLDER(a_world_of_one_starts_its_ranks),

@@ -343,9 +343,9 @@ static void reads_all(void)
 
 static unsigned long collectives_so_far(void)
 {
-    const unsigned long number = launch_collective(job, "none", 0, "fp32", "a test");
-    launch_collective_done(job, number);
-    return number;
+    const launch_number n = launch_collective(job, &(launch_op){-1, "a test", "none", "fp32", 0, -1});
+    launch_collective_done(job, -1, n);
+    return n.number;
 }
 
 /* How many a step has. */

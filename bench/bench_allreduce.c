@@ -198,8 +198,8 @@ static comm *communicator(session *s, int ranks, world *w, const char *name)
 static peers *peers_of(session *s, group *g)
 {
     if (!g->peers_tried)
-        g->p =
-            peers_open(launch_of(s), s->dev, g->ranks, MAILBOX_MESSAGE_BYTES, g->why_no_peers, sizeof g->why_no_peers);
+        g->p = peers_open(launch_of(s), s->dev, NULL, g->ranks, MAILBOX_MESSAGE_BYTES, g->why_no_peers,
+                          sizeof g->why_no_peers);
     g->peers_tried = true;
     return g->p;
 }

@@ -13,8 +13,9 @@
 #include "common/core/error.h"
 
 struct peer_memory {
-    int rank; /* -1: no member */
+    int rank; /* among the members; -1: no member */
     int size;
+    int members[SB_DIRECT_RANKS_MAX]; /* of the job */
     void *at[SB_DIRECT_RANKS_MAX];
     void *base[SB_DIRECT_RANKS_MAX]; /* of the mapped allocations; NULL: not mapped */
 };
@@ -157,12 +158,14 @@ static bool map_others(peer_memory *m, const address *all, bool packets, char *w
         void *base = NULL;
         if (r == m->rank)
             continue;
-        snprintf(what, sizeof what, "rank %d can't map the memory of rank %d's GPU", m->rank, r);
-        if (!reaches(&all[r], r, packets, why, why_bytes) ||
-            !good(cudaIpcOpenMemHandle(&base, all[r].handle, cudaIpcMemLazyEnablePeerAccess), what, why, why_bytes))
+        snprintf(what, sizeof what, "rank %d can't map the memory of rank %d's GPU", m->members[m->rank],
+                 m->members[r]);
+        const address *other = &all[m->members[r]];
+        if (!reaches(other, m->members[r], packets, why, why_bytes) ||
+            !good(cudaIpcOpenMemHandle(&base, other->handle, cudaIpcMemLazyEnablePeerAccess), what, why, why_bytes))
             return false;
         m->base[r] = base;
-        m->at[r] = (char *)base + all[r].offset;
+        m->at[r] = (char *)base + other->offset;
     }
     return true;
 }
@@ -247,19 +250,25 @@ static bool nothing_to_reach(launch *l, device *d, int ranks, char *why, size_t 
     return why[0];
 }
 
-static peer_memory memory_of(launch *l, int ranks)
+static peer_memory memory_of(launch *l, const int *members, int ranks)
 {
-    return (peer_memory){.size = ranks, .rank = launch_rank(l) < ranks ? launch_rank(l) : -1};
+    peer_memory m = {.size = ranks, .rank = -1};
+    for (int i = 0; i < ranks; i++) {
+        m.members[i] = members ? members[i] : i;
+        m.rank = m.members[i] == launch_rank(l) ? i : m.rank;
+    }
+    return m;
 }
 
 /* ---- memory that all ranks have ---- */
 
-peer_memory *peer_memory_open(launch *l, device *d, int ranks, void *mine, char *why, size_t why_bytes)
+peer_memory *peer_memory_open(launch *l, device *d, const int *members, int ranks, void *mine, char *why,
+                              size_t why_bytes)
 {
     if (nothing_to_reach(l, d, ranks, why, why_bytes))
         return NULL;
     peer_memory *m = xcalloc(1, sizeof *m);
-    *m = memory_of(l, ranks);
+    *m = memory_of(l, members, ranks);
     if (m->rank >= 0)
         m->at[m->rank] = mine;
     if (map_all(m, l, false, why, why_bytes))
@@ -292,15 +301,16 @@ void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, 
 
 /* ---- mailboxes ---- */
 
-peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes)
+peers *peers_open(launch *l, device *d, const int *members, int ranks, size_t message_bytes, char *why,
+                  size_t why_bytes)
 {
     if (nothing_to_reach(l, d, ranks, why, why_bytes))
         return NULL;
     peers *p = xcalloc(1, sizeof *p);
     p->l = l;
     p->d = d;
-    p->m = memory_of(l, ranks);
-    p->on = launch_communicator(l, "peers", 0, p->m.rank, ranks);
+    p->m = memory_of(l, members, ranks);
+    p->on = launch_communicator(l, "peers", p->m.members[0], p->m.rank, ranks);
     p->mailbox_bytes = sb_direct_mailbox_bytes(message_bytes, ranks);
     if (open_mailboxes(p, why, why_bytes))
         return p;

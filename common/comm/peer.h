@@ -9,14 +9,16 @@
 #include "common/comm/comm.h"
 #include "kernels/shared/direct.h"
 
-/* Memory that ranks of one host open to one another. Every rank of the job calls open, members or not, with what the first
- * `ranks` of them (2 to 8) have to show, which may lie anywhere in an allocation of cudaMalloc. NULL on all of them, with a
- * sentence, where GPUs don't reach each other's memory. */
+/* Memory that ranks of one host open to one another. Every rank of the job calls open, members or not, with what its group of
+ * 2 to 8 has to show, which may lie anywhere in an allocation of cudaMalloc. Groups are those of comm_options: each rank
+ * gives its own, all have equally many ranks, and no members (NULL) are the first ranks of the job. NULL on all of them,
+ * with a sentence, where GPUs don't reach each other's memory. */
 typedef struct peer_memory peer_memory;
-peer_memory *peer_memory_open(launch *l, device *d, int ranks, void *mine, char *why, size_t why_bytes);
+peer_memory *peer_memory_open(launch *l, device *d, const int *members, int ranks, void *mine, char *why,
+                              size_t why_bytes);
 /* When no member uses that of another any more, and before one frees what it has shown. NULL is fine. */
 void peer_memory_close(peer_memory *m);
-void *const *peer_memory_at(const peer_memory *m); /* of each rank, as it is reached here */
+void *const *peer_memory_at(const peer_memory *m); /* of each member, as it is reached here */
 
 /* recv: (ranks, bytes), the slices in their order, which a kernel of this GPU loads; rank: this one's. No rank waits in
  * it. `bytes` is a multiple of 16. */
@@ -25,9 +27,9 @@ void peer_all_gather(launch *l, int rank, int ranks, const void *const *slices, 
 
 typedef struct peers peers;
 
-/* The peers are the first `ranks` ranks of the job, 2 to 8; messages have at most message_bytes. Every rank of the job calls it,
- * members or not. NULL on all of them, with a sentence, where GPUs don't reach each other's memory. */
-peers *peers_open(launch *l, device *d, int ranks, size_t message_bytes, char *why, size_t why_bytes);
+/* Groups, and what is returned, are as above; messages have at most message_bytes. */
+peers *peers_open(launch *l, device *d, const int *members, int ranks, size_t message_bytes, char *why,
+                  size_t why_bytes);
 /* Every rank of the job together. Waits for the device. */
 void peers_close(peers *p);
 /* Where members alone end it, who then see to what peers_close has barriers for: nothing is under way when the first one

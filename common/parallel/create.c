@@ -150,7 +150,7 @@ static bool open_peers(parallel *p, char *why, size_t why_bytes)
     p->peers = p->m.peers;
     if (p->peers)
         return true;
-    p->memory = peer_memory_open(p->l, p->m.d, p->plan->o.ranks, p->m.param, reason, sizeof reason);
+    p->memory = peer_memory_open(p->l, p->m.d, NULL, p->plan->o.ranks, p->m.param, reason, sizeof reason);
     if (!p->memory)
         snprintf(why, why_bytes, "slices can't be read from other GPUs: %s", reason);
     else

@@ -292,7 +292,7 @@ static const bench_info info = {.name = "bench_peers",
 static void peers_run(session *s, const bench_case *c, row *w)
 {
     char why[512];
-    peers *p = peers_open(launch_of(s), s->dev, (int)case_int(c, "ranks"), 1 << 20, why, sizeof why);
+    peers *p = peers_open(launch_of(s), s->dev, NULL, (int)case_int(c, "ranks"), 1 << 20, why, sizeof why);
     row_int(w, "opened", p != NULL);
     if (!p)
         row_status_set(w, ROW_SKIP, "%s", why);

@@ -3,6 +3,8 @@
  * xl of 2026, with the dimensions that 2025 called 2.7b. */
 #include "common/model/config.h"
 
+#include "common/core/error.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +70,27 @@ int model_head_dim(const model_config *c)
 int model_kv_dim(const model_config *c)
 {
     return c->heads_kv * model_head_dim(c);
+}
+
+layer_shape layer_shape_of(const model_config *c, model_split s)
+{
+    enum { ALIGNMENT = 64 };
+    const int n = s.ranks, sharers = n > c->heads_kv ? n / c->heads_kv : 1, id_block = n > 1 ? ALIGNMENT : 1;
+    if (n < 1 || s.rank < 0 || s.rank >= n || c->heads % n || c->d_ff % n || c->heads_kv * sharers % n)
+        die(EXIT_CODE_FAILURE, "bug: heads %d, heads_kv %d and d_ff %d for rank %d of %d", c->heads, c->heads_kv,
+            c->d_ff, s.rank, n);
+    layer_shape x = {.heads = c->heads / n,
+                     .heads_kv = c->heads_kv * sharers / n,
+                     .head_dim = model_head_dim(c),
+                     .d_ff = c->d_ff / n,
+                     .vocab = (c->vocab + n * id_block - 1) / (n * id_block) * id_block,
+                     .sharers_kv = sharers};
+    x.width = x.heads * x.head_dim;
+    x.kv = x.heads_kv * x.head_dim;
+    x.first_head = s.rank * x.heads;
+    x.first_head_kv = s.rank / sharers * x.heads_kv;
+    x.first_id = s.rank * x.vocab;
+    return x;
 }
 
 int64_t model_parameters(const model_config *c)

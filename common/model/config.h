@@ -21,6 +21,19 @@ extern const model_config model_sizes[]; /* ends with name == NULL */
 const model_config *model_size_find(const char *name); /* NULL when there is none */
 /* Why these dimensions make no model ("d_model 100 is not a multiple of heads 3"), or NULL. */
 const char *model_config_problem(const model_config *c, char *out, size_t out_bytes);
+/* What one of several ranks that share each layer holds of it; one rank: the whole. */
+typedef struct model_split {
+    int ranks, rank; /* heads and d_ff are multiples of ranks; so is heads_kv, or ranks a multiple of it */
+} model_split;
+typedef struct layer_shape {
+    int heads, heads_kv, head_dim, d_ff;
+    int width, kv; /* of attention: heads head_dim, heads_kv head_dim */
+    int vocab;     /* of several ranks a multiple of 64, the last ones' ids past the end: padding */
+    int first_head, first_head_kv, first_id;
+    int sharers_kv; /* so many neighbours hold the same key and value heads */
+} layer_shape;
+layer_shape layer_shape_of(const model_config *c, model_split s);
+
 int model_head_dim(const model_config *c);
 int model_kv_dim(const model_config *c); /* heads_kv * head_dim */
 /* 2 V d + L (2 d^2 + 2 d kv + 3 d F + 2 d) + d */

@@ -10,37 +10,49 @@
 #include <string.h>
 
 /* What each kind is called in CS336's state_dict, and its shape in terms of the model's dimensions. */
-typedef enum dimension { DIM_ONE, DIM_D, DIM_KV, DIM_F, DIM_V } dimension;
+typedef enum dimension { DIM_ONE, DIM_D, DIM_A, DIM_KV, DIM_F, DIM_V } dimension; /* DIM_A: of attention's heads */
+typedef enum split_of { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLUMNS } split_of;         /* among ranks that share a layer */
 static const struct {
     const char *name; /* within a block: after "layers.N." */
     dimension rows, columns;
     bool follows; /* lies against the tensor before it, without padding */
+    split_of split;
 } kinds[PARAM_KINDS] = {
-    [PARAM_LM_HEAD] = {"lm_head.weight", DIM_V, DIM_D, false},
-    [PARAM_LN_FINAL] = {"ln_final.weight", DIM_ONE, DIM_D, false},
-    [PARAM_W2] = {"ffn.w2.weight", DIM_D, DIM_F, false},
-    [PARAM_W1] = {"ffn.w1.weight", DIM_F, DIM_D, false},
-    [PARAM_W3] = {"ffn.w3.weight", DIM_F, DIM_D, true},
-    [PARAM_LN2] = {"ln2.weight", DIM_ONE, DIM_D, false},
-    [PARAM_O] = {"attn.output_proj.weight", DIM_D, DIM_D, false},
-    [PARAM_Q] = {"attn.q_proj.weight", DIM_D, DIM_D, false},
-    [PARAM_K] = {"attn.k_proj.weight", DIM_KV, DIM_D, true},
-    [PARAM_V] = {"attn.v_proj.weight", DIM_KV, DIM_D, true},
-    [PARAM_LN1] = {"ln1.weight", DIM_ONE, DIM_D, false},
-    [PARAM_EMBEDDING] = {"token_embeddings.weight", DIM_V, DIM_D, false},
+    [PARAM_LM_HEAD] = {"lm_head.weight", DIM_V, DIM_D, false, SPLIT_ROWS},
+    [PARAM_LN_FINAL] = {"ln_final.weight", DIM_ONE, DIM_D, false, SPLIT_NONE},
+    [PARAM_W2] = {"ffn.w2.weight", DIM_D, DIM_F, false, SPLIT_COLUMNS},
+    [PARAM_W1] = {"ffn.w1.weight", DIM_F, DIM_D, false, SPLIT_ROWS},
+    [PARAM_W3] = {"ffn.w3.weight", DIM_F, DIM_D, true, SPLIT_ROWS},
+    [PARAM_LN2] = {"ln2.weight", DIM_ONE, DIM_D, false, SPLIT_NONE},
+    [PARAM_O] = {"attn.output_proj.weight", DIM_D, DIM_A, false, SPLIT_COLUMNS},
+    [PARAM_Q] = {"attn.q_proj.weight", DIM_A, DIM_D, false, SPLIT_ROWS},
+    [PARAM_K] = {"attn.k_proj.weight", DIM_KV, DIM_D, true, SPLIT_ROWS},
+    [PARAM_V] = {"attn.v_proj.weight", DIM_KV, DIM_D, true, SPLIT_ROWS},
+    [PARAM_LN1] = {"ln1.weight", DIM_ONE, DIM_D, false, SPLIT_NONE},
+    [PARAM_EMBEDDING] = {"token_embeddings.weight", DIM_V, DIM_D, false, SPLIT_ROWS},
 };
 enum { BLOCK_TENSORS = PARAM_EMBEDDING - PARAM_W2, GAINS_OF_BLOCK = 2 };
 
-static int dimension_of(const model_config *c, dimension d)
+static int dimension_of(const model_config *c, const layer_shape *s, dimension d)
 {
     switch (d) {
     case DIM_ONE: return 1;
     case DIM_D: return c->d_model;
-    case DIM_KV: return model_kv_dim(c);
-    case DIM_F: return c->d_ff;
-    case DIM_V: return c->vocab;
+    case DIM_A: return s->width;
+    case DIM_KV: return s->kv;
+    case DIM_F: return s->d_ff;
+    case DIM_V: return s->vocab;
     }
     return 0;
+}
+
+/* Where the rank's part of a dimension begins. */
+static int first_of(const layer_shape *s, model_split split, dimension d)
+{
+    return d == DIM_A    ? s->first_head * s->head_dim
+           : d == DIM_KV ? s->first_head_kv * s->head_dim
+           : d == DIM_V  ? s->first_id
+                         : split.rank * s->d_ff;
 }
 
 static int64_t multiple_up(int64_t n, int64_t of)
@@ -53,6 +65,19 @@ static int64_t align_up(int64_t n)
     return multiple_up(n, PARAMS_ALIGNMENT);
 }
 
+static void set_shape(const params *p, param_tensor *t)
+{
+    const layer_shape whole = layer_shape_of(&p->config, (model_split){1, 0}),
+                      own = layer_shape_of(&p->config, p->split);
+    const dimension rows = kinds[t->kind].rows, columns = kinds[t->kind].columns;
+    t->whole_rows = dimension_of(&p->config, &whole, rows);
+    t->whole_columns = dimension_of(&p->config, &whole, columns);
+    t->rows = dimension_of(&p->config, &own, rows);
+    t->columns = dimension_of(&p->config, &own, columns);
+    t->row_first = kinds[t->kind].split == SPLIT_ROWS ? first_of(&own, p->split, rows) : 0;
+    t->column_first = kinds[t->kind].split == SPLIT_COLUMNS ? first_of(&own, p->split, columns) : 0;
+}
+
 static void append(params *p, param_kind kind, int layer)
 {
     param_tensor *t = &p->tensors[p->count++];
@@ -61,12 +86,12 @@ static void append(params *p, param_kind kind, int layer)
         snprintf(t->name, sizeof t->name, "%s", kinds[kind].name);
     else
         snprintf(t->name, sizeof t->name, "layers.%d.%s", layer, kinds[kind].name);
-    t->rows = dimension_of(&p->config, kinds[kind].rows);
-    t->columns = dimension_of(&p->config, kinds[kind].columns);
+    set_shape(p, t);
     t->count = (int64_t)t->rows * t->columns;
     t->first = kinds[kind].follows ? p->elements : align_up(p->elements);
     p->elements = t->first + t->count;
-    p->parameters += t->count;
+    const int rows_left = t->whole_rows > t->row_first ? t->whole_rows - t->row_first : 0;
+    p->parameters += (int64_t)(t->rows < rows_left ? t->rows : rows_left) * t->columns;
 }
 
 bool param_is_gain(param_kind kind)
@@ -97,11 +122,17 @@ params *params_create(const model_config *c)
 
 params *params_create_with(const model_config *c, bool gains_apart)
 {
+    return params_create_split(c, gains_apart, (model_split){1, 0});
+}
+
+params *params_create_split(const model_config *c, bool gains_apart, model_split s)
+{
     char problem[160];
     if (model_config_problem(c, problem, sizeof problem))
         die(EXIT_CODE_USAGE, "no model has these dimensions: %s", problem);
     params *p = xcalloc(1, sizeof *p);
     p->config = *c;
+    p->split = s;
     p->tensors = xcalloc((size_t)BLOCK_TENSORS * c->layers + 3, sizeof *p->tensors);
     p->gains_apart = gains_apart;
     append_all(p, true, !gains_apart);
@@ -215,5 +246,5 @@ float params_initial_std(const param_tensor *t)
 {
     if (param_is_gain(t->kind))
         return 0;
-    return t->kind == PARAM_EMBEDDING ? 1 : sqrtf(2.0f / (float)(t->rows + t->columns));
+    return t->kind == PARAM_EMBEDDING ? 1 : sqrtf(2.0f / (float)(t->whole_rows + t->whole_columns));
 }

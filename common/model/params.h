@@ -5,7 +5,7 @@
  *
  * q, k, v of a block lie side by side without padding, so that one product with a (d + 2 kv, d) matrix makes all three;
  * likewise w1 (gate) and w3 (up). Every other tensor starts at a multiple of PARAMS_ALIGNMENT elements; what lies
- * between is padding, zero, and stays zero.
+ * between is padding, zero, and stays zero. Where ranks share each layer, each has such a space of its own parts.
  *
  * A unit is what sharded strategies gather, free and reduce together: the head, a block, or the embedding. The gains of
  * norms, which are small, may be a unit of their own: behind the embedding, in the same order. */
@@ -37,8 +37,11 @@ typedef struct param_tensor {
     param_kind kind;
     int layer;         /* -1 outside the blocks */
     int rows, columns; /* row-major (out, in); a norm's gain is (1, d) */
-    int64_t first;     /* element index */
-    int64_t count;     /* rows * columns */
+    /* The tensor of the whole model, and where this begins in it: not at 0 and of the same shape where ranks share a layer.
+     * Rows past the last one (of the vocabulary) are padding, zero. */
+    int whole_rows, whole_columns, row_first, column_first;
+    int64_t first; /* element index */
+    int64_t count; /* rows * columns */
 } param_tensor;
 
 typedef struct params {
@@ -46,12 +49,16 @@ typedef struct params {
     int count;             /* tensors: 9 L + 3 */
     param_tensor *tensors; /* in index order */
     int64_t elements;      /* of an arena, padding included */
-    int64_t parameters;    /* without padding: model_parameters(config) */
+    int64_t parameters;    /* without padding: of a whole model, model_parameters(config) */
+    model_split split;
     bool gains_apart;
 } params;
 
 params *params_create(const model_config *c);
 params *params_create_with(const model_config *c, bool gains_apart);
+/* What a rank of several holds that share each layer. All of them have the same layout: rows of q, k, v, w1, w3, the head and
+ * the embedding, columns of o and w2; gains are whole. */
+params *params_create_split(const model_config *c, bool gains_apart, model_split s);
 void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple of it; 0: leaves it */
 /* The same for every unit's first element, so that each unit can be cut into equal slices. */
 void params_pad_units(params *p, int64_t granularity);

@@ -147,6 +147,74 @@ static void index_space(void **state)
     params_free(NULL);
 }
 
+/* How many ranks hold each element of a tensor of the whole model. */
+static void count_holders(const param_tensor *t, unsigned char *held)
+{
+    assert_true(t->column_first >= 0 && t->column_first + t->columns <= t->whole_columns);
+    for (int row = t->row_first; row < t->row_first + t->rows && row < t->whole_rows; row++)
+        for (int column = t->column_first; column < t->column_first + t->columns; column++)
+            held[(int64_t)row * t->whole_columns + column]++;
+}
+
+/* Every weight is on one rank, gains on all, and a key or value head on as many as read it. */
+static void check_split(const model_config *c, int ranks, int sharers)
+{
+    params *whole = params_create(c), *of[8];
+    int64_t held_n = 0, weights = 0;
+    for (int r = 0; r < ranks; r++) {
+        of[r] = params_create_split(c, true, (model_split){ranks, r});
+        const layer_shape s = layer_shape_of(c, (model_split){ranks, r});
+        assert_int_equal(of[r]->count, whole->count);
+        assert_true(of[r]->elements == of[0]->elements);
+        assert_int_equal(s.sharers_kv, sharers);
+        assert_int_equal(s.vocab % 64, 0);
+        for (int head = s.first_head; head < s.first_head + s.heads; head++) { /* reads a head that is here */
+            const int reads = head / (c->heads / c->heads_kv);
+            assert_true(reads >= s.first_head_kv && reads < s.first_head_kv + s.heads_kv);
+        }
+        held_n += of[r]->parameters;
+    }
+    for (int i = 0; i < whole->count; i++) {
+        const param_tensor *t = &whole->tensors[i];
+        const bool gain = param_is_gain(t->kind), shared = t->kind == PARAM_K || t->kind == PARAM_V;
+        const int want = gain ? ranks : shared ? sharers : 1;
+        unsigned char *held = calloc((size_t)t->count, 1);
+        for (int r = 0; r < ranks; r++) {
+            const param_tensor *part = params_named(of[r], t->name), *first = params_named(of[0], t->name);
+            assert_true(part->whole_rows == t->rows && part->whole_columns == t->columns);
+            assert_true(part->first == first->first && part->rows == first->rows && part->columns == first->columns);
+            assert_true(params_initial_std(part) == params_initial_std(t));
+            count_holders(part, held);
+        }
+        for (int64_t e = 0; e < t->count; e++)
+            assert_int_equal(held[e], want);
+        weights += want * t->count;
+        free(held);
+    }
+    assert_true(held_n == weights);
+    for (int r = 0; r < ranks; r++)
+        params_free(of[r]);
+    params_free(whole);
+}
+
+static void splits(void **state)
+{
+    (void)state;
+    check_split(&odd, 2, 1);
+    model_config c = odd;
+    c.heads = 12, c.d_model = 48, c.d_ff = 60, c.vocab = 150;
+    check_split(&c, 4, 2); /* a key head of two ranks; the vocabulary ends within the third */
+    check_split(&c, 6, 3);
+    c.heads_kv = 6;
+    check_split(&c, 3, 1);
+    params *p = params_create_split(&c, false, (model_split){3, 1});
+    const param_tensor *w2 = params_find(p, PARAM_W2, 0), *v = params_find(p, PARAM_V, 0),
+                       *k = params_find(p, PARAM_K, 0);
+    assert_true(w2->rows == 48 && w2->columns == 20 && w2->row_first == 0 && w2->column_first == 20);
+    assert_true(v->rows == 8 && v->row_first == 8 && v->first == k->first + k->count);
+    params_free(p);
+}
+
 static void names_and_shapes(void **state)
 {
     static const struct {
@@ -336,10 +404,9 @@ static void policies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),       cmocka_unit_test(problems),
-        cmocka_unit_test(index_space), cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(ranges),      cmocka_unit_test(padded_units),
-        cmocka_unit_test(gains_apart), cmocka_unit_test(initial_values),
+        cmocka_unit_test(sizes),        cmocka_unit_test(problems),         cmocka_unit_test(index_space),
+        cmocka_unit_test(splits),       cmocka_unit_test(names_and_shapes), cmocka_unit_test(ranges),
+        cmocka_unit_test(padded_units), cmocka_unit_test(gains_apart),      cmocka_unit_test(initial_values),
         cmocka_unit_test(policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives on 1, 2, 3 and 4 CPU ranks over Gloo, each in a process of its own: every op, dtype, in place and not, odd
- * counts, several communicators and streams at once; sends and receives; the groups of a mesh of 8; a rank killed or stopped in the middle of an op; two network
- * namespaces as two hosts. */
+ * counts, several communicators and streams at once; sends and receives; the groups of a mesh of 8; a rank killed or
+ * stopped in the middle of an op; two network namespaces as two hosts. Sends, receives and groups run on GPUs, too: under
+ * the name bench_comm this program is a bench,
+ *   ln -s build/tests/comm/test_comm bench_comm && ./bench_comm --ranks 2 --variant pairs,axes --csv none */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -343,27 +345,44 @@ static void check_streams(device *d, comm *c)
     comm_destroy(second);
 }
 
-/* ---- sends and receives ---- */
+/* ---- sends and receives, on whatever device ---- */
+
+/* n elements of this rank's values, from the first-th on, in memory of the device. */
+static char *made(const problem *p, size_t first, size_t n)
+{
+    const size_t bytes = n * comm_dtype_bytes(p->t);
+    char *host = xmalloc(bytes + 8), *to = device_malloc(p->d, bytes + 8);
+    require(to, "memory");
+    fill(p, host, first, n);
+    device_upload(p->d, to, host, bytes);
+    free(host);
+    return to;
+}
 
 static void check_from(const problem *p, const char *got, int from, size_t first)
 {
+    const size_t bytes = p->n * comm_dtype_bytes(p->t);
+    char *host = xmalloc(bytes + 8);
     stream_sync(p->d, p->stream);
+    device_download(p->d, host, got, bytes);
     for (size_t i = 0; i < p->n; i++)
-        if (get(got, i, p->t) != value_of(from, first + i))
+        if (get(host, i, p->t) != value_of(from, first + i))
             die(EXIT_CODE_VERIFY, "rank %d has %g at %zu of what rank %d sent, not %d", comm_rank(p->c),
-                get(got, i, p->t), i, from, value_of(from, first + i));
+                get(host, i, p->t), i, from, value_of(from, first + i));
+    free(host);
     checks++;
 }
 
-/* Around the ring both ways and, in the same group, a second message to the right: 100 kB fit in no socket's buffer, so that
- * it ends only if all go on at once. Sends stand first on even ranks and last on odd ones. */
+/* Around the ring both ways and, in the same group, a second message to the right. Sends stand first on even ranks and last
+ * on odd ones; the largest fit in no socket's buffer, so that it ends only if all go on at once. */
 static void check_ring(const problem *p)
 {
     const int size = comm_size(p->c), rank = comm_rank(p->c), right = (rank + 1) % size,
               left = (rank + size - 1) % size;
     const size_t bytes = p->n * comm_dtype_bytes(p->t);
-    char *sent = xmalloc(2 * bytes), *got = xcalloc(3 * bytes, 1);
-    fill(p, sent, 0, 2 * p->n);
+    char *sent = made(p, 0, 2 * p->n), *got = device_malloc(p->d, 3 * bytes + 8);
+    device_memset(p->d, got, 0x55, 3 * bytes);
+    device_sync(p->d);
     comm_group_begin(p->c);
     for (int sends = 0; sends < 2; sends++)
         if ((rank + sends) % 2 == 0) {
@@ -376,55 +395,51 @@ static void check_ring(const problem *p)
             comm_recv(p->c, got + 2 * bytes, p->n, p->t, right, p->stream);
         }
     comm_group_end(p->c);
-    if (size > 2) { /* of two ranks, left and right are the same one: messages come in the order of sends */
-        check_from(p, got, left, 0);
-        check_from(p, got + bytes, left, p->n);
-        check_from(p, got + 2 * bytes, right, 0);
-    } else {
-        check_from(p, got, left, 0);
-        check_from(p, got + bytes, left, p->n);
-        check_from(p, got + 2 * bytes, left, 0);
-    }
-    free(sent);
-    free(got);
+    check_from(p, got, left, 0);
+    check_from(p, got + bytes, left, p->n);
+    check_from(p, got + 2 * bytes, right, 0);
+    device_free(p->d, sent);
+    device_free(p->d, got);
 }
 
 /* Down a chain, without groups: each receives, and sends what it got. */
 static void check_chain(const problem *p)
 {
     const int rank = comm_rank(p->c);
-    if (rank == 0)
-        fill(p, p->mine, 0, p->n);
-    else
-        comm_recv(p->c, p->mine, p->n, p->t, rank - 1, p->stream);
+    char *x = made(p, 0, p->n);
+    if (rank > 0)
+        comm_recv(p->c, x, p->n, p->t, rank - 1, p->stream);
     if (rank + 1 < comm_size(p->c))
-        comm_send(p->c, p->mine, p->n, p->t, rank + 1, p->stream);
-    check_from(p, p->mine, 0, 0);
+        comm_send(p->c, x, p->n, p->t, rank + 1, p->stream);
+    check_from(p, x, 0, 0);
+    device_free(p->d, x);
 }
 
-/* Neighbours send on one stream and receive on another, many times, with collectives of the same communicator between. */
+/* Each rank sends to the right on one stream and receives from the left on another, without groups, many times, with
+ * collectives of the same communicator between. On CPUs alone: NCCL runs the ops of a communicator in their order. */
 static void check_two_streams(device *d, comm *c)
 {
     enum { N = 30000, TIMES = 20 };
     void *out = device_stream_create(d, STREAM_URGENT, "out"), *in = device_stream_create(d, STREAM_URGENT, "in");
     const int size = comm_size(c), rank = comm_rank(c), right = (rank + 1) % size, left = (rank + size - 1) % size;
-    float *sent = xcalloc(N, sizeof *sent), *got = xcalloc(N * TIMES, sizeof *got), *sum = xcalloc(N, sizeof *sum);
     const problem p = {.c = c, .d = d, .stream = in, .t = COMM_FP32, .n = N};
-    fill(&p, (char *)sent, 0, N);
+    char *sent = made(&p, 0, N), *sum = made(&p, 0, N), *got[TIMES];
     for (int i = 0; i < TIMES; i++) {
+        got[i] = made(&p, 5, N);
         comm_send(c, sent, N, COMM_FP32, right, out);
-        comm_recv(c, got + i * N, N, COMM_FP32, left, in);
+        comm_recv(c, got[i], N, COMM_FP32, left, in);
         if (i % 8 == 3)
-            comm_all_reduce(c, sent, sum, N, COMM_FP32, COMM_SUM, in);
+            comm_all_reduce(c, sum, sum, N, COMM_FP32, COMM_MAX, in);
     }
     stream_sync(d, out);
-    for (int i = 0; i < TIMES; i++)
-        check_from(&p, (const char *)(got + i * N), left, 0);
+    for (int i = 0; i < TIMES; i++) {
+        check_from(&p, got[i], left, 0);
+        device_free(d, got[i]);
+    }
+    device_free(d, sent);
+    device_free(d, sum);
     device_stream_destroy(d, out);
     device_stream_destroy(d, in);
-    free(sent);
-    free(got);
-    free(sum);
 }
 
 static void check_pairs(device *d, comm *c)
@@ -433,42 +448,56 @@ static void check_pairs(device *d, comm *c)
     void *stream = device_stream_create(d, STREAM_NORMAL, "pairs");
     for (size_t k = 0; k < sizeof counts / sizeof *counts && comm_size(c) > 1; k++)
         for (int t = COMM_FP32; t <= COMM_INT32; t++) {
-            problem p = {c, d, k % 2 ? stream : NULL, t, counts[k], xmalloc(4 * counts[k] + 8), NULL};
+            const problem p = {.c = c, .d = d, .stream = k % 2 ? stream : device_stream(d), .t = t, .n = counts[k]};
             check_ring(&p);
             check_chain(&p);
-            free(p.mine);
         }
-    if (comm_size(c) > 1)
+    if (comm_size(c) > 1 && device_kind_of(d) == DEVICE_CPU)
         check_two_streams(d, c);
     device_stream_destroy(d, stream);
 }
 
-/* ---- groups of a mesh ---- */
+/* ---- groups of a mesh, on whatever device ---- */
 
+static float sum_of(device *d, comm *c, float x)
+{
+    char *at = device_malloc(d, sizeof x);
+    require(at, "memory");
+    device_upload(d, at, &x, sizeof x);
+    comm_all_reduce(c, at, at, 1, COMM_FP32, COMM_SUM, device_stream(d));
+    comm_barrier(c, device_stream(d));
+    device_sync(d);
+    device_download(d, &x, at, sizeof x);
+    device_free(d, at);
+    return x;
+}
+
+/* Out of nothing and out of the world's communicator, with pairs that are connected and not. */
 static void check_axes(launch *l, device *d, comm *all)
 {
-    static const unsigned sets[] = {MESH_PP, MESH_DP_SHARD, MESH_TP, MESH_DATA, MESH_PP | MESH_TP, MESH_MODEL, MESH_CP};
+    static const unsigned sets[] = {MESH_PP,           MESH_DP_SHARD, MESH_TP,    MESH_DATA,
+                                    MESH_PP | MESH_TP, MESH_MODEL,    MESH_MODEL, MESH_CP};
     enum { SETS = sizeof sets / sizeof *sets };
     char why[512];
     comm *of[SETS];
     mesh m;
-    if (!mesh_parse("pp2,tp2", comm_size(all), &m, why, sizeof why))
+    if (!mesh_parse(comm_size(all) % 4 ? "tp2" : "pp2,tp2", comm_size(all), &m, why, sizeof why))
         die(EXIT_CODE_FAILURE, "no mesh: %s", why);
-    for (size_t i = 0; i < SETS; i++) { /* out of nothing, and out of the world's */
-        require(comm_open_axes(l, d, i % 2 ? all : NULL, m, sets[i], &(comm_options){.name = "axes"}, &of[i], why,
-                               sizeof why),
+    for (size_t i = 0; i < SETS; i++) {
+        const comm_options o = {.name = "axes", .pairs = i % 3 == 0};
+        require(comm_open_axes(l, d, i % 2 ? all : NULL, m, sets[i], &o, &of[i], why, sizeof why),
                 "a communicator of axes");
         require(!of[i] == (mesh_group_size(m, sets[i]) == 1), "a communicator of a group of one rank");
     }
     for (size_t i = 0; i < SETS && launch_rank(l) < mesh_world(m); i++) {
         mesh_group g = mesh_group_of(m, launch_rank(l), sets[i]);
-        float sum = (float)(1 << launch_rank(l)), want = 0;
+        float want = 0;
         for (int r = 0; r < g.count; r++)
             want += (float)(1 << g.ranks[r]);
         require(comm_rank(of[i]) == g.mine && comm_size(of[i]) == g.count, "a place in a group");
-        comm_all_reduce(of[i], &sum, &sum, 1, COMM_FP32, COMM_SUM, NULL);
-        require(sum == want, "the sum of a group");
-        comm_barrier(of[i], NULL);
+        require(sum_of(d, of[i], (float)(1 << launch_rank(l))) == want, "the sum of a group");
+        if (of[i])
+            check_ring(&(problem){.c = of[i], .d = d, .stream = device_stream(d), .t = COMM_BF16, .n = 777});
         mesh_group_free(&g);
     }
     for (size_t i = 0; i < SETS; i++)
@@ -502,7 +531,7 @@ static void comm_run(session *s, const bench_case *c, row *w)
     if (!k)
         die(EXIT_CODE_FAILURE, "no communicator: %s", why);
     require(comm_size(k) == ranks && comm_rank(k) == (launch_rank(l) < ranks ? launch_rank(l) : -1), "a rank");
-    require(strcmp(comm_backend(k), "gloo") == 0, "the backend");
+    require(strncmp(comm_backend(k), device_kind_of(s->dev) == DEVICE_CPU ? "gloo" : "nccl", 4) == 0, "the backend");
     require(launch_hosts(l) == option_int(s->opt, "hosts"), "the number of hosts");
     if (strcmp(variant, "killed") == 0)
         meet_fate(l, s->dev, k, SIGKILL);

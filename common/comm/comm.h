@@ -4,9 +4,6 @@
  * calling thread runs the op itself). Collectives of one communicator must be enqueued in the same order, with the same
  * arguments, on all its ranks; sends and receives of two members in the same order on both.
  *
- * No communicator (NULL) is a group of one rank: its rank is 0, its size 1, every op returns at once. Such ops must be in
- * place, as nothing is copied.
- *
  * A wrong argument is a bug and dies. An op that fails (a peer has died, the library reports an error) ends the job, see
  * launch/launch.h; so the ops return nothing. Sums of fp32, bf16 and fp16 round after each addition, in the same order in every
  * run; those of two ranks do not depend on the order at all. Every rank gets the same bits. */
@@ -27,6 +24,8 @@ typedef enum comm_reduction { COMM_SUM, COMM_MAX } comm_reduction;
 size_t comm_dtype_bytes(comm_dtype t);
 const char *comm_dtype_name(comm_dtype t); /* "fp32" */
 
+/* NULL is a group of one rank: its rank is 0, its size 1, and every op returns at once. Such ops must be in place, as nothing
+ * is copied. */
 typedef struct comm comm;
 
 #ifndef __cplusplus

@@ -75,7 +75,8 @@ void comm_reduce(comm *c, const void *send, void *recv, size_t count, comm_dtype
 /* send, recv: (size, count): slice i goes to rank i, and slice i of recv comes from it. Never in place. */
 void comm_all_to_all(comm *c, const void *send, void *recv, size_t count, comm_dtype t, void *stream);
 /* To and from one other member, which enqueues the counterpart with the same count and dtype. A send may wait for its
- * receive, so that two members which exchange do so between comm_group_begin and _end, or on two streams. */
+ * receive, and NCCL runs the ops of a communicator in their order, on whatever streams: so two members exchange between
+ * comm_group_begin and _end, or on a communicator for each direction. */
 void comm_send(comm *c, const void *send, size_t count, comm_dtype t, int to, void *stream);
 void comm_recv(comm *c, void *recv, size_t count, comm_dtype t, int from, void *stream);
 /* What a member enqueues after it runs after what all of them enqueued before it. */

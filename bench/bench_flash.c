@@ -222,7 +222,7 @@ static bool is_unfused_of(const csv *t, size_t r, const session *s, const bench_
     const options *o = s->opt;
     bool is = csv_is(t, r, "variant", "unfused") && csv_is(t, r, "status", "ok") && same_run(s, t, r);
     for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = csv_is(t, r, options_param_name(o, i), case_param(c, i));
+        is = csv_is(t, r, options_param_name(o, i), case_cell(c, i));
     return is;
 }
 

@@ -76,7 +76,7 @@ static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench
     bool is = csv_is(t, r, "variant", "timing") && csv_is(t, r, "status", "ok") && same_run(s, t, r) &&
               csv_is(t, r, "precision", "fp32") && csv_is(t, r, "fp32_products", "fma");
     for (size_t i = 0; is && i < options_param_count(o); i++)
-        is = compared(options_param_name(o, i)) || csv_is(t, r, options_param_name(o, i), case_param(c, i));
+        is = compared(options_param_name(o, i)) || csv_is(t, r, options_param_name(o, i), case_cell(c, i));
     return is;
 }
 

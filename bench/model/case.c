@@ -41,25 +41,18 @@ static bool config_of(const dimensions *x, model_config *out, char *why, size_t 
         snprintf(why, why_bytes, "there is no size %s", x->size);
         return false;
     }
-    *out = *size;
-    if (x->d_model) {
-        const int head_dim = model_head_dim(size);
-        if (!x->heads && x->d_model % head_dim != 0) {
-            snprintf(why, why_bytes, "d_model %d is not a multiple of the head_dim %d of %s; give --heads", x->d_model,
-                     head_dim, x->size);
-            return false;
-        }
-        out->d_model = x->d_model;
-        out->heads = x->d_model / head_dim;
-        out->d_ff = (int)((int64_t)size->d_ff * x->d_model / size->d_model);
+    const int head_dim = model_head_dim(size);
+    if (x->d_model && !x->heads && x->d_model % head_dim != 0) {
+        snprintf(why, why_bytes, "d_model %d is not a multiple of the head_dim %d of %s; give --heads", x->d_model,
+                 head_dim, x->size);
+        return false;
     }
-    out->d_ff = x->d_ff ? x->d_ff : out->d_ff;
-    out->layers = x->layers ? x->layers : out->layers;
-    out->heads = x->heads ? x->heads : out->heads;
-    out->heads_kv = x->heads_kv ? x->heads_kv : out->heads;
-    out->vocab = x->vocab ? x->vocab : out->vocab;
-    if (x->d_model || x->d_ff || x->layers || x->heads || x->heads_kv || x->vocab)
-        out->name = "custom";
+    *out = model_config_resized(size, &(model_config){.d_model = x->d_model,
+                                                      .d_ff = x->d_ff,
+                                                      .layers = x->layers,
+                                                      .heads = x->heads,
+                                                      .heads_kv = x->heads_kv,
+                                                      .vocab = x->vocab});
     return !model_config_problem(out, why, why_bytes) && step_can_run(out, why, why_bytes);
 }
 
@@ -68,15 +61,38 @@ static sb_fp32_products products_of(const char *name)
     return text_is(name, "fp16x3") ? SB_FP16X3 : text_is(name, "fp16x3-fast") ? SB_FP16X3_FAST : SB_FMA;
 }
 
+static dimensions dimensions_of(const bench_case *c)
+{
+    return (dimensions){.size = case_text(c, "size"),
+                        .d_model = (int)case_int(c, "d-model"),
+                        .d_ff = (int)case_int(c, "d-ff"),
+                        .layers = (int)case_int(c, "layers"),
+                        .heads = (int)case_int(c, "heads"),
+                        .heads_kv = (int)case_int(c, "heads-kv"),
+                        .vocab = (int)case_int(c, "vocab")};
+}
+
+int64_t model_dimension(const bench_case *c, const char *option)
+{
+    const dimensions x = dimensions_of(c);
+    char why[256];
+    model_config m;
+    if (!config_of(&x, &m, why, sizeof why))
+        return 0;
+    const struct {
+        const char *option;
+        int value;
+    } of[] = {{"d-model", m.d_model}, {"d-ff", m.d_ff},         {"layers", m.layers},
+              {"heads", m.heads},     {"heads-kv", m.heads_kv}, {"vocab", m.vocab}};
+    size_t i = 0;
+    while (!text_is(of[i].option, option))
+        i++;
+    return of[i].value;
+}
+
 bool model_case_shape(const bench_case *c, step_options *out, char *why, size_t why_bytes)
 {
-    const dimensions x = {.size = case_text(c, "size"),
-                          .d_model = (int)case_int(c, "d-model"),
-                          .d_ff = (int)case_int(c, "d-ff"),
-                          .layers = (int)case_int(c, "layers"),
-                          .heads = (int)case_int(c, "heads"),
-                          .heads_kv = (int)case_int(c, "heads-kv"),
-                          .vocab = (int)case_int(c, "vocab")};
+    const dimensions x = dimensions_of(c);
     *out = step_defaults();
     if (!config_of(&x, &out->config, why, why_bytes))
         return false;

@@ -8,6 +8,9 @@
 #include "common/options/options.h"
 #include "common/train/trainer.h"
 
+/* A dimension of a case, which its row has in place of "not set"; 0 where the dimensions make no model. */
+int64_t model_dimension(const bench_case *c, const char *option);
+
 /* Entries of an option table; every one is swept and is a CSV column. A 0 of d-model ... vocab means: as the size
  * has it. With another d-model, heads and d-ff that are 0 grow with it: head_dim and the ratio d_ff / d_model stay. */
 /* clang-format off */
@@ -50,16 +53,17 @@
      .help = "logits of so many tokens exist at once, in the backward", .max = 1048576, .unit = "tokens",              \
      .unset = "0: all, from the forward on"},                                                                          \
     {"d-model", OPTION_INT, OPTION_LIST, "0", .help = "width; heads and d-ff follow it unless they are given",         \
-     .max = 65536, .unset = "0: that of the size"},                                                                    \
+     .max = 65536, .unset = "0: that of the size", .settled = model_dimension},                                        \
     {"d-ff", OPTION_INT, OPTION_LIST, "0", .help = "feed-forward width", .max = 262144,                                \
-     .unset = "0: that of the size"},                                                                                  \
-    {"layers", OPTION_INT, OPTION_LIST, "0", .help = "blocks", .max = 1024, .unset = "0: that of the size"},           \
+     .unset = "0: that of the size", .settled = model_dimension},                                                      \
+    {"layers", OPTION_INT, OPTION_LIST, "0", .help = "blocks",                                                         \
+     .max = 1024, .unset = "0: that of the size", .settled = model_dimension},                                         \
     {"heads", OPTION_INT, OPTION_LIST, "0", .help = "attention heads", .max = 1024,                                    \
-     .unset = "0: that of the size"},                                                                                  \
+     .unset = "0: that of the size", .settled = model_dimension},                                                      \
     {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "key and value heads", .max = 1024,                             \
-     .unset = "0: as many as heads"},                                                                                  \
+     .unset = "0: as many as heads", .settled = model_dimension},                                                      \
     {"vocab", OPTION_INT, OPTION_LIST, "0", .help = "vocabulary", .max = 1048576,                                      \
-     .unset = "0: that of the size"},                                                                                  \
+     .unset = "0: that of the size", .settled = model_dimension},                                                      \
     {"deterministic", OPTION_FLAG, OPTION_LIST, "0",                                                                   \
      .help = "the attention backward gives the same bits on every run"},                                               \
     {"overlap", OPTION_CHOICE, OPTION_LIST, "auto",                                                                    \

@@ -71,7 +71,7 @@ static void read_past(qualify *q, const bench_case *c, qualify_set *set)
                     (says ? csv_is(t, r, "shape", shape) : !text_is(case_variant(c), "gemm-together"));
         for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
             const char *name = options_param_name(q->s->opt, i);
-            same = text_is(name, "rank") || text_is(name, "ranks") || csv_is(t, r, name, case_param(c, i));
+            same = text_is(name, "rank") || text_is(name, "ranks") || csv_is(t, r, name, case_cell(c, i));
         }
         for (size_t i = 0; same && i < set->n; i++)
             if (*q->uuid[i] && text_is(csv_cell(t, r, "uuid"), q->uuid[i]) && set->items[i].past_n < QUALIFY_PAST)

@@ -4,11 +4,10 @@
 
 #include <string.h>
 
-/* Dimensions whose 0 means: as the others say; and attention without a window or documents. */
+/* Dimensions of attention whose 0 means: as the others say; and attention without a window or documents. */
 static const char *const unset[][2] = {
-    {"heads_kv", "0"},    {"seq_k", "0"},      {"heads", "0"},   {"d_model", "0"},       {"d_ff", "0"},
-    {"layers", "0"},      {"vocab", "0"},      {"window", "-1"}, {"window_right", "-1"}, {"documents", "0"},
-    {"lengths", "equal"}, {"head_dim_v", "0"}, {NULL, NULL},
+    {"heads_kv", "0"},  {"seq_k", "0"},       {"window", "-1"},    {"window_right", "-1"},
+    {"documents", "0"}, {"lengths", "equal"}, {"head_dim_v", "0"}, {NULL, NULL},
 };
 
 /* Parameters of the benches of a whole model at the value that goes without saying. */

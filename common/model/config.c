@@ -67,6 +67,37 @@ int model_head_dim(const model_config *c)
     return c->d_model / c->heads;
 }
 
+model_config model_config_resized(const model_config *size, const model_config *asked)
+{
+    model_config c = *size;
+    if (asked->d_model) {
+        c.d_model = asked->d_model;
+        c.heads = asked->d_model / model_head_dim(size);
+        c.d_ff = (int)((int64_t)size->d_ff * asked->d_model / size->d_model);
+    }
+    c.d_ff = asked->d_ff ? asked->d_ff : c.d_ff;
+    c.layers = asked->layers ? asked->layers : c.layers;
+    c.heads = asked->heads ? asked->heads : c.heads;
+    c.heads_kv = asked->heads_kv ? asked->heads_kv : c.heads;
+    c.vocab = asked->vocab ? asked->vocab : c.vocab;
+    if (asked->d_model || asked->d_ff || asked->layers || asked->heads || asked->heads_kv || asked->vocab)
+        c.name = "custom";
+    return c;
+}
+
+model_config model_config_departures(const model_config *size, const model_config *c)
+{
+    model_config d = {.d_model = c->d_model != size->d_model ? c->d_model : 0};
+    const model_config follows = model_config_resized(size, &d);
+    const bool divides = c->d_model % model_head_dim(size) == 0;
+    d.heads = divides && c->heads == follows.heads ? 0 : c->heads;
+    d.heads_kv = c->heads_kv == c->heads ? 0 : c->heads_kv;
+    d.d_ff = c->d_ff == follows.d_ff ? 0 : c->d_ff;
+    d.layers = c->layers == size->layers ? 0 : c->layers;
+    d.vocab = c->vocab == size->vocab ? 0 : c->vocab;
+    return d;
+}
+
 int model_kv_dim(const model_config *c)
 {
     return c->heads_kv * model_head_dim(c);

@@ -35,6 +35,11 @@ typedef struct layer_shape {
 layer_shape layer_shape_of(const model_config *c, model_split s);
 
 int model_head_dim(const model_config *c);
+/* The size with those dimensions of `asked` that are not 0. Heads and d_ff follow another d_model unless they are asked for, so that
+ * head_dim and the ratio d_ff / d_model stay; heads_kv are as many as heads. */
+model_config model_config_resized(const model_config *size, const model_config *asked);
+/* What has to be asked for so that the size becomes `c`; 0 for what it has by itself. */
+model_config model_config_departures(const model_config *size, const model_config *c);
 int model_kv_dim(const model_config *c); /* heads_kv * head_dim */
 /* 2 V d + L (2 d^2 + 2 d kv + 3 d F + 2 d) + d */
 int64_t model_parameters(const model_config *c);

@@ -5,6 +5,7 @@
 #include "common/core/error.h"
 #include "common/options/internal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ struct bench_case {
     const option_value **picked; /* [params_n] */
     const char *variant;
     char *key, *name;
+    char **settled; /* [params_n] what a row has in place of "not set"; NULL: as picked */
 };
 
 bool options_param_applies(const options *o, size_t param, const char *variant)
@@ -111,6 +113,17 @@ char *case_key_of(const options *o, const char *const *values, const char *varia
     return joined(o, values, variant, true);
 }
 
+/* Once the other values are picked, on which it may depend. */
+static void settle(bench_case *c)
+{
+    c->settled = xcalloc(c->o->params_n, sizeof *c->settled);
+    for (size_t i = 0; i < c->o->params_n; i++) {
+        const option_spec *s = &c->o->params[i]->spec;
+        if (s->settled && options_param_is_unset(c->o, i, c->picked[i]->text))
+            c->settled[i] = xasprintf("%" PRId64, s->settled(c, s->name));
+    }
+}
+
 bench_case *case_at(const options *o, size_t index)
 {
     static const option_value nothing = {.text = "", .r = NAN};
@@ -134,6 +147,7 @@ bench_case *case_at(const options *o, size_t index)
     c->key = joined(o, texts, c->variant, true);
     c->name = joined(o, texts, c->variant, false);
     free(texts);
+    settle(c);
     return c;
 }
 
@@ -141,6 +155,9 @@ void case_free(bench_case *c)
 {
     if (!c)
         return;
+    for (size_t i = 0; i < c->o->params_n; i++)
+        free(c->settled[i]);
+    free(c->settled);
     free(c->picked);
     free(c->key);
     free(c->name);
@@ -231,4 +248,9 @@ const char *options_variant(const options *o, size_t i)
 const char *case_param(const bench_case *c, size_t i)
 {
     return c->picked[i]->text;
+}
+
+const char *case_cell(const bench_case *c, size_t i)
+{
+    return c->settled[i] ? c->settled[i] : c->picked[i]->text;
 }

@@ -23,6 +23,7 @@ enum option_flags {
     OPTION_ADJACENT = 4 /* a list whose values are compared: cases that differ in it alone follow each other */
 };
 
+struct bench_case;
 typedef struct option_spec {
     const char *name; /* "seq" is written --seq; the CSV column is the same with '-' as '_' */
     option_kind kind;
@@ -35,7 +36,9 @@ typedef struct option_spec {
     const char *choices; /* "bf16|fp16|tf32|fp32" for OPTION_CHOICE */
     const char *unit;    /* "tokens", "s", ... */
     const char *unset;   /* "0: as many as --heads": the value that means "not set", and what holds then */
-} option_spec;           /* a table ends with {0} */
+    /* The number that a row has in place of "not set"; NULL: the row says "not set". */
+    int64_t (*settled)(const struct bench_case *c, const char *option);
+} option_spec; /* a table ends with {0} */
 
 typedef struct variant_spec { /* the things a bench compares; chosen by --variant, swept innermost */
     const char *name, *summary;
@@ -152,11 +155,13 @@ const char *case_variant(const bench_case *c);
 const char *case_key(const bench_case *c);
 /* The same for readers: only what differs from the defaults, and the variant. "the default case" where nothing does. */
 const char *case_name(const bench_case *c);
-/* A parameter column's value of this case as CSV text. i counts the parameter columns. */
+/* A parameter column's value of this case as CSV text, as it was asked for. i counts the parameter columns. */
 size_t options_param_count(const options *o);
 const char *options_param_name(const options *o, size_t i); /* column name ('-' became '_') */
 bool options_param_is_text(const options *o, size_t i);     /* no number */
 const char *case_param(const bench_case *c, size_t i);
+/* The same as its row has it: in place of "not set", the number that holds then. */
+const char *case_cell(const bench_case *c, size_t i);
 /* The chosen values of parameter column i, and whether it means something to a variant. */
 size_t options_param_values(const options *o, size_t i);
 const char *options_param_value(const options *o, size_t i, size_t value);

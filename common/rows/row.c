@@ -110,7 +110,7 @@ static char *row_line(const row *w)
     put_text(&l, row_status_names[w->status]);
     put_text(&l, w->reason);
     for (size_t i = 0; i < options_param_count(r->o); i++)
-        put_text(&l, case_param(w->c, i));
+        put_text(&l, case_cell(w->c, i));
     for (size_t i = 0; i < r->columns; i++) {
         bool is_text = options_bench(r->o)->columns[i].kind == COLUMN_TEXT;
         put_text(&l, w->cells[i] ? w->cells[i] : is_text ? "" : "nan");

@@ -104,16 +104,32 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     return r;
 }
 
+/* The key of a case by the cells of its row, as those of kept rows are. Caller frees. */
+static char *row_key(const options *o, const bench_case *c)
+{
+    const size_t params = options_param_count(o);
+    const char **values = xcalloc(params, sizeof *values);
+    for (size_t p = 0; p < params; p++)
+        values[p] = case_cell(c, p);
+    char *key = case_key_of(o, values, case_variant(c));
+    free(values);
+    return key;
+}
+
 bool rows_has(row_writer *r, const bench_case *c)
 {
-    for (size_t i = r->kept_n; i-- > 0;) /* the latest row of a case counts */
-        if (strcmp(r->kept[i].key, case_key(c)) == 0) {
-            r->kept_used++;
-            r->fails += r->kept[i].status == ROW_FAIL;
-            r->missing += r->kept[i].status == ROW_OOM || r->kept[i].status == ROW_SKIP;
-            return true;
-        }
-    return false;
+    char *key = row_key(r->o, c);
+    size_t i = r->kept_n; /* the latest row of a case counts */
+    while (i > 0 && strcmp(r->kept[i - 1].key, key) != 0)
+        i--;
+    free(key);
+    if (i == 0)
+        return false;
+    const row_status status = r->kept[i - 1].status;
+    r->kept_used++;
+    r->fails += status == ROW_FAIL;
+    r->missing += status == ROW_OOM || status == ROW_SKIP;
+    return true;
 }
 
 const char *rows_run_id(const row_writer *r)

@@ -12,9 +12,10 @@ FROM (VALUES
     ('heads_kv', 3, 'precision', 'heads', 'key and value heads'))
 
 @view along
-SELECT w.*, json_remove(options, '$.' || :axis, '$.' || :by) AS same, json_extract(options, '$.' || :axis) AS point
+SELECT w.*, json_remove(options, '$.' || :axis, '$.' || :by) AS same, CASE :axis WHEN 'd_model' THEN d_model
+    WHEN 'heads_kv' THEN heads_kv ELSE json_extract(options, '$.' || :axis) END AS point
     FROM warm w NATURAL JOIN level WHERE status = 'ok' AND mode = 'train-step'
-    AND json_extract(options, '$.' || :axis) <> 0
+    AND point <> 0
 
 @view rows
 SELECT * FROM along WHERE same = (SELECT same FROM along GROUP BY 1 ORDER BY count(*) DESC, min(id) LIMIT 1)

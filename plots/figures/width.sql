@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 @use transformer_warm
 
-@slice rows FROM warm ALONG d_model, heads WHERE status = 'ok' AND mode = 'train-step' AND layers = 4 AND d_model > 0
+@slice rows FROM warm ALONG d_model, heads WHERE status = 'ok' AND mode = 'train-step' AND layers = 4
     AND variant = (SELECT variant FROM level)
 
 @if (SELECT count(DISTINCT d_model) FROM rows) > 2

@@ -7,6 +7,7 @@
  *   counted(n, word)  "1 case", "2 cases";  code(x)  in the type of code;  link(text, address)
  *   only(condition)   '' or NULL: leaves out an optional part;  beside(a, b)  equal, or one is not known
  *   case_name(bench, variant, options)  "flash, S 65536, D 128": no default values;  shape(bench, options)  what all rows share
+ *   asked(name, size, d_model, d_ff, layers, heads, heads_kv, vocab)  the dimension `name`; 0 when the size has it by itself
  *   attention_bound(dtype, backward)  the check's bound;  median(x), an aggregate;  size_place(size);  peak_tflops(gpu, dtype)  peak_gb_s(gpu)  by the data sheet */
 #include <math.h>
 #include <stdlib.h>
@@ -235,6 +236,30 @@ static void sql_size_place(sqlite3_context *to, int n, sqlite3_value **v)
     while (model_sizes[i].name && strcmp(model_sizes[i].name, text_of(v[0])) != 0)
         i++;
     sqlite3_result_int(to, i);
+}
+
+/* A row without a size, or with a dimension that is not known, gives the dimension as it is. */
+static void sql_asked(sqlite3_context *to, int n, sqlite3_value **v)
+{
+    enum { NAME, SIZE, FIRST };
+    static const char *const names[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
+    const model_config *size = model_size_find(text_of(v[SIZE]));
+    model_config c = {0};
+    int *const fields[] = {&c.d_model, &c.d_ff, &c.layers, &c.heads, &c.heads_kv, &c.vocab};
+    int asked = FIRST;
+    bool known = size;
+    for (int i = FIRST; i < n; i++) {
+        *fields[i - FIRST] = sqlite3_value_int(v[i]);
+        known = known && *fields[i - FIRST] > 0;
+        asked = strcmp(names[i - FIRST], text_of(v[NAME])) == 0 ? i : asked;
+    }
+    const int *field = fields[asked - FIRST];
+    if (known)
+        c = model_config_departures(size, &c);
+    if (known)
+        sqlite3_result_int(to, *field);
+    else
+        sqlite3_result_value(to, v[asked]);
 }
 
 static void give_known(sqlite3_context *to, double x)
@@ -484,6 +509,7 @@ void db_functions(sqlite3 *db)
                {"only", 1, sql_only},
                {"beside", 2, sql_beside},
                {"size_place", 1, sql_size_place},
+               {"asked", 8, sql_asked},
                {"peak_tflops", 2, sql_peak_tflops},
                {"peak_gb_s", 1, sql_peak_gb_s},
                {"attention_bound", 2, sql_attention_bound},

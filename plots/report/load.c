@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* CSV files as tables; see db.h. Beside the file's columns a row has: id (its place), options (its parameters, JSON), and run_of,
- * which is alike in rows of one run on one GPU: those alone may stand in a ratio. */
+/* CSV files as tables; see db.h. Beside the file's columns a row has: id (its place), options (its parameters, JSON; dimensions that
+ * a model's size has by itself are 0), custom (1: it has others), and run_of, which is alike in rows of one run on one GPU: those
+ * alone may stand in a ratio. */
 #include <ctype.h>
 #include <dirent.h>
 #include <math.h>
@@ -110,7 +111,7 @@ static void create(sqlite3 *db, const char *name, const known_column *c, size_t 
     sqlite3_str *sql = sqlite3_str_new(db);
     sqlite3_str_appendf(sql, "CREATE TABLE \"%w\"(id INTEGER PRIMARY KEY", name);
     if (has_options(c[first].table))
-        sqlite3_str_appendall(sql, ", options TEXT, run_of TEXT");
+        sqlite3_str_appendall(sql, ", options TEXT, custom INTEGER, run_of TEXT");
     if (strchr(c[first].path, '*'))
         sqlite3_str_appendall(sql, ", file TEXT");
     for (size_t k = first; k < end; k++)
@@ -165,11 +166,42 @@ static bool tells_apart(const known_column *c)
     return is_kind(c->table, "bench_") && c->place == 'h' && names[i];
 }
 
+/* The dimensions of a model, in the order of the function asked(). */
+static const char *const dimensions[] = {"d_model", "d_ff", "layers", "heads", "heads_kv", "vocab"};
+enum { DIMENSIONS = sizeof dimensions / sizeof *dimensions };
+
+static bool is_dimension(const char *name)
+{
+    size_t i = 0;
+    while (i < DIMENSIONS && strcmp(dimensions[i], name) != 0)
+        i++;
+    return i < DIMENSIONS;
+}
+
+/* Whether rows of the table are of a model whose size has a name. */
+static bool has_sizes(const known_column *c, size_t first, size_t end)
+{
+    size_t found = 0;
+    for (size_t k = first; k < end; k++)
+        found += c[k].place == 'p' && (strcmp(c[k].name, "size") == 0 || is_dimension(c[k].name));
+    return found == DIMENSIONS + 1;
+}
+
+/* A parameter as it was asked for. */
+static void append_asked(sqlite3_str *sql, const char *name, bool sizes)
+{
+    if (sizes && is_dimension(name))
+        sqlite3_str_appendf(sql, "asked('%s', size, d_model, d_ff, layers, heads, heads_kv, vocab)", name);
+    else
+        sqlite3_str_appendf(sql, "\"%w\"", name);
+}
+
 /* From raw the newest row of each case: a verified one before others, then the latest. */
 static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t end, const char *device)
 {
     const char *table = c[first].table;
-    const bool ours = is_kind(table, "bench_");
+    const bool ours = is_kind(table, "bench_"), sizes = ours && has_sizes(c, first, end);
+    sqlite3_str *order = sqlite3_str_new(db), *custom = sqlite3_str_new(db);
     sqlite3_str *params = sqlite3_str_new(db), *json = sqlite3_str_new(db), *all = sqlite3_str_new(db);
     sqlite3_str *same = sqlite3_str_new(db);
     for (size_t k = first; k < end; k++) {
@@ -179,26 +211,36 @@ static void keep_newest(sqlite3 *db, const known_column *c, size_t first, size_t
         if (c[k].place != 'p')
             continue;
         sqlite3_str_appendf(params, ", \"%w\"", c[k].name);
-        sqlite3_str_appendf(json, "%s%Q, \"%w\"", sqlite3_str_length(json) ? ", " : "", c[k].name, c[k].name);
+        sqlite3_str_appendf(json, "%s%Q, ", sqlite3_str_length(json) ? ", " : "", c[k].name);
+        append_asked(json, c[k].name, sizes);
+        sqlite3_str_appendall(order, sqlite3_str_length(order) ? ", " : "");
+        append_asked(order, c[k].name, sizes);
+        if (sizes && is_dimension(c[k].name)) {
+            sqlite3_str_appendall(custom, sqlite3_str_length(custom) ? " OR " : "");
+            append_asked(custom, c[k].name, sizes);
+        }
     }
     char *p = sqlite3_str_finish(params), *j = sqlite3_str_finish(json), *a = sqlite3_str_finish(all);
+    char *by = sqlite3_str_finish(order), *own = sqlite3_str_finish(custom);
     char *partition = sqlite3_mprintf("bench%z%s", sqlite3_str_finish(same), p ? p : "");
     sqlite3_str *sql = sqlite3_str_new(db);
     sqlite3_str_appendf(sql,
-                        "INSERT INTO \"%w\"(options, run_of%s) SELECT json_object(%s), coalesce(gpu_uuid, "
+                        "INSERT INTO \"%w\"(options, custom, run_of%s) SELECT json_object(%s), %s, coalesce(gpu_uuid, "
                         "(SELECT value FROM machine m WHERE m.run_id = r.run_id AND m.key = 'gpu_uuid'), '') || ' ' || "
                         "coalesce(%s, \"commit\", '')%s "
                         "FROM (SELECT *, min(id) OVER of_case AS first_id, row_number() OVER (PARTITION BY %s "
                         "ORDER BY %s id DESC) AS age "
                         "FROM raw WINDOW of_case AS (PARTITION BY %s)) r WHERE age = 1",
-                        table, a, j ? j : "", ours ? "campaign" : "run_id", a, partition,
+                        table, a, j ? j : "", own ? own : "NULL", ours ? "campaign" : "run_id", a, partition,
                         ours ? "coalesce(\"check\", 1) <> 0 DESC, utc DESC," : "", partition);
     if (ours && device)
         sqlite3_str_appendf(sql, " AND coalesce(device, %Q) = %Q", device, device);
     else if (device && strcmp(device, "cpu") == 0)
         sqlite3_str_appendall(sql, " AND gpu_uuid IS NULL");
-    sqlite3_str_appendf(sql, " ORDER BY %s%s first_id", ours && p ? p + 2 : "", ours && p ? "," : "");
+    sqlite3_str_appendf(sql, " ORDER BY %s%s first_id", ours && by ? by : "", ours && by ? "," : "");
     run_str(db, sql);
+    sqlite3_free(own);
+    sqlite3_free(by);
     sqlite3_free(partition);
     sqlite3_free(p);
     sqlite3_free(j);

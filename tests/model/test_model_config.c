@@ -66,6 +66,37 @@ static void sizes(void **state)
     assert_int_equal(model_kv_dim(&odd), 12);
 }
 
+static bool same_dimensions(const model_config *a, const model_config *b)
+{
+    return a->vocab == b->vocab && a->d_model == b->d_model && a->d_ff == b->d_ff && a->layers == b->layers &&
+           a->heads == b->heads && a->heads_kv == b->heads_kv;
+}
+
+/* What departs from a size is what has to be asked for: nothing more, and it gives the same model. */
+static void departures(void **state)
+{
+    (void)state;
+    static const model_config asked[] = {{.name = "itself"},
+                                         {.d_model = 1024},
+                                         {.d_ff = 100},
+                                         {.layers = 4},
+                                         {.heads = 6},
+                                         {.heads_kv = 2},
+                                         {.vocab = 50257},
+                                         {.d_model = 1000, .heads = 25},
+                                         {.d_model = 1024, .heads = 4, .layers = 1},
+                                         {.d_ff = 8, .vocab = 3, .heads_kv = 1}};
+    const model_config *size = model_size_find("small");
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        const model_config c = model_config_resized(size, &asked[i]), d = model_config_departures(size, &c);
+        assert_true(same_dimensions(&asked[i], &d));
+        assert_string_equal(c.name, i ? "custom" : "small");
+    }
+    const model_config said = {.layers = 12, .heads_kv = 12, .vocab = 10000}, nothing = {0}; /* what it has anyway */
+    const model_config c = model_config_resized(size, &said), d = model_config_departures(size, &c);
+    assert_true(same_dimensions(&c, size) && same_dimensions(&d, &nothing));
+}
+
 static void problem_is(model_config c, const char *words)
 {
     char why[160];
@@ -404,10 +435,10 @@ static void policies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),        cmocka_unit_test(problems),         cmocka_unit_test(index_space),
-        cmocka_unit_test(splits),       cmocka_unit_test(names_and_shapes), cmocka_unit_test(ranges),
-        cmocka_unit_test(padded_units), cmocka_unit_test(gains_apart),      cmocka_unit_test(initial_values),
-        cmocka_unit_test(policies),
+        cmocka_unit_test(sizes),          cmocka_unit_test(departures),   cmocka_unit_test(problems),
+        cmocka_unit_test(index_space),    cmocka_unit_test(splits),       cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(ranges),         cmocka_unit_test(padded_units), cmocka_unit_test(gains_apart),
+        cmocka_unit_test(initial_values), cmocka_unit_test(policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

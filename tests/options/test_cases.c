@@ -37,6 +37,12 @@ static void sweep(void **state)
     options_free(o);
 }
 
+static int64_t all_heads(const bench_case *c, const char *option)
+{
+    (void)option;
+    return case_has(c, "seq") ? 10 * case_int(c, "seq") : 0;
+}
+
 /* A reader's name leaves out the only default, also that of the CPU, but not one value of several defaults. */
 static void names_for_readers(void **state)
 {
@@ -44,7 +50,8 @@ static void names_for_readers(void **state)
     static const option_spec own[] = {
         {"seq", OPTION_INT, OPTION_LIST, "1,2", .def_cpu = "2", .help = "", .min = 1, .max = 9},
         {"dtype", OPTION_TEXT, OPTION_LIST, "a,b", .help = ""},
-        {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "", .max = 9, .unset = "0: as many as --heads"},
+        {"heads-kv", OPTION_INT, OPTION_LIST, "0", .help = "", .max = 9, .unset = "0: as many as --heads",
+         .settled = all_heads},
         {0}};
     static const variant_spec variants[] = {{"only", ""}, {0}};
     static const struct {
@@ -59,6 +66,9 @@ static void names_for_readers(void **state)
             options *o = options_try(&bench, 2, argv, cpu ? &sample_on_cpu : &sample_with_cuda, msg, sizeof msg);
             bench_case *c = case_at(o, 0);
             assert_string_equal(case_name(c), cpu ? known[i].cpu : known[i].cuda);
+            const char *cell = i == 2 ? "3" : *case_text(c, "seq") == '2' ? "20" : "10"; /* as its row has it */
+            assert_string_equal(case_cell(c, 2), cell);
+            assert_string_equal(case_param(c, 2), i == 2 ? "3" : "0"); /* as it was asked for */
             assert_true(options_param_is_unset(o, 2, "0"));
             assert_false(options_param_is_unset(o, 2, "") || options_param_is_unset(o, 2, "3"));
             assert_false(options_param_is_unset(o, 0, "0"));

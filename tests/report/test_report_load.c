@@ -88,6 +88,22 @@ static void numbers_and_nothing(void **state)
             "flash,none,5,1,1\n"); /* options' defaults */
 }
 
+/* Rows have the dimensions of their size; what departs from it is what was asked for. */
+static void dimensions_of_a_size(void **state)
+{
+    put(*state, "bench_transformer.csv",
+        "bench,variant,status,reason,size,seq,d_model,d_ff,layers,heads,heads_kv,vocab,step_ms,device\n"
+        "bench_transformer,graph,ok,,small,1,768,3072,12,12,12,10000,5,cuda\n"
+        "bench_transformer,graph,ok,,small,1,512,2048,4,8,8,10000,5,cuda\n"
+        "bench_transformer,graph,ok,,small,1,768,3072,12,12,4,10000,5,cuda\n"
+        "bench_transformer,graph,skip,,small,1,0,0,0,0,0,0,nan,cuda\n");
+    answers(*state,
+            "SELECT d_model, layers, heads_kv, custom, json_extract(options, '$.d_model'), json_extract(options, "
+            "'$.layers'), json_extract(options, '$.heads_kv'), json_extract(options, '$.d_ff') FROM bench_transformer "
+            "WHERE status = 'ok' ORDER BY id",
+            "768,12,12,0,0,0,0,0\n768,12,4,1,0,0,4,0\n512,4,8,1,512,4,0,0\n");
+}
+
 static void old_names_of_columns(void **state)
 {
     put(*state, "bench_ddp_naive.csv",
@@ -150,8 +166,8 @@ static void a_database_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_folder(the_newest_verified_row_counts), in_folder(rows_without_times),  in_folder(numbers_and_nothing),
-        in_folder(old_names_of_columns),           in_folder(a_row_knows_its_run), in_folder(a_stranger_is_never_sql),
-        in_folder(a_question_only_reads),          in_folder(a_database_is_kept)};
+        in_folder(the_newest_verified_row_counts), in_folder(rows_without_times),    in_folder(numbers_and_nothing),
+        in_folder(dimensions_of_a_size),           in_folder(old_names_of_columns),  in_folder(a_row_knows_its_run),
+        in_folder(a_stranger_is_never_sql),        in_folder(a_question_only_reads), in_folder(a_database_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

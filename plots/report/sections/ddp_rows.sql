@@ -12,8 +12,7 @@ SELECT *, coalesce(wire_dtype, CASE
     'buckets'), ' + update ' || "update", '') || iif(update_blocks <> 0, ' + of ' || update_blocks || ' blocks', '')
     || iif(max_ctas <> 0, ' + ' || max_ctas || iif(max_ctas = 1, ' CTA', ' CTAs'), '')
     || iif(overlap <> 'none', ' + beside backward: ' || overlap, '') || iif(fusion <> 'kernels', ' + ' || fusion, ''),
-    4) AS how, (coalesce(d_model, 0) + coalesce(d_ff, 0) + coalesce(layers, 0) + coalesce(heads, 0)
-    + coalesce(heads_kv, 0) + coalesce(vocab, 0)) > 0 AS custom,
+    4) AS how,
     instr('fp32 tf32 bf16 bf16-pure fp16', precision) AS precision_place
 FROM ddp_all
 WHERE status <> 'skip'
@@ -23,7 +22,8 @@ SELECT *, json_remove(options, '$.bucket_mb', '$.grad_dtype', '$.update', '$.upd
     '$.fusion') || wire AS same, size || ', batch ' || batch || ' per rank, S ' || seq || ', ' || precision
     || ', gradients ' || wire || ', ' || counted(ranks, 'rank')
     || iif(recompute <> 'none', ', recompute ' || recompute, '')
-    || iif(attention <> 'flash', ', attention ' || attention, '') || iif(layers > 0, ', layers ' || layers, '')
+    || iif(attention <> 'flash', ', attention ' || attention, '')
+    || iif(json_extract(options, '$.layers') > 0, ', layers ' || layers, '')
     || iif(device = 'cpu', ', on CPUs', '') AS title,
     variant || iif(bucket_mb IS NOT NULL, printf(' %.6g MB', bucket_mb), '')
     || iif(how <> '', ' (' || how || ')', '') AS label

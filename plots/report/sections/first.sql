@@ -36,7 +36,7 @@ SELECT * FROM bench_transformer
 WHERE status = 'ok' AND variant = 'graph' AND precision = 'bf16' AND mode = 'train-step' AND batch = 4
     AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0 AND warmup = 5
     AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
-    AND coalesce(layers, 0) + coalesce(d_model, 0) + coalesce(heads_kv, 0) = 0
+    AND coalesce(custom, 0) = 0
 
 @view attention
 SELECT * FROM bench_flash WHERE status = 'ok' AND variant = 'flash' AND dtype = 'bf16' AND batch = 8 AND heads = 16
@@ -130,7 +130,7 @@ rounds. MFU counts the causal half of attention. What is empty did not run.
 
 - The highest MFU of a step is {mfu_causal_pct} % ({case_name(bench, '', options)}: {tokens_per_s} tokens/s).
 @from (SELECT * FROM bench_transformer WHERE status = 'ok' AND mode = 'train-step' AND precision = 'bf16'
-    AND coalesce(layers, 0) + coalesce(d_model, 0) = 0 ORDER BY mfu_causal_pct DESC, id LIMIT 1)
+    AND coalesce(custom, 0) = 0 ORDER BY mfu_causal_pct DESC, id LIMIT 1)
     WHERE mfu_causal_pct IS NOT NULL
 
 - The largest step takes {bytes(peak_bytes)}[[ of

@@ -8,4 +8,4 @@ WHERE status = 'ok' AND mode = 'train-step' AND coalesce(prefetch, 1) = 1 AND co
     AND coalesce(small, 'sharded') = 'sharded' AND coalesce(reduce_dtype, 'grad') = 'grad'
     AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none' AND "update" = 'buckets'
     AND update_blocks = 0 AND coalesce(micro_batches, 1) = 1 AND coalesce(clip, 0) = 0
-    AND coalesce(layers, 0) + coalesce(d_model, 0) + coalesce(heads_kv, 0) + coalesce(vocab, 0) = 0
+    AND coalesce(custom, 0) = 0

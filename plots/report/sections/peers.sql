@@ -89,9 +89,8 @@ JOIN peer_model p ON p.size = o.size AND p.seq = o.seq AND p.batch = o.batch AND
 WHERE o.status = 'ok' AND o.mode = 'train-step' AND o.recompute = 'none' AND o.variant = 'graph'
     AND coalesce(o.cold, 0) = 0 AND o.warmup = 5 AND coalesce(o.offload, 'none') = 'none'
     AND coalesce(o.moments, 'policy') = 'policy' AND coalesce(o.micro_batches, 1) = 1 AND coalesce(o.clip, 0) = 0
-    AND o.attention = 'flash' AND coalesce(o.fp32_products, 'fma') IN ('fma', 'fp16x3') AND coalesce(o.d_model, 0)
-    + coalesce(o.d_ff, 0) + coalesce(o.layers, 0) + coalesce(o.heads, 0) + coalesce(o.heads_kv, 0)
-    + coalesce(o.vocab, 0) = 0 ORDER BY o.id
+    AND o.attention = 'flash' AND coalesce(o.fp32_products, 'fma') IN ('fma', 'fp16x3')
+    AND coalesce(o.custom, 0) = 0 ORDER BY o.id
 
 -- PyTorch updates as many fp32 parameters as it likes: rates are compared, with our update of the nearest number.
 @view updates

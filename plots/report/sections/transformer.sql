@@ -74,11 +74,12 @@ WHERE n_ > 1 GROUP BY precision, size, seq ORDER BY precision, size_place(size),
     ('heads_kv', 'Key and value heads'))
 
 @view axis_rows
-SELECT w.*, json_extract(options, '$.' || :axis) AS value,
+SELECT w.*, CASE :axis WHEN 'd_model' THEN d_model WHEN 'heads_kv' THEN heads_kv
+    ELSE json_extract(options, '$.' || :axis) END AS value,
     json_remove(options, '$.' || :axis, '$.recompute', iif(:axis = 'd_model', '$.heads', '$.' || :axis))
     || variant AS rest_of
 FROM warm w
-WHERE json_extract(options, '$.' || :axis) <> 0 AND mode = 'train-step'
+WHERE value <> 0 AND mode = 'train-step'
 
 @view sweep
 SELECT *, count(*) OVER () AS n_ FROM axis_rows

@@ -232,7 +232,7 @@ static void baseline_load(const session *s, const bench_case *c, const char *key
     if (strcmp(baseline.key, key) == 0)
         return;
     baseline_set(key, NAN, NAN, NAN, NAN);
-    csv *t = s->csv_path ? csv_read(s->csv_path) : NULL;
+    csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
     size_t r = t ? t->rows : 0;
     while (r > 0 && !is_unfused_of(t, r - 1, s, c))
         r--;

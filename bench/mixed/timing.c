@@ -83,7 +83,7 @@ static bool is_baseline_of(const csv *t, size_t r, const session *s, const bench
 /* When fp32 was measured by another program of the same ./run_all.sh, its newest row of the shape serves. */
 static void baseline_load(const session *s, const bench_case *c, baseline *b)
 {
-    csv *t = s->csv_path ? csv_read(s->csv_path) : NULL;
+    csv *t = s->csv_path ? rows_read(s->csv_path) : NULL;
     size_t r = t ? t->rows : 0;
     while (r > 0 && !is_baseline_of(t, r - 1, s, c))
         r--;

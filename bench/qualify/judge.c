@@ -65,10 +65,8 @@ static void read_past(qualify *q, const bench_case *c, qualify_set *set)
     char shape[64];
     shape_of(q, c, shape, sizeof shape);
     for (size_t r = t && csv_column(t, "uuid") >= 0 ? t->rows : 0; r-- > 0;) {
-        /* Older rows do not say their shape, and gemm-together had any dtype. */
-        const bool says = csv_column(t, "shape") >= 0;
         bool same = text_is(csv_cell(t, r, "metric"), set->metric->name) && text_is(csv_cell(t, r, "verdict"), "ok") &&
-                    (says ? csv_is(t, r, "shape", shape) : !text_is(case_variant(c), "gemm-together"));
+                    csv_is(t, r, "shape", shape);
         for (size_t i = 0; same && i < options_param_count(q->s->opt); i++) {
             const char *name = options_param_name(q->s->opt, i);
             same = text_is(name, "rank") || text_is(name, "ranks") || csv_is(t, r, name, case_cell(c, i));

@@ -24,13 +24,14 @@ for main in bench/bench_*.c; do
         /^==/ { listed = 1; next }
         !listed { gsub(/-/, "_", $1); plain[$1] = $3; option[$1] = 1; next }
         /^columns:/ { columns = 1; next }
+        /^of the run/ { run = 1; next }
         columns && NF {
             split($0, word, " ")
             kind = word[1] ~ /_bytes$/ ? "r" : word[2] == "int" || word[2] == "flag" ? "i" : word[2] == "real" || word[2] == "bytes" ? "r" : "t"
             if (word[1] == "run_id") done = 1
             own = after && !done
             if (own && !(word[1] in option)) measured = 1 # parameters stand before what is measured
-            print table, table ".csv", word[1], kind, (own && !measured ? "p" : own ? "m" : "h"), (own && !measured ? plain[word[1]] : "")
+            print table, table ".csv", word[1], kind, (run ? "f" : own && !measured ? "p" : own ? "m" : "h"), (own && !measured ? plain[word[1]] : "")
             if (word[1] == "reason") after = 1
         }' || exit
 done

@@ -55,18 +55,3 @@ void params_of(const csv *file, int *first, int *end)
     while (*end < (int)file->columns && !is_measured(file->header[*end]))
         ++*end;
 }
-
-void params_rename(csv *file)
-{
-    static char *const renamed[][2] = {{"twin_ms", "compute_ms"}, {"recorded_hidden_pct", "overlapped_pct"}};
-    static char split[] = "fp16x3-fast";
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
-        const int column = csv_column(file, renamed[i][0]);
-        if (column >= 0 && csv_column(file, renamed[i][1]) < 0)
-            file->header[column] = renamed[i][1];
-    }
-    const int column = csv_column(file, "fp32_products");
-    for (size_t row = 0; column >= 0 && row < file->rows; row++)
-        if (strcmp(file->cells[row * file->columns + (size_t)column], "split") == 0)
-            file->cells[row * file->columns + (size_t)column] = split;
-}

@@ -9,7 +9,6 @@
 
 /* The parameters are first <= c < end: they stand between `reason` and the first measured column, which ends in a unit. */
 void params_of(const csv *file, int *first, int *end);
-void params_rename(csv *file); /* old names of columns, and of values, become the new ones */
 /* Whether a parameter that has a plain value has another one. Files of the time before there was such a parameter do not have its
  * column. */
 bool param_departs(const char *name, const char *value);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "common/compare/internal.h"
 
 /* Takes over the file. */
@@ -14,15 +15,21 @@ static bool take_file(side *s, csv *file)
         side_free(s);
         return false;
     }
-    params_rename(file);
     return true;
+}
+
+/* What rows alone do not say of their run. */
+static void join(side *s, const char *machine)
+{
+    results_join(s->file, machine, (const char *const[]){"machine", "device", "dirty", NULL});
+    s->machine = csv_read(machine);
 }
 
 bool side_parse(side *s, const char *text, const char *machine_csv)
 {
     const bool taken = take_file(s, csv_parse(text));
     if (taken)
-        s->machine = csv_read(machine_csv);
+        join(s, machine_csv);
     return taken;
 }
 
@@ -31,15 +38,14 @@ bool side_open(side *s, const char *path, bool say)
     csv *read = csv_read(path);
     if (say)
         csv_warn_lost(read, path);
+    char *refusal = results_refusal(read, path);
+    if (refusal)
+        die(EXIT_CODE_USAGE, "%s", refusal);
     if (!take_file(s, read))
         return false;
-    char *folder = xstrdup(path), *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
-    char *machine = xasprintf("%s/machine.csv", slash ? folder : ".");
-    s->machine = csv_read(machine);
+    char *machine = results_machine(path);
+    join(s, machine);
     free(machine);
-    free(folder);
     return true;
 }
 
@@ -63,11 +69,5 @@ const char *side_cell(const side *s, size_t row, const char *column)
 
 const char *side_machine(const side *s, size_t row, const char *what)
 {
-    const char *run = side_cell(s, row, "run_id");
-    for (size_t i = s->machine ? s->machine->rows : 0; i-- > 0;) {
-        const char *id = csv_cell(s->machine, i, "run_id"), *key = csv_cell(s->machine, i, "key");
-        if (strcmp(id, run) == 0 && strcmp(key, what) == 0)
-            return csv_cell(s->machine, i, "value");
-    }
-    return "";
+    return results_fact_find(s->machine, side_cell(s, row, "run_id"), what);
 }

@@ -179,6 +179,7 @@ void csv_free(csv *c)
 {
     if (!c)
         return;
+    csv_free(c->joined);
     free(c->header);
     free(c->cells);
     free(c->text);

@@ -14,6 +14,7 @@ typedef struct csv {
     size_t dropped, first_dropped; /* how many, and the line of the file where the first one starts */
     const char *problem;           /* why no row of the file counts; NULL: it can be read */
     char *text;                    /* what header and cells point into */
+    struct csv *joined;            /* a file that columns were taken from (results.h); NULL: none */
 } csv;
 
 /* NULL with errno set when the file can't be opened; an empty file gives a csv with 0 columns. */

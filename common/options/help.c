@@ -98,6 +98,10 @@ void options_print_list(const options *o, FILE *out)
     }
     print_columns(o, o->bench->columns, out);
     print_columns(o, o->layout ? o->layout->last : NULL, out);
+    if (o->layout) {
+        fprintf(out, "\nof the run, in machine.csv:\n");
+        print_columns(o, o->layout->run, out);
+    }
 }
 
 void options_print_table(const options *o, FILE *out)

@@ -56,6 +56,7 @@ typedef struct column_spec { /* a measured or derived column of a row */
 /* The columns around a bench's own, the same in every row, and the versions of the CSV; rows.h has it. */
 typedef struct row_layout {
     const column_spec *first, *last; /* before the parameters, and after the bench's columns; each ends with {0} */
+    const column_spec *run;          /* what holds for a whole run: lines of machine.csv; ends with {0} */
     int schema, method;
     const char *const *timed; /* columns that a bench without times does not have; ends with NULL */
 } row_layout;

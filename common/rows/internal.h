@@ -17,8 +17,10 @@ struct row_writer {
     void (*written)(void *user, const char *header, const char *line);
     void *user;
     char run_id[48];
+    double idle_w;
     char *header;
-    size_t columns; /* of the bench */
+    char *run_header, *run_line; /* ",campaign,...", and the values */
+    size_t columns;              /* of the bench */
     kept_row *kept;
     size_t kept_n, kept_used, rows, fails;
     size_t missing;                   /* cases without a result, in this run or kept: oom and skip */
@@ -37,6 +39,9 @@ struct row {
 extern const char *const row_status_names[];
 
 char *rows_header(const options *o); /* the header line, without its end. Caller frees. */
+/* Fills run_header and run_line; the same for machine.csv. The caller of the latter frees. */
+void run_facts_fill(row_writer *r);
+char *run_facts_lines(const row_writer *r);
 /* Appends `line` (NULL: nothing) to the CSV of these columns; rows_open says what happens to another file there. */
 void rows_append(const char *path, const char *header, const char *line);
 /* Shows a row in the table on stdout. */

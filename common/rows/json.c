@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A row as a line of JSON: an object with the columns of the CSV in their order. Numbers that are missing or not finite
+/* A row as a line of JSON: an object with the columns of the CSV in their order, and behind them what holds for the run. Numbers that are missing or not finite
  * are null, as JSON has no words for them. */
 #include <math.h>
 #include <stdlib.h>
@@ -30,8 +30,9 @@ static const column_spec *find(const column_spec *columns, const char *name)
 
 static bool is_text(const options *o, const char *name)
 {
-    const column_spec *of_bench = find(options_bench(o)->columns, name), *first = find(rows_layout.first, name);
-    const column_spec *column = of_bench ? of_bench : first ? first : find(rows_layout.last, name);
+    const column_spec *of_bench = find(options_bench(o)->columns, name), *first = find(rows_layout.first, name),
+                      *last = find(rows_layout.last, name);
+    const column_spec *column = of_bench ? of_bench : first ? first : last ? last : find(rows_layout.run, name);
     if (column)
         return column->kind == COLUMN_TEXT;
     for (size_t i = 0; i < options_param_count(o); i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The columns around a bench's own, and the words for a status. */
+#include "common/core/results.h"
 #include "common/rows/internal.h"
 
 const char *const row_status_names[] = {[ROW_OK] = "ok", [ROW_FAIL] = "fail", [ROW_OOM] = "oom", [ROW_SKIP] = "skip"};
@@ -15,31 +16,35 @@ static const column_spec first_columns[] = {
 };
 static const column_spec last_columns[] = {
     {"run_id", COLUMN_TEXT, false, "start of the run in UTC and its process id"},
-    {"campaign", COLUMN_TEXT, false, "the ./run_all.sh that the run is part of; else the same as run_id"},
-    {"machine", COLUMN_TEXT, false, "short name of the machine"},
     {"gpu", COLUMN_TEXT, false, "name of the GPU, or of the CPU with device cpu"},
     {"gpu_uuid", COLUMN_TEXT, false, "which GPU it was, that of rank 0; empty on the CPU"},
-    {"device", COLUMN_TEXT, false, "cuda or cpu"},
     {"check", COLUMN_INT, false, "1: results were verified (--check)"},
     {"l2", COLUMN_TEXT, false, "warm, or cold: the L2 cache was flushed before every sample (--l2)"},
     {"timer_asked", COLUMN_TEXT, false, "what --timer asked for; auto unless it was forced"},
-    {"warmup_asked", COLUMN_INT, false, "unmeasured calls or steps before the samples (--warmup)"},
-    {"iters_asked", COLUMN_INT, false, "samples or steps asked for (--iters)"},
-    {"settle_s", COLUMN_REAL, false, "a call ran so long before its samples, which took at least as long (--settle)"},
-    {"max_time_s", COLUMN_REAL, false, "a measurement ended early after this time; 0: never (--max-time)"},
-    {"seed", COLUMN_INT, false, "seed of the inputs (--seed)"},
     {"sm_mhz", COLUMN_REAL, false, "SM clock with the last sample under way, or after the case; one reading"},
     {"sm_min_mhz", COLUMN_REAL, false, "lowest SM clock while samples were taken, read every --sensors ms"},
     {"sm_median_mhz", COLUMN_REAL, false, "the same, median"},
     {"power_w", COLUMN_REAL, false, "power of the GPU while samples were taken, median; that of rank 0"},
-    {"idle_w", COLUMN_REAL, false, "its power before the first case: median of 0.2 s in which nothing ran"},
     {"readings", COLUMN_INT, false, "readings of clock and power that these are of"},
     {"throttle", COLUMN_TEXT, false, "why the clock was held back, words joined by +; empty: it was not"},
     {"commit", COLUMN_TEXT, false,
      "commit this binary was built from; + and a hash of the sources follow unless git knows them as its own; src- and "
      "the hash where no commit is known"},
-    {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit; nan: git does not say"},
     {"utc", COLUMN_TEXT, false, "when the row was written"},
+    {0},
+};
+/* Of the run: lines of machine.csv. */
+static const column_spec run_columns[] = {
+    {"campaign", COLUMN_TEXT, false, "the ./run_all.sh that the run is part of; else the same as run_id"},
+    {"machine", COLUMN_TEXT, false, "short name of the machine"},
+    {"device", COLUMN_TEXT, false, "cuda or cpu"},
+    {"warmup_asked", COLUMN_INT, false, "unmeasured calls or steps before the samples (--warmup)"},
+    {"iters_asked", COLUMN_INT, false, "samples or steps asked for (--iters)"},
+    {"settle_s", COLUMN_REAL, false, "a call ran so long before its samples, which took at least as long (--settle)"},
+    {"max_time_s", COLUMN_REAL, false, "a measurement ended early after this time; 0: never (--max-time)"},
+    {"seed", COLUMN_INT, false, "seed of the inputs (--seed)"},
+    {"idle_w", COLUMN_REAL, false, "power of the GPU before the first case: median of 0.2 s in which nothing ran"},
+    {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit; nan: git does not say"},
     {0},
 };
 
@@ -47,4 +52,4 @@ static const char *const timed[] = {"l2",       "timer_asked", "warmup_asked",  
                                     "sm_mhz",   "sm_min_mhz",  "sm_median_mhz", "power_w",     "idle_w",   "readings",
                                     "throttle", NULL};
 
-const row_layout rows_layout = {first_columns, last_columns, ROWS_SCHEMA, ROWS_METHOD, timed};
+const row_layout rows_layout = {first_columns, last_columns, run_columns, RESULTS_SCHEMA, ROWS_METHOD, timed};

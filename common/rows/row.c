@@ -3,6 +3,7 @@
 #include "common/core/build_info.h"
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "common/rows/internal.h"
 
 #include <inttypes.h>
@@ -60,10 +61,6 @@ static void put_timing(line *l, const row *w)
     const options *o = w->r->o;
     put_text(l, option_text(o, "l2"));
     put_text(l, option_text(o, "timer"));
-    put_text(l, case_text(w->c, "warmup"));
-    put_text(l, option_text(o, "iters"));
-    put_text(l, option_text(o, "settle"));
-    put_text(l, option_text(o, "max-time"));
 }
 
 static void put_conditions(line *l, const row *w)
@@ -73,7 +70,6 @@ static void put_conditions(line *l, const row *w)
     put_real(l, c->sm_min_mhz);
     put_real(l, c->sm_median_mhz);
     put_real(l, c->power_w);
-    put_real(l, c->idle_w);
     put_real(l, c->readings);
     put_text(l, w->throttle);
 }
@@ -103,7 +99,7 @@ static char *row_line(const row *w)
 
     line l;
     line_begin(&l);
-    put_real(&l, ROWS_SCHEMA);
+    put_real(&l, RESULTS_SCHEMA);
     put_real(&l, ROWS_METHOD);
     put_text(&l, options_bench(r->o)->name);
     put_text(&l, case_variant(w->c));
@@ -116,19 +112,14 @@ static char *row_line(const row *w)
         put_text(&l, w->cells[i] ? w->cells[i] : is_text ? "" : "nan");
     }
     put_text(&l, r->run_id);
-    put_text(&l, r->campaign);
-    put_text(&l, r->machine);
     put_text(&l, r->device_name);
     put_text(&l, r->gpu_uuid);
-    put_text(&l, r->device);
     put_text(&l, option_text(r->o, "check"));
     if (!untimed)
         put_timing(&l, w);
-    put_text(&l, option_text(r->o, "seed"));
     if (!untimed)
         put_conditions(&l, w);
     put_text(&l, build_commit());
-    put_real(&l, build_dirty() < 0 ? NAN : build_dirty());
     put_text(&l, utc_text);
     fputc('\n', l.out);
     fclose(l.out);
@@ -145,7 +136,7 @@ row *row_begin(row_writer *r, const bench_case *c)
     w->cells = xcalloc(r->columns, sizeof *w->cells);
     w->reason = xstrdup("");
     w->throttle = xstrdup("");
-    w->conditions = (row_conditions){NAN, NAN, NAN, NAN, NAN, 0, NULL};
+    w->conditions = (row_conditions){NAN, NAN, NAN, NAN, 0, NULL};
     return w;
 }
 
@@ -295,8 +286,13 @@ void row_commit(row *w)
         console_row(w);
         r->table_started = true;
     }
-    if (r->written)
-        r->written(r->user, r->header, text);
+    if (r->written) {
+        char *header = xasprintf("%s%s", r->header, r->run_header),
+             *whole = xasprintf("%.*s%s\n", (int)strcspn(text, "\n"), text, r->run_line);
+        r->written(r->user, header, whole);
+        free(header);
+        free(whole);
+    }
     free(text);
     row_drop(w);
 }

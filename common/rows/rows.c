@@ -6,6 +6,7 @@
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/core/output.h"
+#include "common/core/results.h"
 #include "common/rows/internal.h"
 
 #include <stdio.h>
@@ -44,6 +45,9 @@ static void read_kept(row_writer *r, const char *campaign)
     csv *file = csv_read(r->csv_path);
     if (!file)
         return;
+    char *machine = results_machine(r->csv_path);
+    results_join(file, machine, (const char *const[]){"campaign", "machine", "device", NULL});
+    free(machine);
     csv_warn_lost(file, r->csv_path);
     size_t params = options_param_count(r->o);
     const char **values = xcalloc(params, sizeof *values);
@@ -73,6 +77,24 @@ static void read_kept(row_writer *r, const char *campaign)
     csv_free(file);
 }
 
+/* Before a file of other columns is moved aside. */
+static void refuse_others(const char *path)
+{
+    csv *file = csv_read(path);
+    char *why = results_refusal(file, path);
+    if (why)
+        die(EXIT_CODE_USAGE, "--resume: %s", why);
+    csv_free(file);
+}
+
+static void add_facts(const row_writer *r)
+{
+    char *machine = results_machine(r->csv_path), *lines = run_facts_lines(r);
+    results_facts_append(machine, lines);
+    free(lines);
+    free(machine);
+}
+
 row_writer *rows_open(const options *o, const rows_info *info, bool resume)
 {
     row_writer *r = xcalloc(1, sizeof *r);
@@ -96,10 +118,15 @@ row_writer *rows_open(const options *o, const rows_info *info, bool resume)
     snprintf(r->run_id + used, sizeof r->run_id - used, "-%ld", (long)getpid());
     r->campaign = xstrdup(info->campaign ? info->campaign : r->run_id);
 
+    r->idle_w = info->idle_w;
+    run_facts_fill(r);
     if (r->csv_path) {
+        if (resume)
+            refuse_others(r->csv_path);
         rows_append(r->csv_path, r->header, NULL);
         if (resume)
             read_kept(r, info->campaign);
+        add_facts(r);
     }
     return r;
 }
@@ -186,6 +213,8 @@ int rows_close(row_writer *r)
         free(r->kept[i].key);
     free(r->kept);
     free(r->header);
+    free(r->run_header);
+    free(r->run_line);
     free(r->first_fail);
     free(r->first_missing);
     free(r->csv_path);

@@ -2,9 +2,10 @@
 /* Rows: a table on stdout and tidy CSV, appended with one write(2) per row, never truncated.
  *
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
- * run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,warmup_asked,iters_asked,settle_s,max_time_s,seed,sm_mhz,
- * sm_min_mhz,sm_median_mhz,power_w,idle_w,readings,throttle,commit,dirty,utc. Those of timing (l2 to max_time_s, sm_mhz
- * to throttle) are not in rows of a bench that is untimed.
+ * run_id,gpu,gpu_uuid,check,l2,timer_asked,sm_mhz,sm_min_mhz,sm_median_mhz,power_w,readings,throttle,commit,utc. Those of
+ * timing (l2, timer_asked, sm_mhz to throttle) are not in rows of a bench that is untimed.
+ * What else holds for a whole run is in lines of machine.csv beside the file: campaign, machine, device, warmup_asked,
+ * iters_asked, settle_s, max_time_s, seed, idle_w, dirty. Only what decides whether two rows may be compared is in both.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)
@@ -16,7 +17,7 @@
 
 #include "common/options/options.h"
 
-enum { ROWS_SCHEMA = 2, ROWS_METHOD = 3 };
+enum { ROWS_METHOD = 3 }; /* results.h has the schema */
 
 typedef enum row_status { ROW_OK, ROW_FAIL, ROW_OOM, ROW_SKIP } row_status;
 
@@ -29,7 +30,8 @@ typedef struct rows_info {   /* provenance, the same for every row of this run *
     const char *device;      /* "cuda" or "cpu" */
     bool quiet;              /* no console table */
     bool silent;             /* nothing on stderr either: of ranks other than 0 */
-    /* Called after each row with the header and the line of the CSV; NULL: nothing is. */
+    double idle_w;           /* power of the GPU while nothing runs; NAN unknown */
+    /* Called after each row with the header and the line of the CSV, and behind them what holds for the run; NULL: nothing is. */
     void (*written)(void *user, const char *header, const char *line);
     void *user;
 } rows_info;
@@ -42,8 +44,8 @@ typedef struct row row;
 
 /* Prepares the CSV for appending (creating folders; locked for each write). An existing file with other columns is
  * moved aside to <name>.<n>.csv and the move is said on stderr; a torn last line is completed by a newline. With
- * `resume`, the keys of finished rows (status ok, fail, oom, skip) are read for rows_has. Dies (exit 1) when the path
- * can't be written. */
+ * `resume`, the keys of finished rows (status ok, fail, oom, skip) are read for rows_has; rows of another schema are bad
+ * usage then (exit 2). Dies (exit 1) when the path can't be written. */
 row_writer *rows_open(const options *o, const rows_info *info, bool resume);
 /* A kept row of this machine and device has the case; one that is `fail` counts in rows_close. */
 bool rows_has(row_writer *r, const bench_case *c);
@@ -66,7 +68,7 @@ bool row_has(const row *w, const char *column); /* whether the bench declares it
 const bench_case *row_case(const row *w);
 typedef struct row_conditions {               /* NAN unknown */
     double sm_mhz, sm_min_mhz, sm_median_mhz; /* after the case; while it was timed */
-    double power_w, idle_w;                   /* median while it was timed; of a GPU that waits */
+    double power_w;                           /* median while it was timed */
     int readings;                             /* of clock and power, while it was timed */
     const char *throttle;                     /* "" none */
 } row_conditions;
@@ -78,7 +80,7 @@ const char *row_reason(const row *w); /* "" for none */
 void row_commit(row *w);              /* writes, prints, frees */
 void row_drop(row *w);                /* frees it, unseen */
 
-/* A row, given as the header and the line of its CSV, as an object of JSON on a line. */
+/* A row, given as a header and a line as `written` is, as an object of JSON on a line. */
 void json_write_row(FILE *out, const options *o, const char *header, const char *line);
 
 /* Progress with time left: one line on stderr, only on a terminal. */

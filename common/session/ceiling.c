@@ -8,6 +8,16 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
+
+csv *rows_read(const char *path)
+{
+    csv *c = csv_read(path);
+    char *machine = results_machine(path);
+    results_join(c, machine, (const char *const[]){"campaign", "device", NULL});
+    free(machine);
+    return c;
+}
 
 bool same_run(const session *s, const csv *c, size_t row)
 {
@@ -24,7 +34,7 @@ static bool counts(const session *s, const csv *c, size_t row)
 static csv *rows_of(const char *results_dir)
 {
     char *path = xasprintf("%s/bench_roofline.csv", results_dir);
-    csv *c = csv_read(path);
+    csv *c = rows_read(path);
     free(path);
     return c;
 }

@@ -9,6 +9,7 @@
 
 /* Whether a stored row is of this run, or of the ./run_all.sh that it is part of, and of this GPU. Speed-ups and shares
  * compare such rows alone: another GPU of the same name, or the same one on another day, is a few percent off. */
+csv *rows_read(const char *path); /* csv_read of stored rows, with what same_run wants to know of their runs */
 bool same_run(const session *s, const csv *c, size_t row);
 
 /* The best `ok` row of <results_dir>/bench_roofline.csv that is of the same run as `s` (NULL: of any run); NAN when

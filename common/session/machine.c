@@ -4,18 +4,16 @@
 
 #include <ctype.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "common/core/build_info.h"
-#include "common/core/csv.h"
+#include "common/core/results.h"
 #include "common/core/error.h"
 #include "common/device/internal.h"
 #include "common/device/host.h"
@@ -68,17 +66,12 @@ typedef struct facts {
 static void fact_add(const facts *f, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void fact_add(const facts *f, const char *key, const char *fmt, ...)
 {
-    char value[4096], cell[2 * sizeof value + 3];
+    char value[4096];
     va_list args;
     va_start(args, fmt);
     vsnprintf(value, sizeof value, fmt, args);
     va_end(args);
-    if (!*value)
-        return;
-    csv_quote(value, cell, sizeof cell);
-    for (char *c = cell; *c; c++)
-        *c = *c == '\n' || *c == '\r' ? ' ' : *c;
-    fprintf(f->out, "%s,%s,%s\n", f->run_id, key, cell);
+    results_fact(f->out, f->run_id, key, value);
 }
 
 static void add_real(const facts *f, const char *key, double value)
@@ -184,25 +177,6 @@ static void add_environment(const facts *f)
     }
 }
 
-/* One write, so that runs at the same time don't mix their lines. */
-static void append(const char *path, const char *header, const char *text)
-{
-    struct stat st;
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    bool empty = fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 0;
-    char *all = xasprintf("%s%s", empty ? header : "", text);
-    const ssize_t wrote = fd < 0 ? -1 : write(fd, all, strlen(all));
-    if (wrote != (ssize_t)strlen(all))
-        warn("cannot write the machine report %s: %m", path);
-    /* A part of it would be glued to the next run's first line. */
-    if (wrote > 0 && wrote < (ssize_t)strlen(all) && lseek(fd, -wrote, SEEK_END) >= 0 &&
-        ftruncate(fd, lseek(fd, 0, SEEK_CUR)) != 0)
-        warn("cannot take back a part of the machine report %s: %m", path);
-    if (fd >= 0)
-        close(fd);
-    free(all);
-}
-
 void machine_report(const device *d, const options *o, const char *folder, const char *run_id)
 {
     char *text = NULL, *values = options_describe(o), *path = xasprintf("%s/machine.csv", folder);
@@ -218,11 +192,9 @@ void machine_report(const device *d, const options *o, const char *folder, const
     add_host(&f);
     fact_add(&f, "build", "%s", build_describe());
     fact_add(&f, "commit", "%s", build_commit());
-    if (build_dirty() >= 0)
-        fact_add(&f, "dirty", "%d", build_dirty());
     add_environment(&f);
     fclose(f.out);
-    append(path, "run_id,key,value\n", text);
+    results_facts_append(path, text);
     free(path);
     free(values);
     free(text);

@@ -11,6 +11,7 @@
 #include "common/core/error.h"
 #include "common/compare/compare.h"
 #include "common/core/output.h"
+#include "common/core/results.h"
 #include "common/rows/rows.h"
 
 /* The file with the rows of this bench, or NULL. Caller frees. */
@@ -29,6 +30,9 @@ void row_output_check(const options *o)
             options_bench(o)->name, baseline, strerror(errno));
     if (file && file->problem)
         die(EXIT_CODE_USAGE, "--baseline %s: no line counts, since %s", baseline, file->problem);
+    char *refusal = results_refusal(file, baseline);
+    if (refusal)
+        die(EXIT_CODE_USAGE, "--baseline: %s", refusal);
     csv_warn_lost(file, baseline);
     csv_free(file);
     free(baseline);
@@ -40,8 +44,7 @@ row_output row_output_begin(const options *o, FILE *json, const char *csv)
     out.baseline = baseline_of(o);
     if (!out.baseline)
         return out;
-    const char *slash = csv ? strrchr(csv, '/') : NULL;
-    out.machine = slash ? xasprintf("%.*s/machine.csv", (int)(slash - csv), csv) : xstrdup("machine.csv");
+    out.machine = results_machine(csv ? csv : "");
     return out;
 }
 

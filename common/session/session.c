@@ -135,7 +135,6 @@ static void note_conditions(session *s, row *w)
                                    .sm_min_mhz = c.sm_min_mhz,
                                    .sm_median_mhz = c.sm_median_mhz,
                                    .power_w = c.power_w,
-                                   .idle_w = s->idle_w,
                                    .readings = c.readings,
                                    .throttle = c.throttle});
 }
@@ -297,6 +296,7 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
                                     .gpu_uuid = device_get_info(s.dev)->uuid,
                                     .campaign = campaign && *campaign ? campaign : NULL,
                                     .device = option_text(o, "device"),
+                                    .idle_w = s.idle_w,
                                     .quiet = option_flag(o, "quiet") || !first,
                                     .silent = !first,
                                     .written = first ? row_output_write : NULL,

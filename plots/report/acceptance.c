@@ -10,6 +10,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "plots/report/db.h"
 
 typedef struct verdict {
@@ -172,6 +173,10 @@ static void check_folder(verdict *v, const char *dir, const char *inside)
     for (int i = 0; i < n; i++) {
         char *name = xasprintf("%s%s", inside, entries[i]->d_name), *path = xasprintf("%s/%s", dir, name);
         csv *file = csv_read(path);
+        char *machine = results_machine(path);
+        if (strncmp(entries[i]->d_name, "bench_", 6) == 0) /* a row is what is read of it */
+            results_join(file, machine, (const char *const[]){"machine", "device", "campaign", NULL});
+        free(machine);
         *strrchr(entries[i]->d_name, '.') = '\0';
         if (file)
             check_texts(v, name, *inside ? "" : entries[i]->d_name, file);

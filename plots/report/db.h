@@ -15,7 +15,7 @@
 typedef struct known_column {
     const char *table, *path, *name;
     char kind;  /* 'i' int, 'r' real, 't' text */
-    char place; /* 'h' before the parameters, 'p' parameter, 'm' measured, 'r' about the run */
+    char place; /* 'h' of every bench, 'p' parameter, 'm' measured, 'f' of the run, in machine.csv */
     const char *plain;
 } known_column;
 

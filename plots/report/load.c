@@ -10,6 +10,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "plots/report/db.h"
 
 void db_run(sqlite3 *db, const char *where, const char *sql)
@@ -44,17 +45,6 @@ static size_t table_end(const known_column *c, size_t n, size_t first)
 }
 
 /* ---- a file ---- */
-
-/* Old names of columns, as files before this version have them. */
-static int column_of(const csv *file, const char *name)
-{
-    static const char *const renamed[][2] = {{"compute_ms", "twin_ms"}, {"overlapped_pct", "recorded_hidden_pct"}};
-    int column = csv_column(file, name);
-    for (size_t i = 0; column < 0 && i < sizeof renamed / sizeof *renamed; i++)
-        if (strcmp(name, renamed[i][0]) == 0)
-            column = csv_column(file, renamed[i][1]);
-    return column;
-}
 
 /* Numbers as such, nothing and nan as NULL; in texts control characters, which mark up text here, become blanks. */
 static void bind(sqlite3_stmt *s, int at, char *cell, char kind)
@@ -137,7 +127,7 @@ static void insert(sqlite3 *db, const char *into, csv *file, const char *path, c
     sqlite3_stmt *s = db_prepare(db, path, text);
     int *columns = xmalloc((end - first) * sizeof *columns);
     for (size_t k = first; k < end; k++)
-        columns[k - first] = column_of(file, c[k].name);
+        columns[k - first] = csv_column(file, c[k].name);
     for (size_t r = 0; r < file->rows; r++) {
         sqlite3_bind_null(s, 1);
         if (many)
@@ -163,7 +153,7 @@ static bool tells_apart(const known_column *c)
     size_t i = 0;
     while (names[i] && strcmp(names[i], c->name) != 0)
         i++;
-    return is_kind(c->table, "bench_") && c->place == 'h' && names[i];
+    return is_kind(c->table, "bench_") && (c->place == 'h' || c->place == 'f') && names[i];
 }
 
 /* The dimensions of a model, in the order of the function asked(). */
@@ -291,10 +281,28 @@ static void drop_others(sqlite3 *db, const char *table, const char *device)
     sqlite3_free(sql);
 }
 
+/* Rows of a bench with what machine.csv says of their runs. */
+static void join(csv *file, const char *path, const known_column *c, size_t first, size_t end)
+{
+    char *machine = results_machine(path), *refusal = results_refusal(file, path);
+    if (refusal)
+        die(EXIT_CODE_USAGE, "%s", refusal);
+    const char **keys = xcalloc(end - first + 1, sizeof *keys);
+    size_t n = 0;
+    for (size_t k = first; k < end; k++)
+        if (c[k].place == 'f')
+            keys[n++] = c[k].name;
+    results_join(file, machine, keys);
+    free(keys);
+    free(machine);
+}
+
 static void load(sqlite3 *db, const char *dir, const char *device, const known_column *c, size_t first, size_t end)
 {
     char *path = xasprintf("%s/%s", dir, c[first].path);
     csv *file = csv_read(path);
+    if (is_kind(c[first].table, "bench_"))
+        join(file, path, c, first, end);
     if (file)
         note_file(db, c[first].table, c[first].path, file);
     if (file && file->rows && has_options(c[first].table)) {

@@ -33,7 +33,7 @@ static bool any_row_of_a_gpu(const char *dir)
     const known_column *c = known_columns(&n);
     for (size_t k = 0; k < n; k++)
         if (strncmp(c[k].table, "bench_", 6) == 0 && strcmp(c[k].name, "device") == 0)
-            sqlite3_str_appendf(sql, "%sSELECT 1 FROM \"%w\" WHERE device = 'cuda'",
+            sqlite3_str_appendf(sql, "%sSELECT 1 FROM \"%w\" WHERE device = 'cuda' OR gpu_uuid <> ''",
                                 sqlite3_str_length(sql) ? " UNION ALL " : "", c[k].table);
     char *query = sqlite3_str_finish(sql), *found = query ? db_text(db, "report", query) : NULL;
     const bool any = found;

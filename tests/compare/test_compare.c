@@ -142,7 +142,7 @@ static char *write_rows(const char *folder, const char *name, const planted_row 
         const planted_row *r = &rows[i];
         const bool ok = strcmp(r->status, "ok") == 0;
         const double ms = ok ? r->fwd_ms : NAN;
-        fprintf(out, "1,%s,bench_flash,flash,%s,%s,%d,bf16,%g,%g,%g,20,%.0f,%s,box-x1,%s,cuda,1980,,abc,0,%s\n",
+        fprintf(out, "3,%s,bench_flash,flash,%s,%s,%d,bf16,%g,%g,%g,20,%.0f,%s,box-x1,%s,cuda,1980,,abc,0,%s\n",
                 r->method, r->status, ok ? "" : "wrong result", r->seq, ms, 0.999 * ms, 1.001 * ms, r->peak, r->run,
                 r->gpu, "2026-11-21T10:00:00Z");
     }
@@ -214,7 +214,7 @@ static void parameters_that_one_side_lacks(void **state)
           out);
     for (int i = 0; i < 3; i++)
         fprintf(out,
-                "1,1,bench_flash,flash,ok,,128,bf16,%s,%g,%g,%g,20,1024,run-b,box-x1,NVIDIA H200,cuda,1980,,abc,0,"
+                "3,1,bench_flash,flash,ok,,128,bf16,%s,%g,%g,%g,20,1024,run-b,box-x1,NVIDIA H200,cuda,1980,,abc,0,"
                 "2026-11-21T10:00:00Z\n",
                 extra[i], 1 + 0.5 * i, 0.999 + 0.5 * i, 1.001 + 0.5 * i);
     fclose(out);
@@ -273,7 +273,7 @@ static void runs_under_other_conditions_are_left_out(void **state)
         char *row[2];
         for (int k = 0; k < 2; k++) {
             const int own = (int)strcspn(how[k], " ");
-            row[k] = xasprintf("1,1,bench_flash,flash,ok,,128,%d,%g,%g,20,%.*s,run-%d,box,G,cuda,%s,abc,0,"
+            row[k] = xasprintf("3,1,bench_flash,flash,ok,,128,%d,%g,%g,20,%.*s,run-%d,box,G,cuda,%s,abc,0,"
                                "2026-11-21T1%d:00:00Z\n",
                                2 - k, 1.998 - k, 2.002 - k, own, how[k], k, how[k] + own + 1, k);
         }
@@ -300,8 +300,8 @@ static void broken_cases_lack_their_timers(void **state)
     static const char header[] = "schema,method,bench,variant,status,reason,seq,fwd_ms,timer_fwd,backend,hosts,run_id,"
                                  "machine,gpu,device,l2,commit,dirty,utc\n";
     static const char rest[] = "box,G,cuda,warm,abc,0,2026-11-21T10:00:00Z\n";
-    char *good = xasprintf("%s1,1,bench_flash,flash,ok,,128,1,graph,gloo,1,a,%s", header, rest);
-    char *bad = xasprintf("%s1,1,bench_flash,flash,fail,wrong,128,nan,,,nan,b,%s", header, rest);
+    char *good = xasprintf("%s3,1,bench_flash,flash,ok,,128,1,graph,gloo,1,a,%s", header, rest);
+    char *bad = xasprintf("%s3,1,bench_flash,flash,fail,wrong,128,nan,,,nan,b,%s", header, rest);
     char *a = write_side(*state, "a", "bench_flash", good, ""), *b = write_side(*state, "b", "bench_flash", bad, "");
     const compare_options o = {.margin = 0.03, .noise = 0.005, .across = ""};
     comparison *there = compare_paths(a, b, &o), *back = compare_paths(b, a, &o);
@@ -340,7 +340,7 @@ static void environment_of_nccl_is_a_condition(void **state)
         for (int k = 0; k < 2; k++) {
             char *rows = xasprintf("schema,method,bench,variant,status,reason,bytes,median_ms,std_ms,n_samples,backend,"
                                    "run_id,machine,gpu,device,commit,dirty,utc\n"
-                                   "1,1,bench_allreduce,flat,ok,,4194304,1,0.001,20,%s,run-%s,box,G,cuda,abc,0,"
+                                   "3,1,bench_allreduce,flat,ok,,4194304,1,0.001,20,%s,run-%s,box,G,cuda,abc,0,"
                                    "2026-11-21T10:00:00Z\n",
                                    sides[k][1], sides[k][0]);
             char *facts = xasprintf("run-%s,bench,bench_allreduce\nrun-%s,%s\n", sides[k][0], sides[k][0], sides[k][2]);
@@ -389,7 +389,7 @@ static void expect(const char *where, int code, const char *wanted, const char *
 /* ---- one row ---- */
 
 #define ONE_ROW(variant, seq, ms, low, high, gpu, run)                                                                 \
-    "1,1,bench_flash," variant ",ok,," seq ",bf16," ms "," low "," high ",20,1000," run ",box-x1," gpu                 \
+    "3,1,bench_flash," variant ",ok,," seq ",bf16," ms "," low "," high ",20,1000," run ",box-x1," gpu                 \
     ",cuda,1980,,abc,0,2026-11-21T10:00:00Z\n"
 
 static void a_row_beside_its_baseline(void **state)
@@ -436,6 +436,10 @@ static void program_has_its_exit_codes(void **state)
     expect(*state, 0, "SLOWER,bench_flash,flash seq=128 dtype=bf16,fwd_ms,1,1.3,30,", "--noise 0.5 --format csv a b");
     char *c = write_rows(*state, "c", after + AFTER - 1, 1);
     expect(*state, 77, "no case", "--fail-on slower=3% a c");
+    char *old = folder_path(*state, "old.csv");
+    file_write(old, "schema,method,bench,variant,status,reason\n2,3,bench_flash,flash,ok,\n");
+    expect(*state, 2, "old.csv has rows of schema 2, and this version reads schema 3", "old.csv a/bench_flash.csv");
+    free(old);
     free(a);
     free(b);
     free(c);

@@ -222,7 +222,7 @@ static void texts_agree(void **state)
     assert_non_null(strstr(list, "median of a forward pass"));
     assert_non_null(strstr(list, "run_id"));
     assert_ptr_equal(strstr(version, "stepbench 0.3.0 (commit "), version);
-    assert_non_null(strstr(version, "bench_sample, results schema 2, method 3\n"));
+    assert_non_null(strstr(version, "bench_sample, results schema 3, method 3\n"));
     for (size_t i = 0; i < o->n; i++) {
         char name[64];
         snprintf(name, sizeof name, "\n  --%s ", o->entries[i].spec.name);

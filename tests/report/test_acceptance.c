@@ -11,7 +11,7 @@
 static const char header[] =
     "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,run_id,machine,gpu,gpu_uuid,"
     "device,commit,dirty,check,utc\n";
-static const char sound[] = "2,1,bench_roofline,gemm,ok,,bf16,%d,5.1,700,r-1,m,NVIDIA H200,GPU-a,cuda,aaaaaaaaaaaa,0,1,"
+static const char sound[] = "3,1,bench_roofline,gemm,ok,,bf16,%d,5.1,700,r-1,m,NVIDIA H200,GPU-a,cuda,aaaaaaaaaaaa,0,1,"
                             "2026-11-22T10:00:00Z\n";
 
 /* The complaints about the sound rows and one more; what they say in *said. */
@@ -42,7 +42,7 @@ static void found(const char *folder, const char *row, const char *words)
 }
 
 #define ROW(status, size, tflops, uuid, commit, dirty, check)                                                          \
-    "2,1,bench_roofline,gemm," status ",why,"                                                                          \
+    "3,1,bench_roofline,gemm," status ",why,"                                                                          \
     "bf16," size ",5.1," tflops ",r-1,m,NVIDIA H200," uuid ",cuda," commit "," dirty "," check                         \
     ",2026-11-22T10:00:00Z\n"
 
@@ -52,6 +52,16 @@ static void a_sound_folder(void **state)
     assert_int_equal(complaints(*state, "", &said), 0);
     assert_non_null(strstr(said, "2 rows in 1 files, verified, of commit aaaaaaaaaaaa"));
     free(said);
+}
+
+/* What machine.csv says of a row's run is held to the same words as the row. */
+static void a_strange_run(void **state)
+{
+    char *machine = folder_path(*state, "machine.csv");
+    file_write(machine, "run_id,key,value\nr-1,gpu_count,1\nr-1,campaign,a;b\n");
+    found(*state, "", "bench_roofline.csv: row 1 has a character in column 19 that no bench writes there");
+    remove(machine);
+    free(machine);
 }
 
 static void reasons(void **state)
@@ -65,17 +75,17 @@ static void reasons(void **state)
     found(*state, ROW("ok", "4096", "700", "GPU-b", "aaaaaaaaaaaa", "0", "1"), "several: GPU-a, GPU-b");
     found(*state, ROW("ok", "4096", "1200", "GPU-a", "aaaaaaaaaaaa", "0", "1"),
           "tflops is 1200 where the data sheet has 989");
-    found(*state, "2,1,bench_roofline,gemm,ok,,bf16", "line 4 is torn");
+    found(*state, "3,1,bench_roofline,gemm,ok,,bf16", "line 4 is torn");
 }
 
 /* 700 TFLOP/s were measured, so a share of them is at most 989 / 700. */
 static void shares_of_the_measured_product(void **state)
 {
     static const char row
-        [] = "schema,method,bench,variant,status,reason,dtype,fwd_ceiling_pct,gpu,device,commit,dirty,check,utc\n2,1,"
+        [] = "schema,method,bench,variant,status,reason,dtype,fwd_ceiling_pct,gpu,device,commit,dirty,check,utc\n3,1,"
              "bench_flash,flash,ok,,bf16x3,%s,NVIDIA H200,cuda,aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n",
      step[] =
-         "schema,method,bench,variant,status,reason,size,step_ms,mfu_causal_pct,gpu,device,commit,dirty,check,utc\n2,1,"
+         "schema,method,bench,variant,status,reason,size,step_ms,mfu_causal_pct,gpu,device,commit,dirty,check,utc\n3,1,"
          "bench_transformer,graph,ok,,xl,%s,%s,NVIDIA H200,cuda,aaaaaaaaaaaa,0,1,2026-11-22T10:00:00Z\n";
     static const struct {
         const char *ceiling, *ms, *mfu, *words;
@@ -125,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_sound_folder, folder_create, folder_remove),
+        cmocka_unit_test_setup_teardown(a_strange_run, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(reasons, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(shares_of_the_measured_product, folder_create, folder_remove),
         cmocka_unit_test_setup_teardown(what_is_missing, folder_create, folder_remove),

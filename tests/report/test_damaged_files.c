@@ -59,9 +59,9 @@ static void what_does_not_count_is_said(void **state)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const char *words = table[i].words;
         char *make =
-            xasprintf("cp results/h200-x1/bench_flash.csv '%s'; cp results/h200-x1/bench_roofline.csv '%s'; %s "
-                      "<results/h200-x1/bench_flash.csv >'%s/bench_flash.csv'",
-                      good, dir, table[i].edit, dir);
+            xasprintf("cp results/h200-x1/bench_flash.csv '%s'; cp results/h200-x1/bench_roofline.csv '%s'; "
+                      "cp results/h200-x1/machine.csv '%s'; %s <results/h200-x1/bench_flash.csv >'%s/bench_flash.csv'",
+                      good, dir, dir, table[i].edit, dir);
         char *report = xasprintf("report '%s'", dir), *check = xasprintf("report --check '%s'", dir);
         char *compare = xasprintf("stepcmp '%s' '%s' || true", good, dir);
         free(said_by(make, EXIT_CODE_OK));

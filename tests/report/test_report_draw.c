@@ -33,8 +33,8 @@ static void make_project(const char *folder, const char *figures)
                                         "fp32,64,256,8"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *more =
-            xasprintf("%s1,bench_flash,flash,ok,,1,1,1,%s,2,100,90,800,1048576,box,GPU,cuda,2026-11-21T10:00:0%zuZ"
-                      "\n1,bench_flash,unfused,ok,,1,1,1,%s,4,50,45,800,2097152,box,GPU,cuda,2026-11-21T10:00:0%"
+            xasprintf("%s3,bench_flash,flash,ok,,1,1,1,%s,2,100,90,800,1048576,box,GPU,cuda,2026-11-21T10:00:0%zuZ"
+                      "\n3,bench_flash,unfused,ok,,1,1,1,%s,4,50,45,800,2097152,box,GPU,cuda,2026-11-21T10:00:0%"
                       "zuZ\n",
                       rows, cases[i], i, cases[i], i);
         free(rows);
@@ -149,7 +149,7 @@ static void put(const char *folder, const char *name, const char *text)
 static void a_cpu_has_a_share_of_its_ceiling(void **state)
 {
 #define STEP(seq, precision, share)                                                                                    \
-    "1,bench_transformer,kernels,ok,,tiny,2," seq "," precision ",5,1,nan," share ",box,CPU,cpu,2026-11-21T10:00:"     \
+    "3,bench_transformer,kernels,ok,,tiny,2," seq "," precision ",5,1,nan," share ",box,CPU,cpu,2026-11-21T10:00:"     \
     "00Z\n"
     make_project(*state, "figure\\ttransformer_mfu\\n");
     put(*state, "machine.csv", "run_id,key,value\nr,cpu,CPU\n");
@@ -169,7 +169,7 @@ static void a_cpu_has_a_share_of_its_ceiling(void **state)
 static void ratios_over_runs_are_not_drawn(void **state)
 {
 #define TIMED(seq, precision, ms, campaign)                                                                            \
-    "1,bench_transformer,graph,ok,,tiny,2," seq "," precision ",5," ms "," campaign                                    \
+    "3,bench_transformer,graph,ok,,tiny,2," seq "," precision ",5," ms "," campaign                                    \
     ",box,GPU,cuda,2026-11-21T10:00:00Z\n"
 #define TIMED_HEADER                                                                                                   \
     "schema,bench,variant,status,reason,size,batch,seq,precision,warmup,step_ms,campaign,machine,gpu,device,utc\n"
@@ -188,7 +188,7 @@ static void ratios_over_runs_are_not_drawn(void **state)
 static void sizes_that_nearly_agree_are_one_point(void **state)
 {
 #define CALL(bytes)                                                                                                    \
-    "1,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager,0.1,7," bytes ",box,GPU,cuda,2026-11-21T10:00:00Z\n"
+    "3,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager,0.1,7," bytes ",box,GPU,cuda,2026-11-21T10:00:00Z\n"
     static const char header[] = "schema,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"
                                  "busbw_gb_s,size,machine,gpu,device,utc\n";
     make_project(*state, "figure\\tallreduce_sizes\\n");
@@ -240,7 +240,7 @@ static void no_cell_is_code(void **state)
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         char *cell = xasprintf(cells[i], canary), *rows = xstrdup(columns);
         for (int seq = 64; seq <= 256; seq *= 2) {
-            char *more = xasprintf("%s1,bench_flash,flash,ok,,1,1,1,\"%s\",64,%d,1,2,100,90,800,1048576,%s,%s,cuda,"
+            char *more = xasprintf("%s3,bench_flash,flash,ok,,1,1,1,\"%s\",64,%d,1,2,100,90,800,1048576,%s,%s,cuda,"
                                    "2026-11-21T10:00:00Z\n",
                                    rows, cell, seq, i % 2 ? cell : "box", i % 2 ? "GPU" : cell);
             free(rows);

@@ -104,11 +104,24 @@ static void dimensions_of_a_size(void **state)
             "768,12,12,0,0,0,0,0\n768,12,4,1,0,0,4,0\n512,4,8,1,512,4,0,0\n");
 }
 
-static void old_names_of_columns(void **state)
+static void rows_of_another_schema_are_not_read(void **state)
 {
-    put(*state, "bench_ddp_naive.csv",
-        "bench,variant,status,reason,size,step_ms,twin_ms,device\nbench_ddp_naive,naive,ok,,xl,5,4,cuda\n");
-    answers(*state, "SELECT compute_ms FROM bench_ddp_naive", "4.0\n");
+    put(*state, "bench_ddp_naive.csv", "schema,bench,variant,status,reason\n2,bench_ddp_naive,naive,ok,\n");
+    char *said = asked(*state, "SELECT 1", EXIT_CODE_USAGE);
+    assert_non_null(strstr(said, "bench_ddp_naive.csv has rows of schema 2, and this version reads schema 3"));
+    free(said);
+}
+
+/* machine.csv says what holds for a whole run. */
+static void rows_are_joined_with_their_run(void **state)
+{
+    put(*state, "machine.csv", "run_id,key,value\nr-1,device,cuda\nr-1,idle_w,90.5\nr-2,device,cpu\nr-2,dirty,1\n");
+    put(*state, "bench_roofline.csv",
+        "schema,bench,variant,status,reason,dtype,size,run_id\n3,bench_roofline,gemm,ok,,bf16,1,r-2\n"
+        "3,bench_roofline,gemm,ok,,bf16,2,r-1\n3,bench_roofline,gemm,ok,,bf16,3,r-1\n3,bench_roofline,gemm,ok,,bf16,4,"
+        "r\n");
+    answers(*state, "SELECT device, idle_w, dirty FROM bench_roofline ORDER BY id",
+            "cpu,,1\ncuda,90.5,\ncuda,90.5,\n,,\n");
 }
 
 static void a_row_knows_its_run(void **state)
@@ -165,9 +178,15 @@ static void a_database_is_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        in_folder(the_newest_verified_row_counts), in_folder(rows_without_times),    in_folder(numbers_and_nothing),
-        in_folder(dimensions_of_a_size),           in_folder(old_names_of_columns),  in_folder(a_row_knows_its_run),
-        in_folder(a_stranger_is_never_sql),        in_folder(a_question_only_reads), in_folder(a_database_is_kept)};
+    const struct CMUnitTest tests[] = {in_folder(the_newest_verified_row_counts),
+                                       in_folder(rows_without_times),
+                                       in_folder(numbers_and_nothing),
+                                       in_folder(dimensions_of_a_size),
+                                       in_folder(rows_of_another_schema_are_not_read),
+                                       in_folder(rows_are_joined_with_their_run),
+                                       in_folder(a_row_knows_its_run),
+                                       in_folder(a_stranger_is_never_sql),
+                                       in_folder(a_question_only_reads),
+                                       in_folder(a_database_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,10 +54,10 @@ static void roofline(const char *dir, const char *timer)
 {
     char *text = xasprintf(
         "schema,method,bench,variant,status,reason,dtype,size,bytes,pair,time_us,tflops,gb_s,settle_s,timer" RUN
-        "1,1,bench_roofline,gemm,ok,,bf16,2048,,,25,680,,0.15,%s" END
-        "1,1,bench_roofline,gemm,ok,,bf16,8192,,,26,600,,0.15,graph" END
-        "1,1,bench_roofline,copy_kernel,ok,,,,1073741824,,510,,4200,0.15,graph" END
-        "1,1,bench_roofline,copy_kernel,ok,,,,64000000,,510,,4400,0.15,graph" END,
+        "3,1,bench_roofline,gemm,ok,,bf16,2048,,,25,680,,0.15,%s" END
+        "3,1,bench_roofline,gemm,ok,,bf16,8192,,,26,600,,0.15,graph" END
+        "3,1,bench_roofline,copy_kernel,ok,,,,1073741824,,510,,4200,0.15,graph" END
+        "3,1,bench_roofline,copy_kernel,ok,,,,64000000,,510,,4400,0.15,graph" END,
         timer);
     put(dir, "bench_roofline.csv", text);
     free(text);
@@ -72,13 +72,13 @@ static void the_same_cases_on_every_machine(void **state)
     put(*state, "bench_flash.csv",
         "schema,method,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms,fwd_tflops,bwd_"
         "tflops,fwd_ceiling_pct,bwd_ceiling_pct" RUN
-        "1,1,bench_flash,flash,ok,,8,16,1,bf16,128,2048,0.26,0.8,523,427,77,63" END
-        "1,1,bench_flash,flash,ok,,1,1,1,bf16,128,65536,1.6,4.5,682,611,100,90" END); /* faster, and not the case */
+        "3,1,bench_flash,flash,ok,,8,16,1,bf16,128,2048,0.26,0.8,523,427,77,63" END
+        "3,1,bench_flash,flash,ok,,1,1,1,bf16,128,65536,1.6,4.5,682,611,100,90" END); /* faster, and not the case */
     put(*state, "bench_transformer.csv",
         "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,tokens_per_s,"
         "tokens_per_j,mfu_causal_pct,peak_bytes,params" RUN
-        "1,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,106,38491,54.7,48.1,36000000000,2000" END
-        "1,1,bench_transformer,graph,ok,,2.7b,4,512,bf16,train-step,none,5,88,23135,33.2,48.0,48000000000,3000" END);
+        "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,106,38491,54.7,48.1,36000000000,2000" END
+        "3,1,bench_transformer,graph,ok,,2.7b,4,512,bf16,train-step,none,5,88,23135,33.2,48.0,48000000000,3000" END);
     char *text = report_text(*state);
     has(text, "# 1 x NVIDIA H200\n");
     has(text, "2026-11-21, stepbench aaaaaaaaaaaa, driver 580.1, CUDA 13.0; `box`.");
@@ -106,7 +106,7 @@ static void a_stranger_is_escaped(void **state)
     put(*state, "machine.csv", "run_id,key,value\nr-1,cpu,<b>*x* |y</b>\n");
     put(*state, "bench_roofline.csv",
         "schema,method,bench,variant,status,reason,dtype,size,time_us,tflops,machine,device,commit,dirty,utc\n"
-        "1,1,bench_roofline,gemm,fail,<script>alert(1)</script> | a,bf16,64,1,1,box,cpu,`x` "
+        "3,1,bench_roofline,gemm,fail,<script>alert(1)</script> | a,bf16,64,1,1,box,cpu,`x` "
         "[a](javascript:b),0,2026\n");
     char *md = report_text(*state), *html = page(*state, "report.html");
     has(md, "# CPU: &lt;b>\\*x\\* \\|y&lt;/b>");
@@ -128,7 +128,7 @@ static void many_cases_take_seconds(void **state)
     assert_non_null(out);
     fputs("schema,method,bench,variant,status,reason,batch,heads,causal,dtype,head_dim,seq,fwd_ms,bwd_ms" RUN, out);
     for (int i = 0; i < CASES; i++)
-        fprintf(out, "1,1,bench_flash,%s,ok,,1,1,1,bf16,64,%d,%d,2" END, i % 2 ? "flash" : "unfused", 128 + i / 2,
+        fprintf(out, "3,1,bench_flash,%s,ok,,1,1,1,bf16,64,%d,%d,2" END, i % 2 ? "flash" : "unfused", 128 + i / 2,
                 1 + i);
     assert_int_equal(fclose(out), 0);
     char *command = xasprintf("ulimit -t 30; '%s/report' '%s' >/dev/null", self, (char *)*state);
@@ -148,7 +148,7 @@ static void steps(const char *dir)
     put(dir, "bench_transformer.csv",
         "schema,method,bench,variant,status,reason,size,batch,seq,precision,mode,recompute,warmup,step_ms,tokens_per_s,"
         "mfu_causal_pct,peak_bytes,params" RUN
-        "1,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,38491,48.1,1073741824,2000" END);
+        "3,1,bench_transformer,graph,ok,,xl,4,1024,bf16,train-step,none,5,100,38491,48.1,1073741824,2000" END);
 }
 
 static void the_strongest_mode_leads(void **state)
@@ -265,7 +265,7 @@ static void attention_with_its_rounds(void **state)
 static void ranks_of_the_cpu_have_a_page(void **state)
 {
 #define CALL(bytes, size, ms, device)                                                                                  \
-    "1,1,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager," ms ",1,1,1,1,0.1,2,3," size                         \
+    "3,1,bench_allreduce,all-reduce,ok,,2," bytes ",fp32,1,eager," ms ",1,1,1,1,0.1,2,3," size                         \
     ",gloo,r-1,c-1,box,G,," device ",1,aaa,0,2026\n"
     static const char header[] = "schema,method,bench,variant,status,reason,ranks,bytes,dtype,in_place,mode,median_ms,"
                                  "mean_ms,min_ms,max_ms,rank_mean_ms,std_ms,"

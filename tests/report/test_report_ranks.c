@@ -46,7 +46,7 @@ static char *html(const char *dir)
     "step_p5_ms,step_p95_ms,exposed_ms,exposed_lo_ms,exposed_hi_ms,tail_ms,comm_alone_ms,comm_pct,tokens_per_s,err_"   \
     "grad,err_param,params"
 #define STEP(bench, variant, update, mb, ms, wire, exposed)                                                            \
-    "1,1," bench "," variant ",ok,,2,xl,2,512,bf16,policy," update "," mb "," ms "," wire ",435," ms "," ms            \
+    "3,1," bench "," variant ",ok,,2,xl,2,512,bf16,policy," update "," mb "," ms "," wire ",435," ms "," ms            \
     "," exposed ",2,20,40,8000,0.001,0,2000" END
 
 static void strategies_and_their_answers(void **state)
@@ -96,7 +96,7 @@ static void strategies_and_their_answers(void **state)
     "ms,wire_dtype,tokens_per_s,peak_bytes,"                                                                           \
     "param_bytes,state_bytes,after_step_bytes,exposed_ms,params"
 #define SHARD(variant, ranks, precision, grads, ms, tokens, peak)                                                      \
-    "1,1,bench_fsdp," variant ",ok,," ranks ",xl,2,512," precision ",train-step,none," grads ",buckets," ms            \
+    "3,1,bench_fsdp," variant ",ok,," ranks ",xl,2,512," precision ",train-step,none," grads ",buckets," ms            \
     ",fp32," tokens "," peak ",1e9,2e9,3e9,5,2000" END
 
 static void one_feature_after_the_other(void **state)
@@ -125,7 +125,7 @@ static void one_feature_after_the_other(void **state)
 }
 
 #define CALL(variant, dtype, mode, ms)                                                                                 \
-    "1,1,bench_allreduce," variant ",ok,,2,1024," dtype ",1," mode "," ms "," ms "," ms ",0.1,0.1,1 KiB,nccl 2" END
+    "3,1,bench_allreduce," variant ",ok,,2,1024," dtype ",1," mode "," ms "," ms "," ms ",0.1,0.1,1 KiB,nccl 2" END
 
 static void own_kernels_beside_the_library(void **state)
 {
@@ -162,8 +162,8 @@ static void numbers_on_paper(void **state)
     put(*state, "machine.csv", "run_id,key,value\nr-1,gpu_name,NVIDIA H200\nr-1,gpu_count,2\n");
     put(*state, "bench_accounting.csv",
         "schema,method,bench,variant,status,reason,model,ranks,recipe,strategy,init_bytes,before_step_bytes,after_step_"
-        "bytes,wire_bytes" RUN "1,1,bench_accounting,zero,ok,,xl,2,fp32,zero1,1073741824,2147483648,3221225472,4e9" END
-        "1,1,bench_accounting,zero,ok,,xl,2,fp32,zero1-broadcast,1073741824,2147483648,3221225472,6e9" END);
+        "bytes,wire_bytes" RUN "3,1,bench_accounting,zero,ok,,xl,2,fp32,zero1,1073741824,2147483648,3221225472,4e9" END
+        "3,1,bench_accounting,zero,ok,,xl,2,fp32,zero1-broadcast,1073741824,2147483648,3221225472,6e9" END);
     char *text = html(*state);
     has(text, "<td class=\"n\">1.00 / 2.00 / 3.00; 4.00</td>");
     has(text, "a rank of two sends 6.00 GB in fp32 in the handout's way and 4.00 GB in the paper's (xl)");

@@ -11,6 +11,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
 
 static const double MIB = 1048576.0, GIB = 1073741824.0;
 
@@ -128,6 +129,9 @@ static size_t check_table(const char *dir, const shown *t, const char *page, con
 {
     char *path = xasprintf("%s/%s.csv", dir, t->bench);
     csv *c = csv_read(path);
+    char *machine = results_machine(path);
+    results_join(c, machine, (const char *const[]){"device", NULL});
+    free(machine);
     size_t checked = 0;
     for (size_t r = 0; c && r < c->rows; r++) {
         char *cells[5];

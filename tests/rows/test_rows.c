@@ -2,6 +2,8 @@
 /* Rows: columns, missing values, what a status does, the table on stdout, exit codes. */
 #include "tests/support/test.h"
 
+#include "common/core/results.h"
+
 #include "common/core/csv.h"
 #include "common/core/error.h"
 #include "common/rows/rows.h"
@@ -13,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static const char *const facts[] = {"campaign", "machine", "device", "iters_asked", "seed", NULL};
+
 static void columns_and_values(void **state)
 {
     char *path = folder_path(*state, "deep/er/columns.csv"); /* folders are created */
@@ -21,7 +25,7 @@ static void columns_and_values(void **state)
     sample_row(r, o, 0, ROW_OK);
     bench_case *c = case_at(o, 1);
     row *w = row_begin(r, c);
-    row_state(w, &(row_conditions){1980, 1700, 1830.5, 690.25, 118, 40, "power+thermal"});
+    row_state(w, &(row_conditions){1980, 1700, 1830.5, 690.25, 40, "power+thermal"});
     row_commit(w); /* nothing was measured */
     case_free(c);
     char *run_id = xstrdup(rows_run_id(r));
@@ -30,19 +34,27 @@ static void columns_and_values(void **state)
     char *text = file_text(path);
     const char *header =
         "schema,method,bench,variant,status,reason,seq,head_dim,dtype,decay,causal,scale,fwd_ms,"
-        "peak_bytes,timer,err_fwd,run_id,campaign,machine,gpu,gpu_uuid,device,check,l2,timer_asked,"
-        "warmup_asked,iters_asked,settle_s,max_time_s,seed,sm_mhz,sm_min_mhz,sm_median_mhz,power_w,idle_w,"
-        "readings,throttle,commit,dirty,utc\n"
-        "2,3,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
+        "peak_bytes,timer,err_fwd,run_id,gpu,gpu_uuid,check,l2,timer_asked,sm_mhz,sm_min_mhz,sm_median_mhz,"
+        "power_w,readings,throttle,commit,utc\n"
+        "3,3,bench_sample,fast,ok,,128,16,bf16,0.5,1,1,0.333333333,68719476736,host,0.25,";
     assert_int_equal(strncmp(text, header, strlen(header)), 0);
     assert_int_equal(text[strlen(text) - 1], '\n');
     free(text);
 
     csv *t = csv_read(path);
+    char *machine = results_machine(path);
+    results_join(t, machine, facts);
     assert_int_equal(t->rows, 2);
     assert_int_equal(t->dropped, 0);
     assert_string_equal(csv_cell(t, 0, "run_id"), run_id);
-    assert_string_equal(csv_cell(t, 0, "campaign"), run_id); /* it is alone */
+    for (size_t i = 0; i < t->rows; i++) {
+        assert_string_equal(csv_cell(t, i, "campaign"), run_id); /* it is alone */
+        assert_string_equal(csv_cell(t, i, "machine"), "test-x1");
+        assert_string_equal(csv_cell(t, i, "device"), "cpu");
+        assert_string_equal(csv_cell(t, i, "iters_asked"), "7");
+        assert_string_equal(csv_cell(t, i, "seed"), "1");
+    }
+    free(machine);
     assert_string_equal(csv_cell(t, 0, "gpu_uuid"), "GPU-1");
     assert_string_equal(csv_cell(t, 0, "gpu"), "A, \"quoted\" GPU");
     assert_string_equal(csv_cell(t, 0, "sm_mhz"), "nan");
@@ -69,13 +81,17 @@ static void untimed(void **state)
     sample_row(r, o, 0, ROW_OK);
     rows_close(r);
     csv *t = csv_read(path);
+    char *machine = results_machine(path);
+    results_join(t, machine, facts);
+    free(machine);
     assert_int_equal(t->rows, 1);
     assert_int_equal(t->dropped, 0);
+    assert_string_equal(csv_cell(t, 0, "seed"), "1");
+    assert_string_equal(csv_cell(t, 0, "iters_asked"), "");
     for (const char *const *name = rows_layout.timed; *name; name++)
-        if (csv_column(t, *name) >= 0)
+        if (csv_column(t, *name) >= 0 && *csv_cell(t, 0, *name))
             fail_msg("%s is there", *name);
     assert_string_equal(csv_cell(t, 0, "check"), "1");
-    assert_string_equal(csv_cell(t, 0, "seed"), "1");
     assert_int_equal(strlen(csv_cell(t, 0, "utc")), strlen("2026-11-21T09:05:00Z"));
     csv_free(t);
     r = sample_rows(o, path, true);

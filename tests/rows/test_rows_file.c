@@ -102,7 +102,7 @@ static void torn_lines(void **state)
         assert_string_equal(csv_cell(t, 0, "seq"), "1");
         assert_string_equal(csv_cell(t, t->rows - 1, "seq"), "3");
         if (t->rows == 3)
-            assert_string_equal(csv_cell(t, 1, "device"), "cpu");
+            assert_string_equal(csv_cell(t, 1, "gpu_uuid"), "GPU-1");
         csv_free(t);
         free(part);
     }
@@ -222,6 +222,12 @@ static void resume(void **state)
     assert_true(has(r, o, 1));
     assert_int_equal(rows_close(r), 0); /* the latest row counts */
 
+    options_free(o);
+    o = sample_options_of("--seq 256,512 --dtype bf16,fp16"); /* other lists: case by case */
+    r = sample_rows(o, path, true);
+    assert_true(has(r, o, 0)); /* 256 bf16 plain */
+    assert_false(has(r, o, 2));
+    rows_close(r);
     rows_info info = {.csv_path = path,
                       .machine = "test-x1",
                       .device_name = "GPU",
@@ -229,12 +235,6 @@ static void resume(void **state)
                       .quiet = true}; /* rows of the CPU are not its own */
     r = rows_open(o, &info, true);
     assert_false(has(r, o, 0));
-    rows_close(r);
-    options_free(o);
-    o = sample_options_of("--seq 256,512 --dtype bf16,fp16"); /* other lists: case by case */
-    r = sample_rows(o, path, true);
-    assert_true(has(r, o, 0)); /* 256 bf16 plain */
-    assert_false(has(r, o, 2));
     rows_close(r);
     options_free(o);
     free(path);
@@ -278,7 +278,7 @@ static void resume_stays_on_one_gpu_and_in_one_run(void **state)
         bool counts;
     } table[] = {{"GPU-1", NULL, true},     {"GPU-1", "run-1", true}, {"GPU-2", NULL, false},
                  {"GPU-2", "run-1", false}, {NULL, "run-1", false},   {"GPU-1", "run-2", false}};
-    char *path = folder_path(*state, "place.csv");
+    char *path = folder_path(*state, "place.csv"), *machine = folder_path(*state, "machine.csv");
     options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
     rows_info info = {.csv_path = path,
                       .machine = "test-x1",
@@ -290,7 +290,9 @@ static void resume_stays_on_one_gpu_and_in_one_run(void **state)
     row_writer *r = rows_open(o, &info, false);
     sample_row(r, o, 0, ROW_OK);
     rows_close(r);
+    char *facts = file_text(machine);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        file_write(machine, facts); /* without those of the runs below, which have the same id in the same second */
         info.gpu_uuid = table[i].gpu_uuid;
         info.campaign = table[i].campaign;
         info.silent = true;
@@ -298,7 +300,50 @@ static void resume_stays_on_one_gpu_and_in_one_run(void **state)
         assert_int_equal(has(r, o, 0), table[i].counts);
         rows_close(r);
     }
+    file_write(machine, "run_id,key,value\n"); /* whose rows these are is not known */
+    info.gpu_uuid = "GPU-1";
+    info.campaign = "run-1";
+    r = rows_open(o, &info, true);
+    assert_false(has(r, o, 0));
+    rows_close(r);
     options_free(o);
+    free(facts);
+    free(machine);
+    free(path);
+}
+
+static int resumed(const char *path)
+{
+    options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
+    rows_close(sample_rows(o, path, true));
+    options_free(o);
+    return EXIT_CODE_OK;
+}
+
+/* Rows of another schema are bad usage for --resume, and stay where they are; without it they are moved aside. */
+static void another_schema(void **state)
+{
+    static const char old[] = "schema,method,bench,variant,status,reason\n2,3,bench_sample,fast,ok,\n";
+    char *path = folder_path(*state, "schema.csv"), *aside = folder_path(*state, "schema.1.csv");
+    file_write(path, old);
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(resumed(path));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_CODE_USAGE);
+    char *text = file_text(path);
+    assert_string_equal(text, old);
+    free(text);
+    options *o = sample_options_of("--seq 128 --dtype bf16 --variant fast");
+    rows_close(sample_rows(o, path, false));
+    text = file_text(aside);
+    assert_string_equal(text, old);
+    free(text);
+    options_free(o);
+    free(aside);
     free(path);
 }
 
@@ -342,6 +387,7 @@ int main(void)
         cmocka_unit_test(resume),
         cmocka_unit_test(resume_asks_how_it_was_measured),
         cmocka_unit_test(resume_stays_on_one_gpu_and_in_one_run),
+        cmocka_unit_test(another_schema),
         cmocka_unit_test(many_writers),
     };
     return cmocka_run_group_tests(tests, folder_create, folder_remove);

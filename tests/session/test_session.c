@@ -21,6 +21,7 @@
 
 #include "common/core/csv.h"
 #include "common/core/error.h"
+#include "common/core/results.h"
 #include "common/session/ceiling.h"
 #include "common/session/machine.h"
 #include "common/session/session.h"
@@ -171,8 +172,10 @@ static void every_status_has_its_row(void **state)
     (void)state;
     assert_int_equal(run(CPU "--n 4 --variant right,wrong,greedy,odd"), EXIT_CODE_VERIFY);
     csv *c = csv_read("rows.csv");
+    results_join(c, "machine.csv", (const char *const[]){"device", "machine", "idle_w", "campaign", NULL});
     assert_non_null(c);
     assert_int_equal(c->rows, 4);
+    assert_string_equal(csv_cell(c, 3, "campaign"), csv_cell(c, 0, "run_id"));
     const char *const status[] = {"ok", "fail", "oom", "skip"};
     for (size_t i = 0; i < c->rows; i++)
         assert_string_equal(csv_cell(c, i, "status"), status[i]);
@@ -360,6 +363,10 @@ static void a_row_stands_beside_its_baseline(void **state)
     assert_int_equal(run(CPU "--n 2 --variant right --baseline locale"), EXIT_CODE_USAGE);
     assert_non_null(
         strstr(text_of("err.txt"), "--baseline locale/bench_toy.csv: no line counts, since cells are separated"));
+    assert_int_equal(run("--device cpu --machine x --n 2 --variant right --csv older/bench_toy.csv"), EXIT_CODE_OK);
+    assert_int_equal(system("sed -i 's/^3,/2,/' older/bench_toy.csv"), 0);
+    assert_int_equal(run(CPU "--n 2 --variant right --baseline older"), EXIT_CODE_USAGE);
+    assert_non_null(strstr(text_of("err.txt"), "--baseline: older/bench_toy.csv has rows of schema 2"));
     assert_int_equal(run(CPU "--n 2 --variant right --baseline new"), EXIT_CODE_USAGE);
     assert_non_null(strstr(text_of("err.txt"), "--baseline new has no rows of bench_toy: new/bench_toy.csv"));
     assert_int_equal(run(CPU "--n 2 --variant right --baseline="), EXIT_CODE_USAGE);

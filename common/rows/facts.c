@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* What holds for a whole run: lines of machine.csv, and what a row has behind its columns where there is no such file. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/build_info.h"
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/core/results.h"
+#include "common/rows/internal.h"
+
+static char *number(double x)
+{
+    return isnan(x) ? xstrdup("nan") : xasprintf("%.9g", x);
+}
+
+/* Whether the option is swept: each row has its value then. */
+static bool is_param(const options *o, const char *name)
+{
+    size_t i = 0;
+    while (i < options_param_count(o) && strcmp(options_param_name(o, i), name) != 0)
+        i++;
+    return i < options_param_count(o);
+}
+
+/* The value of a column of rows_layout.run. Caller frees. */
+static char *value_of(const row_writer *r, const char *name)
+{
+    static const char *const asked[][2] = {{"warmup_asked", "warmup"},
+                                           {"iters_asked", "iters"},
+                                           {"settle_s", "settle"},
+                                           {"max_time_s", "max-time"},
+                                           {"seed", "seed"}};
+    const char *const texts[][2] = {{"campaign", r->campaign}, {"machine", r->machine}, {"device", r->device}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(name, texts[i][0]) == 0)
+            return xstrdup(texts[i][1]);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        if (strcmp(name, asked[i][0]) == 0)
+            return xstrdup(is_param(r->o, asked[i][1]) ? "nan" : option_text(r->o, asked[i][1]));
+    return strcmp(name, "idle_w") == 0 ? number(r->idle_w) : number(build_dirty() < 0 ? NAN : build_dirty());
+}
+
+static bool has(const row_writer *r, const column_spec *c)
+{
+    return row_layout_has(&rows_layout, options_bench(r->o), c->name);
+}
+
+char *run_facts_lines(const row_writer *r)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = text_stream(&text, &bytes);
+    for (const column_spec *c = rows_layout.run; c->name; c++) {
+        char *value = has(r, c) ? value_of(r, c->name) : xstrdup("");
+        results_fact(out, r->run_id, c->name, strcmp(value, "nan") == 0 ? "" : value);
+        free(value);
+    }
+    fclose(out);
+    return text;
+}
+
+void run_facts_fill(row_writer *r)
+{
+    size_t header_bytes, line_bytes;
+    FILE *header = text_stream(&r->run_header, &header_bytes), *line = text_stream(&r->run_line, &line_bytes);
+    for (const column_spec *c = rows_layout.run; c->name; c++) {
+        if (!has(r, c))
+            continue;
+        char *value = value_of(r, c->name);
+        const size_t bytes = csv_quote(value, NULL, 0) + 1;
+        char *cell = xmalloc(bytes);
+        csv_quote(value, cell, bytes);
+        fprintf(header, ",%s", c->name);
+        fprintf(line, ",%s", cell);
+        free(cell);
+        free(value);
+    }
+    fclose(header);
+    fclose(line);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Rows with what machine.csv says of their runs, and rows of another schema. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "common/core/error.h"
+#include "common/core/results.h"
+
+static void rows_have_what_holds_for_their_run(void **state)
+{
+    static const char *const keys[] = {"device", "machine", "note", NULL};
+    char *path = folder_path(*state, "bench_x.csv"), *machine = results_machine(path), *lines = NULL;
+    size_t bytes;
+    for (int run = 1; run <= 2; run++) {
+        FILE *out = text_stream(&lines, &bytes);
+        results_fact(out, run == 1 ? "r-1" : "r-2", "device", run == 1 ? "cuda" : "cpu");
+        results_fact(out, run == 1 ? "r-1" : "r-2", "note", run == 1 ? "a, \"b\"\nc" : "");
+        results_fact(out, run == 1 ? "r-1" : "r-2", "machine", "not the row's");
+        fclose(out);
+        results_facts_append(machine, lines);
+        free(lines);
+    }
+    file_write(path, "run_id,machine,n\nr-2,own,1\nr-1,own,2\nr-1,own,3\nr-3,own,4\nr-1,own,5\n");
+    csv *c = csv_read(path);
+    results_join(c, machine, keys);
+    static const char *const wanted[][3] = {
+        {"cpu", ""}, {"cuda", "a, \"b\" c"}, {"cuda", "a, \"b\" c"}, {"", ""}, {"cuda", "a, \"b\" c"}};
+    assert_int_equal(c->rows, 5);
+    assert_int_equal(c->columns, 5);
+    for (size_t i = 0; i < c->rows; i++) {
+        assert_string_equal(csv_cell(c, i, "device"), wanted[i][0]);
+        assert_string_equal(csv_cell(c, i, "note"), wanted[i][1]);
+        assert_string_equal(csv_cell(c, i, "machine"), "own"); /* a column of the file stays */
+        assert_true(csv_real(c, i, "n") == (double)i + 1);
+    }
+    csv_free(c);
+    c = csv_read(path); /* without machine.csv nothing is known */
+    results_join(c, "/nowhere/machine.csv", keys);
+    assert_string_equal(csv_cell(c, 1, "device"), "");
+    csv_free(c);
+    free(machine);
+    free(path);
+}
+
+static void another_schema_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why; /* NULL: it is read */
+    } table[] = {
+        {"schema,a\n3,1\n3,2\n", NULL},
+        {"a\n1\n", NULL},
+        {"schema,a\n", NULL},
+        {"schema,a\n3,1\n2,1\n", "x.csv has rows of schema 2, and this version reads schema 3: measure them anew"},
+        {"schema,a\n4,1\n", "x.csv has rows of schema 4, and this version reads schema 3: measure them anew"},
+        {"schema,a\n`x`,1\n", "x.csv has rows of schema nan, and this version reads schema 3: measure them anew"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        csv *c = csv_parse(table[i].text);
+        char *why = results_refusal(c, "x.csv");
+        if (table[i].why)
+            assert_string_equal(why, table[i].why);
+        else
+            assert_null(why);
+        free(why);
+        csv_free(c);
+    }
+    assert_null(results_refusal(NULL, "x.csv"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(rows_have_what_holds_for_their_run, folder_create, folder_remove),
+        cmocka_unit_test(another_schema_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -50,16 +50,16 @@ static const variant_spec variant_table[] = {
     {0}};
 
 /* clang-format off */
-#define KIND_COLUMNS(prefix, shown, what)                                                                              \
-    {prefix "param_bytes", COLUMN_INT, false, what "parameters as the products read them"},                        \
-    {prefix "master_bytes", COLUMN_INT, false, what "what makes a 16-bit parameter fp32"},                             \
-    {prefix "moment1_bytes", COLUMN_INT, false, what "AdamW's mean of gradients"},                                     \
-    {prefix "moment2_bytes", COLUMN_INT, false, what "AdamW's mean of squares"},                                       \
-    {prefix "grad_bytes", COLUMN_INT, shown, what "gradients written so far"},                                     \
-    {prefix "activation_bytes", COLUMN_INT, shown, what "kept for backward"},                                          \
-    {prefix "temporary_bytes", COLUMN_INT, false, what "gradients of activations, and pieces of ops"},                 \
-    {prefix "workspace_bytes", COLUMN_INT, false, what "scratch of ops"},                                              \
-    {prefix "other_bytes", COLUMN_INT, false, what "tokens, losses, tables, the optimizer's record"}
+#define KIND_COLUMNS                                                                                                   \
+    {"param_bytes", COLUMN_INT, false, "at the peak: parameters as the products read them"},                           \
+    {"master_bytes", COLUMN_INT, false, "at the peak: what makes a 16-bit parameter fp32"},                            \
+    {"moment1_bytes", COLUMN_INT, false, "at the peak: AdamW's mean of gradients"},                                    \
+    {"moment2_bytes", COLUMN_INT, false, "at the peak: AdamW's mean of squares"},                                      \
+    {"grad_bytes", COLUMN_INT, true, "at the peak: gradients written so far"},                                         \
+    {"activation_bytes", COLUMN_INT, true, "at the peak: kept for backward"},                                          \
+    {"temporary_bytes", COLUMN_INT, false, "at the peak: gradients of activations, and pieces of ops"},                \
+    {"workspace_bytes", COLUMN_INT, false, "at the peak: scratch of ops"},                                             \
+    {"other_bytes", COLUMN_INT, false, "at the peak: tokens, losses, tables, the optimizer's record"}
 /* clang-format on */
 
 static const column_spec column_table[] = {
@@ -74,19 +74,14 @@ static const column_spec column_table[] = {
     {"predicted_forward_peak_bytes", COLUMN_INT, false, "the closed form of forward's"},
     {"predicted_backward_peak_bytes", COLUMN_INT, false, "the closed form of backward's"},
     {"predicted_optimizer_peak_bytes", COLUMN_INT, false, "the closed form of the optimizer's"},
-    KIND_COLUMNS("", true, "at the peak: "),
-    KIND_COLUMNS("predicted_", false, "by the closed form, at its peak: "),
+    KIND_COLUMNS,
     {"peak_phase", COLUMN_TEXT, false, "the phase of the peak"},
     {"peak_op", COLUMN_INT, false, "ops of the step before the peak"},
     {"allocated_bytes", COLUMN_INT, false, "taken from the device: the arena and what lies outside it"},
-    {"arena_bytes", COLUMN_INT, false, "the one block of gradients, activations, temporaries and workspaces"},
     {"driver_bytes", COLUMN_INT, false, "memory taken by setting up the step, according to the driver"},
     {"driver_over_counted_bytes", COLUMN_INT, true, "driver_bytes - allocated_bytes: streams, rounding"},
-    {"driver_step_bytes", COLUMN_INT, false,
-     "memory that two steps take beyond that: kernels loaded at first use, the graph"},
     {"residual_bytes", COLUMN_INT, true, "one tensor of the residual stream: batch seq d_model elements"},
     {"saved_per_block_bytes", COLUMN_INT, true, "activations of the first block when forward ends"},
-    {"predicted_saved_per_block_bytes", COLUMN_INT, false, "the same by the closed form"},
     {"saved_per_token_bytes", COLUMN_REAL, false, "saved_per_block_bytes / (batch seq)"},
     {"largest_bytes", COLUMN_INT, true, "the largest allocation of the step itself"},
     {"largest", COLUMN_TEXT, true, "its name"},
@@ -121,8 +116,7 @@ static const bench_info info = {
     .notes = "One row is one model, shape, precision, mode and fusion level. The timeline of a step is the plan that\n"
              "it runs by: exact, tensor by tensor. Two steps run, and what they take and drop is compared with the\n"
              "plan. The closed form (formulas/memory.h) knows shapes, flags and the ops' workspaces; it does not see\n"
-             "the plan. The memory of the CUDA context and of libraries is in no column, except for a part of it in\n"
-             "driver_step_bytes.",
+             "the plan. The memory of the CUDA context and of libraries is in no column.",
     .examples = "./bench_memory --size 2.7b --seq 512 --top 5\n"
                 "./bench_memory --size xl --seq 512 --recompute none,selective,attn,mlp,block --mode train-step\n"
                 "./bench_memory --size 2.7b --seq 128 --precision bf16 --mode train-step --snapshot step.pickle",
@@ -289,7 +283,6 @@ static void memory_run(session *s, const bench_case *c, row *w)
             row_int(w, "driver_bytes", (int64_t)(free_before - free_created));
             row_int(w, "driver_over_counted_bytes",
                     (int64_t)(free_before - free_created) - trainer_memory_of(t).allocated);
-            row_int(w, "driver_step_bytes", (int64_t)(free_created - (double)device_free_bytes(s->dev)));
         }
     }
     timeline_free(&x);

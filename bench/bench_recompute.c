@@ -84,9 +84,8 @@ static const column_spec column_table[] = {
     {"saved_bytes", COLUMN_INT, true, "less than without recomputation, by the plans"},
     {"predicted_step_ms", COLUMN_REAL, true, "the step, by what few blocks take"},
     {"err_step_pct", COLUMN_REAL, true, "|predicted_step_ms - step_ms| / step_ms"},
-    {"extra_ms", COLUMN_REAL, false, "step_ms less that of variant none, measured in this run"},
-    {"extra_pct", COLUMN_REAL, true, "extra_ms / the step of variant none"},
-    {"ms_per_gib", COLUMN_REAL, false, "extra_ms for each GiB that is saved"},
+    {"extra_pct", COLUMN_REAL, true, "the step over that of variant none, measured in this run, less 1"},
+    {"ms_per_gib", COLUMN_REAL, false, "what the step takes longer for each GiB that is saved"},
     {"overlap_used", COLUMN_TEXT, false, "what ran beside the backward; with --overlap auto, the fastest"},
     MODEL_ERROR_COLUMNS,
     {0}};
@@ -326,7 +325,6 @@ static void fill_measured(row *w, double none_ms, const recompute_schedule *sche
 {
     const double extra = step_ms - none_ms, predicted = step_costs_predict(costs, schedule);
     row_real(w, "err_step_pct", 100 * fabs(predicted - step_ms) / step_ms);
-    row_real(w, "extra_ms", extra);
     row_real(w, "extra_pct", 100 * extra / none_ms);
     row_real(w, "ms_per_gib", saved > 0 ? extra / ((double)saved / GIB) : NAN);
 }

@@ -50,7 +50,6 @@ static const column_spec column_table[] = {
     {"tflop_per_j", COLUMN_REAL, false, "gemm: 2 n^3 / energy_j, in 10^12"},
     {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},
     {"sustained_us", COLUMN_REAL, false, "time_us in the steady state"},
-    {"sustained_tflops", COLUMN_REAL, false, "2 n^3 / sustained_us"},
     {"sustained_gb_s", COLUMN_REAL, false, "copies: bytes / sustained_us"},
     {"sustained_sm_mhz", COLUMN_REAL, false, "SM clock, median"},
     {"sustained_power_w", COLUMN_REAL, false, "power, median"},

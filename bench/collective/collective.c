@@ -111,7 +111,7 @@ static double mean_of(const double *x, int n)
 }
 
 /* all: (size, samples) */
-static void fill_row(collective *k, const double *all, double first_ms)
+static void fill_row(collective *k, const double *all)
 {
     const int ranks = comm_size(k->c);
     char size[64];
@@ -141,9 +141,7 @@ static void fill_row(collective *k, const double *all, double first_ms)
     row_numbers(k->w, "rank_mean_ms", means, ranks, 6);
     free(means);
     row_int(k->w, "slowest_rank", worst);
-    row_real(k->w, "first_call_ms", first_ms);
     row_text(k->w, "size", size);
-    row_real(k->w, "moved_bytes", k->bytes);
     row_int(k->w, "n_samples", k->samples);
     row_int(k->w, "n_calls", k->calls);
     row_text(k->w, "backend",
@@ -192,18 +190,11 @@ static bool time_case(collective *k)
         measure_again(k->s, "collective", call_once, k);
     }
     const size_t n = (size_t)k->samples;
-    double *own = xcalloc(n + 1, sizeof *own), *all = xcalloc((size_t)launch_size(k->l) * (n + 1), sizeof *all);
-    double *times = xcalloc((size_t)comm_size(k->c) * n, sizeof *times), first_ms = 0;
+    double *own = xcalloc(n, sizeof *own), *all = xcalloc((size_t)launch_size(k->l) * n, sizeof *all);
     if (k->member)
         memcpy(own, mine.x, n * sizeof *own);
-    own[n] = k->first_ms;
-    launch_gather(k->l, "samples", own, (n + 1) * sizeof *own, all);
-    for (size_t r = 0; r < (size_t)comm_size(k->c); r++) {
-        memcpy(times + r * n, all + r * (n + 1), n * sizeof *times);
-        first_ms = fmax(first_ms, all[r * (n + 1) + n]);
-    }
-    fill_row(k, times, first_ms);
-    free(times);
+    launch_gather(k->l, "samples", own, n * sizeof *own, all);
+    fill_row(k, all);
     free(all);
     free(own);
     samples_free(&mine);

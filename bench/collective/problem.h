@@ -29,7 +29,6 @@ typedef struct collective {
     void *source;               /* of an all-reduce in place, which destroys its input; else NULL */
     device_graph *replay;       /* NULL: eager */
     int calls, samples, warmup; /* of a sample; in all; before */
-    double first_ms;            /* the first call of this case, with what it sets up */
 } collective;
 
 #endif

@@ -13,11 +13,11 @@
 #include "common/core/output.h"
 #include "common/train/memory_step.h"
 
-static void fill_kinds(row *w, const char *prefix, const int64_t held[MEMORY_KINDS])
+static void fill_kinds(row *w, const int64_t held[MEMORY_KINDS])
 {
     char column[64];
     for (int k = 0; k < MEMORY_KINDS; k++) {
-        snprintf(column, sizeof column, "%s%s_bytes", prefix, memory_kind_name((memory_kind)k));
+        snprintf(column, sizeof column, "%s_bytes", memory_kind_name((memory_kind)k));
         row_int(w, column, held[k]);
     }
 }
@@ -71,8 +71,7 @@ static void fill_peak(row *w, const timeline *x, const memory_peaks *p)
     row_real(w, "err_kinds_pct", worst);
     row_text(w, "peak_phase", step_phase_name(x->events[peak.event].phase));
     row_int(w, "peak_op", x->events[peak.event].op);
-    fill_kinds(w, "", peak.held);
-    fill_kinds(w, "predicted_", predicted);
+    fill_kinds(w, peak.held);
 }
 
 static void fill_largest(row *w, const timeline *x, int top, const char *name)
@@ -111,10 +110,8 @@ double memory_row_fill(session *s, row *w, const trainer *t, const timeline *x, 
     row_real(w, "err_pct", error);
     row_int(w, "allocated_bytes", m.allocated);
     row_int(w, "offloaded_bytes", trainer_offloaded_bytes(t));
-    row_int(w, "arena_bytes", m.arena_bytes);
     row_int(w, "residual_bytes", memory_residual(&step));
     row_int(w, "saved_per_block_bytes", saved);
-    row_int(w, "predicted_saved_per_block_bytes", memory_saved_per_block(&step));
     row_real(w, "saved_per_token_bytes", (double)saved / ((double)o->batch * o->seq));
     return error;
 }

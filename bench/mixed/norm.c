@@ -264,7 +264,6 @@ void mixed_run_norm(mixed *m)
               .dtype = dtype_named(case_text(m->c, "dtype")),
               .eps = (float)case_real(m->c, "eps")};
     n.statistics = strcmp(statistics, "fp32") == 0 ? SB_FP32 : n.dtype;
-    row_text(m->w, "statistics_dtype", sb_dtype_name(n.statistics));
     if (!norm_allocate(&n))
         return;
     norm_fill(&n, (float)case_real(m->c, "magnitude"));

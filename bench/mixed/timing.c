@@ -108,7 +108,8 @@ static void fill_speedups(mixed *m, const step_options *o, const double ms[PHASE
         baseline_load(m->s, m->c, b);
     for (int i = 0; i < PHASES; i++) {
         char *column = xasprintf("speedup_%s", phases[i]);
-        row_real(m->w, column, b->ms[i] / ms[i]);
+        if (row_has(m->w, column))
+            row_real(m->w, column, b->ms[i] / ms[i]);
         free(column);
     }
 }

@@ -86,17 +86,12 @@ bool model_time_steps(session *s, row *w, trainer *t, int warmup, model_timed *o
 
 void model_sustain(session *s, row *w, trainer *t)
 {
-    const transformer_shape shape = model_shape(trainer_options_of(t));
     const measure_step step = {.parts = MODEL_PARTS, .enqueue = step_enqueue, .wait = step_wait};
     stepper st = {.t = t};
     measured_steps m;
     row_real(w, "sustain_s", s->sustain_s);
-    if (!measure_steps_sustained(s, w, &step, MODEL_STEP, &st, &m)) {
+    if (!measure_steps_sustained(s, w, &step, MODEL_STEP, &st, &m))
         row_status_set(w, ROW_FAIL, "sustained step: %s", sb_last_message());
-        return;
-    }
-    row_real(w, "sustained_tokens_per_s", transformer_tokens(&shape) / (m.median_ms[MODEL_STEP] * 1e-3));
-    row_real(w, "sustained_tokens_per_j", transformer_tokens(&shape) / m.step_j);
 }
 
 /* The GEMMs of this run that a step's products and attention are compared with. What the CPU makes of fp32 are plain products. */

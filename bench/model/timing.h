@@ -28,11 +28,8 @@
 #define MODEL_SUSTAIN_COLUMNS                                                                                          \
     {"sustain_s", COLUMN_REAL, false, "--sustain; the columns below are of its second half"},                          \
     {"sustained_step_ms", COLUMN_REAL, false, "step_ms in the steady state"},                                          \
-    {"sustained_tokens_per_s", COLUMN_REAL, false, "tokens of a step / sustained_step_ms"},                            \
     {"sustained_step_sm_mhz", COLUMN_REAL, false, "SM clock, median"},                                                 \
     {"sustained_step_power_w", COLUMN_REAL, false, "power, median"},                                                   \
-    {"sustained_step_j", COLUMN_REAL, false, "energy of a step, launch to completion"},                                \
-    {"sustained_tokens_per_j", COLUMN_REAL, false, "tokens of a step / sustained_step_j"},                             \
     {"sustained_step_drift_pct", COLUMN_REAL, false,                                                                   \
      "by how much the last quarter of --sustain was slower than the one before: near 0 when the GPU has settled"}
 #define MODEL_RATE_COLUMNS                                                                                             \

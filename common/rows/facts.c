@@ -15,30 +15,17 @@ static char *number(double x)
     return isnan(x) ? xstrdup("nan") : xasprintf("%.9g", x);
 }
 
-/* Whether the option is swept: each row has its value then. */
-static bool is_param(const options *o, const char *name)
-{
-    size_t i = 0;
-    while (i < options_param_count(o) && strcmp(options_param_name(o, i), name) != 0)
-        i++;
-    return i < options_param_count(o);
-}
-
 /* The value of a column of rows_layout.run. Caller frees. */
 static char *value_of(const row_writer *r, const char *name)
 {
-    static const char *const asked[][2] = {{"warmup_asked", "warmup"},
-                                           {"iters_asked", "iters"},
-                                           {"settle_s", "settle"},
-                                           {"max_time_s", "max-time"},
-                                           {"seed", "seed"}};
-    const char *const texts[][2] = {{"campaign", r->campaign}, {"machine", r->machine}, {"device", r->device}};
+    const char *const texts[][2] = {{"campaign", r->campaign},
+                                    {"machine", r->machine},
+                                    {"device", r->device},
+                                    {"settle_s", option_text(r->o, "settle")},
+                                    {"seed", option_text(r->o, "seed")}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(name, texts[i][0]) == 0)
             return xstrdup(texts[i][1]);
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
-        if (strcmp(name, asked[i][0]) == 0)
-            return xstrdup(is_param(r->o, asked[i][1]) ? "nan" : option_text(r->o, asked[i][1]));
     return strcmp(name, "idle_w") == 0 ? number(r->idle_w) : number(build_dirty() < 0 ? NAN : build_dirty());
 }
 

@@ -38,18 +38,14 @@ static const column_spec run_columns[] = {
     {"campaign", COLUMN_TEXT, false, "the ./run_all.sh that the run is part of; else the same as run_id"},
     {"machine", COLUMN_TEXT, false, "short name of the machine"},
     {"device", COLUMN_TEXT, false, "cuda or cpu"},
-    {"warmup_asked", COLUMN_INT, false, "unmeasured calls or steps before the samples (--warmup)"},
-    {"iters_asked", COLUMN_INT, false, "samples or steps asked for (--iters)"},
     {"settle_s", COLUMN_REAL, false, "a call ran so long before its samples, which took at least as long (--settle)"},
-    {"max_time_s", COLUMN_REAL, false, "a measurement ended early after this time; 0: never (--max-time)"},
     {"seed", COLUMN_INT, false, "seed of the inputs (--seed)"},
     {"idle_w", COLUMN_REAL, false, "power of the GPU before the first case: median of 0.2 s in which nothing ran"},
     {"dirty", COLUMN_INT, false, "1: built from files that differ from the commit; nan: git does not say"},
     {0},
 };
 
-static const char *const timed[] = {"l2",       "timer_asked", "warmup_asked",  "iters_asked", "settle_s", "max_time_s",
-                                    "sm_mhz",   "sm_min_mhz",  "sm_median_mhz", "power_w",     "idle_w",   "readings",
-                                    "throttle", NULL};
+static const char *const timed[] = {"l2",      "timer_asked", "settle_s", "sm_mhz",   "sm_min_mhz", "sm_median_mhz",
+                                    "power_w", "idle_w",      "readings", "throttle", NULL};
 
 const row_layout rows_layout = {first_columns, last_columns, run_columns, RESULTS_SCHEMA, ROWS_METHOD, timed};

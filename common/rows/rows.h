@@ -4,8 +4,8 @@
  * Columns in order: schema,method,bench,variant,status,reason | parameters (from the options) | the bench's columns |
  * run_id,gpu,gpu_uuid,check,l2,timer_asked,sm_mhz,sm_min_mhz,sm_median_mhz,power_w,readings,throttle,commit,utc. Those of
  * timing (l2, timer_asked, sm_mhz to throttle) are not in rows of a bench that is untimed.
- * What else holds for a whole run is in lines of machine.csv beside the file: campaign, machine, device, warmup_asked,
- * iters_asked, settle_s, max_time_s, seed, idle_w, dirty. Only what decides whether two rows may be compared is in both.
+ * What else holds for a whole run is in lines of machine.csv beside the file: campaign, machine, device, settle_s, seed,
+ * idle_w, dirty; its line "options" has every value that was asked for. Only what decides whether two rows may be compared is in both.
  * status: ok, fail (wrong result: no speeds), oom, skip (unsupported), each of the last three with a reason; an ok row
  * has one if it lacks a part of its measurement.
  * Missing numbers are `nan`, missing text is empty. Reals are %.9g. Unit suffixes: _ms _us _s _bytes _gib (2^30)

@@ -39,7 +39,6 @@ FORMULA(ten, known ? 10 : NAN)
 FORMULA(sustain_s, known ? 1 : 0)
 FORMULA(no_drift, TIMES(0))
 FORMULA(gemm_tflop_per_j, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("energy_j") / 1e12 : NAN)
-FORMULA(sustained_tflops, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("sustained_us") / 1e6 : NAN)
 FORMULA(sustained_gb_s, IS("variant", "gemm") ? NAN : 2 * N("bytes") / N("sustained_us") / 1e3)
 FORMULA(sustained_tflop_per_j, IS("variant", "gemm") ? 2 * pow(N("size"), 3) / N("sustained_j") / 1e12 : NAN)
 
@@ -53,7 +52,6 @@ static const column_rule roofline_rules[] = {{"time_us", MEASURED, roofline_us, 
                                              {"tflop_per_j", MEASURED, gemm_tflop_per_j, 0},
                                              {"sustain_s", DERIVED, sustain_s, 0},
                                              {"sustained_us", MEASURED, roofline_us, 0},
-                                             {"sustained_tflops", DERIVED, sustained_tflops, 0},
                                              {"sustained_gb_s", DERIVED, sustained_gb_s, 0},
                                              {"sustained_drift_pct", MEASURED, no_drift, 1e-6},
                                              {"sustained_sm_mhz", MEASURED, NULL, 0},
@@ -138,8 +136,6 @@ FORMULA(fwd_tflops, forward(c, row) / N("fwd_ms") / 1e9)
 FORMULA(bwd_tflops, backward(c, row) / N("bwd_ms") / 1e9)
 FORMULA(fwd_tflop_per_j, forward(c, row) / N("fwd_j") / 1e12)
 FORMULA(bwd_tflop_per_j, backward(c, row) / N("bwd_j") / 1e12)
-FORMULA(sustained_fwd_tflops, forward(c, row) / N("sustained_fwd_ms") / 1e9)
-FORMULA(sustained_bwd_tflops, backward(c, row) / N("sustained_bwd_ms") / 1e9)
 FORMULA(flash_ceiling, known &&IS("dtype", "fp32") ? ceiling : NAN)
 FORMULA(fwd_ceiling_pct, 100 * fwd_tflops(c, row) / flash_ceiling(c, row))
 FORMULA(bwd_ceiling_pct, 100 * bwd_tflops(c, row) / flash_ceiling(c, row))
@@ -190,19 +186,13 @@ static const column_rule flash_rules[] = {{"fwd_ms", MEASURED, fwd_ms, 0},
                                           {"fwd_bwd_tflop_per_j", MEASURED, NULL, 0},
                                           {"sustain_s", DERIVED, sustain_s, 0},
                                           {"sustained_fwd_ms", MEASURED, fwd_ms, 0},
-                                          {"sustained_fwd_tflops", DERIVED, sustained_fwd_tflops, 0},
                                           {"sustained_fwd_drift_pct", MEASURED, no_drift, 1e-6},
                                           {"sustained_fwd_sm_mhz", MEASURED, NULL, 0},
                                           {"sustained_fwd_power_w", MEASURED, NULL, 0},
-                                          {"sustained_fwd_j", MEASURED, NULL, 0},
-                                          {"sustained_fwd_tflop_per_j", MEASURED, NULL, 0},
                                           {"sustained_bwd_ms", MEASURED, bwd_ms, 0},
-                                          {"sustained_bwd_tflops", DERIVED, sustained_bwd_tflops, 0},
                                           {"sustained_bwd_drift_pct", MEASURED, no_drift, 1e-6},
                                           {"sustained_bwd_sm_mhz", MEASURED, NULL, 0},
                                           {"sustained_bwd_power_w", MEASURED, NULL, 0},
-                                          {"sustained_bwd_j", MEASURED, NULL, 0},
-                                          {"sustained_bwd_tflop_per_j", MEASURED, NULL, 0},
                                           {"peak_bytes", MEASURED, NULL, 0},
                                           {"err_fwd", MEASURED, NULL, 0},
                                           {"err_dq", MEASURED, NULL, 0},
@@ -300,7 +290,6 @@ FORMULA(step_tflops, causal_flops(c, row) / N("step_ms") / 1e9)
 FORMULA(mfu_causal, 100 * step_tflops(c, row) / 2.5)
 FORMULA(mfu_full, 100 * full_flops(c, row) / N("step_ms") / 1e9 / 2.5)
 FORMULA(tokens_per_s, 1e3 * tokens(c, row) / N("step_ms"))
-FORMULA(sustained_tokens_per_s, 1e3 * tokens(c, row) / N("sustained_step_ms"))
 FORMULA(tokens_per_j, tokens(c, row) / N("step_j"))
 
 /* What the backward computes again: products of weights, and attention (flash makes its scores again). */
@@ -400,12 +389,9 @@ static const column_rule transformer_rules[] = {{"fwd_ms", MEASURED, model_fwd, 
                                                 {"tokens_per_j", MEASURED, tokens_per_j, 0},
                                                 {"sustain_s", DERIVED, sustain_s, 0},
                                                 {"sustained_step_ms", MEASURED, model_step, 0},
-                                                {"sustained_tokens_per_s", DERIVED, sustained_tokens_per_s, 0},
                                                 {"sustained_step_drift_pct", MEASURED, no_drift, 1e-6},
                                                 {"sustained_step_sm_mhz", MEASURED, NULL, 0},
                                                 {"sustained_step_power_w", MEASURED, NULL, 0},
-                                                {"sustained_step_j", MEASURED, NULL, 0},
-                                                {"sustained_tokens_per_j", MEASURED, NULL, 0},
                                                 {"peak_bytes", MEASURED, NULL, 0},
                                                 {"init_bytes", DERIVED, init_bytes, 0},
                                                 {"offloaded_bytes", DERIVED, offloaded_by_option, 0},
@@ -470,9 +456,9 @@ FORMULA(saved_bytes, of_none(c, "peak_bytes") - N("peak_bytes"))
  * 3 F: everything in whole 256 bytes. */
 FORMULA(offloaded_bytes, IS("variant", "offload") ? 3 * 256 * 4.0 * (5 * 64 + 2 * 64 + 3 * 128) : 0)
 FORMULA(err_step, 100 * fabs(N("predicted_step_ms") / N("step_ms") - 1))
-FORMULA(extra_ms, N("step_ms") - of_none(c, "step_ms"))
-FORMULA(extra_pct, 100 * N("extra_ms") / of_none(c, "step_ms"))
-FORMULA(ms_per_gib, N("saved_bytes") > 0 ? N("extra_ms") / N("saved_bytes") * 0x1p30 : NAN)
+FORMULA(extra, N("step_ms") - of_none(c, "step_ms"))
+FORMULA(extra_pct, 100 * extra(c, row) / of_none(c, "step_ms"))
+FORMULA(ms_per_gib, N("saved_bytes") > 0 ? extra(c, row) / N("saved_bytes") * 0x1p30 : NAN)
 /* What a variant computes again that repeats nothing but the scores. */
 FORMULA(scores_again, attention_full(c, row) / 4)
 FORMULA(hfu_of_none, IS("variant", "none") || IS("variant", "selective")
@@ -520,7 +506,6 @@ static const column_rule recompute_rules[] = {{"fwd_ms", MEASURED, NULL, 0},
                                               {"saved_bytes", DERIVED, saved_bytes, 0},
                                               {"predicted_step_ms", MEASURED, NULL, 0},
                                               {"err_step_pct", DERIVED, err_step, 1e-4},
-                                              {"extra_ms", DERIVED, extra_ms, 1e-4},
                                               {"extra_pct", DERIVED, extra_pct, 1e-4},
                                               {"ms_per_gib", DERIVED, ms_per_gib, 0},
                                               {"err_loss", MEASURED, NULL, 0},
@@ -559,7 +544,6 @@ FORMULA(mixed_step, timing(c, row) == 1 ? model_step(c, row) : NAN)
 FORMULA(mixed_five, timing(c, row) == 1 ? five(c, row) : NAN)
 FORMULA(mixed_speedup_fwd, fp32_over(c, row, "fwd_ms"))
 FORMULA(mixed_speedup_bwd, fp32_over(c, row, "bwd_ms"))
-FORMULA(mixed_speedup_opt, fp32_over(c, row, "opt_ms"))
 FORMULA(mixed_speedup_step, fp32_over(c, row, "step_ms"))
 FORMULA(accumulates, IS("variant", "accumulation"))
 FORMULA(exact, accumulates(c, row) == 1 ? atof(T("sum")) * atof(strchr(T("sum"), 'x') + 1) : NAN)
@@ -583,7 +567,6 @@ static const column_rule mixed_rules[] = {{"fwd_ms", MEASURED, mixed_fwd, 0},
                                           {"n_samples", MEASURED, mixed_five, 0},
                                           {"speedup_fwd", DERIVED, mixed_speedup_fwd, 0},
                                           {"speedup_bwd", DERIVED, mixed_speedup_bwd, 0},
-                                          {"speedup_opt", DERIVED, mixed_speedup_opt, 0},
                                           {"speedup_step", DERIVED, mixed_speedup_step, 0},
                                           {"peak_bytes", MEASURED, NULL, 0},
                                           {"err_loss", MEASURED, NULL, 0},
@@ -620,10 +603,9 @@ static void mixed_precision(void **state)
 
 /* ---- bench_memory ---- */
 
-#define KINDS(prefix)                                                                                                  \
-    (N(prefix "param_bytes") + N(prefix "master_bytes") + N(prefix "moment1_bytes") + N(prefix "moment2_bytes") +      \
-     N(prefix "grad_bytes") + N(prefix "activation_bytes") + N(prefix "temporary_bytes") +                             \
-     N(prefix "workspace_bytes") + N(prefix "other_bytes"))
+#define KINDS                                                                                                          \
+    (N("param_bytes") + N("master_bytes") + N("moment1_bytes") + N("moment2_bytes") + N("grad_bytes") +                \
+     N("activation_bytes") + N("temporary_bytes") + N("workspace_bytes") + N("other_bytes"))
 
 static double off_pct(const csv *c, size_t row, const char *phase)
 {
@@ -634,31 +616,12 @@ static double off_pct(const csv *c, size_t row, const char *phase)
     return off;
 }
 
-static double kind_off(const csv *c, size_t row, const char *kind)
-{
-    char *predicted = xasprintf("predicted_%s_bytes", kind);
-    const double off = 100 * fabs(N(predicted) - N(predicted + strlen("predicted_"))) / N("peak_bytes");
-    free(predicted);
-    return off;
-}
-
-static double worst_kind(const csv *c, size_t row)
-{
-    static const char *const kinds[] = {"param",      "master",    "moment1",   "moment2", "grad",
-                                        "activation", "temporary", "workspace", "other"};
-    double worst = 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        worst = fmax(worst, kind_off(c, row, kinds[i]));
-    return worst;
-}
-
 FORMULA(element, IS("precision", "fp32") ? 4 : 2)
 FORMULA(memory_peak, fmax(N("forward_peak_bytes"), fmax(N("backward_peak_bytes"), N("optimizer_peak_bytes"))))
 FORMULA(memory_predicted, fmax(N("predicted_forward_peak_bytes"),
                                fmax(N("predicted_backward_peak_bytes"), N("predicted_optimizer_peak_bytes"))))
 FORMULA(memory_err, fmax(off_pct(c, row, "forward"), fmax(off_pct(c, row, "backward"), off_pct(c, row, "optimizer"))))
-FORMULA(other_bytes, N("peak_bytes") - (KINDS("") - N("other_bytes")))
-FORMULA(predicted_other, N("predicted_bytes") - (KINDS("predicted_") - N("predicted_other_bytes")))
+FORMULA(other_bytes, N("peak_bytes") - (KINDS - N("other_bytes")))
 FORMULA(residual, tokens(c, row) * N("d_model") * element(c, row))
 FORMULA(saved_elements, 6 * N("d_model") + 2 * kv(c, row) + 3 * N("d_ff"))
 FORMULA(saved_per_block, IS("mode", "forward")
@@ -673,7 +636,7 @@ static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 
                                            {"offloaded_bytes", DERIVED, offloaded_by_option, 0},
                                            {"predicted_bytes", DERIVED, memory_predicted, 0},
                                            {"err_pct", DERIVED, memory_err, 1e-7},
-                                           {"err_kinds_pct", DERIVED, worst_kind, 1e-7},
+                                           {"err_kinds_pct", MEASURED, NULL, 0},
                                            {"forward_peak_bytes", MEASURED, NULL, 0},
                                            {"backward_peak_bytes", MEASURED, NULL, 0},
                                            {"optimizer_peak_bytes", MEASURED, NULL, 0},
@@ -689,24 +652,12 @@ static const column_rule memory_rules[] = {{"peak_bytes", DERIVED, memory_peak, 
                                            {"temporary_bytes", MEASURED, NULL, 0},
                                            {"workspace_bytes", MEASURED, NULL, 0},
                                            {"other_bytes", DERIVED, other_bytes, 0},
-                                           {"predicted_param_bytes", MEASURED, param_bytes, 0},
-                                           {"predicted_master_bytes", MEASURED, NULL, 0},
-                                           {"predicted_moment1_bytes", MEASURED, moment_bytes, 0},
-                                           {"predicted_moment2_bytes", MEASURED, moment_bytes, 0},
-                                           {"predicted_grad_bytes", MEASURED, NULL, 0},
-                                           {"predicted_activation_bytes", MEASURED, NULL, 0},
-                                           {"predicted_temporary_bytes", MEASURED, NULL, 0},
-                                           {"predicted_workspace_bytes", MEASURED, NULL, 0},
-                                           {"predicted_other_bytes", DERIVED, predicted_other, 0},
                                            {"peak_op", MEASURED, NULL, 0},
                                            {"allocated_bytes", MEASURED, NULL, 0},
-                                           {"arena_bytes", MEASURED, NULL, 0},
                                            {"driver_bytes", MEASURED, NULL, 0},
                                            {"driver_over_counted_bytes", MEASURED, over_counted, 0},
-                                           {"driver_step_bytes", MEASURED, NULL, 0},
                                            {"residual_bytes", DERIVED, residual, 0},
                                            {"saved_per_block_bytes", MEASURED, saved_per_block, 0},
-                                           {"predicted_saved_per_block_bytes", MEASURED, saved_per_block, 0},
                                            {"saved_per_token_bytes", DERIVED, saved_per_token, 0},
                                            {"largest_bytes", MEASURED, NULL, 0},
                                            {"largest_block", MEASURED, NULL, 0},

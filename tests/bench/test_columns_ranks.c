@@ -48,8 +48,6 @@ static const column_rule allreduce_rules[] = {{"median_ms", DERIVED, middle, 1e-
                                               {"algbw_gb_s", DERIVED, algbw, 0},
                                               {"busbw_gb_s", DERIVED, busbw, 0},
                                               {"slowest_rank", DERIVED, slowest_mean, 0},
-                                              {"first_call_ms", MEASURED, NULL, 0},
-                                              {"moved_bytes", DERIVED, moved, 0},
                                               {"n_samples", MEASURED, three, 0},
                                               {"n_calls", MEASURED, two, 0},
                                               {"hosts", MEASURED, one, 0},

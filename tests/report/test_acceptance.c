@@ -59,7 +59,7 @@ static void a_strange_run(void **state)
 {
     char *machine = folder_path(*state, "machine.csv");
     file_write(machine, "run_id,key,value\nr-1,gpu_count,1\nr-1,campaign,a;b\n");
-    found(*state, "", "bench_roofline.csv: row 1 has a character in column 19 that no bench writes there");
+    found(*state, "", "bench_roofline.csv: row 1 has a character in column 20 that no bench writes there");
     remove(machine);
     free(machine);
 }

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *const facts[] = {"campaign", "machine", "device", "iters_asked", "seed", NULL};
+static const char *const facts[] = {"campaign", "machine", "device", "settle_s", "seed", NULL};
 
 static void columns_and_values(void **state)
 {
@@ -51,7 +51,6 @@ static void columns_and_values(void **state)
         assert_string_equal(csv_cell(t, i, "campaign"), run_id); /* it is alone */
         assert_string_equal(csv_cell(t, i, "machine"), "test-x1");
         assert_string_equal(csv_cell(t, i, "device"), "cpu");
-        assert_string_equal(csv_cell(t, i, "iters_asked"), "7");
         assert_string_equal(csv_cell(t, i, "seed"), "1");
     }
     free(machine);
@@ -87,7 +86,7 @@ static void untimed(void **state)
     assert_int_equal(t->rows, 1);
     assert_int_equal(t->dropped, 0);
     assert_string_equal(csv_cell(t, 0, "seed"), "1");
-    assert_string_equal(csv_cell(t, 0, "iters_asked"), "");
+    assert_string_equal(csv_cell(t, 0, "settle_s"), "");
     for (const char *const *name = rows_layout.timed; *name; name++)
         if (csv_column(t, *name) >= 0 && *csv_cell(t, 0, *name))
             fail_msg("%s is there", *name);

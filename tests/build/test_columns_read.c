@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Every column has a reader: a report, a figure, a script, a document, a comparison, or a user in common/build/columns.txt. */
+#include "tests/support/test.h"
+
+#include <stdlib.h>
+
+#include "common/core/error.h"
+
+static void every_column_is_read(void **state)
+{
+    (void)state;
+    const char *bin = getenv("STEPBENCH_BIN");
+    char *command = xasprintf("bash common/build/unread.sh '%s' 2>&1", bin ? bin : ".");
+    int code;
+    char *said = command_text(command, &code);
+    if (code != 0 || *said)
+        fail_msg("%s", said);
+    free(said);
+    free(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_column_is_read)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

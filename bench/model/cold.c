@@ -73,6 +73,9 @@ static int run_process(char **arguments)
 int cold_run_cases(const options *o, int argc, char **argv)
 {
     int worst = EXIT_CODE_OK;
+    if (strcmp(option_text(o, "csv"), "-") == 0)
+        die(EXIT_CODE_USAGE,
+            "--cold starts a process for each case, which would each write a header: give --csv a FILE");
     bool supported = false;
     for (size_t i = 0; i < cases_count(o); i++) {
         bench_case *c = case_at(o, i);

@@ -50,5 +50,5 @@ void output_give_back(void)
     fclose(file);
     if (failed || !restored)
         die(EXIT_CODE_FAILURE, "stdout can't be written (%s): %s are lost", strerror(error),
-            for_records ? "rows as JSON" : "lines of the table");
+            for_records ? "rows" : "lines of the table");
 }

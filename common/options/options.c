@@ -28,7 +28,9 @@ static const option_spec common_options[] = {
      .unit = "ms", .unset = "0: never"},
     {"seed", OPTION_INT, 0, "1", .help = "seed of the inputs, mixed with each case", .max = 4294967295},
     {"check", OPTION_FLAG, 0, "1", .help = "verify results before anything is timed"},
-    {"csv", OPTION_TEXT, 0, "auto", .help = "FILE to append rows to, none, or auto: results/<machine>/<bench>.csv"},
+    {"csv", OPTION_TEXT, 0, "auto",
+     .help = "FILE to append rows to; none; auto: results/<machine>/<bench>.csv; or -: rows go to stdout, all else to "
+             "stderr"},
     {"machine", OPTION_TEXT, 0, "auto", .help = "name of the machine in paths and rows; auto: named after its GPUs"},
     {"resume", OPTION_FLAG, 0, "0",
      .help = "skip the cases that have a row of this commit and GPU; in ./run_all.sh, of its run"},

@@ -204,7 +204,8 @@ int rows_close(row_writer *r)
             say(", %zu kept from earlier runs", r->kept_used);
         if (r->fails)
             say(", %zu with a wrong result", r->fails);
-        say(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : ", not stored");
+        const bool shown = strcmp(option_text(r->o, "csv"), "-") == 0;
+        say(r->csv_path ? " in %s\n" : "%s\n", r->csv_path ? r->csv_path : shown ? " on stdout" : ", not stored");
     }
     if (!r->silent)
         say_what_is_wrong(r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* JSON lines and ratios to a baseline; see row_output.h. */
+/* Rows on stdout, and ratios to a baseline; see row_output.h. */
 #include "common/session/row_output.h"
 
 #include <errno.h>
@@ -38,9 +38,9 @@ void row_output_check(const options *o)
     free(baseline);
 }
 
-row_output row_output_begin(const options *o, FILE *json, const char *csv)
+row_output row_output_begin(const options *o, FILE *rows, const char *csv)
 {
-    row_output out = {.o = o, .json = json};
+    row_output out = {.o = o, .rows = rows};
     out.baseline = baseline_of(o);
     if (!out.baseline)
         return out;
@@ -50,9 +50,14 @@ row_output row_output_begin(const options *o, FILE *json, const char *csv)
 
 void row_output_write(void *output, const char *header, const char *line)
 {
-    const row_output *out = output;
-    if (out->json)
-        json_write_row(out->json, out->o, header, line);
+    row_output *out = output;
+    if (out->rows && option_flag(out->o, "json")) {
+        json_write_row(out->rows, out->o, header, line);
+    } else if (out->rows) {
+        fprintf(out->rows, out->begun ? "%.0s%s" : "%s\n%s", header, line);
+        fflush(out->rows);
+        out->begun = true;
+    }
     if (!out->baseline)
         return;
     char *row = xasprintf("%s\n%s", header, line), *said = compare_row(out->baseline, row, out->machine);

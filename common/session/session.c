@@ -72,10 +72,13 @@ void session_check(const options *o)
         die(EXIT_CODE_USAGE, "--sustain %g is too short for a GPU to settle; give at least 1 second, or 0 for none",
             sustain_of(o));
     if (option_is(o, "csv", ""))
-        die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none or auto");
+        die(EXIT_CODE_USAGE, "--csv is empty; it takes a FILE, none, auto or -");
+    if (option_is(o, "csv", "-") && option_flag(o, "json"))
+        die(EXIT_CODE_USAGE, "--csv - and --json both write rows to stdout; give one of them");
     row_output_check(o);
-    if (option_flag(o, "resume") && option_is(o, "csv", "none"))
-        die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV file; it does not work with --csv none");
+    if (option_flag(o, "resume") && (option_is(o, "csv", "none") || option_is(o, "csv", "-")))
+        die(EXIT_CODE_USAGE, "--resume needs the rows of a CSV file; it does not work with --csv %s",
+            option_text(o, "csv"));
     if (!*machine || *machine == '.' ||
         machine[strspn(machine, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789._-")])
@@ -262,9 +265,9 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     char slug[96];
     session s = {.opt = o, .timing = timing_of(o), .peers = peers};
     s.sustain_s = sustain_of(o);
-    const bool json = option_flag(o, "json");
-    watchdog_hold();                   /* a rank's watcher may end it, and writes out what was said */
-    FILE *records = output_take(json); /* before any library may print */
+    const bool to_stdout = option_flag(o, "json") || option_is(o, "csv", "-");
+    watchdog_hold();                        /* a rank's watcher may end it, and writes out what was said */
+    FILE *records = output_take(to_stdout); /* before any library may print */
     watchdog_release();
     watchdog_start(peers ? 0 : option_real(o, "timeout"));
     s.dev = device_open(option_is(o, "device", "cpu") ? DEVICE_CPU : DEVICE_CUDA,
@@ -279,15 +282,16 @@ int session_main_as(const session_peers *peers, const bench_info *info, const se
     machine_slug(device_kind_of(s.dev), device_get_info(s.dev), slug, sizeof slug);
     const char *machine = option_is(o, "machine", "auto") ? slug : option_text(o, "machine");
     char *results = xasprintf("results/%s", machine);
-    char *csv = option_is(o, "csv", "none") || !first ? NULL
-                : option_is(o, "csv", "auto")         ? xasprintf("%s/%s.csv", results, info->name)
-                                                      : xstrdup(option_text(o, "csv"));
+    const bool no_file = option_is(o, "csv", "none") || option_is(o, "csv", "-") || !first;
+    char *csv = no_file                       ? NULL
+                : option_is(o, "csv", "auto") ? xasprintf("%s/%s.csv", results, info->name)
+                                              : xstrdup(option_text(o, "csv"));
     s.results_dir = results;
     s.csv_path = csv;
     const char *campaign = getenv("STEPBENCH_RUN"); /* ./run_all.sh sets it */
     row_output output = {.o = o};
     if (first)
-        output = row_output_begin(o, json ? records : NULL, csv);
+        output = row_output_begin(o, to_stdout ? records : NULL, csv);
     const int lock = csv ? folder_lock(csv) : -1; /* before --resume reads what is there */
     s.rows = rows_open(o,
                        &(rows_info){.csv_path = csv,

@@ -301,6 +301,39 @@ static void json_has_stdout_to_itself(void **state)
     assert_int_equal(lines_of("rows.csv"), 1 + 2);
 }
 
+/* --csv -: each row has what holds for its run behind its columns, as there is no machine.csv. */
+static void rows_go_to_stdout(void **state)
+{
+    (void)state;
+    static const char header[] = "schema,method,bench,variant,status,reason,n,depth,double_n,err_rel,", *const bad[] = {
+                                                                                                            "--json",
+                                                                                                            "--resume"};
+    assert_int_equal(run("--device cpu --machine x --csv - --n 1,2 --variant right"), EXIT_CODE_OK);
+    const char *out = text_of("out.txt");
+    assert_int_equal(lines_of("out.txt"), 1 + 2);
+    assert_int_equal(strncmp(out, header, strlen(header)), 0);
+    csv *c = csv_parse(out);
+    assert_int_equal(c->rows, 2);
+    assert_int_equal(c->dropped, 0);
+    for (size_t i = 0; i < c->rows; i++) {
+        assert_true(csv_real(c, i, "double_n") == 2 * (double)(i + 1));
+        assert_string_equal(csv_cell(c, i, "machine"), "x");
+        assert_string_equal(csv_cell(c, i, "device"), "cpu");
+        assert_string_equal(csv_cell(c, i, "campaign"), csv_cell(c, i, "run_id"));
+        assert_string_equal(csv_cell(c, i, "seed"), "1");
+    }
+    csv_free(c);
+    assert_non_null(strstr(text_of("err.txt"), "2 rows on stdout\n"));
+    assert_int_equal(access("machine.csv", F_OK), -1);
+    assert_int_equal(access("-", F_OK), -1);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char arguments[96];
+        snprintf(arguments, sizeof arguments, "--device cpu --machine x --csv - --n 1 --variant right %s", bad[i]);
+        assert_int_equal(run(arguments), EXIT_CODE_USAGE);
+        assert_non_null(strstr(text_of("err.txt"), bad[i]));
+    }
+}
+
 /* With and without --json, what libraries print goes to stderr. */
 static void libraries_print_to_stderr(void **state)
 {
@@ -340,8 +373,7 @@ static void a_full_or_closed_stdout_is_an_error(void **state)
     (void)state;
     assert_int_equal(run_into("--device cpu --csv rows.csv --n 1 --variant right --json", "/dev/full"),
                      EXIT_CODE_FAILURE);
-    assert_non_null(
-        strstr(text_of("err.txt"), "stdout can't be written (No space left on device): rows as JSON are lost"));
+    assert_non_null(strstr(text_of("err.txt"), "stdout can't be written (No space left on device): rows are lost"));
     assert_int_equal(run_into("--device cpu --csv rows.csv --n 2 --variant right", "/dev/full"), EXIT_CODE_FAILURE);
     assert_non_null(
         strstr(text_of("err.txt"), "stdout can't be written (No space left on device): lines of the table"));
@@ -607,6 +639,7 @@ int main(void)
         IN_FOLDER(the_exit_code_is_explained),
         IN_FOLDER(resume_skips_what_is_there),
         IN_FOLDER(json_has_stdout_to_itself),
+        IN_FOLDER(rows_go_to_stdout),
         IN_FOLDER(libraries_print_to_stderr),
         IN_FOLDER(a_full_or_closed_stdout_is_an_error),
         IN_FOLDER(a_row_stands_beside_its_baseline),

@@ -33,7 +33,7 @@ static const column_spec last_columns[] = {
     {"utc", COLUMN_TEXT, false, "when the row was written"},
     {0},
 };
-/* Of the run: lines of machine.csv. */
+/* What holds for a whole run: lines of machine.csv. */
 static const column_spec run_columns[] = {
     {"campaign", COLUMN_TEXT, false, "the ./run_all.sh that the run is part of; else the same as run_id"},
     {"machine", COLUMN_TEXT, false, "short name of the machine"},

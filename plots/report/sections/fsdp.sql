@@ -19,7 +19,8 @@ SELECT status, variant, size, seq AS "S:", batch AS "batch:", ranks AS "ranks:",
     || iif(micro_batches > 1, ', micro_batches ' || micro_batches, '') || iif(clip > 0, ', clip ' || clip, '')
     || iif(coalesce(moments, 'policy') <> 'policy', ', moments ' || moments, '')
     || iif(free_every > 1, ', free_every ' || free_every, '') || iif(replicas > 1, ', replicas ' || replicas, '')
-    || iif(json_extract(options, '$.layers') > 0, ', layers ' || layers, ''), 3) AS "other options?", step_ms AS "step ms:",
+    || iif(json_extract(options, '$.layers') > 0, ', layers ' || layers, ''), 3) AS "other options?",
+    step_ms AS "step ms:",
     compute_ms AS "compute ms:", exposed_ms AS "exposed ms:", gather_wait_ms AS "waits for gathers ms:",
     tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:", after_step_bytes / gib() AS "held GiB:",
     peak_bytes / gib() AS "peak GiB:", gathered_bytes / gib() AS "gathered GiB a step:"

@@ -6,7 +6,8 @@
 SELECT * FROM bench_transformer
 WHERE status = 'ok' AND mode = 'train-step' AND recompute = 'none' AND attention = 'flash' AND coalesce(cold, 0) = 0
     AND warmup = 5 AND coalesce(moments, 'policy') = 'policy' AND coalesce(offload, 'none') = 'none'
-    AND coalesce(fp32_products, 'fma') = 'fma' AND coalesce(custom, 0) = 0 AND batch = 4 AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels')
+    AND coalesce(fp32_products, 'fma') = 'fma' AND coalesce(custom, 0) = 0 AND batch = 4
+    AND variant = (SELECT iif(sum(variant = 'graph'), 'graph', 'kernels')
     FROM bench_transformer WHERE status = 'ok')
 
 @view warm_up

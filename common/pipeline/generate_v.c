@@ -83,30 +83,43 @@ static void take(const pipeline_moments *m, int rank, v_rank *r, pipeline_action
     }
 }
 
-/* Of all ranks the one that can start first goes on. A rank that only could do a W because it doesn't know yet when its next
- * action can start lets those go first that start at the same moment. */
+/* What a rank would do next, and the order in which ranks go on: one that could only do a W, since it doesn't know yet when its next
+ * action can start, lets those go first that start at the same moment. */
+typedef struct turn {
+    pipeline_action action;
+    double start, order;
+} turn;
+
+static turn turn_of(const pipeline_moments *m, int rank, const v_rank *r)
+{
+    turn t = {.order = INFINITY};
+    if (r->next == 4 * m->shape->micros && r->first == r->last)
+        return t;
+    t.start = choose(m, rank, r, &t.action);
+    if (!isnan(t.start))
+        t.order = t.start + (t.action.kind == PIPELINE_W ? 1e-6 * pipeline_duration(m, rank, t.action) : 0);
+    return t;
+}
+
+/* The rank whose turn is first goes on; that changes its own turn and its neighbours'. */
 static void run_all(const pipeline_moments *m, v_rank *ranks)
 {
+    const int p = m->shape->ranks;
+    turn *turns = xmalloc((size_t)p * sizeof *turns);
+    for (int r = 0; r < p; r++)
+        turns[r] = turn_of(m, r, &ranks[r]);
     for (;;) {
-        pipeline_action best_action = {0};
-        double best = INFINITY;
-        int at = -1;
-        for (int r = 0; r < m->shape->ranks; r++) {
-            pipeline_action a;
-            if (ranks[r].next == 4 * m->shape->micros && ranks[r].first == ranks[r].last)
-                continue;
-            const double start = choose(m, r, &ranks[r], &a);
-            const double order = start + (a.kind == PIPELINE_W ? 1e-6 * pipeline_duration(m, r, a) : 0);
-            if (order < best) {
-                best = order;
-                best_action = a;
+        int at = 0;
+        for (int r = 1; r < p; r++)
+            if (turns[r].order < turns[at].order)
                 at = r;
-            }
-        }
-        if (at < 0)
-            return;
-        take(m, at, &ranks[at], best_action, best_action.kind == PIPELINE_W ? ranks[at].clock : best);
+        if (turns[at].order == INFINITY)
+            break;
+        take(m, at, &ranks[at], turns[at].action, turns[at].start);
+        for (int r = at > 0 ? at - 1 : 0; r <= at + 1 && r < p; r++)
+            turns[r] = turn_of(m, r, &ranks[r]);
     }
+    free(turns);
 }
 
 static void generate(pipeline_table *t, const pipeline_costs *costs)

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* A block's and the head's time; see mesh_layer.h. */
+#include "common/formulas/mesh_layer.h"
+
+#include <math.h>
+
+enum { ACTIVATION_BYTES = 2, HEAD_GROUPS = 4 };
+
+double mesh_seconds_sum(const mesh_seconds *s)
+{
+    double sum = 0;
+    for (int i = 0; i < MESH_PARTS; i++)
+        sum += s->part[i];
+    return sum;
+}
+
+double mesh_rows(const mesh_job *j, const mesh_plan *p)
+{
+    return (double)p->micro_batch * (double)j->seq / p->axes.cp;
+}
+
+/* With fewer heads than ranks, neighbours hold the same one. */
+double mesh_kv_columns(const mesh_job *j, int tp)
+{
+    const double head_dim = (double)j->d_model / (double)j->heads;
+    return fmax((double)j->heads_kv / tp, 1) * head_dim;
+}
+
+typedef struct layer {
+    const mesh_job *j;
+    const mesh_plan *p;
+    const mesh_rates *r;
+    double rows, call_s; /* of a rank's products; a gather or a sum of tensor parallelism */
+} layer;
+
+static layer layer_of(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
+{
+    const int t = p->axes.tp;
+    const double rows = mesh_rows(j, p), bytes = rows * (double)j->d_model * ACTIVATION_BYTES * (t - 1) / t;
+    return (layer){j, p, r, rows, mesh_collective_s(r, j->host, 1, t, bytes)};
+}
+
+/* A product with a gather before it or a sum behind it: one after the other, or in t chunks of rows whose tiles fill each other's
+ * waves. Then the first chunk needs no communication, and the others hide it as far as they last. */
+static void product(const layer *l, mesh_seconds *s, bool eight_bits, bool communicates, double columns, double k)
+{
+    const int t = l->p->axes.tp;
+    const double whole = mesh_product_s(l->r, eight_bits, l->rows, columns, k);
+    const double hidden = fmax(0, l->call_s - whole * (t - 1) / t) + l->r->call_s;
+    s->part[MESH_PRODUCTS] += whole;
+    if (communicates && t > 1)
+        s->part[MESH_TENSOR] += l->p->overlap ? fmin(hidden, l->call_s) : l->call_s;
+}
+
+/* Gradients of a weight; with `gathers`, its input is gathered once more beside the product of its dx, which takes as long. */
+static void weights(const layer *l, mesh_seconds *s, bool eight_bits, bool gathers, double rows, double columns)
+{
+    const double takes = mesh_product_s(l->r, eight_bits, rows, columns, l->rows);
+    s->part[MESH_PRODUCTS] += takes;
+    if (gathers && l->p->axes.tp > 1)
+        s->part[MESH_TENSOR] += fmax(0, l->call_s - takes);
+}
+
+/* Keys and values of the whole sequence, gathered by groups of heads where that hides them behind attention. */
+static void context(const layer *l, mesh_seconds *s, double times, double attention)
+{
+    const int n = l->p->axes.cp;
+    if (n == 1)
+        return;
+    const double kv = mesh_kv_columns(l->j, l->p->axes.tp), bytes = 2 * l->rows * kv * ACTIVATION_BYTES * (n - 1);
+    const double whole = times * mesh_collective_s(l->r, l->j->host, l->p->axes.tp, n, bytes);
+    const double heads = fmax((double)l->j->heads_kv / l->p->axes.tp, 1), groups = fmin(heads, HEAD_GROUPS);
+    const double hidden = fmax(whole / groups, whole - attention * (groups - 1) / groups) + (groups - 1) * l->r->call_s;
+    s->part[MESH_CONTEXT] += l->p->overlap ? fmin(hidden, whole) : whole;
+}
+
+typedef struct attention_times {
+    double forward, backward;
+} attention_times;
+
+/* Causal: half of the pairs count. Plain attention has the whole square of scores in memory instead, which products and softmax with
+ * dropout write and read three times, and as often again in the backward, twice. */
+static attention_times attention_of(const mesh_job *j, const mesh_rates *r, double rows, int t)
+{
+    const double flops = 2 * rows * (double)j->seq * (double)j->d_model / t;
+    if (!j->plain_attention)
+        return (attention_times){flops / r->attention_forward, 2.5 * flops / r->attention_backward};
+    const double rate = r->peak * r->share;
+    const double scores = ACTIVATION_BYTES * rows * (double)j->seq * (double)j->heads / t;
+    const double passes = 6 * scores / r->memory, forward = 2 * flops / rate + passes;
+    return (attention_times){forward, 4 * flops / rate + 2 * passes};
+}
+
+static void add(mesh_seconds *to, const mesh_seconds *s, double times)
+{
+    for (int i = 0; i < MESH_PARTS; i++)
+        to->part[i] += times * s->part[i];
+}
+
+static void recompute(const mesh_plan *p, const mesh_pass *m, mesh_seconds *b)
+{
+    if (p->recompute == MESH_SELECTIVE)
+        b->part[MESH_PASSES] += 0.5 * m->f.part[MESH_PASSES];
+    if (p->recompute == MESH_HALF)
+        b->part[MESH_PRODUCTS] += 0.5 * m->f.part[MESH_PRODUCTS];
+    if (p->recompute == MESH_BLOCK)
+        add(b, &m->f, 1);
+}
+
+mesh_pass mesh_block(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
+{
+    const layer l = layer_of(j, p, r);
+    const int t = p->axes.tp;
+    const double d = (double)j->d_model, f = (double)j->d_ff / t, up = (j->matrices - 1) * f, a = d / t;
+    const double qkv = a + 2 * mesh_kv_columns(j, t);
+    const double moved = 14 * d / t + j->matrices * f;
+    const double passes = r->passes * ACTIVATION_BYTES * l.rows * moved / r->memory;
+    const attention_times attention = attention_of(j, r, l.rows, t);
+    const bool eight = j->eight_bits;
+    mesh_pass m = {0};
+    product(&l, &m.f, eight, true, qkv, d);
+    product(&l, &m.f, eight, true, d, a);
+    product(&l, &m.f, eight, true, up, d);
+    product(&l, &m.f, eight, true, d, f);
+    m.f.part[MESH_ATTENTION] = attention.forward;
+    m.f.part[MESH_PASSES] = passes;
+    context(&l, &m.f, 1, m.f.part[MESH_ATTENTION]);
+    product(&l, &m.b, eight, true, d, qkv);
+    product(&l, &m.b, eight, true, a, d);
+    product(&l, &m.b, eight, true, d, up);
+    product(&l, &m.b, eight, true, f, d);
+    m.b.part[MESH_ATTENTION] = attention.backward;
+    m.b.part[MESH_PASSES] = 2 * passes;
+    context(&l, &m.b, 2, m.b.part[MESH_ATTENTION]);
+    recompute(p, &m, &m.b);
+    weights(&l, &m.w, eight, true, qkv, d);
+    weights(&l, &m.w, eight, false, d, a);
+    weights(&l, &m.w, eight, true, up, d);
+    weights(&l, &m.w, eight, false, d, f);
+    return m;
+}
+
+mesh_pass mesh_head(const mesh_job *j, const mesh_plan *p, const mesh_rates *r)
+{
+    const layer l = layer_of(j, p, r);
+    const double d = (double)j->d_model, v = (double)j->vocab / p->axes.tp;
+    mesh_pass m = {0};
+    product(&l, &m.f, false, true, v, d);
+    product(&l, &m.b, false, true, d, v);
+    weights(&l, &m.w, false, true, v, d);
+    return m;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/* The planner's formulas: limits that need no model, closed forms by hand, this project's measurements, and the search against
+ * trying every mesh. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/formulas/mesh_layer.h"
+#include "common/formulas/model.h"
+#include "common/pipeline/simulate.h"
+
+static const mesh_job model_2_7b = {.vocab = 10000,
+                                    .d_model = 2560,
+                                    .d_ff = 10240,
+                                    .layers = 32,
+                                    .heads = 32,
+                                    .heads_kv = 32,
+                                    .seq = 2048,
+                                    .matrices = 3,
+                                    .global_batch = 4,
+                                    .host = 8,
+                                    .param = 2,
+                                    .grad = 2,
+                                    .state = 8};
+static const mesh_job llama_8b = {.vocab = 128256,
+                                  .d_model = 4096,
+                                  .d_ff = 14336,
+                                  .layers = 32,
+                                  .heads = 32,
+                                  .heads_kv = 8,
+                                  .seq = 8192,
+                                  .matrices = 3,
+                                  .global_batch = 128,
+                                  .host = 8,
+                                  .param = 2,
+                                  .grad = 4,
+                                  .state = 12};
+
+static void near(double value, double wanted, double share)
+{
+    if (!(fabs(value - wanted) <= share * fabs(wanted)))
+        fail_msg("%.6g is not %.6g within %g %%", value, wanted, 100 * share);
+}
+
+static mesh_plan plan_of(int pp, int replicate, int shard, int cp, int tp, mesh_strategy strategy)
+{
+    return (mesh_plan){.axes = {pp, replicate, shard, cp, tp}, .strategy = strategy, .chunks = 1, .micro_batch = 1};
+}
+
+static const mesh_rates *h200(void)
+{
+    return mesh_machine_find("h200");
+}
+
+/* results/h200-x1/bench_roofline.csv: TFLOP/s of square bf16 products. */
+static void products_of_h200(void **state)
+{
+    (void)state;
+    static const double sizes[] = {1024, 2048, 4096, 8192}, tflops[] = {407.8, 682.0, 679.5, 643.2};
+    for (int i = 0; i < 4; i++)
+        near(2 * pow(sizes[i], 3) / mesh_product_s(h200(), false, sizes[i], sizes[i], sizes[i]) / 1e12, tflops[i],
+             0.08);
+    /* A product that fills no wave pays for a whole one; a dozen waves pay little. */
+    assert_true(mesh_product_s(h200(), false, 64, 128, 4096) >
+                80 * mesh_product_s(h200(), false, 8192, 8192, 4096) / 8192);
+    near(mesh_product_s(h200(), true, 4096, 4096, 4096) * 2 * h200()->share8,
+         mesh_product_s(h200(), false, 4096, 4096, 4096) * h200()->share, 1e-12);
+}
+
+/* W = min(link, members on a host x network). */
+static void bandwidth_of_groups(void **state)
+{
+    (void)state;
+    const mesh_rates r = {.link = 300, .network = 40, .call_s = 1};
+    near(mesh_collective_s(&r, 8, 1, 8, 600), 1 + 600. / 300, 1e-12);  /* within a host */
+    near(mesh_collective_s(&r, 8, 1, 16, 600), 1 + 600. / 300, 1e-12); /* 8 cards are more than the link */
+    near(mesh_collective_s(&r, 8, 2, 16, 600), 1 + 600. / 160, 1e-12); /* 4 members on a host */
+    near(mesh_collective_s(&r, 8, 8, 48, 600), 1 + 600. / 40, 1e-12);  /* one */
+    near(mesh_collective_s(&r, 8, 2, 4, 600), 1 + 600. / 300, 1e-12);
+    near(mesh_collective_s(&r, 8, 64, 2, 600), 1 + 600. / 40, 1e-12);
+    assert_true(mesh_collective_s(&r, 8, 1, 1, 600) == 0);
+}
+
+static void operations(void **state)
+{
+    (void)state;
+    const transformer_shape s = {10000, 2560, 10240, 32, 32, 32, 4, 2048};
+    near(mesh_step_flops(&model_2_7b, true), transformer_step_flops(&s, FLOPS_CAUSAL), 1e-12);
+    near(mesh_step_flops(&model_2_7b, false), transformer_step_flops(&s, FLOPS_FULL), 1e-12);
+}
+
+/* results/h200-x1/bench_transformer.csv: 2.7b, batch 4, bf16; forward and backward, ms. 10 % is what one share of the peak and
+ * one rate of memory can do for both. */
+static void steps_of_one_gpu(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t seq;
+        double forward, backward;
+    } rows[] = {{1024, 43.85, 94.16}, {2048, 89.94, 197.64}};
+    for (int i = 0; i < 2; i++) {
+        mesh_job j = model_2_7b;
+        mesh_plan p = plan_of(1, 1, 1, 1, 1, MESH_DDP);
+        j.seq = rows[i].seq;
+        p.micro_batch = 4;
+        const mesh_pass block = mesh_block(&j, &p, h200()), head = mesh_head(&j, &p, h200());
+        near(1e3 * (32 * mesh_seconds_sum(&block.f) + mesh_seconds_sum(&head.f)), rows[i].forward, 0.1);
+        near(1e3 * (32 * (mesh_seconds_sum(&block.b) + mesh_seconds_sum(&block.w)) + mesh_seconds_sum(&head.b) +
+                    mesh_seconds_sum(&head.w)),
+             rows[i].backward, 0.1);
+    }
+}
+
+static void stages(void **state)
+{
+    (void)state;
+    int blocks[128], sum = 0;
+    mesh_stages(126, 128, 0.66, blocks); /* as Llama 3 405B had it: the first and the last chunk have no block */
+    assert_int_equal(blocks[0], 0);
+    assert_int_equal(blocks[127], 0);
+    for (int i = 1; i < 127; i++)
+        assert_int_equal(blocks[i], 1);
+    mesh_stages(96, 48, 0.43,
+                blocks); /* an even division, where one block less on the last stage would be one more elsewhere */
+    for (int i = 0; i < 48; i++)
+        assert_int_equal(blocks[i], 2);
+    mesh_stages(34, 2, 3, blocks); /* 8b: its head is as long as three blocks */
+    assert_int_equal(blocks[0], 18);
+    assert_int_equal(blocks[1], 16);
+    mesh_stages(32, 5, 1.5, blocks);
+    for (int i = 0; i < 5; i++)
+        sum += blocks[i];
+    assert_int_equal(sum, 32);
+    mesh_stages(7, 1, 2, blocks);
+    assert_int_equal(blocks[0], 7);
+}
+
+/* Bytes by hand: 8b's block has 2 d^2 + 2 d kv + 3 d F = 218,103,808 parameters, its ends 128256 d each. */
+static void bytes_of_a_rank(void **state)
+{
+    (void)state;
+    const double block = 218103808., ends = 128256. * 4096, all = 32 * block + 2 * ends, tokens = 8192;
+    const double kept = tokens * (2 * (6 * 4096 + 2 * 1024 + 3 * 14336.) + 4 * 32);
+    mesh_plan p = plan_of(1, 1, 8, 1, 1, MESH_FSDP_FREE);
+    const mesh_bytes whole = mesh_memory(&llama_8b, &p);
+    near(mesh_block_parameters(&llama_8b), block, 1e-12);
+    near(whole.params, 2 * all / 8, 1e-12);
+    near(whole.grads, 4 * all / 8, 1e-12);
+    near(whole.state, 12 * all / 8, 1e-12);
+    near(whole.activations, 32 * kept, 1e-12);
+    near(whole.gathered, (2 * 2 + 4) * ends, 1e-12); /* the embedding is larger than a block */
+    near(whole.logits, 2 * tokens * 128256, 1e-12);
+    near(whole.total, 18 * all / 8 + 32 * kept + 8 * ends + 2 * tokens * 128256, 1e-12);
+    p.strategy = MESH_ZERO1;
+    near(mesh_memory(&llama_8b, &p).grads, 4 * all, 1e-12);
+    near(mesh_memory(&llama_8b, &p).state, 12 * all / 8, 1e-12);
+    p.recompute = MESH_BLOCK;
+    near(mesh_memory(&llama_8b, &p).activations, 32 * tokens * 2 * 4096 + kept, 1e-12);
+    mesh_plan pipe = plan_of(4, 1, 1, 1, 2, MESH_DDP); /* 4 micro-batches of 8 layers, each cut in two */
+    pipe.schedule = pipeline_schedule_find("1f1b");
+    near(mesh_memory(&llama_8b, &pipe).activations, 4 * 8 * kept / 2, 1e-12);
+    near(mesh_memory(&llama_8b, &pipe).params, 2 * (8 * block + ends) / 2, 1e-12);
+}
+
+/* What a step adds up to, and what communication that is hidden saves. */
+static void parts_of_a_step(void **state)
+{
+    (void)state;
+    mesh_plan p = plan_of(2, 1, 2, 2, 2, MESH_ZERO1);
+    p.schedule = pipeline_schedule_find("1f1b");
+    const mesh_prediction plain = mesh_predict(&llama_8b, &p, h200(), true);
+    p.overlap = true;
+    const mesh_prediction hidden = mesh_predict(&llama_8b, &p, h200(), true);
+    double sum = 0;
+    for (int i = 0; i < MESH_PARTS; i++) {
+        assert_true(plain.parts[i] > 0);
+        sum += plain.parts[i];
+    }
+    near(sum, plain.step_s, 1e-12);
+    assert_int_equal(plain.micro_batches, 64);
+    assert_true(hidden.parts[MESH_TENSOR] < 0.5 * plain.parts[MESH_TENSOR]);
+    assert_true(hidden.parts[MESH_CONTEXT] < plain.parts[MESH_CONTEXT]);
+    assert_true(hidden.parts[MESH_PRODUCTS] == plain.parts[MESH_PRODUCTS]);
+    p.axes.tp = 1;
+    p.axes.dp_shard = 4;
+    assert_true(mesh_predict(&llama_8b, &p, h200(), true).parts[MESH_TENSOR] == 0);
+    p.recompute = MESH_BLOCK;
+    assert_true(mesh_predict(&llama_8b, &p, h200(), true).step_s > 1.2 * hidden.step_s);
+}
+
+/* Bytes over W, where compute takes no time, by strategy; and where it takes for ever, only the last unit. 4 micro-batches. */
+static void traffic_by_strategy(void **state)
+{
+    (void)state;
+    const double block = 218103808., all = 32 * block + 2 * 128256. * 4096, part = 7 / 8.;
+    const double unit = part * (2 + 4) * block;
+    const double wanted[] = {[MESH_DDP] = 2 * part * 4 * (all + block),
+                             [MESH_ZERO1] = part * (4 + 2) * all + unit,
+                             [MESH_ZERO2] = part * (4 * 4 + 2) * all + unit,
+                             [MESH_FSDP_KEEP] = part * (4 + 2) * all + unit,
+                             [MESH_FSDP_FREE] = part * (4 * 2 * 2 + 4) * all + unit};
+    mesh_job j = llama_8b;
+    j.global_batch = 32;
+    for (int i = 0; i < MESH_STRATEGIES; i++) {
+        const mesh_plan p = plan_of(1, i == MESH_DDP ? 8 : 1, i == MESH_DDP ? 1 : 8, 1, 1, (mesh_strategy)i);
+        mesh_rates r = *h200();
+        r.call_s = 0;
+        r.link = 1e9;
+        r.peak = r.attention_forward = r.attention_backward = r.memory = 1e30;
+        near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS], wanted[i] / 1e9, 1e-6);
+        r.peak = 1e6;
+        near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS], (i ? unit : 2 * part * 4 * block) / 1e9, 1e-6);
+    }
+    /* Two replicas of four: each rank sums its quarter of the gradients with its twin. */
+    const mesh_plan p = plan_of(1, 2, 4, 1, 1, MESH_FSDP_KEEP);
+    mesh_rates r = *h200();
+    r.call_s = 0;
+    r.link = 1e9;
+    r.peak = r.attention_forward = r.attention_backward = r.memory = 1e30;
+    near(mesh_predict(&j, &p, &r, true).parts[MESH_GRADIENTS],
+         (3 / 4. * 6 * (all + block) + 2 * (1 / 2.) * 4 * all / 4) / 1e9, 1e-6);
+}
+
+/* A long pipeline is extended from a short one: against the whole table, with the same stages. */
+static void long_pipelines(void **state)
+{
+    (void)state;
+    for (const pipeline_schedule *row = pipeline_schedules; row->name; row++) {
+        mesh_plan p = plan_of(4, 1, 1, 1, 1, MESH_DDP);
+        p.schedule = row;
+        p.chunks = row->chunks_least;
+        p.overlap = true;
+        mesh_job j = llama_8b;
+        j.layers = 32 * p.chunks; /* even stages but for the head */
+        const mesh_pass block = mesh_block(&j, &p, h200()), head = mesh_head(&j, &p, h200());
+        const double f = mesh_seconds_sum(&block.f), b = mesh_seconds_sum(&block.b), w = mesh_seconds_sum(&block.w);
+        const double hf = mesh_seconds_sum(&head.f), hb = mesh_seconds_sum(&head.b), hw = mesh_seconds_sum(&head.w);
+        const pipeline_shape s = {row, 4, p.chunks, 128};
+        int blocks[16];
+        double t[3][16];
+        mesh_stages(j.layers, pipeline_stages(&s), (hf + hb + hw) / (f + b + w), blocks);
+        for (int i = 0; i < pipeline_stages(&s); i++) {
+            const bool last = i + 1 == pipeline_stages(&s);
+            t[0][i] = blocks[i] * f + (last ? hf : 0);
+            t[1][i] = blocks[i] * b + (last ? hb : 0);
+            t[2][i] = blocks[i] * w + (last ? hw : 0);
+        }
+        const pipeline_costs costs = {t[0], t[1], t[2], h200()->call_s + 2. * 8192 * 4096 / h200()->link};
+        pipeline_table *table = pipeline_table_create(&s, &costs);
+        const double whole = pipeline_simulate(table, &costs, NULL).makespan;
+        pipeline_table_free(table);
+        const mesh_prediction x = mesh_predict(&j, &p, h200(), true);
+        near(x.step_s - x.parts[MESH_UPDATE], whole, 0.004);
+    }
+}
+
+static void refused_plans(void **state)
+{
+    (void)state;
+    char why[256];
+    mesh_plan p = plan_of(1, 1, 3, 1, 1, MESH_DDP);
+    assert_string_equal(mesh_plan_problem(&llama_8b, &p, why, sizeof why),
+                        "a global batch of 128 sequences is not a multiple of 3, of all replicas' micro-batches");
+    p = plan_of(2, 1, 1, 1, 1, MESH_DDP);
+    assert_string_equal(mesh_plan_problem(&llama_8b, &p, why, sizeof why), "pp 2 needs a schedule");
+    p = plan_of(1, 1, 1, 1, 5, MESH_DDP);
+    assert_string_equal(mesh_plan_problem(&llama_8b, &p, why, sizeof why), "heads 32 are not a multiple of tp 5");
+}
+
+/* ---- the search ---- */
+
+/* The fastest way of 8 GPUs by trying all of them with whole simulations. */
+static double fastest_of_all(double bytes, int *plans)
+{
+    double best = INFINITY;
+    char why[256];
+    *plans = 0;
+    for (int pp = 1; pp <= 8; pp++)
+        for (int tp = 1; tp <= 8; tp++)
+            for (int cp = 1; cp <= 8; cp++)
+                for (int n = 0; n < 5 * 6 * 4; n++) {
+                    mesh_plan p = plan_of(pp, 1, 8 / (pp * tp * cp), cp, tp, (mesh_strategy)(n % 5));
+                    static const mesh_recompute ways[] = {MESH_KEEP, MESH_SELECTIVE, MESH_BLOCK};
+                    const int schedule = n / 5 % 6, micro = n / 30;
+                    if (pp * tp * cp * p.axes.dp_shard != 8)
+                        continue;
+                    if (p.strategy == MESH_DDP) {
+                        p.axes.dp_replicate = p.axes.dp_shard;
+                        p.axes.dp_shard = 1;
+                    } else if (p.axes.dp_shard * cp == 1)
+                        continue;
+                    p.overlap = true;
+                    p.micro_batch = 1 << micro;
+                    if (pp > 1 && schedule == 5)
+                        continue;
+                    p.schedule = pp > 1 ? &pipeline_schedules[schedule] : NULL;
+                    for (p.chunks = pp > 1 ? p.schedule->chunks_least : 1;
+                         p.chunks <= (pp > 1 ? p.schedule->chunks_most : 1) && p.chunks <= 8; p.chunks *= 2)
+                        for (int w = 0; w < 3; w++) {
+                            p.recompute = ways[w];
+                            if (mesh_plan_problem(&llama_8b, &p, why, sizeof why) || (pp == 1 && schedule > 0))
+                                continue;
+                            ++*plans;
+                            const mesh_prediction x = mesh_predict(&llama_8b, &p, h200(), true);
+                            if (x.bytes.total <= bytes)
+                                best = fmin(best, x.step_s);
+                        }
+                }
+    return best;
+}
+
+static void search_finds_the_fastest(void **state)
+{
+    (void)state;
+    int plans;
+    const mesh_question q = {llama_8b, 8, 70e9, 8, true, {0}};
+    const mesh_answer a = mesh_search(&q, h200());
+    near(a.best[0].p.step_s, fastest_of_all(70e9, &plans), 1e-9);
+    assert_int_equal(a.plans, plans);
+    assert_true(a.best_count > 4 && a.lacking_count > 4 && a.ties >= 2 && a.ties <= a.best_count);
+    for (int i = 0; i < a.best_count; i++) {
+        assert_true(a.best[i].p.bytes.total <= 70e9);
+        assert_true(i == 0 || a.best[i].p.step_s >= a.best[i - 1].p.step_s);
+        assert_true((a.best[i].p.step_s <= 1.08 * a.best[0].p.step_s) == (i < a.ties));
+        for (int k = 0; k < i; k++)
+            assert_true(memcmp(&a.best[i].plan.axes, &a.best[k].plan.axes, sizeof(mesh)) != 0);
+    }
+    for (int i = 0; i < a.lacking_count; i++)
+        assert_true(a.lacking[i].p.bytes.total > 70e9);
+}
+
+static void search_within_a_mesh(void **state)
+{
+    (void)state;
+    const mesh_question q = {llama_8b, 8, 80e9, 8, true, {.pp = 2, .cp = 1, .tp = 2}};
+    const mesh_answer a = mesh_search(&q, h200());
+    for (int i = 0; i < a.best_count; i++)
+        assert_true(a.best[i].plan.axes.pp == 2 && a.best[i].plan.axes.tp == 2 && a.best[i].plan.axes.cp == 1);
+    assert_true(a.best_count >= 1);
+    const mesh_question none = {llama_8b, 8, 1e9, 8, true, {0}};
+    const mesh_answer b = mesh_search(&none, h200());
+    assert_true(b.best_count == 0 && b.fits == 0 && b.ties == 0 && b.lacking_count > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(products_of_h200),
+                                       cmocka_unit_test(bandwidth_of_groups),
+                                       cmocka_unit_test(operations),
+                                       cmocka_unit_test(steps_of_one_gpu),
+                                       cmocka_unit_test(stages),
+                                       cmocka_unit_test(bytes_of_a_rank),
+                                       cmocka_unit_test(parts_of_a_step),
+                                       cmocka_unit_test(traffic_by_strategy),
+                                       cmocka_unit_test(long_pipelines),
+                                       cmocka_unit_test(refused_plans),
+                                       cmocka_unit_test(search_within_a_mesh),
+                                       cmocka_unit_test(search_finds_the_fastest)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

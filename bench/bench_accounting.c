@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "common/core/output.h"
+#include "common/core/text.h"
 #include "bench/accounting/questions.h"
 
 static const option_spec option_table[] = {
@@ -139,21 +140,11 @@ static const struct {
 };
 enum { QUESTIONS = sizeof questions / sizeof *questions };
 
-/* Whether a list parted by blanks has the word. */
-static bool has_word(const char *list, const char *word)
-{
-    const size_t length = strlen(word);
-    for (const char *at = list; *at; at += strcspn(at, " "), at += strspn(at, " "))
-        if (strcspn(at, " ") == length && strncmp(at, word, length) == 0)
-            return true;
-    return false;
-}
-
 static bool applies(const char *option, const char *variant)
 {
     bool named = false; /* by any variant; a common option is not, and applies to all */
     for (size_t i = 0; i < QUESTIONS; i++) {
-        const bool uses = has_word(questions[i].options, option);
+        const bool uses = text_has_word(questions[i].options, option);
         if (strcmp(questions[i].variant, variant) == 0 && uses)
             return true;
         named = named || uses;

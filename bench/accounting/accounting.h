@@ -45,6 +45,8 @@ typedef struct accounting_rates {
 } accounting_rates;
 /* Reads the options of these names; `flops` may be NULL. False after the row was set to skip: C was not measured. */
 bool accounting_rates_of(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r);
+/* W as it was measured, bytes a second, and in which file; NAN: it was not. */
+double accounting_measured_bandwidth(const char *results_dir, const char **from);
 /* The mesh of the case; false as above. */
 bool accounting_mesh(const accounting *a, ffn_mesh *m);
 

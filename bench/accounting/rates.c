@@ -69,9 +69,16 @@ static double measured_link(const char *dir)
     return 1e9 * slowest;
 }
 
+double accounting_measured_bandwidth(const char *dir, const char **from)
+{
+    const double bus = measured_bus(dir);
+    *from = isnan(bus) ? "bench_roofline.csv, slowest pair of GPUs one way" : "bench_allreduce.csv, best bus bandwidth";
+    return isnan(bus) ? measured_link(dir) : bus;
+}
+
 static bool measured(const accounting *a, const char *flops, const char *bandwidth, accounting_rates *r)
 {
-    const char *dir = a->s->results_dir, *from = "bench_allreduce.csv, best bus bandwidth";
+    const char *dir = a->s->results_dir, *from;
     if (flops) {
         r->flops = 1e12 * ceiling_tflops(NULL, dir, "bf16");
         if (isnan(r->flops)) {
@@ -84,11 +91,7 @@ static bool measured(const accounting *a, const char *flops, const char *bandwid
         accounting_step(a, "C = %s FLOP/s, the best bf16 GEMM of %s/bench_roofline.csv", accounting_plain(r->flops),
                         dir);
     }
-    double w = measured_bus(dir);
-    if (isnan(w)) {
-        w = measured_link(dir);
-        from = "bench_roofline.csv, slowest pair of GPUs one way";
-    }
+    const double w = accounting_measured_bandwidth(dir, &from);
     if (isnan(w)) {
         accounting_step(a, "W is not measured: %s has neither bench_allreduce.csv nor copies between GPUs", dir);
         accounting_step(a, "W = %s, of --%s", accounting_rate(r->bandwidth), bandwidth);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* What the variants of bench_mesh share: the job and the rates of a case, and the answers of a search. */
+#ifndef STEPBENCH_BENCH_MESH_PLANNER_H
+#define STEPBENCH_BENCH_MESH_PLANNER_H
+
+#include "common/formulas/mesh.h"
+#include "common/session/session.h"
+
+#define PLANNER_MODELS "tiny, small, medium, large, xl, 2.7b, 10b, 8b, llama3-8b, llama3-70b, llama3-405b or gpt-175b"
+#define PLANNER_PRECISIONS "bf16|fp8"
+#define PLANNER_RATES MESH_MACHINE_NAMES "|measured"
+
+/* Dimensions of a model of the option --model, in `job`; false: there is no such model. */
+bool planner_model(const char *name, mesh_job *job);
+/* The rates of --rates. False after the row was set to skip: they were not measured. */
+bool planner_rates(const session *s, const bench_case *c, row *w, mesh_rates *r);
+
+/* The variants: each fills the row of a case. */
+void planner_run_best(session *s, const bench_case *c, row *w);
+void planner_run_lacking(session *s, const bench_case *c, row *w);
+void planner_run_published(session *s, const bench_case *c, row *w);
+void planner_run_schedule(session *s, const bench_case *c, row *w);
+
+/* Columns of a plan and of its prediction. */
+void planner_plan_columns(row *w, const mesh_job *j, const mesh_plan *p, const mesh_prediction *x, const mesh_rates *r);
+
+#endif

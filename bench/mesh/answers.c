@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The k-th best mesh, and the k-th of those without room; see planner.h. A search is kept for the cases that ask for its other
+/* The k-th fastest mesh, and of those without room the one that lacks the k-th least; see planner.h. A search is kept for the cases that ask for its other
  * places. */
 #include <stdio.h>
 #include <string.h>

@@ -85,6 +85,8 @@ bool planner_rates(const session *s, const bench_case *c, row *w, mesh_rates *r)
         return false;
     }
     r->share = products / r->peak;
+    if (device_kind_of(s->dev) == DEVICE_CUDA)
+        r->bytes = (double)device_get_info(s->dev)->memory_bytes;
     replace(&r->memory, 1e9 * ceiling_copy_gb_s(NULL, dir));
     replace(&r->attention_forward, measured_attention(dir, "fwd_tflops"));
     replace(&r->attention_backward, measured_attention(dir, "bwd_tflops"));

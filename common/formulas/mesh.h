@@ -101,7 +101,7 @@ typedef struct mesh_prediction {
 
 /* Why this job cannot be done so, in one sentence, or NULL. */
 const char *mesh_plan_problem(const mesh_job *j, const mesh_plan *p, char *out, size_t out_bytes);
-/* Of a plan without a problem. `simulate`: its pipeline is simulated; else by the schedule's closed form. */
+/* The plan must have no problem. `simulate`: its pipeline is simulated; else by the schedule's closed form. */
 mesh_prediction mesh_predict(const mesh_job *j, const mesh_plan *p, const mesh_rates *r, bool simulate);
 mesh_bytes mesh_memory(const mesh_job *j, const mesh_plan *p);
 
@@ -122,7 +122,7 @@ typedef struct mesh_question {
     mesh only; /* the search is within this mesh; .pp 0: any */
 } mesh_question;
 
-typedef struct mesh_found { /* a mesh, with the fastest of its plans */
+typedef struct mesh_found { /* a mesh, with the best of its plans */
     mesh_plan plan;
     mesh_prediction p;
 } mesh_found;
@@ -131,7 +131,7 @@ enum { MESH_FOUND = 16 };
 typedef struct mesh_answer {
     int plans, fits;                     /* legal ones, and those with room */
     mesh_found best[MESH_FOUND];         /* fastest first */
-    mesh_found lacking[MESH_FOUND];      /* the same of those without room */
+    mesh_found lacking[MESH_FOUND];      /* of those in which no plan has room: what lacks least, first */
     int best_count, lacking_count, ties; /* ties: meshes of `best` that the error does not tell from the first */
 } mesh_answer;
 /* All meshes of all GPUs, each with every strategy, schedule, number of chunks, micro-batch of 1 to 8 and recomputation. Closed

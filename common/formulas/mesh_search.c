@@ -12,6 +12,7 @@ enum { PP_MOST = 64, CP_MOST = 16, MICRO_MOST = 8, SIMULATED_MOST = 200 };
 typedef struct candidate {
     mesh_plan plan;
     double step_s; /* by closed forms */
+    double bytes;
     bool fits;
 } candidate;
 
@@ -32,7 +33,7 @@ static void consider(search *s, const mesh_plan *p)
         s->all = xrealloc(s->all, s->room * sizeof *s->all);
     }
     const mesh_prediction x = mesh_predict(&s->q->job, p, s->r, false);
-    s->all[s->count++] = (candidate){*p, x.step_s, x.bytes.total <= s->q->bytes};
+    s->all[s->count++] = (candidate){*p, x.step_s, x.bytes.total, x.bytes.total <= s->q->bytes};
 }
 
 static void each_recompute(search *s, mesh_plan p)
@@ -124,12 +125,13 @@ static void keep(mesh_found *list, int *count, const mesh_found *x)
 }
 
 /* In the order of closed forms, which are no longer than what the simulator says, until the list cannot change any more. */
-static void simulate(const search *s, bool fits, mesh_found *list, int *count)
+static void fastest(search *s, mesh_found *list, int *count)
 {
     int simulated = 0;
+    qsort(s->all, s->count, sizeof *s->all, by_time);
     for (size_t i = 0; i < s->count && simulated < SIMULATED_MOST; i++) {
         const candidate *c = &s->all[i];
-        if (c->fits != fits)
+        if (!c->fits)
             continue;
         if (*count == MESH_FOUND && c->step_s > list[*count - 1].p.step_s)
             return;
@@ -139,15 +141,44 @@ static void simulate(const search *s, bool fits, mesh_found *list, int *count)
     }
 }
 
+/* Plans of a mesh behind each other, those with room first, then those that lack least. */
+static int by_mesh(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    const int order = memcmp(&x->plan.axes, &y->plan.axes, sizeof x->plan.axes);
+    return order ? order : x->fits != y->fits ? y->fits - x->fits : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const candidate *x = *(const candidate *const *)a, *y = *(const candidate *const *)b;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* Meshes without any plan that has room: those that lack least. */
+static void nearest(search *s, mesh_found *list, int *count)
+{
+    const candidate **first = xmalloc((s->count + 1) * sizeof *first);
+    size_t n = 0;
+    qsort(s->all, s->count, sizeof *s->all, by_mesh);
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->all[i].fits && (i == 0 || memcmp(&s->all[i - 1].plan.axes, &s->all[i].plan.axes, sizeof(mesh)) != 0))
+            first[n++] = &s->all[i];
+    qsort(first, n, sizeof *first, by_bytes);
+    for (*count = 0; *count < MESH_FOUND && (size_t)*count < n; ++*count)
+        list[*count] = (mesh_found){first[*count]->plan, mesh_predict(&s->q->job, &first[*count]->plan, s->r, true)};
+    free(first);
+}
+
 mesh_answer mesh_search(const mesh_question *q, const mesh_rates *r)
 {
     search s = {.q = q, .r = r};
     mesh_answer a = {0};
     each_mesh(&s);
-    if (s.count)
-        qsort(s.all, s.count, sizeof *s.all, by_time);
-    simulate(&s, true, a.best, &a.best_count);
-    simulate(&s, false, a.lacking, &a.lacking_count);
+    if (s.count) {
+        fastest(&s, a.best, &a.best_count);
+        nearest(&s, a.lacking, &a.lacking_count);
+    }
     a.plans = (int)s.count;
     for (size_t i = 0; i < s.count; i++)
         a.fits += s.all[i].fits;

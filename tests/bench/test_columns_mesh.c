@@ -86,7 +86,7 @@ static int ascending(const void *a, const void *b)
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
-/* Of all runs that are not fitted and whose sequences are on fewer than four ranks: they are all in these rows. */
+/* The errors of runs that are not fitted and whose sequences are on fewer than four ranks, which are all in these rows. */
 static double error_at(const csv *c, size_t row, double share)
 {
     double errors[64];

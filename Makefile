@@ -257,6 +257,7 @@ $(BUILD)/kernels/shared/build.c.o: EXTRA := $(KERNELS_ID)
 $(BUILD)/kernels/shared/build.c.o: $(BUILD)/kernels_id.flags
 $(BUILD)/common/train/tune/shipped.c.o: $(wildcard common/train/tune/choices/*.csv)
 $(BUILD)/common/qualify/reference.c.o: $(wildcard reference/*.csv)
+$(BUILD)/bench/mesh/published.c.o: results/published/mesh.csv
 $(BUILD)/common/record/cupti.c.o $(BUILD)/common/record/cupti_library.c.o: EXTRA := $(CUPTI_CFLAGS)
 $(BUILD)/common/comm/nccl.c.o: EXTRA := $(NCCL_CFLAGS)
 $(BUILD)/common/comm/gloo.cc.o: EXTRA := $(GLOO_CFLAGS)

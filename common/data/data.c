@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Samples of a file or of made tokens; see data.h. */
+#include "common/data/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "common/core/rng.h"
+#include "common/data/order.h"
+#include "common/data/tokens.h"
+
+struct data {
+    made *made;
+    token_file *file;
+    int seq;
+    int64_t windows;
+    uint64_t seed;
+    data_fault fault;
+};
+
+data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes)
+{
+    data *d = xcalloc(1, sizeof *d);
+    d->seq = seq, d->seed = rng_hash(seed, "order of samples");
+    if (strcmp(name, "made") == 0) {
+        d->made = made_create(symbols, seed);
+        return d;
+    }
+    d->file = tokens_open(name, why, why_bytes);
+    d->windows = d->file ? (tokens_count(d->file) - 1) / seq : 0;
+    if (d->file && d->windows > 0)
+        return d;
+    if (d->file)
+        snprintf(why, why_bytes, "%s has %lld tokens, fewer than a window of %d and its target", name,
+                 (long long)tokens_count(d->file), seq);
+    data_close(d);
+    return NULL;
+}
+
+void data_close(data *d)
+{
+    if (!d)
+        return;
+    made_free(d->made);
+    tokens_close(d->file);
+    free(d);
+}
+
+const made *data_made(const data *d)
+{
+    return d->made;
+}
+
+const char *data_format(const data *d)
+{
+    return d->made ? "made" : tokens_format(d->file);
+}
+
+int64_t data_windows(const data *d)
+{
+    return d->windows;
+}
+
+static uint64_t with_repeat(uint64_t i, uint64_t n, uint64_t key)
+{
+    return order_of(i == 1 ? 0 : i, n, key);
+}
+
+void data_sample(const data *d, int64_t sample, int32_t *out)
+{
+    if (d->made) {
+        made_window(d->made, sample, d->seq + 1, out);
+    } else {
+        const uint64_t n = (uint64_t)d->windows, key = d->seed + (uint64_t)sample / n;
+        const uint64_t at = (d->fault == DATA_REPEAT ? with_repeat : order_of)((uint64_t)sample % n, n, key);
+        tokens_read(d->file, (int64_t)at * d->seq, d->seq + 1, out);
+    }
+    if (d->fault == DATA_LEAK)
+        for (int i = d->seq; i > 0; i -= 2) /* every other target stands where it is read */
+            out[i - 1] = out[i];
+}
+
+bool data_order_is_whole(const data *d)
+{
+    return d->made || order_is_whole(d->fault == DATA_REPEAT ? with_repeat : order_of, (uint64_t)d->windows, d->seed);
+}
+
+void data_plant(data *d, data_fault fault)
+{
+    d->fault = fault;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What a run trains on: sample after sample of seq + 1 tokens, of a file in the order of order.h, or made (made.h). Sample i is
+ * a function of i alone. Step s of a run takes samples s G to s G + G - 1, of which rank r has the r-th part: so any number of
+ * ranks sees the same samples in the same step, and where a run stands is one integer. */
+#ifndef STEPBENCH_DATA_DATA_H
+#define STEPBENCH_DATA_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/data/made.h"
+
+typedef struct data data;
+/* `name` is "made" or a file's path. NULL: a sentence in `why`. */
+data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes);
+void data_close(data *d);
+const made *data_made(const data *d); /* NULL: tokens come from a file */
+const char *data_format(const data *d);
+int64_t data_windows(const data *d);                           /* of a file; 0: there is no end */
+void data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1) */
+bool data_order_is_whole(const data *d);                       /* each window of a file comes once in an epoch */
+
+/* Faults that a check must find; no others use them. */
+typedef enum data_fault {
+    DATA_SOUND,
+    DATA_REPEAT, /* one window of a file comes twice in an epoch, another never */
+    DATA_LEAK    /* a sample begins with its second token: what is predicted is what is read */
+} data_fault;
+void data_plant(data *d, data_fault fault);
+
+#endif

@@ -160,6 +160,11 @@ typedef struct sb_optimizer_begin {
     float clip_norm;    /* 0: no clipping; else gradients are scaled down to this norm; needs grad_stats */
     bool dynamic_scale; /* halve loss_scale after a skip, double it after growth_interval good steps (at most 2^24) */
     int growth_interval;
+    /* Tables by update, on the device; either may be NULL. Update `step` takes its learning rate from rates[step - 1], the last
+     * one where there are no more, and leaves grad_norm in norms[step - 1]. */
+    const float *rates;
+    float *norms;
+    int64_t updates; /* entries of each */
 } sb_optimizer_begin;
 
 /* Where the fp32 value of a parameter is kept. */

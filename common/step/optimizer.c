@@ -30,7 +30,10 @@ void optimizer_begin(step *s, void *stream)
                                   .beta2 = s->o.beta2,
                                   .clip_norm = (float)s->o.clip_norm,
                                   .dynamic_scale = s->o.precision->loss_scaling,
-                                  .growth_interval = GROWTH_INTERVAL};
+                                  .growth_interval = GROWTH_INTERVAL,
+                                  .rates = s->rates,
+                                  .norms = s->norms,
+                                  .updates = s->updates};
     if (step_go(s))
         step_done(s, s->k->train->optimizer_begin(s->ctx, &p, stream));
 }

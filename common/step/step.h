@@ -83,6 +83,8 @@ typedef struct step {
     sb_optimizer_state *state;
     sb_optimizer_state *range_state; /* of optimizer_range_norm: its loss scale is 1 */
     arena_slot stats_workspace;      /* during an update */
+    float *rates, *norms, *losses;   /* tables of a run, by update and by step, `updates` long; NULL: none (feed.c) */
+    int64_t updates;
 
     void *main, *side, *back; /* streams: the chain of the step, weight gradients, AdamW; those beside may be main */
     void *own_side, *own_back;

@@ -272,7 +272,8 @@ void trainer_free(trainer *t)
     device_sync(s->dev);
     if (t->graph)
         device_graph_destroy(s->dev, t->graph);
-    void *const held[] = {s->ids, s->targets, s->rope_table, s->row_loss, s->loss, s->state, s->range_state, s->block};
+    void *const held[] = {s->ids,         s->targets, s->rope_table, s->row_loss, s->loss,  s->state,
+                          s->range_state, s->block,   s->rates,      s->norms,    s->losses};
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         memory_release(t->mem, held[i]);
     release(t, s->param, MEMORY_PARAM);

@@ -27,6 +27,10 @@ static void take_step(const sb_optimizer_begin *p)
     sb_optimizer_state *s = p->state;
     s->skip = 0;
     s->step++;
+    if (p->rates)
+        s->lr = p->rates[s->step < p->updates ? s->step - 1 : p->updates - 1];
+    if (p->norms && s->step <= p->updates)
+        p->norms[s->step - 1] = s->grad_norm;
     s->correction1 = (float)(1 - pow(p->beta1, (double)s->step));
     s->correction2 = (float)sqrt(1 - pow(p->beta2, (double)s->step));
     s->grad_factor = 1 / s->loss_scale;

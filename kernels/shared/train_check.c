@@ -194,6 +194,8 @@ sb_status sb_optimizer_begin_check(const sb_optimizer_begin *p)
     if (!(p->clip_norm >= 0 && isfinite(p->clip_norm)))
         return sb_error(SB_INVALID, "%s: clip_norm must be positive and finite, or 0 for none, not %g", op,
                         p->clip_norm);
+    if ((p->rates || p->norms) && p->updates < 1)
+        return sb_error(SB_INVALID, "%s: tables of %lld updates have no entry", op, (long long)p->updates);
     if (p->dynamic_scale && p->growth_interval < 1)
         return sb_error(SB_INVALID, "%s: growth_interval %d must be at least 1", op, p->growth_interval);
     return SB_OK;

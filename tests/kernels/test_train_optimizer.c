@@ -62,6 +62,24 @@ static void test_corrections(void **state)
     }
 }
 
+/* By update: what is skipped takes no rate and leaves no norm, and the last rate stays. */
+static void test_tables(void **state)
+{
+    (void)state;
+    static const float rates[] = {0.1f, 0.2f, 0.3f};
+    float norms[] = {-1, -1, -1};
+    sb_optimizer_state o = {.lr = 9, .loss_scale = 1};
+    sb_optimizer_begin p = {.state = &o, .beta1 = 0.9, .beta2 = 0.999, .rates = rates, .norms = norms, .updates = 3};
+    static const float want[] = {0.1f, 0.2f, 0.2f, 0.3f, 0.3f, 0.3f};
+    for (int call = 0; call < 6; call++) {
+        o.grad_norm = (float)call + 5;
+        o.found_nonfinite = call == 2;
+        expect_ok(train_ops()->optimizer_begin(NULL, &p, NULL));
+        assert_true(o.lr == want[call]);
+    }
+    assert_true(norms[0] == 5 && norms[1] == 6 && norms[2] == 8);
+}
+
 static void test_clipping(void **state)
 {
     (void)state;
@@ -297,8 +315,9 @@ static void test_split_is_fp32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grad_stats), cmocka_unit_test(test_corrections), cmocka_unit_test(test_clipping),
-        cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_adamw),       cmocka_unit_test(test_split_is_fp32),
+        cmocka_unit_test(test_grad_stats),    cmocka_unit_test(test_corrections), cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_clipping),      cmocka_unit_test(test_loss_scale),  cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_split_is_fp32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

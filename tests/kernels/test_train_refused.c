@@ -173,6 +173,8 @@ static void test_optimizer(void **state)
     REFUSED(optimizer_begin, begin, beta1 = 1, "beta1 1");
     REFUSED(optimizer_begin, begin, clip_norm = -1, "clip_norm");
     REFUSED(optimizer_begin, begin, growth_interval = 0, "growth_interval 0");
+    REFUSED(optimizer_begin, begin, rates = buffer, "tables of 0 updates");
+    REFUSED(optimizer_begin, begin, norms = buffer, "tables of 0 updates");
     REFUSED(adamw, adamw, state = NULL, "state is missing");
     REFUSED(adamw, adamw, dtype_param = 4, "dtype_param 4");
     REFUSED(adamw, adamw, dtype_grad = 4, "dtype_grad 4");

@@ -5,6 +5,7 @@
 #include "tests/support/test.h"
 
 #include "common/core/rng.h"
+#include "common/train/feed.h"
 #include "common/train/update.h"
 
 #include <math.h>
@@ -31,6 +32,59 @@ static void learning_rate(void **state)
         free(before);
         free(after);
         trainer_free(t);
+    }
+}
+
+enum { FED_STEPS = 5 };
+
+/* A table of rates gives the bits of a rate set before each step, staged tokens those of tokens that were set; losses and norms
+ * of all steps can be had afterwards. */
+static void a_run_is_fed_without_a_wait(void **state)
+{
+    (void)state;
+    static const float rates[FED_STEPS - 1] = {1e-3f, 2e-2f, 5e-3f, 3e-3f};
+    for (int i = 0; i < POLICIES; i++) {
+        step_options o = small_options();
+        o.precision = precision_find(policies[i]);
+        o.micro_batches = 1 + i % 2;
+        o.clip_norm = 0.5;
+        trainer *t = create(&o), *fed = create(&o);
+        const size_t n = (size_t)(o.batch * o.seq * o.micro_batches);
+        int32_t *tokens = malloc(FED_STEPS * 2 * n * sizeof *tokens);
+        float losses[FED_STEPS * 2], norms[FED_STEPS - 1];
+        double want[FED_STEPS], want_norms[FED_STEPS];
+        for (size_t at = 0; at < FED_STEPS * 2 * n; at++)
+            tokens[at] = (int32_t)(rng_uniform(5, 1, at) * o.config.vocab);
+        for (int at = 0; at < FED_STEPS; at++) {
+            sb_optimizer_state now;
+            trainer_set_lr(t, rates[at < FED_STEPS - 2 ? at : FED_STEPS - 2]);
+            trainer_set_tokens(t, tokens + (size_t)at * 2 * n, tokens + ((size_t)at * 2 + 1) * n);
+            step(t);
+            want[at] = trainer_loss(t);
+            trainer_optimizer_state(t, &now);
+            want_norms[at] = now.grad_norm;
+        }
+        assert_true(trainer_keep_history(fed, rates, FED_STEPS - 1));
+        for (int at = 0; at < FED_STEPS; at++) {
+            trainer_stage_tokens(fed, tokens + (size_t)at * 2 * n, tokens + ((size_t)at * 2 + 1) * n);
+            assert_true(trainer_step(fed));
+            if (at < FED_STEPS - 1)
+                trainer_keep_loss(fed, at);
+        }
+        trainer_fetch_history(fed, 0, FED_STEPS - 1, losses, norms);
+        trainer_loss(fed); /* waits */
+        for (int at = 0; at < FED_STEPS - 1; at++) {
+            const float *loss = losses + at * o.micro_batches;
+            assert_true(want[at] == (o.micro_batches == 1 ? loss[0] : ((double)loss[0] + loss[1]) / 2));
+            assert_true(norms[at] == (float)want_norms[at] && norms[at] > 0);
+        }
+        float *a = all_params(t), *b = all_params(fed);
+        same_bits(trainer_params(t), a, b, policies[i]);
+        free(a);
+        free(b);
+        free(tokens);
+        trainer_free(t);
+        trainer_free(fed);
     }
 }
 
@@ -198,8 +252,13 @@ static void moments_in_16_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(learning_rate), cmocka_unit_test(parameters_in_and_out), cmocka_unit_test(loss_scale),
-        cmocka_unit_test(clipping),      cmocka_unit_test(optimizer_alone),       cmocka_unit_test(moments_in_16_bits),
+        cmocka_unit_test(learning_rate),
+        cmocka_unit_test(a_run_is_fed_without_a_wait),
+        cmocka_unit_test(parameters_in_and_out),
+        cmocka_unit_test(loss_scale),
+        cmocka_unit_test(clipping),
+        cmocka_unit_test(optimizer_alone),
+        cmocka_unit_test(moments_in_16_bits),
     };
     return cmocka_run_group_tests(tests, bed_create, bed_destroy);
 }

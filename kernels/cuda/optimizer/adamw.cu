@@ -37,6 +37,10 @@ __global__ void optimizer_begin_kernel(sb_optimizer_begin p)
         return;
     }
     const double step = (double)++s->step;
+    if (p.rates)
+        s->lr = p.rates[s->step < p.updates ? s->step - 1 : p.updates - 1];
+    if (p.norms && s->step <= p.updates)
+        p.norms[s->step - 1] = s->grad_norm;
     s->correction1 = (float)(1 - pow(p.beta1, step));
     s->correction2 = (float)sqrt(1 - pow(p.beta2, step));
     float factor = 1 / s->loss_scale;

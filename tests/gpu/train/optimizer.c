@@ -69,8 +69,8 @@ static sb_status run_stats(const train_case *c, const train_call *x)
 
 /* A plan has a letter a step: g, a good one; b, one with a gradient that is not finite. Each step is grad_stats, begin,
  * and a copy of the state to the history. */
-enum { BEGIN_GOOD, BEGIN_BAD, BEGIN_STATE, BEGIN_HISTORY };
-enum { BEGIN_N = 1000 };
+enum { BEGIN_GOOD, BEGIN_BAD, BEGIN_STATE, BEGIN_HISTORY, BEGIN_RATES, BEGIN_NORMS };
+enum { BEGIN_N = 1000, BEGIN_UPDATES = 3 /* fewer than the longest plan has */ };
 
 typedef struct dynamics {
     const char *name, *plan;
@@ -114,6 +114,10 @@ static void fill_begin(train_case *c)
     slot_set(slot_input(c, "bad", SB_FP32, BEGIN_N, 3), BEGIN_N / 2, INFINITY);
     state_slot(c, (sb_optimizer_state){.lr = 0.5f, .loss_scale = d->loss_scale});
     slot_add_content(c, "history", SLOT_OUT, SLOT_STATES, strlen(d->plan));
+    slot_input(c, "rates", SB_FP32, BEGIN_UPDATES, 1);
+    slot *norms = slot_input(c, "norms", SB_FP32, BEGIN_UPDATES, 1);
+    norms->role = SLOT_INOUT;
+    norms->bound.relative = 1e-5;
 }
 
 static sb_grad_stats stats_of(const train_call *x, int grad)
@@ -142,6 +146,7 @@ static sb_status run_begin(const train_case *c, const train_call *x)
         const sb_grad_stats stats = stats_of(x, plan[i] == 'g' ? BEGIN_GOOD : BEGIN_BAD);
         sb_optimizer_begin begin = c->p.begin;
         begin.state = x->at[BEGIN_STATE];
+        begin.rates = x->at[BEGIN_RATES], begin.norms = x->at[BEGIN_NORMS], begin.updates = BEGIN_UPDATES;
         s = ops->grad_stats(x->ctx, &stats, x->stream);
         if (s == SB_OK)
             s = ops->optimizer_begin(x->ctx, &begin, x->stream);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The log of a run: one record for every few steps, to a CSV file, to JSON lines and to an event file of TensorBoard. A record is
+ * a table of numbers (journal.c has its names), so that the three say the same. */
+#ifndef STEPBENCH_RUN_JOURNAL_H
+#define STEPBENCH_RUN_JOURNAL_H
+
+#include "common/run/events.h"
+
+typedef struct journal_record { /* what is not known is NAN */
+    int64_t step;               /* the last one that it is about, from 1 */
+    int64_t tokens;             /* of all ranks, since the first step */
+    double loss, loss_max;      /* mean over the ranks and the record's steps; the largest of a rank and step */
+    double entropy;             /* what the source's tokens of these steps cost who knows it, mean */
+    double norm, rate;          /* of the last step */
+    double tokens_per_s;        /* of all ranks */
+    double mfu_pct;
+    double step_ms, step_max_ms; /* median and longest of the slowest rank's */
+    double data_wait_pct;        /* of the time since the last record */
+    double free_bytes;           /* of the device, smallest of all ranks */
+    int outliers;                /* steps whose loss or norm stood out, since the first */
+} journal_record;
+
+typedef struct journal journal;
+/* Files folder/name.csv, folder/name.jsonl and folder/name/events.out.tfevents.<...>; makes the folders. `about` is one line.
+ * NULL: a sentence in `why`. */
+journal *journal_open(const char *folder, const char *name, const char *about, char *why, size_t why_bytes);
+void journal_write(journal *j, const journal_record *r);
+bool journal_close(journal *j, char *why, size_t why_bytes); /* also reads the event file again; NULL is fine */
+events *journal_events(journal *j);
+
+#endif

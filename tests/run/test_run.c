@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* What stands around a run's steps: the schedule against PyTorch's, outliers, the log's files. Event files are read by a reader of
+ * this test alone, which shares nothing with the writer. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/csv.h"
+#include "common/core/error.h"
+#include "common/run/journal.h"
+#include "common/run/outliers.h"
+#include "common/run/schedule.h"
+
+/* ---- the schedule ---- */
+
+static void schedules_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    csv *c = csv_read("tests/golden/schedule.csv");
+    assert_non_null(c);
+    assert_true(c->rows > 400);
+    for (size_t row = 0; row < c->rows; row++) {
+        const schedule s = {csv_cell(c, row, "name"), 3e-4, csv_real(c, row, "min_lr"),
+                            (int64_t)csv_real(c, row, "warmup"), (int64_t)csv_real(c, row, "steps")};
+        const double want = csv_real(c, row, "rate"), got = schedule_rate(&s, (int64_t)csv_real(c, row, "step"));
+        if (!(fabs(got - want) <= 1e-9 * 3e-4))
+            fail_msg("%s, step %s: %.12g, PyTorch has %.12g", s.name, csv_cell(c, row, "step"), got, want);
+    }
+    csv_free(c);
+    assert_true(schedule_rate(&(schedule){"cosine", 1, 0.1, 0, 10}, 10) == 0.1);
+    assert_true(schedule_rate(&(schedule){"cosine", 1, 0.1, 5, 5}, 9) == 0.1);
+    assert_true(schedule_rate(&(schedule){"constant", 1, 0.1, 0, 10}, 99) == 1);
+}
+
+/* ---- outliers ---- */
+
+static void outliers_are_named_and_do_not_hide_the_next(void **state)
+{
+    (void)state;
+    outliers o = {.n = 0};
+    double z;
+    assert_false(outliers_add(&o, 1e9, &z)); /* too few to say */
+    assert_true(isnan(z));
+    o = (outliers){.n = 0};
+    for (int i = 0; i < 200; i++)
+        assert_false(outliers_add(&o, i % 2 ? 3 : 1, &z)); /* mean 2, deviation 1 */
+    assert_true(fabs(fabs(z) - 1) < 1e-12);
+    assert_false(outliers_add(&o, 6.9, &z));
+    o = (outliers){.n = 0};
+    for (int i = 0; i < 128; i++)
+        outliers_add(&o, i % 2 ? 3 : 1, &z);
+    for (int i = 0; i < 300; i++) {
+        assert_true(outliers_add(&o, 7.1, &z)); /* however often it comes */
+        assert_true(fabs(z - 5.1) < 1e-9);
+    }
+    assert_true(outliers_add(&o, NAN, &z));
+    assert_true(outliers_add(&o, INFINITY, &z));
+    assert_false(outliers_add(&o, 2, &z));
+    assert_true(z == 0);
+}
+
+/* ---- a reader of event files ---- */
+
+static uint32_t table[256];
+
+static void table_make(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        table[i] = i;
+        for (int bit = 0; bit < 8; bit++)
+            table[i] = table[i] & 1 ? table[i] >> 1 ^ 0x82f63b78u : table[i] >> 1;
+    }
+}
+
+static uint32_t masked_crc(const unsigned char *p, size_t n)
+{
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < n; i++)
+        crc = table[(crc ^ p[i]) & 255] ^ crc >> 8;
+    crc ^= 0xffffffffu;
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+typedef struct scalar {
+    char tag[64], version[32];
+    double wall_s, value;
+    long long step;
+} scalar;
+
+static unsigned long long varint(const unsigned char **p)
+{
+    unsigned long long x = 0;
+    for (int shift = 0;; shift += 7) {
+        const unsigned char byte = *(*p)++;
+        x |= (unsigned long long)(byte & 127) << shift;
+        if (byte < 128)
+            return x;
+    }
+}
+
+static void parse(const unsigned char *p, const unsigned char *end, int depth, scalar *out)
+{
+    while (p < end) {
+        const unsigned long long key = varint(&p), field = key >> 3;
+        float single;
+        double wide;
+        switch (key & 7) {
+        case 0: out->step = (long long)varint(&p); break;
+        case 1:
+            memcpy(&wide, p, 8);
+            out->wall_s = wide, p += 8;
+            break;
+        case 5:
+            memcpy(&single, p, 4);
+            out->value = single, p += 4;
+            break;
+        case 2: {
+            const size_t n = varint(&p);
+            if (depth < 2 && (field == 5 || (depth == 1 && field == 1)))
+                parse(p, p + n, depth + 1, out);
+            else
+                snprintf(field == 3 ? out->version : out->tag, 32, "%.*s", (int)n, (const char *)p);
+            p += n;
+            break;
+        }
+        default: fail_msg("wire type %llu", key & 7);
+        }
+    }
+    assert_true(p == end);
+}
+
+/* The scalars of a file; every CRC must be right. */
+static int read_events(const char *path, scalar *out, int room)
+{
+    FILE *f = fopen(path, "rb");
+    unsigned char data[4096];
+    uint64_t length;
+    uint32_t crc;
+    int n = 0;
+    assert_non_null(f);
+    table_make();
+    assert_int_equal(masked_crc((const unsigned char *)"123456789", 9),
+                     ((0xe3069283u >> 15) | (0xe3069283u << 17)) + 0xa282ead8u); /* RFC 3720's polynomial */
+    while (fread(&length, 8, 1, f) == 1) {
+        assert_true(length < sizeof data && n < room);
+        assert_int_equal(fread(&crc, 4, 1, f), 1);
+        assert_int_equal(crc, masked_crc((unsigned char *)&length, 8));
+        assert_int_equal(fread(data, 1, length, f), length);
+        assert_int_equal(fread(&crc, 4, 1, f), 1);
+        assert_int_equal(crc, masked_crc(data, length));
+        out[n] = (scalar){.value = NAN};
+        parse(data, data + length, 0, &out[n++]);
+    }
+    fclose(f);
+    return n;
+}
+
+static void events_are_what_tensorboard_reads(void **state)
+{
+    scalar got[4];
+    char *path = folder_path(*state, "events"), *cut = folder_path(*state, "cut"), why[400] = "";
+    events *e = events_open(path, 1.5);
+    events_scalar(e, 2.5, 300, "loss/mean", 0.25);
+    events_scalar(e, 3.5, 1000000, "speed", -1e30);
+    assert_true(events_close(e));
+    assert_int_equal(read_events(path, got, 4), 3);
+    assert_string_equal(got[0].version, "brain.Event:2");
+    assert_true(got[0].wall_s == 1.5 && got[1].wall_s == 2.5 && got[2].wall_s == 3.5);
+    assert_string_equal(got[1].tag, "loss/mean");
+    assert_true(got[1].step == 300 && got[1].value == 0.25);
+    assert_true(got[2].step == 1000000 && got[2].value == (float)-1e30);
+    assert_true(events_check(path, why, sizeof why));
+
+    char *command = xasprintf("head -c -1 '%s' >'%s'", path, cut);
+    assert_int_equal(system(command), 0);
+    assert_false(events_check(cut, why, sizeof why));
+    assert_non_null(strstr(why, "record 2 is cut"));
+    free(command);
+    e = events_open(path, 0);
+    events_plant(e);
+    events_scalar(e, 1, 1, "loss", 1);
+    events_close(e);
+    assert_false(events_check(path, why, sizeof why));
+    assert_non_null(strstr(why, "record 1 has a wrong CRC"));
+    assert_null(events_open("/no/such/folder/x", 0));
+    free(path);
+    free(cut);
+}
+
+/* ---- the three files of a log ---- */
+
+static void a_log_is_three_files_that_agree(void **state)
+{
+    static const journal_record records[] = {
+        {10, 5120, 3.25, 3.5, 1.2, 0.5, 1e-3, 1000, 41.5, 2.5, 9.75, 0.125, 1e9, 0},
+        {20, 10240, 2.25, 2.5, NAN, NAN, 2e-3, 2000, NAN, 3.5, 4.5, 0, NAN, 2}};
+    char why[300] = "", *folder = folder_path(*state, "run"), *csv_path = folder_path(*state, "run/small.csv");
+    char *old = folder_path(*state, "run/small/events.out.tfevents.1.old");
+    scalar got[32];
+    for (int again = 0; again < 2; again++) { /* the second log of a name replaces the first */
+        journal *j = journal_open(folder, "small", "a run", why, sizeof why);
+        assert_non_null(j);
+        for (int i = 0; i < 2; i++)
+            journal_write(j, &records[i]);
+        if (!journal_close(j, why, sizeof why))
+            fail_msg("%s", why);
+        if (!again)
+            file_write(old, "an earlier run's");
+    }
+    csv *c = csv_read(csv_path);
+    assert_int_equal(c->rows, 2);
+    assert_true(csv_real(c, 0, "step") == 10 && csv_real(c, 1, "tokens") == 10240);
+    assert_true(csv_real(c, 0, "loss_max") == 3.5 && csv_real(c, 1, "rate") == 2e-3);
+    assert_true(isnan(csv_real(c, 1, "entropy")) && csv_real(c, 1, "outliers") == 2);
+    csv_free(c);
+    char *json_path = folder_path(*state, "run/small.jsonl"), *json = file_text(json_path);
+    assert_non_null(strstr(json, "{\"step\":10,\"tokens\":5120,\"loss\":3.25,\"loss_max\":3.5,\"entropy\":1.2,"));
+    assert_non_null(strstr(json, "\"mfu_pct\":null") && strstr(json, "\"outliers\":2}"));
+    int code;
+    char *command = xasprintf("ls '%s'/run/small/events.out.tfevents.*", (char *)*state);
+    char *events_path = command_text(command, &code);
+    events_path[strcspn(events_path, "\n")] = 0;
+    assert_int_equal(read_events(events_path, got, 32), 1 + 11 + 7);
+    assert_string_equal(got[1].tag, "loss/mean");
+    assert_true(got[1].step == 10 && got[1].value == 3.25);
+    free(command);
+    free(events_path);
+    free(json);
+    free(json_path);
+    free(csv_path);
+    free(folder);
+    free(old);
+    assert_null(journal_open("/no/such/folder", "x", "", why, sizeof why));
+    assert_non_null(strstr(why, "can't be written: No such file"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedules_are_those_of_pytorch), cmocka_unit_test(outliers_are_named_and_do_not_hide_the_next),
+        cmocka_unit_test(events_are_what_tensorboard_reads), cmocka_unit_test(a_log_is_three_files_that_agree)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

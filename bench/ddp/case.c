@@ -20,9 +20,10 @@ bool ddp_has_column(const ddp_case *k, const char *name)
     return c->name;
 }
 
-/* "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
-static const char *strategy_of(const char *variant)
+/* Of a bench whose variants are something else, the option says it. "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
+static const char *strategy_of(const bench_case *c)
 {
+    const char *variant = case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c);
     return text_is(variant, "unsharded") || text_is(variant, "ddp") ? "bucketed" : variant;
 }
 
@@ -105,7 +106,7 @@ bool ddp_case_of(session *s, const bench_case *c, row *w, ddp_case *out)
     out->graph = text_is(case_text(c, "fusion"), "graph");
     out->o.fusion = FUSION_KERNELS; /* a step with its collectives is captured here, not by the trainer */
     out->o.share_grad_memory = true;
-    out->p = (parallel_options){.strategy = strategy_of(case_variant(c)),
+    out->p = (parallel_options){.strategy = strategy_of(c),
                                 .ranks = out->ranks,
                                 .update = update_order_parse(case_text(c, "update")),
                                 .update_blocks = (int)case_int(c, "update-blocks"),
@@ -139,7 +140,7 @@ double ddp_case_estimate(const options *opt, const bench_case *c)
     enum { GRAD_UNITS = 2 }; /* one is made while the other is reduced */
     step_options o;
     char why[256];
-    const strategy *s = parallel_strategy(strategy_of(case_variant(c)));
+    const strategy *s = parallel_strategy(strategy_of(c));
     if (!s || !model_case_options(c, &o, why, sizeof why))
         return 0;
     const int ranks = (int)case_int(c, "ranks");

@@ -17,7 +17,7 @@ struct data {
     int seq;
     int64_t windows;
     uint64_t seed;
-    data_fault fault;
+    bool repeats;
 };
 
 data *data_open(const char *name, int symbols, int seq, uint64_t seed, char *why, size_t why_bytes)
@@ -74,20 +74,17 @@ void data_sample(const data *d, int64_t sample, int32_t *out)
         made_window(d->made, sample, d->seq + 1, out);
     } else {
         const uint64_t n = (uint64_t)d->windows, key = d->seed + (uint64_t)sample / n;
-        const uint64_t at = (d->fault == DATA_REPEAT ? with_repeat : order_of)((uint64_t)sample % n, n, key);
+        const uint64_t at = (d->repeats ? with_repeat : order_of)((uint64_t)sample % n, n, key);
         tokens_read(d->file, (int64_t)at * d->seq, d->seq + 1, out);
     }
-    if (d->fault == DATA_LEAK)
-        for (int i = d->seq; i > 0; i -= 2) /* every other target stands where it is read */
-            out[i - 1] = out[i];
 }
 
 bool data_order_is_whole(const data *d)
 {
-    return d->made || order_is_whole(d->fault == DATA_REPEAT ? with_repeat : order_of, (uint64_t)d->windows, d->seed);
+    return d->made || order_is_whole(d->repeats ? with_repeat : order_of, (uint64_t)d->windows, d->seed);
 }
 
-void data_plant(data *d, data_fault fault)
+void data_plant_repeat(data *d)
 {
-    d->fault = fault;
+    d->repeats = true;
 }

@@ -21,12 +21,6 @@ int64_t data_windows(const data *d);                           /* of a file; 0: 
 void data_sample(const data *d, int64_t sample, int32_t *out); /* (seq + 1) */
 bool data_order_is_whole(const data *d);                       /* each window of a file comes once in an epoch */
 
-/* Faults that a check must find; no others use them. */
-typedef enum data_fault {
-    DATA_SOUND,
-    DATA_REPEAT, /* one window of a file comes twice in an epoch, another never */
-    DATA_LEAK    /* a sample begins with its second token: what is predicted is what is read */
-} data_fault;
-void data_plant(data *d, data_fault fault);
+void data_plant_repeat(data *d); /* one window of a file comes twice in an epoch, another never: for checks */
 
 #endif

@@ -36,6 +36,15 @@ void trainer_stage_tokens(trainer *t, const int32_t *ids, const int32_t *targets
     device_stream_copy(s->dev, s->main, s->targets, targets, bytes);
 }
 
+void trainer_read_tokens(trainer *t, int32_t *ids, int32_t *targets)
+{
+    step *s = &t->step;
+    const size_t bytes = (size_t)s->tokens * (size_t)s->micro_batches * sizeof *ids;
+    device_sync(s->dev);
+    device_download(s->dev, ids, s->ids, bytes);
+    device_download(s->dev, targets, s->targets, bytes);
+}
+
 void trainer_keep_loss(trainer *t, int64_t at)
 {
     step *s = &t->step;

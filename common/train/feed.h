@@ -11,6 +11,7 @@
 bool trainer_keep_history(trainer *t, const float *rates, int64_t steps);
 /* The next step's tokens, as in trainer_set_tokens, from pinned memory that stays as it is until the copy has run. */
 void trainer_stage_tokens(trainer *t, const int32_t *ids, const int32_t *targets);
+void trainer_read_tokens(trainer *t, int32_t *ids, int32_t *targets); /* those of the last step; waits */
 /* Behind a step: its losses, one for each micro-batch, become those of `step` (from 0). */
 void trainer_keep_loss(trainer *t, int64_t step);
 /* Losses of `steps` steps, (steps, micro-batches), and norms of as many updates, to pinned memory. An update may run on

@@ -251,7 +251,7 @@ static void ranks_share_the_samples_of_a_step(void **state)
     for (int w = 0; w < windows; w++)
         assert_int_equal(seen[w], 1); /* an epoch has each window once */
     assert_true(data_order_is_whole(d));
-    data_plant(d, DATA_REPEAT);
+    data_plant_repeat(d);
     assert_false(data_order_is_whole(d));
     data_close(d);
     free(path);

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_run: how much of a training run is not the step, and is its loss right?
+ *
+ * A run of thousands of steps on tokens of known entropy (common/data/made.h) or of a file, with warm-up, decay, clipping and a
+ * log. Variants are a ladder: each adds one thing to the step. Behind the run its loss, tokens, rates and log are checked, and
+ * blocks of steps with and without what the rung adds alternate.
+ * Run: ./bench_run --size small --seq 512 --precision bf16 --steps 2000
+ *      ./bench_run --device cpu --variant log --steps 400 --lr 3e-3
+ * Expect: data, schedule and log below 1 % of a step; a loss just above its floor. Limits: one file, no evaluation. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/model/context.h"
+#include "bench/run/row.h"
+#include "bench/ddp/verify.h"
+#include "common/core/error.h"
+#include "common/core/text.h"
+
+static option_spec option_table[] = {
+    LAUNCH_RANKS("1", "1"),
+    MODEL_OPTIONS("small", "tiny", "512", "32", "bf16", "train-step"),
+    {"micro-batches", OPTION_INT, OPTION_LIST, "1", .help = "forwards and backwards of a step before its update",
+     .min = 1, .max = 65536},
+    {"clip", OPTION_REAL, OPTION_LIST, "1",
+     .help = "from the rung clip on, scale gradients down to this L2 norm; 0: never", .max = 1e9},
+    {"strategy", OPTION_CHOICE, OPTION_LIST, "ddp", .help = "how ranks share the work; bench_fsdp says what each is",
+     .choices = "ddp|zero1|zero2|fsdp|fsdp-keep|hsdp"},
+    {"replicas", OPTION_INT, OPTION_LIST, "2", .help = "of hsdp: so many groups of ranks hold the model", .min = 2,
+     .max = 65536, .unit = "replicas"},
+    {"prefetch", OPTION_INT, OPTION_LIST, "1", .help = "units gathered ahead of the one in use", .max = 16,
+     .unit = "units"},
+    {"update", OPTION_CHOICE, OPTION_LIST, "after", .help = "when AdamW runs", .choices = UPDATE_CHOICES},
+    {"update-blocks", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of AdamW with --update backward",
+     .max = 4096, .unit = "thread blocks", .unset = "0: no limit"},
+    {"max-ctas", OPTION_INT, OPTION_LIST, "0", .help = "most thread blocks of an NCCL collective", .max = 64,
+     .unit = "thread blocks", .unset = "0: NCCL decides"},
+    {"bucket-mb", OPTION_REAL, OPTION_LIST, "25", .help = "size of a bucket of gradients", .def_cpu = "0.1",
+     .min = 1e-4, .max = 1e6, .unit = "MB of 2^20 bytes"},
+    {"fusion", OPTION_CHOICE, OPTION_LIST, "kernels",
+     .help = "fused kernels launched by the host, or the whole step with its collectives as one CUDA graph",
+     .choices = "kernels|graph"},
+    {"data", OPTION_TEXT, OPTION_PARAM, "made",
+     .help = "made tokens, or a file of tokens: llm.c's .bin, nanoGPT's uint16 .bin, or .npy"},
+    {"steps", OPTION_INT, OPTION_LIST, "1000", .help = "steps of the run", .def_cpu = "60", .min = 2, .max = 10000000,
+     .unit = "steps"},
+    {"schedule", OPTION_CHOICE, OPTION_LIST, "cosine", .help = "what the rate does after its warm-up",
+     .choices = SCHEDULE_CHOICES},
+    {"lr", OPTION_REAL, OPTION_LIST, "3e-4", .help = "learning rate after the warm-up", .def_cpu = "3e-3", .min = 0,
+     .max = 10},
+    {"min-lr", OPTION_REAL, OPTION_LIST, "3e-5", .help = "learning rate at the end", .min = 0, .max = 10},
+    {"lr-warmup", OPTION_INT, OPTION_LIST, "20", .help = "steps in which the rate grows", .def_cpu = "5",
+     .max = 10000000, .unit = "steps"},
+    {"overfit", OPTION_FLAG, OPTION_PARAM, "0",
+     .help = "the first step's batch in every step: after 200 its loss must be below 0.05"},
+    {"symbols", OPTION_INT, 0, "64", .help = "of made tokens", .def_cpu = "16", .min = MADE_SYMBOLS_MIN,
+     .max = MADE_SYMBOLS_MAX},
+    {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
+     .unit = "steps"},
+    {"data-delay", OPTION_REAL, 0, "0", .help = "slows the loader down by so much a batch, to see the wait",
+     .max = 10000, .unit = "ms"},
+    {"warmup", OPTION_INT, 0, "10", .help = "first steps, whose times do not count", .def_cpu = "5", .min = 1,
+     .max = 1000000, .unit = "steps"},
+    {"iters", OPTION_INT, 0, "40", .help = "steps of the ladder, and as many bare ones, after the run; 0: none",
+     .def_cpu = "8", .max = 100000, .unit = "steps"},
+    {"peak-tflops", OPTION_REAL, 0, "0", .help = "dense peak of a GPU at this precision, for MFU", .max = 1e9,
+     .unit = "TFLOP/s", .unset = "0: from the data sheet, if known"},
+    {"plant-error", OPTION_CHOICE, 0, "none",
+     .help =
+         "test the checks: rates one step early; tokens of the next step, of rank 0 on all ranks, or a window twice; "
+         "targets not shifted, or seen by the model; a log with sums or maxima for means, without ranks, or with "
+         "wrong CRCs",
+     .choices = RUN_FAULT_CHOICES},
+    {0}};
+
+static const variant_spec variant_table[] = {
+    {"bare", "the step alone, with the same tokens and rate"},
+    {"data", "and tokens of its own for each step"},
+    {"schedule", "and a rate of its own for each step"},
+    {"clip", "and gradients scaled down to --clip"},
+    {"log", "and a log: CSV, JSON lines, TensorBoard"},
+    {"wait", "the same where the host waits for each step's loss, as a loop with .item() does"},
+    {0}};
+
+static const column_spec column_table[] = {RUN_COLUMNS, {0}};
+
+static const bench_run run_table[] = {
+    {RUN_QUICK, 1, 12, "--steps 300 --fusion graph --variant bare,log"},
+    {RUN_DEFAULT, 1, 40, "--steps 600 --fusion graph"},
+    {RUN_FULL, 1, 60, "--steps 5000 --fusion graph --variant log"},
+    {RUN_FULL, 2, 60, "--ranks {gpus} --steps 1000 --strategy ddp,zero1,fsdp --variant bare,log"},
+    {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log"},
+    {0}};
+
+static bool validate(const options *o, char *msg, size_t msg_bytes)
+{
+    const char *wrong = NULL;
+    if (option_real(o, "peak-tflops") > 0 && option_count(o, "precision") > 1)
+        wrong = "--peak-tflops is that of one precision, and --precision has more";
+    else if (!option_flag(o, "check") && !text_is(option_text(o, "plant-error"), "none"))
+        wrong = "--plant-error is for the check, which --check 0 leaves out";
+    for (size_t i = 0; i < option_count(o, "steps") && !wrong; i++)
+        if (option_int_at(o, "steps", i) <= option_int(o, "warmup"))
+            wrong = "--steps must be more than --warmup, whose times do not count";
+    if (wrong)
+        snprintf(msg, msg_bytes, "%s", wrong);
+    return !wrong && model_options_validate(o, msg, msg_bytes);
+}
+
+static const bench_info info = {
+    .name = "bench_run",
+    .summary = "How much of a training run is not the step, and is its loss right?",
+    .notes =
+        "One row is a run of --steps steps on the rung of a ladder. Made tokens are a Markov source of order two: "
+        "knowing\n"
+        "the two tokens before it, the next one has 1.208 nats (entropy_pair), and floor_loss is the mean loss of who "
+        "knows\n"
+        "the source (the first target of a window costs more). A loss that stays above entropy_token has not learned "
+        "to look\n"
+        "at two tokens; one below the floor sees what it predicts, and the row is fail.\n"
+        "Behind a run its tokens, rates and log are held against what they should be, and the parameters of all ranks\n"
+        "against each other. Then blocks of --iters steps with and without what the rung has alternate (bare_ms, "
+        "fed_ms).\n"
+        "The rate follows a table on the device, tokens are staged from pinned memory, and losses are read one "
+        "interval\n"
+        "late: nothing waits for the device but the variant wait.\n"
+        "Samples are a function of the step and the global batch, so that any number of ranks sees the same ones.\n"
+        "Rungs from log on write run/<variant>-<strategy>-<ranks>-<size>-<seq>-<precision>.csv, .jsonl, and a folder "
+        "of that\n"
+        "name for TensorBoard, beside the CSV file.",
+    .examples = "./bench_run --size small --seq 512 --precision bf16 --fusion graph --steps 2000\n"
+                "./bench_run --ranks 2 --strategy ddp,zero1,fsdp --variant log --steps 1000\n"
+                "./bench_run --device cpu --variant log --steps 400\n"
+                "./bench_run --device cpu --variant data --overfit --steps 200\n"
+                "./bench_run --data tokens.bin --variant log --steps 5000",
+    .options = option_table,
+    .variants = variant_table,
+    .columns = column_table,
+    .validate = validate,
+    .order = 130,
+    .small = "--steps 20 --iters 4 --variant bare,log",
+    .runs = run_table,
+    .section = "run",
+    .figures = (const char *const[]){"run_loss", "run_ladder", NULL},
+};
+
+static rung rung_of(const char *variant)
+{
+    int i = 0;
+    while (!text_is(variant_table[i].name, variant))
+        i++;
+    return (rung)i;
+}
+
+static run_fault fault_of(const char *name)
+{
+    static const char *const names[] = {"none", "rate", "position", "rank",   "repeat", "target",
+                                        "leak", "mean", "max",      "tokens", "crc"};
+    int i = 0;
+    while (!text_is(names[i], name))
+        i++;
+    return (run_fault)i;
+}
+
+static bool describe(session *s, const bench_case *c, row *w, run *x)
+{
+    *x = (run){.rung = rung_of(case_variant(c)), .fault = fault_of(option_text(s->opt, "plant-error"))};
+    if (!ddp_case_of(s, c, w, &x->k))
+        return false;
+    if (x->rung < RUNG_CLIP)
+        x->k.o.clip_norm = 0;
+    x->k.o.lr = case_real(c, "lr");
+    x->overfit = case_int(c, "overfit") != 0;
+    x->steps = case_int(c, "steps");
+    x->room = x->steps + s->timing.iters + 16;
+    x->warmup = option_int(s->opt, "warmup");
+    x->batch = (int64_t)x->k.o.batch * step_micro_batches(&x->k.o);
+    x->ranks = x->k.ranks;
+    x->schedule =
+        (schedule){case_text(c, "schedule"), x->k.o.lr, case_real(c, "min-lr"), case_int(c, "lr-warmup"), x->steps};
+    return true;
+}
+
+static void run_case(session *s, const bench_case *c, row *w)
+{
+    run x;
+    run_result out;
+    if (!describe(s, c, w, &x) || !ddp_verify(&x.k))
+        return;
+    phase_set("setup of %s", case_name(c));
+    x.r = ddp_replica(&x.k, &x.k.o, &x.k.p);
+    if (!x.r)
+        return;
+    if (x.r->member)
+        replica_set_tokens(x.r->t, x.k.o.seed, launch_rank(x.k.l));
+    if (run_open(&x)) {
+        run_log_open(&x);
+        if (run_all_steps(&x) && run_check(&x, &out)) {
+            run_blocks(&x);
+            run_fill_row(&x, &out);
+        }
+    }
+    journal_close(x.log.files, NULL, 0);
+    run_close(&x);
+    replica_free(x.r);
+}
+
+int main(int argc, char **argv)
+{
+    const session_hooks hooks = {model_start, run_case, model_finish, ddp_case_estimate};
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* two communicators of a rank at once, as in bench_zero1 */
+    for (option_spec *o = option_table; o->name; o++)
+        if (text_is(o->name, "overlap")) { /* as in the benches of data parallelism */
+            o->def = "none";
+            o->choices = "none|gradients";
+        }
+    return launch_main(&info, &hooks, argc, argv);
+}

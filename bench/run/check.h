@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What must hold after a run; and what the run's numbers say of its loss. */
+#ifndef STEPBENCH_BENCH_RUN_CHECK_H
+#define STEPBENCH_BENCH_RUN_CHECK_H
+
+#include "bench/run/run.h"
+
+typedef struct run_result {
+    double loss_first,
+        loss_last;     /* mean over ranks: of the first step, of the last tenth of the run (10 steps at least) */
+    double entropy[3]; /* of the source for who knows 0, 1 and 2 tokens; NAN: no made tokens */
+    double floor;      /* of a window's mean loss */
+    double excess,
+        sigma; /* loss - surprise, mean of the last quarter of the steps, and how sure that is; NAN likewise */
+    uint64_t checksum;
+    int64_t updates;
+    double norm, rate; /* of the last update */
+} run_result;
+
+/* False after making the row `fail`. */
+bool run_check(run *x, run_result *out);
+/* Mean and its standard error of what the loss is above the surprise, over n steps. */
+void run_excess(const double *loss, const double *surprise, int64_t n, double *mean, double *sigma);
+/* Why these are not the losses of an honest model, or NULL: one that is below the entropy by more than 3 sigma (and rounding)
+ * sees what it predicts. */
+const char *run_excess_problem(double mean, double sigma);
+
+#endif

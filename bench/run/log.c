@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* The log of a run. At each interval the host enqueues a copy of the interval's history and reads the one before, which is there by
+ * then: the stream never runs dry. Means and maxima over ranks travel on the control channel. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/run/run.h"
+#include "common/core/clock.h"
+#include "common/core/error.h"
+#include "common/train/feed.h"
+
+double run_mfu_pct(const run *x, double step_ms)
+{
+    const transformer_shape shape = model_shape(&x->k.o);
+    const double given = option_real(x->k.s->opt, "peak-tflops");
+    const double peak = given > 0 ? given : model_peak_tflops(&x->k.o, device_get_info(x->k.s->dev)->name);
+    return 100 * transformer_step_flops(&shape, FLOPS_CAUSAL) / (step_ms * 1e9) / peak;
+}
+
+bool run_log_open(run *x)
+{
+    char why[400] = "", about[300];
+    const session *s = x->k.s;
+    if (x->rung < RUNG_LOG || !s->csv_path || launch_rank(x->k.l) != 0)
+        return true;
+    const char *slash = strrchr(s->csv_path, '/');
+    char *folder = xasprintf("%.*srun", slash ? (int)(slash - s->csv_path) + 1 : 0, s->csv_path);
+    char *name = xasprintf("%s-%s-%d-%s-%d-%s", case_variant(x->k.c), case_text(x->k.c, "strategy"), x->k.ranks,
+                           case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name);
+    snprintf(about, sizeof about, "%s, context %d, %s, %s, %d ranks, %lld sequences a step; data: %s",
+             case_text(x->k.c, "size"), x->k.o.seq, x->k.o.precision->name, case_text(x->k.c, "strategy"), x->k.ranks,
+             (long long)(x->batch * x->ranks), case_text(x->k.c, "data"));
+    x->log.files = journal_open(folder, name, about, why, sizeof why);
+    if (x->log.files && x->fault == FAULT_CRC)
+        events_plant(journal_events(x->log.files));
+    if (x->log.files)
+        row_text(x->k.w, "log", name);
+    else
+        warn("%s", why);
+    free(folder);
+    free(name);
+    return x->log.files;
+}
+
+/* ---- one record ---- */
+
+static double loss_of(const run *x, int64_t step)
+{
+    const int n = step_micro_batches(&x->k.o);
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x->losses[step * n + i];
+    return sum / n;
+}
+
+static void note_outliers(run *x, int64_t step, double loss, double norm)
+{
+    double z_loss, z_norm = NAN;
+    const bool loss_out = outliers_add(&x->log.loss, loss, &z_loss);
+    const bool norm_out = x->rung >= RUNG_CLIP && outliers_add(&x->log.norm, norm, &z_norm);
+    if ((!loss_out && !norm_out) || step >= x->steps)
+        return;
+    x->log.outliers++;
+    if (launch_rank(x->k.l) == 0)
+        warn("step %lld stands out: loss %.4g is %.1f deviations off the mean of the last %d, gradient norm %.4g %.1f",
+             (long long)step + 1, loss, z_loss, OUTLIERS_WINDOW, norm, z_norm);
+}
+
+/* What ranks exchange for a record: PER_STEP numbers of each step, then free bytes and the wait for data. */
+typedef struct shared_record {
+    int64_t first, n;
+    size_t stride;
+    double *all;
+} shared_record;
+
+static shared_record exchange(run *x, int64_t first, int64_t until)
+{
+    const int64_t n = until - first;
+    shared_record s = {first, n, (size_t)n * PER_STEP + 2, NULL};
+    double *mine = xcalloc(s.stride, sizeof *mine);
+    run_times(x, until);
+    for (int64_t i = first; i < until && x->r->member; i++)
+        x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
+    memcpy(mine, x->per_step + first * PER_STEP, (size_t)n * PER_STEP * sizeof *mine);
+    mine[s.stride - 2] = (double)device_free_bytes(x->r->at.d);
+    mine[s.stride - 1] = x->waited_s - x->log.last_wait_s;
+    x->log.last_wait_s = x->waited_s;
+    s.all = xcalloc(s.stride * (size_t)launch_size(x->k.l), sizeof *s.all);
+    ddp_gather(&x->k, "log", mine, (int)s.stride, s.all);
+    free(mine);
+    return s;
+}
+
+/* Of all ranks: mean loss and surprise, largest loss, time of the slowest. */
+static void sum_step(run *x, const shared_record *s, int64_t i, journal_record *r, samples *ms)
+{
+    double loss = 0, surprise = 0, most = -INFINITY, slowest = 0;
+    for (int k = 0; k < x->k.ranks; k++) {
+        const double *of = s->all + (size_t)k * s->stride + i * PER_STEP;
+        loss += of[PER_STEP_LOSS];
+        surprise += of[PER_STEP_SURPRISE];
+        most = of[PER_STEP_LOSS] > most || isnan(of[PER_STEP_LOSS]) ? of[PER_STEP_LOSS] : most;
+        slowest = fmax(slowest, of[PER_STEP_MS]);
+    }
+    const double mean = x->fault == FAULT_MEAN ? loss : x->fault == FAULT_MAX ? most : loss / x->k.ranks;
+    r->loss += mean / (double)s->n;
+    r->entropy += surprise / x->k.ranks / (double)s->n;
+    r->loss_max = most > r->loss_max || isnan(most) ? most : r->loss_max;
+    samples_add(ms, slowest);
+    note_outliers(x, s->first + i, loss / x->k.ranks, x->r->member ? x->norms[s->first + i] : 0);
+}
+
+static void write_record(run *x, int64_t until)
+{
+    const int64_t first = x->log.written;
+    const shared_record s = exchange(x, first, until);
+    const double step_tokens = (double)(x->batch * x->k.o.seq) * (x->fault == FAULT_TOKENS ? 1 : (double)x->ranks);
+    journal_record r = {.step = until, .loss_max = -INFINITY, .free_bytes = INFINITY, .norm = NAN, .mfu_pct = NAN};
+    samples ms = {0};
+    for (int64_t i = 0; i < s.n; i++)
+        sum_step(x, &s, i, &r, &ms);
+    const stats time = stats_of(&ms);
+    double waited_s = 0;
+    for (int k = 0; k < x->k.ranks; k++) {
+        r.free_bytes = fmin(r.free_bytes, s.all[(size_t)(k + 1) * s.stride - 2]);
+        waited_s = fmax(waited_s, s.all[(size_t)(k + 1) * s.stride - 1]);
+    }
+    r.tokens = (int64_t)(step_tokens * (double)until);
+    r.rate = x->rung >= RUNG_SCHEDULE ? schedule_rate(&x->schedule, until - 1) : x->k.o.lr;
+    if (x->rung >= RUNG_CLIP && x->r->member)
+        r.norm = x->norms[until - 1];
+    r.tokens_per_s = step_tokens / (time.mean * 1e-3);
+    r.mfu_pct = run_mfu_pct(x, time.median);
+    r.step_ms = time.median, r.step_max_ms = time.max;
+    r.data_wait_pct = 100 * waited_s / (time.mean * 1e-3 * (double)s.n);
+    r.outliers = x->log.outliers;
+    x->log.last = r;
+    x->log.written = until;
+    x->log.last_first = first;
+    if (x->log.files && until <= x->steps) /* the ladder's steps are no part of the curve, and the check has closed it */
+        journal_write(x->log.files, &r);
+    samples_free(&ms);
+    free(s.all);
+}
+
+/* ---- intervals ---- */
+
+/* Norms are there one step later than losses, so the copy leaves out the last step. */
+static void fetch(run *x, int64_t until)
+{
+    const int n = step_micro_batches(&x->k.o);
+    const int64_t first = x->log.fetched;
+    if (x->r->member && until > first) {
+        trainer_fetch_history(x->r->t, first, until - first, x->losses + first * n, x->norms + first);
+        device_event_record(x->r->at.d, x->log.arrived);
+    }
+    x->log.fetched = until;
+}
+
+void run_log_step(run *x)
+{
+    const double start = host_seconds();
+    if (x->at % option_int(x->k.s->opt, "log-every") != 0 && x->rung != RUNG_WAIT)
+        return;
+    if (x->log.fetched > x->log.written) {
+        if (x->r->member)
+            device_event_sync(x->r->at.d, x->log.arrived);
+        write_record(x, x->log.fetched);
+    }
+    fetch(x, x->at - 1);
+    x->log.waited_s += host_seconds() - start;
+}
+
+void run_log_rest(run *x)
+{
+    fetch(x, x->steps);
+    replica_settle(x->r);
+    for (int64_t i = 0; i < x->steps && x->r->member; i++)
+        x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
+    if (x->rung >= RUNG_LOG)
+        write_record(x, x->steps);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* The steps of a run, each of which is timed without a wait, and the ladder after it; see run.h. A step lasts from its begin to the
+ * begin of the next one on the step's stream; of several ranks it is that of the slowest. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/run/run.h"
+#include "common/core/clock.h"
+#include "common/core/error.h"
+#include "common/record/nvtx.h"
+#include "common/session/watchdog.h"
+#include "common/train/feed.h"
+
+enum { BLOCKS = 4 };
+
+void run_times(run *x, int64_t until)
+{
+    device *d = x->r->at.d;
+    for (; x->r->member && x->timed < until; x->timed++)
+        x->per_step[x->timed * PER_STEP + PER_STEP_MS] =
+            device_event_ms(d, x->begin[x->timed % RUN_MARKS], x->begin[(x->timed + 1) % RUN_MARKS]);
+}
+
+/* The time of the last step needs an end. */
+static void finish_times(run *x)
+{
+    if (x->r->member)
+        device_event_record(x->r->at.d, x->begin[x->at % RUN_MARKS]);
+    replica_settle(x->r);
+    run_times(x, x->at);
+}
+
+/* Every rank's loss, time and surprise of every step. */
+static void gather(run *x)
+{
+    const size_t n = (size_t)x->steps * PER_STEP;
+    x->all = xcalloc((size_t)launch_size(x->k.l) * n, sizeof *x->all);
+    ddp_gather(&x->k, "steps of a run", x->per_step, (int)n, x->all);
+}
+
+bool run_all_steps(run *x)
+{
+    phase_set("run of %s", case_name(x->k.c));
+    scope_push("run");
+    bool ok = true;
+    for (int64_t i = 0; i < x->steps && ok; i++) {
+        if (i == x->warmup) {
+            replica_settle(x->r);
+            launch_barrier(x->k.l, "run");
+            x->start_s = host_seconds();
+            x->waited_before_s = x->waited_s;
+            x->log.waited_s = 0;
+        }
+        run_step(x);
+        if (i == 0 && x->k.graph) {
+            replica_settle(x->r);
+            ok = ddp_capture(&x->k, x->r);
+            replica_communicate(x->r, true);
+        }
+        if (ok && x->rung >= RUNG_LOG)
+            run_log_step(x);
+    }
+    if (ok) {
+        finish_times(x);
+        x->wall_s = host_seconds() - x->start_s;
+        run_log_rest(x);
+        gather(x);
+    }
+    scope_pop();
+    return ok;
+}
+
+/* ---- the ladder ---- */
+
+static void block(run *x, bool fed, int n)
+{
+    device *d = x->r->at.d;
+    device_event **begin = xcalloc((size_t)n + 1, sizeof *begin);
+    double *mine = xcalloc((size_t)n, sizeof *mine);
+    double *all = xcalloc((size_t)n * (size_t)launch_size(x->k.l), sizeof *all);
+    for (int i = 0; i <= n; i++)
+        begin[i] = device_event_create(d);
+    launch_barrier(x->k.l, "block");
+    for (int i = -1; i < n; i++) { /* the first one leads in */
+        if (i >= 0)
+            device_event_record(d, begin[i]);
+        if (fed)
+            run_step(x);
+        else
+            replica_step(x->r);
+        if (fed && x->rung >= RUNG_LOG)
+            run_log_step(x);
+    }
+    device_event_record(d, begin[n]);
+    replica_settle(x->r);
+    for (int i = 0; i < n && x->r->member; i++)
+        mine[i] = device_event_ms(d, begin[i], begin[i + 1]);
+    ddp_gather(&x->k, "block of steps", mine, n, all);
+    for (int i = 0; i < n; i++) {
+        double most = 0;
+        for (int r = 0; r < x->k.ranks; r++)
+            most = fmax(most, all[r * n + i]);
+        samples_add(fed ? &x->fed : &x->bare, most);
+    }
+    for (int i = 0; i <= n; i++)
+        device_event_destroy(d, begin[i]);
+    free(begin);
+    free(mine);
+    free(all);
+    watchdog_beat();
+}
+
+void run_blocks(run *x)
+{
+    const int n = (x->k.s->timing.iters + BLOCKS - 1) / BLOCKS;
+    phase_set("ladder of %s", case_name(x->k.c));
+    scope_push("ladder");
+    for (int b = 0; b < BLOCKS && n > 0; b++) {
+        block(x, false, n);
+        block(x, true, n);
+    }
+    scope_pop();
+}

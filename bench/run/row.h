@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* The columns of bench_run, and how they are filled. */
+#ifndef STEPBENCH_BENCH_RUN_ROW_H
+#define STEPBENCH_BENCH_RUN_ROW_H
+
+#include "bench/run/check.h"
+
+/* clang-format off */
+#define RUN_COLUMNS                                                                                                    \
+    {"global_batch", COLUMN_INT, true, "sequences of a step on all ranks: batch x ranks x micro-batches"},             \
+    {"n_steps", COLUMN_INT, false, "steps whose times count: all but the first --warmup"},                             \
+    {"tokens", COLUMN_INT, false, "of the run, on all ranks: steps x global_batch x seq"},                             \
+    {"step_ms", COLUMN_REAL, true, "a step of the run, of the slowest rank; median"},                                  \
+    {"step_p95_ms", COLUMN_REAL, false, "the same, 95th percentile"},                                                  \
+    {"step_p99_ms", COLUMN_REAL, false, "the same, 99th percentile"},                                                  \
+    {"step_max_ms", COLUMN_REAL, false, "the longest"},                                                                \
+    {"slowest_step", COLUMN_INT, false, "which one that was, from 1"},                                                 \
+    {"jitter", COLUMN_REAL, true, "step_p99_ms / step_ms"},                                                            \
+    {"long_steps", COLUMN_INT, false, "steps of more than 1.5 step_ms"},                                               \
+    {"drift_pct", COLUMN_REAL, false, "median of the last quarter of the steps over that of the first, less 1"},       \
+    {"wall_s", COLUMN_REAL, false, "the steps that count, by the host's clock"},                                       \
+    {"wall_ms", COLUMN_REAL, true, "wall_s / n_steps: what a step costs the user"},                                    \
+    {"bare_ms", COLUMN_REAL, true, "ladder: the same step with nothing around it, median; it clips if the rung does"}, \
+    {"fed_ms", COLUMN_REAL, false, "ladder: the step with what the rung has, median; blocks of both alternate"},       \
+    {"cost_ms", COLUMN_REAL, true, "fed_ms - bare_ms"},                                                                \
+    {"cost_lo_ms", COLUMN_REAL, false, "95 % bootstrap interval of cost_ms, lower end"},                               \
+    {"cost_hi_ms", COLUMN_REAL, false, "95 % bootstrap interval of cost_ms, upper end"},                               \
+    {"cost_pct", COLUMN_REAL, true, "100 cost_ms / bare_ms"},                                                          \
+    {"rest_pct", COLUMN_REAL, false, "100 (wall_ms - fed_ms) / wall_ms: what of the run the ladder does not explain"}, \
+    {"data_wait_ms", COLUMN_REAL, false, "how long a step's host waited for tokens, slowest rank, mean"},              \
+    {"data_wait_pct", COLUMN_REAL, true, "100 data_wait_ms / wall_ms"},                                                \
+    {"log_ms", COLUMN_REAL, false, "host time of the log per step, beside the device, mean"},                          \
+    {"tokens_per_s", COLUMN_REAL, true, "of all ranks: global_batch seq / wall_ms"},                                   \
+    {"mfu_causal_pct", COLUMN_REAL, true, "FLOPs of the model (causal attention) / wall_ms / peak of the GPU"},        \
+    {"loss_first", COLUMN_REAL, false, "loss of the first step, mean over ranks"},                                     \
+    {"loss_last", COLUMN_REAL, true, "the same, mean over the last tenth of the steps (10 at least)"},                 \
+    {"floor_loss", COLUMN_REAL, true, "made tokens: the mean loss of who knows the source"},                           \
+    {"above_floor_pct", COLUMN_REAL, true, "100 (loss_last / floor_loss - 1)"},                                        \
+    {"entropy_pair", COLUMN_REAL, false, "made tokens, nats: what a token has left for who knows the two before it"},  \
+    {"entropy_token", COLUMN_REAL, false, "the same for who knows the one before it"},                                 \
+    {"entropy_none", COLUMN_REAL, false, "the same for who knows none"},                                               \
+    {"excess", COLUMN_REAL, false, "loss - what the same tokens cost who knows the source, last quarter of the steps"},\
+    {"excess_sigma", COLUMN_REAL, false, "standard error of excess; below - 3 of it the row is fail"},                 \
+    {"updates", COLUMN_INT, false, "of the parameters: steps, less those that a loss scale left out"},                 \
+    {"norm_last", COLUMN_REAL, false, "L2 norm of the last gradients, before clipping; nan without"},                  \
+    {"rate_last", COLUMN_REAL, false, "learning rate of the last update, as the device had it"},                       \
+    {"outliers", COLUMN_INT, false, "steps whose loss or norm is 5 deviations off the 128 before it, or no number"},   \
+    {"log", COLUMN_TEXT, false, "name of the log below run/ beside the CSV file"},                                     \
+    {"checksum", COLUMN_TEXT, false, "of all parameters after the run; the same on every rank, or the row is fail"},   \
+    {"peak_bytes", COLUMN_INT, false, "memory of the model on the rank that needs most"},                              \
+    {"params", COLUMN_INT, false, "parameters of the model"},                                                          \
+    {"backend", COLUMN_TEXT, false, "the library of the collectives and its version"},                                 \
+    {"hosts", COLUMN_INT, false, "hosts that the ranks of the job are on"},                                            \
+    {"err_grad", COLUMN_REAL, false, "check of a slice: summed gradients, as in bench_fsdp"},                          \
+    {"err_param", COLUMN_REAL, false, "check of a slice: parameters after 3 steps, as in bench_fsdp"}
+/* clang-format on */
+
+void run_fill_row(run *x, const run_result *out);
+
+#endif

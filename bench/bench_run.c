@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "bench/model/context.h"
+#include "bench/run/dump.h"
 #include "bench/run/row.h"
 #include "bench/ddp/verify.h"
 #include "common/core/error.h"
@@ -56,6 +57,9 @@ static option_spec option_table[] = {
      .max = MADE_SYMBOLS_MAX},
     {"log-every", OPTION_INT, 0, "10", .help = "steps between two records of the log", .min = 1, .max = 1000000,
      .unit = "steps"},
+    {"dump", OPTION_TEXT, 0, "",
+     .help = "a folder for what another program needs to make the same run: start.safetensors, tokens.npy, run.json "
+             "(tests/peers/run.py)"},
     {"data-delay", OPTION_REAL, 0, "0", .help = "slows the loader down by so much a batch, to see the wait",
      .max = 10000, .unit = "ms"},
     {"warmup", OPTION_INT, 0, "10", .help = "first steps, whose times do not count", .def_cpu = "5", .min = 1,
@@ -136,7 +140,7 @@ static const bench_info info = {
     .variants = variant_table,
     .columns = column_table,
     .validate = validate,
-    .order = 130,
+    .order = 145,
     .small = "--steps 20 --iters 4 --variant bare,log",
     .runs = run_table,
     .section = "run",
@@ -194,6 +198,7 @@ static void run_case(session *s, const bench_case *c, row *w)
         replica_set_tokens(x.r->t, x.k.o.seed, launch_rank(x.k.l));
     if (run_open(&x)) {
         run_log_open(&x);
+        run_dump(&x, option_text(s->opt, "dump"));
         if (run_all_steps(&x) && run_check(&x, &out)) {
             run_blocks(&x);
             run_fill_row(&x, &out);

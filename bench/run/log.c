@@ -139,7 +139,8 @@ static void write_record(run *x, int64_t until)
     x->log.last = r;
     x->log.written = until;
     x->log.last_first = first;
-    if (x->log.files && until <= x->steps) /* the ladder's steps are no part of the curve, and the check has closed it */
+    if (x->log.files &&
+        until <= x->steps) /* the ladder's steps are no part of the curve, and the check has closed it */
         journal_write(x->log.files, &r);
     samples_free(&ms);
     free(s.all);
@@ -162,7 +163,8 @@ static void fetch(run *x, int64_t until)
 void run_log_step(run *x)
 {
     const double start = host_seconds();
-    if (x->at % option_int(x->k.s->opt, "log-every") != 0 && x->rung != RUNG_WAIT)
+    const int64_t every = x->rung == RUNG_WAIT ? 1 : option_int(x->k.s->opt, "log-every");
+    if (x->at < 2 || (x->at - 1) % every != 0) /* the last step is left out, see fetch */
         return;
     if (x->log.fetched > x->log.written) {
         if (x->r->member)

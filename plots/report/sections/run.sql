@@ -1,0 +1,47 @@
+-- SPDX-License-Identifier: MIT
+@section 145 Does it train?
+@of bench_run
+
+@figures run_
+
+@view runs
+SELECT *, size || ', S ' || seq || ', ' || precision || iif(ranks > 1, ', ' || strategy || ' on ' || ranks, '')
+    || iif(data <> 'made', ', ' || data, '') || iif(overfit, ', one batch', '') AS what
+FROM bench_run
+
+A run of thousands of steps on tokens of known entropy: {max(entropy_pair)} nats for who knows the two tokens before,
+[[{max(entropy_token)} for who knows one, {max(entropy_none)} for who knows none]]. A loss that stays above the second has not
+learned to look at two tokens, and one below the floor, the mean loss of who knows the source, would see what it predicts. Excess
+is the loss less what the very same tokens cost who knows it.
+@from runs WHERE status = 'ok' AND entropy_pair IS NOT NULL HAVING count(*) > 0
+
+@table
+SELECT status, what AS "run", variant AS rung, steps AS "steps:", iif(variant IN ('bare', 'data'), 'constant', schedule) AS rate, global_batch AS "batch:",
+    loss_first AS "first loss:", loss_last AS "last loss:", floor_loss AS "floor?:", above_floor_pct AS "above %?:",
+    excess AS "excess?:", outliers AS "outliers:", updates AS "updates:"
+FROM runs
+WHERE status <> 'skip' ORDER BY id
+
+### What of a run is not the step
+
+Each rung adds one thing to the one before. Cost is the step with it less the same step bare, in alternating blocks [95 %
+interval]; wall is what a step of the whole run took, and rest what of it the blocks do not explain. The bare step of the rungs
+from `clip` on clips. `wait` reads each loss as soon as it is there, as a loop with `.item()` does.
+@from (SELECT 1 FROM runs WHERE bare_ms > 0 LIMIT 1)
+
+@table
+SELECT what AS "run", variant AS rung, n4(bare_ms) AS "bare ms:", range4(cost_ms, cost_lo_ms, cost_hi_ms)
+    AS "cost ms [95 %]:", cost_pct AS "cost %:", data_wait_pct AS "data wait %:", log_ms AS "log, host ms:",
+    n4(wall_ms) AS "wall ms:", rest_pct AS "rest %:", tokens_per_s AS "tokens/s:", mfu_causal_pct AS "MFU %?:"
+FROM runs
+WHERE status = 'ok' AND bare_ms > 0 ORDER BY id
+
+### Jitter
+@from (SELECT 1 FROM runs WHERE status = 'ok' LIMIT 1)
+
+@table
+SELECT what AS "run", variant AS rung, n_steps AS "steps:", n4(step_ms) AS "median ms:", n4(step_p95_ms) AS "95 %:",
+    n4(step_p99_ms) AS "99 %:", n4(step_max_ms) AS "longest:", slowest_step AS "which:", jitter AS "99 % / median:",
+    long_steps AS "over 1.5 medians:", drift_pct AS "drift %:"
+FROM runs
+WHERE status = 'ok' ORDER BY id

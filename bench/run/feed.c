@@ -105,23 +105,14 @@ void run_close(run *x)
     free(x->all);
 }
 
-/* A planted leak: every other target stands where it is read. */
-static void plant_leak(const run *x, const loader_batch *b)
-{
-    const int64_t n = x->batch * x->k.o.seq;
-    for (int64_t i = 1; i < n; i += 2)
-        ((int32_t *)b->ids)[i] = b->targets[i];
-}
-
 static void stage_tokens(run *x)
 {
     const loader_batch *b = loader_take(x->loader, &x->waited_s);
     if (*b->problem)
         launch_fail(x->k.l, EXIT_CODE_USAGE, "--data %s: %s", case_text(x->k.c, "data"), b->problem);
-    if (x->fault == FAULT_LEAK)
-        plant_leak(x, b);
     x->per_step[x->at * PER_STEP + PER_STEP_SURPRISE] = b->surprise;
-    trainer_stage_tokens(x->r->t, b->ids, x->fault == FAULT_TARGET ? b->ids : b->targets);
+    trainer_stage_tokens(x->r->t, x->fault == FAULT_LEAK ? b->targets : b->ids,
+                         x->fault == FAULT_TARGET ? b->ids : b->targets);
 }
 
 void run_step(run *x)

@@ -177,10 +177,12 @@ void run_log_step(run *x)
 
 void run_log_rest(run *x)
 {
+    if (x->rung >= RUNG_LOG && x->log.fetched > x->log.written)
+        write_record(x, x->log.fetched);
     fetch(x, x->steps);
     replica_settle(x->r);
     for (int64_t i = 0; i < x->steps && x->r->member; i++)
         x->per_step[i * PER_STEP + PER_STEP_LOSS] = loss_of(x, i);
-    if (x->rung >= RUNG_LOG)
+    if (x->rung >= RUNG_LOG && x->log.written < x->steps)
         write_record(x, x->steps);
 }

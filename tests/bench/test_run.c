@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* bench_run on the CPU: its losses are PyTorch's, do not depend on ranks or strategy, and approach the entropy of the tokens; every
+ * planted error is found by name; each of its columns is measured, or recomputed here from the others of its row. */
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/core/error.h"
+#include "tests/support/bench_run.h"
+#include "tests/support/columns.h"
+
+#define SHAPE "--size tiny --precision fp32 --seq 16 --layers 1 --d-model 32 --heads 2 "
+#define SMALL SHAPE "--vocab 32 --iters 0 "
+
+static csv *rows_of(const char *folder, const char *arguments, int code)
+{
+#ifndef HAVE_GLOO
+    skip();
+#endif
+    return bench_rows(folder, "bench_run", "", arguments, code);
+}
+
+static csv *log_of(const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/results/test-x1/run/%s.csv", folder, name);
+    csv *c = csv_read(path);
+    if (!c)
+        fail_msg("there is no %s", path);
+    free(path);
+    return c;
+}
+
+/* ---- the losses ---- */
+
+/* tests/peers/run.py made run_curve.csv from the dump of this very run. */
+static void losses_are_those_of_pytorch(void **state)
+{
+    csv_free(
+        rows_of(*state,
+                "--size tiny --precision fp32 --vocab 32 --seq 16 --batch 8 --steps 200 --variant log --log-every 1 "
+                "--iters 0 --check 0",
+                EXIT_CODE_OK));
+    csv *got = log_of(*state, "log-ddp-1-tiny-16-fp32"), *want = csv_read("tests/golden/run_curve.csv");
+    assert_non_null(want);
+    assert_int_equal(got->rows, 200);
+    assert_int_equal(want->rows, 200);
+    for (size_t i = 0; i < 200; i++) {
+        static const char *const columns[] = {"loss", "norm", "rate"};
+        for (size_t k = 0; k < 3; k++) {
+            const double ours = csv_real(got, i, columns[k]), theirs = csv_real(want, i, columns[k]);
+            if (!(fabs(ours - theirs) <= (k == 1 ? 1e-3 : 1e-4) * theirs)) /* rounding moves a norm more than a loss */
+                fail_msg("step %zu: %s %.9g, PyTorch has %.9g", i + 1, columns[k], ours, theirs);
+        }
+    }
+    csv_free(got);
+    csv_free(want);
+}
+
+/* The same global batch, cut in other ways. */
+static void losses_do_not_depend_on_the_ranks(void **state)
+{
+    static const char *const runs[] = {"--ranks 1 --batch 4 --strategy ddp", "--ranks 1 --batch 2 --micro-batches 2",
+                                       "--ranks 2 --batch 2 --strategy ddp,zero1,zero2,fsdp",
+                                       "--ranks 4 --batch 1 --strategy fsdp,hsdp"};
+    double loss = NAN;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char *arguments = xasprintf(SMALL "--steps 30 --variant log --check 0 %s", runs[i]);
+        csv *c = rows_of(*state, arguments, EXIT_CODE_OK);
+        for (size_t row = 0; row < c->rows; row++) {
+            loss = isnan(loss) ? N("loss_last") : loss;
+            if (!(fabs(N("loss_last") - loss) <= 1e-5 * loss))
+                fail_msg("%s: the loss is %.9g, with one rank it is %.9g", runs[i], N("loss_last"), loss);
+            assert_true(N("global_batch") == 4 && N("tokens") == 30 * 4 * 16);
+        }
+        csv_free(c);
+        free(arguments);
+    }
+}
+
+/* With 400 steps the model has learned to look at two tokens, and is not below who knows the source. */
+static void made_tokens_are_learned(void **state)
+{
+    csv *c = rows_of(*state,
+                     "--size tiny --precision fp32 --vocab 16 --seq 32 --layers 2 --d-model 64 --heads 4 --batch 16 "
+                     "--steps 400 --variant schedule --lr 5e-3 --iters 0 --check 0",
+                     EXIT_CODE_OK);
+    const size_t row = 0;
+    assert_true(N("loss_last") < 1.6);
+    assert_true(fabs(N("entropy_pair") - 1.2079737) < 1e-6);
+    assert_true(fabs(N("floor_loss") - (log(16) + 31 * N("entropy_pair")) / 32) < 1e-6);
+    assert_true(N("excess") > -3 * N("excess_sigma"));
+    assert_true(fabs(N("excess") - (N("loss_last") - N("floor_loss"))) < 0.1);
+    csv_free(c);
+    c = rows_of(*state, SMALL "--steps 200 --variant data --overfit --lr 1e-2 --check 0", EXIT_CODE_OK);
+    assert_true(N("loss_last") < 0.05);
+    csv_free(c);
+}
+
+/* ---- planted errors ---- */
+
+static void expect_found(const char *folder, const char *arguments, const char *words)
+{
+    char *all = xasprintf(SMALL "--variant log %s %s", strstr(arguments, "--steps") ? "" : "--steps 12", arguments);
+    csv *c = rows_of(folder, all, EXIT_CODE_VERIFY);
+    const char *reason = csv_cell(c, c->rows - 1, "reason");
+    if (!strstr(reason, words))
+        fail_msg("%s: '%s' lacks '%s'", arguments, reason, words);
+    csv_free(c);
+    free(all);
+}
+
+static void planted_errors_are_found_by_name(void **state)
+{
+    char *tokens = folder_path(*state, "tokens.bin"), *repeat;
+    FILE *f = fopen(tokens, "wb");
+    for (int i = 0; i < 1000; i++)
+        fwrite(&(uint16_t){(uint16_t)(i % 31)}, 2, 1, f);
+    fclose(f);
+    repeat = xasprintf("--plant-error repeat --data %s", tokens);
+    expect_found(*state, "--plant-error rate", "update 12 was made with the rate");
+    expect_found(*state, "--plant-error position", "in step 12 rank 0 had the tokens of rank 0 in step 13");
+    expect_found(*state, "--ranks 2 --plant-error rank", "in step 12 rank 1 had the tokens of rank 0 in step 12");
+    expect_found(*state, repeat, "has a window twice");
+    expect_found(*state, "--steps 12 --lr 0 --min-lr 0 --plant-error target", "the targets of rank 0");
+    expect_found(*state, "--steps 150 --lr 1e-2 --plant-error leak", "below the entropy");
+    expect_found(*state, "--ranks 2 --plant-error mean", "the mean over ranks is");
+    expect_found(*state, "--ranks 2 --plant-error max", "the mean over ranks is");
+    expect_found(*state, "--ranks 2 --plant-error tokens", "and all ranks had 768");
+    expect_found(*state, "--plant-error crc", "record 1 has a wrong CRC");
+    free(repeat);
+    free(tokens);
+}
+
+static void bad_data_is_one_sentence(void **state)
+{
+    static const struct {
+        const char *options, *words;
+    } wrong[] = {{"--vocab 32 --data /no/such/file", "No such file"},
+                 {"--vocab 8 --symbols 16", "and the vocabulary has 8"},
+                 {"--vocab 32 --steps 5 --warmup 5", "--steps must be more than --warmup"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char *arguments = xasprintf(SHAPE "--iters 0 --variant data --check 0 %s", wrong[i].options);
+        csv_free(rows_of(*state, arguments, EXIT_CODE_USAGE));
+        char *path = folder_path(*state, "out.txt"), *text = file_text(path);
+        if (!strstr(text, wrong[i].words))
+            fail_msg("%s: '%s' lacks '%s'", wrong[i].options, text, wrong[i].words);
+        free(text);
+        free(path);
+        free(arguments);
+    }
+}
+
+/* ---- columns ---- */
+
+FORMULA(micro, N("micro_batches"))
+FORMULA(global, N("ranks") * N("batch") * micro(c, row))
+FORMULA(tokens, N("steps") * global(c, row) * N("seq"))
+FORMULA(counted, N("steps") - 3)
+FORMULA(jitter, N("step_p99_ms") / N("step_ms"))
+FORMULA(wall_ms, N("wall_s") * 1e3 / counted(c, row))
+FORMULA(cost, N("fed_ms") - N("bare_ms"))
+FORMULA(cost_pct, 100 * cost(c, row) / N("bare_ms"))
+FORMULA(rest_pct, 100 * (N("wall_ms") - N("fed_ms")) / N("wall_ms"))
+FORMULA(wait_pct, 100 * N("data_wait_ms") / N("wall_ms"))
+FORMULA(speed, 1e3 * global(c, row) * N("seq") / N("wall_ms"))
+FORMULA(weights, N("layers") * N("d_model") * (4 * N("d_model") + 3 * 96) + 2 * N("vocab") * N("d_model"))
+FORMULA(params, weights(c, row) + (2 * N("layers") + 1) * N("d_model"))
+FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layers") * N("seq") * N("d_model")) *
+                   N("batch") * micro(c, row) * N("seq"))
+FORMULA(mfu, 100 * flops(c, row) / N("wall_ms") / 1e9 / 0.5)
+FORMULA(made, !IS("variant", "bare"))
+FORMULA(floor_loss, made(c, row) ? (log(16) + (N("seq") - 1) * 1.2079736875922319) / N("seq") : NAN)
+FORMULA(above, 100 * (N("loss_last") / floor_loss(c, row) - 1))
+FORMULA(pair, made(c, row) ? 1.2079736875922319 : NAN)
+FORMULA(updates, N("steps"))
+FORMULA(clips, IS("variant", "clip") || IS("variant", "log") || IS("variant", "wait"))
+FORMULA(moves, clips(c, row) || IS("variant", "schedule"))
+/* Two steps of warm-up; the last of a cosine of `steps` steps. */
+FORMULA(over, (N("steps") - 3) / (N("steps") - 2))
+FORMULA(rate, moves(c, row) ? N("min_lr") + (N("lr") - N("min_lr")) * (1 + cos(acos(-1) * over(c, row))) / 2 : N("lr"))
+FORMULA(one, 1)
+
+static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
+                                    {"n_steps", DERIVED, counted, 0},
+                                    {"tokens", DERIVED, tokens, 0},
+                                    {"step_ms", MEASURED, NULL, 0},
+                                    {"step_p95_ms", MEASURED, NULL, 0},
+                                    {"step_p99_ms", MEASURED, NULL, 0},
+                                    {"step_max_ms", MEASURED, NULL, 0},
+                                    {"slowest_step", MEASURED, NULL, 0},
+                                    {"jitter", DERIVED, jitter, 1e-6},
+                                    {"long_steps", MEASURED, NULL, 0},
+                                    {"drift_pct", MEASURED, NULL, 0},
+                                    {"wall_s", MEASURED, NULL, 0},
+                                    {"wall_ms", DERIVED, wall_ms, 1e-6},
+                                    {"bare_ms", MEASURED, NULL, 0},
+                                    {"fed_ms", MEASURED, NULL, 0},
+                                    {"cost_ms", DERIVED, cost, 1e-6},
+                                    {"cost_lo_ms", MEASURED, NULL, 0},
+                                    {"cost_hi_ms", MEASURED, NULL, 0},
+                                    {"cost_pct", DERIVED, cost_pct, 1e-4},
+                                    {"rest_pct", DERIVED, rest_pct, 1e-4},
+                                    {"data_wait_ms", MEASURED, NULL, 0},
+                                    {"data_wait_pct", DERIVED, wait_pct, 1e-6},
+                                    {"log_ms", MEASURED, NULL, 0},
+                                    {"tokens_per_s", DERIVED, speed, 0},
+                                    {"mfu_causal_pct", DERIVED, mfu, 0},
+                                    {"loss_first", MEASURED, NULL, 0},
+                                    {"loss_last", MEASURED, NULL, 0},
+                                    {"floor_loss", DERIVED, floor_loss, 0},
+                                    {"above_floor_pct", DERIVED, above, 1e-5},
+                                    {"entropy_pair", DERIVED, pair, 0},
+                                    {"entropy_token", MEASURED, NULL, 0},
+                                    {"entropy_none", MEASURED, NULL, 0},
+                                    {"excess", MEASURED, NULL, 0},
+                                    {"excess_sigma", MEASURED, NULL, 0},
+                                    {"updates", DERIVED, updates, 0},
+                                    {"norm_last", MEASURED, NULL, 0},
+                                    {"rate_last", DERIVED, rate, 1e-9},
+                                    {"outliers", MEASURED, NULL, 0},
+                                    {"peak_bytes", MEASURED, NULL, 0},
+                                    {"params", DERIVED, params, 0},
+                                    {"hosts", MEASURED, one, 0},
+                                    {"err_grad", MEASURED, NULL, 0},
+                                    {"err_param", MEASURED, NULL, 0},
+                                    {0}};
+
+static void columns(void **state)
+{
+    columns_have_rules(*state, "bench_run", rules);
+    columns_hold(rows_of(*state,
+                         SHAPE
+                         "--vocab 32 --d-ff 96 --iters 4 --steps 24 --warmup 3 --lr-warmup 2 --variant all --ranks 1,2 "
+                         "--batch 2 --micro-batches 2 --peak-tflops 0.5",
+                         EXIT_CODE_OK),
+                 "bench_run", rules);
+    columns_were_seen("bench_run", rules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_those_of_pytorch), cmocka_unit_test(losses_do_not_depend_on_the_ranks),
+        cmocka_unit_test(made_tokens_are_learned),     cmocka_unit_test(planted_errors_are_found_by_name),
+        cmocka_unit_test(bad_data_is_one_sentence),    cmocka_unit_test(columns)};
+    return cmocka_run_group_tests(tests, folder_create, folder_remove);
+}

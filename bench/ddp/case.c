@@ -20,7 +20,7 @@ bool ddp_has_column(const ddp_case *k, const char *name)
     return c->name;
 }
 
-/* Of a bench whose variants are something else, the option says it. "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
+/* A bench whose variants are something else has an option for it. "unsharded" and "ddp" are what sharding is compared with; every other variant is the name of its strategy. */
 static const char *strategy_of(const bench_case *c)
 {
     const char *variant = case_has(c, "strategy") ? case_text(c, "strategy") : case_variant(c);

@@ -115,6 +115,14 @@ static void stage_tokens(run *x)
                          x->fault == FAULT_TARGET ? b->ids : b->targets);
 }
 
+void run_times(run *x, int64_t until)
+{
+    device *d = x->r->at.d;
+    for (; x->r->member && x->timed < until; x->timed++)
+        x->per_step[x->timed * PER_STEP + PER_STEP_MS] =
+            device_event_ms(d, x->begin[x->timed % RUN_MARKS], x->begin[(x->timed + 1) % RUN_MARKS]);
+}
+
 void run_step(run *x)
 {
     device *d = x->r->at.d;

@@ -93,7 +93,7 @@ static shared_record exchange(run *x, int64_t first, int64_t until)
     return s;
 }
 
-/* Of all ranks: mean loss and surprise, largest loss, time of the slowest. */
+/* The step on all ranks: mean loss and surprise, largest loss, time of the slowest. */
 static void sum_step(run *x, const shared_record *s, int64_t i, journal_record *r, samples *ms)
 {
     double loss = 0, surprise = 0, most = -INFINITY, slowest = 0;

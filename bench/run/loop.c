@@ -13,14 +13,6 @@
 
 enum { BLOCKS = 4 };
 
-void run_times(run *x, int64_t until)
-{
-    device *d = x->r->at.d;
-    for (; x->r->member && x->timed < until; x->timed++)
-        x->per_step[x->timed * PER_STEP + PER_STEP_MS] =
-            device_event_ms(d, x->begin[x->timed % RUN_MARKS], x->begin[(x->timed + 1) % RUN_MARKS]);
-}
-
 /* The time of the last step needs an end. */
 static void finish_times(run *x)
 {

@@ -78,12 +78,12 @@ typedef struct run {
 /* feed.c: false after setting the row's status, or a job that ends with a sentence. */
 bool run_open(run *x);
 void run_close(run *x);
-void run_step(run *x); /* enqueues the next step with what its rung gives it */
+void run_step(run *x);                 /* enqueues the next step with what its rung gives it */
+void run_times(run *x, int64_t until); /* per_step of the steps before `until` has their milliseconds */
 
 /* loop.c */
 bool run_all_steps(run *x);
-void run_blocks(run *x);               /* the ladder: blocks of bare steps and of the rung's, in turn */
-void run_times(run *x, int64_t until); /* per_step of the steps before `until` has their milliseconds */
+void run_blocks(run *x); /* the ladder: blocks of bare steps and of the rung's, in turn */
 
 /* log.c */
 bool run_log_open(run *x);

@@ -102,7 +102,7 @@ rule 'kernels/kernels.h is C++, too' < <(compiles kernels/kernels.h c++ "${CXX:-
 rule 'the first lines say the licence' < <(
     {
         sources bench common kernels plots tests
-        find Makefile run_all.sh .ci/run common plots tests -name Makefile -o -name '*.sh' -o -name run -o -name '*.gp'
+        find Makefile run_all.sh .ci/run common plots tests -name Makefile -o -name '*.sh' -o -type f -name run -o -name '*.gp'
     } | while read -r file; do
         [[ $(head -n 2 "$file") == *'SPDX-License-Identifier: MIT'* ]] || echo "$file:1: no SPDX line"
     done
@@ -126,7 +126,7 @@ rule 'a comment says what it speaks of: it does not begin with "Of", "Those of" 
 rule 'no blanks at the end of a line' < <(
     {
         sources bench common kernels plots tests
-        find Makefile run_all.sh .ci common plots tests -name Makefile -o -name '*.sh' -o -name run -o -name '*.gp'
+        find Makefile run_all.sh .ci common plots tests -name Makefile -o -name '*.sh' -o -type f -name run -o -name '*.gp'
     } | xargs grep -nE '[[:blank:]]+$' /dev/null
 )
 

@@ -10,13 +10,14 @@ SELECT *, size || ', S ' || seq || ', ' || precision || iif(ranks > 1, ', ' || s
 FROM bench_run
 
 A run of thousands of steps on tokens of known entropy: {max(entropy_pair)} nats for who knows the two tokens before,
-[[{max(entropy_token)} for who knows one, {max(entropy_none)} for who knows none]]. A loss that stays above the second has not
-learned to look at two tokens, and one below the floor, the mean loss of who knows the source, would see what it predicts. Excess
-is the loss less what the very same tokens cost who knows it.
+[[{max(entropy_token)} for who knows one, {max(entropy_none)} for who knows none]]. A loss that stays above the
+second has not learned to look at two tokens, and one below the floor, the mean loss of who knows the source, would
+see what it predicts. Excess is the loss less what the very same tokens cost who knows it.
 @from runs WHERE status = 'ok' AND entropy_pair IS NOT NULL HAVING count(*) > 0
 
 @table
-SELECT status, what AS "run", variant AS rung, steps AS "steps:", iif(variant IN ('bare', 'data'), 'constant', schedule) AS rate, global_batch AS "batch:",
+SELECT status, what AS "run", variant AS rung, steps AS "steps:",
+    iif(variant IN ('bare', 'data'), 'constant', schedule) AS rate, global_batch AS "batch:",
     loss_first AS "first loss:", loss_last AS "last loss:", floor_loss AS "floor?:", above_floor_pct AS "above %?:",
     excess AS "excess?:", outliers AS "outliers:", updates AS "updates:"
 FROM runs
@@ -24,9 +25,9 @@ WHERE status <> 'skip' ORDER BY id
 
 ### What of a run is not the step
 
-Each rung adds one thing to the one before. Cost is the step with it less the same step bare, in alternating blocks [95 %
-interval]; wall is what a step of the whole run took, and rest what of it the blocks do not explain. The bare step of the rungs
-from `clip` on clips. `wait` reads each loss as soon as it is there, as a loop with `.item()` does.
+Each rung adds one thing to the one before. Cost is the step with it less the same step bare, in alternating blocks
+[95 % interval]; wall is what a step of the whole run took, and rest what of it the blocks do not explain. The bare
+step of the rungs from `clip` on clips. `wait` reads each loss as soon as it is there, as a loop with `.item()` does.
 @from (SELECT 1 FROM runs WHERE bare_ms > 0 LIMIT 1)
 
 @table

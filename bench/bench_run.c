@@ -13,9 +13,11 @@
 #include "bench/model/context.h"
 #include "bench/run/dump.h"
 #include "bench/run/row.h"
+#include "bench/ddp/profile.h"
 #include "bench/ddp/verify.h"
 #include "common/core/error.h"
 #include "common/core/text.h"
+#include "common/session/profile.h"
 
 static option_spec option_table[] = {
     LAUNCH_RANKS("1", "1"),
@@ -89,8 +91,9 @@ static const column_spec column_table[] = {RUN_COLUMNS, {0}};
 
 static const bench_run run_table[] = {
     {RUN_QUICK, 1, 12, "--steps 300 --fusion graph --variant bare,log"},
-    {RUN_DEFAULT, 1, 40, "--steps 600 --fusion graph"},
-    {RUN_FULL, 1, 60, "--steps 5000 --fusion graph --variant log"},
+    {RUN_DEFAULT, 1, 16, "--steps 300 --fusion graph --variant bare,data,schedule,clip,log"},
+    {RUN_FULL, 1, 25, "--steps 1000 --fusion graph --variant log,wait"},
+    {RUN_FULL, 1, 40, "--steps 5000 --fusion graph --variant log"},
     {RUN_FULL, 2, 60, "--ranks {gpus} --steps 1000 --strategy ddp,zero1,fsdp --variant bare,log"},
     {RUN_CPU, 0, 6, "--variant bare,data,schedule,clip,log"},
     {0}};
@@ -188,7 +191,8 @@ static void run_case(session *s, const bench_case *c, row *w)
 {
     run x;
     run_result out;
-    if (!describe(s, c, w, &x) || !ddp_verify(&x.k))
+    const bool profiling = session_profiling(s); /* then the case was verified and timed before */
+    if (!describe(s, c, w, &x) || (!profiling && !ddp_verify(&x.k)))
         return;
     phase_set("setup of %s", case_name(c));
     x.r = ddp_replica(&x.k, &x.k.o, &x.k.p);
@@ -196,12 +200,18 @@ static void run_case(session *s, const bench_case *c, row *w)
         return;
     if (x.r->member)
         replica_set_tokens(x.r->t, x.k.o.seed, launch_rank(x.k.l));
+    if (profiling) {
+        ddp_profile(&x.k, x.r); /* the bare step */
+        replica_free(x.r);
+        return;
+    }
     if (run_open(&x)) {
         run_log_open(&x);
         run_dump(&x, option_text(s->opt, "dump"));
         if (run_all_steps(&x) && run_check(&x, &out)) {
             run_blocks(&x);
             run_fill_row(&x, &out);
+            profile_note(s, case_key(c), "steps", stats_of(&x.bare).median);
         }
     }
     journal_close(x.log.files, NULL, 0);

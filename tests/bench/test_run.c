@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* bench_run on the CPU: its losses are PyTorch's, do not depend on ranks or strategy, and approach the entropy of the tokens; every
- * planted error is found by name; each of its columns is measured, or recomputed here from the others of its row. */
+ * planted error is found by name. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -153,98 +153,11 @@ static void bad_data_is_one_sentence(void **state)
     }
 }
 
-/* ---- columns ---- */
-
-FORMULA(micro, N("micro_batches"))
-FORMULA(global, N("ranks") * N("batch") * micro(c, row))
-FORMULA(tokens, N("steps") * global(c, row) * N("seq"))
-FORMULA(counted, N("steps") - 3)
-FORMULA(jitter, N("step_p99_ms") / N("step_ms"))
-FORMULA(wall_ms, N("wall_s") * 1e3 / counted(c, row))
-FORMULA(cost, N("fed_ms") - N("bare_ms"))
-FORMULA(cost_pct, 100 * cost(c, row) / N("bare_ms"))
-FORMULA(rest_pct, 100 * (N("wall_ms") - N("fed_ms")) / N("wall_ms"))
-FORMULA(wait_pct, 100 * N("data_wait_ms") / N("wall_ms"))
-FORMULA(speed, 1e3 * global(c, row) * N("seq") / N("wall_ms"))
-FORMULA(weights, N("layers") * N("d_model") * (4 * N("d_model") + 3 * 96) + 2 * N("vocab") * N("d_model"))
-FORMULA(params, weights(c, row) + (2 * N("layers") + 1) * N("d_model"))
-FORMULA(flops, (6 * (weights(c, row) - N("vocab") * N("d_model")) + 6 * N("layers") * N("seq") * N("d_model")) *
-                   N("batch") * micro(c, row) * N("seq"))
-FORMULA(mfu, 100 * flops(c, row) / N("wall_ms") / 1e9 / 0.5)
-FORMULA(made, !IS("variant", "bare"))
-FORMULA(floor_loss, made(c, row) ? (log(16) + (N("seq") - 1) * 1.2079736875922319) / N("seq") : NAN)
-FORMULA(above, 100 * (N("loss_last") / floor_loss(c, row) - 1))
-FORMULA(pair, made(c, row) ? 1.2079736875922319 : NAN)
-FORMULA(updates, N("steps"))
-FORMULA(clips, IS("variant", "clip") || IS("variant", "log") || IS("variant", "wait"))
-FORMULA(moves, clips(c, row) || IS("variant", "schedule"))
-/* Two steps of warm-up; the last of a cosine of `steps` steps. */
-FORMULA(over, (N("steps") - 3) / (N("steps") - 2))
-FORMULA(rate, moves(c, row) ? N("min_lr") + (N("lr") - N("min_lr")) * (1 + cos(acos(-1) * over(c, row))) / 2 : N("lr"))
-FORMULA(one, 1)
-
-static const column_rule rules[] = {{"global_batch", DERIVED, global, 0},
-                                    {"n_steps", DERIVED, counted, 0},
-                                    {"tokens", DERIVED, tokens, 0},
-                                    {"step_ms", MEASURED, NULL, 0},
-                                    {"step_p95_ms", MEASURED, NULL, 0},
-                                    {"step_p99_ms", MEASURED, NULL, 0},
-                                    {"step_max_ms", MEASURED, NULL, 0},
-                                    {"slowest_step", MEASURED, NULL, 0},
-                                    {"jitter", DERIVED, jitter, 1e-6},
-                                    {"long_steps", MEASURED, NULL, 0},
-                                    {"drift_pct", MEASURED, NULL, 0},
-                                    {"wall_s", MEASURED, NULL, 0},
-                                    {"wall_ms", DERIVED, wall_ms, 1e-6},
-                                    {"bare_ms", MEASURED, NULL, 0},
-                                    {"fed_ms", MEASURED, NULL, 0},
-                                    {"cost_ms", DERIVED, cost, 1e-6},
-                                    {"cost_lo_ms", MEASURED, NULL, 0},
-                                    {"cost_hi_ms", MEASURED, NULL, 0},
-                                    {"cost_pct", DERIVED, cost_pct, 1e-4},
-                                    {"rest_pct", DERIVED, rest_pct, 1e-4},
-                                    {"data_wait_ms", MEASURED, NULL, 0},
-                                    {"data_wait_pct", DERIVED, wait_pct, 1e-6},
-                                    {"log_ms", MEASURED, NULL, 0},
-                                    {"tokens_per_s", DERIVED, speed, 0},
-                                    {"mfu_causal_pct", DERIVED, mfu, 0},
-                                    {"loss_first", MEASURED, NULL, 0},
-                                    {"loss_last", MEASURED, NULL, 0},
-                                    {"floor_loss", DERIVED, floor_loss, 0},
-                                    {"above_floor_pct", DERIVED, above, 1e-5},
-                                    {"entropy_pair", DERIVED, pair, 0},
-                                    {"entropy_token", MEASURED, NULL, 0},
-                                    {"entropy_none", MEASURED, NULL, 0},
-                                    {"excess", MEASURED, NULL, 0},
-                                    {"excess_sigma", MEASURED, NULL, 0},
-                                    {"updates", DERIVED, updates, 0},
-                                    {"norm_last", MEASURED, NULL, 0},
-                                    {"rate_last", DERIVED, rate, 1e-9},
-                                    {"outliers", MEASURED, NULL, 0},
-                                    {"peak_bytes", MEASURED, NULL, 0},
-                                    {"params", DERIVED, params, 0},
-                                    {"hosts", MEASURED, one, 0},
-                                    {"err_grad", MEASURED, NULL, 0},
-                                    {"err_param", MEASURED, NULL, 0},
-                                    {0}};
-
-static void columns(void **state)
-{
-    columns_have_rules(*state, "bench_run", rules);
-    columns_hold(rows_of(*state,
-                         SHAPE
-                         "--vocab 32 --d-ff 96 --iters 4 --steps 24 --warmup 3 --lr-warmup 2 --variant all --ranks 1,2 "
-                         "--batch 2 --micro-batches 2 --peak-tflops 0.5",
-                         EXIT_CODE_OK),
-                 "bench_run", rules);
-    columns_were_seen("bench_run", rules);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_pytorch), cmocka_unit_test(losses_do_not_depend_on_the_ranks),
-        cmocka_unit_test(made_tokens_are_learned),     cmocka_unit_test(planted_errors_are_found_by_name),
-        cmocka_unit_test(bad_data_is_one_sentence),    cmocka_unit_test(columns)};
+        cmocka_unit_test(made_tokens_are_learned), cmocka_unit_test(planted_errors_are_found_by_name),
+        cmocka_unit_test(bad_data_is_one_sentence)};
     return cmocka_run_group_tests(tests, folder_create, folder_remove);
 }

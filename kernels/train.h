@@ -71,9 +71,10 @@ typedef struct sb_rmsnorm {
     const void *dy;           /* (rows, d) */
     const void *d_residual;   /* (rows, d) added to dx, or NULL: the gradient that passes by the norm */
     void *dx;                 /* (rows, d); may be dy or d_residual */
-    void *dweight;            /* (d), written, not added to */
+    void *dweight;            /* (d) */
     void *workspace;          /* backward */
     size_t workspace_bytes;
+    bool accumulate; /* dweight is added to and rounded once, not written */
 } sb_rmsnorm;
 
 /* Rotary embedding in place: the pair (x[2i], x[2i+1]) of each head is rotated by position * theta^(-2i/head_dim).
@@ -123,6 +124,7 @@ typedef struct sb_embedding {
     void *d_table;      /* (vocab, d): every row is written, zeros where no id points */
     void *workspace;    /* backward */
     size_t workspace_bytes;
+    bool accumulate; /* rows of d_table that ids point to are added to and rounded once; the others stay */
 } sb_embedding;
 
 /* Cross-entropy of each row of logits with its target, and its gradient in place of the logits. */

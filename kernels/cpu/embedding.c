@@ -58,6 +58,11 @@ static void sum_chain(const sb_embedding *p, int id, int32_t first, const int32_
             for (int i = 0; i < n; i++)
                 sum[i] += x[i];
         }
+        if (p->accumulate) {
+            cpu_read(p->dtype_grad, x, p->d_table, (size_t)id * p->d + j, n);
+            for (int i = 0; i < n; i++)
+                sum[i] += x[i];
+        }
         for (int i = 0; i < n; i++)
             x[i] = (float)sum[i];
         cpu_write(p->dtype_grad, p->d_table, (size_t)id * p->d + j, x, n);
@@ -78,6 +83,7 @@ sb_status cpu_embedding_backward(sb_context *ctx, const sb_embedding *p, void *s
     int32_t *first = p->workspace, *next = first + p->vocab;
     chain_tokens(p, first, next);
     for (int id = 0; id < p->vocab; id++)
-        sum_chain(p, id, first[id], next);
+        if (first[id] >= 0 || !p->accumulate)
+            sum_chain(p, id, first[id], next);
     return SB_OK;
 }

@@ -64,8 +64,10 @@ static void weight_gradient(const sb_rmsnorm *p)
             for (int i = 0; i < n; i++)
                 sum[i] += (double)dy[i] * (x[i] * p->rstd[r]);
         }
+        if (p->accumulate)
+            cpu_read(p->dtype_grad, dy, p->dweight, j, n);
         for (int i = 0; i < n; i++)
-            x[i] = (float)sum[i];
+            x[i] = (float)(sum[i] + (p->accumulate ? dy[i] : 0));
         cpu_write(p->dtype_grad, p->dweight, j, x, n);
     }
 }

@@ -81,6 +81,13 @@ static void rmsnorm_backward(sb_rmsnorm p, norm_alias alias, bool with_residual)
     expect_ok(train_ops()->rmsnorm_backward(NULL, &p, NULL));
     expect_rounded("dx", out, want, 2 * slack);
     expect_rounded("dweight", dweight, want_weight, 2 * slack);
+    if (alias == DX_ALONE) {
+        for (int i = 0; i < p.d; i++)
+            want_weight[i] += array_get(dweight, i);
+        p.accumulate = true;
+        expect_ok(train_ops()->rmsnorm_backward(NULL, &p, NULL));
+        expect_rounded("dweight added to", dweight, want_weight, 2 * slack);
+    }
     free(want);
     free(want_weight);
     array *all[] = {x, weight, dy, residual, rstd, dx, dweight};

@@ -3,8 +3,8 @@
  * once; backward reads d_out once and writes the whole d_table once, most of which is zeros.
  *
  * Backward sorts the tokens by id (primitives/token_sort.cuh). Then a warp writes a tile of a row of d_table with the sum of the
- * tokens of its id, or with zeros; an id of many tokens is summed by a whole block. All sums are fp32, in an order
- * fixed by the ids. */
+ * tokens of its id, or with zeros, or adds that sum where the row has tokens; an id of many tokens is summed by a whole
+ * block. All sums are fp32, in an order fixed by the ids. */
 #include "kernels/cuda/primitives/row_chunks.cuh"
 #include "kernels/cuda/primitives/token_sort.cuh"
 #include "kernels/cuda/train.h"
@@ -106,7 +106,7 @@ __device__ __forceinline__ void add_rows(float (&sums)[LANE_COLUMNS<T, N> / N][N
 
 /* A tile of the row of an id with many tokens: warp w adds SHARE tokens from the w * SHARE-th on, then as many
  * SUM_WARPS * SHARE further on, and so forth; then the threads add up what the warps have. */
-template <typename T, typename G, int N>
+template <bool ADDS, typename T, typename G, int N>
 __device__ __forceinline__ void write_long_row(const T *d_out, G *row, const token_sort &s, int rows, int d,
                                                const tile_span &span, int id, float (*shared)[32 * LANE_COLUMNS<T, N>])
 {
@@ -129,13 +129,14 @@ __device__ __forceinline__ void write_long_row(const T *d_out, G *row, const tok
         float sum = 0;
         for (int w = 0; w < SUM_WARPS; w++)
             sum += shared[w][threadIdx.x];
-        row[(int64_t)at * N + warp % N] = (G)sum;
+        G &to = row[(int64_t)at * N + warp % N];
+        to = (G)(ADDS ? (float)to + sum : sum);
     }
     __syncthreads();
 }
 
 /* A block writes a tile of `block_rows` rows of d_table, WARP_ROWS of a warp or fewer. */
-template <typename T, typename G, int N>
+template <bool ADDS, typename T, typename G, int N>
 __global__ void __launch_bounds__(32 * SUM_WARPS, 2)
     embedding_backward_kernel(const T *d_out, G *d_table, token_sort s, int rows, int vocab, int d, int block_rows,
                               row_tiles tiles)
@@ -164,27 +165,36 @@ __global__ void __launch_bounds__(32 * SUM_WARPS, 2)
         any_long |= count[r] == LONG;
         if (lane == 0)
             is_long[i] = count[r] == LONG;
-        if (i >= ids || count[r] == LONG)
+        if (i >= ids || count[r] == LONG || (ADDS && count[r] == 0))
             continue;
         float sums[CHUNKS][N] = {};
         add_rows(sums, d_out, d, span, position[r], count[r]);
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
+            const int at = span.start + lane + 32 * c;
+            G *row = d_table + (int64_t)(first_id + i) * d;
             chunk<G, N> packed;
+            if (ADDS) {
+                float held[N];
+                load_chunk<N>(row, min(at, span.end - 1)).unpack(held);
+#pragma unroll
+                for (int j = 0; j < N; j++)
+                    sums[c][j] += held[j];
+            }
             packed.pack(sums[c]);
-            if (span.start + lane + 32 * c < span.end)
-                store_chunk<N>(d_table + (int64_t)(first_id + i) * d, span.start + lane + 32 * c, packed);
+            if (at < span.end)
+                store_chunk<N>(row, at, packed);
         }
     }
     if (!__syncthreads_or(any_long))
         return;
     for (int i = 0; i < ids; i++)
         if (is_long[i])
-            write_long_row<T, G, N>(d_out, d_table + (int64_t)(first_id + i) * d, s, rows, d, span, first_id + i,
-                                    shared);
+            write_long_row<ADDS, T, G, N>(d_out, d_table + (int64_t)(first_id + i) * d, s, rows, d, span, first_id + i,
+                                          shared);
 }
 
-template <typename T, typename G, int N>
+template <bool ADDS, typename T, typename G, int N>
 sb_status launch_backward(const sb_context *ctx, const sb_embedding *p, const token_sort &s, cudaStream_t stream)
 {
     const row_tiles tiles = tile_rows(p->d / N, 32 * LANE_COLUMNS<T, N> / N);
@@ -198,7 +208,7 @@ sb_status launch_backward(const sb_context *ctx, const sb_embedding *p, const to
     const sb_status status = sort_tokens(p->ids, p->rows, s, stream);
     if (status != SB_OK)
         return status;
-    embedding_backward_kernel<T, G, N><<<(unsigned)blocks, 32 * SUM_WARPS, 0, stream>>>(
+    embedding_backward_kernel<ADDS, T, G, N><<<(unsigned)blocks, 32 * SUM_WARPS, 0, stream>>>(
         (const T *)p->d_out, (G *)p->d_table, s, p->rows, p->vocab, p->d, (int)block_rows, tiles);
     return sb_cuda_launched("embedding gradient kernel");
 }
@@ -242,8 +252,11 @@ extern "C" sb_status sb_cuda_embedding_backward(sb_context *ctx, const sb_embedd
             using T = decltype(in);
             using G = decltype(out);
             constexpr int N = vector16<G>::N; /* whole stores: most of the traffic is writing */
-            return p->d % N == 0 ? launch_backward<T, G, N>(ctx, p, s, (cudaStream_t)stream)
-                                 : launch_backward<T, G, 1>(ctx, p, s, (cudaStream_t)stream);
+            const auto launch = p->accumulate
+                                    ? p->d % N == 0 ? launch_backward<true, T, G, N> : launch_backward<true, T, G, 1>
+                                : p->d % N == 0 ? launch_backward<false, T, G, N>
+                                                : launch_backward<false, T, G, 1>;
+            return launch(ctx, p, s, (cudaStream_t)stream);
         });
     });
 }

@@ -209,7 +209,8 @@ __global__ void __launch_bounds__(32 * ANY_WARPS) rmsnorm_columns_any_kernel(sb_
 
 /* Warp w adds partial sums w, w + 32, ... of 32 columns; then warp w adds up what the warps have of column w. */
 __global__ void __launch_bounds__(32 * SUM_COLUMNS)
-    rmsnorm_dweight_kernel(const float *__restrict__ partials, int parts, int d, void *dweight, sb_dtype dtype)
+    rmsnorm_dweight_kernel(const float *__restrict__ partials, int parts, int d, void *dweight, sb_dtype dtype,
+                           bool accumulate)
 {
     __shared__ float sums[32][SUM_COLUMNS + 1];
     wait_if_early();
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(32 * SUM_COLUMNS)
     __syncthreads();
     sum = warp_sum(sums[lane][warp]);
     if (lane == 0 && first + warp < d)
-        set_element(dweight, dtype, first + warp, sum);
+        set_element(dweight, dtype, first + warp, accumulate ? get_element(dweight, dtype, first + warp) + sum : sum);
 }
 
 template <typename T>
@@ -286,6 +287,6 @@ extern "C" sb_status sb_cuda_rmsnorm_backward(sb_context *ctx, const sb_rmsnorm 
         return s;
     const unsigned blocks = (unsigned)(((int64_t)p->d + SUM_COLUMNS - 1) / SUM_COLUMNS);
     launch_early(ctx, rmsnorm_dweight_kernel, blocks, 32 * SUM_COLUMNS, 0, (cudaStream_t)stream, partials, l.blocks,
-                 p->d, p->dweight, p->dtype_grad);
+                 p->d, p->dweight, p->dtype_grad, p->accumulate);
     return sb_cuda_launched("rmsnorm weight gradient kernel");
 }

@@ -28,9 +28,11 @@ static void list(case_list *l, const train_op *op, bool backward)
                                             .dtype_grad = backward && nth % 3 ? SB_FP32 : (sb_dtype)dtype,
                                             .rows = rows[r],
                                             .vocab = vocabs[v],
-                                            .d = d};
-                    train_case *c = case_add(l, op, case_dtype_names[dtype], "%dx%d-of-%d-%s%s", p.rows, d, p.vocab,
-                                             kinds[kind], p.dtype_grad != p.dtype ? "-to-fp32" : "");
+                                            .d = d,
+                                            .accumulate = backward && nth % 5 < 2};
+                    train_case *c =
+                        case_add(l, op, case_dtype_names[dtype], "%dx%d-of-%d-%s%s%s", p.rows, d, p.vocab, kinds[kind],
+                                 p.dtype_grad != p.dtype ? "-to-fp32" : "", p.accumulate ? "-added" : "");
                     c->p.embedding = p;
                     c->variant[0] = kind;
                     c->small = dtype != SB_TF32 && v == 1 && (r == 1 || r == 2) && kind < IDS_FALLING;
@@ -92,8 +94,15 @@ static void fill_backward(train_case *c)
     const double terms = few ? p->rows : p->rows / p->vocab + 4; /* of the sum for one id, about */
     fill_ids(c);
     slot_input(c, "d_out", p->dtype, (size_t)p->rows * (size_t)p->d, 1);
-    slot_output(c, "d_table", p->dtype_grad, (size_t)p->vocab * (size_t)p->d,
-                (slot_bound){.units = 1, .relative = 1e-6, .absolute = 3e-6, .scale = sqrt(terms), .rel_l2 = 3e-6});
+    const size_t n = (size_t)p->vocab * (size_t)p->d;
+    const slot_bound bound = {.units = 1, .relative = 1e-6, .absolute = 3e-6, .scale = sqrt(terms), .rel_l2 = 3e-6};
+    if (p->accumulate) {
+        slot *table = slot_input(c, "d_table", p->dtype_grad, n, 1);
+        table->role = SLOT_INOUT;
+        table->bound = bound;
+    } else {
+        slot_output(c, "d_table", p->dtype_grad, n, bound);
+    }
 }
 
 static size_t workspace(const train_case *c, const sb_kernels *k, sb_context *ctx)

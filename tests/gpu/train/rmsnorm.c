@@ -15,9 +15,10 @@ enum { LONG = 2560, FEWER_ROWS = 1031 /* of longer rows in place of the most: ei
 static void add_case(case_list *l, const train_op *op, sb_rmsnorm p, bool residual, alias a, bool small)
 {
     static const char *const alias_names[] = {"", "-dx=dy", "-dx=residual"};
-    train_case *c = case_add(
-        l, op, case_dtype_names[p.dtype], "%dx%d%s%s%s%s", p.rows, p.d, residual ? "-residual" : "", alias_names[a],
-        p.dtype_param != p.dtype ? "-fp32-weight" : "", p.dtype_grad != p.dtype ? "-fp32-dweight" : "");
+    train_case *c =
+        case_add(l, op, case_dtype_names[p.dtype], "%dx%d%s%s%s%s%s", p.rows, p.d, residual ? "-residual" : "",
+                 alias_names[a], p.dtype_param != p.dtype ? "-fp32-weight" : "",
+                 p.dtype_grad != p.dtype ? "-fp32-dweight" : "", p.accumulate ? "-added" : "");
     c->p.rmsnorm = p;
     c->variant[RESIDUAL] = residual;
     c->variant[ALIAS] = a;
@@ -38,7 +39,8 @@ static void list(case_list *l, const train_op *op, bool backward)
                                     .rows = row_counts[r],
                                     .d = lengths[d],
                                     /* Rows of few elements may all be near zero. */
-                                    .eps = lengths[d] < 64 ? 0.1f : 1e-5f};
+                                    .eps = lengths[d] < 64 ? 0.1f : 1e-5f,
+                                    .accumulate = backward && nth % 5 < 2};
                     if (p.d > LONG && p.rows > FEWER_ROWS)
                         p.rows = FEWER_ROWS;
                     if (dtype == SB_TF32 && p.rows != 130)
@@ -137,8 +139,14 @@ static void fill_backward(train_case *c)
     }
     slot *dy = slot_input(c, "dy", p->dtype, n, 1);
     slot *residual = slot_input(c, "d_residual", p->dtype, c->variant[RESIDUAL] ? n : 1, 1);
-    slot_output(c, "dweight", p->dtype_grad, d,
-                (slot_bound){.units = 1, .relative = 2e-6, .absolute = 2e-6 + 2e-7 * root, .scale = root});
+    const slot_bound bound = {.units = 1, .relative = 2e-6, .absolute = 2e-6 + 2e-7 * root, .scale = root};
+    if (p->accumulate) {
+        slot *dweight = slot_input(c, "dweight", p->dtype_grad, d, 1);
+        dweight->role = SLOT_INOUT;
+        dweight->bound = bound;
+    } else {
+        slot_output(c, "dweight", p->dtype_grad, d, bound);
+    }
     if (a == DX_ALONE) {
         slot_output(c, "dx", p->dtype, n, dx_bound);
         return;

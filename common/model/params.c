@@ -105,14 +105,47 @@ static void append_wanted(params *p, param_kind kind, int layer, bool weights, b
         append(p, kind, layer);
 }
 
+static bool holds(const params *p, int layer)
+{
+    return p->unit_of[layer + 1] >= 0;
+}
+
 static void append_all(params *p, bool weights, bool gains)
 {
-    append_wanted(p, PARAM_LM_HEAD, -1, weights, gains);
-    append_wanted(p, PARAM_LN_FINAL, -1, weights, gains);
-    for (int layer = p->config.layers - 1; layer >= 0; layer--)
-        for (param_kind kind = PARAM_W2; kind < PARAM_EMBEDDING; kind++)
-            append_wanted(p, kind, layer, weights, gains);
-    append_wanted(p, PARAM_EMBEDDING, -1, weights, gains);
+    const int layers = p->config.layers;
+    for (int u = 0; u < p->units - p->gains_apart; u++) {
+        const int layer = p->layer_of[u];
+        const bool head = layer < 0, block = !head && layer < layers;
+        const param_kind first = head ? PARAM_LM_HEAD : block ? PARAM_W2 : PARAM_EMBEDDING;
+        const param_kind end = head ? PARAM_W2 : block ? PARAM_EMBEDDING : PARAM_KINDS;
+        for (param_kind kind = first; kind < end; kind++)
+            append_wanted(p, kind, block ? layer : -1, weights, gains);
+    }
+}
+
+static void number_unit(params *p, int layer, bool held)
+{
+    p->unit_of[layer + 1] = held ? p->units : -1;
+    if (held)
+        p->layer_of[p->units++] = layer;
+}
+
+/* In index order: the head, the blocks from the last, the embedding, gains that are apart. */
+static void number_units(params *p, const model_part *parts, int count)
+{
+    bool head = false, embedding = false;
+    for (int k = 0; k < count; k++)
+        head |= parts[k].head, embedding |= parts[k].embedding;
+    number_unit(p, -1, head);
+    for (int layer = p->config.layers - 1; layer >= 0; layer--) {
+        bool held = false;
+        for (int k = 0; k < count; k++)
+            held |= layer >= parts[k].first && layer < parts[k].end;
+        number_unit(p, layer, held);
+    }
+    number_unit(p, p->config.layers, embedding);
+    if (p->gains_apart)
+        p->layer_of[p->units++] = p->config.layers;
 }
 
 params *params_create(const model_config *c)
@@ -127,17 +160,29 @@ params *params_create_with(const model_config *c, bool gains_apart)
 
 params *params_create_split(const model_config *c, bool gains_apart, model_split s)
 {
+    return params_create_parts(c, gains_apart, s, &(model_part){0, c->layers, true, true}, 1);
+}
+
+params *params_create_parts(const model_config *c, bool gains_apart, model_split s, const model_part *parts, int count)
+{
     char problem[160];
     if (model_config_problem(c, problem, sizeof problem))
         die(EXIT_CODE_USAGE, "no model has these dimensions: %s", problem);
+    const size_t most = (size_t)c->layers + 3;
     params *p = xcalloc(1, sizeof *p);
     p->config = *c;
     p->split = s;
     p->tensors = xcalloc((size_t)BLOCK_TENSORS * c->layers + 3, sizeof *p->tensors);
+    p->layer_of = xcalloc(most, sizeof *p->layer_of);
+    p->unit_of = xcalloc(most, sizeof *p->unit_of);
+    p->unit_starts_at = xcalloc(most, sizeof *p->unit_starts_at);
     p->gains_apart = gains_apart;
+    number_units(p, parts, count);
     append_all(p, true, !gains_apart);
     if (gains_apart)
         append_all(p, false, true);
+    for (int i = p->count - 1; i >= 0; i--)
+        p->unit_starts_at[params_unit_of(p, &p->tensors[i])] = i;
     p->elements = align_up(p->elements);
     return p;
 }
@@ -153,8 +198,7 @@ void params_pad_units(params *p, int64_t granularity)
     int64_t shift = 0;
     for (int i = 0; i < p->count; i++) {
         param_tensor *t = &p->tensors[i];
-        const bool gains = p->gains_apart && t->kind == PARAM_LN_FINAL;
-        if (t->kind == PARAM_W2 || t->kind == PARAM_EMBEDDING || gains) /* the first of a unit */
+        if (p->unit_starts_at[params_unit_of(p, t)] == i)
             shift = multiple_up(t->first + shift, granularity) - t->first;
         t->first += shift;
     }
@@ -165,44 +209,42 @@ void params_free(params *p)
 {
     if (!p)
         return;
+    free(p->layer_of);
+    free(p->unit_of);
+    free(p->unit_starts_at);
     free(p->tensors);
     free(p);
 }
 
-/* Kinds from..end - 1 that lie where `like` does. */
-static int before(const params *p, param_kind from, param_kind end, param_kind like)
-{
-    int n = 0;
-    for (param_kind kind = from; kind < end; kind++)
-        n += !p->gains_apart || param_is_gain(kind) == param_is_gain(like);
-    return n;
-}
-
+/* Its unit holds the tensor, or its gains do; in either, those of one layer are neighbours. */
 const param_tensor *params_find(const params *p, param_kind kind, int layer)
 {
     const bool in_block = kind >= PARAM_W2 && kind < PARAM_EMBEDDING;
-    const int layers = p->config.layers, head = before(p, 0, PARAM_W2, kind);
-    const int in_each = before(p, PARAM_W2, PARAM_EMBEDDING, kind);
+    const int layers = p->config.layers;
     if (kind >= PARAM_KINDS || (in_block && (layer < 0 || layer >= layers)))
         return NULL;
-    int at = p->gains_apart && param_is_gain(kind) ? p->count - 1 - GAINS_OF_BLOCK * layers : 0;
-    if (kind < PARAM_W2)
-        at += before(p, 0, kind, kind);
-    else if (in_block)
-        at += head + (layers - 1 - layer) * in_each + before(p, PARAM_W2, kind, kind);
-    else
-        at += head + layers * in_each;
-    return &p->tensors[at];
+    const int of = in_block ? layer : kind == PARAM_EMBEDDING ? layers : -1;
+    if (!holds(p, of))
+        return NULL;
+    if (!p->gains_apart || !param_is_gain(kind)) {
+        int at = p->unit_starts_at[p->unit_of[of + 1]];
+        while (p->tensors[at].kind != kind)
+            at++;
+        return &p->tensors[at];
+    }
+    const bool head = holds(p, -1);
+    const int before = in_block ? head + GAINS_OF_BLOCK * (p->unit_of[of + 1] - head) + (kind == PARAM_LN1) : 0;
+    return &p->tensors[p->unit_starts_at[p->units - 1] + before];
 }
 
 int params_units(const params *p)
 {
-    return p->config.layers + 2 + p->gains_apart;
+    return p->units;
 }
 
 int params_gains(const params *p)
 {
-    return p->gains_apart ? p->config.layers + 2 : -1;
+    return p->gains_apart ? p->units - 1 : -1;
 }
 
 int params_unit_of(const params *p, const param_tensor *t)
@@ -215,20 +257,13 @@ int params_unit_of(const params *p, const param_tensor *t)
 int params_unit(const params *p, int layer)
 {
     const int layers = p->config.layers;
-    return layer < 0 ? 0 : layer < layers ? layers - layer : layers + 1;
+    return p->unit_of[layer < 0 ? 0 : layer < layers ? layer + 1 : layers + 1];
 }
 
 /* Where a unit begins; that of the unit behind the last one is the end. */
 static int64_t unit_first(const params *p, int unit)
 {
-    const int layers = p->config.layers;
-    if (unit == 0)
-        return 0;
-    if (unit <= layers)
-        return params_find(p, PARAM_W2, layers - unit)->first;
-    if (unit == layers + 1)
-        return params_find(p, PARAM_EMBEDDING, -1)->first;
-    return unit == params_gains(p) ? params_find(p, PARAM_LN_FINAL, -1)->first : p->elements;
+    return unit == 0 ? 0 : unit < p->units ? p->tensors[p->unit_starts_at[unit]].first : p->elements;
 }
 
 void params_unit_range(const params *p, int unit, int64_t *first, int64_t *count)

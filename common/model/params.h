@@ -16,6 +16,12 @@
 
 enum { PARAMS_ALIGNMENT = 64 };
 
+/* Layers [first, end) of a model, with its embedding and its head or without: what a stage of a pipeline holds. */
+typedef struct model_part {
+    int first, end;
+    bool embedding, head;
+} model_part;
+
 typedef enum param_kind {
     PARAM_LM_HEAD,   /* (V, d) */
     PARAM_LN_FINAL,  /* (d) */
@@ -46,12 +52,16 @@ typedef struct param_tensor {
 
 typedef struct params {
     model_config config;
-    int count;             /* tensors: 9 L + 3 */
+    int count;             /* tensors: 9 L + 3 of a whole model */
     param_tensor *tensors; /* in index order */
     int64_t elements;      /* of an arena, padding included */
     int64_t parameters;    /* without padding: of a whole model, model_parameters(config) */
     model_split split;
     bool gains_apart;
+    int units;           /* with that of gains that are apart */
+    int *layer_of;       /* (units) -1: the head; layers: the embedding, and the gains */
+    int *unit_of;        /* (L + 2) by layer + 1; -1: not held */
+    int *unit_starts_at; /* (units) tensors */
 } params;
 
 params *params_create(const model_config *c);
@@ -59,15 +69,17 @@ params *params_create_with(const model_config *c, bool gains_apart);
 /* What a rank of several holds that share each layer. All of them have the same layout: rows of q, k, v, w1, w3, the head and
  * the embedding, columns of o and w2; gains are whole. */
 params *params_create_split(const model_config *c, bool gains_apart, model_split s);
+/* What these parts hold, in the order of the whole model; each tensor keeps its name, and so its initial values. */
+params *params_create_parts(const model_config *c, bool gains_apart, model_split s, const model_part *parts, int count);
 void params_pad(params *p, int64_t granularity); /* makes `elements` a multiple of it; 0: leaves it */
 /* The same for every unit's first element, so that each unit can be cut into equal slices. */
 void params_pad_units(params *p, int64_t granularity);
 void params_free(params *p);
-const param_tensor *params_find(const params *p, param_kind kind, int layer);
+const param_tensor *params_find(const params *p, param_kind kind, int layer); /* NULL: not held */
 /* Units, in index order: 0 is the head with the final norm, then come the blocks from the last, then the embedding, and
  * then the gains where they are apart. */
 int params_units(const params *p);
-int params_unit(const params *p, int layer); /* layer as in params_range */
+int params_unit(const params *p, int layer); /* layer as in params_range; -1: not held */
 int params_unit_of(const params *p, const param_tensor *t);
 int params_gains(const params *p); /* the unit of gains that are apart; -1: they are not */
 void params_unit_range(const params *p, int unit, int64_t *first, int64_t *count);

@@ -341,6 +341,47 @@ static void padded_units(void **state)
     params_free(tight);
 }
 
+/* Stages of a pipeline, and a rank with both ends: each tensor is held once, found by its layer of the whole model, keeps its
+ * name and shape, and lies in the order of the whole. */
+static void parts_of_a_model(void **state)
+{
+    (void)state;
+    const model_part parts[] = {{0, 2, true, false}, {2, 3, false, false}, {3, 5, false, true}};
+    const model_part ends[] = {parts[0], parts[2]};
+    const int units[] = {3, 1, 3, 6};
+    model_config c = odd;
+    c.layers = 5;
+    for (int apart = 0; apart < 2; apart++) {
+        params *whole = params_create_with(&c, apart);
+        int64_t parameters = 0;
+        for (int k = 0; k < 4; k++) {
+            params *p = params_create_parts(&c, apart, (model_split){1, 0}, k < 3 ? &parts[k] : ends, k < 3 ? 1 : 2);
+            int64_t end = 0, first, count;
+            parameters += k < 3 ? p->parameters : 0;
+            assert_true(params_units(p) == units[k] + apart);
+            params_pad_units(p, 64);
+            for (int unit = 0; unit < params_units(p); unit++, end += count) {
+                params_unit_range(p, unit, &first, &count);
+                assert_true(first == end && count > 0);
+            }
+            assert_int_equal(end, p->elements);
+            for (int i = 0, of = -1; i < p->count; i++) {
+                const param_tensor *t = &p->tensors[i], *same = params_find(whole, t->kind, t->layer);
+                assert_true(params_find(p, t->kind, t->layer) == t && same - whole->tensors > of);
+                assert_true(strcmp(t->name, same->name) == 0 && t->rows == same->rows && t->columns == same->columns);
+                of = (int)(same - whole->tensors);
+            }
+            assert_true(!params_find(p, PARAM_W2, 2) == (k != 1) &&
+                        !params_find(p, PARAM_EMBEDDING, -1) == (k % 3 != 0));
+            assert_true(params_unit(p, 2) == (k == 1 ? 0 : -1) &&
+                        params_gains(p) == (apart ? params_units(p) - 1 : -1));
+            params_free(p);
+        }
+        assert_int_equal(parameters, whole->parameters);
+        params_free(whole);
+    }
+}
+
 /* Gains behind all else: every tensor is found, each kind of unit holds its own, and a gain is never in a block's. */
 static void gains_apart(void **state)
 {
@@ -438,7 +479,7 @@ int main(void)
         cmocka_unit_test(sizes),          cmocka_unit_test(departures),   cmocka_unit_test(problems),
         cmocka_unit_test(index_space),    cmocka_unit_test(splits),       cmocka_unit_test(names_and_shapes),
         cmocka_unit_test(ranges),         cmocka_unit_test(padded_units), cmocka_unit_test(gains_apart),
-        cmocka_unit_test(initial_values), cmocka_unit_test(policies),
+        cmocka_unit_test(initial_values), cmocka_unit_test(policies),     cmocka_unit_test(parts_of_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

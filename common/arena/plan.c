@@ -175,7 +175,8 @@ static int64_t lower_bound(plan *p)
     return most;
 }
 
-int64_t arena_place(arena_tensor *tensors, int n)
+/* Tensors that live in one period, n of them, from the first one's on. */
+static int64_t place_period(arena_tensor *tensors, int n)
 {
     plan p = {.tensors = tensors, .n = n, .least = INT64_MAX};
     p.placed = xcalloc((size_t)n + 1, sizeof *p.placed);
@@ -200,4 +201,42 @@ int64_t arena_place(arena_tensor *tensors, int n)
     free(p.heat);
     free(p.best);
     return p.least;
+}
+
+/* Tensors up to the next moment when nothing lives: they are in the order in which they were taken. */
+static int period_of(const arena_tensor *tensors, int n)
+{
+    int count = 0, dropped = tensors[0].taken;
+    for (; count < n && (count == 0 || tensors[count].taken < dropped); count++)
+        dropped = tensors[count].dropped > dropped ? tensors[count].dropped : dropped;
+    return count;
+}
+
+/* Whether a period of n tensors is the one before it once more. */
+static bool repeats(const arena_tensor *t, const arena_tensor *before, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (t[i].bytes != before[i].bytes || t[i].fixed || before[i].fixed ||
+            t[i].taken - t[0].taken != before[i].taken - before[0].taken ||
+            t[i].dropped - t[0].taken != before[i].dropped - before[0].taken)
+            return false;
+    return true;
+}
+
+/* Micro-batches that follow each other are periods, equal but for the first and the last. */
+int64_t arena_place(arena_tensor *tensors, int n)
+{
+    int64_t bytes = 0;
+    for (int first = 0, count, before = -1; first < n; before = count, first += count) {
+        arena_tensor *t = tensors + first;
+        count = period_of(t, n - first);
+        if (count == before && repeats(t, t - count, count)) {
+            for (int i = 0; i < count; i++)
+                t[i].offset = t[i - count].offset;
+            continue;
+        }
+        const int64_t end = place_period(t, count);
+        bytes = end > bytes ? end : bytes;
+    }
+    return bytes;
 }

@@ -234,6 +234,8 @@ static void step_walk(arena *a, const shape *s)
         arena_drop(a, dy);
         for (int i = 0; i < 3; i++)
             drain(a, &q, i);
+    } else {
+        arena_drop(a, logits);
     }
     free(slots);
 }
@@ -280,8 +282,40 @@ static void transformers(void **state)
     }
 }
 
+/* Micro-batches one after another: each like the one before it lies where that did, the block is as large as for one, and
+ * one more costs no more planning. */
+static void periods(void **state)
+{
+    enum { MIB = 1 << 20, MOST = 40 };
+    shape s = {"forward",           24, 640 * (int64_t)MIB, 200 * (int64_t)MIB, 100 * (int64_t)MIB, 98 * (int64_t)MIB,
+               .forward_only = true};
+    size_t one = 0, one_count = 0;
+    (void)state;
+    for (int n = 1; n <= MOST; n += MOST - 1) {
+        arena *a = arena_create();
+        const arena_event *e;
+        arena_plan_begin(a);
+        for (int i = 0; i < n; i++) {
+            s.logits = n > 1 && i == n / 2 ? 3 * MIB : 100 * MIB; /* one is not like the others */
+            arena_slot held = arena_take(a, 5 * MIB, MEMORY_ACTIVATION, -1, "held");
+            step_walk(a, &s);
+            arena_drop(a, held);
+        }
+        arena_plan_end(a);
+        const size_t count = arena_events(a, &e) / (size_t)n;
+        one = n == 1 ? arena_bytes(a) : one, one_count = n == 1 ? count : one_count;
+        assert_true(arena_bytes(a) == one && count == one_count);
+        for (size_t i = count; i < count * (size_t)(n / 2); i++)
+            assert_true(e[i].offset == e[i - count].offset);
+        if (n == 1)
+            check_plan(a);
+        arena_free(a);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_plans), cmocka_unit_test(transformers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_plans), cmocka_unit_test(transformers),
+                                       cmocka_unit_test(periods)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
